@@ -1,0 +1,109 @@
+//! Metrics in Prometheus text, and the three routes every process answers:
+//! `/health` (alive), `/ready` (able to work) and `/metrics`.
+//!
+//! What is measured is decided by whoever calls the `metrics` macros.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
+use serde_json::json;
+
+use crate::problem::Problem;
+
+/// Upper edges of the histogram buckets, in seconds: from a database statement to an SLA.
+const BUCKETS_S: &[f64] =
+    &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
+/// How often raw histogram samples are folded into their buckets; without it
+/// they pile up for as long as nobody scrapes.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// How long `/ready` waits for its check.
+const READY_TIMEOUT: Duration = Duration::from_secs(3);
+
+static INSTALLED: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
+
+/// A future on the heap, as the readiness check returns it.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Why metrics could not be installed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot install the metrics recorder")]
+pub struct MetricsError(#[from] BuildError);
+
+/// The process's metrics. Cloning is cheap; all clones show the same numbers.
+#[derive(Clone)]
+pub struct Metrics {
+    handle: PrometheusHandle,
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Metrics {
+    /// All metrics in Prometheus text format.
+    pub fn render(&self) -> String {
+        self.handle.render()
+    }
+}
+
+/// Installs the process-wide recorder, or returns the one already installed.
+///
+/// # Errors
+/// [`MetricsError`] when something other than this function installed a recorder.
+pub fn install() -> Result<Metrics, MetricsError> {
+    let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(handle) = installed.as_ref() {
+        return Ok(Metrics { handle: handle.clone() });
+    }
+    let handle = PrometheusBuilder::new().set_buckets(BUCKETS_S)?.install_recorder()?;
+    *installed = Some(handle.clone());
+    let upkeep = handle.clone();
+    // A thread, not a task: it outlives any one runtime, and sleeps its life away.
+    std::thread::spawn(move || {
+        loop {
+            std::thread::sleep(UPKEEP_EVERY);
+            upkeep.run_upkeep();
+        }
+    });
+    Ok(Metrics { handle })
+}
+
+/// The routes `/health`, `/ready` and `/metrics`.
+///
+/// `ready` is asked on every request to `/ready` and has 3 s; its `Err` is the
+/// reason, shown to the caller with status 503.
+pub fn routes(
+    metrics: Metrics,
+    ready: impl Fn() -> BoxFuture<'static, Result<(), String>> + Clone + Send + Sync + 'static,
+) -> Router {
+    let readiness = move || {
+        let ready = ready.clone();
+        async move {
+            match tokio::time::timeout(READY_TIMEOUT, ready()).await {
+                Ok(Ok(())) => axum::Json(json!({"status": "ready"})).into_response(),
+                Ok(Err(reason)) => not_ready(reason),
+                Err(_) => not_ready(format!("no answer in {} s", READY_TIMEOUT.as_secs())),
+            }
+        }
+    };
+    let text = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    Router::new()
+        .route("/health", get(|| async { axum::Json(json!({"status": "ok"})) }))
+        .route("/ready", get(readiness))
+        .route("/metrics", get(move || async move { (text, metrics.render()) }))
+}
+
+fn not_ready(reason: String) -> axum::response::Response {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "Not ready").detail(reason).into_response()
+}

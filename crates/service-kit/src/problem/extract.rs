@@ -1,0 +1,95 @@
+//! axum's extractors with their rejections as problems.
+//!
+//! axum's own answer to a bad body is plain text nobody documented. Syntax and
+//! shape are both 400 here: 422 is kept for requests that were understood.
+
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Problem;
+
+/// A JSON body, in and out.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Json<T>(pub T);
+
+/// Path parameters.
+#[derive(Debug, Clone, Copy)]
+pub struct Path<T>(pub T);
+
+/// Query parameters.
+#[derive(Debug, Clone, Copy)]
+pub struct Query<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let axum::Json(value) = axum::Json::from_request(request, state).await?;
+        Ok(Self(value))
+    }
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        axum::Json(self.0).into_response()
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let axum::extract::Path(value) = axum::extract::Path::from_request_parts(parts, state).await?;
+        Ok(Self(value))
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let axum::extract::Query(value) = axum::extract::Query::from_request_parts(parts, state).await?;
+        Ok(Self(value))
+    }
+}
+
+impl From<JsonRejection> for Problem {
+    fn from(rejection: JsonRejection) -> Self {
+        let detail = rejection.body_text();
+        match rejection.status() {
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => Self::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported_media_type",
+                "The body must be application/json",
+            )
+            .detail(detail),
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "The body is too large")
+                    .detail(detail)
+            }
+            _ => Self::bad_request("malformed_json", detail),
+        }
+    }
+}
+
+impl From<PathRejection> for Problem {
+    fn from(rejection: PathRejection) -> Self {
+        if rejection.status().is_server_error() {
+            // Only a route and handler that disagree get here: our bug, not the caller's.
+            tracing::error!(reason = rejection.body_text(), "a handler does not fit its route");
+            return Self::internal();
+        }
+        Self::bad_request("malformed_path", rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for Problem {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::bad_request("malformed_query", rejection.body_text())
+    }
+}

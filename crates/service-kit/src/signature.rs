@@ -1,0 +1,189 @@
+//! Standard Webhooks signatures (<https://www.standardwebhooks.com>), made and
+//! verified over the raw bytes of a body.
+//!
+//! The published library takes UTF-8 bodies, one secret and the system clock;
+//! a receiver needs bytes, several secrets while one is being rotated, and the
+//! time given to it. Only the symmetric scheme `v1` is here.
+
+use std::fmt;
+use std::str::FromStr;
+
+use axum::http::HeaderMap;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use serde::Deserialize;
+use sha2::Sha256;
+
+/// Header with the event's id, the same on every retry.
+pub const ID_HEADER: &str = "webhook-id";
+/// Header with the time of this attempt, in seconds since 1970.
+pub const TIMESTAMP_HEADER: &str = "webhook-timestamp";
+/// Header with one or more signatures, separated by spaces.
+pub const SIGNATURE_HEADER: &str = "webhook-signature";
+
+const SECRET_PREFIX: &str = "whsec_";
+/// Length of a secret in bytes, as the standard bounds it.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+const VERSION: &str = "v1";
+/// More signatures than this in one header are not looked at.
+const MAX_SIGNATURES: usize = 16;
+/// Longest event id in bytes.
+const MAX_ID_BYTES: usize = 256;
+
+/// Why a text is not a secret. It never repeats the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a webhook secret is whsec_ and then 24 to 64 bytes in base64")]
+pub struct SecretError;
+
+/// A signing secret, written `whsec_` + base64. Debug shows nothing of it.
+#[derive(Clone, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Secret(
+    /// The keyed state, so that the key itself is not kept.
+    Hmac<Sha256>,
+);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret([redacted])")
+    }
+}
+
+impl Secret {
+    /// The secret with these bytes. 32 is what the standard recommends, and a
+    /// fixed length needs no error.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        let mut block = [0; 64];
+        // A key shorter than a block is padded with zeros by definition of HMAC.
+        block[..bytes.len()].copy_from_slice(&bytes);
+        Self(Hmac::new(&block.into()))
+    }
+}
+
+impl FromStr for Secret {
+    type Err = SecretError;
+
+    fn from_str(text: &str) -> Result<Self, SecretError> {
+        let encoded = text.strip_prefix(SECRET_PREFIX).ok_or(SecretError)?;
+        let bytes = STANDARD.decode(encoded).map_err(|_| SecretError)?;
+        if !SECRET_BYTES.contains(&bytes.len()) {
+            return Err(SecretError);
+        }
+        Hmac::new_from_slice(&bytes).map(Self).map_err(|_| SecretError)
+    }
+}
+
+impl TryFrom<String> for Secret {
+    type Error = SecretError;
+
+    fn try_from(text: String) -> Result<Self, SecretError> {
+        text.parse()
+    }
+}
+
+/// Why a webhook was not believed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureError {
+    /// A header is not there.
+    #[error("header {0} is missing")]
+    Missing(&'static str),
+    /// A header is there, but not as the standard has it, or more than once.
+    #[error("header {0} is malformed")]
+    Malformed(&'static str),
+    /// The attempt is older than the tolerance.
+    #[error("the timestamp is {0} s in the past")]
+    TooOld(i64),
+    /// The attempt is further in the future than the tolerance.
+    #[error("the timestamp is {0} s in the future")]
+    TooNew(i64),
+    /// No signature was made with any of the secrets over these very bytes.
+    #[error("no signature matches")]
+    NoMatch,
+}
+
+/// Signs a body: the value of the signature header, `v1,` + base64.
+/// `timestamp_s` is in seconds since 1970 and goes into its header unchanged.
+pub fn sign(secret: &Secret, id: &str, timestamp_s: i64, body: &[u8]) -> String {
+    let mac = mac(secret, id, &timestamp_s.to_string(), body);
+    format!("{VERSION},{}", STANDARD.encode(mac.finalize().into_bytes()))
+}
+
+/// Believes a webhook, or says why not; returns the event id.
+///
+/// `now_s` and `tolerance_s` are in seconds; a timestamp exactly at the
+/// tolerance still passes. Every secret is tried against every signature in
+/// constant time.
+///
+/// # Errors
+/// [`SignatureError`], the first that applies in its order of declaration.
+pub fn verify(
+    secrets: &[Secret],
+    headers: &HeaderMap,
+    body: &[u8],
+    now_s: i64,
+    tolerance_s: i64,
+) -> Result<String, SignatureError> {
+    let id = single(headers, ID_HEADER)?;
+    let timestamp = single(headers, TIMESTAMP_HEADER)?;
+    let signatures = single(headers, SIGNATURE_HEADER)?;
+    // A dot in the id would let one signed text be read as two different events.
+    if id.is_empty() || id.len() > MAX_ID_BYTES || id.contains('.') {
+        return Err(SignatureError::Malformed(ID_HEADER));
+    }
+    let timestamp_s: i64 = timestamp.parse().map_err(|_| SignatureError::Malformed(TIMESTAMP_HEADER))?;
+    let age_s = now_s.saturating_sub(timestamp_s);
+    if age_s > tolerance_s {
+        return Err(SignatureError::TooOld(age_s));
+    }
+    if age_s < tolerance_s.saturating_neg() {
+        return Err(SignatureError::TooNew(age_s.saturating_neg()));
+    }
+    let mut matched = false;
+    for candidate in candidates(signatures)? {
+        for secret in secrets {
+            // The header's own text is signed, not our reading of it.
+            matched |= mac(secret, id, timestamp, body).verify_slice(&candidate).is_ok();
+        }
+    }
+    if matched { Ok(id.to_owned()) } else { Err(SignatureError::NoMatch) }
+}
+
+/// The decoded `v1` signatures of the header. Other versions are skipped, as
+/// the standard asks; a header without any readable signature is malformed.
+fn candidates(header: &str) -> Result<Vec<Vec<u8>>, SignatureError> {
+    let mut found = Vec::new();
+    let mut readable = false;
+    for part in header.split(' ').filter(|part| !part.is_empty()).take(MAX_SIGNATURES) {
+        let Some((version, encoded)) = part.split_once(',') else {
+            continue;
+        };
+        readable = true;
+        if version == VERSION
+            && let Ok(bytes) = STANDARD.decode(encoded)
+        {
+            found.push(bytes);
+        }
+    }
+    if readable { Ok(found) } else { Err(SignatureError::Malformed(SIGNATURE_HEADER)) }
+}
+
+fn single<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, SignatureError> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().ok_or(SignatureError::Missing(name))?;
+    if values.next().is_some() {
+        return Err(SignatureError::Malformed(name));
+    }
+    value.to_str().map_err(|_| SignatureError::Malformed(name))
+}
+
+fn mac(secret: &Secret, id: &str, timestamp: &str, body: &[u8]) -> Hmac<Sha256> {
+    let mut mac = secret.0.clone();
+    for part in [id.as_bytes(), b".", timestamp.as_bytes(), b".", body] {
+        mac.update(part);
+    }
+    mac
+}
+
+#[cfg(test)]
+mod tests;
