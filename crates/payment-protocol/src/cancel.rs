@@ -1,0 +1,255 @@
+//! One asking to cancel, and the whole table of the switch's answers. The one door to releasing
+//! money: nothing else in the service concludes that a sent transfer is dead.
+//!
+//! Run once per asking; an undecided one is repeated by the implementer, for ever, at the profile's
+//! interval.
+
+use crate::cause::OperatorReason;
+use crate::facts::Verdict;
+use crate::profile::SwitchProfile;
+use crate::report::SettledReport;
+use crate::rules::{VerdictRuling, forgotten};
+use crate::state::End;
+use crate::submit::QueryAnswer;
+
+/// The switch's answer to our cancel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CancelAnswer {
+    /// Cancelled. `tombstoned` when the reference was unknown and only a mark was left, or when the
+    /// switch does not say.
+    Cancelled {
+        /// See above.
+        tombstoned: bool,
+    },
+    /// It had rejected the transfer already.
+    AlreadyRejected,
+    /// It had settled the transfer already.
+    AlreadySettled(SettledReport),
+    /// It knows no such reference and leaves no mark.
+    NotFound,
+    /// Refused, in process, or it has no cancel: may still settle.
+    Undecided {
+        /// The switch's words.
+        detail: String,
+    },
+    /// It has no cancel for this transfer: a query stands in.
+    CannotCancel,
+    /// Our fault: malformed, 401, 403, 404 of the endpoint.
+    OurFault {
+        /// What it said.
+        detail: String,
+    },
+    /// No answer, or none that can be read.
+    NoAnswer {
+        /// What happened instead.
+        detail: String,
+    },
+}
+
+/// What our own books say when an asking begins. Beginning fences submit: no attempt goes out after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begun {
+    /// The payment's end, if it has ended.
+    pub end: Option<End>,
+    /// The switch's first definite answer, if there is one.
+    pub verdict: Option<Verdict>,
+    /// Attempts on record.
+    pub attempts: u32,
+    /// Submit's deadline on the switch's clock, in milliseconds since the epoch.
+    pub deadline_ms: Option<i64>,
+    /// How long the payment has been cancelling, in milliseconds.
+    pub cancelling_ms: u64,
+}
+
+/// The switch's answer with the two clocks it is judged by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard<A> {
+    /// The answer.
+    pub answer: A,
+    /// The switch's clock in that answer (`Date`), in milliseconds since the epoch; none without an
+    /// answer.
+    pub switch_now_ms: Option<i64>,
+    /// Age of the first attempt when the answer had arrived, by the database's clock.
+    pub first_attempt_age_ms: Option<u64>,
+}
+
+/// How a transfer is known to be dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// No attempt was ever recorded, so nothing was sent: the only short way.
+    NeverSent,
+    /// The switch cancelled it.
+    Cancelled,
+    /// The switch had rejected it.
+    Rejected,
+    /// The switch knows nothing of it and the deadline has passed on the switch's clock.
+    DeadlinePassed,
+}
+
+/// Outcome of one asking.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// Can never settle; recorded.
+    Dead,
+    /// Settled; recorded.
+    Settled,
+    /// A SUCCESS that differs from the payment; recorded.
+    Differs,
+    /// No answer of this switch can decide it.
+    Undecidable(OperatorReason),
+    /// The payment has ended.
+    Ended(End),
+    /// Ask again.
+    Again {
+        /// Not before this many milliseconds, where the switch's clock says so.
+        not_before_ms: Option<u64>,
+        /// Why it is undecided.
+        detail: String,
+        /// Whether a person should see it now: our fault, or undecided for too long.
+        alert: bool,
+    },
+}
+
+/// What one asking can do.
+#[allow(async_fn_in_trait, reason = "driven in place, never spawned through the trait")]
+pub trait CancelDoor {
+    /// The implementer's own failure: the ledger did not answer.
+    type Error;
+    /// Marks the payment as cancelling under its row's lock, and reads the books.
+    async fn begin(&self) -> Result<Begun, Self::Error>;
+    /// Asks the switch to cancel, under undo key `{tx_id}:comp-submit`.
+    async fn cancel(&self) -> Result<Heard<CancelAnswer>, Self::Error>;
+    /// Asks the switch for the transfer.
+    async fn query(&self) -> Result<Heard<QueryAnswer>, Self::Error>;
+    /// Records that the transfer is dead.
+    async fn record_dead(&self, death: Death) -> Result<VerdictRuling, Self::Error>;
+    /// Records a SUCCESS.
+    async fn record_settled(&self, report: &SettledReport) -> Result<VerdictRuling, Self::Error>;
+}
+
+/// Asks once.
+///
+/// # Errors
+/// The door's own: nothing is known, the asking is repeated.
+pub async fn ask<D: CancelDoor>(door: &D, profile: &SwitchProfile) -> Result<Asking, D::Error> {
+    let begun = door.begin().await?;
+    if let Some(end) = begun.end {
+        return Ok(Asking::Ended(end));
+    }
+    match begun.verdict {
+        Some(Verdict::Settled) => return Ok(Asking::Settled),
+        Some(Verdict::Dead) => return Ok(Asking::Dead),
+        None if begun.attempts == 0 => return dead(door, Death::NeverSent).await,
+        None => {}
+    }
+    if !profile.can_cancel {
+        return if profile.has_query {
+            by_query(door, profile, &begun).await
+        } else {
+            Ok(Asking::Undecidable(OperatorReason::CannotAsk))
+        };
+    }
+    let heard = door.cancel().await?;
+    match heard.answer {
+        CancelAnswer::Cancelled { tombstoned } => {
+            // After the switch's retention a mark on an unknown reference proves nothing: the
+            // transfer may have settled and been forgotten.
+            if tombstoned && forgotten(heard.first_attempt_age_ms, profile) {
+                return Ok(Asking::Undecidable(OperatorReason::RetentionPassed));
+            }
+            dead(door, Death::Cancelled).await
+        }
+        CancelAnswer::AlreadyRejected => dead(door, Death::Rejected).await,
+        CancelAnswer::AlreadySettled(report) => settled(door, &report).await,
+        CancelAnswer::NotFound => {
+            nothing_found(door, profile, &begun, heard.switch_now_ms, heard.first_attempt_age_ms).await
+        }
+        CancelAnswer::CannotCancel if profile.has_query => by_query(door, profile, &begun).await,
+        CancelAnswer::CannotCancel => Ok(again(profile, &begun, "the switch cannot cancel".into())),
+        // May still settle. A query can find that it has; it cannot find that it never will.
+        CancelAnswer::Undecided { detail } => {
+            if profile.has_query
+                && let QueryAnswer::Settled(report) = door.query().await?.answer
+            {
+                return settled(door, &report).await;
+            }
+            Ok(again(profile, &begun, detail))
+        }
+        CancelAnswer::OurFault { detail } => Ok(Asking::Again { not_before_ms: None, detail, alert: true }),
+        CancelAnswer::NoAnswer { detail } => Ok(again(profile, &begun, detail)),
+    }
+}
+
+/// A switch that cannot cancel feeds the same table by query: only a final rejected status, or
+/// nothing found past the deadline, is dead.
+async fn by_query<D: CancelDoor>(
+    door: &D,
+    profile: &SwitchProfile,
+    begun: &Begun,
+) -> Result<Asking, D::Error> {
+    let heard = door.query().await?;
+    match heard.answer {
+        QueryAnswer::Settled(report) => settled(door, &report).await,
+        QueryAnswer::Dead { .. } => dead(door, Death::Rejected).await,
+        QueryAnswer::NotFound => {
+            nothing_found(door, profile, begun, heard.switch_now_ms, heard.first_attempt_age_ms).await
+        }
+        QueryAnswer::Pending => Ok(again(profile, begun, "the switch has not decided".into())),
+        QueryAnswer::OurFault { detail } => Ok(Asking::Again { not_before_ms: None, detail, alert: true }),
+        QueryAnswer::NoAnswer { detail } => Ok(again(profile, begun, detail)),
+    }
+}
+
+/// Nothing found proves nothing by itself: a paused attempt can land at any later time. It counts
+/// when the switch would refuse that attempt, because its deadline has passed on the switch's clock.
+async fn nothing_found<D: CancelDoor>(
+    door: &D,
+    profile: &SwitchProfile,
+    begun: &Begun,
+    switch_now_ms: Option<i64>,
+    first_attempt_age_ms: Option<u64>,
+) -> Result<Asking, D::Error> {
+    if forgotten(first_attempt_age_ms, profile) {
+        return Ok(Asking::Undecidable(OperatorReason::RetentionPassed));
+    }
+    let (true, Some(deadline_ms)) = (profile.honours_deadline, begun.deadline_ms) else {
+        return Ok(Asking::Undecidable(OperatorReason::NothingProves));
+    };
+    let Some(switch_now_ms) = switch_now_ms else {
+        return Ok(again(profile, begun, "nothing found, and the answer carries no Date".into()));
+    };
+    let skew_ms = i64::try_from(profile.max_skew_ms).unwrap_or(i64::MAX);
+    let over_ms = deadline_ms.saturating_add(skew_ms).saturating_sub(switch_now_ms);
+    if over_ms < 0 {
+        return dead(door, Death::DeadlinePassed).await;
+    }
+    Ok(Asking::Again {
+        // One more, since the deadline must have passed, not just be reached.
+        not_before_ms: Some(u64::try_from(over_ms).unwrap_or(0).saturating_add(1)),
+        detail: "nothing found; waiting out the deadline on the switch's clock".into(),
+        alert: false,
+    })
+}
+
+async fn dead<D: CancelDoor>(door: &D, death: Death) -> Result<Asking, D::Error> {
+    Ok(match door.record_dead(death).await? {
+        // A SUCCESS was on record first; it stands.
+        VerdictRuling::Contradicts => Asking::Settled,
+        _ => Asking::Dead,
+    })
+}
+
+async fn settled<D: CancelDoor>(door: &D, report: &SettledReport) -> Result<Asking, D::Error> {
+    Ok(match door.record_settled(report).await? {
+        VerdictRuling::First | VerdictRuling::Same => Asking::Settled,
+        VerdictRuling::Differs(_) => Asking::Differs,
+        // Dead was on record first; it stands.
+        VerdictRuling::Contradicts => Asking::Dead,
+        // Cannot be: attempts are never taken off the record. Nothing was sent.
+        VerdictRuling::NoAttempt => Asking::Differs,
+    })
+}
+
+fn again(profile: &SwitchProfile, begun: &Begun, detail: String) -> Asking {
+    Asking::Again { not_before_ms: None, detail, alert: begun.cancelling_ms >= profile.alert_after_ms }
+}

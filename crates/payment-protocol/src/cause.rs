@@ -1,0 +1,204 @@
+//! Why a payment did not settle, and why one stands before a person.
+
+use serde::{Deserialize, Serialize};
+
+use crate::payment::InvalidPayment;
+use crate::state::{End, text_enum};
+
+/// The first cause that turned a payment round. It names the end and is what the workflow ends
+/// with, whatever happens while the steps are undone (S0.14). Recorded in the payment row.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "code", rename_all = "snake_case")]
+pub enum Cause {
+    /// Reserve ended without an answer and nothing was sent.
+    #[error("reserve has no known outcome")]
+    ReserveUnknown,
+    /// The switch refused the submit (Path A).
+    #[error("the switch refused the transfer: {reason}")]
+    SubmitRefused {
+        /// The switch's words.
+        reason: String,
+    },
+    /// All attempts of submit together ran out of their budget (Path A).
+    #[error("the switch gave no answer to the transfer within the budget")]
+    SubmitUnknown,
+    /// Our own ledger did not let an attempt go out.
+    #[error("the transfer was not sent: {reason}")]
+    NotSent {
+        /// Which fence stopped it.
+        reason: String,
+    },
+    /// The switch said FAILURE, which only leads to asking to cancel.
+    #[error("the switch reported a failure: {reason}")]
+    FailureReported {
+        /// The switch's words.
+        reason: String,
+    },
+    /// No confirmation within the SLA (Path B).
+    #[error("the switch did not confirm within the SLA")]
+    SlaPassed,
+    /// The customer, or whoever cancelled the workflow, asked to cancel.
+    #[error("the customer cancelled the payment")]
+    CustomerCancel,
+    /// The bank could not debit after the switch had settled, and the switch gave the money back
+    /// (Path C).
+    #[error("the bank could not debit the account: {reason}")]
+    SettleRefused {
+        /// Why the ledger refused.
+        reason: String,
+    },
+    /// The workflow engine lost the run (terminated, reset, restored, forgotten); the payment was
+    /// taken up again and could not go on forward.
+    #[error("the payment's workflow was interrupted and resumed")]
+    Interrupted,
+}
+
+impl Cause {
+    /// The end of a payment that was undone for this cause.
+    #[must_use]
+    pub fn end(&self) -> End {
+        match self {
+            Self::SlaPassed => End::TimedOut,
+            Self::CustomerCancel => End::Cancelled,
+            Self::ReserveUnknown
+            | Self::SubmitRefused { .. }
+            | Self::SubmitUnknown
+            | Self::NotSent { .. }
+            | Self::FailureReported { .. }
+            | Self::SettleRefused { .. }
+            | Self::Interrupted => End::Failed,
+        }
+    }
+
+    /// Stable word for the API, metrics and the workflow's failure type.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::ReserveUnknown => "reserve_unknown",
+            Self::SubmitRefused { .. } => "submit_refused",
+            Self::SubmitUnknown => "submit_unknown",
+            Self::NotSent { .. } => "not_sent",
+            Self::FailureReported { .. } => "failure_reported",
+            Self::SlaPassed => "sla_passed",
+            Self::CustomerCancel => "customer_cancel",
+            Self::SettleRefused { .. } => "settle_refused",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+text_enum!(
+    /// Why the ledger refused to hold the amount. Recorded under reserve's key; a repeat gets the
+    /// same answer, even if funds have arrived since.
+    ReserveRefusal {
+        /// No such account for this tenant.
+        UnknownAccount = "unknown_account",
+        /// The account may not be debited now.
+        FrozenAccount = "frozen_account",
+        /// The account is kept in another currency.
+        WrongCurrency = "wrong_currency",
+        /// The available balance is below the amount.
+        InsufficientFunds = "insufficient_funds",
+        /// Not started by `valid_until`: rejected, never sent late.
+        StartedTooLate = "started_too_late",
+        /// The customer cancelled before anything was held.
+        CustomerCancel = "customer_cancel",
+        /// The workflow found the payment not valid.
+        Invalid = "invalid_payment",
+        /// The reserve was fenced: the payment was already being undone when this attempt landed.
+        Fenced = "fenced",
+    }
+);
+
+impl ReserveRefusal {
+    /// The end of a payment whose reserve was refused.
+    #[must_use]
+    pub fn end(self) -> End {
+        match self {
+            Self::CustomerCancel => End::Cancelled,
+            Self::Fenced => End::Failed,
+            _ => End::Rejected,
+        }
+    }
+}
+
+text_enum!(
+    /// Why a payment stands in `needs_operator`.
+    OperatorReason {
+        /// The switch reported SUCCESS with another amount, currency, reference or name. A later
+        /// matching answer still settles it.
+        ReportDiffers = "report_differs",
+        /// The switch's retention of references has passed: its answers prove nothing any more.
+        RetentionPassed = "retention_passed",
+        /// Nothing was found and the profile has neither tombstone nor deadline to make that mean
+        /// something.
+        NothingProves = "nothing_proves",
+        /// The profile offers neither cancel nor query; only a callback can move the payment.
+        CannotAsk = "cannot_ask",
+        /// Path C: the switch recorded that it will not give the money back.
+        RecallRefused = "recall_refused",
+        /// Path C: the switch has no recall.
+        CannotRecall = "cannot_recall",
+        /// An undo failed for good.
+        UndoFailed = "undo_failed",
+        /// The workflow engine itself refused to start the payment, again and again.
+        StartRefused = "start_refused",
+    }
+);
+
+impl OperatorReason {
+    /// Whether a matching SUCCESS can still move the payment. Where this is false the switch's word
+    /// is already known, and only a person decides.
+    #[must_use]
+    pub fn listens(self) -> bool {
+        match self {
+            Self::ReportDiffers
+            | Self::RetentionPassed
+            | Self::NothingProves
+            | Self::CannotAsk
+            | Self::StartRefused => true,
+            Self::RecallRefused | Self::CannotRecall | Self::UndoFailed => false,
+        }
+    }
+}
+
+/// What a payment ends with when it did not settle.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PaymentError {
+    /// Not valid; nothing was called.
+    #[error("the payment is not valid")]
+    Invalid(#[source] InvalidPayment),
+    /// The ledger refused to hold the amount; nothing was sent.
+    #[error("reserve was refused: {0}")]
+    ReserveRefused(ReserveRefusal),
+    /// Turned round and undone.
+    #[error("the payment was undone")]
+    Undone(#[source] Cause),
+    /// The payment had already ended when this run looked; there was nothing to do.
+    #[error("the payment had already ended: {0}")]
+    AlreadyEnded(End),
+}
+
+impl PaymentError {
+    /// The end that goes with the error.
+    #[must_use]
+    pub fn end(&self) -> End {
+        match self {
+            Self::Invalid(_) => End::Rejected,
+            Self::ReserveRefused(refusal) => refusal.end(),
+            Self::Undone(cause) => cause.end(),
+            Self::AlreadyEnded(end) => *end,
+        }
+    }
+
+    /// Stable word: the type of the workflow's failure.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => "invalid_payment",
+            Self::ReserveRefused(refusal) => refusal.as_str(),
+            Self::Undone(cause) => cause.code(),
+            Self::AlreadyEnded(_) => "already_ended",
+        }
+    }
+}

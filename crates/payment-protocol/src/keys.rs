@@ -1,0 +1,157 @@
+//! Every idempotency key, made in this one file (S0.12).
+//!
+//! Keys come from the payment id and a step's constant, so they survive any crash. A step and its
+//! undo have keys of different *types*: handing one where the other belongs does not compile.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{PaymentId, TxId};
+
+macro_rules! key {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The key as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+key!(
+    /// Key of a step that goes forward.
+    StepKey
+);
+key!(
+    /// Key of an undo.
+    UndoKey
+);
+key!(
+    /// `{tx_id}:submit`: what the switch knows the transfer by; also the key a query asks with.
+    Reference
+);
+
+const SUBMIT: &str = ":submit";
+
+/// Key of reserve: `{payment_id}:reserve` (S0.3). Rooted in the payment id, since reserve makes the
+/// transaction.
+#[must_use]
+pub fn reserve(payment: &PaymentId) -> StepKey {
+    StepKey(format!("{payment}:reserve"))
+}
+
+/// The reference at the switch: `{tx_id}:submit` (S0.4).
+#[must_use]
+pub fn submit(tx: &TxId) -> Reference {
+    Reference(format!("{tx}{SUBMIT}"))
+}
+
+/// Key of settle: `{tx_id}:debit` (S0.7).
+#[must_use]
+pub fn debit(tx: &TxId) -> StepKey {
+    StepKey(format!("{tx}:debit"))
+}
+
+/// Key of recall: `{tx_id}:recall`. Taking back money that left is an operation of its own, not the
+/// undo of a submit.
+#[must_use]
+pub fn recall(tx: &TxId) -> StepKey {
+    StepKey(format!("{tx}:recall"))
+}
+
+/// Key of release, the undo of reserve: `{tx_id}:comp-reserve` (S0.8).
+#[must_use]
+pub fn undo_reserve(tx: &TxId) -> UndoKey {
+    UndoKey(format!("{tx}:comp-reserve"))
+}
+
+/// Key of ask-to-cancel, the undo of submit: `{tx_id}:comp-submit` (S0.8).
+#[must_use]
+pub fn undo_submit(tx: &TxId) -> UndoKey {
+    UndoKey(format!("{tx}:comp-submit"))
+}
+
+/// Workflow id of a payment: the payment id for the first run (S0.1), `{payment_id}:resume:{n}`
+/// for the n-th time it is taken up again after the engine lost it.
+#[must_use]
+pub fn workflow_id(payment: &PaymentId, resume: u32) -> String {
+    match resume {
+        0 => payment.to_string(),
+        n => format!("{payment}:resume:{n}"),
+    }
+}
+
+impl Reference {
+    /// Takes a reference as a switch sent it back. `None` when it cannot be one of ours.
+    #[must_use]
+    pub fn from_switch(text: &str) -> Option<Self> {
+        let tx = text.strip_suffix(SUBMIT)?;
+        TxId::new(tx).ok().map(|tx| submit(&tx))
+    }
+
+    /// The transaction that this reference names.
+    #[must_use]
+    pub fn tx_id(&self) -> Option<TxId> {
+        self.0.strip_suffix(SUBMIT).and_then(|tx| TxId::new(tx).ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::{ClientId, TenantId};
+
+    #[test]
+    fn s0_12_the_keys_are_the_documented_ones_and_all_differ() {
+        let payment = PaymentId::new("pay_1").unwrap();
+        let tx = TxId::new("tx_1").unwrap();
+        let all = [
+            reserve(&payment).to_string(),
+            submit(&tx).to_string(),
+            debit(&tx).to_string(),
+            recall(&tx).to_string(),
+            undo_reserve(&tx).to_string(),
+            undo_submit(&tx).to_string(),
+        ];
+        assert_eq!(
+            all,
+            [
+                "pay_1:reserve",
+                "tx_1:submit",
+                "tx_1:debit",
+                "tx_1:recall",
+                "tx_1:comp-reserve",
+                "tx_1:comp-submit"
+            ]
+        );
+        assert_eq!(workflow_id(&payment, 0), "pay_1");
+        assert_eq!(workflow_id(&payment, 3), "pay_1:resume:3");
+    }
+
+    #[test]
+    fn a_reference_fits_iso_20022_and_names_its_transaction() {
+        let payment = PaymentId::derive(&TenantId::new("t").unwrap(), &ClientId::new("c").unwrap(), "k");
+        let tx = TxId::derive(&payment);
+        let reference = submit(&tx);
+        assert!(reference.as_str().len() <= 35, "{reference}");
+        assert_eq!(Reference::from_switch(reference.as_str()), Some(reference.clone()));
+        assert_eq!(reference.tx_id(), Some(tx));
+        for foreign in ["", ":submit", "tx_1", "tx 1:submit", "tx_1:debit"] {
+            assert_eq!(Reference::from_switch(foreign), None, "{foreign:?}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A switch is described, not coded: what it can do, and the times we give it.
+//!
+//! The profile is copied into the payment at acceptance and is workflow input, so configuration
+//! never changes a payment in flight. Secrets and addresses are not in it; they are looked up by the
+//! switch's name. This type stands here, not beside the client, because the protocol branches on it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::SwitchName;
+use crate::state::text_enum;
+
+text_enum!(
+    /// How a submit is made safe to repeat (S0.11).
+    Strategy {
+        /// A: ask by key first, send only what is not there.
+        Query = "query",
+        /// B: our reference in the body, the switch deduplicates by it.
+        Reference = "reference",
+    }
+);
+
+/// What one switch offers and how long it is given. Times in milliseconds unless the name says
+/// seconds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchProfile {
+    /// Name in the configuration; every answer is compared with it.
+    pub switch: SwitchName,
+    /// How a submit is made safe to repeat.
+    pub strategy: Strategy,
+    /// Can be asked for a transfer by our reference.
+    pub has_query: bool,
+    /// Honours our reference: a repeated submit is answered with the first outcome. Without it at
+    /// most one attempt is ever sent.
+    pub deduplicates: bool,
+    /// How long the switch remembers a reference. After it, answers about nothing prove nothing.
+    pub retention_s: u64,
+    /// Answers the cancel of an unknown reference by refusing any later submit of it.
+    pub tombstones: bool,
+    /// Refuses a submit that arrives after the deadline it carries.
+    pub honours_deadline: bool,
+    /// How far the switch's clock may stand from what its `Date` header said.
+    pub max_skew_ms: u64,
+    /// Has a cancel.
+    pub can_cancel: bool,
+    /// Can be asked to give back money that left (Path C).
+    pub can_recall: bool,
+    /// Calls back.
+    pub has_callback: bool,
+    /// How long a confirmation may take after submit returned (S0.5).
+    #[serde(default = "defaults::sla_ms")]
+    pub sla_ms: u64,
+    /// Distance of submit's deadline from the switch's clock before the first attempt.
+    #[serde(default = "defaults::submit_deadline_ms")]
+    pub submit_deadline_ms: u64,
+    /// Time for one attempt of any call to the switch.
+    #[serde(default = "defaults::attempt_timeout_ms")]
+    pub attempt_timeout_ms: u64,
+    /// Time for all attempts of submit together (ScheduleToClose).
+    #[serde(default = "defaults::submit_budget_ms")]
+    pub submit_budget_ms: u64,
+    /// First pause between attempts, doubled each time.
+    #[serde(default = "defaults::backoff_ms")]
+    pub backoff_ms: u64,
+    /// Longest pause between askings (cancel, query, recall), which never give up.
+    #[serde(default = "defaults::ask_interval_max_ms")]
+    pub ask_interval_max_ms: u64,
+    /// Age of an undecided cancel or recall that raises an alert.
+    #[serde(default = "defaults::alert_after_ms")]
+    pub alert_after_ms: u64,
+    /// A payment not started this long after acceptance is rejected, never sent late.
+    #[serde(default = "defaults::start_within_ms")]
+    pub start_within_ms: u64,
+    /// Largest amount the switch takes, in minor units of any currency.
+    #[serde(default = "defaults::amount_limit_minor")]
+    pub amount_limit_minor: i64,
+}
+
+/// Values taken where the configuration is silent.
+mod defaults {
+    pub(super) fn sla_ms() -> u64 {
+        60_000
+    }
+    pub(super) fn submit_deadline_ms() -> u64 {
+        60_000
+    }
+    pub(super) fn attempt_timeout_ms() -> u64 {
+        5_000
+    }
+    pub(super) fn submit_budget_ms() -> u64 {
+        30_000
+    }
+    pub(super) fn backoff_ms() -> u64 {
+        250
+    }
+    pub(super) fn ask_interval_max_ms() -> u64 {
+        300_000
+    }
+    pub(super) fn alert_after_ms() -> u64 {
+        120_000
+    }
+    pub(super) fn start_within_ms() -> u64 {
+        3_600_000
+    }
+    pub(super) fn amount_limit_minor() -> i64 {
+        crate::money::AMOUNT_MINOR_MAX
+    }
+}
+
+/// A profile that cannot be made safe, refused at start-up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileError {
+    /// Strategy query needs a query.
+    #[error("strategy query needs has_query = true; without a query use strategy reference")]
+    QueryWithoutQuery,
+    /// Strategy reference needs deduplication.
+    #[error("strategy reference needs deduplicates = true; without it use strategy query")]
+    ReferenceWithoutDeduplication,
+    /// Nothing would ever say how a transfer ended.
+    #[error("none of can_cancel, has_query and has_callback: no answer about a transfer would ever come")]
+    Mute,
+    /// A reference could be forgotten while its submit may still land.
+    #[error(
+        "submit_deadline_ms {deadline_ms} + max_skew_ms must be shorter than the retention of {retention_s} s"
+    )]
+    DeadlineOutlivesRetention {
+        /// The configured distance.
+        deadline_ms: u64,
+        /// The configured retention.
+        retention_s: u64,
+    },
+    /// The budget must hold two attempts and the pause between them.
+    #[error("submit_budget_ms {budget_ms} is too small: two attempts and a pause need {needed_ms}")]
+    BudgetTooSmall {
+        /// The configured budget.
+        budget_ms: u64,
+        /// What two attempts need.
+        needed_ms: u64,
+    },
+    /// A time of zero.
+    #[error("{0} must be greater than zero")]
+    Zero(&'static str),
+    /// An asking pause over five minutes.
+    #[error("ask_interval_max_ms may be 300000 (five minutes) at most")]
+    AskIntervalTooLong,
+}
+
+text_enum!(
+    /// Accepted, with a warning that a person may be needed.
+    ProfileWarning {
+        /// Neither tombstone nor deadline: nothing found never proves anything.
+        NothingFoundProvesNothing = "neither tombstones nor honours_deadline: when the switch knows nothing of a transfer, only a person can release the money",
+        /// Neither cancel nor query: only a callback can move the payment.
+        CannotAsk = "neither can_cancel nor has_query: when no callback comes, a person must decide",
+    }
+);
+
+/// Time that our own ledger's part of one attempt is given, in milliseconds.
+const LEDGER_PART_MS: u64 = 1_000;
+
+impl SwitchProfile {
+    /// Bound of one whole attempt: two calls to the switch (look and send, cancel and query) and our
+    /// own ledger's part, in milliseconds.
+    #[must_use]
+    pub fn attempt_bound_ms(&self) -> u64 {
+        self.attempt_timeout_ms.saturating_mul(2).saturating_add(LEDGER_PART_MS)
+    }
+
+    /// Checks that the profile can be made safe.
+    ///
+    /// # Errors
+    /// The first [`ProfileError`] found; the text says what to change.
+    pub fn check(&self) -> Result<Vec<ProfileWarning>, ProfileError> {
+        for (name, value) in [
+            ("sla_ms", self.sla_ms),
+            ("submit_deadline_ms", self.submit_deadline_ms),
+            ("attempt_timeout_ms", self.attempt_timeout_ms),
+            ("backoff_ms", self.backoff_ms),
+            ("ask_interval_max_ms", self.ask_interval_max_ms),
+            ("start_within_ms", self.start_within_ms),
+            ("retention_s", self.retention_s),
+        ] {
+            if value == 0 {
+                return Err(ProfileError::Zero(name));
+            }
+        }
+        match self.strategy {
+            Strategy::Query if !self.has_query => return Err(ProfileError::QueryWithoutQuery),
+            Strategy::Reference if !self.deduplicates => {
+                return Err(ProfileError::ReferenceWithoutDeduplication);
+            }
+            Strategy::Query | Strategy::Reference => {}
+        }
+        if !(self.can_cancel || self.has_query || self.has_callback) {
+            return Err(ProfileError::Mute);
+        }
+        let landed_by_ms = self.submit_deadline_ms.saturating_add(self.max_skew_ms);
+        if self.honours_deadline && landed_by_ms >= self.retention_s.saturating_mul(1_000) {
+            return Err(ProfileError::DeadlineOutlivesRetention {
+                deadline_ms: self.submit_deadline_ms,
+                retention_s: self.retention_s,
+            });
+        }
+        let needed_ms = self.attempt_bound_ms().saturating_mul(2).saturating_add(self.backoff_ms);
+        if self.submit_budget_ms < needed_ms {
+            return Err(ProfileError::BudgetTooSmall { budget_ms: self.submit_budget_ms, needed_ms });
+        }
+        if self.ask_interval_max_ms > 300_000 {
+            return Err(ProfileError::AskIntervalTooLong);
+        }
+        let mut warnings = Vec::new();
+        if !self.tombstones && !self.honours_deadline {
+            warnings.push(ProfileWarning::NothingFoundProvesNothing);
+        }
+        if !self.can_cancel && !self.has_query {
+            warnings.push(ProfileWarning::CannotAsk);
+        }
+        Ok(warnings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole() -> SwitchProfile {
+        serde_json::from_str(
+            r#"{"switch":"s","strategy":"query","has_query":true,"deduplicates":true,"retention_s":86400,
+                "tombstones":true,"honours_deadline":true,"max_skew_ms":1000,"can_cancel":true,
+                "can_recall":true,"has_callback":true}"#,
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_whole_profile_is_accepted_without_a_warning() {
+        assert_eq!(whole().check(), Ok(vec![]));
+    }
+
+    #[test]
+    fn an_unsafe_profile_is_refused_with_its_reason() {
+        let refused = |change: fn(&mut SwitchProfile)| {
+            let mut profile = whole();
+            change(&mut profile);
+            profile.check().unwrap_err()
+        };
+        assert_eq!(refused(|p| p.has_query = false), ProfileError::QueryWithoutQuery);
+        assert_eq!(
+            refused(|p| {
+                p.strategy = Strategy::Reference;
+                p.deduplicates = false;
+            }),
+            ProfileError::ReferenceWithoutDeduplication
+        );
+        assert_eq!(
+            refused(|p| {
+                p.strategy = Strategy::Reference;
+                (p.has_query, p.can_cancel, p.has_callback) = (false, false, false);
+            }),
+            ProfileError::Mute
+        );
+        assert!(matches!(refused(|p| p.retention_s = 61), ProfileError::DeadlineOutlivesRetention { .. }));
+        assert!(matches!(
+            refused(|p| p.submit_budget_ms = 10_000),
+            ProfileError::BudgetTooSmall { needed_ms: 22_250, .. }
+        ));
+        assert_eq!(refused(|p| p.sla_ms = 0), ProfileError::Zero("sla_ms"));
+        assert_eq!(refused(|p| p.ask_interval_max_ms = 300_001), ProfileError::AskIntervalTooLong);
+    }
+
+    #[test]
+    fn a_profile_that_may_need_a_person_is_accepted_with_a_warning() {
+        let mut profile = whole();
+        (profile.tombstones, profile.honours_deadline) = (false, false);
+        assert_eq!(profile.check(), Ok(vec![ProfileWarning::NothingFoundProvesNothing]));
+    }
+}

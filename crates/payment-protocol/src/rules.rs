@@ -1,0 +1,226 @@
+//! What may be written next to what is written. Pure functions over [`Facts`].
+//!
+//! The ledger reads the facts under the payment row's lock, asks here, and writes the answer in the
+//! same transaction. No step decides from memory: a paused attempt that lands late meets the facts
+//! as they are then.
+
+use crate::cause::{Cause, ReserveRefusal};
+use crate::facts::{Facts, HoldStatus, RecallRecord, ReserveRecord, Verdict};
+use crate::ids::RunId;
+use crate::profile::SwitchProfile;
+use crate::report::{Difference, Expected, SettledReport, compare};
+use crate::state::{End, text_enum};
+
+/// What a reserve may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReserveRuling {
+    /// Look at the account and hold the amount or record the refusal.
+    Try,
+    /// Record this refusal without looking at the account.
+    Refuse(ReserveRefusal),
+    /// Recorded before: the same answer again.
+    Recorded(ReserveRecord),
+    /// Another run has this payment: go the resume way.
+    AnotherRun,
+    /// The payment has ended.
+    Ended(End),
+}
+
+/// Rules the reserve of `run`. `too_late` says that the start is past `valid_until` on the
+/// database's clock.
+#[must_use]
+pub fn reserve(facts: &Facts, run: &RunId, too_late: bool) -> ReserveRuling {
+    if let Some(ReserveRecord::Refused(refusal)) = facts.reserve {
+        return ReserveRuling::Recorded(ReserveRecord::Refused(refusal));
+    }
+    if let Some(end) = facts.state.end() {
+        return ReserveRuling::Ended(end);
+    }
+    if facts.run_id.as_ref().is_some_and(|first| first != run) {
+        return ReserveRuling::AnotherRun;
+    }
+    match facts.reserve {
+        Some(record) => ReserveRuling::Recorded(record),
+        None if facts.cancel_requested => ReserveRuling::Refuse(ReserveRefusal::CustomerCancel),
+        None if too_late => ReserveRuling::Refuse(ReserveRefusal::StartedTooLate),
+        None => ReserveRuling::Try,
+    }
+}
+
+text_enum!(
+    /// Why an attempt was not let out. Nothing was sent by it; earlier attempts may have been.
+    NotSent {
+        /// The hold is not open: never made, settled, released or fenced.
+        NoOpenHold = "no_open_hold",
+        /// Another run has this payment.
+        AnotherRun = "another_run",
+        /// The switch is already being asked to cancel.
+        CancelAsked = "cancel_asked",
+        /// A customer's cancel is in the inbox.
+        CustomerCancel = "customer_cancel",
+        /// The switch does not deduplicate and one attempt is on record.
+        OnlyOneAttempt = "only_one_attempt",
+        /// The switch may have forgotten the first attempt.
+        RetentionPassed = "retention_passed",
+    }
+);
+
+/// What an attempt of submit may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptRuling {
+    /// Record attempt number `n` (from 1), then send.
+    Send(u32),
+    /// Do not send: the switch has already said that the transfer settled.
+    Settled,
+    /// Do not send.
+    NotSent(NotSent),
+}
+
+/// Rules one attempt of submit by `run`.
+#[must_use]
+pub fn attempt(facts: &Facts, run: &RunId, profile: &SwitchProfile) -> AttemptRuling {
+    use AttemptRuling::NotSent as No;
+    if facts.verdict == Some(Verdict::Settled) {
+        return AttemptRuling::Settled;
+    }
+    if facts.run_id.as_ref() != Some(run) {
+        return No(NotSent::AnotherRun);
+    }
+    if facts.hold != Some(HoldStatus::Open) {
+        return No(NotSent::NoOpenHold);
+    }
+    if facts.cause.is_some() || facts.verdict.is_some() {
+        return No(NotSent::CancelAsked);
+    }
+    if facts.cancel_requested {
+        return No(NotSent::CustomerCancel);
+    }
+    if facts.attempts > 0 && !profile.deduplicates {
+        return No(NotSent::OnlyOneAttempt);
+    }
+    if forgotten(facts.first_attempt_age_ms, profile) {
+        return No(NotSent::RetentionPassed);
+    }
+    AttemptRuling::Send(facts.attempts.saturating_add(1))
+}
+
+/// Whether the switch may have forgotten the reference by now.
+#[must_use]
+pub fn forgotten(first_attempt_age_ms: Option<u64>, profile: &SwitchProfile) -> bool {
+    first_attempt_age_ms.is_some_and(|age_ms| age_ms >= profile.retention_s.saturating_mul(1_000))
+}
+
+/// What a definite answer of the switch means next to what is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerdictRuling {
+    /// The first definite answer: write it.
+    First,
+    /// Written before.
+    Same,
+    /// A SUCCESS of something else: keep the hold, exception.
+    Differs(Difference),
+    /// A SUCCESS for a payment of which no attempt is recorded: exception, nothing moves.
+    NoAttempt,
+    /// The other answer was written first: exception, the first stands.
+    Contradicts,
+}
+
+/// Rules a SUCCESS from wherever it came.
+#[must_use]
+pub fn settled_report(facts: &Facts, expected: &Expected, report: &SettledReport) -> VerdictRuling {
+    match compare(expected, report) {
+        // Another switch's word is never about this payment, sent or not.
+        Err(Difference::Switch) => VerdictRuling::Differs(Difference::Switch),
+        _ if facts.attempts == 0 => VerdictRuling::NoAttempt,
+        Err(difference) => VerdictRuling::Differs(difference),
+        Ok(()) => definite(facts, Verdict::Settled),
+    }
+}
+
+/// Rules an answer to our cancel that says the transfer is dead.
+#[must_use]
+pub fn dead_report(facts: &Facts) -> VerdictRuling {
+    definite(facts, Verdict::Dead)
+}
+
+fn definite(facts: &Facts, said: Verdict) -> VerdictRuling {
+    match facts.verdict {
+        None => VerdictRuling::First,
+        Some(first) if first == said => VerdictRuling::Same,
+        Some(_) => VerdictRuling::Contradicts,
+    }
+}
+
+/// What settle may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettleRuling {
+    /// Debit, or record why the account cannot be debited.
+    Debit,
+    /// Debited before.
+    Already,
+    /// Refused before, for good.
+    Refused(String),
+    /// The switch's SUCCESS differs from the payment.
+    Differs,
+    /// The switch has not said SUCCESS of this payment.
+    NotConfirmed,
+}
+
+/// Rules a settle.
+#[must_use]
+pub fn settle(facts: &Facts) -> SettleRuling {
+    match (facts.hold, facts.verdict) {
+        (Some(HoldStatus::Settled), _) => SettleRuling::Already,
+        (Some(HoldStatus::Open), Some(Verdict::Settled)) => match &facts.settle_refused {
+            Some(reason) => SettleRuling::Refused(reason.clone()),
+            None => SettleRuling::Debit,
+        },
+        (_, None) if facts.report_differs => SettleRuling::Differs,
+        _ => SettleRuling::NotConfirmed,
+    }
+}
+
+text_enum!(
+    /// Why a release is refused.
+    ReleaseRefusal {
+        /// The hold was settled.
+        HoldSettled = "hold_settled",
+        /// The transfer may still settle at the switch.
+        MayStillSettle = "may_still_settle",
+    }
+);
+
+/// What a release may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseRuling {
+    /// Give the held amount back.
+    GiveBack,
+    /// Nothing is held: write the fence, so that a late reserve is refused.
+    Fence,
+    /// Released before, or there was nothing to release and the payment has ended.
+    Already,
+    /// Not allowed.
+    Refused(ReleaseRefusal),
+}
+
+/// Rules a release: the one door (design, "The rule under everything").
+#[must_use]
+pub fn release(facts: &Facts) -> ReleaseRuling {
+    let never_sent = facts.attempts == 0;
+    let dead = facts.verdict == Some(Verdict::Dead);
+    let recalled = facts.recall == Some(RecallRecord::Recalled);
+    match facts.hold {
+        Some(HoldStatus::Settled) => ReleaseRuling::Refused(ReleaseRefusal::HoldSettled),
+        Some(HoldStatus::Released) => ReleaseRuling::Already,
+        None if facts.state.end().is_some() => ReleaseRuling::Already,
+        _ if !(never_sent || dead || recalled) => ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle),
+        None => ReleaseRuling::Fence,
+        Some(HoldStatus::Open) => ReleaseRuling::GiveBack,
+    }
+}
+
+/// The cause that names the end: the first one recorded.
+#[must_use]
+pub fn first_cause(facts: &Facts, now: &Cause) -> Cause {
+    facts.cause.clone().unwrap_or_else(|| now.clone())
+}

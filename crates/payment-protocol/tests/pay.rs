@@ -1,0 +1,429 @@
+//! The payment as straight-line code, over a world that follows a script: which calls are made, in
+//! which order, and what the payment ends with.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use futures::FutureExt as _;
+use payment_protocol::cause::{Cause, OperatorReason, PaymentError, ReserveRefusal};
+use payment_protocol::pay::pay;
+use payment_protocol::payment::InvalidPayment;
+use payment_protocol::rules::NotSent;
+use payment_protocol::state::{End, PaymentState};
+use payment_protocol::world::{
+    Alert, Asked, Event, Fenced, Recalled, Released, Reserved, Settled, Submitted, World,
+};
+use support::payment;
+
+/// What the world answers next.
+#[derive(Clone, Debug)]
+enum Says {
+    Reserve(Reserved),
+    Fence(Fenced),
+    Submit(Submitted),
+    Heard(Event),
+    Asked(Asked),
+    Settle(Settled),
+    Recall(Recalled),
+    Release(Released),
+}
+
+/// A world that follows a script. A call out of turn panics; at the end of the script waiting waits.
+struct Script {
+    says: RefCell<VecDeque<Says>>,
+    calls: RefCell<Vec<String>>,
+    shown: RefCell<Vec<PaymentState>>,
+}
+
+macro_rules! next {
+    ($world:expr, $variant:ident, $call:expr) => {{
+        $world.calls.borrow_mut().push($call);
+        match $world.says.borrow_mut().pop_front() {
+            Some(Says::$variant(said)) => said,
+            other => panic!("{} is out of turn: {other:?} is next", stringify!($variant)),
+        }
+    }};
+}
+
+impl World for Script {
+    async fn reject(&self, invalid: &InvalidPayment) {
+        self.calls.borrow_mut().push(format!("reject: {invalid}"));
+    }
+
+    async fn reserve(&self) -> Reserved {
+        next!(self, Reserve, "reserve".into())
+    }
+
+    async fn fence_reserve(&self) -> Fenced {
+        next!(self, Fence, "fence".into())
+    }
+
+    async fn submit(&self) -> Submitted {
+        next!(self, Submit, "submit".into())
+    }
+
+    async fn ask_to_cancel(&self, cause: &Cause) -> Asked {
+        next!(self, Asked, format!("cancel:{}", cause.code()))
+    }
+
+    async fn settle(&self) -> Settled {
+        next!(self, Settle, "settle".into())
+    }
+
+    async fn recall(&self) -> Recalled {
+        next!(self, Recall, "recall".into())
+    }
+
+    async fn release(&self, cause: &Cause) -> Released {
+        next!(self, Release, format!("release:{}", cause.code()))
+    }
+
+    async fn wait_within_sla(&self) -> Event {
+        if self.says.borrow().is_empty() {
+            std::future::pending::<()>().await;
+        }
+        next!(self, Heard, "wait".into())
+    }
+
+    async fn wait_without_end(&self) -> Event {
+        if self.says.borrow().is_empty() {
+            std::future::pending::<()>().await;
+        }
+        next!(self, Heard, "listen".into())
+    }
+
+    async fn needs_operator(&self, reason: OperatorReason) {
+        self.calls.borrow_mut().push(format!("person:{reason}"));
+    }
+
+    async fn alert(&self, alert: Alert) {
+        let Alert::UndoFailed { detail } = alert;
+        self.calls.borrow_mut().push(format!("alert:{detail}"));
+    }
+
+    fn show(&self, state: PaymentState, _detail: &str) {
+        self.shown.borrow_mut().push(state);
+    }
+
+    fn patched(&self, _change: &str) -> bool {
+        true
+    }
+}
+
+/// Runs a payment through a script: its end in a word, the calls, the states shown.
+fn follow(resume: u32, says: Vec<Says>) -> (String, String, Vec<PaymentState>) {
+    let world =
+        Script { says: RefCell::new(says.into()), calls: RefCell::default(), shown: RefCell::default() };
+    let end = match pay(&world, &payment(resume)).now_or_never() {
+        None => "waits".into(),
+        Some(Ok(())) => "settled".into(),
+        Some(Err(error)) => word(&error),
+    };
+    assert!(world.says.borrow().is_empty(), "left of the script: {:?}", world.says);
+    (end, world.calls.take().join(" "), world.shown.take())
+}
+
+/// What a payment ended with, in a word.
+fn word(error: &PaymentError) -> String {
+    match error {
+        PaymentError::Invalid(_) => "invalid".into(),
+        PaymentError::ReserveRefused(refusal) => format!("refused:{refusal}"),
+        PaymentError::Undone(cause) => format!("undone:{}", cause.code()),
+        PaymentError::AlreadyEnded(end) => format!("ended:{end}"),
+    }
+}
+
+/// One row: what the world says, how the payment ends, and the calls.
+type Row = (Vec<Says>, &'static str, &'static str);
+
+fn check(resume: u32, table: Vec<Row>) {
+    for (n, (says, end, calls)) in table.into_iter().enumerate() {
+        let told = format!("row {n}: {says:?}");
+        let (ended, called, _) = follow(resume, says);
+        assert_eq!((ended.as_str(), called.as_str()), (end, calls), "{told}");
+    }
+}
+
+const HELD: Says = Says::Reserve(Reserved::Held);
+const ACCEPTED: Says = Says::Submit(Submitted::Accepted);
+const SUCCESS: Says = Says::Heard(Event::SuccessReported);
+const SLA: Says = Says::Heard(Event::SlaPassed);
+const CANCEL: Says = Says::Heard(Event::CustomerCancel);
+const DEBITED: Says = Says::Settle(Settled::Done);
+const UNCONFIRMED: Says = Says::Settle(Settled::NotConfirmed);
+const DIFFERS: Says = Says::Settle(Settled::Differs);
+const DEAD: Says = Says::Asked(Asked::Dead);
+const RECALLED: Says = Says::Recall(Recalled::Recalled);
+const OPEN: Says = Says::Fence(Fenced::Open(None));
+
+fn failure() -> Says {
+    Says::Heard(Event::FailureReported { reason: "closed".into() })
+}
+
+fn barred() -> Says {
+    Says::Settle(Settled::Refused { reason: "frozen".into() })
+}
+
+fn refused() -> Says {
+    Says::Submit(Submitted::Refused { reason: "limit".into() })
+}
+
+fn released(cause: Cause) -> Says {
+    Says::Release(Released::Done(cause))
+}
+
+fn stuck() -> Says {
+    Says::Release(Released::Failed { detail: "no".into() })
+}
+
+fn asked(said: Asked) -> Says {
+    Says::Asked(said)
+}
+
+fn frozen() -> Cause {
+    Cause::SettleRefused { reason: "frozen".into() }
+}
+
+#[test]
+fn the_straight_way() {
+    let (end, calls, shown) = follow(0, vec![HELD, ACCEPTED, SUCCESS, DEBITED]);
+    assert_eq!((end.as_str(), calls.as_str()), ("settled", "reserve submit wait settle"));
+    assert_eq!(shown, [PaymentState::Reserved, PaymentState::Submitted, PaymentState::Settled]);
+}
+
+/// Not valid: nothing is called outside (S0.2).
+#[test]
+fn s0_2_an_invalid_payment_calls_nothing() {
+    let world = Script { says: RefCell::default(), calls: RefCell::default(), shown: RefCell::default() };
+    let mut foreign = payment(0);
+    foreign.tx_id = payment_protocol::ids::TxId::new("tx_foreign").unwrap();
+    let mut large = payment(0);
+    large.profile.amount_limit_minor = 999;
+    for (invalid, why) in [
+        (foreign, "reject: the transaction id does not belong to the payment id"),
+        (large, "reject: the amount is over the switch's limit of 999 minor units"),
+    ] {
+        let error = pay(&world, &invalid).now_or_never().unwrap().unwrap_err();
+        assert_eq!((word(&error).as_str(), error.end()), ("invalid", End::Rejected));
+        assert_eq!(world.calls.take(), [why]);
+    }
+}
+
+#[test]
+fn what_reserve_says() {
+    let says = |said| vec![Says::Reserve(said)];
+    let refused = |refusal| says(Reserved::Refused(refusal));
+    let unknown = vec![Says::Reserve(Reserved::Unknown), released(Cause::ReserveUnknown)];
+    let another = vec![Says::Reserve(Reserved::AnotherRun), OPEN, DEAD, released(Cause::Interrupted)];
+    #[rustfmt::skip]
+    check(0, vec![
+        // the world says                                  end                          calls
+        (refused(ReserveRefusal::InsufficientFunds),       "refused:insufficient_funds", "reserve"),
+        (refused(ReserveRefusal::CustomerCancel),          "refused:customer_cancel",    "reserve"),
+        (refused(ReserveRefusal::Fenced),                  "refused:fenced",             "reserve"),
+        (says(Reserved::Ended(End::Failed)),               "ended:failed",               "reserve"),
+        // A run that comes too late for a payment that has settled has nothing to complain of.
+        (says(Reserved::Ended(End::Settled)),              "settled",                    "reserve"),
+        // The undo was registered before the step: an unknown reserve is released, which fences it.
+        (unknown,                                          "undone:reserve_unknown",     "reserve release:reserve_unknown"),
+        // Another run has it: the resume way, and no submit.
+        (another,                                          "undone:interrupted",         "reserve fence cancel:interrupted release:interrupted"),
+    ]);
+}
+
+/// Path A (S0.8): a refused, unknown or unsent submit only leads to asking to cancel. The undo was
+/// registered before the step, and undos run last-in first-out.
+#[test]
+fn s0_8_path_a_submit_fails() {
+    let unknown = || Says::Submit(Submitted::Unknown);
+    let unsent = |reason| Says::Submit(Submitted::NotSent(reason));
+    let limit = || Cause::SubmitRefused { reason: "limit".into() };
+    let because = |reason: NotSent| Cause::NotSent { reason: reason.to_string() };
+    let row = |said, cause: Cause| vec![HELD, said, DEAD, released(cause)];
+    #[rustfmt::skip]
+    check(0, vec![
+        (row(refused(), limit()),                                                    "undone:submit_refused",  "reserve submit cancel:submit_refused release:submit_refused"),
+        (row(unknown(), Cause::SubmitUnknown),                                       "undone:submit_unknown",  "reserve submit cancel:submit_unknown release:submit_unknown"),
+        (row(unsent(NotSent::OnlyOneAttempt), Cause::SubmitUnknown),                 "undone:submit_unknown",  "reserve submit cancel:submit_unknown release:submit_unknown"),
+        (row(unsent(NotSent::CustomerCancel), Cause::CustomerCancel),                "undone:customer_cancel", "reserve submit cancel:customer_cancel release:customer_cancel"),
+        (row(unsent(NotSent::AnotherRun), Cause::Interrupted),                       "undone:interrupted",     "reserve submit cancel:interrupted release:interrupted"),
+        (row(unsent(NotSent::NoOpenHold), because(NotSent::NoOpenHold)),             "undone:not_sent",        "reserve submit cancel:not_sent release:not_sent"),
+        (row(unsent(NotSent::CancelAsked), because(NotSent::CancelAsked)),           "undone:not_sent",        "reserve submit cancel:not_sent release:not_sent"),
+        (row(unsent(NotSent::RetentionPassed), because(NotSent::RetentionPassed)),   "undone:not_sent",        "reserve submit cancel:not_sent release:not_sent"),
+        // The switch has already said that it settled.
+        (vec![HELD, Says::Submit(Submitted::Settled), DEBITED],                      "settled",                "reserve submit settle"),
+        // Refused, and yet it settled: the answer to the cancel decides.
+        (vec![HELD, refused(), asked(Asked::Settled), DEBITED],                      "settled",                "reserve submit cancel:submit_refused settle"),
+    ]);
+}
+
+/// Path B (S0.9) and its likes: the SLA, a FAILURE and a customer's cancel ask, and obey.
+#[test]
+fn s0_9_path_b_no_confirmation() {
+    let closed = || Cause::FailureReported { reason: "closed".into() };
+    let waited = |heard, then: Vec<Says>| [vec![HELD, ACCEPTED, heard], then].concat();
+    #[rustfmt::skip]
+    check(0, vec![
+        (waited(SLA, vec![DEAD, released(Cause::SlaPassed)]),            "undone:sla_passed",       "reserve submit wait cancel:sla_passed release:sla_passed"),
+        (waited(failure(), vec![DEAD, released(closed())]),              "undone:failure_reported", "reserve submit wait cancel:failure_reported release:failure_reported"),
+        (waited(CANCEL, vec![DEAD, released(Cause::CustomerCancel)]),    "undone:customer_cancel",  "reserve submit wait cancel:customer_cancel release:customer_cancel"),
+        // Settled there: settle here, forward.
+        (waited(SLA, vec![asked(Asked::Settled), DEBITED]),              "settled",                 "reserve submit wait cancel:sla_passed settle"),
+        (waited(CANCEL, vec![asked(Asked::SuccessReported), DEBITED]),   "settled",                 "reserve submit wait cancel:customer_cancel settle"),
+        (waited(failure(), vec![asked(Asked::Settled), DEBITED]),        "settled",                 "reserve submit wait cancel:failure_reported settle"),
+        // A SUCCESS that is not the payment's changes nothing: the asking goes on.
+        (waited(SLA, vec![asked(Asked::SuccessReported), UNCONFIRMED, DEAD, released(Cause::SlaPassed)]),
+                                                                         "undone:sla_passed",       "reserve submit wait cancel:sla_passed settle cancel:sla_passed release:sla_passed"),
+        // The payment has ended meanwhile.
+        (waited(SLA, vec![asked(Asked::Ended(End::Settled))]),           "settled",                 "reserve submit wait cancel:sla_passed"),
+        (waited(SLA, vec![asked(Asked::Ended(End::Failed))]),            "ended:failed",            "reserve submit wait cancel:sla_passed"),
+        // The ledger has the first cause on record; it names the end.
+        (waited(SLA, vec![DEAD, released(Cause::CustomerCancel)]),       "undone:customer_cancel",  "reserve submit wait cancel:sla_passed release:sla_passed"),
+    ]);
+}
+
+/// A false SUCCESS changes nothing: the SLA runs on.
+#[test]
+fn a_false_success_goes_on_waiting() {
+    #[rustfmt::skip]
+    check(0, vec![
+        (vec![HELD, ACCEPTED, SUCCESS, UNCONFIRMED],                                   "waits",             "reserve submit wait settle"),
+        (vec![HELD, ACCEPTED, SUCCESS, UNCONFIRMED, SUCCESS, DEBITED],                 "settled",           "reserve submit wait settle wait settle"),
+        (vec![HELD, ACCEPTED, SUCCESS, UNCONFIRMED, SLA, DEAD, released(Cause::SlaPassed)],
+                                                                                       "undone:sla_passed", "reserve submit wait settle wait cancel:sla_passed release:sla_passed"),
+        (vec![HELD, Says::Submit(Submitted::Settled), UNCONFIRMED, SUCCESS, DEBITED],  "settled",           "reserve submit settle wait settle"),
+    ]);
+}
+
+/// Path C (S0.10): the bank cannot debit. Recalled releases, and asks no cancel; the rest is for a
+/// person, and no answer is asked again.
+#[test]
+fn s0_10_path_c_debit_fails() {
+    let no = || Says::Recall(Recalled::Refused);
+    let cannot = || Says::Recall(Recalled::CannotRecall);
+    let confirmed = |then: Vec<Says>| [vec![HELD, ACCEPTED, SUCCESS, barred()], then].concat();
+    let cancelling =
+        |then: Vec<Says>| [vec![HELD, ACCEPTED, SLA, asked(Asked::Settled), barred()], then].concat();
+    #[rustfmt::skip]
+    check(0, vec![
+        (confirmed(vec![RECALLED, released(frozen())]),            "undone:settle_refused", "reserve submit wait settle recall release:settle_refused"),
+        (confirmed(vec![no()]),                                    "waits",                 "reserve submit wait settle recall person:recall_refused"),
+        (confirmed(vec![cannot()]),                                "waits",                 "reserve submit wait settle recall person:cannot_recall"),
+        // The switch's last word is known: nothing that comes in moves the payment.
+        (confirmed(vec![no(), SUCCESS, failure(), CANCEL]),        "waits",                 "reserve submit wait settle recall person:recall_refused listen listen listen"),
+        (confirmed(vec![cannot(), SUCCESS]),                       "waits",                 "reserve submit wait settle recall person:cannot_recall listen"),
+        // While cancelling: the first cause names the end.
+        (cancelling(vec![RECALLED, released(Cause::SlaPassed)]),   "undone:sla_passed",     "reserve submit wait cancel:sla_passed settle recall release:sla_passed"),
+        (cancelling(vec![no()]),                                   "waits",                 "reserve submit wait cancel:sla_passed settle recall person:recall_refused"),
+    ]);
+}
+
+/// A SUCCESS that differs stands before a person, and keeps listening for the matching one.
+#[test]
+fn a_differing_success_stands_and_listens() {
+    let stands = |then: Vec<Says>| [vec![HELD, ACCEPTED, SUCCESS, DIFFERS], then].concat();
+    const CALLS: &str = "reserve submit wait settle person:report_differs";
+    let rows: Vec<(Vec<Says>, &str, &str)> = vec![
+        (stands(vec![]), "waits", ""),
+        (stands(vec![SUCCESS, DEBITED]), "settled", " listen settle"),
+        (stands(vec![failure(), CANCEL, SUCCESS, DEBITED]), "settled", " listen listen listen settle"),
+        (stands(vec![SUCCESS, DIFFERS, SUCCESS, DEBITED]), "settled", " listen settle listen settle"),
+        (stands(vec![SUCCESS, UNCONFIRMED]), "waits", " listen settle"),
+        // Matching at last, but the bank cannot debit: Path C, and no cancel.
+        (
+            stands(vec![SUCCESS, barred(), RECALLED, released(frozen())]),
+            "undone:settle_refused",
+            " listen settle recall release:settle_refused",
+        ),
+        (
+            stands(vec![SUCCESS, barred(), Says::Recall(Recalled::Refused), SUCCESS]),
+            "waits",
+            " listen settle recall person:recall_refused listen",
+        ),
+        (
+            stands(vec![SUCCESS, barred(), RECALLED, stuck(), SUCCESS]),
+            "waits",
+            " listen settle recall release:settle_refused alert:no person:undo_failed listen",
+        ),
+    ];
+    for (says, end, then) in rows {
+        let (ended, called, shown) = follow(0, says);
+        assert_eq!((ended.as_str(), called), (end, format!("{CALLS}{then}")));
+        assert!(shown.contains(&PaymentState::NeedsOperator));
+    }
+}
+
+/// What no answer of the switch can decide stands and keeps its hold; a matching SUCCESS moves it.
+#[test]
+fn what_cannot_be_decided_keeps_its_hold() {
+    for reason in [OperatorReason::RetentionPassed, OperatorReason::NothingProves, OperatorReason::CannotAsk]
+    {
+        let stands = vec![HELD, ACCEPTED, SLA, asked(Asked::Undecidable(reason))];
+        let calls = format!("reserve submit wait cancel:sla_passed person:{reason}");
+        let (end, called, _) = follow(0, stands.clone());
+        assert_eq!((end.as_str(), &called), ("waits", &calls));
+        let (end, called, _) = follow(0, [stands, vec![failure(), SUCCESS, DEBITED]].concat());
+        assert_eq!((end.as_str(), called), ("settled", format!("{calls} listen listen settle")));
+    }
+    let differs = vec![HELD, ACCEPTED, SLA, asked(Asked::Differs)];
+    let (end, called, _) = follow(0, differs);
+    assert_eq!(
+        (end.as_str(), called.as_str()),
+        ("waits", "reserve submit wait cancel:sla_passed person:report_differs")
+    );
+}
+
+/// R6: a release that fails for good is alerted, the payment stands, and no other error replaces the
+/// one that turned it round.
+#[test]
+fn r6_a_failing_release_is_alerted_and_stands() {
+    #[rustfmt::skip]
+    check(0, vec![
+        (vec![Says::Reserve(Reserved::Unknown), stuck()],    "waits", "reserve release:reserve_unknown alert:no person:undo_failed"),
+        (vec![HELD, refused(), DEAD, stuck()],               "waits", "reserve submit cancel:submit_refused release:submit_refused alert:no person:undo_failed"),
+        (vec![HELD, ACCEPTED, SLA, DEAD, stuck(), SUCCESS],  "waits", "reserve submit wait cancel:sla_passed release:sla_passed alert:no person:undo_failed listen"),
+    ]);
+}
+
+/// The resume form calls neither reserve nor submit: it fences, asks, obeys.
+#[test]
+fn the_resume_form_fences_asks_and_obeys() {
+    let found = |cause| Says::Fence(Fenced::Open(Some(cause)));
+    let ended = |end| vec![Says::Fence(Fenced::Ended(end))];
+    let stands = vec![OPEN, asked(Asked::Undecidable(OperatorReason::NothingProves))];
+    #[rustfmt::skip]
+    check(2, vec![
+        (vec![OPEN, DEAD, released(Cause::Interrupted)],                       "undone:interrupted",  "fence cancel:interrupted release:interrupted"),
+        (vec![found(Cause::SlaPassed), DEAD, released(Cause::SlaPassed)],      "undone:sla_passed",   "fence cancel:sla_passed release:sla_passed"),
+        (vec![OPEN, asked(Asked::Settled), DEBITED],                           "settled",             "fence cancel:interrupted settle"),
+        (vec![OPEN, asked(Asked::Settled), barred(), RECALLED, released(Cause::Interrupted)],
+                                                                               "undone:interrupted",  "fence cancel:interrupted settle recall release:interrupted"),
+        (stands,                                                               "waits",               "fence cancel:interrupted person:nothing_proves"),
+        (ended(End::Settled),                                                  "settled",             "fence"),
+        (ended(End::TimedOut),                                                 "ended:timed_out",     "fence"),
+        (ended(End::Rejected),                                                 "ended:rejected",      "fence"),
+    ]);
+}
+
+/// Every error has the end of its cause.
+#[test]
+fn an_error_names_the_end_of_its_cause() {
+    #[rustfmt::skip]
+    let table = [
+        (PaymentError::Undone(Cause::SlaPassed),                                 End::TimedOut,  "sla_passed"),
+        (PaymentError::Undone(Cause::CustomerCancel),                            End::Cancelled, "customer_cancel"),
+        (PaymentError::Undone(Cause::Interrupted),                               End::Failed,    "interrupted"),
+        (PaymentError::Undone(frozen()),                                         End::Failed,    "settle_refused"),
+        (PaymentError::ReserveRefused(ReserveRefusal::InsufficientFunds),        End::Rejected,  "insufficient_funds"),
+        (PaymentError::ReserveRefused(ReserveRefusal::CustomerCancel),           End::Cancelled, "customer_cancel"),
+        (PaymentError::ReserveRefused(ReserveRefusal::Fenced),                   End::Failed,    "fenced"),
+        (PaymentError::AlreadyEnded(End::TimedOut),                              End::TimedOut,  "already_ended"),
+    ];
+    for (error, end, code) in table {
+        assert_eq!((error.end(), error.code()), (end, code));
+    }
+}

@@ -1,0 +1,190 @@
+//! One attempt at submit: what is looked at, what is recorded before anything is sent, and what
+//! each answer concludes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::cell::RefCell;
+
+use futures::executor::block_on;
+use payment_protocol::SwitchProfile;
+use payment_protocol::profile::Strategy;
+use payment_protocol::report::{Difference, SettledReport};
+use payment_protocol::rules::{AttemptRuling, NotSent, VerdictRuling};
+use payment_protocol::submit::{Attempt, QueryAnswer, SendAnswer, SubmitDoor, attempt};
+use support::{report, whole};
+
+struct Door {
+    query: QueryAnswer,
+    ruling: AttemptRuling,
+    answer: SendAnswer,
+    verdict: VerdictRuling,
+    fails_at: Option<&'static str>,
+    calls: RefCell<Vec<String>>,
+}
+
+/// The ledger did not answer.
+#[derive(Debug, PartialEq, Eq)]
+struct Broken;
+
+impl Door {
+    fn new(query: QueryAnswer, ruling: AttemptRuling, answer: SendAnswer) -> Self {
+        Self {
+            query,
+            ruling,
+            answer,
+            verdict: VerdictRuling::First,
+            fails_at: None,
+            calls: RefCell::default(),
+        }
+    }
+
+    fn called(&self, call: &'static str, with: &str) -> Result<(), Broken> {
+        self.calls.borrow_mut().push(format!("{call}{with}"));
+        if self.fails_at == Some(call) { Err(Broken) } else { Ok(()) }
+    }
+
+    fn attempt(&self, strategy: Strategy) -> (String, String) {
+        let profile = SwitchProfile { strategy, ..whole() };
+        let came = block_on(attempt(self, &profile)).map_or_else(
+            |Broken| "broken".into(),
+            |came| match came {
+                Attempt::Unknown { .. } => "unknown".into(),
+                Attempt::Refused { reason } => format!("refused {reason}"),
+                Attempt::NotSent(reason) => format!("not sent {reason}"),
+                other => format!("{other:?}").to_lowercase(),
+            },
+        );
+        (came, self.calls.take().join(" "))
+    }
+}
+
+impl SubmitDoor for Door {
+    type Error = Broken;
+
+    async fn query(&self) -> QueryAnswer {
+        self.calls.borrow_mut().push("query".into());
+        self.query.clone()
+    }
+
+    async fn record_attempt(&self) -> Result<AttemptRuling, Broken> {
+        self.called("attempt", "").map(|()| self.ruling)
+    }
+
+    async fn send(&self) -> SendAnswer {
+        self.calls.borrow_mut().push("send".into());
+        self.answer.clone()
+    }
+
+    async fn record_answer(&self, n: u32, answer: &SendAnswer) -> Result<(), Broken> {
+        assert_eq!(answer, &self.answer);
+        self.called("answer", &format!(":{n}"))
+    }
+
+    async fn record_found(&self) -> Result<(), Broken> {
+        self.called("found", "")
+    }
+
+    async fn record_settled(&self, said: &SettledReport) -> Result<VerdictRuling, Broken> {
+        assert_eq!(said, &report());
+        self.called("settled", "").map(|()| self.verdict)
+    }
+}
+
+fn limit() -> SendAnswer {
+    SendAnswer::Refused { reason: "limit".into() }
+}
+
+fn lost() -> SendAnswer {
+    SendAnswer::Unknown { detail: "timeout".into() }
+}
+
+/// (strategy x what the query finds x what our ledger rules x what the switch answers).
+#[test]
+fn the_whole_table_of_attempts() {
+    use QueryAnswer::{NotFound, Pending};
+    use SendAnswer::Accepted;
+    let (query, reference) = (Strategy::Query, Strategy::Reference);
+    let send = AttemptRuling::Send(1);
+    let third = AttemptRuling::Send(3);
+    let done = AttemptRuling::Settled;
+    let stop = AttemptRuling::NotSent;
+    let dead = || QueryAnswer::Dead { reason: "closed".into() };
+    let found = || QueryAnswer::Settled(report());
+    let fault = || QueryAnswer::OurFault { detail: "401".into() };
+    let silence = || QueryAnswer::NoAnswer { detail: "timeout".into() };
+    #[rustfmt::skip]
+    let table = [
+        // strategy  query finds  ruling                              answer    outcome                       calls
+        // B: the switch deduplicates; every attempt is recorded, then sent.
+        (reference,  NotFound,    send,                               Accepted, "accepted",                   "attempt send answer:1"),
+        (reference,  NotFound,    third,                              Accepted, "accepted",                   "attempt send answer:3"),
+        (reference,  NotFound,    send,                               limit(),  "refused limit",              "attempt send answer:1"),
+        (reference,  NotFound,    send,                               lost(),   "unknown",                    "attempt send answer:1"),
+        (reference,  Pending,     send,                               Accepted, "accepted",                   "attempt send answer:1"),
+        (reference,  NotFound,    done,                               Accepted, "settled",                    "attempt"),
+        (reference,  NotFound,    stop(NotSent::NoOpenHold),          Accepted, "not sent no_open_hold",      "attempt"),
+        (reference,  NotFound,    stop(NotSent::AnotherRun),          Accepted, "not sent another_run",       "attempt"),
+        (reference,  NotFound,    stop(NotSent::CancelAsked),         Accepted, "not sent cancel_asked",      "attempt"),
+        (reference,  NotFound,    stop(NotSent::CustomerCancel),      Accepted, "not sent customer_cancel",   "attempt"),
+        (reference,  NotFound,    stop(NotSent::OnlyOneAttempt),      Accepted, "not sent only_one_attempt",  "attempt"),
+        (reference,  NotFound,    stop(NotSent::RetentionPassed),     Accepted, "not sent retention_passed",  "attempt"),
+        // A: look first, send only what is not there (check-and-skip).
+        (query,      NotFound,    send,                               Accepted, "accepted",                   "query attempt send answer:1"),
+        (query,      NotFound,    send,                               limit(),  "refused limit",              "query attempt send answer:1"),
+        (query,      NotFound,    send,                               lost(),   "unknown",                    "query attempt send answer:1"),
+        (query,      NotFound,    done,                               Accepted, "settled",                    "query attempt"),
+        (query,      NotFound,    stop(NotSent::OnlyOneAttempt),      Accepted, "not sent only_one_attempt",  "query attempt"),
+        (query,      Pending,     send,                               Accepted, "accepted",                   "query found"),
+        (query,      found(),     send,                               Accepted, "settled",                    "query settled"),
+        (query,      dead(),      send,                               Accepted, "refused closed",             "query"),
+        // Not knowing whether it is there is no reason to send.
+        (query,      fault(),     send,                               Accepted, "unknown",                    "query"),
+        (query,      silence(),   send,                               Accepted, "unknown",                    "query"),
+    ];
+    for (n, (strategy, query, ruling, answer, outcome, calls)) in table.into_iter().enumerate() {
+        let came = Door::new(query, ruling, answer).attempt(strategy);
+        assert_eq!(came, (outcome.to_owned(), calls.to_owned()), "row {n}");
+    }
+}
+
+/// What a SUCCESS that the query brought means next to what is written.
+#[test]
+fn a_success_found_is_judged_by_the_record() {
+    #[rustfmt::skip]
+    let table = [
+        (VerdictRuling::First,                       "settled"),
+        (VerdictRuling::Same,                        "settled"),
+        // On record; settle sees the difference.
+        (VerdictRuling::Differs(Difference::Amount), "settled"),
+        (VerdictRuling::NoAttempt,                   "unknown"),
+        (VerdictRuling::Contradicts,                 "unknown"),
+    ];
+    for (verdict, outcome) in table {
+        let found = QueryAnswer::Settled(report());
+        let door = Door { verdict, ..Door::new(found, AttemptRuling::Send(1), SendAnswer::Accepted) };
+        assert_eq!(
+            door.attempt(Strategy::Query),
+            (outcome.to_owned(), "query settled".to_owned()),
+            "{verdict:?}"
+        );
+    }
+}
+
+/// Where our ledger does not answer nothing is sent, and nothing is concluded.
+#[test]
+fn a_broken_door_concludes_nothing() {
+    #[rustfmt::skip]
+    let table = [
+        ("found",   QueryAnswer::Pending,           "query found"),
+        ("settled", QueryAnswer::Settled(report()), "query settled"),
+        ("attempt", QueryAnswer::NotFound,          "query attempt"),
+        ("answer",  QueryAnswer::NotFound,          "query attempt send answer:1"),
+    ];
+    for (call, query, calls) in table {
+        let door =
+            Door { fails_at: Some(call), ..Door::new(query, AttemptRuling::Send(1), SendAnswer::Accepted) };
+        assert_eq!(door.attempt(Strategy::Query), ("broken".to_owned(), calls.to_owned()));
+    }
+}
