@@ -1,0 +1,251 @@
+//! Accounts: customers' with a balance row, internal ones (holding, escrow, funding) whose balance
+//! is the sum of their entries.
+
+use iso_currency::Currency;
+use payment_protocol::ids::{AccountId, PaymentId, TenantId};
+use payment_protocol::money::Money;
+use sqlx::PgConnection;
+
+use crate::{Ledger, LedgerError};
+
+/// An internal account, one per currency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Internal {
+    /// What is set aside for payments under way.
+    Holding,
+    /// What left, seen from our books.
+    Escrow,
+    /// Where opening balances come from.
+    Funding,
+}
+
+impl Internal {
+    /// The account's id for one currency.
+    #[must_use]
+    pub fn account(self, currency: Currency) -> String {
+        let name = match self {
+            Self::Holding => "holding",
+            Self::Escrow => "escrow",
+            Self::Funding => "funding",
+        };
+        format!("internal:{name}:{}", currency.code())
+    }
+}
+
+/// A customer's account as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Its id.
+    pub account_id: String,
+    /// ISO 4217 code.
+    pub currency: String,
+    /// `active`, `frozen` or `closed`.
+    pub status: String,
+    /// What can be spent, in minor units.
+    pub available_minor: i64,
+    /// What its open holds set aside, in minor units.
+    pub held_minor: i64,
+}
+
+impl Account {
+    /// The ledger balance: what can be spent and what is held.
+    #[must_use]
+    pub fn ledger_minor(&self) -> i64 {
+        self.available_minor.saturating_add(self.held_minor)
+    }
+}
+
+/// Status that an account can be set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountStatus {
+    /// May be debited.
+    Active,
+    /// A legal freeze: may not be debited.
+    Frozen,
+}
+
+impl Ledger {
+    /// Opens a customer's account, and the internal accounts of its currency. Opening it again
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn open_account(
+        &self,
+        tenant: &TenantId,
+        account: &AccountId,
+        currency: Currency,
+    ) -> Result<(), LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        for internal in [Internal::Holding, Internal::Escrow, Internal::Funding] {
+            sqlx::query!(
+                "INSERT INTO accounts (account_id, tenant_id, kind, currency) VALUES ($1, 'internal', 'internal', $2)
+                 ON CONFLICT DO NOTHING",
+                internal.account(currency),
+                currency.code(),
+            )
+            .execute(&mut *tx)
+            .await?;
+        }
+        sqlx::query!(
+            "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor)
+             VALUES ($1, $2, 'customer', $3, 0) ON CONFLICT DO NOTHING",
+            account.as_str(),
+            tenant.as_str(),
+            currency.code(),
+        )
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Pays `money` in from the funding account, once under `key`. Returns whether it was done now.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; an unknown account or another currency is [`LedgerError::Refused`] or
+    /// [`LedgerError::Unreadable`].
+    pub async fn fund(&self, account: &AccountId, money: Money, key: &str) -> Result<bool, LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        let new = sqlx::query!(
+            "INSERT INTO operations (operation_key, outcome) VALUES ($1, 'done') ON CONFLICT DO NOTHING",
+            key,
+        )
+        .execute(&mut *tx)
+        .await?;
+        if new.rows_affected() == 0 {
+            return Ok(false);
+        }
+        let row = sqlx::query!(
+            "SELECT currency FROM accounts WHERE account_id = $1 AND kind = 'customer' FOR UPDATE",
+            account.as_str()
+        )
+        .fetch_optional(&mut *tx)
+        .await?
+        .ok_or(LedgerError::Refused(sqlx::Error::RowNotFound))?;
+        if row.currency != money.currency().code() {
+            return Err(LedgerError::Unreadable {
+                id: account.to_string(),
+                column: "currency",
+                value: row.currency,
+            });
+        }
+        change_available(&mut tx, account, money.amount_minor()).await?;
+        let funding = Internal::Funding.account(money.currency());
+        let posting =
+            Posting { key, payment_id: None, kind: "fund", debit: &funding, credit: account.as_str(), money };
+        post(&mut tx, posting).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Freezes or unfreezes a customer's account. Returns whether it exists.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn set_account_status(
+        &self,
+        account: &AccountId,
+        status: AccountStatus,
+    ) -> Result<bool, LedgerError> {
+        let word = match status {
+            AccountStatus::Active => "active",
+            AccountStatus::Frozen => "frozen",
+        };
+        let changed = sqlx::query!(
+            "UPDATE accounts SET status = $2 WHERE account_id = $1 AND kind = 'customer'",
+            account.as_str(),
+            word,
+        )
+        .execute(&self.pool)
+        .await?;
+        Ok(changed.rows_affected() > 0)
+    }
+
+    /// One account of a tenant, with what its open holds set aside.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn account(
+        &self,
+        tenant: &TenantId,
+        account: &AccountId,
+    ) -> Result<Option<Account>, LedgerError> {
+        let row = sqlx::query_as!(
+            Account,
+            r#"SELECT a.account_id, a.currency, a.status, coalesce(a.available_minor, 0) AS "available_minor!",
+                      coalesce((SELECT sum(h.amount_minor) FROM holds h
+                                WHERE h.account_id = a.account_id AND h.status = 'open'), 0)::bigint AS "held_minor!"
+               FROM accounts a
+               WHERE a.account_id = $1 AND a.tenant_id = $2 AND a.kind = 'customer'"#,
+            account.as_str(),
+            tenant.as_str(),
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(row)
+    }
+}
+
+/// ISO 4217 code of a tenant's customer account, read on the caller's connection: a transaction that
+/// asked the pool for a second one could wait for itself. None when there is no such account.
+///
+/// # Errors
+/// [`LedgerError`].
+pub async fn currency_of(
+    connection: &mut PgConnection,
+    tenant: &TenantId,
+    account: &AccountId,
+) -> Result<Option<String>, LedgerError> {
+    Ok(sqlx::query_scalar!(
+        "SELECT currency FROM accounts WHERE account_id = $1 AND tenant_id = $2 AND kind = 'customer'",
+        account.as_str(),
+        tenant.as_str(),
+    )
+    .fetch_optional(connection)
+    .await?)
+}
+
+/// One journal row.
+pub(crate) struct Posting<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) payment_id: Option<&'a PaymentId>,
+    pub(crate) kind: &'a str,
+    pub(crate) debit: &'a str,
+    pub(crate) credit: &'a str,
+    pub(crate) money: Money,
+}
+
+/// Posts to the journal.
+pub(crate) async fn post(tx: &mut PgConnection, posting: Posting<'_>) -> Result<(), LedgerError> {
+    sqlx::query!(
+        "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        posting.key,
+        posting.payment_id.map(PaymentId::as_str),
+        posting.kind,
+        posting.debit,
+        posting.credit,
+        posting.money.amount_minor(),
+        posting.money.currency().code(),
+    )
+    .execute(&mut *tx)
+    .await?;
+    Ok(())
+}
+
+/// Changes a customer's available balance; the database refuses a negative one.
+pub(crate) async fn change_available(
+    tx: &mut PgConnection,
+    account: &AccountId,
+    by_minor: i64,
+) -> Result<(), LedgerError> {
+    sqlx::query!(
+        "UPDATE accounts SET available_minor = available_minor + $2 WHERE account_id = $1",
+        account.as_str(),
+        by_minor,
+    )
+    .execute(&mut *tx)
+    .await?;
+    Ok(())
+}

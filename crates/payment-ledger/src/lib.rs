@@ -1,0 +1,76 @@
+//! All SQL about money: accounts, the append-only journal, holds, operations, payments, the inbox.
+//!
+//! Every step is one transaction: lock the payment row, read the facts, ask
+//! [`payment_protocol::rules`], write operation key, journal, hold, payment row and timeline
+//! together. A COMMIT without an answer is unknown, not failed: the caller repeats the step and its
+//! key gives the recorded outcome.
+//!
+//! | file | question |
+//! |---|---|
+//! | [`accounts`] | what does an account hold? |
+//! | [`accept`] | how does a payment come in? |
+//! | [`starter`] | which payments are to be started, which were lost? |
+//! | [`reserve`], [`settle`], [`release`] | how does money move? |
+//! | [`submissions`], [`cancelling`], [`recall`] | what was asked of the switch, what did it say? |
+//! | [`verdict`] | what was the switch's first definite answer? |
+//! | [`inbox`] | what came in for a payment? |
+//! | [`view`] | what does a payment look like from outside? |
+//! | [`measure`] | how much is open, held, undelivered? |
+//! | [`api_keys`] | who may call? |
+
+pub mod accept;
+pub mod accounts;
+pub mod api_keys;
+pub mod cancelling;
+mod error;
+pub mod inbox;
+mod locked;
+pub mod measure;
+pub mod operator;
+pub mod recall;
+mod record;
+pub mod release;
+pub mod reserve;
+pub mod settle;
+pub mod starter;
+pub mod submissions;
+pub mod verdict;
+pub mod view;
+
+use sqlx::PgPool;
+use sqlx::migrate::Migrator;
+
+pub use error::LedgerError;
+
+/// Migrations of the ledger's tables.
+pub static MIGRATOR: Migrator = sqlx::migrate!();
+
+/// The ledger over a pool of connections. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    pool: PgPool,
+}
+
+impl Ledger {
+    /// A ledger over `pool`; the tables must be migrated.
+    #[must_use]
+    pub fn new(pool: PgPool) -> Self {
+        Self { pool }
+    }
+
+    /// The pool, for transactions that the ledger shares with another part (the acceptance of a
+    /// payment and the claim of its idempotency key are one transaction).
+    #[must_use]
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    /// Whether the database answers now.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unavailable`].
+    pub async fn ping(&self) -> Result<(), LedgerError> {
+        sqlx::query!("SELECT 1 AS one").fetch_one(&self.pool).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! What a person must see: payments that stand, and alerts.
+
+use payment_protocol::PaymentState;
+use payment_protocol::cause::OperatorReason;
+use payment_protocol::ids::PaymentId;
+
+use crate::locked::lock;
+use crate::{Ledger, LedgerError, record};
+
+impl Ledger {
+    /// Shows the payment as standing before a person, and alerts.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn needs_operator(
+        &self,
+        payment_id: &PaymentId,
+        reason: OperatorReason,
+    ) -> Result<(), LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        let locked = lock(&mut tx, payment_id).await?;
+        if locked.facts.state.end().is_some() {
+            return Ok(());
+        }
+        sqlx::query!(
+            "UPDATE payments SET operator_reason = $2 WHERE payment_id = $1",
+            payment_id.as_str(),
+            reason.as_str(),
+        )
+        .execute(&mut *tx)
+        .await?;
+        let detail = format!("stands before a person: {reason}");
+        record::state(&mut tx, payment_id, PaymentState::NeedsOperator, &detail).await?;
+        tx.commit().await?;
+        self.alert(payment_id, "needs_operator", reason.as_str()).await
+    }
+
+    /// Raises an alert, once per payment and kind.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn alert(&self, payment_id: &PaymentId, kind: &str, detail: &str) -> Result<(), LedgerError> {
+        let raised = sqlx::query!(
+            "INSERT INTO alerts (payment_id, kind, detail) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+            payment_id.as_str(),
+            kind,
+            &*record::storable(detail),
+        )
+        .execute(&self.pool)
+        .await?;
+        if raised.rows_affected() > 0 {
+            tracing::error!(payment.id = payment_id.as_str(), alert.kind = kind, detail, "alert raised");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! The writes that every step shares: state and timeline, operation keys, exceptions.
+
+use std::borrow::Cow;
+
+use payment_protocol::PaymentState;
+use payment_protocol::ids::PaymentId;
+use sqlx::PgConnection;
+
+use crate::LedgerError;
+
+/// Moves the payment to `state` and writes the timeline. An end gets its time.
+pub(crate) async fn state(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+    state: PaymentState,
+    detail: &str,
+) -> Result<(), LedgerError> {
+    sqlx::query!(
+        "UPDATE payments
+         SET state = $2, updated_at = clock_timestamp(), ended_at = CASE WHEN $3 THEN clock_timestamp() END
+         WHERE payment_id = $1",
+        payment_id.as_str(),
+        state.as_str(),
+        state.end().is_some(),
+    )
+    .execute(&mut *tx)
+    .await?;
+    timeline(tx, payment_id, state, detail).await
+}
+
+/// Foreign words as a column can hold them. A switch's JSON may carry NUL and PostgreSQL's text may
+/// not: one such answer would be refused for ever, and its payment would stand still.
+pub(crate) fn storable(words: &str) -> Cow<'_, str> {
+    if words.contains('\0') { words.replace('\0', "\u{fffd}").into() } else { words.into() }
+}
+
+/// Writes the timeline without moving the payment.
+pub(crate) async fn timeline(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+    state: PaymentState,
+    detail: &str,
+) -> Result<(), LedgerError> {
+    sqlx::query!(
+        "INSERT INTO timeline (payment_id, state, detail) VALUES ($1, $2, $3)",
+        payment_id.as_str(),
+        state.as_str(),
+        &*storable(detail),
+    )
+    .execute(&mut *tx)
+    .await?;
+    Ok(())
+}
+
+/// Records that the operation under `key` was done.
+pub(crate) async fn done(
+    tx: &mut PgConnection,
+    key: &str,
+    payment_id: &PaymentId,
+) -> Result<(), LedgerError> {
+    sqlx::query!(
+        "INSERT INTO operations (operation_key, payment_id, outcome) VALUES ($1, $2, 'done')",
+        key,
+        payment_id.as_str(),
+    )
+    .execute(&mut *tx)
+    .await?;
+    Ok(())
+}
+
+/// Records that the operation under `key` was refused for good: a repeat gets the same answer.
+pub(crate) async fn refused(
+    tx: &mut PgConnection,
+    key: &str,
+    payment_id: &PaymentId,
+    reason: &str,
+) -> Result<(), LedgerError> {
+    sqlx::query!(
+        "INSERT INTO operations (operation_key, payment_id, outcome, reason) VALUES ($1, $2, 'refused', $3)",
+        key,
+        payment_id.as_str(),
+        &*storable(reason),
+    )
+    .execute(&mut *tx)
+    .await?;
+    Ok(())
+}
+
+/// Kinds of exception: what contradicts the books.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Exception {
+    LateConfirmation,
+    Contradiction,
+    ReportDiffers,
+    NotSent,
+    UnknownPayment,
+    OtherSwitch,
+    EventReused,
+}
+
+impl Exception {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::LateConfirmation => "late_confirmation",
+            Self::Contradiction => "contradiction",
+            Self::ReportDiffers => "report_differs",
+            Self::NotSent => "not_sent",
+            Self::UnknownPayment => "unknown_payment",
+            Self::OtherSwitch => "other_switch",
+            Self::EventReused => "event_reused",
+        }
+    }
+}
+
+/// Opens an exception, once per kind and origin.
+pub(crate) async fn exception(
+    tx: &mut PgConnection,
+    payment_id: Option<&PaymentId>,
+    kind: Exception,
+    origin: &str,
+    detail: &str,
+) -> Result<(), LedgerError> {
+    let opened = sqlx::query!(
+        "INSERT INTO exceptions (payment_id, kind, origin, detail) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (kind, origin) DO NOTHING",
+        payment_id.map(PaymentId::as_str),
+        kind.as_str(),
+        &*storable(origin),
+        &*storable(detail),
+    )
+    .execute(&mut *tx)
+    .await?;
+    if opened.rows_affected() > 0 {
+        tracing::error!(
+            payment.id = payment_id.map(PaymentId::as_str),
+            exception.kind = kind.as_str(),
+            detail,
+            "exception opened"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Release: holding -> source, the undo of reserve, and the end of a payment that was undone. What
+//! opens this door is in [`payment_protocol::rules::release`].
+
+use payment_protocol::cause::Cause;
+use payment_protocol::ids::PaymentId;
+use payment_protocol::keys;
+use payment_protocol::rules::{self, ReleaseRefusal, ReleaseRuling};
+use sqlx::PgConnection;
+
+use crate::accounts::{self, Internal};
+use crate::locked::{Locked, lock};
+use crate::{Ledger, LedgerError, record, reserve};
+
+/// Outcome of release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// Nothing is held, the payment has ended, for this cause (the first one recorded).
+    Done(Cause),
+    /// Not allowed. A defect of the caller: the payment must stand before a person.
+    Refused(ReleaseRefusal),
+}
+
+impl Ledger {
+    /// Gives back what is held, once, under `{tx_id}:comp-reserve`, and ends the payment for the
+    /// first recorded cause (`cause` if there is none). Where nothing is held it writes the fence
+    /// that makes a late reserve refuse.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn release(&self, payment_id: &PaymentId, cause: &Cause) -> Result<Release, LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        let locked = lock(&mut tx, payment_id).await?;
+        let first = rules::first_cause(&locked.facts, cause);
+        match rules::release(&locked.facts) {
+            ReleaseRuling::Already => return Ok(Release::Done(first)),
+            ReleaseRuling::Refused(refusal) => return Ok(Release::Refused(refusal)),
+            ReleaseRuling::Fence if locked.facts.reserve.is_none() => {
+                reserve::fence(&mut tx, payment_id).await?
+            }
+            ReleaseRuling::Fence => {}
+            ReleaseRuling::GiveBack => give_back(&mut tx, &locked).await?,
+        }
+        record::done(&mut tx, keys::undo_reserve(&locked.tx_id).as_str(), payment_id).await?;
+        write_cause(&mut tx, payment_id, &first).await?;
+        let detail = format!("nothing was charged: {first}");
+        record::state(&mut tx, payment_id, first.end().into(), &detail).await?;
+        tx.commit().await?;
+        Ok(Release::Done(first))
+    }
+}
+
+async fn give_back(tx: &mut PgConnection, locked: &Locked) -> Result<(), LedgerError> {
+    let Locked { payment_id, tx_id, source_account, money, .. } = locked;
+    accounts::change_available(tx, source_account, money.amount_minor()).await?;
+    accounts::post(
+        tx,
+        accounts::Posting {
+            key: keys::undo_reserve(tx_id).as_str(),
+            payment_id: Some(payment_id),
+            kind: "release",
+            debit: &Internal::Holding.account(money.currency()),
+            credit: source_account.as_str(),
+            money: *money,
+        },
+    )
+    .await?;
+    close_hold(tx, payment_id, "released").await
+}
+
+pub(crate) async fn close_hold(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+    status: &str,
+) -> Result<(), LedgerError> {
+    sqlx::query!(
+        "UPDATE holds SET status = $2, closed_at = clock_timestamp() WHERE payment_id = $1",
+        payment_id.as_str(),
+        status,
+    )
+    .execute(&mut *tx)
+    .await?;
+    Ok(())
+}
+
+/// Records the cause that turned the payment round; the first one stands.
+pub(crate) async fn write_cause(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+    cause: &Cause,
+) -> Result<(), LedgerError> {
+    let mut json = serde_json::to_value(cause).map_err(|error| LedgerError::Unreadable {
+        id: payment_id.to_string(),
+        column: "cause",
+        value: error.to_string(),
+    })?;
+    for word in json.as_object_mut().into_iter().flat_map(serde_json::Map::values_mut) {
+        if let serde_json::Value::String(words) = word {
+            *words = record::storable(words).into_owned();
+        }
+    }
+    sqlx::query!(
+        "UPDATE payments SET cause = coalesce(cause, $2) WHERE payment_id = $1",
+        payment_id.as_str(),
+        json,
+    )
+    .execute(&mut *tx)
+    .await?;
+    Ok(())
+}

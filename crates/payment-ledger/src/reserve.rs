@@ -1,0 +1,160 @@
+//! Reserve: source -> holding, once; a refusal is recorded and repeated. And the fence that makes a
+//! late reserve refuse.
+
+use payment_protocol::PaymentState;
+use payment_protocol::cause::ReserveRefusal;
+use payment_protocol::facts::ReserveRecord;
+use payment_protocol::ids::{PaymentId, RunId};
+use payment_protocol::keys;
+use payment_protocol::rules::{self, ReserveRuling};
+use payment_protocol::world::{Fenced, Reserved};
+use sqlx::PgConnection;
+
+use crate::accounts::{self, Internal};
+use crate::locked::{Locked, lock};
+use crate::{Ledger, LedgerError, record};
+
+impl Ledger {
+    /// Holds the amount for the run `run`, once, under `{payment_id}:reserve` (S0.3).
+    ///
+    /// Refusals in order of precedence: a customer's cancel, a start past `valid_until`, unknown
+    /// account, wrong currency, frozen account, insufficient funds. Each is recorded.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn reserve(&self, payment_id: &PaymentId, run: &RunId) -> Result<Reserved, LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        let locked = lock(&mut tx, payment_id).await?;
+        let outcome = match rules::reserve(&locked.facts, run, locked.too_late) {
+            ReserveRuling::Recorded(ReserveRecord::Held) => return Ok(Reserved::Held),
+            ReserveRuling::Recorded(ReserveRecord::Refused(refusal)) => {
+                return Ok(Reserved::Refused(refusal));
+            }
+            ReserveRuling::AnotherRun => return Ok(Reserved::AnotherRun),
+            ReserveRuling::Ended(end) => return Ok(Reserved::Ended(end)),
+            ReserveRuling::Refuse(refusal) => Err(refusal),
+            ReserveRuling::Try => hold(&mut tx, &locked).await?,
+        };
+        sqlx::query!(
+            "UPDATE payments SET run_id = $2, started_at = coalesce(started_at, clock_timestamp()) WHERE payment_id = $1",
+            payment_id.as_str(),
+            run.as_str(),
+        )
+        .execute(&mut *tx)
+        .await?;
+        let reserved = match outcome {
+            Ok(()) => {
+                let detail = format!("transfer pending: {} held", locked.money);
+                record::state(&mut tx, payment_id, PaymentState::Reserved, &detail).await?;
+                Reserved::Held
+            }
+            Err(refusal) => {
+                refuse(&mut tx, payment_id, refusal).await?;
+                Reserved::Refused(refusal)
+            }
+        };
+        tx.commit().await?;
+        Ok(reserved)
+    }
+
+    /// Ends a payment that has held and sent nothing, by recording `refusal` under reserve's key. A
+    /// reserve that lands later meets the record. Does nothing where a reserve is recorded.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn refuse_unreserved(
+        &self,
+        payment_id: &PaymentId,
+        refusal: ReserveRefusal,
+    ) -> Result<(), LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        let locked = lock(&mut tx, payment_id).await?;
+        if locked.facts.reserve.is_none() && locked.facts.state.end().is_none() {
+            refuse(&mut tx, payment_id, refusal).await?;
+            tx.commit().await?;
+        }
+        Ok(())
+    }
+
+    /// Records a refusal under reserve's key if nothing is recorded there, and otherwise changes
+    /// nothing. The first step of a run that takes a payment up again.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn fence_reserve(&self, payment_id: &PaymentId) -> Result<Fenced, LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        let locked = lock(&mut tx, payment_id).await?;
+        if let Some(end) = locked.facts.state.end() {
+            return Ok(Fenced::Ended(end));
+        }
+        if locked.facts.reserve.is_none() {
+            fence(&mut tx, payment_id).await?;
+            tx.commit().await?;
+        }
+        Ok(Fenced::Open(locked.facts.cause))
+    }
+}
+
+/// Writes the fence alone; the payment goes on to its release.
+pub(crate) async fn fence(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
+    let key = keys::reserve(payment_id);
+    record::refused(tx, key.as_str(), payment_id, ReserveRefusal::Fenced.as_str()).await
+}
+
+async fn refuse(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+    refusal: ReserveRefusal,
+) -> Result<(), LedgerError> {
+    let key = keys::reserve(payment_id);
+    record::refused(tx, key.as_str(), payment_id, refusal.as_str()).await?;
+    let detail = format!("nothing was charged: {refusal}");
+    record::state(tx, payment_id, refusal.end().into(), &detail).await
+}
+
+/// Takes the amount out of the available balance and posts source -> holding, or says why not.
+async fn hold(tx: &mut PgConnection, locked: &Locked) -> Result<Result<(), ReserveRefusal>, LedgerError> {
+    let Locked { payment_id, money, source_account, .. } = locked;
+    let account = sqlx::query!(
+        "SELECT tenant_id, kind, status, currency, available_minor FROM accounts WHERE account_id = $1 FOR UPDATE",
+        source_account.as_str(),
+    )
+    .fetch_optional(&mut *tx)
+    .await?
+    .filter(|account| account.tenant_id == locked.tenant_id && account.kind == "customer");
+    let Some(account) = account else { return Ok(Err(ReserveRefusal::UnknownAccount)) };
+    if account.currency != money.currency().code() {
+        return Ok(Err(ReserveRefusal::WrongCurrency));
+    }
+    if account.status != "active" {
+        return Ok(Err(ReserveRefusal::FrozenAccount));
+    }
+    if account.available_minor.unwrap_or(0) < money.amount_minor() {
+        return Ok(Err(ReserveRefusal::InsufficientFunds));
+    }
+    let key = keys::reserve(payment_id);
+    record::done(tx, key.as_str(), payment_id).await?;
+    accounts::change_available(tx, source_account, -money.amount_minor()).await?;
+    accounts::post(
+        tx,
+        accounts::Posting {
+            key: key.as_str(),
+            payment_id: Some(payment_id),
+            kind: "reserve",
+            debit: source_account.as_str(),
+            credit: &Internal::Holding.account(money.currency()),
+            money: *money,
+        },
+    )
+    .await?;
+    sqlx::query!(
+        "INSERT INTO holds (payment_id, account_id, amount_minor, currency) VALUES ($1, $2, $3, $4)",
+        payment_id.as_str(),
+        source_account.as_str(),
+        money.amount_minor(),
+        money.currency().code(),
+    )
+    .execute(&mut *tx)
+    .await?;
+    Ok(Ok(()))
+}

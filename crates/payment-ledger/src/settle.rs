@@ -1,0 +1,65 @@
+//! Settle: holding -> escrow, once, after the switch's SUCCESS. Refused for good where the account
+//! was frozen since the hold: that is Path C (S0.10).
+
+use payment_protocol::PaymentState;
+use payment_protocol::ids::PaymentId;
+use payment_protocol::keys;
+use payment_protocol::rules::{self, SettleRuling};
+use payment_protocol::world::Settled;
+
+use crate::accounts::{self, Internal};
+use crate::locked::{Locked, lock};
+use crate::release::close_hold;
+use crate::{Ledger, LedgerError, record};
+
+impl Ledger {
+    /// Debits what is held, once, under `{tx_id}:debit` (S0.7).
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn settle(&self, payment_id: &PaymentId) -> Result<Settled, LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        let locked = lock(&mut tx, payment_id).await?;
+        match rules::settle(&locked.facts) {
+            SettleRuling::Already => return Ok(Settled::Done),
+            SettleRuling::Refused(reason) => return Ok(Settled::Refused { reason }),
+            SettleRuling::Differs => return Ok(Settled::Differs),
+            SettleRuling::NotConfirmed => return Ok(Settled::NotConfirmed),
+            SettleRuling::Debit => {}
+        }
+        let Locked { tx_id, source_account, money, .. } = &locked;
+        let key = keys::debit(tx_id);
+        let account = sqlx::query!(
+            "SELECT status FROM accounts WHERE account_id = $1 FOR SHARE",
+            source_account.as_str()
+        )
+        .fetch_one(&mut *tx)
+        .await?;
+        if account.status != "active" {
+            let reason = format!("{}_account", account.status);
+            record::refused(&mut tx, key.as_str(), payment_id, &reason).await?;
+            let detail = format!("the switch settled and the account cannot be debited: {reason}");
+            record::timeline(&mut tx, payment_id, PaymentState::Confirmed, &detail).await?;
+            tx.commit().await?;
+            return Ok(Settled::Refused { reason });
+        }
+        record::done(&mut tx, key.as_str(), payment_id).await?;
+        accounts::post(
+            &mut tx,
+            accounts::Posting {
+                key: key.as_str(),
+                payment_id: Some(payment_id),
+                kind: "settle",
+                debit: &Internal::Holding.account(money.currency()),
+                credit: &Internal::Escrow.account(money.currency()),
+                money: *money,
+            },
+        )
+        .await?;
+        close_hold(&mut tx, payment_id, "settled").await?;
+        let detail = format!("transfer sent: {money} debited");
+        record::state(&mut tx, payment_id, PaymentState::Settled, &detail).await?;
+        tx.commit().await?;
+        Ok(Settled::Done)
+    }
+}

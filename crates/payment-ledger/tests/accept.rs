@@ -1,0 +1,91 @@
+//! How a payment comes in: once per id, in the caller's transaction, and never in two forms.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use futures::future::join_all;
+use payment_ledger::LedgerError;
+use payment_ledger::accept::{Accepted, NewPayment, accept};
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use support::{Bank, tenant};
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_row_holds_what_was_asked(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let order = bank.order("k");
+    let p = bank.take(&order).await;
+    let sql = "SELECT concat_ws(' ', tx_id, tenant_id, client_id, source_account, destination_account, amount_minor, currency,
+                                switch, state, workflow_id, resume_count, attempts) FROM payments";
+    let wanted = format!("{} acme shop from-k DE-far-away 1000 EUR northern accepted {} 0 0", p.tx, p.id);
+    assert_eq!(bank.words(sql).await, [wanted]);
+    let valid = "SELECT (extract(epoch FROM valid_until - now()) / 60)::bigint FROM payments";
+    assert_eq!(bank.number(valid).await, 60, "the profile's start_within, by the database's clock");
+    let view = bank.ledger.payment(&tenant(), &p.id).await.unwrap().unwrap();
+    assert_eq!(view.accepted_at.as_millisecond(), order.accepted_at.as_millisecond());
+    bank.audit().await;
+}
+
+/// S0.1: the first acceptance answers for ever, whatever the second request says.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_1_the_first_acceptance_is_given_again(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let first = bank.order("k");
+    bank.take(&first).await;
+    let second = NewPayment {
+        money: support::eur(99),
+        request_hash: vec![8],
+        response_body: b"another".to_vec(),
+        ..bank.order("k")
+    };
+    let mut tx = bank.pool.begin().await.unwrap();
+    let before = Accepted::Before { request_hash: first.request_hash, response_body: first.response_body };
+    assert_eq!(accept(&mut tx, &second).await.unwrap(), before);
+    tx.commit().await.unwrap();
+    assert_eq!(bank.words("SELECT amount_minor::text FROM payments").await, ["1000"]);
+    assert_eq!(bank.number("SELECT count(*) FROM timeline").await, 1);
+}
+
+/// What the caller rolls back was never accepted.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_rolled_back_acceptance_leaves_no_trace(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let order = bank.order("k");
+    let mut tx = bank.pool.begin().await.unwrap();
+    assert_eq!(accept(&mut tx, &order).await.unwrap(), Accepted::New);
+    tx.rollback().await.unwrap();
+    assert_eq!(
+        bank.number("SELECT (SELECT count(*) FROM payments) + (SELECT count(*) FROM timeline)").await,
+        0
+    );
+    bank.take(&order).await;
+}
+
+/// R31: twins at once are one payment.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r31_of_many_twins_one_is_new(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::crowded(options, connect, 16).await;
+    let order = bank.order("k");
+    let outcomes = join_all((0..16).map(|_| async {
+        let mut tx = bank.pool.begin().await.unwrap();
+        let accepted = accept(&mut tx, &order).await.unwrap();
+        tx.commit().await.unwrap();
+        accepted
+    }))
+    .await;
+    assert_eq!(outcomes.iter().filter(|accepted| **accepted == Accepted::New).count(), 1);
+    assert_eq!(bank.number("SELECT count(*) FROM payments").await, 1);
+    bank.close().await;
+}
+
+/// To oneself nothing can be sent; the database has the last word on it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_payment_to_its_own_source_is_refused(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let order = bank.order("k");
+    let order = NewPayment { destination_account: order.source_account.clone(), ..order };
+    let mut tx = bank.pool.begin().await.unwrap();
+    let refused = accept(&mut tx, &order).await.unwrap_err();
+    assert!(matches!(refused, LedgerError::Refused(_)));
+}

@@ -1,0 +1,353 @@
+//! The inbox: what came in is stored once, told until it was delivered, and never vanishes between
+//! a callback and an end that come at the same time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use futures::future::{join, join_all};
+use payment_ledger::inbox::{Callback, CallbackStatus, CancelRequest, Notice, NoticeKind, Stored};
+use payment_ledger::release::Release;
+use payment_protocol::cancel::Death;
+use payment_protocol::cause::Cause;
+use payment_protocol::rules::VerdictRuling;
+use payment_protocol::state::End;
+use payment_protocol::world::Settled;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use support::{Bank, Stage, event, failure, success};
+
+/// Long enough to be in nobody's way.
+const BACKOFF_MS: i64 = 60_000;
+
+/// Makes every notice due now.
+async fn due(bank: &Bank) {
+    bank.sql("UPDATE inbox SET deliver_at = now() - interval '1 ms'").await;
+}
+
+fn ids(notices: &[Notice]) -> Vec<i64> {
+    notices.iter().map(|notice| notice.inbox_id).collect()
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_callback_is_stored_whole_and_told(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Sent, "k").await;
+    let callback = Callback { body: vec![0xff, 0x00, b'{'], ..failure(&p, "evt-1") };
+    let Stored::New(Some(notice)) = bank.ledger.store_callback(&callback).await.unwrap() else {
+        panic!("told");
+    };
+    assert_eq!(
+        (&notice.payment_id, notice.workflow_id.as_str(), notice.ended),
+        (&p.id, p.id.as_str(), false)
+    );
+    let kind = NoticeKind::Callback {
+        status: "FAILURE".into(),
+        reason: Some("account closed".into()),
+        event_id: "evt-1".into(),
+    };
+    assert_eq!(notice.kind, kind);
+    let stored = "SELECT concat_ws(' ', switch, event_id, payment_id, reference, status, amount_minor, currency, reason,
+                                   encode(body, 'hex')) FROM switch_callbacks";
+    let wanted =
+        format!("northern evt-1 {} {} FAILURE 1000 EUR account closed ff007b", p.id, callback.reference);
+    assert_eq!(bank.words(stored).await, [wanted]);
+}
+
+/// R21b: the same id with another body is an exception, whoever it names; the first stands.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r21b_an_event_id_with_another_body_is_an_exception(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Sent, "k").await;
+    let other = bank.payment_at(Stage::Sent, "other").await;
+    bank.ledger.store_callback(&failure(&p, "evt-1")).await.unwrap();
+
+    let reused = bank.ledger.store_callback(&success(&p, "evt-1")).await.unwrap();
+    assert_eq!(reused, Stored::EventReused);
+    assert_eq!(bank.exceptions(&p).await, ["event_reused"]);
+    assert_eq!(bank.column(&p, "verdict").await, None, "a reused id is not believed");
+
+    // Under an id that is taken, the other payment's SUCCESS is not believed either.
+    assert_eq!(bank.ledger.store_callback(&success(&other, "evt-1")).await.unwrap(), Stored::EventReused);
+    assert_eq!(bank.column(&other, "verdict").await, None);
+    assert_eq!(bank.number("SELECT count(*) FROM switch_callbacks").await, 1);
+    bank.audit().await;
+}
+
+/// R21b: authentic but unknown: stored, an exception, nobody is told and no money moves.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r21b_an_unknown_payment_is_an_exception(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Sent, "k").await;
+    let references =
+        ["tx_unknown:submit", "", "nonsense", p.tx.as_str(), p.id.as_str(), &format!("{}:debit", p.tx)];
+    for (n, reference) in references.into_iter().enumerate() {
+        let callback = Callback { reference: reference.to_owned(), ..success(&p, &format!("evt-{n}")) };
+        assert_eq!(bank.ledger.store_callback(&callback).await.unwrap(), Stored::New(None), "{reference:?}");
+        assert_eq!(bank.ledger.store_callback(&callback).await.unwrap(), Stored::Duplicate, "{reference:?}");
+    }
+    let kinds = bank.words("SELECT kind FROM exceptions WHERE payment_id IS NULL").await;
+    assert_eq!(kinds, ["unknown_payment"; 6]);
+    assert_eq!(bank.number("SELECT count(*) FROM inbox").await, 0);
+    assert_eq!(bank.column(&p, "verdict").await, None);
+    bank.audit().await;
+}
+
+/// R23: a poisonous callback is stored like any other. NUL is a character that JSON can carry and a
+/// text column cannot.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r23_a_callback_with_a_nul_in_its_words_is_stored(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Sent, "k").await;
+    let poison = Callback { reason: Some("closed\0".into()), ..failure(&p, "evt-1") };
+    assert!(matches!(bank.ledger.store_callback(&poison).await.unwrap(), Stored::New(Some(_))));
+    let poison = Callback { reference: "\0".into(), currency: "\0".into(), ..success(&p, "evt-2") };
+    assert_eq!(bank.ledger.store_callback(&poison).await.unwrap(), Stored::New(None));
+    bank.audit().await;
+}
+
+/// R17: the same callback 32 times at once: one row, one notice, one verdict.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r17_one_callback_at_once_is_one_row(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::crowded(options, connect, 32).await;
+    for round in 0..5 {
+        let p = bank.payment_at(Stage::Sent, &format!("round {round}")).await;
+        let callback = success(&p, &event(&p, "s"));
+        let stored = join_all((0..32).map(|_| bank.ledger.store_callback(&callback))).await;
+        let new = stored.iter().filter(|s| matches!(s.as_ref().unwrap(), Stored::New(Some(_)))).count();
+        let again = stored.iter().filter(|s| matches!(s.as_ref().unwrap(), Stored::Duplicate)).count();
+        assert_eq!((new, again), (1, 31));
+        let told = format!("SELECT count(*) FROM inbox WHERE payment_id = '{}'", p.id);
+        assert_eq!(bank.number(&told).await, 1);
+        assert_eq!(bank.exceptions(&p).await, [""; 0]);
+    }
+    bank.audit().await;
+    bank.close().await;
+}
+
+/// An unknown one at once, too, where no payment row serialises.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn one_unknown_callback_at_once_is_one_exception(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::crowded(options, connect, 16).await;
+    let p = bank.payment_at(Stage::Sent, "k").await;
+    let callback = Callback { reference: "tx_unknown:submit".into(), ..success(&p, "evt-1") };
+    let stored = join_all((0..16).map(|_| bank.ledger.store_callback(&callback))).await;
+    let new = stored.iter().filter(|s| matches!(s.as_ref().unwrap(), Stored::New(None))).count();
+    assert_eq!(new, 1);
+    assert_eq!(bank.number("SELECT count(*) FROM exceptions").await, 1);
+    bank.close().await;
+}
+
+/// The process that stored a callback has a second to deliver it; then the relay's turns come at
+/// growing distances until it is marked.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn what_is_not_delivered_is_taken_again_later_and_later(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Sent, "k").await;
+    bank.ledger.store_callback(&failure(&p, "evt-1")).await.unwrap();
+    assert_eq!(bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap(), [], "not due yet");
+
+    let mut distances = vec![];
+    for _ in 0..5 {
+        due(&bank).await;
+        let taken = bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap();
+        assert_eq!(taken.len(), 1);
+        assert_eq!(bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap(), [], "put off");
+        distances.push(
+            bank.number("SELECT round(extract(epoch FROM deliver_at - now()) / 10)::bigint * 10 FROM inbox")
+                .await,
+        );
+    }
+    assert_eq!(distances, [60, 120, 240, 300, 300], "doubling, five minutes at most");
+
+    due(&bank).await;
+    let taken = bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap();
+    bank.ledger.mark_delivered(taken[0].inbox_id).await.unwrap();
+    due(&bank).await;
+    assert_eq!(bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap(), [], "delivered");
+}
+
+/// What is taken says what it is, where signals go now, and whether anybody is left to be told.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn what_is_taken_names_the_current_workflow(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Sent, "k").await;
+    bank.customer_cancel(&p).await;
+    bank.ledger.store_callback(&success(&p, "evt-1")).await.unwrap();
+    bank.ledger.resume(&p.id, p.id.as_str()).await.unwrap().unwrap();
+    bank.settle(&p).await;
+    due(&bank).await;
+    let taken = bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap();
+    let kinds: Vec<_> = taken.iter().map(|notice| notice.kind.clone()).collect();
+    let callback = NoticeKind::Callback { status: "SUCCESS".into(), reason: None, event_id: "evt-1".into() };
+    assert_eq!(kinds, [NoticeKind::Cancel, callback]);
+    for notice in &taken {
+        assert_eq!(notice.workflow_id, format!("{}:resume:1", p.id));
+        assert!(notice.ended);
+    }
+}
+
+/// Two relays at once share the work: no notice is taken twice, none is left.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn two_takers_take_each_notice_once(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::crowded(options, connect, 8).await;
+    let p = bank.payment_at(Stage::Sent, "k").await;
+    for n in 0..40 {
+        bank.ledger.store_callback(&failure(&p, &format!("evt-{n}"))).await.unwrap();
+    }
+    due(&bank).await;
+    let taken = join_all((0..8).map(|_| bank.ledger.take_undelivered(5, BACKOFF_MS))).await;
+    let mut all: Vec<i64> = taken.iter().flat_map(|notices| ids(notices.as_ref().unwrap())).collect();
+    while let Ok(rest) = bank.ledger.take_undelivered(5, BACKOFF_MS).await
+        && !rest.is_empty()
+    {
+        all.extend(ids(&rest));
+    }
+    assert_eq!(all.len(), 40);
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 40);
+    bank.close().await;
+}
+
+/// A taker does not wait for what another one holds.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_locked_notice_is_skipped(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Sent, "k").await;
+    for n in 0..2 {
+        bank.ledger.store_callback(&failure(&p, &format!("evt-{n}"))).await.unwrap();
+    }
+    due(&bank).await;
+    let mut other = bank.pool.begin().await.unwrap();
+    sqlx::query("SELECT 1 FROM inbox WHERE event_id = 'evt-0' FOR UPDATE")
+        .execute(&mut *other)
+        .await
+        .unwrap();
+    assert_eq!(bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap().len(), 1);
+    other.rollback().await.unwrap();
+    assert_eq!(bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap().len(), 1);
+}
+
+/// A customer's cancel goes into the inbox once, and is of no use after the end.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_cancel_is_asked_once_and_not_after_the_end(pool: PgPool) {
+    let bank = Bank::new(pool);
+    #[rustfmt::skip]
+    let table = [
+        (Stage::Accepted,   None),
+        (Stage::Reserved,   None),
+        (Stage::Sent,       None),
+        (Stage::Cancelling, None),
+        (Stage::Confirmed,  None),
+        (Stage::Dead,       None),
+        (Stage::Settled,    Some(End::Settled)),
+        (Stage::Released,   Some(End::TimedOut)),
+        (Stage::Rejected,   Some(End::Rejected)),
+    ];
+    for (stage, end) in table {
+        let p = bank.payment_at(stage, &format!("{stage:?}")).await;
+        let told = format!("SELECT count(*) FROM inbox WHERE kind = 'cancel' AND payment_id = '{}'", p.id);
+        match end {
+            None => {
+                let CancelRequest::Requested(Some(notice)) = bank.customer_cancel(&p).await else {
+                    panic!("{stage:?}: told");
+                };
+                assert_eq!((&notice.payment_id, notice.kind), (&p.id, NoticeKind::Cancel));
+                assert_eq!(bank.customer_cancel(&p).await, CancelRequest::Requested(None), "{stage:?}");
+                assert_eq!(bank.number(&told).await, 1, "{stage:?}");
+            }
+            Some(end) => {
+                assert_eq!(bank.customer_cancel(&p).await, CancelRequest::Ended(end), "{stage:?}");
+                assert_eq!(bank.number(&told).await, 0, "{stage:?}");
+            }
+        }
+    }
+    bank.audit().await;
+}
+
+/// R19: "dead" and a SUCCESS at the same time. Whichever comes second compares: the SUCCESS is the
+/// verdict, or it is an exception. It is never neither.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r19_a_success_beside_a_death_is_the_verdict_or_an_exception(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let bank = Bank::crowded(options, connect, 4).await;
+    let mut firsts = BTreeSet::new();
+    for round in 0..40 {
+        let p = bank.payment_at(Stage::Cancelling, &format!("round {round}")).await;
+        let callback = success(&p, &event(&p, "s"));
+        let (stored, dead) = if round % 2 == 0 {
+            join(bank.ledger.store_callback(&callback), bank.ledger.record_dead(&p.id, Death::Cancelled))
+                .await
+        } else {
+            let (dead, stored) =
+                join(bank.ledger.record_dead(&p.id, Death::Cancelled), bank.ledger.store_callback(&callback))
+                    .await;
+            (stored, dead)
+        };
+        let verdict = bank.column(&p, "verdict").await.unwrap();
+        let Stored::New(notice) = stored.unwrap() else { panic!("stored") };
+        match dead.unwrap() {
+            VerdictRuling::First => {
+                assert_eq!((verdict.as_str(), notice), ("dead", None));
+                let released = bank.ledger.release(&p.id, &Cause::SlaPassed).await.unwrap();
+                assert_eq!(released, Release::Done(Cause::SlaPassed));
+            }
+            VerdictRuling::Contradicts => {
+                assert_eq!((verdict.as_str(), notice.is_some()), ("settled", true));
+                assert_eq!(bank.settle(&p).await, Settled::Done);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(bank.exceptions(&p).await, ["contradiction"]);
+        firsts.insert(verdict);
+    }
+    bank.audit().await;
+    println!("who came first over 40 rounds: {firsts:?}");
+    bank.close().await;
+}
+
+/// R19: the release and a SUCCESS at the same time: released, and the SUCCESS is an exception, of
+/// the kind that says which came first.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r19_a_success_beside_a_release_is_an_exception(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::crowded(options, connect, 4).await;
+    for round in 0..40 {
+        let p = bank.payment_at(Stage::Dead, &format!("round {round}")).await;
+        let callback = success(&p, &event(&p, "s"));
+        let (stored, released) =
+            join(bank.ledger.store_callback(&callback), bank.ledger.release(&p.id, &Cause::SlaPassed)).await;
+        assert_eq!(stored.unwrap(), Stored::New(None));
+        assert_eq!(released.unwrap(), Release::Done(Cause::SlaPassed));
+        let exceptions = bank.exceptions(&p).await;
+        assert!(exceptions == ["contradiction"] || exceptions == ["late_confirmation"], "{exceptions:?}");
+    }
+    bank.audit().await;
+    bank.close().await;
+}
+
+/// R19: a release of what was not sent, beside the attempt that would send it: one of the two.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r19_a_release_beside_an_attempt_is_one_of_the_two(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let bank = Bank::crowded(options, connect, 4).await;
+    for round in 0..40 {
+        let p = bank.payment_at(Stage::Reserved, &format!("round {round}")).await;
+        let cause = Cause::Interrupted;
+        let (ruling, released) = join(bank.attempt(&p), bank.ledger.release(&p.id, &cause)).await;
+        let sent = matches!(ruling, payment_protocol::rules::AttemptRuling::Send(1));
+        assert_eq!(sent, matches!(released.unwrap(), Release::Refused(_)), "sent xor released");
+    }
+    bank.audit().await;
+    bank.close().await;
+}
+
+/// The words on the wire are the words in the table.
+#[test]
+fn a_status_has_its_word() {
+    assert_eq!((CallbackStatus::Success.as_str(), CallbackStatus::Failure.as_str()), ("SUCCESS", "FAILURE"));
+}

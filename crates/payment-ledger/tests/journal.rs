@@ -1,0 +1,151 @@
+//! What the database itself enforces, by raw SQL, with the rules out of the way.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use payment_ledger::LedgerError;
+use sqlx::PgPool;
+use support::{Bank, FUNDS_MINOR, Stage, account_id, eur};
+
+/// SQLSTATE of our own triggers.
+const RESTRICT: &str = "23001";
+const UNIQUE: &str = "23505";
+const CHECK: &str = "23514";
+
+/// An entry of a payment that moves its amount between internal accounts.
+fn entry(payment: &str, kind: &str, key: &str) -> String {
+    format!(
+        "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
+         VALUES ('{key}', '{payment}', '{kind}', 'internal:holding:EUR', 'internal:escrow:EUR', 1, 'EUR')"
+    )
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_database_has_the_last_word(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let open = bank.payment_at(Stage::Cancelling, "open").await;
+    let dead = bank.payment_at(Stage::Dead, "dead").await;
+    let settled = bank.payment_at(Stage::Settled, "settled").await;
+    let released = bank.payment_at(Stage::Released, "released").await;
+    let of = |p: &support::Sample| format!("WHERE payment_id = '{}'", p.id);
+    #[rustfmt::skip]
+    let table = [
+        // the journal is append-only
+        (RESTRICT, "journal is append-only: UPDATE refused",   "UPDATE journal SET amount_minor = 1".to_owned()),
+        (RESTRICT, "journal is append-only: DELETE refused",   "DELETE FROM journal".into()),
+        (RESTRICT, "journal is append-only: TRUNCATE refused", "TRUNCATE journal".into()),
+        (RESTRICT, "journal is append-only: TRUNCATE refused", "TRUNCATE payments, accounts CASCADE".into()),
+        // one entry per key, one reserve, one settle or release per payment
+        (UNIQUE, "journal_operation_key_key",   entry(open.id.as_str(), "settle", &format!("{}:reserve", open.id))),
+        (UNIQUE, "journal_one_reserve",         entry(open.id.as_str(), "reserve", "again")),
+        (UNIQUE, "journal_settled_or_released", entry(settled.id.as_str(), "release", "x")),
+        (UNIQUE, "journal_settled_or_released", entry(settled.id.as_str(), "settle", "x")),
+        (UNIQUE, "journal_settled_or_released", entry(released.id.as_str(), "settle", "x")),
+        (UNIQUE, "journal_settled_or_released", entry(released.id.as_str(), "release", "x")),
+        // an entry is positive, between two accounts, and of a payment unless it pays in
+        (CHECK, "journal_amount_positive", entry(open.id.as_str(), "settle", "x").replace(", 1, ", ", 0, ")),
+        (CHECK, "journal_amount_positive", entry(open.id.as_str(), "settle", "x").replace(", 1, ", ", -1, ")),
+        (CHECK, "journal_two_accounts",    entry(open.id.as_str(), "settle", "x").replace("escrow", "holding")),
+        (CHECK, "journal_kind_known",      entry(open.id.as_str(), "adjust", "x")),
+        (CHECK, "journal_payment_named",   entry(open.id.as_str(), "fund", "x")),
+        // a hold is settled or released, once
+        (RESTRICT, "is settled",  format!("UPDATE holds SET status = 'released' {}", of(&settled))),
+        (RESTRICT, "is released", format!("UPDATE holds SET status = 'settled' {}", of(&released))),
+        (RESTRICT, "is released", format!("UPDATE holds SET status = 'open', closed_at = NULL {}", of(&released))),
+        (CHECK, "holds_close_has_a_time", format!("UPDATE holds SET status = 'settled' {}", of(&open))),
+        (CHECK, "holds_status_known",     format!("UPDATE holds SET status = 'lost', closed_at = now() {}", of(&open))),
+        (UNIQUE, "holds_pkey", format!("INSERT INTO holds (payment_id, account_id, amount_minor, currency)
+                                        SELECT payment_id, account_id, 1, currency FROM holds {}", of(&released))),
+        // the first answer, the first run and the end are written once
+        (RESTRICT, "is written: settled", format!("UPDATE payments SET verdict = 'dead' {}", of(&settled))),
+        (RESTRICT, "is written: dead",    format!("UPDATE payments SET verdict = 'settled' {}", of(&dead))),
+        (RESTRICT, "is written: dead",    format!("UPDATE payments SET verdict = NULL, verdict_source = NULL {}", of(&dead))),
+        (RESTRICT, "the run of",          format!("UPDATE payments SET run_id = 'another' {}", of(&open))),
+        (RESTRICT, "the run of",          format!("UPDATE payments SET run_id = NULL {}", of(&open))),
+        (RESTRICT, "has ended: settled",  format!("UPDATE payments SET state = 'failed' {}", of(&settled))),
+        (RESTRICT, "has ended: timed_out",format!("UPDATE payments SET state = 'cancelling', ended_at = NULL {}", of(&released))),
+        (CHECK, "payments_end_has_a_time",      format!("UPDATE payments SET state = 'failed' {}", of(&open))),
+        (CHECK, "payments_verdict_has_a_source",format!("UPDATE payments SET verdict = 'settled' {}", of(&open))),
+        (CHECK, "payments_attempts_begin_once", format!("UPDATE payments SET attempts = 0 {}", of(&open))),
+        (CHECK, "payments_state_known",         format!("UPDATE payments SET state = 'blocked' {}", of(&open))),
+        // nobody owes us
+        (CHECK, "accounts_available_not_negative", "UPDATE accounts SET available_minor = -1 WHERE account_id = 'from-open'".into()),
+        (CHECK, "accounts_only_customers_keep_a_balance", "UPDATE accounts SET available_minor = 0 WHERE kind = 'internal'".into()),
+        // a key is recorded once, a refusal with its reason
+        (UNIQUE, "operations_pkey", format!("INSERT INTO operations (operation_key, outcome) VALUES ('{}:debit', 'done')", settled.tx)),
+        (CHECK, "operations_refusal_has_a_reason", "INSERT INTO operations (operation_key, outcome) VALUES ('x', 'refused')".into()),
+        (CHECK, "operations_refusal_has_a_reason", "INSERT INTO operations (operation_key, outcome, reason) VALUES ('x', 'done', 'y')".into()),
+        // one cancel
+        (UNIQUE, "inbox_one_cancel", format!("INSERT INTO inbox (payment_id, kind) VALUES ('{0}', 'cancel'), ('{0}', 'cancel')", open.id)),
+    ];
+    for (code, told, sql) in table {
+        let refused = bank.refused(&sql).await;
+        assert_eq!(refused.0, code, "{sql}: {refused:?}");
+        assert!(refused.1.contains(told), "{sql}: {refused:?}");
+    }
+    bank.audit().await;
+}
+
+/// A defect that the rules let through stops at the database, and is told as one: repeating does
+/// not help.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_refusal_of_the_database_is_a_defect_and_not_a_wait(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Confirmed, "k").await;
+    bank.sql(&entry(p.id.as_str(), "release", "forged")).await;
+    let error = bank.ledger.settle(&p.id).await.unwrap_err();
+    assert!(matches!(error, LedgerError::Refused(_)), "{error:?}");
+    assert!(!error.is_retryable());
+    assert_eq!(bank.state(&p).await, "confirmed", "all or nothing");
+    assert_eq!(bank.operation(&format!("{}:debit", p.tx)).await, [""; 0]);
+}
+
+/// Paying in: once per key, into a customer's account, in its currency.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn money_is_paid_in_once_per_key(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let account = bank.open("purse", FUNDS_MINOR).await;
+    assert!(!bank.ledger.fund(&account, eur(FUNDS_MINOR), "fund:purse").await.unwrap(), "the key again");
+    assert!(bank.ledger.fund(&account, eur(1), "more").await.unwrap());
+
+    let dollars = payment_protocol::money::Money::from_minor(5, iso_currency::Currency::USD).unwrap();
+    let refused = bank.ledger.fund(&account, dollars, "dollars").await.unwrap_err();
+    assert!(!refused.is_retryable(), "{refused:?}");
+    for stranger in ["nobody", "internal:holding:EUR", "internal:escrow:EUR", "internal:funding:EUR"] {
+        let refused = bank.ledger.fund(&account_id(stranger), eur(5), stranger).await.unwrap_err();
+        assert!(!refused.is_retryable(), "{stranger}: {refused:?}");
+    }
+    let keys = "SELECT operation_key FROM operations ORDER BY operation_key";
+    assert_eq!(bank.words(keys).await, ["fund:purse", "more"], "what was refused burns no key");
+    let seen = bank.ledger.account(&support::tenant(), &account).await.unwrap().unwrap();
+    assert_eq!((seen.available_minor, seen.held_minor), (FUNDS_MINOR + 1, 0));
+    bank.audit().await;
+}
+
+/// An account shows what it can spend, what is held, and both together.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_account_shows_what_is_held(pool: PgPool) {
+    let bank = Bank::new(pool);
+    #[rustfmt::skip]
+    let table = [
+        // stage             available  held   ledger balance
+        (Stage::Accepted,    10_000,    0,     10_000),
+        (Stage::Reserved,     9_000,    1_000, 10_000),
+        (Stage::Cancelling,   9_000,    1_000, 10_000),
+        (Stage::Settled,      9_000,    0,      9_000),
+        (Stage::Released,    10_000,    0,     10_000),
+    ];
+    for (stage, available, held, whole) in table {
+        let p = bank.payment_at(stage, &format!("{stage:?}")).await;
+        let seen = bank.ledger.account(&support::tenant(), &p.account).await.unwrap().unwrap();
+        assert_eq!(
+            (seen.available_minor, seen.held_minor, seen.ledger_minor()),
+            (available, held, whole),
+            "{stage:?}"
+        );
+        let stranger = payment_protocol::ids::TenantId::new("stranger").unwrap();
+        assert_eq!(bank.ledger.account(&stranger, &p.account).await.unwrap(), None);
+    }
+    bank.audit().await;
+}

@@ -1,0 +1,77 @@
+//! Recall, as our books see it: the first definite answer stands under its key.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use futures::future::join_all;
+use payment_ledger::release::Release;
+use payment_protocol::cause::Cause;
+use payment_protocol::facts::RecallRecord::{Recalled, Refused};
+use payment_protocol::rules::ReleaseRefusal;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use support::{Bank, FUNDS_MINOR, Stage};
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_first_answer_stands(pool: PgPool) {
+    let bank = Bank::new(pool);
+    #[rustfmt::skip]
+    let table = [
+        // first     later     under the key
+        (Recalled,  Recalled, "done"),
+        (Recalled,  Refused,  "done"),
+        (Refused,   Refused,  "refused the payee keeps it"),
+        (Refused,   Recalled, "refused the payee keeps it"),
+    ];
+    for (n, (first, later, recorded)) in table.into_iter().enumerate() {
+        let p = bank.payment_at(Stage::Barred, &format!("row {n}")).await;
+        assert_eq!(bank.ledger.recall_record(&p.id).await.unwrap(), None);
+        assert_eq!(bank.ledger.record_recall(&p.id, first, "the payee keeps it").await.unwrap(), first);
+        assert_eq!(
+            bank.ledger.record_recall(&p.id, later, "another reason").await.unwrap(),
+            first,
+            "row {n}"
+        );
+        assert_eq!(bank.ledger.recall_record(&p.id).await.unwrap(), Some(first), "row {n}");
+        assert_eq!(bank.operation(&format!("{}:recall", p.tx)).await, [recorded], "row {n}");
+        assert_eq!(bank.state(&p).await, "confirmed", "recording moves nothing");
+    }
+    bank.audit().await;
+}
+
+/// Path C: recalled releases; refused keeps the hold for a person.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn path_c_recalled_releases_and_refused_does_not(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let cause = Cause::SettleRefused { reason: "frozen_account".into() };
+
+    let recalled = bank.payment_at(Stage::Recalled, "recalled").await;
+    assert_eq!(bank.ledger.release(&recalled.id, &cause).await.unwrap(), Release::Done(cause.clone()));
+    assert_eq!(
+        (bank.state(&recalled).await.as_str(), bank.available(&recalled).await),
+        ("failed", FUNDS_MINOR)
+    );
+    // The money that came back is not a verdict: the switch's SUCCESS still stands.
+    assert_eq!(bank.column(&recalled, "verdict").await.as_deref(), Some("settled"));
+
+    let refused = bank.payment_at(Stage::RecallRefused, "refused").await;
+    let shut = Release::Refused(ReleaseRefusal::MayStillSettle);
+    assert_eq!(bank.ledger.release(&refused.id, &cause).await.unwrap(), shut);
+    bank.audit().await;
+}
+
+/// Both answers at once: one stands, and everybody is told that one.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn two_answers_at_once_are_one(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::crowded(options, connect, 8).await;
+    for round in 0..10 {
+        let p = bank.payment_at(Stage::Barred, &format!("round {round}")).await;
+        let answers = [Recalled, Refused, Recalled, Refused, Recalled, Refused, Recalled, Refused];
+        let told = join_all(answers.map(|answer| bank.ledger.record_recall(&p.id, answer, "reason"))).await;
+        let stands = bank.ledger.recall_record(&p.id).await.unwrap().unwrap();
+        assert!(told.into_iter().all(|told| told.unwrap() == stands));
+    }
+    bank.audit().await;
+    bank.close().await;
+}

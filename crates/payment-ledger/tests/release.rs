@@ -1,0 +1,129 @@
+//! Release: the one door. Opened by nothing sent, by a dead transfer and by a recall; by nothing
+//! else, whoever asks.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use payment_ledger::release::Release;
+use payment_protocol::cause::{Cause, ReserveRefusal};
+use payment_protocol::rules::ReleaseRefusal;
+use payment_protocol::world::Reserved;
+use sqlx::PgPool;
+use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, failure};
+
+/// What release answers at each stage, twice, and what is left.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn at_each_stage_the_door_is_open_or_shut(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let asked = Cause::FailureReported { reason: "no such account".into() };
+    let done = |cause: &Cause| Release::Done(cause.clone());
+    let shut = || Release::Refused(ReleaseRefusal::MayStillSettle);
+    let spent = || Release::Refused(ReleaseRefusal::HoldSettled);
+    let held = FUNDS_MINOR - AMOUNT_MINOR;
+    #[rustfmt::skip]
+    let table = [
+        // stage                    outcome                        state after    hold        available
+        (Stage::Accepted,           done(&asked),                  "failed",      "none",     FUNDS_MINOR),
+        (Stage::Fenced,             done(&asked),                  "failed",      "none",     FUNDS_MINOR),
+        (Stage::Reserved,           done(&asked),                  "failed",      "released", FUNDS_MINOR),
+        (Stage::Sent,               shut(),                        "reserved",    "open",     held),
+        (Stage::Cancelling,         shut(),                        "cancelling",  "open",     held),
+        (Stage::Differing,          shut(),                        "reserved",    "open",     held),
+        (Stage::Confirmed,          shut(),                        "confirmed",   "open",     held),
+        (Stage::Dead,               done(&Cause::SlaPassed),       "timed_out",   "released", FUNDS_MINOR),
+        (Stage::Barred,             shut(),                        "confirmed",   "open",     held),
+        (Stage::Recalled,           done(&asked),                  "failed",      "released", FUNDS_MINOR),
+        (Stage::RecallRefused,      shut(),                        "confirmed",   "open",     held),
+        (Stage::Settled,            spent(),                       "settled",     "settled",  held),
+        (Stage::Released,           done(&Cause::SlaPassed),       "timed_out",   "released", FUNDS_MINOR),
+        (Stage::ReleasedUnreserved, done(&Cause::ReserveUnknown),  "failed",      "none",     FUNDS_MINOR),
+    ];
+    for (stage, outcome, state, hold, available) in table {
+        let p = bank.payment_at(stage, &format!("{stage:?}")).await;
+        for _ in 0..2 {
+            assert_eq!(bank.ledger.release(&p.id, &asked).await.unwrap(), outcome, "{stage:?}");
+        }
+        assert_eq!((bank.state(&p).await.as_str(), bank.hold(&p).await.as_str()), (state, hold), "{stage:?}");
+        assert_eq!(bank.available(&p).await, available, "{stage:?}");
+        bank.audit().await;
+    }
+}
+
+/// A FAILURE callback is never definite: it opens nothing.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_failure_callback_opens_no_door(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Sent, "k").await;
+    bank.ledger.store_callback(&failure(&p, "f")).await.unwrap();
+    let cause = Cause::FailureReported { reason: "account closed".into() };
+    bank.ledger.begin_cancel(&p.id, &cause).await.unwrap();
+    let refused = Release::Refused(ReleaseRefusal::MayStillSettle);
+    assert_eq!(bank.ledger.release(&p.id, &cause).await.unwrap(), refused);
+    bank.audit().await;
+}
+
+/// The first cause recorded names the end, not the one that a later caller brings.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_first_cause_names_the_end(pool: PgPool) {
+    let bank = Bank::new(pool);
+    #[rustfmt::skip]
+    let table = [
+        (Cause::SlaPassed,                                  "timed_out"),
+        (Cause::CustomerCancel,                             "cancelled"),
+        (Cause::SubmitUnknown,                              "failed"),
+        (Cause::SubmitRefused { reason: "limit".into() },   "failed"),
+        (Cause::FailureReported { reason: "closed".into() },"failed"),
+        (Cause::Interrupted,                                "failed"),
+    ];
+    for (first, end) in table {
+        let p = bank.payment_at(Stage::Sent, first.code()).await;
+        bank.ledger.begin_cancel(&p.id, &first).await.unwrap();
+        for later in [Cause::CustomerCancel, Cause::SlaPassed, Cause::Interrupted] {
+            bank.ledger.begin_cancel(&p.id, &later).await.unwrap();
+        }
+        bank.ledger.record_dead(&p.id, payment_protocol::cancel::Death::Cancelled).await.unwrap();
+        let released = bank.ledger.release(&p.id, &Cause::Interrupted).await.unwrap();
+        assert_eq!(released, Release::Done(first.clone()));
+        assert_eq!(bank.state(&p).await, end);
+    }
+    bank.audit().await;
+}
+
+/// Releasing what was never held fences the reserve that may still be on its way (R8).
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r8_a_reserve_that_lands_after_the_release_is_refused(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Accepted, "k").await;
+    bank.ledger.release(&p.id, &Cause::ReserveUnknown).await.unwrap();
+    assert_eq!(bank.reserve(&p).await, Reserved::Refused(ReserveRefusal::Fenced));
+    assert_eq!((bank.available(&p).await, bank.hold(&p).await.as_str()), (FUNDS_MINOR, "none"));
+    bank.audit().await;
+}
+
+/// What was given back is the customer's again: the same money can be held by the next payment.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn what_was_given_back_can_be_held_again(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let account = bank.open("purse", AMOUNT_MINOR).await;
+    let mut last = None;
+    for key in ["a", "b", "c"] {
+        let order = payment_ledger::accept::NewPayment { source_account: account.clone(), ..bank.order(key) };
+        let p = bank.take(&order).await;
+        bank.bring(&p, Stage::Released).await;
+        last = Some(p);
+    }
+    assert_eq!(bank.available(&last.unwrap()).await, AMOUNT_MINOR);
+    bank.audit().await;
+}
+
+/// A release of a frozen account gives back all the same: the freeze bars debits.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_frozen_account_is_given_back_to(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Dead, "k").await;
+    bank.freeze(&p).await;
+    assert_eq!(bank.ledger.release(&p.id, &Cause::SlaPassed).await.unwrap(), Release::Done(Cause::SlaPassed));
+    assert_eq!(bank.available(&p).await, FUNDS_MINOR);
+    bank.audit().await;
+}

@@ -1,0 +1,273 @@
+//! Reserve: every refusal in its order of precedence, recorded and repeated; held once; refused
+//! behind a fence, for another run, and after the end.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use futures::future::join_all;
+use iso_currency::Currency;
+use payment_ledger::accept::NewPayment;
+use payment_protocol::cause::{Cause, ReserveRefusal};
+use payment_protocol::ids::TenantId;
+use payment_protocol::state::End;
+use payment_protocol::world::{Fenced, Reserved};
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, account_id, eur, first_run, run};
+
+/// What stands in the way of a reserve, in the order in which it is looked at.
+const HINDRANCES: [(&str, ReserveRefusal, &str); 6] = [
+    ("customer's cancel", ReserveRefusal::CustomerCancel, "cancelled"),
+    ("started too late", ReserveRefusal::StartedTooLate, "rejected"),
+    ("unknown account", ReserveRefusal::UnknownAccount, "rejected"),
+    ("wrong currency", ReserveRefusal::WrongCurrency, "rejected"),
+    ("frozen account", ReserveRefusal::FrozenAccount, "rejected"),
+    ("insufficient funds", ReserveRefusal::InsufficientFunds, "rejected"),
+];
+
+/// Each row has its own hindrance and all that come after it: the first one names the refusal.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_first_hindrance_in_order_of_precedence_names_the_refusal(pool: PgPool) {
+    let bank = Bank::new(pool);
+    for (first, (hindrance, refusal, end)) in HINDRANCES.into_iter().enumerate() {
+        let order = bank.order(&format!("row-{first}"));
+        let currency = if first <= 3 { Currency::USD } else { Currency::EUR };
+        if first != 2 {
+            bank.ledger.open_account(&order.tenant, &order.source_account, currency).await.unwrap();
+        }
+        let p = bank.take(&order).await;
+        if first <= 4 && first != 2 {
+            bank.freeze(&p).await;
+        }
+        if first <= 1 {
+            bank.sql(&format!(
+                "UPDATE payments SET valid_until = now() - interval '1 ms' WHERE payment_id = '{}'",
+                p.id
+            ))
+            .await;
+        }
+        if first == 0 {
+            bank.customer_cancel(&p).await;
+        }
+        assert_eq!(bank.reserve(&p).await, Reserved::Refused(refusal), "{hindrance}");
+        assert_eq!(
+            (bank.state(&p).await.as_str(), bank.hold(&p).await.as_str()),
+            (end, "none"),
+            "{hindrance}"
+        );
+        let recorded = bank.operation(&format!("{}:reserve", p.id)).await;
+        assert_eq!(recorded, [format!("refused {refusal}")], "{hindrance}");
+        bank.audit().await;
+    }
+}
+
+/// S1.3: a refusal changes no balance, is recorded, and stands when its reason has gone.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s1_3_a_refusal_is_repeated_after_its_reason_has_gone(pool: PgPool) {
+    let bank = Bank::new(pool);
+
+    let poor = bank.order("poor");
+    bank.open(poor.source_account.as_str(), AMOUNT_MINOR - 1).await;
+    let poor = bank.take(&poor).await;
+    assert_eq!(bank.reserve(&poor).await, Reserved::Refused(ReserveRefusal::InsufficientFunds));
+    assert_eq!(bank.available(&poor).await, AMOUNT_MINOR - 1);
+    assert!(bank.ledger.fund(&poor.account, eur(1), "the missing cent").await.unwrap());
+
+    let frozen = bank.payment_at(Stage::Rejected, "frozen").await;
+    assert_eq!(bank.available(&frozen).await, FUNDS_MINOR);
+
+    let unknown = bank.take(&bank.order("unknown")).await;
+    assert_eq!(bank.reserve(&unknown).await, Reserved::Refused(ReserveRefusal::UnknownAccount));
+    bank.open(unknown.account.as_str(), FUNDS_MINOR).await;
+
+    for (p, refusal) in [
+        (&poor, ReserveRefusal::InsufficientFunds),
+        (&frozen, ReserveRefusal::FrozenAccount),
+        (&unknown, ReserveRefusal::UnknownAccount),
+    ] {
+        let before = bank.available(p).await;
+        assert_eq!(bank.reserve(p).await, Reserved::Refused(refusal));
+        let zombie = bank.ledger.reserve(&p.id, &run("another")).await.unwrap();
+        assert_eq!(zombie, Reserved::Refused(refusal), "whichever run asks");
+        assert_eq!((bank.available(p).await, bank.hold(p).await.as_str()), (before, "none"));
+    }
+    bank.audit().await;
+}
+
+/// An account that the payment must not be taken from is unknown to it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn neither_a_strangers_nor_an_internal_account_is_a_source(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let stranger = TenantId::new("stranger").unwrap();
+    bank.ledger.open_account(&stranger, &account_id("theirs"), Currency::EUR).await.unwrap();
+    bank.ledger.fund(&account_id("theirs"), eur(FUNDS_MINOR), "theirs").await.unwrap();
+    // Money in escrow, which nobody may send on.
+    bank.payment_at(Stage::Settled, "earlier").await;
+
+    for source in ["theirs", "internal:escrow:EUR", "internal:holding:EUR", "internal:funding:EUR"] {
+        let order = NewPayment { source_account: account_id(source), ..bank.order(source) };
+        let p = bank.take(&order).await;
+        assert_eq!(bank.reserve(&p).await, Reserved::Refused(ReserveRefusal::UnknownAccount), "{source}");
+    }
+    let internal = TenantId::new("internal").unwrap();
+    let order = NewPayment {
+        tenant: internal,
+        source_account: account_id("internal:escrow:EUR"),
+        ..bank.order("from within")
+    };
+    let p = bank.take(&order).await;
+    assert_eq!(bank.reserve(&p).await, Reserved::Refused(ReserveRefusal::UnknownAccount));
+    bank.audit().await;
+}
+
+/// The bound: the whole balance may be held, and not one minor unit more.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_whole_balance_may_be_held_and_no_more(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let account = bank.open("purse", 2 * AMOUNT_MINOR).await;
+    let mut outcomes = vec![];
+    for key in ["a", "b", "c"] {
+        let order = NewPayment { source_account: account.clone(), ..bank.order(key) };
+        let p = bank.take(&order).await;
+        outcomes.push(bank.reserve(&p).await);
+    }
+    let refused = Reserved::Refused(ReserveRefusal::InsufficientFunds);
+    assert_eq!(outcomes, [Reserved::Held, Reserved::Held, refused]);
+    bank.audit().await;
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_repeat_holds_nothing_more(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Reserved, "k").await;
+    for _ in 0..3 {
+        assert_eq!(bank.reserve(&p).await, Reserved::Held);
+    }
+    assert_eq!(bank.available(&p).await, FUNDS_MINOR - AMOUNT_MINOR);
+    assert_eq!((bank.state(&p).await.as_str(), bank.hold(&p).await.as_str()), ("reserved", "open"));
+    assert_eq!(bank.column(&p, "run_id").await.as_deref(), Some(first_run().as_str()));
+    bank.audit().await;
+}
+
+/// What a reserve finds at each stage: of the run that reserved, and of another.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn at_each_stage_a_late_reserve_changes_nothing(pool: PgPool) {
+    use Reserved::{AnotherRun, Ended, Held, Refused};
+    let bank = Bank::new(pool);
+    let fenced = || Refused(ReserveRefusal::Fenced);
+    let frozen = || Refused(ReserveRefusal::FrozenAccount);
+    #[rustfmt::skip]
+    let table = [
+        // stage                      the same run          another run           available
+        (Stage::Fenced,             fenced(),             fenced(),             FUNDS_MINOR),
+        (Stage::Reserved,           Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
+        (Stage::Sent,               Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
+        (Stage::Cancelling,         Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
+        (Stage::Confirmed,          Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
+        (Stage::Dead,               Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
+        (Stage::Barred,             Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
+        (Stage::Settled,            Ended(End::Settled),  Ended(End::Settled),  FUNDS_MINOR - AMOUNT_MINOR),
+        (Stage::Released,           Ended(End::TimedOut), Ended(End::TimedOut), FUNDS_MINOR),
+        (Stage::ReleasedUnreserved, fenced(),             fenced(),             FUNDS_MINOR),
+        (Stage::Rejected,           frozen(),             frozen(),             FUNDS_MINOR),
+    ];
+    for (stage, same, another, available) in table {
+        let p = bank.payment_at(stage, &format!("{stage:?}")).await;
+        let before = (bank.state(&p).await, bank.hold(&p).await);
+        assert_eq!(bank.ledger.reserve(&p.id, &run("another")).await.unwrap(), another, "{stage:?}");
+        assert_eq!(bank.reserve(&p).await, same, "{stage:?}");
+        assert_eq!((bank.state(&p).await, bank.hold(&p).await), before, "{stage:?}");
+        assert_eq!(bank.available(&p).await, available, "{stage:?}");
+    }
+    bank.audit().await;
+}
+
+/// A cancel or a passed `valid_until` stops a reserve, not what is held already.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_hold_outlives_a_cancel_and_its_valid_until(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Reserved, "k").await;
+    bank.customer_cancel(&p).await;
+    bank.sql("UPDATE payments SET valid_until = now() - interval '1 day'").await;
+    assert_eq!(bank.reserve(&p).await, Reserved::Held);
+    bank.audit().await;
+}
+
+/// Fencing records a refusal where nothing is recorded, and otherwise changes nothing.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_fence_is_written_only_where_nothing_is_recorded(pool: PgPool) {
+    let bank = Bank::new(pool);
+    #[rustfmt::skip]
+    let table = [
+        // stage                    the fence finds                      under reserve's key
+        (Stage::Accepted,           Fenced::Open(None),                   "refused fenced"),
+        (Stage::Fenced,             Fenced::Open(None),                   "refused fenced"),
+        (Stage::Reserved,           Fenced::Open(None),                   "done"),
+        (Stage::Cancelling,         Fenced::Open(Some(Cause::SlaPassed)), "done"),
+        (Stage::Dead,               Fenced::Open(Some(Cause::SlaPassed)), "done"),
+        (Stage::Confirmed,          Fenced::Open(None),                   "done"),
+        (Stage::Settled,            Fenced::Ended(End::Settled),          "done"),
+        (Stage::Released,           Fenced::Ended(End::TimedOut),         "done"),
+        (Stage::ReleasedUnreserved, Fenced::Ended(End::Failed),           "refused fenced"),
+        (Stage::Rejected,           Fenced::Ended(End::Rejected),         "refused frozen_account"),
+    ];
+    for (stage, found, recorded) in table {
+        let p = bank.payment_at(stage, &format!("{stage:?}")).await;
+        let state = bank.state(&p).await;
+        for _ in 0..2 {
+            assert_eq!(bank.ledger.fence_reserve(&p.id).await.unwrap(), found, "{stage:?}");
+        }
+        assert_eq!(bank.operation(&format!("{}:reserve", p.id)).await, [recorded], "{stage:?}");
+        assert_eq!(bank.state(&p).await, state, "{stage:?}");
+    }
+    bank.audit().await;
+}
+
+/// Ending what was never reserved does nothing to what was.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn only_an_unreserved_payment_is_refused_from_outside(pool: PgPool) {
+    let bank = Bank::new(pool);
+    #[rustfmt::skip]
+    let table = [
+        (Stage::Accepted, "rejected"),
+        (Stage::Reserved, "reserved"),
+        (Stage::Sent,     "reserved"),
+        (Stage::Settled,  "settled"),
+        (Stage::Released, "timed_out"),
+    ];
+    for (stage, after) in table {
+        let p = bank.payment_at(stage, &format!("{stage:?}")).await;
+        for _ in 0..2 {
+            bank.ledger.refuse_unreserved(&p.id, ReserveRefusal::Invalid).await.unwrap();
+        }
+        assert_eq!(bank.state(&p).await, after, "{stage:?}");
+    }
+    bank.audit().await;
+}
+
+/// Sixteen runs at once: exactly one holds, and no other run ever does.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn of_many_runs_one_reserves(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::crowded(options, connect, 16).await;
+    for round in 0..10 {
+        let p = bank.payment_at(Stage::Accepted, &format!("round-{round}")).await;
+        let runs: Vec<_> = (0..16).map(|n| run(&format!("run-{n}"))).collect();
+        let outcomes = join_all(runs.iter().map(|run| bank.ledger.reserve(&p.id, run))).await;
+        let count = |wanted: Reserved| outcomes.iter().filter(|o| *o.as_ref().unwrap() == wanted).count();
+        assert_eq!((count(Reserved::Held), count(Reserved::AnotherRun)), (1, 15));
+        assert_eq!(bank.available(&p).await, FUNDS_MINOR - AMOUNT_MINOR);
+    }
+    bank.audit().await;
+    bank.close().await;
+}
+
+/// A repeat of an unknown id is an error of its own, not a wait.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_unknown_payment_is_named(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let id = bank.order("never taken").payment_id;
+    let error = bank.ledger.reserve(&id, &first_run()).await.unwrap_err();
+    assert!(!error.is_retryable());
+    assert_eq!(error.to_string(), format!("there is no payment {id}"));
+}

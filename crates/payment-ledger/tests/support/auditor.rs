@@ -1,0 +1,117 @@
+//! The auditor: compares the books with each other in plain SQL. It shares no query and no type
+//! with the ledger, so that a mistake there is not repeated here.
+
+use std::sync::LazyLock;
+
+use sqlx::{AssertSqlSafe, PgPool};
+
+/// Each question lists what is wrong; the books agree when no question has an answer.
+const QUESTIONS: &[(&str, &str)] = &[
+    (
+        "a customer's balance is not the sum of its entries",
+        "SELECT a.account_id || ': balance ' || a.available_minor || ', entries ' || coalesce(sum(e.minor), 0)
+         FROM accounts a
+         LEFT JOIN (SELECT credit_account AS account_id, amount_minor AS minor FROM journal
+                    UNION ALL SELECT debit_account, -amount_minor FROM journal) e USING (account_id)
+         WHERE a.kind = 'customer'
+         GROUP BY a.account_id, a.available_minor
+         HAVING a.available_minor <> coalesce(sum(e.minor), 0)",
+    ),
+    (
+        "customers + holding + escrow is not what was paid in",
+        "SELECT a.currency || ': on the books ' || sum(e.minor)
+         FROM accounts a
+         JOIN (SELECT credit_account AS account_id, amount_minor AS minor FROM journal
+               UNION ALL SELECT debit_account, -amount_minor FROM journal) e USING (account_id)
+         WHERE a.account_id NOT LIKE 'internal:funding:%'
+         GROUP BY a.currency
+         HAVING sum(e.minor) <> (SELECT coalesce(sum(j.amount_minor), 0) FROM journal j
+                                 WHERE j.kind = 'fund' AND j.currency = a.currency)",
+    ),
+    (
+        "holding is not the sum of the open holds",
+        "SELECT a.account_id || ': ' || held.minor || ' posted, ' || open.minor || ' open'
+         FROM accounts a,
+              LATERAL (SELECT coalesce(sum(CASE WHEN j.credit_account = a.account_id THEN j.amount_minor
+                                                ELSE -j.amount_minor END), 0) AS minor
+                       FROM journal j WHERE a.account_id IN (j.credit_account, j.debit_account)) held,
+              LATERAL (SELECT coalesce(sum(h.amount_minor), 0) AS minor FROM holds h
+                       WHERE h.status = 'open' AND h.currency = a.currency) open
+         WHERE a.account_id LIKE 'internal:holding:%' AND held.minor <> open.minor",
+    ),
+    (
+        "a hold and its entries differ",
+        "SELECT p.payment_id || ': hold ' || coalesce(h.status, 'none') || ', entries ' || coalesce(j.kinds, 'none')
+         FROM payments p
+         LEFT JOIN holds h USING (payment_id)
+         LEFT JOIN (SELECT payment_id, string_agg(kind, '+' ORDER BY entry_id) AS kinds
+                    FROM journal GROUP BY payment_id) j USING (payment_id)
+         WHERE coalesce(j.kinds, 'none') <> CASE h.status WHEN 'open' THEN 'reserve' WHEN 'settled' THEN 'reserve+settle'
+                                                          WHEN 'released' THEN 'reserve+release' ELSE 'none' END",
+    ),
+    (
+        "an entry is not of the payment's account, amount and currency",
+        "SELECT j.operation_key
+         FROM journal j JOIN payments p USING (payment_id)
+         WHERE (j.amount_minor, j.currency) <> (p.amount_minor, p.currency)
+            OR (j.debit_account, j.credit_account) <> (
+                   CASE j.kind WHEN 'reserve' THEN p.source_account ELSE 'internal:holding:' || p.currency END,
+                   CASE j.kind WHEN 'reserve' THEN 'internal:holding:' || p.currency
+                               WHEN 'settle' THEN 'internal:escrow:' || p.currency ELSE p.source_account END)",
+    ),
+    (
+        "an entry is not in its accounts' currency",
+        "SELECT j.operation_key
+         FROM journal j JOIN accounts d ON d.account_id = j.debit_account JOIN accounts c ON c.account_id = j.credit_account
+         WHERE j.currency <> d.currency OR j.currency <> c.currency",
+    ),
+    (
+        "an entry has no operation, or one that was refused",
+        "SELECT j.operation_key FROM journal j LEFT JOIN operations o USING (operation_key)
+         WHERE o.outcome IS DISTINCT FROM 'done'",
+    ),
+    (
+        "an end and its hold differ",
+        "SELECT p.payment_id || ' is ' || p.state || ', its hold ' || coalesce(h.status, 'none')
+         FROM payments p LEFT JOIN holds h USING (payment_id)
+         WHERE p.ended_at IS NOT NULL AND (p.state = 'settled') <> (coalesce(h.status, 'none') = 'settled')
+            OR p.ended_at IS NOT NULL AND h.status = 'open'
+            OR p.ended_at IS NULL AND h.status <> 'open'",
+    ),
+    (
+        "money moved against the switch's word",
+        "SELECT p.payment_id || ': ' || h.status || ', verdict ' || coalesce(p.verdict, 'none')
+         FROM payments p JOIN holds h USING (payment_id)
+         WHERE h.status = 'settled' AND p.verdict IS DISTINCT FROM 'settled'
+            OR h.status = 'released' AND p.verdict IS DISTINCT FROM 'dead' AND p.attempts > 0
+               AND NOT EXISTS (SELECT FROM operations o WHERE o.operation_key = p.tx_id || ':recall' AND o.outcome = 'done')",
+    ),
+    (
+        "attempts and submissions differ",
+        "SELECT p.payment_id FROM payments p
+         WHERE p.attempts <> (SELECT count(*) FROM submissions s WHERE s.payment_id = p.payment_id)",
+    ),
+    (
+        "a SUCCESS of a released or never sent payment has no exception",
+        "SELECT c.event_id FROM switch_callbacks c JOIN payments p USING (payment_id)
+         WHERE c.status = 'SUCCESS' AND p.verdict IS DISTINCT FROM 'settled'
+           AND NOT EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id)",
+    ),
+];
+
+/// All questions as one statement, whose answers are of one snapshot.
+static SWEEP: LazyLock<String> = LazyLock::new(|| {
+    let asked: Vec<_> = QUESTIONS
+        .iter()
+        .map(|(wrong, question)| {
+            format!("SELECT $w${wrong}: $w$ || found FROM ({question}) AS answers (found)")
+        })
+        .collect();
+    asked.join(" UNION ALL ")
+});
+
+/// Asserts that the books agree.
+pub(crate) async fn audit(pool: &PgPool) {
+    let found: Vec<String> = sqlx::query_scalar(AssertSqlSafe(SWEEP.as_str())).fetch_all(pool).await.unwrap();
+    assert!(found.is_empty(), "{found:#?}");
+}
