@@ -1,0 +1,132 @@
+//! A list of faults used up one per request; after it, requests are normal.
+
+use serde::{Deserialize, Serialize};
+
+use super::MAX_HOLD_MS;
+
+/// Most steps in one script.
+pub(super) const MAX_STEPS: usize = 64;
+
+/// Faults in the order in which requests meet them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Script<F>(pub Vec<Step<F>>);
+
+/// One step: a fault for one request, `"error_503"`, or for several,
+/// `{"fault": "error_503", "times": 3}`, or `"times": "always"`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Step<F> {
+    /// For several requests.
+    Repeated {
+        /// What happens.
+        fault: F,
+        /// How often.
+        times: Times,
+    },
+    /// For one request.
+    Once(F),
+}
+
+/// How often a step applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Times {
+    /// So many requests.
+    Count(u32),
+    /// All requests from here on.
+    For(Ever),
+}
+
+/// The word for a step without an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ever {
+    /// Never ends.
+    Always,
+}
+
+impl<F> Step<F> {
+    fn fault(&self) -> &F {
+        match self {
+            Self::Repeated { fault, .. } | Self::Once(fault) => fault,
+        }
+    }
+
+    fn times(&self) -> Times {
+        match self {
+            Self::Repeated { times, .. } => *times,
+            Self::Once(_) => Times::Count(1),
+        }
+    }
+}
+
+impl<F> Script<F> {
+    /// A script of one step that never ends.
+    pub fn always(fault: F) -> Self {
+        Self(vec![Step::Repeated { fault, times: Times::For(Ever::Always) }])
+    }
+
+    /// A script of one step for so many requests.
+    pub fn times(fault: F, times: u32) -> Self {
+        Self(vec![Step::Repeated { fault, times: Times::Count(times) }])
+    }
+
+    /// The fault that the `nth` request meets, counted from 1; `None` is normal.
+    pub(crate) fn at(&self, nth: i64) -> Option<&F> {
+        let mut passed = 0;
+        self.0.iter().find_map(|step| {
+            match step.times() {
+                Times::For(Ever::Always) => return Some(step.fault()),
+                Times::Count(times) => passed += i64::from(times),
+            }
+            (nth <= passed).then(|| step.fault())
+        })
+    }
+
+    /// Whether the script is short enough and holds no request for too long.
+    pub(super) fn fits(&self, hold_ms: impl Fn(&F) -> u64) -> bool {
+        self.0.len() <= MAX_STEPS && self.0.iter().all(|step| hold_ms(step.fault()) <= MAX_HOLD_MS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::behaviour::{HttpFault, SubmitFault};
+
+    #[test]
+    fn steps_are_used_up_in_order() {
+        let json = r#"["refuse", {"fault": "error_503", "times": 2}, {"delay_ms": 5},
+                       {"fault": {"accept_hang_ms": 7}, "times": "always"}]"#;
+        let script: Script<SubmitFault> = serde_json::from_str(json).unwrap();
+        let met: Vec<_> = (1..=6).map(|nth| script.at(nth).unwrap().clone()).collect();
+        let busy = SubmitFault::Http(HttpFault::Error503);
+        let expected = [
+            SubmitFault::Refuse,
+            busy.clone(),
+            busy,
+            SubmitFault::Http(HttpFault::DelayMs(5)),
+            SubmitFault::AcceptHangMs(7),
+            SubmitFault::AcceptHangMs(7),
+        ];
+        assert_eq!(met, expected);
+        let again: Script<SubmitFault> =
+            serde_json::from_str(&serde_json::to_string(&script).unwrap()).unwrap();
+        assert_eq!(again, script);
+    }
+
+    #[test]
+    fn after_the_script_requests_are_normal() {
+        let script = Script::times(SubmitFault::Refuse, 2);
+        assert_eq!(script.at(2), Some(&SubmitFault::Refuse));
+        assert_eq!(script.at(3), None);
+        assert_eq!(Script::<SubmitFault>(Vec::new()).at(1), None);
+    }
+
+    #[test]
+    fn unknown_faults_are_refused() {
+        assert!(serde_json::from_str::<Script<SubmitFault>>(r#"["explode"]"#).is_err());
+        assert!(serde_json::from_str::<Script<SubmitFault>>(r#"["not_found"]"#).is_err());
+    }
+}

@@ -1,0 +1,48 @@
+//! Counting what was received. The count is committed before anything else
+//! happens, so that a request which is then dropped was still seen.
+
+use sqlx::PgExecutor;
+
+/// What a client can ask about a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Submit,
+    Query,
+    Cancel,
+    Recall,
+}
+
+impl Operation {
+    /// As it stands in the database, in metrics and in logs.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Submit => "submit",
+            Self::Query => "query",
+            Self::Cancel => "cancel",
+            Self::Recall => "recall",
+        }
+    }
+}
+
+/// Counts one request; returns its place, from 1, in the script of this behaviour.
+pub(crate) async fn count(
+    db: impl PgExecutor<'_>,
+    reference: &str,
+    operation: Operation,
+    behaviour_id: Option<i64>,
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar!(
+        "INSERT INTO requests AS r (reference, operation, received, behaviour_id, step)
+         VALUES ($1, $2, 1, $3, 1)
+         ON CONFLICT (reference, operation) DO UPDATE
+         SET received = r.received + 1,
+             step = CASE WHEN r.behaviour_id IS NOT DISTINCT FROM $3 THEN r.step + 1 ELSE 1 END,
+             behaviour_id = $3
+         RETURNING step",
+        reference,
+        operation.as_str(),
+        behaviour_id,
+    )
+    .fetch_one(db)
+    .await
+}

@@ -1,0 +1,71 @@
+//! Everything that can be configured, with its default. Environment names are
+//! `MOCK_SWITCH_` and the key in capitals, nested keys joined by `__`.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use secrecy::SecretString;
+use serde::Deserialize;
+use service_kit::signature::Secret;
+
+use crate::settings::Shape;
+
+/// The configuration of one mock switch. Every default is for demonstration on
+/// one machine; the token and the secret protect nothing.
+#[derive(Clone, Deserialize)]
+#[serde(default)]
+pub struct Config {
+    /// Address to listen on; port 0 takes a free one. Default `127.0.0.1:8090`.
+    pub listen: SocketAddr,
+    /// The switch's own database, created if the server lets it.
+    pub database_url: String,
+    /// Name in logs and in the user agent of callbacks. Default `mock`.
+    pub name: String,
+    /// Bearer token of `/v1`. Default `demo-switch-token`.
+    pub api_token: SecretString,
+    /// Where callbacks are sent; plain http only.
+    pub callback_url: String,
+    /// Signs callbacks. Default `whsec_` + base64 of a text that says not to use it.
+    pub callback_secret: Secret,
+    /// From acceptance to the end of a transfer, in milliseconds. Default 1500.
+    pub settle_after_ms: u64,
+    /// Whether certain amounts misbehave, see the sandbox table. Default true.
+    pub sandbox_amounts: bool,
+    /// Whether `/admin` is served; it asks for no token. Default true.
+    pub admin: bool,
+    /// Shifts the switch's clock, in milliseconds. Default 0.
+    pub clock_offset_ms: i64,
+    /// What this switch can do.
+    pub shape: Shape,
+}
+
+/// Never shows the token, the secret or the password in the database's address.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("listen", &self.listen)
+            .field("name", &self.name)
+            .field("callback_url", &self.callback_url)
+            .field("settle_after_ms", &self.settle_after_ms)
+            .field("shape", &self.shape)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8090)),
+            database_url: "postgres://payments@127.0.0.1:5632/mock_switch".to_owned(),
+            name: "mock".to_owned(),
+            api_token: "demo-switch-token".into(),
+            callback_url: "http://127.0.0.1:8080/callbacks/mock".to_owned(),
+            callback_secret: Secret::from_bytes(*b"demo-only-secret-do-not-use-it!!"),
+            settle_after_ms: 1500,
+            sandbox_amounts: true,
+            admin: true,
+            clock_offset_ms: 0,
+            shape: Shape::default(),
+        }
+    }
+}

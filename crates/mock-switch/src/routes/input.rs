@@ -1,0 +1,99 @@
+//! What the switch takes from outside, checked before anything is counted or
+//! recorded under it.
+
+use axum::http::HeaderMap;
+use jiff::Timestamp;
+use serde::Deserialize;
+use service_kit::problem::Problem;
+
+use crate::behaviour::DEFAULT;
+use crate::book::submit::Order;
+
+/// Largest amount in minor units.
+const MAX_AMOUNT_MINOR: i64 = 1_000_000_000_000_000;
+/// Longest reference, idempotency key, account or end-to-end id, in bytes.
+const MAX_TEXT: usize = 200;
+
+/// The body of a submit.
+#[derive(Debug, Deserialize)]
+pub(super) struct OrderBody {
+    reference: String,
+    amount_minor: i64,
+    currency: String,
+    creditor_account: String,
+    #[serde(default)]
+    end_to_end_id: Option<String>,
+    #[serde(default)]
+    deadline: Option<Timestamp>,
+}
+
+impl OrderBody {
+    /// The order, or what is wrong with it.
+    pub(super) fn check(self) -> Result<Order, Problem> {
+        reference(&self.reference)?;
+        if !(1..=MAX_AMOUNT_MINOR).contains(&self.amount_minor) {
+            let detail = format!("amount_minor must be from 1 to {MAX_AMOUNT_MINOR}");
+            return Err(invalid(detail));
+        }
+        currency(&self.currency)?;
+        text("creditor_account", &self.creditor_account)?;
+        if let Some(id) = &self.end_to_end_id {
+            text("end_to_end_id", id)?;
+        }
+        Ok(Order {
+            reference: self.reference,
+            amount_minor: self.amount_minor,
+            currency: self.currency,
+            creditor_account: self.creditor_account,
+            end_to_end_id: self.end_to_end_id,
+            deadline: self.deadline,
+        })
+    }
+}
+
+/// Refuses a reference that could not be one.
+pub(super) fn reference(value: &str) -> Result<(), Problem> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '-' | '_' | '.');
+    let good = (1..=MAX_TEXT).contains(&value.len()) && value.chars().all(fits);
+    if good && value != DEFAULT {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "a reference is 1 to {MAX_TEXT} letters, digits and : - _ . and not the word {DEFAULT}"
+    )))
+}
+
+/// Refuses what is no ISO 4217 code by its form.
+pub(super) fn currency(value: &str) -> Result<(), Problem> {
+    if value.len() == 3 && value.bytes().all(|byte| byte.is_ascii_uppercase()) {
+        return Ok(());
+    }
+    Err(invalid("currency must be three capital letters".to_owned()))
+}
+
+/// The idempotency key, which cancel and recall must have.
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<&str, Problem> {
+    let missing =
+        || Problem::bad_request("idempotency_key_required", "the header Idempotency-Key is required");
+    let key = headers.get("idempotency-key").ok_or_else(missing)?;
+    let key = key.to_str().map_err(|_| missing())?;
+    text("Idempotency-Key", key)?;
+    Ok(key)
+}
+
+/// The problem of a key that was used for another reference.
+pub(super) fn key_reused() -> Problem {
+    let detail = "this Idempotency-Key was used for another reference";
+    Problem::conflict("idempotency_key_reused", detail)
+}
+
+fn text(name: &str, value: &str) -> Result<(), Problem> {
+    if (1..=MAX_TEXT).contains(&value.len()) && !value.chars().any(char::is_control) {
+        return Ok(());
+    }
+    Err(invalid(format!("{name} must be 1 to {MAX_TEXT} bytes of text")))
+}
+
+fn invalid(detail: String) -> Problem {
+    Problem::bad_request("invalid_field", detail)
+}

@@ -1,0 +1,109 @@
+//! The real process: configured by environment, killed without warning,
+//! started again; and stopped on SIGTERM.
+
+use std::process::Stdio;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use sqlx::ConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::bench::{Bank, client, eventually, order, read};
+
+struct Process {
+    child: Child,
+    base: String,
+    client: reqwest::Client,
+}
+
+impl Process {
+    async fn start(database_url: &str, callback_url: &str) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_mock-switch"))
+            .env("MOCK_SWITCH_DATABASE_URL", database_url)
+            .env("MOCK_SWITCH_CALLBACK_URL", callback_url)
+            .env("MOCK_SWITCH_LISTEN", "127.0.0.1:0")
+            .env("MOCK_SWITCH_SETTLE_AFTER_MS", "0")
+            .env("RUST_LOG", "info")
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let address = loop {
+            let line = lines.next_line().await.unwrap().expect("the process ended");
+            if let Some((_, address)) = line.split_once("listening address=") {
+                break address.trim().to_owned();
+            }
+        };
+        // Nobody reading would block the process in the end.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        Self { child, base: format!("http://{address}"), client: client() }
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
+        let mut request = self
+            .client
+            .request(method, format!("{}{path}", self.base))
+            .header("authorization", "Bearer demo-switch-token")
+            .header("idempotency-key", "k");
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        read(request.send().await.unwrap()).await
+    }
+}
+
+#[sqlx::test(migrations = false)]
+async fn kill_and_restart_lose_nothing(_options: PgPoolOptions, connect: PgConnectOptions) {
+    let url = connect.to_url_lossy().to_string();
+    let bank = Bank::default();
+    let callback_url = bank.open().await;
+    bank.answer_next(&[503; 3]);
+
+    let mut process = Process::start(&url, &callback_url).await;
+    let behaviour = json!({"outcome": "hold", "submit": ["error_503", "error_500"]});
+    process.ask(Method::PUT, "/admin/behaviours/held", Some(behaviour)).await;
+    process.ask(Method::PUT, "/admin/clock", Some(json!({"offset_ms": 5000}))).await;
+    process.ask(Method::PUT, "/admin/shape", Some(json!({"recall": false}))).await;
+    assert_eq!(process.ask(Method::POST, "/v1/transfers", Some(order("held"))).await.0, 503);
+    process.ask(Method::POST, "/v1/transfers", Some(order("told"))).await;
+    process.ask(Method::POST, "/v1/transfers/gone/cancel", None).await;
+    bank.wait_for(1).await;
+    process.child.kill().await.unwrap();
+
+    let mut process = Process::start(&url, &callback_url).await;
+    // The script goes on where it stood, then the transfer is held.
+    assert_eq!(process.ask(Method::POST, "/v1/transfers", Some(order("held"))).await.0, 500);
+    assert_eq!(process.ask(Method::POST, "/v1/transfers", Some(order("held"))).await.0, 202);
+    assert_eq!(process.ask(Method::GET, "/admin/clock", None).await.1["offset_ms"], 5000);
+    assert_eq!(process.ask(Method::GET, "/admin/shape", None).await.1["recall"], false);
+    assert_eq!(process.ask(Method::POST, "/v1/transfers", Some(order("gone"))).await.0, 422);
+    let heard = bank.wait_for(4).await;
+    assert!(heard.iter().all(|callback| callback.id == heard[0].id));
+    eventually("delivery", || async {
+        let book = process.ask(Method::GET, "/admin/book/told", None).await.1;
+        (book["callbacks"][0]["state"] == "DELIVERED").then_some(())
+    })
+    .await;
+
+    // The shell's own kill: not every machine has one as a program.
+    let kill = format!("kill -TERM {}", process.child.id().unwrap());
+    let told = Command::new("sh").args(["-c", &kill]).status().await.unwrap();
+    assert!(told.success());
+    drop(process.client);
+    assert!(process.child.wait().await.unwrap().success(), "SIGTERM is no failure");
+}
+
+#[sqlx::test(migrations = false)]
+async fn missing_database_is_created(_options: PgPoolOptions, connect: PgConnectOptions) {
+    let name = format!("mock_switch_new_{}", std::process::id());
+    let url = connect.clone().database(&name).to_url_lossy().to_string();
+    let process = Process::start(&url, "http://127.0.0.1:1/").await;
+    assert_eq!(process.ask(Method::GET, "/ready", None).await.0, 200);
+    drop(process);
+    let drop = format!("DROP DATABASE {name} WITH (FORCE)");
+    let mut connection = connect.connect().await.unwrap();
+    sqlx::query(sqlx::AssertSqlSafe(drop)).execute(&mut connection).await.unwrap();
+}
