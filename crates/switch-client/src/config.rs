@@ -1,0 +1,227 @@
+//! Which switches there are, and which one serves a destination.
+//!
+//! ```toml
+//! [switches.mock]
+//! base_url = "http://127.0.0.1:8090"
+//! api_token = "..."
+//! callback_secrets = ["whsec_..."]
+//! routes = ["DE", "FR"]          # prefixes of the destination account; the longest match wins
+//! [switches.mock.profile]
+//! strategy = "query"
+//! ...
+//! ```
+
+use std::collections::BTreeMap;
+
+use payment_protocol::SwitchProfile;
+use payment_protocol::ids::{AccountId, SwitchName};
+use payment_protocol::profile::ProfileError;
+use secrecy::SecretString;
+use serde::Deserialize;
+
+/// The `[switches]` section as read.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub struct Switches(BTreeMap<String, SwitchOptions>);
+
+/// One switch.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchOptions {
+    /// Where it is, without a trailing slash.
+    pub base_url: String,
+    /// Sent as `Authorization: Bearer`.
+    pub api_token: SecretString,
+    /// Secrets that its callbacks may be signed with (`whsec_` and base64); several while one is
+    /// rotated.
+    #[serde(default)]
+    pub callback_secrets: Vec<SecretString>,
+    /// Prefixes of destination accounts it serves.
+    #[serde(default)]
+    pub routes: Vec<String>,
+    /// What it can do; see [`SwitchProfile`]. The name is the section's.
+    profile: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A configuration that is refused at start-up.
+#[derive(Debug, thiserror::Error)]
+pub enum SwitchConfigError {
+    /// No switch at all.
+    #[error("no switch is configured; add a [switches.NAME] section")]
+    None,
+    /// A name that is no name.
+    #[error("[switches.{0:?}] is not a usable name")]
+    Name(String),
+    /// A profile that cannot be read.
+    #[error("[switches.{switch}.profile] cannot be read: {detail}")]
+    Unreadable {
+        /// Which switch.
+        switch: String,
+        /// What is wrong.
+        detail: String,
+    },
+    /// A profile that cannot be made safe.
+    #[error("[switches.{switch}.profile] is refused")]
+    Unsafe {
+        /// Which switch.
+        switch: String,
+        /// Why.
+        #[source]
+        source: ProfileError,
+    },
+    /// A switch whose callbacks nobody could verify.
+    #[error("[switches.{0}] calls back but has no callback_secrets")]
+    NoSecret(String),
+    /// Two switches claim the same prefix.
+    #[error("the route {prefix:?} is claimed by both {one} and {other}")]
+    RouteTwice {
+        /// The prefix.
+        prefix: String,
+        /// One of them.
+        one: String,
+        /// The other.
+        other: String,
+    },
+}
+
+/// Switches that may be used.
+#[derive(Clone, Debug)]
+pub struct CheckedSwitches {
+    switches: BTreeMap<SwitchName, (SwitchOptions, SwitchProfile)>,
+    /// Prefix and switch, longest prefix first.
+    routes: Vec<(String, SwitchName)>,
+}
+
+impl Switches {
+    /// Reads and checks every profile. A profile that may need a person is accepted with a warning.
+    ///
+    /// # Errors
+    /// [`SwitchConfigError`]: the first switch that is refused, and why.
+    pub fn check(self) -> Result<CheckedSwitches, SwitchConfigError> {
+        if self.0.is_empty() {
+            return Err(SwitchConfigError::None);
+        }
+        let mut switches = BTreeMap::new();
+        let mut routes: Vec<(String, SwitchName)> = Vec::new();
+        for (text, options) in self.0 {
+            let name = SwitchName::new(text.as_str()).map_err(|_| SwitchConfigError::Name(text.clone()))?;
+            let profile = read_profile(&name, &options)?;
+            let warnings = profile
+                .check()
+                .map_err(|source| SwitchConfigError::Unsafe { switch: text.clone(), source })?;
+            for warning in warnings {
+                tracing::warn!(switch = %name, %warning, "a person may be needed");
+            }
+            if profile.has_callback && options.callback_secrets.is_empty() {
+                return Err(SwitchConfigError::NoSecret(text));
+            }
+            for prefix in &options.routes {
+                if let Some((_, other)) = routes.iter().find(|(taken, _)| taken == prefix) {
+                    return Err(SwitchConfigError::RouteTwice {
+                        prefix: prefix.clone(),
+                        one: other.to_string(),
+                        other: text,
+                    });
+                }
+                routes.push((prefix.clone(), name.clone()));
+            }
+            switches.insert(name, (options, profile));
+        }
+        routes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        Ok(CheckedSwitches { switches, routes })
+    }
+}
+
+impl CheckedSwitches {
+    /// The profile of the switch that serves a destination: the longest configured prefix wins.
+    #[must_use]
+    pub fn route(&self, destination: &AccountId) -> Option<&SwitchProfile> {
+        let (_, name) = self.routes.iter().find(|(prefix, _)| destination.as_str().starts_with(prefix))?;
+        self.switches.get(name).map(|(_, profile)| profile)
+    }
+
+    /// Secrets of a switch's callbacks; none when there is no such switch.
+    #[must_use]
+    pub fn callback_secrets(&self, switch: &str) -> Option<&[SecretString]> {
+        let name = SwitchName::new(switch).ok()?;
+        self.switches.get(&name).map(|(options, _)| options.callback_secrets.as_slice())
+    }
+
+    /// Every switch with its options and profile.
+    pub fn iter(&self) -> impl Iterator<Item = (&SwitchName, &SwitchOptions, &SwitchProfile)> {
+        self.switches.iter().map(|(name, (options, profile))| (name, options, profile))
+    }
+}
+
+fn read_profile(name: &SwitchName, options: &SwitchOptions) -> Result<SwitchProfile, SwitchConfigError> {
+    let mut fields = options.profile.clone();
+    fields.insert("switch".into(), name.as_str().into());
+    serde_json::from_value(fields.into()).map_err(|error| SwitchConfigError::Unreadable {
+        switch: name.to_string(),
+        detail: error.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn switches(json: serde_json::Value) -> Switches {
+        serde_json::from_value(json).unwrap()
+    }
+
+    fn switch(routes: &[&str], change: &[(&str, serde_json::Value)]) -> serde_json::Value {
+        let mut profile = serde_json::json!({
+            "strategy": "query", "has_query": true, "deduplicates": true, "retention_s": 86_400,
+            "tombstones": true, "honours_deadline": true, "max_skew_ms": 1_000, "can_cancel": true,
+            "can_recall": true, "has_callback": true,
+        });
+        for (key, value) in change {
+            profile[*key] = value.clone();
+        }
+        serde_json::json!({"base_url": "http://x", "api_token": "t", "callback_secrets": ["whsec_x"],
+            "routes": routes, "profile": profile})
+    }
+
+    #[test]
+    fn the_longest_prefix_wins() {
+        let checked =
+            switches(serde_json::json!({"a": switch(&["DE"], &[]), "b": switch(&["DE12", ""], &[])}))
+                .check()
+                .unwrap();
+        let route = |account: &str| {
+            checked.route(&AccountId::new(account).unwrap()).map(|profile| profile.switch.to_string())
+        };
+        assert_eq!(route("DE99"), Some("a".into()));
+        assert_eq!(route("DE123"), Some("b".into()));
+        assert_eq!(route("FR1"), Some("b".into()));
+    }
+
+    #[test]
+    fn no_route_is_no_switch() {
+        let checked = switches(serde_json::json!({"a": switch(&["DE"], &[])})).check().unwrap();
+        assert!(checked.route(&AccountId::new("FR1").unwrap()).is_none());
+        assert!(checked.callback_secrets("nobody").is_none());
+        assert_eq!(checked.callback_secrets("a").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn an_unsafe_or_unreadable_profile_is_refused_with_the_reason() {
+        let refused = |json| switches(json).check().unwrap_err();
+        assert!(matches!(refused(serde_json::json!({})), SwitchConfigError::None));
+        let unsafe_profile = switch(&[], &[("has_query", false.into())]);
+        assert!(matches!(
+            refused(serde_json::json!({"a": unsafe_profile})),
+            SwitchConfigError::Unsafe { source: ProfileError::QueryWithoutQuery, .. }
+        ));
+        let unknown_field = switch(&[], &[("has_qery", true.into())]);
+        assert!(matches!(
+            refused(serde_json::json!({"a": unknown_field})),
+            SwitchConfigError::Unreadable { .. }
+        ));
+        assert!(matches!(
+            refused(serde_json::json!({"a": switch(&["DE"], &[]), "b": switch(&["DE"], &[])})),
+            SwitchConfigError::RouteTwice { .. }
+        ));
+    }
+}

@@ -1,0 +1,90 @@
+//! The switch's HTTP interface: bodies as they go over the wire.
+
+use serde::{Deserialize, Serialize};
+
+/// Body of `POST /v1/transfers`.
+#[derive(Debug, Serialize)]
+pub(crate) struct TransferBody<'a> {
+    pub(crate) reference: &'a str,
+    pub(crate) amount_minor: i64,
+    pub(crate) currency: &'a str,
+    pub(crate) creditor_account: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) end_to_end_id: Option<&'a str>,
+    /// RFC 3339, on the switch's clock. Only sent to a switch that honours it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) deadline: Option<String>,
+}
+
+/// What a transfer looks like, in answers to submit, query and cancel.
+#[derive(Debug, Deserialize)]
+pub(crate) struct TransferView {
+    pub(crate) reference: String,
+    pub(crate) status: TransferStatus,
+    pub(crate) amount_minor: Option<i64>,
+    pub(crate) currency: Option<String>,
+    pub(crate) reason: Option<String>,
+}
+
+/// Where a transfer stands at the switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum TransferStatus {
+    Pending,
+    Settled,
+    Rejected,
+    Cancelled,
+    Recalled,
+}
+
+/// Answer to a cancel.
+#[derive(Debug, Deserialize)]
+pub(crate) struct CancelBody {
+    pub(crate) answer: CancelWord,
+    /// Whether the switch knew the reference. A switch that does not say is taken as one that left a
+    /// tombstone.
+    #[serde(default)]
+    pub(crate) known: bool,
+    pub(crate) reason: Option<String>,
+    pub(crate) transfer: Option<TransferView>,
+}
+
+/// The words of a cancel's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum CancelWord {
+    Cancelled,
+    AlreadyRejected,
+    AlreadySettled,
+    NotFound,
+    Refused,
+    InProcess,
+    CannotCancel,
+}
+
+/// Answer to a recall.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RecallBody {
+    pub(crate) answer: RecallWord,
+    pub(crate) reason: Option<String>,
+}
+
+/// The words of a recall's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum RecallWord {
+    Recalled,
+    Refused,
+    CannotRecall,
+    InProcess,
+    NotSettled,
+    NotFound,
+}
+
+/// A problem (RFC 9457), as far as it is looked at.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ProblemBody {
+    pub(crate) code: Option<String>,
+    pub(crate) detail: Option<String>,
+}
