@@ -1,0 +1,153 @@
+//! Steps of our own ledger.
+
+#![allow(missing_docs, reason = "the macros make undocumented constants of the documented methods")]
+
+use std::sync::Arc;
+
+use payment_ledger::Ledger;
+use payment_ledger::release::Release;
+use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
+use payment_protocol::ids::{PaymentId, RunId};
+use payment_protocol::world::{Fenced, Released, Reserved, Settled};
+use serde::{Deserialize, Serialize};
+use temporalio_macros::activities;
+use temporalio_sdk::activities::{ActivityContext, ActivityError};
+
+use super::{again, chain, no_outcome};
+
+/// Input of release.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReleaseInput {
+    /// Which payment.
+    pub payment_id: PaymentId,
+    /// Why it was turned round.
+    pub cause: Cause,
+}
+
+/// Input of needs_operator.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct OperatorInput {
+    /// Which payment.
+    pub payment_id: PaymentId,
+    /// Why a person must look.
+    pub reason: OperatorReason,
+}
+
+/// Input of alert.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AlertInput {
+    /// Which payment.
+    pub payment_id: PaymentId,
+    /// Kind of alert.
+    pub kind: String,
+    /// What a person should know.
+    pub detail: String,
+}
+
+/// The ledger, shared by all activities of this process.
+pub struct LedgerActivities {
+    /// Where the money is.
+    pub ledger: Ledger,
+}
+
+/// The run that this activity works for.
+pub(super) fn run_id(ctx: &ActivityContext) -> Result<RunId, ActivityError> {
+    let run = ctx.info().workflow_run_id.clone().unwrap_or_default();
+    RunId::new(run).map_err(|error| again("no_run_id", &error.to_string(), None))
+}
+
+#[activities]
+impl LedgerActivities {
+    /// Holds the amount. A reserve that the database refuses for good holds nothing it could not
+    /// release: its outcome is unknown, and the release fences it.
+    #[activity]
+    pub async fn reserve(
+        self: Arc<Self>,
+        ctx: ActivityContext,
+        payment_id: PaymentId,
+    ) -> Result<Reserved, ActivityError> {
+        let run = run_id(&ctx)?;
+        match self.ledger.reserve(&payment_id, &run).await {
+            Err(error) if !error.is_retryable() => {
+                tracing::error!(payment.id = %payment_id, error = chain(&error), "reserve has no outcome");
+                Ok(Reserved::Unknown)
+            }
+            outcome => outcome.map_err(no_outcome),
+        }
+    }
+
+    /// Ends a payment that the workflow found not valid.
+    #[activity]
+    pub async fn reject(
+        self: Arc<Self>,
+        _ctx: ActivityContext,
+        payment_id: PaymentId,
+    ) -> Result<(), ActivityError> {
+        self.ledger.refuse_unreserved(&payment_id, ReserveRefusal::Invalid).await.map_err(no_outcome)
+    }
+
+    /// Makes a late reserve refuse.
+    #[activity]
+    pub async fn fence_reserve(
+        self: Arc<Self>,
+        _ctx: ActivityContext,
+        payment_id: PaymentId,
+    ) -> Result<Fenced, ActivityError> {
+        self.ledger.fence_reserve(&payment_id).await.map_err(no_outcome)
+    }
+
+    /// Debits what is held.
+    #[activity]
+    pub async fn settle(
+        self: Arc<Self>,
+        _ctx: ActivityContext,
+        payment_id: PaymentId,
+    ) -> Result<Settled, ActivityError> {
+        let settled = self.ledger.settle(&payment_id).await.map_err(no_outcome)?;
+        if settled == Settled::Done {
+            metrics::counter!("payments_ended_total", "state" => "settled").increment(1);
+        }
+        Ok(settled)
+    }
+
+    /// Gives back what is held, and ends the payment.
+    #[activity]
+    pub async fn release(
+        self: Arc<Self>,
+        _ctx: ActivityContext,
+        input: ReleaseInput,
+    ) -> Result<Released, ActivityError> {
+        let ReleaseInput { payment_id, cause } = input;
+        match self.ledger.release(&payment_id, &cause).await {
+            Ok(Release::Done(first)) => {
+                metrics::counter!("payments_ended_total", "state" => first.end().as_str()).increment(1);
+                Ok(Released::Done(first))
+            }
+            Ok(Release::Refused(refusal)) => Ok(Released::Failed { detail: refusal.to_string() }),
+            Err(error) if !error.is_retryable() => Ok(Released::Failed { detail: chain(&error) }),
+            Err(error) => Err(no_outcome(error)),
+        }
+    }
+
+    /// Shows the payment as standing before a person.
+    #[activity]
+    pub async fn needs_operator(
+        self: Arc<Self>,
+        _ctx: ActivityContext,
+        input: OperatorInput,
+    ) -> Result<(), ActivityError> {
+        metrics::counter!("payments_needs_operator_total", "reason" => input.reason.as_str()).increment(1);
+        self.ledger.needs_operator(&input.payment_id, input.reason).await.map_err(no_outcome)
+    }
+
+    /// Raises an alert.
+    #[activity]
+    pub async fn alert(
+        self: Arc<Self>,
+        _ctx: ActivityContext,
+        input: AlertInput,
+    ) -> Result<(), ActivityError> {
+        metrics::counter!("payments_alerts_total", "kind" => input.kind.clone()).increment(1);
+        self.ledger.alert(&input.payment_id, &input.kind, &input.detail).await.map_err(no_outcome)
+    }
+}

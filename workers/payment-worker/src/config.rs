@@ -1,0 +1,78 @@
+//! What `payment-worker` reads from its configuration; other processes' sections are ignored.
+
+use std::net::SocketAddr;
+
+use serde::Deserialize;
+use switch_client::Switches;
+use workflow_api::TemporalOptions;
+
+/// Sections of the shared configuration file.
+#[derive(Debug, Deserialize)]
+pub struct Options {
+    /// `[database]`
+    #[serde(default)]
+    pub database: DatabaseOptions,
+    /// `[temporal]`
+    #[serde(default)]
+    pub temporal: TemporalOptions,
+    /// `[worker]`
+    #[serde(default)]
+    pub worker: WorkerSection,
+    /// `[switches.*]`
+    pub switches: Switches,
+}
+
+/// Where the ledger is.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub struct DatabaseOptions {
+    /// PostgreSQL URL.
+    pub url: String,
+    /// Connections of this process. Default 16.
+    pub max_connections: u32,
+}
+
+impl Default for DatabaseOptions {
+    fn default() -> Self {
+        Self { url: "postgres://payments@127.0.0.1:5632/payments".into(), max_connections: 16 }
+    }
+}
+
+/// How this process works.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkerSection {
+    /// Where health and metrics are served. Default `127.0.0.1:9101`.
+    pub metrics_listen: SocketAddr,
+    /// Payments of one switch, of all workers together, that may be started and not yet with the
+    /// switch: a hung switch fills only its own room. Default 200.
+    pub room: i64,
+    /// Pause between two looks for accepted payments, in milliseconds. Default 100.
+    pub look_every_ms: u64,
+    /// How long an open payment may be idle before its workflow is looked after, in milliseconds.
+    /// Default 90000, above the SLA, so that a quiet wait is not looked at again and again.
+    pub idle_ms: i64,
+    /// Pause between two looks for idle payments, in milliseconds. Default 5000.
+    pub idle_look_every_ms: u64,
+    /// Workflows kept in memory; 0 replays every task. Default 1000.
+    pub cached_workflows: usize,
+    /// Longest pause between repeats of a ledger step, in milliseconds. Default 10000.
+    pub ledger_interval_max_ms: u64,
+    /// How long activities under way are given at a stop, in milliseconds. Default 8000.
+    pub stop_within_ms: u64,
+}
+
+impl Default for WorkerSection {
+    fn default() -> Self {
+        Self {
+            metrics_listen: SocketAddr::from(([127, 0, 0, 1], 9101)),
+            room: 200,
+            look_every_ms: 100,
+            idle_ms: 90_000,
+            idle_look_every_ms: 5_000,
+            cached_workflows: 1_000,
+            ledger_interval_max_ms: 10_000,
+            stop_within_ms: 8_000,
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The protocol's world, made of activities, signals and timers.
+//!
+//! Everything runs under a detached token: a cancellation of the workflow is heard as an event, like
+//! a customer's cancel, and never tears a step apart.
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::time::{Duration, SystemTime};
+
+use futures::future::FusedFuture as _;
+use payment_protocol::cause::{Cause, OperatorReason};
+use payment_protocol::payment::InvalidPayment;
+use payment_protocol::world::{
+    Alert, Asked, Event, Fenced, Recalled, Released, Reserved, Settled, Submitted, World,
+};
+use payment_protocol::{Payment, PaymentState};
+use temporalio_common::data_converters::TemporalDeserializable;
+use temporalio_common::{ActivityDefinition, RetryPolicy};
+use temporalio_sdk::workflows::select;
+use temporalio_sdk::{
+    ActivityCloseTimeouts, ActivityExecutionError, ActivityOptions, CancellableFuture as _,
+    LocalActivityOptions, TimerOptions, WaitConditionOptions, WorkflowCancellationToken, WorkflowContext,
+};
+
+use crate::activities::ledger::{AlertInput, LedgerActivities, OperatorInput, ReleaseInput};
+use crate::activities::switch::{AskInput, SwitchActivities};
+use crate::activities::{ask_queue, submit_queue};
+use crate::workflow::InterBankPaymentWorkflow;
+
+/// A ledger step is tried on the spot for so long, before it becomes an ordinary activity.
+const LOCAL_FOR: Duration = Duration::from_secs(3);
+/// Bound of one attempt of a ledger step.
+const LEDGER_ATTEMPT: Duration = Duration::from_secs(10);
+/// First pause between attempts of a ledger step.
+const LEDGER_PAUSE: Duration = Duration::from_millis(100);
+/// Longest pause between attempts of a ledger step.
+const LEDGER_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// Longest pause between attempts of submit: the budget is short, and a lost answer is found early.
+const SUBMIT_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Pause after a step that the server itself gave up, which it does for no reason of ours.
+const GIVEN_UP_PAUSE: Duration = Duration::from_secs(30);
+
+/// The world of one payment's workflow.
+pub(crate) struct TemporalWorld<'a> {
+    ctx: WorkflowContext<InterBankPaymentWorkflow>,
+    payment: &'a Payment,
+    sla_ends: Cell<Option<SystemTime>>,
+    cancellation_heard: Cell<bool>,
+}
+
+impl<'a> TemporalWorld<'a> {
+    pub(crate) fn new(ctx: WorkflowContext<InterBankPaymentWorkflow>, payment: &'a Payment) -> Self {
+        Self { ctx, payment, sla_ends: Cell::new(None), cancellation_heard: Cell::new(false) }
+    }
+
+    /// A step of our own ledger: on the spot first, then by the server, until it has an outcome.
+    async fn ledger_step<A>(
+        &self,
+        step: impl Fn() -> A,
+        input: impl Fn() -> A::Input,
+        summary: &str,
+    ) -> A::Output
+    where
+        A: ActivityDefinition,
+        A::Output: TemporalDeserializable + 'static,
+    {
+        let on_the_spot = LocalActivityOptions::builder()
+            .schedule_to_close_timeout(LOCAL_FOR)
+            .retry_policy(retry(LEDGER_PAUSE, LOCAL_FOR))
+            .cancellation_token(WorkflowCancellationToken::new())
+            .summary(summary.to_owned())
+            .build();
+        if let Ok(output) = self.ctx.execute_local_activity(step(), input(), on_the_spot).await {
+            return output;
+        }
+        loop {
+            let by_the_server = ActivityOptions::with_start_to_close_timeout(LEDGER_ATTEMPT)
+                .retry_policy(retry(LEDGER_PAUSE, LEDGER_PAUSE_MAX))
+                .cancellation_token(WorkflowCancellationToken::new())
+                .summary(summary.to_owned())
+                .build();
+            match self.ctx.execute_activity(step(), input(), by_the_server).await {
+                Ok(output) => return output,
+                Err(_) => self.pause(GIVEN_UP_PAUSE).await,
+            }
+        }
+    }
+
+    /// Options of a step at the switch that asks for ever.
+    fn asking(&self, token: WorkflowCancellationToken, summary: &str) -> ActivityOptions {
+        let profile = &self.payment.profile;
+        ActivityOptions::with_start_to_close_timeout(Duration::from_millis(profile.attempt_bound_ms()))
+            .task_queue(ask_queue(self.ctx.task_queue(), profile.switch.as_str()))
+            .retry_policy(retry(
+                Duration::from_millis(profile.backoff_ms),
+                Duration::from_millis(profile.ask_interval_max_ms),
+            ))
+            .cancellation_token(token)
+            .summary(summary.to_owned())
+            .build()
+    }
+
+    async fn pause(&self, pause: Duration) {
+        let detached = TimerOptions::builder(pause).cancellation_token(WorkflowCancellationToken::new());
+        self.ctx.timer(detached.build()).await;
+    }
+
+    /// The next event in the inbox, if there is one.
+    fn take_event(&self) -> Option<Event> {
+        self.ctx.state_mut(|workflow| workflow.inbox.pop_front())
+    }
+
+    /// Waits until the inbox holds something, or the workflow is asked to cancel for the first time.
+    async fn heard(&self) -> Option<Event> {
+        let token = if self.cancellation_heard.get() {
+            WorkflowCancellationToken::new()
+        } else {
+            self.ctx.cancellation_token()
+        };
+        let options = WaitConditionOptions::builder().cancellation_token(token).build();
+        match self.ctx.wait_condition_with_options(|workflow| !workflow.inbox.is_empty(), options).await {
+            Ok(()) => self.take_event(),
+            Err(_) => {
+                self.cancellation_heard.set(true);
+                Some(Event::CustomerCancel)
+            }
+        }
+    }
+
+    /// What is left of the SLA, which counts from the first wait.
+    fn sla_left(&self) -> Duration {
+        let now = self.ctx.workflow_time().unwrap_or(SystemTime::UNIX_EPOCH);
+        let sla = Duration::from_millis(self.payment.profile.sla_ms);
+        let ends = self.sla_ends.get().unwrap_or_else(|| now.checked_add(sla).unwrap_or(now));
+        self.sla_ends.set(Some(ends));
+        ends.duration_since(now).unwrap_or(Duration::ZERO)
+    }
+}
+
+impl World for TemporalWorld<'_> {
+    async fn reject(&self, _invalid: &InvalidPayment) {
+        let id = || self.payment.payment_id.clone();
+        self.ledger_step(|| LedgerActivities::reject, id, "reject: not valid").await;
+    }
+
+    async fn reserve(&self) -> Reserved {
+        let id = || self.payment.payment_id.clone();
+        self.ledger_step(|| LedgerActivities::reserve, id, "hold the amount").await
+    }
+
+    async fn fence_reserve(&self) -> Fenced {
+        let id = || self.payment.payment_id.clone();
+        self.ledger_step(|| LedgerActivities::fence_reserve, id, "fence a late reserve").await
+    }
+
+    async fn submit(&self) -> Submitted {
+        let profile = &self.payment.profile;
+        let backoff = Duration::from_millis(profile.backoff_ms);
+        let options = ActivityOptions::with_close_timeouts(ActivityCloseTimeouts::ScheduleAndStartToClose {
+            start_to_close: Duration::from_millis(profile.attempt_bound_ms()),
+            schedule_to_close: Duration::from_millis(profile.submit_budget_ms),
+        })
+        .task_queue(submit_queue(self.ctx.task_queue(), profile.switch.as_str()))
+        .retry_policy(retry(backoff, SUBMIT_PAUSE_MAX))
+        .cancellation_token(WorkflowCancellationToken::new())
+        .summary(format!("send {} by {}", self.payment.money, profile.switch))
+        .build();
+        let submitted: Result<_, ActivityExecutionError> =
+            self.ctx.execute_activity(SwitchActivities::submit, self.payment.clone(), options).await;
+        // Whatever ended it without an answer, the switch may have the transfer.
+        submitted.unwrap_or(Submitted::Unknown)
+    }
+
+    async fn ask_to_cancel(&self, cause: &Cause) -> Asked {
+        loop {
+            let input = AskInput { payment: self.payment.clone(), cause: cause.clone() };
+            let options = self.asking(WorkflowCancellationToken::new(), "ask the switch to cancel");
+            let mut asking = pin!(self.ctx.execute_activity(SwitchActivities::ask_to_cancel, input, options));
+            let success =
+                |workflow: &InterBankPaymentWorkflow| workflow.inbox.contains(&Event::SuccessReported);
+            let detached =
+                WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
+            let mut reported = pin!(self.ctx.wait_condition_with_options(success, detached));
+            let answer = select! {
+                answer = asking => Some(answer),
+                _ = reported => None,
+            };
+            match answer {
+                Some(Ok(asked)) => return asked,
+                // The server gave up, which it does for no reason of ours: ask again.
+                Some(Err(_)) => self.pause(GIVEN_UP_PAUSE).await,
+                None => {
+                    self.ctx.state_mut(|workflow| {
+                        workflow.inbox.retain(|event| *event != Event::SuccessReported)
+                    });
+                    asking.cancel();
+                    // Its own answer may have come in the same moment, and is as good.
+                    if !asking.is_terminated()
+                        && let Ok(asked) = asking.await
+                    {
+                        return asked;
+                    }
+                    return Asked::SuccessReported;
+                }
+            }
+        }
+    }
+
+    async fn settle(&self) -> Settled {
+        let id = || self.payment.payment_id.clone();
+        self.ledger_step(|| LedgerActivities::settle, id, "debit what is held").await
+    }
+
+    async fn recall(&self) -> Recalled {
+        loop {
+            let options = self.asking(WorkflowCancellationToken::new(), "ask for the money back");
+            match self.ctx.execute_activity(SwitchActivities::recall, self.payment.clone(), options).await {
+                Ok(recalled) => return recalled,
+                Err(_) => self.pause(GIVEN_UP_PAUSE).await,
+            }
+        }
+    }
+
+    async fn release(&self, cause: &Cause) -> Released {
+        let input = || ReleaseInput { payment_id: self.payment.payment_id.clone(), cause: cause.clone() };
+        self.ledger_step(|| LedgerActivities::release, input, "give back what is held").await
+    }
+
+    async fn wait_within_sla(&self) -> Event {
+        if let Some(event) = self.take_event() {
+            return event;
+        }
+        let timer = TimerOptions::builder(self.sla_left())
+            .cancellation_token(WorkflowCancellationToken::new())
+            .summary("SLA".to_owned())
+            .build();
+        let mut sla = pin!(self.ctx.timer(timer));
+        let mut heard = pin!(futures::FutureExt::fuse(self.heard()));
+        select! {
+            event = heard => {
+                sla.cancel();
+                event.unwrap_or(Event::SlaPassed)
+            }
+            _ = sla => Event::SlaPassed,
+        }
+    }
+
+    async fn wait_without_end(&self) -> Event {
+        loop {
+            if let Some(event) = self.heard().await {
+                return event;
+            }
+        }
+    }
+
+    async fn needs_operator(&self, reason: OperatorReason) {
+        let input = || OperatorInput { payment_id: self.payment.payment_id.clone(), reason };
+        self.ledger_step(|| LedgerActivities::needs_operator, input, "stand before a person").await;
+    }
+
+    async fn alert(&self, alert: Alert) {
+        let input = || match &alert {
+            Alert::UndoFailed { detail } => AlertInput {
+                payment_id: self.payment.payment_id.clone(),
+                kind: "undo_failed".into(),
+                detail: detail.clone(),
+            },
+        };
+        self.ledger_step(|| LedgerActivities::alert, input, "alert").await;
+    }
+
+    fn show(&self, state: PaymentState, detail: &str) {
+        let at = self.ctx.workflow_time();
+        self.ctx.state_mut(|workflow| workflow.show(state, detail, at));
+        self.ctx.set_current_details(format!("**{state}** — {detail}"));
+    }
+
+    fn patched(&self, change: &str) -> bool {
+        self.ctx.patched(change)
+    }
+}
+
+fn retry(first: Duration, longest: Duration) -> RetryPolicy {
+    RetryPolicy::builder().initial_interval(first.min(longest)).maximum_interval(longest).build()
+}
