@@ -1,0 +1,57 @@
+//! Delivers what is in the inbox and was not delivered.
+//!
+//! A notice that cannot be delivered now is put off with growing pauses before it is tried, so that
+//! a poisonous one or a crash of this process holds nobody else up.
+
+use std::time::Duration;
+
+use payment_ledger::{Ledger, LedgerError};
+use tokio_util::sync::CancellationToken;
+use workflow_api::{Delivery, Signaller};
+
+use crate::config::RelayOptions;
+
+/// Runs until `stop`.
+pub(crate) async fn run(
+    ledger: &Ledger,
+    signaller: &Signaller,
+    options: &RelayOptions,
+    stop: &CancellationToken,
+) {
+    while !stop.is_cancelled() {
+        match deliver(ledger, signaller, options).await {
+            Ok(taken) if taken > 0 => continue,
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "looking into the inbox failed");
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = tokio::time::sleep(Duration::from_millis(options.look_every_ms)) => {}
+        }
+    }
+}
+
+/// One look; says how many notices it took.
+async fn deliver(
+    ledger: &Ledger,
+    signaller: &Signaller,
+    options: &RelayOptions,
+) -> Result<usize, LedgerError> {
+    let notices = ledger.take_undelivered(options.batch, options.backoff_ms).await?;
+    for notice in &notices {
+        match signaller.deliver(notice).await {
+            Delivery::Delivered => {
+                ledger.mark_delivered(notice.inbox_id).await?;
+                metrics::counter!("relay_delivered_total").increment(1);
+                tracing::info!(payment.id = %notice.payment_id, inbox.id = notice.inbox_id, "delivered by the relay");
+            }
+            Delivery::NotYet { detail } => {
+                metrics::counter!("relay_put_off_total").increment(1);
+                tracing::debug!(payment.id = %notice.payment_id, inbox.id = notice.inbox_id, detail, "not delivered yet");
+            }
+        }
+    }
+    Ok(notices.len())
+}

@@ -1,0 +1,48 @@
+//! `relay`: what must go on when others crash. Tells workflows again what was stored and not
+//! delivered (the webhook crashed, Temporal was down, the workflow was not started yet), and measures
+//! what is held, by state and age. Needs PostgreSQL only; Temporal may come and go.
+
+mod config;
+mod deliver;
+mod gauges;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use payment_ledger::Ledger;
+use service_kit::{metrics, serve, shutdown, telemetry};
+use sqlx::postgres::PgPoolOptions;
+use workflow_api::Signaller;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    telemetry::init("relay");
+    let options: config::Options = service_kit::config::load("PAYMENTS", "PAYMENTS_CONFIG")?;
+    let stop = shutdown::on_signals();
+    let pool = PgPoolOptions::new()
+        .max_connections(options.relay.max_connections)
+        .acquire_timeout(Duration::from_secs(5))
+        .connect_lazy(&options.database.url)
+        .context("database.url is not a PostgreSQL URL")?;
+    let ledger = Ledger::new(pool);
+    let recorder = metrics::install().context("metrics could not be set up")?;
+    let ready = ledger.clone();
+    let health = metrics::routes(recorder, move || {
+        let ledger = ready.clone();
+        Box::pin(async move { ledger.ping().await.map_err(|error| error.to_string()) })
+    });
+    let listen = options.relay.metrics_listen;
+    let server = serve::serve(listen, "PAYMENTS_RELAY__METRICS_LISTEN", health, stop.clone());
+    let signaller = Signaller::new(options.temporal, "relay");
+    let work = async {
+        tokio::join!(
+            deliver::run(&ledger, &signaller, &options.relay, &stop),
+            gauges::run(&ledger, &options.relay, &stop),
+        );
+        Ok(())
+    };
+    tracing::info!("relay is ready");
+    tokio::try_join!(server, work)?;
+    tracing::info!("relay has stopped");
+    Ok(())
+}
