@@ -1,0 +1,117 @@
+//! What the routes share, which routes there are, and what stands around them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::header::{AUTHORIZATION, HeaderName};
+use axum::middleware::{from_fn, from_fn_with_state};
+use idempotency::Terms;
+use payment_ledger::Ledger;
+use payment_protocol::ids::SwitchName;
+use secrecy::ExposeSecret as _;
+use service_kit::bounds::bounded;
+use service_kit::metrics::Metrics;
+use service_kit::signature::{SIGNATURE_HEADER, Secret};
+use sqlx::PgPool;
+use switch_client::CheckedSwitches;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
+use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use workflow_api::Signaller;
+
+use crate::config::{Config, SetupError};
+use crate::nudge::Nudge;
+use crate::routes::{accounts, callbacks, docs, payments};
+use crate::{admission, observe};
+
+/// What every route may use.
+pub(crate) struct App {
+    pub(crate) ledger: Ledger,
+    pub(crate) switches: CheckedSwitches,
+    /// Secrets that callbacks may be signed with, by switch.
+    pub(crate) callback_secrets: BTreeMap<SwitchName, Vec<Secret>>,
+    pub(crate) callback_tolerance_s: i64,
+    pub(crate) signaller: Signaller,
+    pub(crate) nudge: Nudge,
+    /// How idempotency keys are kept.
+    pub(crate) terms: Terms,
+    pub(crate) wait_max: Duration,
+    /// One permit for each request that may wait.
+    pub(crate) waiters: Semaphore,
+    /// Cancelled when the process is to stop: nobody waits any longer.
+    pub(crate) stopping: CancellationToken,
+}
+
+/// The whole service over `pool`, until `stopping`. Must be called inside a tokio runtime.
+///
+/// # Errors
+/// [`SetupError`]: the configuration is refused.
+pub fn router(
+    config: Config,
+    pool: PgPool,
+    metrics: Metrics,
+    stopping: CancellationToken,
+) -> Result<Router, SetupError> {
+    let bounds = config.webhook.bounds()?;
+    let terms = config.webhook.terms()?;
+    let switches = config.switches.check()?;
+    let callback_secrets = callback_secrets(&switches)?;
+    let ledger = Ledger::new(pool);
+    let app = Arc::new(App {
+        nudge: Nudge::start(ledger.clone(), stopping.clone()),
+        signaller: Signaller::new(config.temporal, "webhook"),
+        switches,
+        callback_secrets,
+        callback_tolerance_s: i64::from(config.webhook.callback_tolerance_s),
+        terms,
+        wait_max: Duration::from_secs(config.webhook.wait_max_s),
+        waiters: Semaphore::new(config.webhook.waiters_max),
+        stopping,
+        ledger: ledger.clone(),
+    });
+
+    let (api, document) = OpenApiRouter::with_openapi(docs::description())
+        .routes(routes!(payments::create::create_payment, payments::list::list_payments))
+        .routes(routes!(payments::read::read_payment))
+        .routes(routes!(payments::cancel::cancel_payment))
+        .routes(routes!(accounts::read_account))
+        .routes(routes!(callbacks::take_callback))
+        .split_for_parts();
+    let admission = Arc::new(Semaphore::new(config.webhook.requests_max));
+    let api = api.with_state(app).layer(from_fn_with_state(admission, admission::admit));
+
+    let ready = move || -> service_kit::metrics::BoxFuture<'static, Result<(), String>> {
+        let ledger = ledger.clone();
+        Box::pin(async move { ledger.ping().await.map_err(|error| error.to_string()) })
+    };
+    let all = api.merge(docs::routes(document)).merge(service_kit::metrics::routes(metrics, ready));
+    // The last layer is the outermost: an answer of the bounds has its request id too.
+    Ok(bounded(all, bounds)
+        .layer(from_fn(observe::observe))
+        .layer(PropagateRequestIdLayer::x_request_id())
+        .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
+        .layer(SetSensitiveRequestHeadersLayer::new([
+            AUTHORIZATION,
+            HeaderName::from_static(SIGNATURE_HEADER),
+        ])))
+}
+
+fn callback_secrets(switches: &CheckedSwitches) -> Result<BTreeMap<SwitchName, Vec<Secret>>, SetupError> {
+    switches
+        .iter()
+        .map(|(name, options, _)| {
+            let secrets = options
+                .callback_secrets
+                .iter()
+                .map(|text| text.expose_secret().parse())
+                .collect::<Result<Vec<Secret>, _>>()
+                .map_err(|source| SetupError::CallbackSecret { switch: name.to_string(), source })?;
+            Ok((name.clone(), secrets))
+        })
+        .collect()
+}

@@ -1,0 +1,204 @@
+//! How the webhook is set up: its sections of the configuration that all processes share.
+//!
+//! Sections of other processes are ignored; an unknown key inside one of its own is refused.
+
+use std::net::SocketAddr;
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use idempotency::{Terms, TermsError};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use service_kit::bounds::Bounds;
+use service_kit::signature::SecretError;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use switch_client::{SwitchConfigError, Switches};
+use workflow_api::TemporalOptions;
+
+/// How long a request waits for a connection before it is answered 503.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
+/// For how long a claim of an idempotency key may stand still (S4.4).
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Everything that is read.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Config {
+    /// Section `[database]`.
+    #[serde(default)]
+    pub database: DatabaseOptions,
+    /// Section `[temporal]`.
+    #[serde(default)]
+    pub temporal: TemporalOptions,
+    /// Section `[webhook]`.
+    #[serde(default)]
+    pub webhook: WebhookOptions,
+    /// Sections `[switches.NAME]`.
+    #[serde(default)]
+    pub switches: Switches,
+}
+
+/// Where the ledger is.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DatabaseOptions {
+    /// URL. Default `postgres://payments@127.0.0.1:5632/payments`.
+    pub url: SecretString,
+    /// Connections of this process. Default 16.
+    pub max_connections: u32,
+}
+
+/// What the HTTP side allows.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WebhookOptions {
+    /// Address to listen on; port 0 takes a free one. Default `127.0.0.1:8080`.
+    pub listen: SocketAddr,
+    /// Hours that an idempotency key is kept, 24 to 72. Default 24.
+    pub idempotency_ttl_h: u64,
+    /// Largest body. Default 16 KiB.
+    pub body_limit_bytes: usize,
+    /// How far a callback's timestamp may be from our clock. Default 300 s.
+    pub callback_tolerance_s: u32,
+    /// Longest `?wait=`; a longer one is cut to this. Default 30 s.
+    pub wait_max_s: u64,
+    /// Requests that may wait at once; the next one is answered at once. Default 256.
+    pub waiters_max: usize,
+    /// Requests under way at once; the next one is answered 503 `overloaded`. Default 1024.
+    pub requests_max: usize,
+    /// Time for one request, waiting included. Default 40 s.
+    pub request_timeout_s: u64,
+}
+
+impl Default for DatabaseOptions {
+    fn default() -> Self {
+        Self { url: "postgres://payments@127.0.0.1:5632/payments".into(), max_connections: 16 }
+    }
+}
+
+impl Default for WebhookOptions {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            idempotency_ttl_h: 24,
+            body_limit_bytes: 16 * 1024,
+            callback_tolerance_s: 300,
+            wait_max_s: 30,
+            waiters_max: 256,
+            requests_max: 1024,
+            request_timeout_s: 40,
+        }
+    }
+}
+
+/// A configuration that is refused at start-up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The URL of the database cannot be read.
+    #[error("database.url is not a PostgreSQL URL; write it like postgres://user@host:5432/payments")]
+    DatabaseUrl(#[source] sqlx::Error),
+    /// A number that switches something off.
+    #[error("{0} must be greater than zero")]
+    Zero(&'static str),
+    /// Keys kept too short or too long.
+    #[error("webhook.idempotency_ttl_h is refused")]
+    Terms(#[from] TermsError),
+    /// Every long wait would end in a timeout.
+    #[error(
+        "webhook.wait_max_s ({wait_max_s}) must be less than webhook.request_timeout_s ({request_timeout_s})"
+    )]
+    WaitOutlivesRequest {
+        /// The configured wait.
+        wait_max_s: u64,
+        /// The configured timeout.
+        request_timeout_s: u64,
+    },
+    /// A switch is refused.
+    #[error("a switch is refused")]
+    Switch(#[from] SwitchConfigError),
+    /// A secret that cannot verify anything.
+    #[error("[switches.{switch}] has a callback secret that cannot be used")]
+    CallbackSecret {
+        /// Which switch.
+        switch: String,
+        /// Why. It does not repeat the secret.
+        #[source]
+        source: SecretError,
+    },
+}
+
+impl DatabaseOptions {
+    /// A pool that connects when it is first needed.
+    ///
+    /// # Errors
+    /// [`SetupError::DatabaseUrl`] or [`SetupError::Zero`].
+    pub fn pool(&self) -> Result<PgPool, SetupError> {
+        if self.max_connections == 0 {
+            return Err(SetupError::Zero("database.max_connections"));
+        }
+        let options =
+            PgConnectOptions::from_str(self.url.expose_secret()).map_err(SetupError::DatabaseUrl)?;
+        Ok(PgPoolOptions::new()
+            .max_connections(self.max_connections)
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .connect_lazy_with(options.application_name("webhook")))
+    }
+}
+
+impl WebhookOptions {
+    /// Checks the numbers against each other and gives the bounds of a request.
+    ///
+    /// # Errors
+    /// [`SetupError::Zero`] or [`SetupError::WaitOutlivesRequest`].
+    pub fn bounds(&self) -> Result<Bounds, SetupError> {
+        if self.body_limit_bytes == 0 {
+            return Err(SetupError::Zero("webhook.body_limit_bytes"));
+        }
+        if self.requests_max == 0 {
+            return Err(SetupError::Zero("webhook.requests_max"));
+        }
+        if self.wait_max_s >= self.request_timeout_s {
+            return Err(SetupError::WaitOutlivesRequest {
+                wait_max_s: self.wait_max_s,
+                request_timeout_s: self.request_timeout_s,
+            });
+        }
+        Ok(Bounds {
+            body_bytes: self.body_limit_bytes,
+            request_timeout: Duration::from_secs(self.request_timeout_s),
+        })
+    }
+
+    /// How idempotency keys are kept.
+    ///
+    /// # Errors
+    /// [`SetupError::Terms`].
+    pub fn terms(&self) -> Result<Terms, SetupError> {
+        Ok(Terms::new(self.idempotency_ttl_h, LEASE)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_accepted_and_numbers_that_contradict_are_not() {
+        let options = WebhookOptions::default();
+        assert!(options.bounds().is_ok());
+        assert_eq!(options.terms().unwrap(), Terms::default());
+
+        let wait = WebhookOptions { wait_max_s: 40, ..WebhookOptions::default() };
+        assert!(matches!(wait.bounds(), Err(SetupError::WaitOutlivesRequest { .. })));
+        let body = WebhookOptions { body_limit_bytes: 0, ..WebhookOptions::default() };
+        assert!(matches!(body.bounds(), Err(SetupError::Zero("webhook.body_limit_bytes"))));
+        let ttl = WebhookOptions { idempotency_ttl_h: 1, ..WebhookOptions::default() };
+        assert!(matches!(ttl.terms(), Err(SetupError::Terms(_))));
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let options = DatabaseOptions { url: "postgres://u:hidden@h/d".into(), ..DatabaseOptions::default() };
+        assert!(!format!("{options:?}").contains("hidden"));
+    }
+}

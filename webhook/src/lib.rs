@@ -1,0 +1,50 @@
+//! The payments API and the switches' callbacks, over HTTP.
+//!
+//! It needs PostgreSQL only: a payment is accepted by one transaction (claim of the idempotency key,
+//! payment row), and workers pull it from there; a callback is stored before anybody is told. Temporal
+//! may be down for all of that. Stateless: any number of these processes may run.
+//!
+//! It moves no money, starts no workflow and decides nothing about a payment.
+//!
+//! | file | question |
+//! |---|---|
+//! | [`config`] | how is it set up? |
+//! | `app` | which routes are there, and what stands around them? |
+//! | `auth`, `extract` | who calls, under which key, with which body? |
+//! | `idempotent` | is it a repeat? |
+//! | `routes` | one file per route |
+//! | `error` | what does the caller see when it fails? |
+//! | `nudge`, `notify` | who else is told? |
+
+mod admission;
+mod app;
+mod auth;
+pub mod config;
+mod error;
+mod extract;
+mod idempotent;
+mod notify;
+mod nudge;
+mod observe;
+mod routes;
+
+use anyhow::Context as _;
+use service_kit::metrics::Metrics;
+use tokio_util::sync::CancellationToken;
+
+pub use app::router;
+pub use auth::key_hash;
+pub use config::{Config, SetupError};
+
+/// Serves until `shutdown`. The database need not be there yet: until it is, `/ready` says so and
+/// requests are answered 503.
+///
+/// # Errors
+/// A configuration that is refused, an address that cannot be bound, or a listener that breaks.
+pub async fn run(config: Config, metrics: Metrics, shutdown: CancellationToken) -> anyhow::Result<()> {
+    let listen = config.webhook.listen;
+    let pool = config.database.pool()?;
+    let router = router(config, pool, metrics, shutdown.clone())?;
+    let setting = "PAYMENTS_WEBHOOK__LISTEN (webhook.listen)";
+    service_kit::serve::serve(listen, setting, router, shutdown).await.context("the webhook stopped")
+}

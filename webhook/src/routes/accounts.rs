@@ -1,0 +1,70 @@
+//! `GET /api/v1/accounts/{account_id}`: what an account holds.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use payment_protocol::ids::AccountId;
+use serde::Serialize;
+use service_kit::problem::{Json, Path, Problem};
+use utoipa::ToSchema;
+
+use super::payments::decimal;
+use crate::app::App;
+use crate::auth::Caller;
+use crate::error::{ApiError, excerpt};
+use crate::routes::docs::ProblemDocument;
+
+/// An account as it stands. Amounts are decimals in major units, and the same in minor units.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Account {
+    account_id: String,
+    /// ISO 4217 code.
+    currency: String,
+    /// `active`, `frozen` or `closed`.
+    status: String,
+    /// What can be spent.
+    #[schema(example = "87.50")]
+    available: String,
+    available_minor: i64,
+    /// What is set aside for payments under way.
+    #[schema(example = "12.50")]
+    held: String,
+    held_minor: i64,
+    /// The ledger balance: available and held.
+    #[schema(example = "100.00")]
+    balance: String,
+    balance_minor: i64,
+}
+
+/// Ask for an account
+#[utoipa::path(
+    get, path = "/api/v1/accounts/{account_id}", tag = "accounts", security(("api_key" = [])),
+    params(("account_id" = String, Path, description = "One of your accounts")),
+    responses(
+        (status = 200, description = "The account", body = Account),
+        (status = 404, description = "account_not_found; another tenant's account is not found either",
+         body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn read_account(
+    State(app): State<Arc<App>>,
+    Caller(caller): Caller,
+    Path(id): Path<String>,
+) -> Result<Json<Account>, ApiError> {
+    let not_found = || Problem::missing("account_not_found", format!("you have no account {}", excerpt(&id)));
+    let account_id = AccountId::new(id.as_str()).map_err(|_| not_found())?;
+    let account = app.ledger.account(&caller.tenant, &account_id).await?.ok_or_else(not_found)?;
+    let decimal = |minor: i64| decimal(&account.account_id, minor, &account.currency);
+    let balance_minor = account.ledger_minor();
+    Ok(Json(Account {
+        available: decimal(account.available_minor)?,
+        available_minor: account.available_minor,
+        held: decimal(account.held_minor)?,
+        held_minor: account.held_minor,
+        balance: decimal(balance_minor)?,
+        balance_minor,
+        account_id: account.account_id,
+        currency: account.currency,
+        status: account.status,
+    }))
+}

@@ -1,0 +1,93 @@
+//! `/openapi.json`, and `/docs`, a page for it that needs nothing from the internet.
+
+use axum::Router;
+use serde::Serialize;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{self, ContentBuilder, Ref, ResponseBuilder};
+use utoipa::{Modify, OpenApi, ToSchema};
+use utoipa_swagger_ui::{Config, SwaggerUi};
+
+/// A problem as RFC 9457 has it.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ProblemDocument {
+    /// `urn:problem:` and the code.
+    #[schema(example = "urn:problem:invalid_amount")]
+    r#type: String,
+    /// What kind of problem.
+    title: String,
+    /// The HTTP status.
+    #[schema(minimum = 400, maximum = 599)]
+    status: u16,
+    /// For programs: stable.
+    #[schema(example = "invalid_amount")]
+    code: String,
+    /// What was wrong this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+}
+
+/// The document without its paths, which the router adds.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Payments",
+        description = "Sends money through a payment switch. A customer is charged exactly once when the money left, and not \
+                       at all when it did not. Errors are problem documents (RFC 9457); look at `code`."
+    ),
+    tags(
+        (name = "payments", description = "Make, watch and cancel payments"),
+        (name = "accounts", description = "What an account holds"),
+        (name = "callbacks", description = "For switches"),
+    ),
+    components(schemas(ProblemDocument)),
+    modifiers(&ApiKey),
+)]
+struct Description;
+
+/// How a caller says who it is.
+struct ApiKey;
+
+impl Modify for ApiKey {
+    fn modify(&self, document: &mut openapi::OpenApi) {
+        let scheme =
+            HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("Your API key")).build();
+        if let Some(components) = document.components.as_mut() {
+            components.add_security_scheme("api_key", SecurityScheme::Http(scheme));
+        }
+    }
+}
+
+/// What the router starts from.
+pub(crate) fn description() -> openapi::OpenApi {
+    Description::openapi()
+}
+
+/// The routes of the finished document.
+pub(crate) fn routes(mut document: openapi::OpenApi) -> Router {
+    for item in document.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.delete, &mut item.patch];
+        operations.into_iter().flatten().for_each(complete);
+    }
+    // No validator: it would send the document's address to a service on the internet.
+    let config = Config::default().validator_url("none").use_base_layout().try_it_out_enabled(true);
+    SwaggerUi::new("/docs").url("/openapi.json", document).config(config).into()
+}
+
+/// Adds the answers that every operation can give, so that no route repeats them.
+fn complete(operation: &mut Operation) {
+    let mut add = |status: &str, description: &str| {
+        operation.responses.responses.entry(status.to_owned()).or_insert_with(|| problem(description).into());
+    };
+    add("400", "malformed_path or malformed_query");
+    if operation.security.is_some() {
+        add("401", "unauthorized: no key, or one that is not known");
+    }
+    add("500", "internal: a defect on our side");
+    add("503", "store_unavailable, overloaded or request_timeout: repeat it, with the same Idempotency-Key");
+}
+
+fn problem(description: &str) -> openapi::Response {
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("ProblemDocument"))).build();
+    ResponseBuilder::new().description(description).content("application/problem+json", content).build()
+}

@@ -1,0 +1,6 @@
+//! One file per route, named after its path.
+
+pub(crate) mod accounts;
+pub(crate) mod callbacks;
+pub(crate) mod docs;
+pub(crate) mod payments;

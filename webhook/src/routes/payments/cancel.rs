@@ -1,0 +1,105 @@
+//! `POST /api/v1/payments/{payment_id}/cancel`: the customer's wish, a row in the payment's inbox.
+//!
+//! 202 says that the wish is stored, not that the payment will be cancelled: the switch decides.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use idempotency::{Fingerprint, Scope};
+use jiff::Timestamp;
+use payment_ledger::inbox::{self, CancelRequest};
+use payment_protocol::ids::PaymentId;
+use serde::Serialize;
+use service_kit::problem::{Path, Problem};
+use utoipa::ToSchema;
+
+use super::{path_of, payment_id};
+use crate::app::App;
+use crate::auth::Caller;
+use crate::error::{ApiError, payment_not_found};
+use crate::extract::{Key, RawBody};
+use crate::idempotent::{self, Begun};
+use crate::notify::notify;
+use crate::routes::docs::ProblemDocument;
+
+/// The wish is stored.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CancelRequested<'a> {
+    /// The payment.
+    payment_id: &'a str,
+    /// Always `cancel_requested`. How it ends is seen with GET.
+    status: &'a str,
+    /// When it was stored.
+    #[schema(value_type = String, format = DateTime)]
+    requested_at: Timestamp,
+}
+
+/// Ask to cancel a payment
+///
+/// The switch is asked and its answer decides: a payment that settled there settles. Asking again, under
+/// any key, changes nothing.
+#[utoipa::path(
+    post, path = "/api/v1/payments/{payment_id}/cancel", tag = "payments", security(("api_key" = [])),
+    params(
+        ("payment_id" = String, Path, description = "From the acceptance"),
+        ("Idempotency-Key" = String, Header, min_length = 1, max_length = 255,
+         pattern = r"^[!#-\[\]-~]+$", description = "Chosen by the caller, the same on every repeat", example = "cancel-4711"),
+    ),
+    responses(
+        (status = 202, description = "Stored, now or before under this key", body = CancelRequested,
+         headers(("Idempotent-Replay" = String, description = "true for a repeat"))),
+        (status = 400, description = "idempotency_key_missing, idempotency_key_malformed",
+         body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 404, description = "payment_not_found",
+         body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 409, description = "payment_ended: there is nothing to cancel. transaction_in_progress",
+         body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 413, description = "body_too_large",
+         body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 422, description = "payload_mismatch: the key was used for another request",
+         body = ProblemDocument, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn cancel_payment(
+    State(app): State<Arc<App>>,
+    Caller(caller): Caller,
+    Key(key): Key,
+    Path(id): Path<String>,
+    RawBody(body): RawBody,
+) -> Result<Response, ApiError> {
+    let id = payment_id(&id)?;
+    tracing::Span::current().record("payment.id", id.as_str());
+    // Whose a payment is never changes, so this comes before the claim.
+    if app.ledger.payment(&caller.tenant, &id).await?.is_none() {
+        return Err(payment_not_found(id.as_str()).into());
+    }
+
+    let scope = Scope { tenant: caller.tenant.as_str(), client: caller.client.as_str(), key: &key };
+    let path = format!("{}/cancel", path_of(id.as_str()));
+    let fingerprint = Fingerprint::of(scope.tenant, "POST", &path, &body);
+    let mut held = match idempotent::begin(&app, &scope, &fingerprint).await? {
+        Begun::Held(held) => held,
+        Begun::Replay(body) => return Ok(idempotent::answer(StatusCode::ACCEPTED, true, body)),
+    };
+    let notice = match inbox::request_cancel(held.connection(), &id).await? {
+        CancelRequest::Requested(notice) => notice,
+        CancelRequest::Ended(end) => {
+            held.give_back().await?;
+            let detail = format!("the payment has ended: {end}");
+            return Err(Problem::conflict("payment_ended", detail).into());
+        }
+    };
+    let body = requested(&id, held.claimed_at())?;
+    held.complete(StatusCode::ACCEPTED, &body).await?;
+    if let Some(notice) = notice {
+        notify(&app, &notice).await;
+    }
+    Ok(idempotent::answer(StatusCode::ACCEPTED, false, body))
+}
+
+fn requested(id: &PaymentId, requested_at: Timestamp) -> Result<Vec<u8>, ApiError> {
+    let requested = CancelRequested { payment_id: id.as_str(), status: "cancel_requested", requested_at };
+    Ok(serde_json::to_vec(&requested)?)
+}

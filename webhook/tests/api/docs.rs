@@ -1,0 +1,81 @@
+//! `/openapi.json` and `/docs`: every route is described, and the page needs nothing from elsewhere.
+
+use axum::http::StatusCode;
+use serde_json::Value;
+use sqlx::PgPool;
+
+use crate::support::Api;
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn every_route_is_described_with_its_problems(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let document = api.get("", "/openapi.json").await.json;
+    let mut described: Vec<String> = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (verb, operation) in item.as_object().unwrap() {
+            described.push(format!("{verb} {path}"));
+            assert!(operation["summary"].is_string(), "{verb} {path} has no summary");
+            for status in ["500", "503"] {
+                assert!(operation["responses"][status].is_object(), "{verb} {path} does not name {status}");
+            }
+            let open = path.starts_with("/callbacks");
+            assert_eq!(operation["security"].is_null(), open, "{verb} {path}");
+            assert!(operation["responses"]["401"].is_object(), "{verb} {path}");
+        }
+    }
+    described.sort();
+    assert_eq!(
+        described,
+        [
+            "get /api/v1/accounts/{account_id}",
+            "get /api/v1/payments",
+            "get /api/v1/payments/{payment_id}",
+            "post /api/v1/payments",
+            "post /api/v1/payments/{payment_id}/cancel",
+            "post /callbacks/{switch}",
+        ]
+    );
+    let references = references(&document);
+    assert!(!references.is_empty());
+    for reference in references {
+        let pointer = reference.trim_start_matches('#');
+        assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+    }
+}
+
+/// All `$ref`s of a document.
+fn references(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(fields) => fields
+            .iter()
+            .flat_map(|(name, value)| match value {
+                Value::String(target) if name == "$ref" => vec![target.clone()],
+                other => references(other),
+            })
+            .collect(),
+        Value::Array(items) => items.iter().flat_map(references).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_page_and_all_it_loads_come_from_here(pool: PgPool) {
+    let api = Api::new(pool).await;
+    assert!(api.get("", "/docs").await.status.is_redirection());
+    let page = String::from_utf8(api.get("", "/docs/").await.bytes).unwrap();
+    let loaded: Vec<&str> = page
+        .split(['"', '\''])
+        .filter(|text| [".js", ".css", ".png"].iter().any(|end| text.ends_with(end)))
+        .collect();
+    assert!(loaded.len() >= 3, "{page}");
+    for file in loaded {
+        assert!(!file.contains("//"), "{file} is loaded from elsewhere");
+        let path = format!("/docs/{}", file.trim_start_matches("./"));
+        let answer = api.get("", &path).await;
+        assert_eq!((answer.status, answer.bytes.is_empty()), (StatusCode::OK, false), "{path}");
+    }
+    let start = api.get("", "/docs/swagger-initializer.js").await.bytes;
+    let start = String::from_utf8(start).unwrap();
+    assert!(start.contains("/openapi.json"), "{start}");
+    assert!(!start.contains("https://"), "{start}");
+}

@@ -1,0 +1,6 @@
+//! `/api/v1/payments`.
+
+mod cancel;
+mod create;
+mod list;
+mod read;

@@ -1,0 +1,96 @@
+//! `GET /api/v1/payments/{payment_id}`: what is shown, to whom, and waiting for the end.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use sqlx::PgPool;
+
+use crate::support::{ACME, ACME_TILL, Api, GLOBEX, PAYMENTS};
+
+/// Far longer than any test may wait for an answer.
+const LONG: Duration = Duration::from_secs(20);
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_payment_shows_where_it_stands_and_what_happened(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let (id, tx_id) = api.paid("k").await;
+    let shown = api.get(ACME_TILL, &format!("{PAYMENTS}/{id}")).await;
+    assert_eq!(shown.status, 200, "{shown:?}");
+    let this = format!("{PAYMENTS}/{id}");
+    for (field, value) in [
+        ("payment_id", json!(id)),
+        ("transaction_id", json!(tx_id)),
+        ("status", json!("accepted")),
+        ("ended", json!(false)),
+        ("amount", json!("12.50")),
+        ("amount_minor", json!(1_250)),
+        ("currency", json!("EUR")),
+        ("switch", json!("north")),
+        ("workflow_id", json!(id)),
+        ("links", json!({"self": this, "cancel": format!("{this}/cancel")})),
+    ] {
+        assert_eq!(shown.json[field], value, "{field}");
+    }
+    let timeline = shown.json["timeline"].as_array().unwrap();
+    assert_eq!(timeline.len(), 1);
+    assert_eq!(timeline[0]["status"], "accepted");
+
+    api.end(&id, "rejected").await;
+    let ended = api.get(ACME, &this).await.json;
+    assert_eq!((&ended["status"], &ended["ended"]), (&json!("rejected"), &json!(true)));
+    assert!(ended["ended_at"].is_string());
+    assert_eq!(ended["links"], json!({"self": this}));
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn another_tenants_payment_is_not_found(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let (id, _) = api.paid("k").await;
+    let theirs = api.get(GLOBEX, &format!("{PAYMENTS}/{id}")).await;
+    theirs.assert_problem(404, "payment_not_found", "other tenant");
+    for path in ["pay_0", "a%20b", "%00", &"p".repeat(500)] {
+        let answer = api.get(ACME, &format!("{PAYMENTS}/{path}")).await;
+        answer.assert_problem(404, "payment_not_found", path);
+    }
+    api.get("nobody", &format!("{PAYMENTS}/{id}")).await.assert_problem(401, "unauthorized", "no key");
+    for query in ["wait=-1", "wait=x", "wiat=1"] {
+        let answer = api.get(ACME, &format!("{PAYMENTS}/{id}?{query}")).await;
+        answer.assert_problem(400, "malformed_query", query);
+    }
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_wait_ends_with_the_payment(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let (id, _) = api.paid("k").await;
+    let path = format!("{PAYMENTS}/{id}?wait=30");
+    let started = Instant::now();
+    let (shown, ()) = tokio::join!(api.get(ACME, &path), api.end(&id, "rejected"));
+    assert_eq!(shown.json["status"], "rejected");
+    assert!(started.elapsed() < LONG);
+    let again = api.get(ACME, &path).await;
+    assert_eq!(again.json["status"], "rejected", "an ended payment is not waited for");
+    assert!(started.elapsed() < LONG);
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_wait_is_bounded_in_time_and_number_and_by_the_stop(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let (id, _) = api.paid("k").await;
+    let path = format!("{PAYMENTS}/{id}?wait=3600");
+
+    let short = Api::with(api.pool.clone(), json!({"wait_max_s": 1}));
+    let started = Instant::now();
+    assert_eq!(short.get(ACME, &path).await.json["status"], "accepted");
+    assert!(started.elapsed() >= Duration::from_secs(1) && started.elapsed() < LONG);
+
+    let crowded = Api::with(api.pool.clone(), json!({"waiters_max": 0}));
+    let started = Instant::now();
+    assert_eq!(crowded.get(ACME, &path).await.json["status"], "accepted");
+    assert!(started.elapsed() < LONG);
+
+    let stopping = async { api.stopping.cancel() };
+    let (shown, ()) = tokio::join!(api.get(ACME, &path), stopping);
+    assert_eq!(shown.json["status"], "accepted");
+    assert!(started.elapsed() < LONG);
+}
