@@ -1,0 +1,25 @@
+//! One file per command: its arguments, what it does, what it prints.
+
+pub(crate) mod accounts;
+pub(crate) mod demo;
+pub(crate) mod keys;
+pub(crate) mod migrate;
+pub(crate) mod pay;
+pub(crate) mod show;
+
+use idempotency::{IdempotencyKey, KeyError};
+
+/// Reads an id from an argument.
+fn id<T: TryFrom<String>>(text: &str) -> Result<T, T::Error> {
+    T::try_from(text.to_owned())
+}
+
+/// Reads an idempotency key from an argument, as the API takes it too.
+fn key(text: &str) -> Result<IdempotencyKey, KeyError> {
+    IdempotencyKey::parse(text.as_bytes())
+}
+
+/// A key that nobody used before.
+fn new_key() -> Result<IdempotencyKey, KeyError> {
+    key(&uuid::Uuid::new_v4().simple().to_string())
+}

@@ -1,0 +1,62 @@
+//! `payctl show`: a payment and what happened to it, by the API.
+
+use payment_protocol::ids::PaymentId;
+
+use crate::api::{ApiArgs, Payment};
+use crate::out::Out;
+use crate::outcome::Outcome;
+use crate::table::{Align, Table};
+use crate::watch::Line;
+
+/// Show a payment and its timeline
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    api: ApiArgs,
+    /// The payment's id, from its acceptance
+    #[arg(value_parser = super::id::<PaymentId>)]
+    payment_id: PaymentId,
+    /// Print the API's JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+    let answer = args.api.client()?.payment(&args.payment_id, 0).await?;
+    if args.json {
+        out.line(answer.document)?;
+        return Ok(Outcome::Done);
+    }
+    let payment = answer.read;
+    out.line(facts(&payment))?;
+    out.line("")?;
+    for step in &payment.timeline {
+        out.line(Line { since: payment.created_at, step })?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn facts(payment: &Payment) -> Table<2> {
+    let mut facts = Table::new([("", Align::Left), ("", Align::Left)]);
+    facts.row(["payment", payment.payment_id.as_str()]);
+    facts.row(["transaction", &payment.transaction_id]);
+    facts.row(["state", payment.status.as_str()]);
+    for (name, value) in [("reason", &payment.reason), ("waits for a person", &payment.operator_reason)] {
+        if let Some(value) = value {
+            facts.row([name, value]);
+        }
+    }
+    facts.row(["amount", &format!("{} {}", payment.amount, payment.currency)]);
+    facts.row(["from", &payment.source_account]);
+    facts.row(["to", &payment.destination_account]);
+    if let Some(id) = &payment.end_to_end_id {
+        facts.row(["end-to-end id", id]);
+    }
+    facts.row(["switch", &payment.switch]);
+    facts.row(["workflow", &payment.workflow_id]);
+    facts.row(["accepted at", &payment.created_at.to_string()]);
+    if let Some(ended_at) = payment.ended_at {
+        facts.row(["ended at", &ended_at.to_string()]);
+    }
+    facts
+}

@@ -1,0 +1,93 @@
+//! `payctl`: the command line of operators and developers.
+//!
+//! `migrate`, `demo`, `keys` and `accounts` work on the database; `pay` and `show` are a customer of
+//! the HTTP API and need nothing else. What is printed on stdout is the result, what is printed on
+//! stderr is about the run. It starts no process, and moves money only by the doors that are there
+//! for everybody: the ledger's deposits and the API's payments.
+//!
+//! | file | question |
+//! |---|---|
+//! | `commands` | one file per command |
+//! | `database`, `api` | what does a command talk to? |
+//! | `secret` | how is an API key made, and what is stored of it? |
+//! | `watch` | how is a payment followed to its end? |
+//! | `out`, `table`, `outcome` | what does the person, or the script, see? |
+
+mod api;
+mod commands;
+mod database;
+mod out;
+mod outcome;
+mod secret;
+mod table;
+mod watch;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{accounts, demo, keys, migrate, pay, show};
+use crate::out::{Out, OutError};
+use crate::outcome::Outcome;
+
+/// As shells report a process that wrote into a closed pipe (128 + SIGPIPE).
+const CLOSED_PIPE: u8 = 141;
+/// A wrong argument, no connection, a refusal: the command was not carried out. clap's own code too.
+const NOT_DONE: u8 = 2;
+
+/// Operator and developer command line of the payment service.
+#[derive(Debug, Parser)]
+#[command(version, disable_help_subcommand = true, after_help = outcome::EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Migrate(migrate::Args),
+    Demo(demo::Args),
+    #[command(subcommand)]
+    Keys(keys::Command),
+    #[command(subcommand)]
+    Accounts(accounts::Command),
+    Pay(pay::Args),
+    Show(show::Args),
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut stdout = std::io::stdout();
+    match run(cli.command, &mut Out::new(&mut stdout)).await {
+        Ok(outcome) => outcome.into(),
+        Err(error) if matches!(error.downcast_ref(), Some(OutError::Closed)) => CLOSED_PIPE.into(),
+        Err(error) => {
+            // When stderr is closed too there is nobody left to tell; the exit code stays.
+            let _ = writeln!(std::io::stderr(), "payctl: {error:#}");
+            NOT_DONE.into()
+        }
+    }
+}
+
+async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+    match command {
+        Command::Migrate(args) => migrate::run(args, out).await,
+        Command::Demo(args) => demo::run(args, out).await,
+        Command::Keys(command) => keys::run(command, out).await,
+        Command::Accounts(command) => accounts::run(command, out).await,
+        Command::Pay(args) => pay::run(args, out).await,
+        Command::Show(args) => show::run(args, out).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+}

@@ -1,0 +1,82 @@
+//! Aligned columns for people, without colours or lines: they survive a pipe and a narrow terminal.
+
+use std::fmt;
+
+use crate::out::plain;
+
+/// Space between two columns.
+const GAP: &str = "   ";
+
+/// On which side a column is flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    /// Texts.
+    Left,
+    /// Amounts.
+    Right,
+}
+
+/// Rows under a head.
+#[derive(Clone, Debug)]
+pub(crate) struct Table<const N: usize> {
+    head: [(&'static str, Align); N],
+    rows: Vec<[String; N]>,
+}
+
+impl<const N: usize> Table<N> {
+    /// A table without rows.
+    pub(crate) fn new(head: [(&'static str, Align); N]) -> Self {
+        Self { head, rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: [&str; N]) {
+        self.rows.push(cells.map(plain));
+    }
+}
+
+impl<const N: usize> fmt::Display for Table<N> {
+    /// Without a line break at the end. A head of empty names is not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.head.map(|(name, _)| name.to_owned());
+        let shown = names.iter().any(|name| !name.is_empty());
+        let lines: Vec<&[String; N]> = shown.then_some(&names).into_iter().chain(&self.rows).collect();
+        for (number, cells) in lines.iter().enumerate() {
+            let mut line = String::new();
+            for (column, (cell, (_, align))) in cells.iter().zip(self.head).enumerate() {
+                let width = lines.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0);
+                let gap = if column == 0 { "" } else { GAP };
+                line += gap;
+                line += &match align {
+                    Align::Left => format!("{cell:width$}"),
+                    Align::Right => format!("{cell:>width$}"),
+                };
+            }
+            let end = if number + 1 < lines.len() { "\n" } else { "" };
+            write!(f, "{}{end}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_lines_end_with_their_text() {
+        let mut table =
+            Table::new([("account", Align::Left), ("available", Align::Right), ("", Align::Left)]);
+        table.row(["DE-A", "1.00 EUR", "active"]);
+        table.row(["JP-LONGER", "1000000 JPY", ""]);
+        let expected = "account       available\nDE-A           1.00 EUR   active\nJP-LONGER   1000000 JPY";
+        assert_eq!(table.to_string(), expected);
+    }
+
+    #[test]
+    fn a_table_without_names_has_no_head() {
+        let mut table = Table::new([("", Align::Left), ("", Align::Left)]);
+        table.row(["tenant", "demo"]);
+        assert_eq!(table.to_string(), "tenant   demo");
+    }
+}

@@ -1,0 +1,161 @@
+//! The commands that work on the database.
+
+use std::process::Stdio;
+
+use payment_ledger::Ledger;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use sqlx::PgPool;
+
+use crate::run::{command, payctl};
+use crate::scratch::Scratch;
+
+async fn migrated() -> Scratch {
+    let scratch = Scratch::new();
+    payctl(&["migrate", "--database-url", scratch.url()]).await.done();
+    scratch
+}
+
+#[tokio::test]
+async fn migrate_creates_the_database_and_does_nothing_the_second_time() {
+    let scratch = Scratch::new();
+    let migrate = ["migrate", "--wait", "10", "--database-url", scratch.url()];
+    let first = payctl(&migrate).await.done();
+    assert!(first.starts_with("created database payctl_"), "{first}");
+    assert!(first.contains("payment-ledger: applied 0001 accounts and journal\n"), "{first}");
+    assert!(first.contains("idempotency: applied 0001 idempotency keys\n"), "{first}");
+    assert_eq!(payctl(&migrate).await.done(), "payment-ledger: up to date\nidempotency: up to date\n");
+}
+
+#[tokio::test]
+async fn two_migrations_at_once_share_the_work() {
+    let scratch = Scratch::new();
+    let migrate = ["migrate", "--database-url", scratch.url()];
+    let (one, two) = tokio::join!(payctl(&migrate), payctl(&migrate));
+    let both = one.done() + &two.done();
+    assert_eq!(both.matches("created database").count(), 1, "{both}");
+    assert_eq!(both.matches("applied 0001 accounts and journal").count(), 1, "{both}");
+}
+
+#[tokio::test]
+async fn what_is_missing_is_named() {
+    let nobody = "postgres://payments@127.0.0.1:1/payments";
+    let said = payctl(&["migrate", "--wait", "1", "--database-url", nobody]).await.refused();
+    assert!(said.contains("database payments at 127.0.0.1:1 cannot be opened"), "{said}");
+    let said = payctl(&["demo", "--database-url", nobody]).await.refused();
+    assert!(said.contains("see --database-url"), "{said}");
+
+    let scratch = migrated().await;
+    let pool = PgPool::connect(scratch.url()).await.unwrap();
+    sqlx::query("DROP TABLE api_keys").execute(&pool).await.unwrap();
+    let said = payctl(&["demo", "--database-url", scratch.url()]).await.refused();
+    assert!(said.contains("run: payctl migrate"), "{said}");
+}
+
+#[tokio::test]
+async fn the_demo_is_the_same_the_second_time() {
+    let scratch = migrated().await;
+    let demo = ["demo", "--json", "--database-url", scratch.url()];
+    let first = payctl(&demo).await.done();
+    assert_eq!(payctl(&demo).await.done(), first);
+
+    let document: Value = serde_json::from_str(&first).unwrap();
+    assert_eq!(document["api_key"], "demo-key-not-for-production");
+    assert_eq!(document["source_account"], "DE-ALICE-EUR");
+    assert_eq!(document["destination_account"], "FR-CAROL-EUR");
+    let accounts = document["accounts"].as_array().unwrap();
+    let balances: Vec<[&str; 4]> = accounts
+        .iter()
+        .map(|account| {
+            ["account_id", "currency", "available", "held"].map(|field| account[field].as_str().unwrap())
+        })
+        .collect();
+    assert_eq!(
+        balances,
+        [
+            ["DE-ALICE-EUR", "EUR", "10000.00", "0.00"],
+            ["DE-BOB-EUR", "EUR", "500.00", "0.00"],
+            ["DE-DAVE-EUR", "EUR", "5.00", "0.00"],
+            ["JP-HANA-JPY", "JPY", "1000000", "0"],
+            ["BH-OMAR-BHD", "BHD", "1000.000", "0.000"],
+        ]
+    );
+
+    let expected = "\
+account           available        held   status
+DE-ALICE-EUR   10000.00 EUR    0.00 EUR   active
+DE-BOB-EUR       500.00 EUR    0.00 EUR   active
+DE-DAVE-EUR        5.00 EUR    0.00 EUR   active
+JP-HANA-JPY     1000000 JPY       0 JPY   active
+BH-OMAR-BHD    1000.000 BHD   0.000 BHD   active
+
+tenant                demo
+client                demo-app
+API key               demo-key-not-for-production
+pay to, for example   FR-CAROL-EUR
+";
+    assert_eq!(payctl(&["demo", "--database-url", scratch.url()]).await.done(), expected);
+}
+
+#[tokio::test]
+async fn a_key_is_shown_once_and_is_its_clients() {
+    let scratch = migrated().await;
+    let database = ["--database-url", scratch.url()];
+    let create = ["keys", "create", "--tenant", "acme", "--client", "shop", database[0], database[1]];
+    let key = payctl(&create).await.done();
+    let key = key.trim_end();
+    assert!(key.starts_with("sk_"), "{key}");
+
+    let ledger = Ledger::new(PgPool::connect(scratch.url()).await.unwrap());
+    let caller = ledger.caller(&Sha256::digest(key.as_bytes())).await.unwrap().unwrap();
+    assert_eq!((caller.tenant.as_str(), caller.client.as_str()), ("acme", "shop"));
+
+    let said = payctl(&["demo", "--api-key", key, database[0], database[1]]).await.refused();
+    assert!(said.contains("belongs to client shop of tenant acme"), "{said}");
+}
+
+#[tokio::test]
+async fn an_account_is_opened_funded_and_frozen() {
+    let scratch = migrated().await;
+    let accounts = async |args: &[&str]| {
+        let account = ["A-1", "--tenant", "acme", "--database-url", scratch.url()];
+        payctl(&[&["accounts"], args, &account].concat()).await
+    };
+    let head = "account   available       held   status\n";
+    let said = accounts(&["show"]).await.refused();
+    assert!(said.contains("tenant acme has no account A-1"), "{said}");
+
+    accounts(&["open", "--currency", "EUR"]).await.done();
+    accounts(&["open", "--currency", "EUR"]).await.done();
+    let said = accounts(&["open", "--currency", "JPY"]).await.refused();
+    assert!(said.contains("A-1 is there already, in EUR"), "{said}");
+
+    let fund = ["fund", "--amount", "12.5", "--idempotency-key", "k"];
+    let row = format!("{head}A-1       12.50 EUR   0.00 EUR   active\n");
+    assert_eq!(accounts(&fund).await.done(), row);
+    assert_eq!(
+        accounts(&fund).await.done(),
+        format!("nothing paid in: the deposit k was made before\n{row}")
+    );
+    for (amount, reason) in [("-1", "greater than zero"), ("1.234", "EUR has 2 decimals"), ("1e3", "plain")] {
+        let said = accounts(&["fund", "--amount", amount]).await.refused();
+        assert!(said.contains(reason), "{said}");
+    }
+
+    assert!(accounts(&["freeze"]).await.done().ends_with("   frozen\n"));
+    assert_eq!(accounts(&["unfreeze"]).await.done(), row);
+}
+
+#[tokio::test]
+async fn a_closed_pipe_ends_it_quietly() {
+    let scratch = migrated().await;
+    let mut child = command(&["demo", "--database-url", scratch.url()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().await.unwrap();
+    assert_eq!(output.status.code(), Some(141));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
