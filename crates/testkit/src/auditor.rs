@@ -1,0 +1,141 @@
+//! Compares the books: the bank's ledger, the switch's own book, and that every payment ended.
+//!
+//! Shares no code and no query with the service. Read it as an outsider's opinion: settled at the
+//! switch <=> debited once at the bank; cancelled, rejected, recalled or never there <=> released
+//! once, or never held; nothing else.
+
+use std::collections::BTreeMap;
+
+use anyhow::{bail, ensure};
+use sqlx::{Executor as _, PgPool, Row as _};
+
+use crate::switch::{BookEntry, SwitchAdmin};
+
+/// What was compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Audit {
+    /// Payments in the bank's books.
+    pub payments: usize,
+    /// Of those, debited.
+    pub debited: usize,
+    /// Of those, still open.
+    pub open: usize,
+}
+
+/// Looks at the ledger in one repeatable-read snapshot: nothing negative, the journal explains every
+/// balance, holding is the sum of the open holds, and money neither comes nor goes (S0.13).
+///
+/// # Errors
+/// The first thing that does not hold.
+pub async fn conservation(pool: &PgPool) -> anyhow::Result<()> {
+    let mut tx = pool.begin().await?;
+    tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+    let mut moved: BTreeMap<String, i64> = BTreeMap::new();
+    for row in sqlx::query("SELECT debit_account, credit_account, amount_minor FROM journal")
+        .fetch_all(&mut *tx)
+        .await?
+    {
+        let amount: i64 = row.get("amount_minor");
+        *moved.entry(row.get("debit_account")).or_default() -= amount;
+        *moved.entry(row.get("credit_account")).or_default() += amount;
+    }
+    ensure!(moved.values().sum::<i64>() == 0, "the journal does not balance: {moved:?}");
+    for row in
+        sqlx::query("SELECT account_id, available_minor FROM accounts WHERE available_minor IS NOT NULL")
+            .fetch_all(&mut *tx)
+            .await?
+    {
+        let (account, available): (String, i64) = (row.get("account_id"), row.get("available_minor"));
+        let explained = moved.get(&account).copied().unwrap_or(0);
+        ensure!(available >= 0, "{account} is overdrawn: {available}");
+        ensure!(available == explained, "{account} has {available}, the journal says {explained}");
+    }
+    let mut held: BTreeMap<String, i64> = BTreeMap::new();
+    for row in sqlx::query("SELECT currency, amount_minor FROM holds WHERE status = 'open'")
+        .fetch_all(&mut *tx)
+        .await?
+    {
+        *held.entry(format!("internal:holding:{}", row.get::<String, _>("currency"))).or_default() +=
+            row.get::<i64, _>("amount_minor");
+    }
+    for (account, balance) in moved.iter().filter(|(account, _)| account.starts_with("internal:holding:")) {
+        let open = held.get(account).copied().unwrap_or(0);
+        ensure!(*balance == open, "{account} holds {balance}, its open holds are {open}");
+    }
+    for (account, balance) in moved.iter().filter(|(account, _)| account.starts_with("internal:escrow:")) {
+        ensure!(*balance >= 0, "{account} is negative: {balance}");
+    }
+    Ok(())
+}
+
+/// Compares bank and switch when everything has ended, or may stand before a person.
+///
+/// # Errors
+/// Every disagreement, in one text.
+pub async fn compare(pool: &PgPool, switch: &SwitchAdmin) -> anyhow::Result<Audit> {
+    conservation(pool).await?;
+    let mut book: BTreeMap<String, Vec<BookEntry>> = BTreeMap::new();
+    for entry in switch.book().await? {
+        book.entry(entry.reference.clone()).or_default().push(entry);
+    }
+    let mut audit = Audit { payments: 0, debited: 0, open: 0 };
+    let mut wrong = Vec::new();
+    let rows = sqlx::query(
+        "SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency,
+                (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'reserve') AS reserved,
+                (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'settle') AS settled,
+                (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'release') AS released
+         FROM payments p",
+    )
+    .fetch_all(pool)
+    .await?;
+    for row in rows {
+        audit.payments += 1;
+        let (id, tx, state): (String, String, String) =
+            (row.get("payment_id"), row.get("tx_id"), row.get("state"));
+        let (amount, currency): (i64, String) = (row.get("amount_minor"), row.get("currency"));
+        let (reserved, settled, released): (i64, i64, i64) =
+            (row.get("reserved"), row.get("settled"), row.get("released"));
+        let entries = book.remove(&format!("{tx}:submit")).unwrap_or_default();
+        let left = entries.iter().filter(|entry| entry.status == "SETTLED").count();
+        let pending = entries.iter().any(|entry| entry.status == "PENDING");
+        for entry in &entries {
+            let same = entry.amount_minor.is_none_or(|minor| minor == amount)
+                && entry.currency.as_deref().is_none_or(|code| code == currency);
+            if !same {
+                wrong.push(format!("{id} is {amount} {currency} here, and at the switch {entry:?}"));
+            }
+        }
+        let ended = matches!(state.as_str(), "settled" | "rejected" | "failed" | "timed_out" | "cancelled");
+        if !ended {
+            audit.open += 1;
+        }
+        if settled > 0 {
+            audit.debited += 1;
+        }
+        if (settled == 1) != (state == "settled") || settled > 1 || left > 1 {
+            wrong.push(format!("{id} is {state} with {settled} debits, {left} times settled at the switch"));
+        }
+        if settled == 1 && left != 1 {
+            wrong.push(format!("{id} was debited but did not leave: {entries:?}"));
+        }
+        if ended && left == 1 && settled != 1 {
+            wrong.push(format!("{id} left but is {state} and was not debited"));
+        }
+        if ended && pending {
+            wrong.push(format!("{id} is {state} and still pending at the switch"));
+        }
+        if reserved < settled + released || (ended && reserved != settled + released) {
+            wrong.push(format!(
+                "{id} is {state}: {reserved} reserved, {settled} settled, {released} released"
+            ));
+        }
+    }
+    for (reference, entries) in book {
+        wrong.push(format!("the switch has {reference}, which the bank never had: {entries:?}"));
+    }
+    if !wrong.is_empty() {
+        bail!("the books disagree:\n{}", wrong.join("\n"));
+    }
+    Ok(audit)
+}

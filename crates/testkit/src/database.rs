@@ -1,0 +1,85 @@
+//! A database of its own for each test, cloned from a migrated template.
+
+use anyhow::Context as _;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool};
+use std::str::FromStr as _;
+use uuid::Uuid;
+
+/// Key of the advisory lock under which the template is made, once for all test processes.
+const TEMPLATE_LOCK: i64 = 7_301_200_301;
+/// The template. The cluster of a test run is fresh, so it always has the current migrations.
+const TEMPLATE: &str = "payments_template";
+
+/// One test's database.
+#[derive(Clone, Debug)]
+pub struct Database {
+    /// URL for the processes under test.
+    pub url: String,
+    /// A small pool for the test's own looks.
+    pub pool: PgPool,
+}
+
+/// Clones the template; makes it first if nobody has.
+///
+/// # Errors
+/// What PostgreSQL said.
+pub async fn fresh(maintenance_url: &str) -> anyhow::Result<Database> {
+    let options = PgConnectOptions::from_str(maintenance_url)?;
+    let mut maintenance =
+        options.connect().await.context("PostgreSQL does not answer at TEST_DATABASE_URL")?;
+    sqlx::query("SELECT pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut maintenance).await?;
+    make_template(&mut maintenance, &options).await?;
+    let name = format!("test_{}", Uuid::new_v4().simple());
+    create(&mut maintenance, &name, Some(TEMPLATE)).await?;
+    maintenance.close().await?;
+    let url = url_of(maintenance_url, &name);
+    let pool = PgPoolOptions::new().max_connections(4).connect(&url).await?;
+    Ok(Database { url, pool })
+}
+
+/// An empty database, for the switch, which migrates its own.
+///
+/// # Errors
+/// What PostgreSQL said.
+pub async fn empty(maintenance_url: &str) -> anyhow::Result<String> {
+    let mut maintenance = PgConnectOptions::from_str(maintenance_url)?.connect().await?;
+    let name = format!("switch_{}", Uuid::new_v4().simple());
+    create(&mut maintenance, &name, None).await?;
+    maintenance.close().await?;
+    Ok(url_of(maintenance_url, &name))
+}
+
+async fn make_template(maintenance: &mut PgConnection, options: &PgConnectOptions) -> anyhow::Result<()> {
+    let there: Option<i32> = sqlx::query_scalar("SELECT 1 FROM pg_database WHERE datname = $1")
+        .bind(TEMPLATE)
+        .fetch_optional(&mut *maintenance)
+        .await?;
+    if there.is_some() {
+        return Ok(());
+    }
+    // Made under another name, so that a template that is there is whole.
+    let unfinished = format!("{TEMPLATE}_{}", Uuid::new_v4().simple());
+    create(maintenance, &unfinished, None).await?;
+    let mut template = options.clone().database(&unfinished).connect().await?;
+    payment_ledger::MIGRATOR.run(&mut template).await?;
+    idempotency::MIGRATOR.run(&mut template).await?;
+    template.close().await?;
+    let rename = format!("ALTER DATABASE {unfinished} RENAME TO {TEMPLATE}");
+    sqlx::query(AssertSqlSafe(rename)).execute(maintenance).await?;
+    Ok(())
+}
+
+async fn create(maintenance: &mut PgConnection, name: &str, template: Option<&str>) -> anyhow::Result<()> {
+    let template = template.map(|template| format!(" TEMPLATE {template}")).unwrap_or_default();
+    let create = format!("CREATE DATABASE {name}{template}");
+    sqlx::query(AssertSqlSafe(create)).execute(maintenance).await?;
+    Ok(())
+}
+
+/// The same server, another database.
+fn url_of(maintenance_url: &str, name: &str) -> String {
+    let (server, rest) = maintenance_url.rsplit_once('/').unwrap_or((maintenance_url, ""));
+    let parameters = rest.split_once('?').map(|(_, query)| format!("?{query}")).unwrap_or_default();
+    format!("{server}/{name}{parameters}")
+}

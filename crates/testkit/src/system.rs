@@ -1,0 +1,372 @@
+//! A whole bank and a switch for one test: databases and processes of its own, on free ports.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use sqlx::Row as _;
+use temporalio_client::{
+    Client, ClientOptions, ConnectionOptions, UntypedWorkflow, UntypedWorkflowHandle, Url,
+};
+use uuid::Uuid;
+
+use crate::auditor::{self, Audit};
+use crate::database::{self, Database};
+use crate::process::Process;
+use crate::surroundings::Surroundings;
+use crate::switch::SwitchAdmin;
+use crate::wait::until;
+
+/// How long a payment may take to end in a test.
+const END_WITHIN: Duration = Duration::from_secs(90);
+/// The API key every system knows.
+pub const API_KEY: &str = "test-key";
+/// The account payments are made from; holds [`OPENING_MINOR`] EUR.
+pub const ALICE: &str = "ALICE";
+/// Opening balance of [`ALICE`], in minor units.
+pub const OPENING_MINOR: i64 = 1_000_000;
+const SWITCH_TOKEN: &str = "test-switch-token";
+const SWITCH_SECRET: &str = "whsec_dGVzdC1vbmx5LXNlY3JldC0wMTIzNDU2Nzg5YWI=";
+
+/// What a test may want different. Times are short, since tests wait for them.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Fields of the switch's profile, as in the configuration.
+    pub profile: Value,
+    /// Milliseconds from acceptance at the switch to the end there.
+    pub settle_after_ms: u64,
+    /// An open payment idle for so long is looked after, in milliseconds.
+    pub idle_ms: u64,
+    /// Workflows kept in the worker's memory; 0 replays every task.
+    pub cached_workflows: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            profile: json!({
+                "strategy": "query", "has_query": true, "deduplicates": true, "retention_s": 86_400,
+                "tombstones": true, "honours_deadline": true, "max_skew_ms": 500, "can_cancel": true,
+                "can_recall": true, "has_callback": true,
+                "sla_ms": 20_000, "submit_deadline_ms": 30_000, "attempt_timeout_ms": 1_000,
+                "submit_budget_ms": 8_000, "backoff_ms": 100, "ask_interval_max_ms": 500,
+                "alert_after_ms": 1_000, "start_within_ms": 60_000,
+            }),
+            settle_after_ms: 50,
+            idle_ms: 3_000,
+            cached_workflows: 100,
+        }
+    }
+}
+
+impl Options {
+    /// With one field of the profile changed.
+    #[must_use]
+    pub fn profile(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.profile[field] = value.into();
+        self
+    }
+}
+
+/// A running system. Everything it started is killed when it is dropped.
+pub struct System {
+    /// The bank's database.
+    pub database: Database,
+    /// The switch's admin interface.
+    pub switch: SwitchAdmin,
+    /// Runs payments.
+    pub worker: Process,
+    /// Takes payments and callbacks.
+    pub webhook: Process,
+    /// Tells again what was not delivered.
+    pub relay: Process,
+    /// The other party.
+    pub mock_switch: Process,
+    /// Task queue prefix, and so this system's own corner of Temporal.
+    pub task_queue: String,
+    /// The Temporal frontend.
+    pub temporal_address: String,
+    http: reqwest::Client,
+}
+
+/// A payment that the API accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Its id.
+    pub payment_id: String,
+    /// What the switch knows it by.
+    pub reference: String,
+    /// The idempotency key it was made with.
+    pub key: String,
+}
+
+impl System {
+    /// Starts a system under a test's name.
+    ///
+    /// # Errors
+    /// What could not be started, with the end of its log.
+    pub async fn start(name: &str, options: Options) -> anyhow::Result<Self> {
+        let surroundings = Surroundings::find()?;
+        let folder = surroundings.scratch.join(format!("{name}-{}", Uuid::new_v4().simple()));
+        std::fs::create_dir_all(&folder)?;
+        let database = database::fresh(&surroundings.database_url).await?;
+        let switch_database = database::empty(&surroundings.database_url).await?;
+        let task_queue = format!("test-{}", Uuid::new_v4().simple());
+
+        let config = |base_url: &str| -> anyhow::Result<PathBuf> {
+            let path = folder.join("payments.toml");
+            let text = configuration(
+                &database.url,
+                &surroundings.temporal_address,
+                &task_queue,
+                base_url,
+                &options,
+            )?;
+            std::fs::write(&path, text)?;
+            Ok(path)
+        };
+        let environment =
+            |path: PathBuf| BTreeMap::from([("PAYMENTS_CONFIG".to_owned(), path.display().to_string())]);
+        let (binaries, logs) = (surroundings.binaries.as_path(), folder.as_path());
+
+        // The webhook does not call the switch, so it can come first and say where callbacks go.
+        let unknown_yet = config("http://127.0.0.1:9")?;
+        let webhook =
+            Process::start("webhook", binaries, logs, "PAYMENTS_WEBHOOK__LISTEN", environment(unknown_yet))
+                .await?;
+        let switch_environment = [
+            ("MOCK_SWITCH_DATABASE_URL", switch_database),
+            ("MOCK_SWITCH_API_TOKEN", SWITCH_TOKEN.into()),
+            ("MOCK_SWITCH_CALLBACK_URL", format!("{}/callbacks/mock", webhook.url())),
+            ("MOCK_SWITCH_CALLBACK_SECRET", SWITCH_SECRET.into()),
+            ("MOCK_SWITCH_SETTLE_AFTER_MS", options.settle_after_ms.to_string()),
+            ("MOCK_SWITCH_SANDBOX_AMOUNTS", "false".into()),
+        ];
+        let switch_environment =
+            switch_environment.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let mock_switch =
+            Process::start("mock-switch", binaries, logs, "MOCK_SWITCH_LISTEN", switch_environment).await?;
+        let environment = environment(config(&mock_switch.url())?);
+        let worker = Process::start(
+            "payment-worker",
+            binaries,
+            logs,
+            "PAYMENTS_WORKER__METRICS_LISTEN",
+            environment.clone(),
+        );
+        let relay = Process::start("relay", binaries, logs, "PAYMENTS_RELAY__METRICS_LISTEN", environment);
+        let (worker, relay) = tokio::try_join!(worker, relay)?;
+
+        let system = Self {
+            switch: SwitchAdmin::new(mock_switch.url()),
+            database,
+            worker,
+            webhook,
+            relay,
+            mock_switch,
+            task_queue,
+            temporal_address: surroundings.temporal_address.clone(),
+            http: crate::http(),
+        };
+        system.open_accounts().await?;
+        Ok(system)
+    }
+
+    /// Accounts and an API key, written by hand: the test shares no code with the service.
+    async fn open_accounts(&self) -> anyhow::Result<()> {
+        let mut tx = self.database.pool.begin().await?;
+        for internal in ["holding", "escrow", "funding"] {
+            sqlx::query("INSERT INTO accounts (account_id, tenant_id, kind, currency) VALUES ($1, 'internal', 'internal', 'EUR')")
+                .bind(format!("internal:{internal}:EUR"))
+                .execute(&mut *tx)
+                .await?;
+        }
+        sqlx::query("INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor) VALUES ($1, 'test', 'customer', 'EUR', $2)")
+            .bind(ALICE)
+            .bind(OPENING_MINOR)
+            .execute(&mut *tx)
+            .await?;
+        sqlx::query(
+            "INSERT INTO journal (operation_key, kind, debit_account, credit_account, amount_minor, currency)
+             VALUES ('opening', 'fund', 'internal:funding:EUR', $1, $2, 'EUR')",
+        )
+        .bind(ALICE)
+        .bind(OPENING_MINOR)
+        .execute(&mut *tx)
+        .await?;
+        sqlx::query("INSERT INTO api_keys (key_hash, prefix, tenant_id, client_id) VALUES ($1, 'test', 'test', 'test')")
+            .bind(Sha256::digest(API_KEY).to_vec())
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Posts a payment under a key; gives the answer as it is.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn post_payment(&self, key: &str, body: &Value) -> anyhow::Result<reqwest::Response> {
+        let url = format!("{}/api/v1/payments", self.webhook.url());
+        let request = self.http.post(url).bearer_auth(API_KEY).header("Idempotency-Key", key).json(body);
+        Ok(request.send().await?)
+    }
+
+    /// Makes a payment of `amount` EUR from [`ALICE`], which must be accepted.
+    ///
+    /// # Errors
+    /// What the API said instead.
+    pub async fn pay(&self, amount: &str) -> anyhow::Result<Accepted> {
+        let key = Uuid::new_v4().to_string();
+        let answer = self.post_payment(&key, &payment(amount)).await?;
+        let status = answer.status();
+        let body: Value = answer.json().await?;
+        if status != 201 {
+            bail!("the payment was not accepted: {status} {body}");
+        }
+        let text = |field: &str| {
+            body[field].as_str().map(str::to_owned).with_context(|| format!("no {field} in {body}"))
+        };
+        Ok(Accepted {
+            payment_id: text("payment_id")?,
+            reference: format!("{}:submit", text("transaction_id")?),
+            key,
+        })
+    }
+
+    /// The payment as the API shows it.
+    ///
+    /// # Errors
+    /// What the API said instead.
+    pub async fn payment(&self, payment_id: &str) -> anyhow::Result<Value> {
+        let url = format!("{}/api/v1/payments/{payment_id}", self.webhook.url());
+        Ok(self.http.get(url).bearer_auth(API_KEY).send().await?.error_for_status()?.json().await?)
+    }
+
+    /// Asks to cancel as the customer; gives the answer as it is.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn cancel(&self, payment_id: &str) -> anyhow::Result<reqwest::Response> {
+        let url = format!("{}/api/v1/payments/{payment_id}/cancel", self.webhook.url());
+        let key = Uuid::new_v4().to_string();
+        Ok(self.http.post(url).bearer_auth(API_KEY).header("Idempotency-Key", key).send().await?)
+    }
+
+    /// The payment's state in the bank's own row.
+    ///
+    /// # Errors
+    /// What PostgreSQL said.
+    pub async fn state(&self, payment_id: &str) -> anyhow::Result<String> {
+        Ok(sqlx::query_scalar("SELECT state FROM payments WHERE payment_id = $1")
+            .bind(payment_id)
+            .fetch_one(&self.database.pool)
+            .await?)
+    }
+
+    /// Waits until the payment is in `state`.
+    ///
+    /// # Errors
+    /// With where it stands and the worker's log, when it does not get there.
+    pub async fn wait_for_state(&self, payment_id: &str, state: &str) -> anyhow::Result<()> {
+        let what = format!("{payment_id} is {state}");
+        let reached =
+            until(&what, END_WITHIN, || async { Ok((self.state(payment_id).await? == state).then_some(())) });
+        match reached.await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let timeline = self.timeline(payment_id).await.unwrap_or_default().join("\n");
+                Err(error.context(format!("{timeline}\n{}", self.worker.log_tail())))
+            }
+        }
+    }
+
+    /// The payment's timeline, as `state: detail`.
+    ///
+    /// # Errors
+    /// What PostgreSQL said.
+    pub async fn timeline(&self, payment_id: &str) -> anyhow::Result<Vec<String>> {
+        let rows = sqlx::query("SELECT state, detail FROM timeline WHERE payment_id = $1 ORDER BY entry_id")
+            .bind(payment_id)
+            .fetch_all(&self.database.pool)
+            .await?;
+        Ok(rows
+            .iter()
+            .map(|row| format!("{}: {}", row.get::<String, _>(0), row.get::<String, _>(1)))
+            .collect())
+    }
+
+    /// Kinds of the exceptions opened for a payment, sorted.
+    ///
+    /// # Errors
+    /// What PostgreSQL said.
+    pub async fn exceptions(&self, payment_id: &str) -> anyhow::Result<Vec<String>> {
+        Ok(sqlx::query_scalar("SELECT kind FROM exceptions WHERE payment_id = $1 ORDER BY kind")
+            .bind(payment_id)
+            .fetch_all(&self.database.pool)
+            .await?)
+    }
+
+    /// What [`ALICE`] can spend, in minor units.
+    ///
+    /// # Errors
+    /// What PostgreSQL said.
+    pub async fn available(&self) -> anyhow::Result<i64> {
+        Ok(sqlx::query_scalar("SELECT available_minor FROM accounts WHERE account_id = $1")
+            .bind(ALICE)
+            .fetch_one(&self.database.pool)
+            .await?)
+    }
+
+    /// The payment's first workflow, at Temporal.
+    ///
+    /// # Errors
+    /// Temporal does not answer.
+    pub async fn workflow(&self, payment_id: &str) -> anyhow::Result<UntypedWorkflowHandle<Client>> {
+        let url = Url::from_str(&self.temporal_address)?;
+        let connection = ConnectionOptions::new(url).identity("system-test".to_owned()).build();
+        let client = Client::connect(connection, ClientOptions::new("default").build()).await?;
+        Ok(client.get_workflow_handle::<UntypedWorkflow>(payment_id))
+    }
+
+    /// Compares bank and switch, and conservation. Called at the end of every test.
+    ///
+    /// # Errors
+    /// Every disagreement.
+    pub async fn audit(&self) -> anyhow::Result<Audit> {
+        auditor::compare(&self.database.pool, &self.switch).await
+    }
+}
+
+/// Body of a payment from [`ALICE`].
+#[must_use]
+pub fn payment(amount: &str) -> Value {
+    json!({"amount": amount, "currency": "EUR", "source_account": ALICE, "destination_account": "XX-BOB"})
+}
+
+/// The configuration file of one system.
+fn configuration(
+    database_url: &str,
+    temporal_address: &str,
+    task_queue: &str,
+    base_url: &str,
+    options: &Options,
+) -> anyhow::Result<String> {
+    let mut text = format!(
+        "[database]\nurl = {database_url:?}\n\n\
+         [temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\n\n\
+         [worker]\nidle_ms = {}\nidle_look_every_ms = 500\ncached_workflows = {}\n\n\
+         [relay]\nlook_every_ms = 50\nbackoff_ms = 100\n\n\
+         [switches.mock]\nbase_url = {base_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
+         callback_secrets = [{SWITCH_SECRET:?}]\nroutes = [\"XX\"]\n\n[switches.mock.profile]\n",
+        options.idle_ms, options.cached_workflows,
+    );
+    for (field, value) in options.profile.as_object().context("the profile is an object")? {
+        text.push_str(&format!("{field} = {value}\n"));
+    }
+    Ok(text)
+}

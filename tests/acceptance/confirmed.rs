@@ -1,0 +1,77 @@
+//! The way forward: accepted, held, sent, confirmed, debited (S0.3 to S0.7).
+
+use serde_json::json;
+use testkit::system::OPENING_MINOR;
+use testkit::{Options, System};
+
+#[tokio::test]
+async fn s0_3_to_s0_7_a_confirmed_payment_is_debited_once() -> anyhow::Result<()> {
+    let system = System::start("confirmed", Options::default()).await?;
+    let payment = system.pay("12.50").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+
+    assert_eq!(system.available().await?, OPENING_MINOR - 1_250);
+    assert_eq!(system.switch.requests(&payment.reference, "submit").await?, 1);
+    let timeline = system.timeline(&payment.payment_id).await?;
+    let states: Vec<_> = timeline.iter().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(states, ["accepted", "reserved", "submitted", "confirmed", "settled"], "{timeline:#?}");
+    let audit = system.audit().await?;
+    assert_eq!((audit.payments, audit.debited, audit.open), (1, 1, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_5_the_wait_survives_a_worker_that_keeps_nothing_in_memory() -> anyhow::Result<()> {
+    let options = Options { cached_workflows: 0, ..Options::default() };
+    let system = System::start("uncached", options).await?;
+    let payment = system.pay("1.00").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    system.audit().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_6_a_callback_may_come_many_times_and_before_the_submit_returns() -> anyhow::Result<()> {
+    let system = System::start("callbacks", Options::default()).await?;
+    system
+        .switch
+        .behave(
+            json!({"settle_after_ms": 0, "submit": [{"accept_hang_ms": 700}], "callback": {"copies": 20}}),
+        )
+        .await?;
+    let payment = system.pay("3.00").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 300);
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_6_success_of_another_amount_keeps_the_hold_until_a_matching_one_comes() -> anyhow::Result<()> {
+    let system = System::start("differs", Options::default()).await?;
+    system.switch.behave(json!({"callback": {"amount_minor": 99}})).await?;
+    let payment = system.pay("4.00").await?;
+    system.wait_for_state(&payment.payment_id, "needs_operator").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 400);
+    assert_eq!(system.exceptions(&payment.payment_id).await?, ["report_differs"]);
+
+    system
+        .switch
+        .send_callback(&payment.reference, json!({"status": "SUCCESS", "amount_minor": 400}))
+        .await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_3_a_refused_reserve_sends_nothing() -> anyhow::Result<()> {
+    let system = System::start("refused-reserve", Options::default()).await?;
+    let payment = system.pay("10000.01").await?;
+    system.wait_for_state(&payment.payment_id, "rejected").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    assert_eq!(system.payment(&payment.payment_id).await?["reason"], "insufficient_funds");
+    assert_eq!(system.switch.requests(&payment.reference, "submit").await?, 0);
+    system.audit().await?;
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! Processes that die in the middle (S0.17, S2.1).
+
+use std::time::Duration;
+
+use serde_json::json;
+use testkit::system::OPENING_MINOR;
+use testkit::wait::until;
+use testkit::{Options, System};
+
+/// Waits until the switch has the transfer, whatever the worker knows of it.
+async fn at_the_switch(system: &System, reference: &str) -> anyhow::Result<()> {
+    until("the switch has the transfer", Duration::from_secs(30), || async {
+        Ok(system.switch.status(reference).await?.map(|_| ()))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn s0_17_a_worker_killed_between_acceptance_and_answer_charges_once() -> anyhow::Result<()> {
+    let mut system = System::start("killed-after-acceptance", Options::default()).await?;
+    system.switch.behave(json!({"outcome": "hold", "submit": [{"accept_hang_ms": 900}]})).await?;
+    let payment = system.pay("5.00").await?;
+    at_the_switch(&system, &payment.reference).await?;
+    system.worker.kill().await?;
+    system.switch.decide(&payment.reference, "settle").await?;
+    system.worker.start_again().await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    assert_eq!(system.switch.requests(&payment.reference, "submit").await?, 1);
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_17_a_worker_killed_after_reserve_goes_on_after_it() -> anyhow::Result<()> {
+    let mut system = System::start("killed-after-reserve", Options::default()).await?;
+    // The look before the submit hangs, so the worker dies between reserve and submit.
+    system.switch.behave(json!({"query": [{"delay_ms": 900}]})).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "reserved").await?;
+    system.worker.kill().await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    system.worker.start_again().await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500, "held and debited once");
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_17_another_worker_picks_up_what_is_under_way() -> anyhow::Result<()> {
+    let mut system = System::start("another-worker", Options::default()).await?;
+    system.switch.behave(json!({"outcome": "hold"})).await?;
+    let mut payments = Vec::new();
+    for _ in 0..5 {
+        payments.push(system.pay("2.00").await?);
+    }
+    for payment in &payments {
+        system.wait_for_state(&payment.payment_id, "submitted").await?;
+    }
+    // A stop by SIGTERM is graceful; the next worker is another process with another identity.
+    system.worker.stop().await?;
+    for payment in &payments {
+        system.switch.decide(&payment.reference, "settle").await?;
+    }
+    system.worker.start_again().await?;
+    for payment in &payments {
+        system.wait_for_state(&payment.payment_id, "settled").await?;
+    }
+    assert_eq!(system.audit().await?.debited, 5);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_6_a_callback_stored_and_not_signalled_is_delivered_by_the_relay() -> anyhow::Result<()> {
+    let mut system = System::start("webhook-killed", Options::default()).await?;
+    system.switch.behave(json!({"outcome": "hold"})).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "submitted").await?;
+    // As a webhook leaves it that dies between storing and signalling.
+    system.webhook.kill().await?;
+    sqlx::query(
+        "WITH stored AS (
+             INSERT INTO switch_callbacks (switch, event_id, payment_id, reference, status, amount_minor, currency, body)
+             VALUES ('mock', 'evt-stored', $1, $2, 'SUCCESS', 500, 'EUR', ''::bytea))
+         UPDATE payments SET verdict = 'settled', verdict_source = 'callback', state = 'confirmed' WHERE payment_id = $1",
+    )
+    .bind(&payment.payment_id)
+    .bind(&payment.reference)
+    .execute(&system.database.pool)
+    .await?;
+    sqlx::query("INSERT INTO inbox (payment_id, kind, switch, event_id) VALUES ($1, 'callback', 'mock', 'evt-stored')")
+        .bind(&payment.payment_id)
+        .execute(&system.database.pool)
+        .await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    // The switch is brought to where the stored callback said it was.
+    system.switch.decide(&payment.reference, "settle").await?;
+    system.webhook.start_again().await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s2_1_a_switch_that_is_killed_loses_nothing_it_accepted() -> anyhow::Result<()> {
+    let mut system = System::start("switch-killed", Options::default()).await?;
+    system.switch.behave(json!({"outcome": "hold"})).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "submitted").await?;
+    system.mock_switch.kill().await?;
+    system.mock_switch.start_again().await?;
+    system.switch.decide(&payment.reference, "settle").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! Path C: the switch settled and the bank cannot debit. The money is asked back by recall (S0.10).
+
+use serde_json::json;
+use testkit::system::{ALICE, OPENING_MINOR};
+use testkit::{Options, System};
+
+/// Holds a payment at the switch, freezes the account, lets the switch settle.
+async fn frozen_since_the_hold(system: &System) -> anyhow::Result<testkit::system::Accepted> {
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "submitted").await?;
+    set_status(system, "frozen").await?;
+    system.switch.decide(&payment.reference, "settle").await?;
+    Ok(payment)
+}
+
+async fn set_status(system: &System, status: &str) -> anyhow::Result<()> {
+    sqlx::query("UPDATE accounts SET status = $2 WHERE account_id = $1")
+        .bind(ALICE)
+        .bind(status)
+        .execute(&system.database.pool)
+        .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_10_s0_17_a_debit_that_fails_after_the_confirmation_is_recalled() -> anyhow::Result<()> {
+    let system = System::start("path-c-recalled", Options::default()).await?;
+    system.switch.behave(json!({"outcome": "hold", "recall": ["in_process", "apply_drop_answer"]})).await?;
+    let payment = frozen_since_the_hold(&system).await?;
+    system.wait_for_state(&payment.payment_id, "failed").await?;
+    assert_eq!(system.payment(&payment.payment_id).await?["reason"], "settle_refused");
+    assert_eq!(system.switch.status(&payment.reference).await?.as_deref(), Some("RECALLED"));
+    assert_eq!(system.switch.requests(&payment.reference, "cancel").await?, 0, "a cancel never recalls");
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    system.audit().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_10_a_recorded_refusal_of_the_recall_goes_to_a_person() -> anyhow::Result<()> {
+    let system = System::start("path-c-refused", Options::default()).await?;
+    system.switch.behave(json!({"outcome": "hold", "recall": ["refuse"]})).await?;
+    let payment = frozen_since_the_hold(&system).await?;
+    system.wait_for_state(&payment.payment_id, "needs_operator").await?;
+    // The freeze is lifted: the refusal of the debit stands, nothing moves by itself.
+    set_status(&system, "active").await?;
+    system.switch.send_callback(&payment.reference, json!({"status": "SUCCESS"})).await?;
+    let seen = system.payment(&payment.payment_id).await?;
+    assert_eq!(
+        (&seen["status"], &seen["operator_reason"]),
+        (&json!("needs_operator"), &json!("recall_refused"))
+    );
+    assert_eq!(system.available().await?, OPENING_MINOR - 500, "held until a person decides");
+    assert_eq!(system.audit().await?.open, 1);
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! The customer submits twice (S0.1, S0.17, S4.1).
+
+use testkit::system::{OPENING_MINOR, payment};
+use testkit::{Options, System};
+
+#[tokio::test]
+async fn s0_1_s0_17_the_same_request_is_one_payment_with_the_same_answer() -> anyhow::Result<()> {
+    let system = System::start("twice", Options::default()).await?;
+    let body = payment("7.00");
+    let twins = futures::future::try_join_all((0..8).map(|_| system.post_payment("the-key", &body))).await?;
+    let created = twins.iter().filter(|answer| answer.status() == 201).count();
+    assert_eq!(created, 1);
+    assert!(twins.iter().all(|answer| matches!(answer.status().as_u16(), 200 | 201 | 409)));
+
+    let mut first = None;
+    for twin in twins {
+        if twin.status() != 409 {
+            let text = twin.text().await?;
+            assert_eq!(first.get_or_insert_with(|| text.clone()), &text, "byte for byte");
+        }
+    }
+    let again = system.post_payment("the-key", &body).await?;
+    assert_eq!(again.status(), 200);
+    assert_eq!(again.headers()["Idempotent-Replay"], "true");
+    assert_eq!(Some(again.text().await?), first);
+    let other = system.post_payment("the-key", &payment("7.01")).await?;
+    assert_eq!(other.status(), 422);
+
+    let id: String =
+        sqlx::query_scalar("SELECT payment_id FROM payments").fetch_one(&system.database.pool).await?;
+    system.wait_for_state(&id, "settled").await?;
+    assert_eq!(system.post_payment("the-key", &body).await?.status(), 200, "also after the end");
+    assert_eq!(system.available().await?, OPENING_MINOR - 700);
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
