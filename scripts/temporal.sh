@@ -1,0 +1,41 @@
+# shellcheck shell=bash
+# The Temporal development server. Its settings: with a database file it forgets nothing on a restart, and the two pragmas
+# make the file as fast as memory; polling at 200/s instead of 20/s takes 50 ms off every hop of a payment; eager activities
+# and one partition help a single payment. The search attributes are the ones a payment carries from its start.
+
+# start_temporal PORT DATABASE_FILE UI_PORT; an empty file means memory only, an empty UI port means no UI.
+start_temporal() {
+  local port=$1 file=$2 ui_port=$3
+  set -- --ip 127.0.0.1 --port "$port" --log-level warn \
+    --dynamic-config-value history.transferProcessorMaxPollRPS=200 \
+    --dynamic-config-value system.enableActivityEagerExecution=true \
+    --dynamic-config-value matching.numTaskqueueReadPartitions=1 \
+    --dynamic-config-value matching.numTaskqueueWritePartitions=1 \
+    --search-attribute PaymentSwitch=Keyword \
+    --search-attribute PaymentCurrency=Keyword \
+    --search-attribute PaymentAccount=Keyword \
+    --search-attribute PaymentAmountMinor=Int
+  if [ -n "$file" ]; then
+    set -- "$@" --db-filename "$file" --sqlite-pragma journal_mode=WAL --sqlite-pragma synchronous=NORMAL
+  fi
+  if [ -n "$ui_port" ]; then
+    set -- "$@" --ui-port "$ui_port"
+  else
+    set -- "$@" --headless
+  fi
+  start temporal "$temporal" server start-dev "$@"
+  wait_temporal "127.0.0.1:$port"
+}
+
+# The port opens before the server serves; only its own health answer counts.
+wait_temporal() {
+  local address=$1 deadline=$((SECONDS + ready_bound_s))
+  until "$temporal" operator cluster health --address "$address" >/dev/null 2>&1; do
+    require_alive temporal "$started_pid"
+    if [ "$SECONDS" -ge "$deadline" ]; then
+      show_log "$log_dir/temporal.log"
+      fail "the Temporal server was not healthy within $ready_bound_s s; its log is $log_dir/temporal.log"
+    fi
+    sleep 0.2
+  done
+}

@@ -1,0 +1,131 @@
+# shellcheck shell=bash
+# The programs this project needs: finds them, and has packages.sh install those that can be. Rust and Go are never
+# installed here (everybody has a way of their own); they get one line that says what to do.
+
+temporal=       # path of the Temporal CLI
+pg_bin=         # folder of the PostgreSQL programs
+pg_major=       # their major version
+pg_oldest=15    # the oldest PostgreSQL the SQL is written for
+temporal_module=github.com/temporalio/cli/cmd/temporal@v1.5.1 # later ones carry a replace directive and do not install
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# Leaves every tool found, or ends with what is missing.
+install_tools() {
+  local missing
+  PATH=$PATH:$HOME/.cargo/bin:/usr/local/go/bin:$HOME/go/bin # where they are when the shell's profile was not read
+  mkdir -p "$dev_dir/log" "$tools_dir"
+  require_rust
+  missing=$(missing_packages)
+  if [ -n "$missing" ]; then
+    # shellcheck disable=SC2086 # words on purpose
+    install_packages $missing
+    hash -r
+    missing=$(missing_packages)
+    [ -z "$missing" ] || fail "still missing after the installation: $missing; see .dev/log/install.log"
+  fi
+  find_postgres || fail "PostgreSQL $pg_oldest or later was not found"
+  find_temporal || build_temporal
+  step "tools: rust $(version_of cargo), $(protoc --version | tr ' ' '-'), PostgreSQL $pg_major, temporal ($temporal)"
+}
+
+# Which of the tools that come as packages are not there.
+missing_packages() {
+  have cc || printf 'cc '
+  have curl || printf 'curl '
+  protoc_works || printf 'protoc '
+  find_postgres || printf 'postgres '
+}
+
+# protoc alone is not enough: Debian ships the standard .proto files in another package.
+protoc_works() {
+  local dir code=0
+  have protoc || return 1
+  dir=$(mktemp -d)
+  printf 'syntax = "proto3"; import "google/protobuf/field_mask.proto";\n' >"$dir/probe.proto"
+  protoc -I "$dir" -o "$dir/probe.out" "$dir/probe.proto" >/dev/null 2>&1 || code=1
+  rm -rf "$dir"
+  return "$code"
+}
+
+# Debian keeps the server's programs off PATH, several versions side by side: the newest that serves is taken.
+find_postgres() {
+  local dir major
+  pg_bin= pg_major=0
+  for dir in "${DEV_PG_BIN:-/nowhere}" /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /opt/homebrew/opt/postgresql@*/bin \
+    /usr/local/opt/postgresql@*/bin "$(dirname "$(command -v initdb || echo /nowhere/initdb)")"; do
+    [ -x "$dir/initdb" ] && [ -x "$dir/postgres" ] && [ -x "$dir/pg_ctl" ] && [ -x "$dir/psql" ] || continue
+    major=$("$dir/postgres" --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/')
+    if [ "$major" -ge "$pg_oldest" ] && [ "$major" -gt "$pg_major" ]; then
+      pg_bin=$dir pg_major=$major
+    fi
+    if [ "$dir" = "${DEV_PG_BIN:-}" ] && [ -n "$pg_bin" ]; then break; fi
+  done
+  [ -n "$pg_bin" ]
+}
+
+find_temporal() {
+  temporal=$(command -v temporal || true)
+  if [ -z "$temporal" ] && [ -x "$tools_dir/temporal" ]; then
+    temporal=$tools_dir/temporal
+  fi
+  [ -n "$temporal" ]
+}
+
+# Builds the Temporal CLI, with the development server inside, from its Go module.
+build_temporal() {
+  if have brew; then
+    step "installing temporal (brew)"
+    attend_quietly "$dev_dir/log/install.log" brew install temporal || fail "brew could not install temporal"
+    find_temporal || fail "brew installed temporal, but it is not in PATH"
+    return
+  fi
+  have go || fail "the temporal CLI is missing: install it (https://temporal.io/setup/install-temporal-cli), or Go 1.24 or later (https://go.dev/dl) to have it built here"
+  at_least "$(version_of go)" 1.21 || fail "Go $(version_of go) is too old to build the temporal CLI: install Go 1.24 or later (https://go.dev/dl)"
+  step "building the temporal CLI from its Go module: once, about 5 minutes on 2 cores and 4 GB of disk meanwhile"
+  # Its own caches, or gigabytes would stay in the user's; kept when it fails, so that the next try goes on from there.
+  local work=${tools_dir%/bin}/temporal-build
+  mkdir -p "$work/bin"
+  attend_quietly "$dev_dir/log/temporal-build.log" env GOBIN="$work/bin" GOCACHE="$work/cache" GOMODCACHE="$work/modules" \
+    GOFLAGS=-modcacherw go install -v "$temporal_module" ||
+    fail "the temporal CLI could not be built; see .dev/log/temporal-build.log"
+  mv "$work/bin/temporal" "$tools_dir/temporal"
+  rm -rf "$work"
+  temporal=$tools_dir/temporal
+}
+
+# The version must be the one Cargo.toml asks for; a toolchain of rustup's is brought up to date by its owner.
+require_rust() {
+  local wanted
+  wanted=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
+  have cargo || fail "Rust $wanted or later is missing: install it from https://rustup.rs"
+  cargo --version >/dev/null || fail "cargo does not run: repair it, for example by 'rustup default stable'"
+  at_least "$(version_of cargo)" "$wanted" || fail "Rust $(version_of cargo) is older than $wanted: run 'rustup update stable'"
+}
+
+# The checks need two components that a minimal toolchain lacks.
+require_rust_components() {
+  cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 ||
+    fail "rustfmt or clippy is missing: run 'rustup component add rustfmt clippy'"
+}
+
+version_of() {
+  case $1 in
+    cargo) cargo --version | sed -E 's/^cargo ([0-9.]+).*/\1/' ;;
+    go) go version | sed -E 's/.* go([0-9.]+).*/\1/' ;;
+  esac
+}
+
+# Whether version $1 is $2 or later, by its first two numbers.
+at_least() {
+  local have_major=${1%%.*} have_rest=${1#*.} want_major=${2%%.*} want_rest=${2#*.}
+  [ "$have_major" -gt "$want_major" ] && return
+  [ "$have_major" -eq "$want_major" ] && [ "${have_rest%%.*}" -ge "${want_rest%%.*}" ]
+}
+
+# `./dev install`: only this.
+install_only() {
+  [ $# = 0 ] || fail "install takes no arguments"
+  begin_session install
+  install_tools
+}

@@ -1,0 +1,156 @@
+# shellcheck shell=bash
+# `./dev up`: the whole system on this machine, one payment through it, then its addresses; ends with Ctrl-C.
+
+up() {
+  local kind=up cluster temporal_file
+  case ${1:-} in
+    '') ;;
+    --once) kind=once ;;
+    *) fail "up takes only --once" ;;
+  esac
+  begin_session "$kind"
+  require_free_ports
+  install_tools
+  build
+  programs_folder
+  programs=$REPLY
+
+  announce=yes
+  if [ "$kind" = once ]; then
+    temporary_folder temporal
+    temporal_file=$REPLY/temporal.db
+    temporary_folder database
+    cluster=$REPLY
+    step "starting a throw-away database on port $pg_port"
+    start_cluster temporary "$cluster" "$pg_port"
+  else
+    temporal_file=$dev_dir/temporal.db
+    kept_cluster_folder
+    cluster=$REPLY
+    step "starting the database on port $pg_port (its data: $cluster)"
+    start_cluster kept "$cluster" "$pg_port"
+  fi
+  step "starting the Temporal server on port $temporal_port"
+  start_temporal "$temporal_port" "$temporal_file" "$temporal_ui_port"
+  start_services
+  pay_once
+  [ "$kind" = up ] || return 0
+  print_addresses
+  watch_processes
+}
+
+# The configuration of every process: the demo file, with the addresses of this run on top.
+configure_services() {
+  local payments_url switch_url
+  payments_url=$(database_url "$pg_port" payments)
+  switch_url=$(database_url "$pg_port" mock_switch)
+  api=http://127.0.0.1:$api_port
+  mock_switch=http://127.0.0.1:$switch_port
+  worker_metrics=http://127.0.0.1:$worker_metrics_port
+  relay_metrics=http://127.0.0.1:$relay_metrics_port
+  export PAYMENTS_CONFIG=${PAYMENTS_CONFIG:-$root/deploy/demo.toml}
+  export PAYMENTS_DATABASE__URL=$payments_url
+  export PAYMENTS_TEMPORAL__ADDRESS=http://127.0.0.1:$temporal_port
+  export PAYMENTS_WEBHOOK__LISTEN=127.0.0.1:$api_port
+  export PAYMENTS_WORKER__METRICS_LISTEN=127.0.0.1:$worker_metrics_port
+  export PAYMENTS_RELAY__METRICS_LISTEN=127.0.0.1:$relay_metrics_port
+  export PAYMENTS_SWITCHES__MOCK__BASE_URL=$mock_switch
+  export MOCK_SWITCH_LISTEN=127.0.0.1:$switch_port
+  export MOCK_SWITCH_DATABASE_URL=$switch_url
+  export MOCK_SWITCH_CALLBACK_URL=$api/callbacks/mock
+}
+
+# Starts our processes, each after what it needs; none is started before the one before it is ready.
+start_services() {
+  local demo=$log_dir/demo.json
+  configure_services
+  step "starting the mock switch on port $switch_port"
+  start mock-switch "$programs/mock-switch"
+  wait_ready mock-switch "$mock_switch/ready"
+  step "applying the migrations, opening the demo accounts"
+  attend "$programs/payctl" migrate >"$log_dir/migrate.log" 2>&1 || fail_with_log migrate "the migrations failed"
+  attend "$programs/payctl" demo --json >"$demo" 2>"$log_dir/demo.log" || fail_with_log demo "the demo accounts could not be opened"
+  api_key=$(json_text api_key "$demo")
+  source_account=$(json_text source_account "$demo")
+  destination_account=$(json_text destination_account "$demo")
+  [ -n "$api_key" ] && [ -n "$source_account" ] && [ -n "$destination_account" ] ||
+    fail "'payctl demo --json' did not name api_key, source_account and destination_account; see $demo"
+  step "starting the payment worker"
+  start payment-worker "$programs/payment-worker"
+  wait_ready payment-worker "$worker_metrics/ready"
+  step "starting the webhook on port $api_port"
+  start webhook "$programs/webhook"
+  wait_ready webhook "$api/ready"
+  step "starting the relay"
+  start relay "$programs/relay"
+  wait_ready relay "$relay_metrics/ready"
+}
+
+fail_with_log() {
+  show_log "$log_dir/$1.log"
+  fail "$2"
+}
+
+# One text field of a flat JSON file; there may be no jq.
+json_text() { sed -n "s/.*\"$1\" *: *\"\([^\"]*\)\".*/\1/p" "$2" | head -n 1; }
+
+# Makes one payment as a customer would, over HTTP, and shows its steps until it has settled.
+pay_once() {
+  local log=$log_dir/payment.log
+  step "paying 12.50 EUR from $source_account to $destination_account"
+  # shellcheck disable=SC2016 # expanded by the inner shell
+  attend bash -c 'set -o pipefail; log=$1; shift; "$@" 2>&1 | tee "$log"' tee "$log" \
+    "$programs/payctl" pay --url "$api" --key "$api_key" --from "$source_account" --to "$destination_account" \
+    --amount 12.50 --currency EUR --watch ||
+    fail "the payment did not settle; the logs of all processes are in $log_dir"
+  step "the payment settled"
+  payment_id=$(grep -oE 'pay_[0-9a-f]{32}' "$log" | head -n 1 || true)
+}
+
+print_addresses() {
+  local ui=http://127.0.0.1:$temporal_ui_port/namespaces/default/workflows
+  cat <<TEXT
+
+  This payment in the Temporal UI   $ui/$payment_id
+  API page                          $api/docs
+  The switch's own book             $mock_switch/admin/book
+  Metrics                           $worker_metrics/metrics
+                                    $api/metrics
+                                    $relay_metrics/metrics
+  Database                          $PAYMENTS_DATABASE__URL
+  Logs                              ${log_dir#"$root"/}
+
+  The next payment:
+
+    curl -sS $api/api/v1/payments \\
+      -H 'Authorization: Bearer $api_key' -H "Idempotency-Key: demo-\$RANDOM\$RANDOM" -H 'Content-Type: application/json' \\
+      -d '{"amount":"12.50","currency":"EUR","source_account":"$source_account","destination_account":"$destination_account"}'
+
+TEXT
+}
+
+# Stays in front. The system is only as good as its weakest process: when one ends by itself, all are stopped.
+# Its stderr is closed meanwhile, or bash would report a killed process in its own words too.
+watch_processes() {
+  local dead=
+  step "up; Ctrl-C stops everything"
+  while [ -z "$dead" ]; do
+    sleep 1
+    find_dead
+  done 2>/dev/null
+  if [ "$dead" = database ]; then
+    show_log "$cluster_log"
+    fail "the database ended by itself; its log is $cluster_log"
+  fi
+  dead=${dead##*/??-}
+  require_alive "${dead%.process}" "$(sed -n 1p "$run_dir"/*-"$dead")"
+}
+
+# Leaves the record of a process that is gone in `dead`, if there is one.
+find_dead() {
+  local record
+  kill -0 "$cluster_pid" || dead=database
+  for record in "$run_dir"/*.process; do
+    kill -0 "$(sed -n 1p "$record")" || dead=$record
+  done
+}
