@@ -3,21 +3,16 @@
 //! Sections of other processes are ignored; an unknown key inside one of its own is refused.
 
 use std::net::SocketAddr;
-use std::str::FromStr as _;
 use std::time::Duration;
 
 use idempotency::{Terms, TermsError};
-use secrecy::{ExposeSecret as _, SecretString};
+use payment_ledger::{DatabaseOptions, DatabaseOptionsError};
 use serde::Deserialize;
 use service_kit::bounds::Bounds;
 use service_kit::signature::SecretError;
-use sqlx::PgPool;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use switch_client::{SwitchConfigError, Switches};
 use workflow_api::TemporalOptions;
 
-/// How long a request waits for a connection before it is answered 503.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 /// For how long a claim of an idempotency key may stand still (S4.4).
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -36,16 +31,6 @@ pub struct Config {
     /// Sections `[switches.NAME]`.
     #[serde(default)]
     pub switches: Switches,
-}
-
-/// Where the ledger is.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct DatabaseOptions {
-    /// URL. Default `postgres://payments@127.0.0.1:5632/payments`.
-    pub url: SecretString,
-    /// Connections of this process. Default 16.
-    pub max_connections: u32,
 }
 
 /// What the HTTP side allows.
@@ -70,12 +55,6 @@ pub struct WebhookOptions {
     pub request_timeout_s: u64,
 }
 
-impl Default for DatabaseOptions {
-    fn default() -> Self {
-        Self { url: "postgres://payments@127.0.0.1:5632/payments".into(), max_connections: 16 }
-    }
-}
-
 impl Default for WebhookOptions {
     fn default() -> Self {
         Self {
@@ -94,9 +73,9 @@ impl Default for WebhookOptions {
 /// A configuration that is refused at start-up.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The URL of the database cannot be read.
-    #[error("database.url is not a PostgreSQL URL; write it like postgres://user@host:5432/payments")]
-    DatabaseUrl(#[source] sqlx::Error),
+    /// The database is refused.
+    #[error("the database is refused")]
+    Database(#[from] DatabaseOptionsError),
     /// A number that switches something off.
     #[error("{0} must be greater than zero")]
     Zero(&'static str),
@@ -125,24 +104,6 @@ pub enum SetupError {
         #[source]
         source: SecretError,
     },
-}
-
-impl DatabaseOptions {
-    /// A pool that connects when it is first needed.
-    ///
-    /// # Errors
-    /// [`SetupError::DatabaseUrl`] or [`SetupError::Zero`].
-    pub fn pool(&self) -> Result<PgPool, SetupError> {
-        if self.max_connections == 0 {
-            return Err(SetupError::Zero("database.max_connections"));
-        }
-        let options =
-            PgConnectOptions::from_str(self.url.expose_secret()).map_err(SetupError::DatabaseUrl)?;
-        Ok(PgPoolOptions::new()
-            .max_connections(self.max_connections)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            .connect_lazy_with(options.application_name("webhook")))
-    }
 }
 
 impl WebhookOptions {
@@ -194,11 +155,5 @@ mod tests {
         assert!(matches!(body.bounds(), Err(SetupError::Zero("webhook.body_limit_bytes"))));
         let ttl = WebhookOptions { idempotency_ttl_h: 1, ..WebhookOptions::default() };
         assert!(matches!(ttl.terms(), Err(SetupError::Terms(_))));
-    }
-
-    #[test]
-    fn a_password_is_not_shown() {
-        let options = DatabaseOptions { url: "postgres://u:hidden@h/d".into(), ..DatabaseOptions::default() };
-        assert!(!format!("{options:?}").contains("hidden"));
     }
 }

@@ -43,7 +43,7 @@ pub use config::{Config, SetupError};
 /// A configuration that is refused, an address that cannot be bound, or a listener that breaks.
 pub async fn run(config: Config, metrics: Metrics, shutdown: CancellationToken) -> anyhow::Result<()> {
     let listen = config.webhook.listen;
-    let pool = config.database.pool()?;
+    let pool = config.database.pool("webhook")?;
     let router = router(config, pool, metrics, shutdown.clone())?;
     let setting = "PAYMENTS_WEBHOOK__LISTEN (webhook.listen)";
     service_kit::serve::serve(listen, setting, router, shutdown).await.context("the webhook stopped")

@@ -22,6 +22,7 @@ pub mod accept;
 pub mod accounts;
 pub mod api_keys;
 pub mod cancelling;
+mod connect;
 mod error;
 pub mod inbox;
 mod locked;
@@ -40,6 +41,7 @@ pub mod view;
 use sqlx::PgPool;
 use sqlx::migrate::Migrator;
 
+pub use connect::{DatabaseOptions, DatabaseOptionsError};
 pub use error::LedgerError;
 
 /// Migrations of the ledger's tables.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use payment_ledger::DatabaseOptions;
 use serde::Deserialize;
 use switch_client::Switches;
 use workflow_api::TemporalOptions;
@@ -20,22 +21,6 @@ pub struct Options {
     pub worker: WorkerSection,
     /// `[switches.*]`
     pub switches: Switches,
-}
-
-/// Where the ledger is.
-#[derive(Debug, Deserialize)]
-#[serde(default)]
-pub struct DatabaseOptions {
-    /// PostgreSQL URL.
-    pub url: String,
-    /// Connections of this process. Default 16.
-    pub max_connections: u32,
-}
-
-impl Default for DatabaseOptions {
-    fn default() -> Self {
-        Self { url: "postgres://payments@127.0.0.1:5632/payments".into(), max_connections: 16 }
-    }
 }
 
 /// How this process works.

@@ -10,7 +10,6 @@ use anyhow::Context as _;
 use futures::future::try_join_all;
 use payment_ledger::Ledger;
 use service_kit::{metrics, serve, shutdown};
-use sqlx::postgres::PgPoolOptions;
 use switch_client::SwitchClient;
 use temporalio_client::Client;
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
@@ -34,12 +33,7 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let stop = shutdown::on_signals();
     let switches = options.switches.check().context("the switches' configuration is refused")?;
-    let pool = PgPoolOptions::new()
-        .max_connections(options.database.max_connections)
-        .acquire_timeout(Duration::from_secs(5))
-        .connect_lazy(&options.database.url)
-        .context("database.url is not a PostgreSQL URL")?;
-    let ledger = Ledger::new(pool);
+    let ledger = Ledger::new(options.database.pool("payment-worker")?);
     let mut clients = BTreeMap::new();
     for (name, switch, profile) in switches.iter() {
         clients.insert(name.clone(), SwitchClient::new(switch, profile)?);

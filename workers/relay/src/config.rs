@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use payment_ledger::DatabaseOptions;
 use serde::Deserialize;
 use workflow_api::TemporalOptions;
 
@@ -17,28 +18,12 @@ pub(crate) struct Options {
     pub(crate) relay: RelayOptions,
 }
 
-/// Where the ledger is.
-#[derive(Debug, Deserialize)]
-#[serde(default)]
-pub(crate) struct DatabaseOptions {
-    /// PostgreSQL URL.
-    pub(crate) url: String,
-}
-
-impl Default for DatabaseOptions {
-    fn default() -> Self {
-        Self { url: "postgres://payments@127.0.0.1:5632/payments".into() }
-    }
-}
-
 /// How this process works.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RelayOptions {
     /// Where health and metrics are served. Default `127.0.0.1:9102`.
     pub(crate) metrics_listen: SocketAddr,
-    /// Connections to the database. Default 4.
-    pub(crate) max_connections: u32,
     /// Pause between two looks for what is not delivered, in milliseconds. Default 250.
     pub(crate) look_every_ms: u64,
     /// First pause before a notice is delivered again, in milliseconds; doubled each time, five
@@ -54,7 +39,6 @@ impl Default for RelayOptions {
     fn default() -> Self {
         Self {
             metrics_listen: SocketAddr::from(([127, 0, 0, 1], 9102)),
-            max_connections: 4,
             look_every_ms: 250,
             backoff_ms: 500,
             batch: 100,

@@ -6,12 +6,9 @@ mod config;
 mod deliver;
 mod gauges;
 
-use std::time::Duration;
-
 use anyhow::Context as _;
 use payment_ledger::Ledger;
 use service_kit::{metrics, serve, shutdown, telemetry};
-use sqlx::postgres::PgPoolOptions;
 use workflow_api::Signaller;
 
 #[tokio::main]
@@ -19,12 +16,7 @@ async fn main() -> anyhow::Result<()> {
     telemetry::init("relay");
     let options: config::Options = service_kit::config::load("PAYMENTS", "PAYMENTS_CONFIG")?;
     let stop = shutdown::on_signals();
-    let pool = PgPoolOptions::new()
-        .max_connections(options.relay.max_connections)
-        .acquire_timeout(Duration::from_secs(5))
-        .connect_lazy(&options.database.url)
-        .context("database.url is not a PostgreSQL URL")?;
-    let ledger = Ledger::new(pool);
+    let ledger = Ledger::new(options.database.pool("relay")?);
     let recorder = metrics::install().context("metrics could not be set up")?;
     let ready = ledger.clone();
     let health = metrics::routes(recorder, move || {

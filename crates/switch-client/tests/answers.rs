@@ -1,0 +1,188 @@
+//! What the client makes of a switch's answers, over real HTTP: one aligned table per call. What is
+//! not a definite answer is unknown, never a refusal and never a death.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::routing::any;
+use payment_protocol::cancel::CancelAnswer;
+use payment_protocol::ids::{PaymentId, TxId};
+use payment_protocol::money::{Money, parse_currency};
+use payment_protocol::recall::RecallAnswer;
+use payment_protocol::submit::{QueryAnswer, SendAnswer};
+use payment_protocol::{SwitchProfile, keys};
+use serde_json::json;
+use switch_client::{SwitchClient, Switches, TransferOrder};
+
+/// A client of a switch that gives every request the same answer.
+async fn client(status: u16, body: &str) -> SwitchClient {
+    let (status, body) = (StatusCode::from_u16(status).unwrap(), body.to_owned());
+    let answer = move || async move { (status, [(header::DATE, "Sun, 06 Nov 1994 08:49:37 GMT")], body) };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(any(answer))).await });
+    to(&url)
+}
+
+fn to(url: &str) -> SwitchClient {
+    let switches: Switches = serde_json::from_value(json!({"mock": {
+        "base_url": url, "api_token": "t", "callback_secrets": ["whsec_x"], "profile": {
+            "strategy": "query", "has_query": true, "deduplicates": true, "retention_s": 86_400,
+            "tombstones": true, "honours_deadline": true, "max_skew_ms": 0, "can_cancel": true,
+            "can_recall": true, "has_callback": true, "attempt_timeout_ms": 2_000,
+    }}}))
+    .unwrap();
+    let checked = switches.check().unwrap();
+    let (_, options, profile): (_, _, &SwitchProfile) = checked.iter().next().unwrap();
+    SwitchClient::new(options, profile).unwrap()
+}
+
+fn order() -> TransferOrder {
+    TransferOrder {
+        reference: keys::submit(&tx()),
+        money: Money::from_minor(500, parse_currency("EUR").unwrap()).unwrap(),
+        creditor_account: "FR-BOB".into(),
+        end_to_end_id: None,
+        deadline: jiff::Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn tx() -> TxId {
+    TxId::derive(&PaymentId::new("pay_1").unwrap())
+}
+
+fn transfer(status: &str) -> String {
+    json!({"reference": "r", "status": status, "amount_minor": 500, "currency": "EUR"}).to_string()
+}
+
+#[tokio::test]
+async fn answers_to_a_transfer() {
+    for (status, body, word) in [
+        (202, transfer("PENDING"), "accepted"),
+        (202, transfer("SETTLED"), "accepted"),
+        (202, transfer("REJECTED"), "refused"),
+        (422, transfer("REJECTED"), "refused"),
+        (400, "{}".into(), "refused"),
+        (401, "{}".into(), "refused"),
+        (404, "{}".into(), "refused"),
+        (202, "not json".into(), "unknown"),
+        (204, String::new(), "unknown"),
+        (408, "{}".into(), "unknown"),
+        (429, "{}".into(), "unknown"),
+        (500, "{}".into(), "unknown"),
+        (503, "{}".into(), "unknown"),
+    ] {
+        let said = match client(status, &body).await.send(&order()).await {
+            SendAnswer::Accepted => "accepted",
+            SendAnswer::Refused { .. } => "refused",
+            SendAnswer::Unknown { .. } => "unknown",
+        };
+        assert_eq!(said, word, "{status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn answers_to_a_query() {
+    for (status, body, word) in [
+        (200, transfer("PENDING"), "pending"),
+        (200, transfer("SETTLED"), "settled"),
+        (200, transfer("RECALLED"), "settled"),
+        (200, transfer("REJECTED"), "dead"),
+        (200, transfer("CANCELLED"), "dead"),
+        (200, json!({"reference": "r", "status": "SETTLED"}).to_string(), "no answer"),
+        (200, transfer("LOST"), "no answer"),
+        (404, json!({"code": "unknown_reference"}).to_string(), "not found"),
+        (404, json!({"code": "not_found"}).to_string(), "our fault"),
+        (404, "gone".into(), "our fault"),
+        (401, "{}".into(), "our fault"),
+        (429, "{}".into(), "no answer"),
+        (500, "{}".into(), "no answer"),
+    ] {
+        let said = match client(status, &body).await.query(&keys::submit(&tx())).await.answer {
+            QueryAnswer::Pending => "pending",
+            QueryAnswer::Settled(_) => "settled",
+            QueryAnswer::Dead { .. } => "dead",
+            QueryAnswer::NotFound => "not found",
+            QueryAnswer::OurFault { .. } => "our fault",
+            QueryAnswer::NoAnswer { .. } => "no answer",
+        };
+        assert_eq!(said, word, "{status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn answers_to_a_cancel() {
+    let answer = |word: &str| json!({"answer": word, "known": true}).to_string();
+    for (status, body, word) in [
+        (200, answer("CANCELLED"), "cancelled"),
+        (200, json!({"answer": "CANCELLED", "known": false}).to_string(), "tombstoned"),
+        (200, json!({"answer": "CANCELLED"}).to_string(), "tombstoned"),
+        (200, answer("ALREADY_REJECTED"), "rejected"),
+        (200, json!({"answer": "ALREADY_SETTLED", "transfer": {"reference": "r", "status": "SETTLED", "amount_minor": 5, "currency": "EUR"}}).to_string(), "settled"),
+        (200, answer("ALREADY_SETTLED"), "undecided"),
+        (200, answer("NOT_FOUND"), "not found"),
+        (200, answer("REFUSED"), "undecided"),
+        (200, answer("IN_PROCESS"), "undecided"),
+        (200, answer("CANNOT_CANCEL"), "cannot"),
+        (200, answer("MAYBE"), "no answer"),
+        (200, "not json".into(), "no answer"),
+        (400, "{}".into(), "our fault"),
+        (401, "{}".into(), "our fault"),
+        (403, "{}".into(), "our fault"),
+        (404, "{}".into(), "our fault"),
+        (429, "{}".into(), "no answer"),
+        (503, "{}".into(), "no answer"),
+    ] {
+        let said = match client(status, &body).await.cancel(&keys::submit(&tx()), &keys::undo_submit(&tx())).await.answer {
+            CancelAnswer::Cancelled { tombstoned: false } => "cancelled",
+            CancelAnswer::Cancelled { tombstoned: true } => "tombstoned",
+            CancelAnswer::AlreadyRejected => "rejected",
+            CancelAnswer::AlreadySettled(_) => "settled",
+            CancelAnswer::NotFound => "not found",
+            CancelAnswer::Undecided { .. } => "undecided",
+            CancelAnswer::CannotCancel => "cannot",
+            CancelAnswer::OurFault { .. } => "our fault",
+            CancelAnswer::NoAnswer { .. } => "no answer",
+        };
+        assert_eq!(said, word, "{status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn answers_to_a_recall() {
+    let answer = |word: &str| json!({"answer": word}).to_string();
+    for (status, body, word) in [
+        (200, answer("RECALLED"), "recalled"),
+        (200, answer("REFUSED"), "refused"),
+        (200, answer("CANNOT_RECALL"), "cannot"),
+        (200, answer("IN_PROCESS"), "unknown"),
+        (200, answer("NOT_SETTLED"), "unknown"),
+        (200, answer("NOT_FOUND"), "unknown"),
+        (400, answer("REFUSED"), "unknown"),
+        (404, "{}".into(), "unknown"),
+        (500, "{}".into(), "unknown"),
+    ] {
+        let said = match client(status, &body).await.recall(&keys::submit(&tx()), &keys::recall(&tx())).await
+        {
+            RecallAnswer::Recalled => "recalled",
+            RecallAnswer::Refused { .. } => "refused",
+            RecallAnswer::CannotRecall => "cannot",
+            RecallAnswer::Unknown { .. } => "unknown",
+        };
+        assert_eq!(said, word, "{status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn no_connection_is_unknown_and_the_date_is_the_switchs_clock() {
+    let nobody = to("http://127.0.0.1:9");
+    assert!(matches!(nobody.send(&order()).await, SendAnswer::Unknown { .. }));
+    assert!(matches!(nobody.query(&keys::submit(&tx())).await.answer, QueryAnswer::NoAnswer { .. }));
+    assert!(nobody.switch_now().await.is_err());
+
+    let switch = client(404, "{}").await;
+    let heard = switch.query(&keys::submit(&tx())).await.switch_now.unwrap();
+    assert_eq!(heard.to_string(), "1994-11-06T08:49:37Z");
+    assert!(switch.switch_now().await.unwrap() >= heard);
+}
