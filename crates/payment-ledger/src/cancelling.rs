@@ -4,6 +4,7 @@ use payment_protocol::PaymentState;
 use payment_protocol::cancel::Begun;
 use payment_protocol::cause::Cause;
 use payment_protocol::ids::PaymentId;
+use payment_protocol::rules;
 
 use crate::locked::lock;
 use crate::release::write_cause;
@@ -21,7 +22,7 @@ impl Ledger {
         let begun = Begun {
             end: facts.state.end(),
             verdict: facts.verdict,
-            attempts: facts.attempts,
+            never_sent: rules::never_sent(facts),
             deadline_ms: locked.submit_deadline.map(|at| at.as_millisecond()),
             cancelling_ms: locked.cancelling_ms,
         };

@@ -58,7 +58,9 @@ pub(crate) async fn lock(tx: &mut PgConnection, payment_id: &PaymentId) -> Resul
                   recall.outcome AS "recall_outcome?",
                   EXISTS (SELECT FROM inbox i WHERE i.payment_id = p.payment_id AND i.kind = 'cancel') AS "cancel_requested!",
                   EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id AND e.kind = 'report_differs'
-                             AND e.closed_at IS NULL) AS "report_differs!"
+                             AND e.closed_at IS NULL) AS "report_differs!",
+                  EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id AND e.kind = 'not_sent'
+                             AND e.closed_at IS NULL) AS "reported_unsent!"
            FROM payments p
            LEFT JOIN holds h ON h.payment_id = p.payment_id
            LEFT JOIN operations reserve ON reserve.operation_key = $2
@@ -141,6 +143,7 @@ pub(crate) async fn lock(tx: &mut PgConnection, payment_id: &PaymentId) -> Resul
             cause,
             verdict,
             report_differs: row.report_differs,
+            reported_unsent: row.reported_unsent,
             settle_refused: row.debit_reason,
             recall,
             cancel_requested: row.cancel_requested,

@@ -53,8 +53,8 @@ pub struct Begun {
     pub end: Option<End>,
     /// The switch's first definite answer, if there is one.
     pub verdict: Option<Verdict>,
-    /// Attempts on record.
-    pub attempts: u32,
+    /// Nothing was ever sent ([`crate::rules::never_sent`]).
+    pub never_sent: bool,
     /// Submit's deadline on the switch's clock, in milliseconds since the epoch.
     pub deadline_ms: Option<i64>,
     /// How long the payment has been cancelling, in milliseconds.
@@ -139,7 +139,7 @@ pub async fn ask<D: CancelDoor>(door: &D, profile: &SwitchProfile) -> Result<Ask
     match begun.verdict {
         Some(Verdict::Settled) => return Ok(Asking::Settled),
         Some(Verdict::Dead) => return Ok(Asking::Dead),
-        None if begun.attempts == 0 => return dead(door, Death::NeverSent).await,
+        None if begun.never_sent => return dead(door, Death::NeverSent).await,
         None => {}
     }
     if !profile.can_cancel {
@@ -245,8 +245,8 @@ async fn settled<D: CancelDoor>(door: &D, report: &SettledReport) -> Result<Aski
         VerdictRuling::Differs(_) => Asking::Differs,
         // Dead was on record first; it stands.
         VerdictRuling::Contradicts => Asking::Dead,
-        // Cannot be: attempts are never taken off the record. Nothing was sent.
-        VerdictRuling::NoAttempt => Asking::Differs,
+        // The switch settled what we have no record of sending: our record is older than the truth.
+        VerdictRuling::NoAttempt => Asking::Undecidable(OperatorReason::SettledNotSent),
     })
 }
 

@@ -141,6 +141,8 @@ text_enum!(
         CannotRecall = "cannot_recall",
         /// An undo failed for good.
         UndoFailed = "undo_failed",
+        /// The switch settled a transfer of which no attempt is on record here.
+        SettledNotSent = "settled_not_sent",
         /// The workflow engine itself refused to start the payment, again and again.
         StartRefused = "start_refused",
     }
@@ -157,7 +159,7 @@ impl OperatorReason {
             | Self::NothingProves
             | Self::CannotAsk
             | Self::StartRefused => true,
-            Self::RecallRefused | Self::CannotRecall | Self::UndoFailed => false,
+            Self::RecallRefused | Self::CannotRecall | Self::UndoFailed | Self::SettledNotSent => false,
         }
     }
 }

@@ -68,6 +68,9 @@ pub struct Facts {
     pub verdict: Option<Verdict>,
     /// A SUCCESS that differs from the payment is on record.
     pub report_differs: bool,
+    /// The switch reported SUCCESS although no attempt was on record: our record may be older than
+    /// the truth (a restored database), so "nothing was ever sent" is not believed.
+    pub reported_unsent: bool,
     /// Settle was refused for good, with this reason.
     pub settle_refused: Option<String>,
     /// What is recorded under recall's key.
@@ -90,6 +93,7 @@ impl Facts {
             cause: None,
             verdict: None,
             report_differs: false,
+            reported_unsent: false,
             settle_refused: None,
             recall: None,
             cancel_requested: false,

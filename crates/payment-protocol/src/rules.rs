@@ -151,6 +151,13 @@ fn definite(facts: &Facts, said: Verdict) -> VerdictRuling {
     }
 }
 
+/// Whether nothing was ever sent: no attempt is on record, and the switch has not said otherwise. The
+/// only short way to releasing.
+#[must_use]
+pub fn never_sent(facts: &Facts) -> bool {
+    facts.attempts == 0 && !facts.reported_unsent
+}
+
 /// What settle may do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettleRuling {
@@ -206,14 +213,15 @@ pub enum ReleaseRuling {
 /// Rules a release: the one door (design, "The rule under everything").
 #[must_use]
 pub fn release(facts: &Facts) -> ReleaseRuling {
-    let never_sent = facts.attempts == 0;
     let dead = facts.verdict == Some(Verdict::Dead);
     let recalled = facts.recall == Some(RecallRecord::Recalled);
     match facts.hold {
         Some(HoldStatus::Settled) => ReleaseRuling::Refused(ReleaseRefusal::HoldSettled),
         Some(HoldStatus::Released) => ReleaseRuling::Already,
         None if facts.state.end().is_some() => ReleaseRuling::Already,
-        _ if !(never_sent || dead || recalled) => ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle),
+        _ if !(never_sent(facts) || dead || recalled) => {
+            ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle)
+        }
         None => ReleaseRuling::Fence,
         Some(HoldStatus::Open) => ReleaseRuling::GiveBack,
     }

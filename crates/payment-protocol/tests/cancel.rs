@@ -74,8 +74,13 @@ struct Broken;
 impl Door {
     /// A sent payment that has just begun to be cancelled.
     fn new(cancel: CancelAnswer, query: QueryAnswer, clock: Clock) -> Self {
-        let begun =
-            Begun { end: None, verdict: None, attempts: 1, deadline_ms: Some(DEADLINE_MS), cancelling_ms: 0 };
+        let begun = Begun {
+            end: None,
+            verdict: None,
+            never_sent: false,
+            deadline_ms: Some(DEADLINE_MS),
+            cancelling_ms: 0,
+        };
         let calls = RefCell::default();
         Self { begun, cancel, query, clock, ruling: VerdictRuling::First, fails_at: None, calls }
     }
@@ -249,9 +254,9 @@ fn our_own_books_speak_first() {
         (Begun { end: Some(End::Failed), verdict: Some(Verdict::Dead), ..sent() },   "ended: failed",   "begin"),
         (Begun { verdict: Some(Verdict::Settled), ..sent() },                        "settled",         "begin"),
         (Begun { verdict: Some(Verdict::Dead), ..sent() },                           "dead",            "begin"),
-        (Begun { verdict: Some(Verdict::Settled), attempts: 0, ..sent() },           "settled",         "begin"),
+        (Begun { verdict: Some(Verdict::Settled), never_sent: true, ..sent() },      "settled",         "begin"),
         // The only short way: nothing was ever sent.
-        (Begun { attempts: 0, deadline_ms: None, ..sent() },                         "dead",            "begin dead:NeverSent"),
+        (Begun { never_sent: true, deadline_ms: None, ..sent() },                         "dead",            "begin dead:NeverSent"),
         (sent(),                                                                     "again",           "begin cancel query"),
     ];
     for (begun, outcome, calls) in table {
@@ -276,7 +281,7 @@ fn the_first_answer_on_record_stands() {
         (settled(), VerdictRuling::Contradicts,                     "dead"),
         (settled(), VerdictRuling::Differs(Difference::Amount),     "differs"),
         (settled(), VerdictRuling::Differs(Difference::Switch),     "differs"),
-        (settled(), VerdictRuling::NoAttempt,                       "differs"),
+        (settled(), VerdictRuling::NoAttempt,                       "person: settled_not_sent"),
     ];
     for (cancel, ruling, outcome) in table {
         let row = format!("{cancel:?} {ruling:?}");

@@ -170,6 +170,19 @@ fn what_a_release_may_do() {
     }
 }
 
+/// A restored database may have lost its record of an attempt: once the switch has said SUCCESS of what
+/// seems unsent, only its answer to our cancel releases (R30b).
+#[test]
+fn a_success_of_what_seems_unsent_closes_the_short_way() {
+    let believed = Facts { attempts: 0, ..held() };
+    let doubted = Facts { reported_unsent: true, ..believed.clone() };
+    assert!(rules::never_sent(&believed) && !rules::never_sent(&doubted));
+    assert_eq!(rules::release(&believed), ReleaseRuling::GiveBack);
+    assert_eq!(rules::release(&doubted), ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle));
+    let dead = Facts { verdict: Some(Verdict::Dead), ..doubted };
+    assert_eq!(rules::release(&dead), ReleaseRuling::GiveBack);
+}
+
 /// Over every combination of facts: money that may have left is never given back, what is given
 /// back is never debited, and no attempt goes out beside either.
 #[test]
