@@ -11,6 +11,7 @@ CREATE TABLE accounts (
     available_minor bigint,
     opened_at       timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT accounts_kind_known CHECK (kind IN ('customer', 'internal')),
+    CONSTRAINT accounts_internal_named_so CHECK ((kind = 'internal') = (account_id LIKE 'internal:%')),
     CONSTRAINT accounts_currency_is_iso CHECK (currency ~ '^[A-Z]{3}$'),
     CONSTRAINT accounts_status_known CHECK (status IN ('active', 'frozen', 'closed')),
     CONSTRAINT accounts_only_customers_keep_a_balance CHECK ((kind = 'customer') = (available_minor IS NOT NULL)),

@@ -139,7 +139,7 @@ impl Ledger {
         Ok(true)
     }
 
-    /// Freezes or unfreezes a customer's account. Returns whether it exists.
+    /// Freezes or unfreezes a customer's account. Returns whether it exists and is not closed.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -153,7 +153,7 @@ impl Ledger {
             AccountStatus::Frozen => "frozen",
         };
         let changed = sqlx::query!(
-            "UPDATE accounts SET status = $2 WHERE account_id = $1 AND kind = 'customer'",
+            "UPDATE accounts SET status = $2 WHERE account_id = $1 AND kind = 'customer' AND status <> 'closed'",
             account.as_str(),
             word,
         )

@@ -5,6 +5,7 @@ use payment_protocol::cause::Cause;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::keys;
 use payment_protocol::rules::{self, ReleaseRefusal, ReleaseRuling};
+use payment_protocol::state::End;
 use sqlx::PgConnection;
 
 use crate::accounts::{self, Internal};
@@ -16,6 +17,8 @@ use crate::{Ledger, LedgerError, record, reserve};
 pub enum Release {
     /// Nothing is held, the payment has ended, for this cause (the first one recorded).
     Done(Cause),
+    /// There was nothing to release: the payment had already ended, without a hold.
+    Ended(End),
     /// Not allowed. A defect of the caller: the payment must stand before a person.
     Refused(ReleaseRefusal),
 }
@@ -33,6 +36,7 @@ impl Ledger {
         let first = rules::first_cause(&locked.facts, cause);
         match rules::release(&locked.facts) {
             ReleaseRuling::Already => return Ok(Release::Done(first)),
+            ReleaseRuling::Ended(end) => return Ok(Release::Ended(end)),
             ReleaseRuling::Refused(refusal) => return Ok(Release::Refused(refusal)),
             ReleaseRuling::Fence if locked.facts.reserve.is_none() => {
                 reserve::fence(&mut tx, payment_id).await?

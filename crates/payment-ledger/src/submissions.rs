@@ -6,10 +6,11 @@ use payment_protocol::PaymentState;
 use payment_protocol::ids::{PaymentId, RunId};
 use payment_protocol::keys::{self, Reference};
 use payment_protocol::money::Money;
-use payment_protocol::rules::{self, AttemptRuling};
+use payment_protocol::rules::{self, AttemptRuling, NotSent};
 use payment_protocol::submit::SendAnswer;
 
 use crate::locked::lock;
+use crate::record::Exception;
 use crate::{Ledger, LedgerError, record};
 
 /// What an attempt that was let out sends. The same on every attempt.
@@ -124,16 +125,24 @@ impl Ledger {
         Ok(())
     }
 
-    /// Shows a payment as submitted whose transfer the switch was found to have.
+    /// Shows a payment as submitted whose transfer the switch was found to have. Where no attempt is on
+    /// record it is an exception: our record is older than the truth.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
-    pub async fn record_found(&self, payment_id: &PaymentId) -> Result<(), LedgerError> {
+    pub async fn record_found(&self, payment_id: &PaymentId) -> Result<Option<NotSent>, LedgerError> {
         let mut tx = self.pool.begin().await?;
         let locked = lock(&mut tx, payment_id).await?;
+        if locked.facts.attempts == 0 {
+            let detail = "the switch has a transfer that was not sent";
+            record::exception(&mut tx, Some(payment_id), Exception::NotSent, payment_id.as_str(), detail)
+                .await?;
+            tx.commit().await?;
+            return Ok(Some(NotSent::ReportedUnsent));
+        }
         show_submitted(&mut tx, &locked, true, "the switch was found to have the transfer").await?;
         tx.commit().await?;
-        Ok(())
+        Ok(None)
     }
 }
 

@@ -144,6 +144,8 @@ impl Modelled {
             "CancelAsked"
         } else if self.cancel_asked {
             "CustomerCancel"
+        } else if self.attempts == 0 && self.reported_unsent {
+            "ReportedUnsent"
         } else {
             self.attempts += 1;
             return format!("Send({})", self.attempts);
@@ -210,8 +212,10 @@ impl Modelled {
         if self.hold == Some("settled") {
             return "Refused(HoldSettled)".into();
         }
-        if self.end.is_some() {
-            return format!("Done({first:?})");
+        match self.end {
+            Some(end) if self.cause.is_none() && self.hold.is_none() => return format!("Ended({end})"),
+            Some(_) => return format!("Done({first:?})"),
+            None => {}
         }
         if !self.never_sent() && self.verdict != Some("Dead") && self.recall != Some(true) {
             return "Refused(MayStillSettle)".into();

@@ -64,8 +64,7 @@ async fn go_forward<W: World>(world: &W, payment: &Payment, undos: &mut Undos) -
         Reserved::Held => world.show(PaymentState::Reserved, "the amount is held"),
         // The refusal is recorded under reserve's key: nothing is held and nothing ever will be.
         Reserved::Refused(refusal) => return Course::Ended(Err(PaymentError::ReserveRefused(refusal))),
-        Reserved::Ended(End::Settled) => return Course::Ended(Ok(())),
-        Reserved::Ended(end) => return Course::Ended(Err(PaymentError::AlreadyEnded(end))),
+        Reserved::Ended(end) => return already_ended(end),
         Reserved::AnotherRun => return take_up_again(world, undos).await,
         Reserved::Unknown => return Course::TurnedRound(Cause::ReserveUnknown),
     }
@@ -116,9 +115,16 @@ async fn take_up_again<W: World>(world: &W, undos: &mut Undos) -> Course {
     undos.register(Undo::AskToCancel);
     match world.fence_reserve().await {
         Fenced::Open(cause) => Course::TurnedRound(cause.unwrap_or(Cause::Interrupted)),
-        Fenced::Ended(End::Settled) => Course::Ended(Ok(())),
-        Fenced::Ended(end) => Course::Ended(Err(PaymentError::AlreadyEnded(end))),
+        Fenced::Ended(end) => already_ended(end),
     }
+}
+
+/// The payment had ended when this run looked.
+fn already_ended(end: End) -> Course {
+    Course::Ended(match end {
+        End::Settled => Ok(()),
+        end => Err(PaymentError::AlreadyEnded(end)),
+    })
 }
 
 /// The cause that goes with an attempt that our own ledger did not let out.
@@ -128,7 +134,7 @@ fn not_sent(reason: NotSent) -> Cause {
         NotSent::AnotherRun => Cause::Interrupted,
         // One attempt went out and its answer is not known.
         NotSent::OnlyOneAttempt => Cause::SubmitUnknown,
-        NotSent::NoOpenHold | NotSent::CancelAsked | NotSent::RetentionPassed => {
+        NotSent::NoOpenHold | NotSent::CancelAsked | NotSent::ReportedUnsent | NotSent::RetentionPassed => {
             Cause::NotSent { reason: reason.to_string() }
         }
     }
@@ -181,6 +187,7 @@ async fn undo_all<W: World>(world: &W, undos: &mut Undos, cause: Cause) -> Cours
                     first_cause = recorded;
                     world.show(first_cause.end().into(), "released; nothing was charged");
                 }
+                Released::Ended(end) => return already_ended(end),
                 Released::Failed { detail } => {
                     failed = true;
                     world.alert(Alert::UndoFailed { detail }).await;
@@ -217,10 +224,7 @@ async fn ask_until_decided<W: World>(world: &W, undos: &mut Undos, cause: &Cause
             },
             Asked::Differs => return Decided::Ended(Course::Stands(OperatorReason::ReportDiffers)),
             Asked::Undecidable(reason) => return Decided::Ended(Course::Stands(reason)),
-            Asked::Ended(End::Settled) => return Decided::Ended(Course::Ended(Ok(()))),
-            Asked::Ended(end) => {
-                return Decided::Ended(Course::Ended(Err(PaymentError::AlreadyEnded(end))));
-            }
+            Asked::Ended(end) => return Decided::Ended(already_ended(end)),
         }
     }
 }

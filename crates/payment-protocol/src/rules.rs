@@ -60,6 +60,8 @@ text_enum!(
         CustomerCancel = "customer_cancel",
         /// The switch does not deduplicate and one attempt is on record.
         OnlyOneAttempt = "only_one_attempt",
+        /// The switch has what our record says was never sent.
+        ReportedUnsent = "reported_unsent",
         /// The switch may have forgotten the first attempt.
         RetentionPassed = "retention_passed",
     }
@@ -94,6 +96,9 @@ pub fn attempt(facts: &Facts, run: &RunId, profile: &SwitchProfile) -> AttemptRu
     }
     if facts.cancel_requested {
         return No(NotSent::CustomerCancel);
+    }
+    if facts.attempts == 0 && facts.reported_unsent {
+        return No(NotSent::ReportedUnsent);
     }
     if facts.attempts > 0 && !profile.deduplicates {
         return No(NotSent::OnlyOneAttempt);
@@ -180,6 +185,8 @@ pub fn settle(facts: &Facts) -> SettleRuling {
         (Some(HoldStatus::Settled), _) => SettleRuling::Already,
         (Some(HoldStatus::Open), Some(Verdict::Settled)) => match &facts.settle_refused {
             Some(reason) => SettleRuling::Refused(reason.clone()),
+            // Recall is asked only after a refused settle; what came back is never debited.
+            None if facts.recall == Some(RecallRecord::Recalled) => SettleRuling::Refused("recalled".into()),
             None => SettleRuling::Debit,
         },
         (_, None) if facts.report_differs => SettleRuling::Differs,
@@ -204,8 +211,10 @@ pub enum ReleaseRuling {
     GiveBack,
     /// Nothing is held: write the fence, so that a late reserve is refused.
     Fence,
-    /// Released before, or there was nothing to release and the payment has ended.
+    /// Released before.
     Already,
+    /// There is nothing to release: the payment ended without a hold and without being undone.
+    Ended(End),
     /// Not allowed.
     Refused(ReleaseRefusal),
 }
@@ -215,15 +224,16 @@ pub enum ReleaseRuling {
 pub fn release(facts: &Facts) -> ReleaseRuling {
     let dead = facts.verdict == Some(Verdict::Dead);
     let recalled = facts.recall == Some(RecallRecord::Recalled);
-    match facts.hold {
-        Some(HoldStatus::Settled) => ReleaseRuling::Refused(ReleaseRefusal::HoldSettled),
-        Some(HoldStatus::Released) => ReleaseRuling::Already,
-        None if facts.state.end().is_some() => ReleaseRuling::Already,
+    match (facts.hold, facts.state.end()) {
+        (Some(HoldStatus::Settled), _) => ReleaseRuling::Refused(ReleaseRefusal::HoldSettled),
+        (Some(HoldStatus::Released), _) => ReleaseRuling::Already,
+        (None, Some(_)) if facts.cause.is_some() => ReleaseRuling::Already,
+        (None, Some(end)) => ReleaseRuling::Ended(end),
         _ if !(never_sent(facts) || dead || recalled) => {
             ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle)
         }
-        None => ReleaseRuling::Fence,
-        Some(HoldStatus::Open) => ReleaseRuling::GiveBack,
+        (None, None) => ReleaseRuling::Fence,
+        (Some(HoldStatus::Open), _) => ReleaseRuling::GiveBack,
     }
 }
 

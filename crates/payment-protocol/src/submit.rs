@@ -84,8 +84,9 @@ pub trait SubmitDoor {
     async fn send(&self) -> SendAnswer;
     /// Records what attempt `n` brought.
     async fn record_answer(&self, n: u32, answer: &SendAnswer) -> Result<(), Self::Error>;
-    /// Records that the switch has the transfer without a new attempt.
-    async fn record_found(&self) -> Result<(), Self::Error>;
+    /// Records that the switch has the transfer, without a new attempt. Where no attempt is on record
+    /// this is an exception, and [`NotSent::ReportedUnsent`].
+    async fn record_found(&self) -> Result<Option<NotSent>, Self::Error>;
     /// Records a SUCCESS that a query brought.
     async fn record_settled(&self, report: &SettledReport) -> Result<VerdictRuling, Self::Error>;
 }
@@ -101,17 +102,19 @@ pub async fn attempt<D: SubmitDoor>(door: &D, profile: &SwitchProfile) -> Result
     if profile.strategy == Strategy::Query {
         match door.query().await {
             QueryAnswer::Pending => {
-                door.record_found().await?;
-                return Ok(Attempt::Accepted);
+                return Ok(match door.record_found().await? {
+                    None => Attempt::Accepted,
+                    Some(reason) => Attempt::NotSent(reason),
+                });
             }
             QueryAnswer::Settled(report) => {
                 return Ok(match door.record_settled(&report).await? {
                     VerdictRuling::First | VerdictRuling::Same => Attempt::Settled,
                     // The wait decides: settle sees the difference on record.
                     VerdictRuling::Differs(_) => Attempt::Settled,
-                    VerdictRuling::NoAttempt | VerdictRuling::Contradicts => {
-                        Attempt::Unknown { detail: "the switch reports a transfer that was not sent".into() }
-                    }
+                    VerdictRuling::NoAttempt => Attempt::NotSent(NotSent::ReportedUnsent),
+                    // Dead was on record first, so a cancel was asked: no attempt goes out after it.
+                    VerdictRuling::Contradicts => Attempt::NotSent(NotSent::CancelAsked),
                 });
             }
             QueryAnswer::Dead { reason } => return Ok(Attempt::Refused { reason }),

@@ -93,6 +93,8 @@ pub enum Recalled {
 pub enum Released {
     /// Nothing is held any more and the payment has ended, for the cause recorded first.
     Done(Cause),
+    /// There was nothing to give back: the payment had already ended.
+    Ended(End),
     /// Failed for good.
     Failed {
         /// What went wrong, for the alert.

@@ -158,7 +158,7 @@ fn what_a_release_may_do() {
         (None,     0,        None,    None,   running, Fence),
         (None,     0,        dead,    None,   running, Fence),
         (None,     1,        None,    None,   running, shut),
-        (None,     0,        None,    None,   over,    Already),
+        (None,     0,        None,    None,   over,    ReleaseRuling::Ended(End::Failed)),
         (released, 1,        dead,    None,   over,    Already),
         (released, 1,        success, yes,    over,    Already),
         (settled,  1,        success, None,   over,    spent),
@@ -179,6 +179,9 @@ fn a_success_of_what_seems_unsent_closes_the_short_way() {
     assert!(rules::never_sent(&believed) && !rules::never_sent(&doubted));
     assert_eq!(rules::release(&believed), ReleaseRuling::GiveBack);
     assert_eq!(rules::release(&doubted), ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle));
+    let open = Facts { hold: Some(HoldStatus::Open), ..doubted.clone() };
+    let sent = rules::attempt(&open, &run("a"), &whole());
+    assert_eq!(sent, AttemptRuling::NotSent(NotSent::ReportedUnsent), "not on top of what may be there");
     let dead = Facts { verdict: Some(Verdict::Dead), ..doubted };
     assert_eq!(rules::release(&dead), ReleaseRuling::GiveBack);
 }

@@ -20,6 +20,7 @@ struct Door {
     ruling: AttemptRuling,
     answer: SendAnswer,
     verdict: VerdictRuling,
+    unsent: Option<NotSent>,
     fails_at: Option<&'static str>,
     calls: RefCell<Vec<String>>,
 }
@@ -35,6 +36,7 @@ impl Door {
             ruling,
             answer,
             verdict: VerdictRuling::First,
+            unsent: None,
             fails_at: None,
             calls: RefCell::default(),
         }
@@ -82,8 +84,8 @@ impl SubmitDoor for Door {
         self.called("answer", &format!(":{n}"))
     }
 
-    async fn record_found(&self) -> Result<(), Broken> {
-        self.called("found", "")
+    async fn record_found(&self) -> Result<Option<NotSent>, Broken> {
+        self.called("found", "").map(|()| self.unsent)
     }
 
     async fn record_settled(&self, said: &SettledReport) -> Result<VerdictRuling, Broken> {
@@ -158,8 +160,8 @@ fn a_success_found_is_judged_by_the_record() {
         (VerdictRuling::Same,                        "settled"),
         // On record; settle sees the difference.
         (VerdictRuling::Differs(Difference::Amount), "settled"),
-        (VerdictRuling::NoAttempt,                   "unknown"),
-        (VerdictRuling::Contradicts,                 "unknown"),
+        (VerdictRuling::NoAttempt,                   "not sent reported_unsent"),
+        (VerdictRuling::Contradicts,                 "not sent cancel_asked"),
     ];
     for (verdict, outcome) in table {
         let found = QueryAnswer::Settled(report());
@@ -170,6 +172,16 @@ fn a_success_found_is_judged_by_the_record() {
             "{verdict:?}"
         );
     }
+}
+
+/// A transfer that is there although no attempt is on record is nothing to send on top of: it turns the
+/// payment round, and the switch's answer to our cancel decides (R30b).
+#[test]
+fn a_transfer_found_that_was_not_sent_is_not_taken_for_ours() {
+    let send = AttemptRuling::Send(1);
+    let unsent = Some(NotSent::ReportedUnsent);
+    let door = Door { unsent, ..Door::new(QueryAnswer::Pending, send, SendAnswer::Accepted) };
+    assert_eq!(door.attempt(Strategy::Query), ("not sent reported_unsent".into(), "query found".into()));
 }
 
 /// Where our ledger does not answer nothing is sent, and nothing is concluded.

@@ -10,7 +10,7 @@ use payment_protocol::facts::RecallRecord;
 use payment_protocol::ids::RunId;
 use payment_protocol::recall::{RecallAnswer, RecallDoor};
 use payment_protocol::report::SettledReport;
-use payment_protocol::rules::{AttemptRuling, VerdictRuling};
+use payment_protocol::rules::{AttemptRuling, NotSent, VerdictRuling};
 use payment_protocol::submit::{QueryAnswer, SendAnswer, SubmitDoor};
 use payment_protocol::{Payment, keys};
 use switch_client::{Answered, SwitchClient, TransferOrder};
@@ -74,7 +74,7 @@ impl SubmitDoor for SendDoor<'_> {
         Ok(self.ledger.record_answer(&self.payment.payment_id, n, answer).await?)
     }
 
-    async fn record_found(&self) -> Result<(), DoorError> {
+    async fn record_found(&self) -> Result<Option<NotSent>, DoorError> {
         Ok(self.ledger.record_found(&self.payment.payment_id).await?)
     }
 

@@ -123,6 +123,7 @@ impl LedgerActivities {
                 metrics::counter!("payments_ended_total", "state" => first.end().as_str()).increment(1);
                 Ok(Released::Done(first))
             }
+            Ok(Release::Ended(end)) => Ok(Released::Ended(end)),
             Ok(Release::Refused(refusal)) => Ok(Released::Failed { detail: refusal.to_string() }),
             Err(error) if !error.is_retryable() => Ok(Released::Failed { detail: chain(&error) }),
             Err(error) => Err(no_outcome(error)),
