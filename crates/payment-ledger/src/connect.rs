@@ -11,6 +11,11 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 /// How long a step waits for a connection before it has no outcome.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Bounds that the server itself keeps: a frozen process must not hold a row that others need, and a
+/// transaction that was cut can no longer commit late. What is cut has no outcome and is repeated.
+const BOUNDS: [(&str, &str); 3] =
+    [("lock_timeout", "3s"), ("statement_timeout", "8s"), ("idle_in_transaction_session_timeout", "10s")];
+
 /// Section `[database]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -52,7 +57,7 @@ impl DatabaseOptions {
         Ok(PgPoolOptions::new()
             .max_connections(self.max_connections)
             .acquire_timeout(ACQUIRE_TIMEOUT)
-            .connect_lazy_with(options.application_name(process)))
+            .connect_lazy_with(options.application_name(process).options(BOUNDS)))
     }
 }
 
