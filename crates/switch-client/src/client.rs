@@ -38,8 +38,8 @@ pub struct TransferOrder {
     pub creditor_account: String,
     /// The customer's own id.
     pub end_to_end_id: Option<String>,
-    /// On the switch's clock.
-    pub deadline: Timestamp,
+    /// On the switch's clock; none for a switch that, by the payment's own profile, honours none.
+    pub deadline: Option<Timestamp>,
 }
 
 /// An answer with the switch's clock in it, if it answered.
@@ -57,7 +57,6 @@ pub struct SwitchClient {
     name: SwitchName,
     base_url: String,
     api_token: SecretString,
-    honours_deadline: bool,
     http: reqwest::Client,
     clock: SwitchClock,
 }
@@ -101,7 +100,6 @@ impl SwitchClient {
             name: profile.switch.clone(),
             base_url: options.base_url.trim_end_matches('/').to_owned(),
             api_token: options.api_token.clone(),
-            honours_deadline: profile.honours_deadline,
             http,
             clock: SwitchClock::default(),
         })
@@ -128,7 +126,7 @@ impl SwitchClient {
             currency: order.money.currency().code(),
             creditor_account: &order.creditor_account,
             end_to_end_id: order.end_to_end_id.as_deref(),
-            deadline: self.honours_deadline.then(|| order.deadline.to_string()),
+            deadline: order.deadline.map(|deadline| deadline.to_string()),
         };
         let Ok(body) = serde_json::to_vec(&body) else {
             return SendAnswer::Refused { reason: "the transfer cannot be written as JSON".into() };

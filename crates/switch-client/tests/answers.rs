@@ -44,7 +44,7 @@ fn order() -> TransferOrder {
         money: Money::from_minor(500, parse_currency("EUR").unwrap()).unwrap(),
         creditor_account: "FR-BOB".into(),
         end_to_end_id: None,
-        deadline: jiff::Timestamp::UNIX_EPOCH,
+        deadline: Some(jiff::Timestamp::UNIX_EPOCH),
     }
 }
 

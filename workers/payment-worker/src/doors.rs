@@ -57,7 +57,8 @@ impl SubmitDoor for SendDoor<'_> {
                 money: transfer.money,
                 creditor_account: transfer.destination_account,
                 end_to_end_id: transfer.end_to_end_id,
-                deadline: transfer.deadline,
+                // By the payment's own profile: what the ledger believes of the deadline went over the wire.
+                deadline: self.payment.profile.honours_deadline.then_some(transfer.deadline),
             });
         }
         Ok(ruling)
