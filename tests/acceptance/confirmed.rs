@@ -1,6 +1,8 @@
 //! The way forward: accepted, held, sent, confirmed, debited (S0.3 to S0.7).
 
 use serde_json::json;
+use temporalio_client::{UntypedSignal, WorkflowSignalOptions};
+use temporalio_common::data_converters::RawValue;
 use testkit::system::OPENING_MINOR;
 use testkit::{Options, System};
 
@@ -73,5 +75,24 @@ async fn s0_3_a_refused_reserve_sends_nothing() -> anyhow::Result<()> {
     assert_eq!(system.payment(&payment.payment_id).await?["reason"], "insufficient_funds");
     assert_eq!(system.switch.requests(&payment.reference, "submit").await?, 0);
     system.audit().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn r23_a_signal_that_cannot_be_read_poisons_nothing_and_confirms_nothing() -> anyhow::Result<()> {
+    let system = System::start("poison-signal", Options::default()).await?;
+    system.switch.behave(json!({"outcome": "hold"})).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "submitted").await?;
+    let workflow = system.workflow(&payment.payment_id).await?;
+    for name in ["switchConfirmed", "cancelled?", "verdictWritten"] {
+        workflow
+            .signal(UntypedSignal::new(name), RawValue::empty(), WorkflowSignalOptions::default())
+            .await?;
+    }
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    system.switch.decide(&payment.reference, "settle").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }

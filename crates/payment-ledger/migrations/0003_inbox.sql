@@ -19,7 +19,7 @@ CREATE TABLE switch_callbacks (
 
 CREATE INDEX switch_callbacks_by_payment ON switch_callbacks (payment_id);
 
--- One inbox for callbacks and customers' cancels: what a payment's workflow must be told. The row
+-- One inbox for callbacks, customers' cancels and verdicts that came while a person was waited for: what a payment's workflow must be told. The row
 -- survives a loss of the workflow engine; a signal does not.
 CREATE TABLE inbox (
     inbox_id     bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -31,7 +31,7 @@ CREATE TABLE inbox (
     deliveries   integer     NOT NULL DEFAULT 0,
     deliver_at   timestamptz NOT NULL DEFAULT now(),
     delivered_at timestamptz,
-    CONSTRAINT inbox_kind_known CHECK (kind IN ('callback', 'cancel')),
+    CONSTRAINT inbox_kind_known CHECK (kind IN ('callback', 'cancel', 'verdict')),
     CONSTRAINT inbox_callback_is_named CHECK ((kind = 'callback') = (switch IS NOT NULL AND event_id IS NOT NULL)),
     FOREIGN KEY (switch, event_id) REFERENCES switch_callbacks
 );

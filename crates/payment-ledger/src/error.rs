@@ -25,10 +25,11 @@ pub enum LedgerError {
 }
 
 impl LedgerError {
-    /// Whether repeating the step may bring its outcome.
+    /// Whether repeating the step can never bring its outcome. A row that this process cannot read may
+    /// be readable to a newer one.
     #[must_use]
-    pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::Unavailable(_))
+    pub fn is_final(&self) -> bool {
+        matches!(self, Self::Refused(_))
     }
 }
 

@@ -86,6 +86,8 @@ pub enum NoticeKind {
     },
     /// The customer asked to cancel.
     Cancel,
+    /// A definite answer of the switch was written while the payment stood before a person.
+    Verdict,
 }
 
 /// What became of a callback.
@@ -208,6 +210,7 @@ impl Ledger {
                     (Some(status), Some(event_id)) => {
                         NoticeKind::Callback { status, reason: row.reason, event_id }
                     }
+                    _ if row.kind == "verdict" => NoticeKind::Verdict,
                     _ => NoticeKind::Cancel,
                 };
                 Ok(Notice {

@@ -3,12 +3,13 @@
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::ids::PaymentId;
+use payment_protocol::world::Standing;
 
 use crate::locked::lock;
 use crate::{Ledger, LedgerError, record};
 
 impl Ledger {
-    /// Shows the payment as standing before a person, and alerts.
+    /// Shows the payment as standing before a person, and alerts; or says what is on record already.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -16,11 +17,11 @@ impl Ledger {
         &self,
         payment_id: &PaymentId,
         reason: OperatorReason,
-    ) -> Result<(), LedgerError> {
+    ) -> Result<Standing, LedgerError> {
         let mut tx = self.pool.begin().await?;
         let locked = lock(&mut tx, payment_id).await?;
-        if locked.facts.state.end().is_some() {
-            return Ok(());
+        if let Some(end) = locked.facts.state.end() {
+            return Ok(Standing::Ended(end));
         }
         sqlx::query!(
             "UPDATE payments SET operator_reason = $2 WHERE payment_id = $1",
@@ -32,7 +33,8 @@ impl Ledger {
         let detail = format!("stands before a person: {reason}");
         record::state(&mut tx, payment_id, PaymentState::NeedsOperator, &detail).await?;
         tx.commit().await?;
-        self.alert(payment_id, "needs_operator", reason.as_str()).await
+        self.alert(payment_id, "needs_operator", reason.as_str()).await?;
+        Ok(locked.facts.verdict.map_or(Standing::Stands, Standing::Verdict))
     }
 
     /// Raises an alert, once per payment and kind.

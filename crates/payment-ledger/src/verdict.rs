@@ -73,10 +73,13 @@ impl Ledger {
                 ("deadline", "the switch knows nothing of the transfer and its deadline has passed")
             }
         };
+        if death == Death::NeverSent && !rules::never_sent(&locked.facts) {
+            return Ok(VerdictRuling::NoAttempt);
+        }
         let ruling = rules::dead_report(&locked.facts);
         match ruling {
             VerdictRuling::First => {
-                write(&mut tx, payment_id, Verdict::Dead, source).await?;
+                write(&mut tx, &locked, Verdict::Dead, source).await?;
                 record::timeline(&mut tx, payment_id, locked.facts.state, told).await?;
             }
             VerdictRuling::Contradicts => {
@@ -112,7 +115,7 @@ pub(crate) async fn write_settled(
     let (kind, detail) = match ruling {
         VerdictRuling::Same => return Ok(ruling),
         VerdictRuling::First => {
-            write(tx, payment_id, Verdict::Settled, source.as_str()).await?;
+            write(tx, locked, Verdict::Settled, source.as_str()).await?;
             let detail = format!("the switch settled the transfer (by {})", source.as_str());
             record::state(tx, payment_id, PaymentState::Confirmed, &detail).await?;
             return note_earlier_failures(tx, locked).await.map(|()| ruling);
@@ -158,17 +161,24 @@ async fn note_earlier_failures(tx: &mut PgConnection, locked: &Locked) -> Result
 
 async fn write(
     tx: &mut PgConnection,
-    payment_id: &PaymentId,
+    locked: &Locked,
     verdict: Verdict,
     source: &str,
 ) -> Result<(), LedgerError> {
+    let payment_id = locked.payment_id.as_str();
     sqlx::query!(
         "UPDATE payments SET verdict = $2, verdict_source = $3, updated_at = clock_timestamp() WHERE payment_id = $1",
-        payment_id.as_str(),
+        payment_id,
         verdict.as_str(),
         source,
     )
     .execute(&mut *tx)
     .await?;
+    // Who stands before a person asks nobody any more: a late answer must wake the workflow.
+    if locked.facts.state == PaymentState::NeedsOperator {
+        sqlx::query!("INSERT INTO inbox (payment_id, kind) VALUES ($1, 'verdict')", payment_id)
+            .execute(&mut *tx)
+            .await?;
+    }
     Ok(())
 }

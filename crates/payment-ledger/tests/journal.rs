@@ -96,7 +96,7 @@ async fn a_refusal_of_the_database_is_a_defect_and_not_a_wait(pool: PgPool) {
     bank.sql(&entry(p.id.as_str(), "release", "forged")).await;
     let error = bank.ledger.settle(&p.id).await.unwrap_err();
     assert!(matches!(error, LedgerError::Refused(_)), "{error:?}");
-    assert!(!error.is_retryable());
+    assert!(error.is_final());
     assert_eq!(bank.state(&p).await, "confirmed", "all or nothing");
     assert_eq!(bank.operation(&format!("{}:debit", p.tx)).await, [""; 0]);
 }
@@ -111,10 +111,10 @@ async fn money_is_paid_in_once_per_key(pool: PgPool) {
 
     let dollars = payment_protocol::money::Money::from_minor(5, iso_currency::Currency::USD).unwrap();
     let refused = bank.ledger.fund(&account, dollars, "dollars").await.unwrap_err();
-    assert!(!refused.is_retryable(), "{refused:?}");
+    assert!(!matches!(refused, LedgerError::Unavailable(_)), "{refused:?}");
     for stranger in ["nobody", "internal:holding:EUR", "internal:escrow:EUR", "internal:funding:EUR"] {
         let refused = bank.ledger.fund(&account_id(stranger), eur(5), stranger).await.unwrap_err();
-        assert!(!refused.is_retryable(), "{stranger}: {refused:?}");
+        assert!(!matches!(refused, LedgerError::Unavailable(_)), "{stranger}: {refused:?}");
     }
     let keys = "SELECT operation_key FROM operations ORDER BY operation_key";
     assert_eq!(bank.words(keys).await, ["fund:purse", "more"], "what was refused burns no key");

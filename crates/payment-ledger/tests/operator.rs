@@ -4,8 +4,11 @@
 
 mod support;
 
+use payment_ledger::inbox::NoticeKind;
+use payment_protocol::cancel::Death;
 use payment_protocol::cause::OperatorReason;
-use payment_protocol::world::Settled;
+use payment_protocol::facts::Verdict;
+use payment_protocol::world::{Settled, Standing};
 use sqlx::PgPool;
 use support::{Bank, Stage, event, success};
 
@@ -29,4 +32,21 @@ async fn a_payment_stands_with_its_reason_until_it_moves(pool: PgPool) {
     bank.ledger.needs_operator(&p.id, OperatorReason::CannotAsk).await.unwrap();
     assert_eq!(bank.state(&p).await, "settled", "an end is an end");
     bank.audit().await;
+}
+
+/// A verdict on record is told to whoever comes to stand; one that is written while the payment stands
+/// wakes its workflow through the inbox. Otherwise the money would be held for ever though the switch
+/// has decided.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_payment_that_stands_hears_of_a_late_verdict(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let late = bank.payment_at(Stage::Cancelling, "late").await;
+    let stands = bank.ledger.needs_operator(&late.id, OperatorReason::RetentionPassed).await.unwrap();
+    assert_eq!(stands, Standing::Stands);
+    assert_eq!(bank.ledger.take_undelivered(10, 1_000).await.unwrap(), []);
+    bank.ledger.record_dead(&late.id, Death::Cancelled).await.unwrap();
+    let notices = bank.ledger.take_undelivered(10, 1_000).await.unwrap();
+    assert_eq!(notices.iter().map(|notice| &notice.kind).collect::<Vec<_>>(), [&NoticeKind::Verdict]);
+    let told = bank.ledger.needs_operator(&late.id, OperatorReason::RetentionPassed).await.unwrap();
+    assert_eq!(told, Standing::Verdict(Verdict::Dead));
 }

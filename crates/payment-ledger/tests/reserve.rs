@@ -7,6 +7,7 @@ mod support;
 
 use futures::future::join_all;
 use iso_currency::Currency;
+use payment_ledger::LedgerError;
 use payment_ledger::accept::NewPayment;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::ids::TenantId;
@@ -268,6 +269,6 @@ async fn an_unknown_payment_is_named(pool: PgPool) {
     let bank = Bank::new(pool);
     let id = bank.order("never taken").payment_id;
     let error = bank.ledger.reserve(&id, &first_run()).await.unwrap_err();
-    assert!(!error.is_retryable());
+    assert!(matches!(error, LedgerError::UnknownPayment(_)), "{error:?}");
     assert_eq!(error.to_string(), format!("there is no payment {id}"));
 }

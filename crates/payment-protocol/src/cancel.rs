@@ -151,6 +151,10 @@ pub async fn ask<D: CancelDoor>(door: &D, profile: &SwitchProfile) -> Result<Ask
     }
     let heard = door.cancel().await?;
     match heard.answer {
+        // Cancelled what it does not know, and leaves no mark: that is nothing found.
+        CancelAnswer::Cancelled { tombstoned: true } if !profile.tombstones => {
+            not_there(door, profile, &begun, heard.switch_now_ms, heard.first_attempt_age_ms).await
+        }
         CancelAnswer::Cancelled { tombstoned } => {
             // After the switch's retention a mark on an unknown reference proves nothing: the
             // transfer may have settled and been forgotten.
@@ -162,7 +166,7 @@ pub async fn ask<D: CancelDoor>(door: &D, profile: &SwitchProfile) -> Result<Ask
         CancelAnswer::AlreadyRejected => dead(door, Death::Rejected).await,
         CancelAnswer::AlreadySettled(report) => settled(door, &report).await,
         CancelAnswer::NotFound => {
-            nothing_found(door, profile, &begun, heard.switch_now_ms, heard.first_attempt_age_ms).await
+            not_there(door, profile, &begun, heard.switch_now_ms, heard.first_attempt_age_ms).await
         }
         CancelAnswer::CannotCancel if profile.has_query => by_query(door, profile, &begun).await,
         CancelAnswer::CannotCancel => Ok(again(profile, &begun, "the switch cannot cancel".into())),
@@ -197,6 +201,22 @@ async fn by_query<D: CancelDoor>(
         QueryAnswer::Pending => Ok(again(profile, begun, "the switch has not decided".into())),
         QueryAnswer::OurFault { detail } => Ok(Asking::Again { not_before_ms: None, detail, alert: true }),
         QueryAnswer::NoAnswer { detail } => Ok(again(profile, begun, detail)),
+    }
+}
+
+/// A cancel did not find the transfer. Its answer may be a repeat of an earlier one under the same key;
+/// a query has no key, so where there is one its answer is what counts.
+async fn not_there<D: CancelDoor>(
+    door: &D,
+    profile: &SwitchProfile,
+    begun: &Begun,
+    switch_now_ms: Option<i64>,
+    first_attempt_age_ms: Option<u64>,
+) -> Result<Asking, D::Error> {
+    if profile.has_query {
+        by_query(door, profile, begun).await
+    } else {
+        nothing_found(door, profile, begun, switch_now_ms, first_attempt_age_ms).await
     }
 }
 
@@ -235,6 +255,10 @@ async fn dead<D: CancelDoor>(door: &D, death: Death) -> Result<Asking, D::Error>
     Ok(match door.record_dead(death).await? {
         // A SUCCESS was on record first; it stands.
         VerdictRuling::Contradicts => Asking::Settled,
+        // What seemed unsent was reported in the meantime: begin anew.
+        VerdictRuling::NoAttempt => {
+            Asking::Again { not_before_ms: None, detail: "reported meanwhile".into(), alert: false }
+        }
         _ => Asking::Dead,
     })
 }

@@ -11,11 +11,14 @@
 //! ```
 
 use crate::cause::{Cause, OperatorReason, PaymentError};
+use crate::facts::Verdict;
 use crate::payment::Payment;
 use crate::rules::NotSent;
 use crate::state::{End, PaymentState};
 use crate::undo::{Undo, Undos};
-use crate::world::{Alert, Asked, Event, Fenced, Recalled, Released, Reserved, Settled, Submitted, World};
+use crate::world::{
+    Alert, Asked, Event, Fenced, Recalled, Released, Reserved, Settled, Standing, Submitted, World,
+};
 
 /// Where a stretch of the way left the payment.
 enum Course {
@@ -58,7 +61,7 @@ async fn go_forward<W: World>(world: &W, payment: &Payment, undos: &mut Undos) -
     }
 
     // reserve. key {payment_id}:reserve. undo: release, {tx_id}:comp-reserve.
-    // unknown: release, which fences the reserve if it has not landed.
+    // unknown: ask to cancel, then release, which fences the reserve if it has not landed.
     undos.register(Undo::Release);
     match world.reserve().await {
         Reserved::Held => world.show(PaymentState::Reserved, "the amount is held"),
@@ -66,7 +69,11 @@ async fn go_forward<W: World>(world: &W, payment: &Payment, undos: &mut Undos) -
         Reserved::Refused(refusal) => return Course::Ended(Err(PaymentError::ReserveRefused(refusal))),
         Reserved::Ended(end) => return already_ended(end),
         Reserved::AnotherRun => return take_up_again(world, undos).await,
-        Reserved::Unknown => return Course::TurnedRound(Cause::ReserveUnknown),
+        Reserved::Unknown => {
+            // The one way round for all: it finds that nothing was sent, or asks.
+            undos.register(Undo::AskToCancel);
+            return Course::TurnedRound(Cause::ReserveUnknown);
+        }
     }
 
     // submit. key {tx_id}:submit. undo: ask to cancel, {tx_id}:comp-submit.
@@ -97,7 +104,7 @@ async fn go_forward<W: World>(world: &W, payment: &Payment, undos: &mut Undos) -
             }
         }
         confirmed = match world.wait_within_sla().await {
-            Event::SuccessReported => true,
+            Event::SuccessReported | Event::VerdictWritten => true,
             Event::FailureReported { reason } => {
                 return Course::TurnedRound(Cause::FailureReported { reason });
             }
@@ -238,13 +245,21 @@ async fn stand<W: World>(
 ) -> Result<(), PaymentError> {
     loop {
         world.show(PaymentState::NeedsOperator, reason.as_str());
-        world.needs_operator(reason).await;
+        let mut standing = world.needs_operator(reason).await;
         reason = loop {
-            let heard = world.wait_without_end().await;
-            if heard != Event::SuccessReported || !reason.listens() {
-                continue;
-            }
-            match follow_the_switch(world, undos).await {
+            let followed = match standing {
+                Standing::Ended(End::Settled) => return Ok(()),
+                Standing::Ended(end) => return Err(PaymentError::AlreadyEnded(end)),
+                Standing::Verdict(Verdict::Settled) if reason.listens() => {
+                    follow_the_switch(world, undos).await
+                }
+                // Dead after all: what is held goes back, for the cause on record.
+                Standing::Verdict(Verdict::Dead) if reason.listens() => {
+                    Followed::TakenBack(Cause::Interrupted)
+                }
+                Standing::Verdict(_) | Standing::Stands => Followed::NotConfirmed,
+            };
+            match followed {
                 Followed::Settled => return Ok(()),
                 Followed::TakenBack(cause) => match undo_all_but_the_cancel(world, undos, cause).await {
                     Ok(error) => return Err(error),
@@ -253,6 +268,12 @@ async fn stand<W: World>(
                 Followed::Stands(OperatorReason::ReportDiffers) | Followed::NotConfirmed => {}
                 Followed::Stands(other) => break other,
             }
+            standing = match world.wait_without_end().await {
+                Event::SuccessReported => Standing::Verdict(Verdict::Settled),
+                // Look again at what is on record.
+                Event::VerdictWritten => break reason,
+                Event::FailureReported { .. } | Event::CustomerCancel | Event::SlaPassed => Standing::Stands,
+            };
         };
     }
 }

@@ -150,6 +150,9 @@ text_enum!(
     ProfileWarning {
         /// Neither tombstone nor deadline: nothing found never proves anything.
         NothingFoundProvesNothing = "neither tombstones nor honours_deadline: when the switch knows nothing of a transfer, only a person can release the money",
+        /// A tombstone is forgotten with the references: a submit paused for longer than the retention
+        /// could still land.
+        TombstonesExpire = "honours_deadline is false: a submit that is delayed for longer than retention_s could still be taken",
         /// Neither cancel nor query: only a callback can move the payment.
         CannotAsk = "neither can_cancel nor has_query: when no callback comes, a person must decide",
     }
@@ -211,6 +214,9 @@ impl SwitchProfile {
         let mut warnings = Vec::new();
         if !self.tombstones && !self.honours_deadline {
             warnings.push(ProfileWarning::NothingFoundProvesNothing);
+        }
+        if self.tombstones && !self.honours_deadline {
+            warnings.push(ProfileWarning::TombstonesExpire);
         }
         if !self.can_cancel && !self.has_query {
             warnings.push(ProfileWarning::CannotAsk);

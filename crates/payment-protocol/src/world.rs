@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cause::{Cause, OperatorReason, ReserveRefusal};
+use crate::facts::Verdict;
 use crate::payment::InvalidPayment;
 use crate::rules::NotSent;
 use crate::state::{End, PaymentState};
@@ -111,11 +112,24 @@ pub enum Fenced {
     Ended(End),
 }
 
+/// What standing before a person begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Standing {
+    /// It stands.
+    Stands,
+    /// A definite answer of the switch is on record.
+    Verdict(Verdict),
+    /// The payment has ended.
+    Ended(End),
+}
+
 /// What a payment waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// The switch reported SUCCESS; whether it is true is for settle to say.
     SuccessReported,
+    /// A definite answer of the switch was written while the payment stood before a person.
+    VerdictWritten,
     /// The switch reported FAILURE.
     FailureReported {
         /// The switch's words.
@@ -161,8 +175,8 @@ pub trait World {
     async fn wait_within_sla(&self) -> Event;
     /// Waits for the inbox.
     async fn wait_without_end(&self) -> Event;
-    /// Records that the payment stands before a person, and alerts.
-    async fn needs_operator(&self, reason: OperatorReason);
+    /// Records that the payment stands before a person, and alerts; or says what is on record already.
+    async fn needs_operator(&self, reason: OperatorReason) -> Standing;
     /// Alerts.
     async fn alert(&self, alert: Alert);
     /// Shows where the payment stands, to queries and in the workflow's summary.

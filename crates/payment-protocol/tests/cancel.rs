@@ -190,17 +190,29 @@ fn the_whole_table_of_cancel_answers() {
         // AlreadySettled: settle, forward.
         (AlreadySettled(report()),  pending(),      &full,                  Before,     "settled",          "cancel settled"),
         (AlreadySettled(report()),  pending(),      &neither,               Forgotten,  "settled",          "cancel settled"),
-        // NotFound proves nothing before the deadline has passed on the switch's clock.
-        (NotFound,                  pending(),      &deadline_only,         Before,     "again in 6001 ms", "cancel"),
-        (NotFound,                  pending(),      &deadline_only,         Deadline,   "again in 1001 ms", "cancel"),
-        (NotFound,                  pending(),      &deadline_only,         Skew,       "again in 1 ms",    "cancel"),
-        (NotFound,                  pending(),      &deadline_only,         Past,       "dead",             "cancel dead:DeadlinePassed"),
-        (NotFound,                  pending(),      &deadline_only,         Remembered, "dead",             "cancel dead:DeadlinePassed"),
-        (NotFound,                  pending(),      &deadline_only,         NoDate,     "again",            "cancel"),
-        (NotFound,                  pending(),      &deadline_only,         Forgotten,  FORGOTTEN,          "cancel"),
-        (NotFound,                  pending(),      &neither,               Before,     NOTHING,            "cancel"),
-        (NotFound,                  pending(),      &neither,               Past,       NOTHING,            "cancel"),
-        (NotFound,                  pending(),      &neither,               Forgotten,  FORGOTTEN,          "cancel"),
+        // NotFound: a query, which has no key that could repeat an old answer, has the word. It proves
+        // nothing before the deadline has passed on the switch's clock.
+        (NotFound,                  none(),         &deadline_only,         Before,     "again in 6001 ms", "cancel query"),
+        (NotFound,                  none(),         &deadline_only,         Deadline,   "again in 1001 ms", "cancel query"),
+        (NotFound,                  none(),         &deadline_only,         Skew,       "again in 1 ms",    "cancel query"),
+        (NotFound,                  none(),         &deadline_only,         Past,       "dead",             "cancel query dead:DeadlinePassed"),
+        (NotFound,                  none(),         &deadline_only,         Remembered, "dead",             "cancel query dead:DeadlinePassed"),
+        (NotFound,                  none(),         &deadline_only,         NoDate,     "again",            "cancel query"),
+        (NotFound,                  none(),         &deadline_only,         Forgotten,  FORGOTTEN,          "cancel query"),
+        (NotFound,                  none(),         &neither,               Before,     NOTHING,            "cancel query"),
+        (NotFound,                  none(),         &neither,               Past,       NOTHING,            "cancel query"),
+        (NotFound,                  none(),         &neither,               Forgotten,  FORGOTTEN,          "cancel query"),
+        (NotFound,                  pending(),      &deadline_only,         Past,       "again",            "cancel query"),
+        (NotFound,                  found(),        &deadline_only,         Past,       "settled",          "cancel query settled"),
+        (NotFound,                  found(),        &neither,               Forgotten,  "settled",          "cancel query settled"),
+        (NotFound,                  silence(),      &deadline_only,         Past,       "again",            "cancel query"),
+        (NotFound,                  found(),        &no_query,              Before,     "again in 6001 ms", "cancel"),
+        (NotFound,                  found(),        &no_query,              Past,       "dead",             "cancel dead:DeadlinePassed"),
+        // Cancelled what it does not know, by a switch that leaves no mark: that is nothing found.
+        (marked(),                  none(),         &deadline_only,         Before,     "again in 6001 ms", "cancel query"),
+        (marked(),                  none(),         &deadline_only,         Past,       "dead",             "cancel query dead:DeadlinePassed"),
+        (marked(),                  none(),         &neither,               Past,       NOTHING,            "cancel query"),
+        (marked(),                  found(),        &neither,               Past,       "settled",          "cancel query settled"),
         // Refused, in process: may still settle; a query can find that it has, not that it never will.
         (undecided(),               pending(),      &full,                  Past,       "again",            "cancel query"),
         (undecided(),               found(),        &full,                  Before,     "settled",          "cancel query settled"),
@@ -323,7 +335,7 @@ fn a_broken_door_concludes_nothing() {
 /// Without a recorded deadline nothing found proves nothing, whatever the profile promises.
 #[test]
 fn no_recorded_deadline_proves_nothing() {
-    let mut door = Door::new(CancelAnswer::NotFound, pending(), Clock::Past);
+    let mut door = Door::new(CancelAnswer::NotFound, QueryAnswer::NotFound, Clock::Past);
     door.begun.deadline_ms = None;
     assert_eq!(door.ask(&whole()).0, "person: nothing_proves");
 }
@@ -331,7 +343,7 @@ fn no_recorded_deadline_proves_nothing() {
 /// Clocks at the ends of their range neither overflow nor release.
 #[test]
 fn a_clock_at_the_end_of_its_range_releases_nothing() {
-    let mut door = Door::new(CancelAnswer::NotFound, pending(), Clock::Past);
+    let mut door = Door::new(CancelAnswer::NotFound, QueryAnswer::NotFound, Clock::Past);
     door.begun.deadline_ms = Some(i64::MAX);
     assert!(door.ask(&whole()).0.starts_with("again in"));
     let unbounded = SwitchProfile { max_skew_ms: u64::MAX, ..whole() };

@@ -10,12 +10,13 @@ use std::collections::VecDeque;
 
 use futures::FutureExt as _;
 use payment_protocol::cause::{Cause, OperatorReason, PaymentError, ReserveRefusal};
+use payment_protocol::facts::Verdict;
 use payment_protocol::pay::pay;
 use payment_protocol::payment::InvalidPayment;
 use payment_protocol::rules::NotSent;
 use payment_protocol::state::{End, PaymentState};
 use payment_protocol::world::{
-    Alert, Asked, Event, Fenced, Recalled, Released, Reserved, Settled, Submitted, World,
+    Alert, Asked, Event, Fenced, Recalled, Released, Reserved, Settled, Standing, Submitted, World,
 };
 use support::payment;
 
@@ -30,6 +31,8 @@ enum Says {
     Settle(Settled),
     Recall(Recalled),
     Release(Released),
+    /// Left out, a payment that stands simply stands.
+    Stands(Standing),
 }
 
 /// A world that follows a script. A call out of turn panics; at the end of the script waiting waits.
@@ -96,8 +99,17 @@ impl World for Script {
         next!(self, Heard, "listen".into())
     }
 
-    async fn needs_operator(&self, reason: OperatorReason) {
+    async fn needs_operator(&self, reason: OperatorReason) -> Standing {
         self.calls.borrow_mut().push(format!("person:{reason}"));
+        let mut says = self.says.borrow_mut();
+        match says.front() {
+            Some(Says::Stands(standing)) => {
+                let standing = *standing;
+                says.pop_front();
+                standing
+            }
+            _ => Standing::Stands,
+        }
     }
 
     async fn alert(&self, alert: Alert) {
@@ -217,7 +229,7 @@ fn s0_2_an_invalid_payment_calls_nothing() {
 fn what_reserve_says() {
     let says = |said| vec![Says::Reserve(said)];
     let refused = |refusal| says(Reserved::Refused(refusal));
-    let unknown = vec![Says::Reserve(Reserved::Unknown), released(Cause::ReserveUnknown)];
+    let unknown = vec![Says::Reserve(Reserved::Unknown), DEAD, released(Cause::ReserveUnknown)];
     let another = vec![Says::Reserve(Reserved::AnotherRun), OPEN, DEAD, released(Cause::Interrupted)];
     #[rustfmt::skip]
     check(0, vec![
@@ -229,7 +241,7 @@ fn what_reserve_says() {
         // A run that comes too late for a payment that has settled has nothing to complain of.
         (says(Reserved::Ended(End::Settled)),              "settled",                    "reserve"),
         // The undo was registered before the step: an unknown reserve is released, which fences it.
-        (unknown,                                          "undone:reserve_unknown",     "reserve release:reserve_unknown"),
+        (unknown,                                          "undone:reserve_unknown",     "reserve cancel:reserve_unknown release:reserve_unknown"),
         // Another run has it: the resume way, and no submit.
         (another,                                          "undone:interrupted",         "reserve fence cancel:interrupted release:interrupted"),
     ]);
@@ -377,13 +389,56 @@ fn what_cannot_be_decided_keeps_its_hold() {
     );
 }
 
+/// An answer that is on record when the payment comes to stand, or that is written while it stands, is
+/// obeyed: nobody waits for a person where the switch has decided.
+#[test]
+fn a_verdict_that_comes_late_is_obeyed() {
+    let on_record = |verdict| Says::Stands(Standing::Verdict(verdict));
+    let undecidable = || asked(Asked::Undecidable(OperatorReason::RetentionPassed));
+    let written = || Says::Heard(Event::VerdictWritten);
+    let stood = |rest: Vec<Says>| [vec![HELD, ACCEPTED, SLA, undecidable()], rest].concat();
+    const STOOD: &str = "reserve submit wait cancel:sla_passed person:retention_passed";
+    let debited = || Says::Settle(Settled::Done);
+    let back = || released(Cause::SlaPassed);
+    let ended = Says::Stands(Standing::Ended(End::Failed));
+    for (says, end, calls) in [
+        (stood(vec![on_record(Verdict::Settled), debited()]), "settled", " settle"),
+        (stood(vec![on_record(Verdict::Dead), back()]), "undone:sla_passed", " release:interrupted"),
+        (stood(vec![ended]), "ended:failed", ""),
+        (
+            stood(vec![written(), on_record(Verdict::Dead), back()]),
+            "undone:sla_passed",
+            " listen person:retention_passed release:interrupted",
+        ),
+        (
+            stood(vec![written(), on_record(Verdict::Settled), debited()]),
+            "settled",
+            " listen person:retention_passed settle",
+        ),
+        (stood(vec![written()]), "waits", " listen person:retention_passed"),
+    ] {
+        let (came, called, _) = follow(0, says);
+        assert_eq!((came.as_str(), called), (end, format!("{STOOD}{calls}")));
+    }
+    // Where the switch's last word is known, its verdict changes nothing: Path C, refused.
+    let confirmed = vec![
+        HELD,
+        ACCEPTED,
+        SUCCESS,
+        Says::Settle(Settled::Refused { reason: "frozen".into() }),
+        Says::Recall(Recalled::Refused),
+        on_record(Verdict::Settled),
+    ];
+    assert_eq!(follow(0, confirmed).0, "waits");
+}
+
 /// R6: a release that fails for good is alerted, the payment stands, and no other error replaces the
 /// one that turned it round.
 #[test]
 fn r6_a_failing_release_is_alerted_and_stands() {
     #[rustfmt::skip]
     check(0, vec![
-        (vec![Says::Reserve(Reserved::Unknown), stuck()],    "waits", "reserve release:reserve_unknown alert:no person:undo_failed"),
+        (vec![Says::Reserve(Reserved::Unknown), DEAD, stuck()], "waits", "reserve cancel:reserve_unknown release:reserve_unknown alert:no person:undo_failed"),
         (vec![HELD, refused(), DEAD, stuck()],               "waits", "reserve submit cancel:submit_refused release:submit_refused alert:no person:undo_failed"),
         (vec![HELD, ACCEPTED, SLA, DEAD, stuck(), SUCCESS],  "waits", "reserve submit wait cancel:sla_passed release:sla_passed alert:no person:undo_failed listen"),
     ]);

@@ -21,6 +21,8 @@ pub const WORKFLOW_TYPE: &str = "InterBankPaymentWorkflow";
 pub const SWITCH_CONFIRMED: &str = "switchConfirmed";
 /// Signal: the customer asked to cancel.
 pub const CANCEL_REQUESTED: &str = "cancelRequested";
+/// Signal: a definite answer of the switch was written while the payment stood before a person.
+pub const VERDICT_WRITTEN: &str = "verdictWritten";
 /// Query: where the payment stands, and its steps so far.
 pub const PAYMENT_STATUS: &str = "paymentStatus";
 
@@ -100,6 +102,7 @@ impl TemporalOptions {
 fn signal(tx_id: String, kind: &NoticeKind) -> (&'static str, Option<SwitchConfirmed>) {
     match kind {
         NoticeKind::Cancel => (CANCEL_REQUESTED, None),
+        NoticeKind::Verdict => (VERDICT_WRITTEN, None),
         NoticeKind::Callback { status, reason, event_id } => (
             SWITCH_CONFIRMED,
             Some(SwitchConfirmed {

@@ -163,8 +163,11 @@ impl Starter {
             );
             metrics::counter!("payments_resumed_total").increment(1);
             // A start that is missed is found lost again by the next look.
-            self.start(next).await;
-            self.ledger.mark_started(&idle.payment_id).await?;
+            match self.start(next).await {
+                Started::Running => self.ledger.mark_started(&idle.payment_id).await?,
+                Started::Missed => {}
+                Started::Refused => self.ledger.start_refused(&idle.payment_id).await?,
+            }
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use payment_protocol::pay::pay;
 use payment_protocol::world::Event;
 use payment_protocol::{Payment, PaymentError, PaymentState};
 use serde::{Deserialize, Serialize};
+use temporalio_common::data_converters::RawValue;
 use temporalio_macros::{workflow, workflow_methods};
 use temporalio_sdk::{
     ApplicationFailure, SyncWorkflowContext, WorkflowContext, WorkflowContextView, WorkflowResult,
@@ -17,7 +18,7 @@ use workflow_api::SwitchConfirmed;
 
 use crate::world::TemporalWorld;
 
-/// Events kept until they are heard; a flood beyond it is dropped here and stays in the ledger.
+/// Events kept until they are heard; FAILUREs beyond it are dropped here and stay in the ledger.
 const INBOX_MAX: usize = 100;
 /// Steps kept for the query.
 const STEPS_MAX: usize = 100;
@@ -85,18 +86,28 @@ impl InterBankPaymentWorkflow {
 
     /// The switch said something. What it claims is looked up in the ledger before money moves.
     #[signal(name = "switchConfirmed")]
-    pub fn switch_confirmed(&mut self, _ctx: &mut SyncWorkflowContext<Self>, said: SwitchConfirmed) {
-        let event = match said.status.as_str() {
-            "SUCCESS" => Event::SuccessReported,
-            _ => Event::FailureReported { reason: said.reason.unwrap_or_else(|| "no reason given".into()) },
-        };
-        self.put(event);
+    pub fn switch_confirmed(&mut self, _ctx: &mut SyncWorkflowContext<Self>, said: RawValue) {
+        let said =
+            said.payloads.first().and_then(|said| serde_json::from_slice::<SwitchConfirmed>(&said.data).ok());
+        self.put(match said {
+            Some(said) if said.status == "FAILURE" => {
+                Event::FailureReported { reason: said.reason.unwrap_or_else(|| "no reason given".into()) }
+            }
+            // Also what cannot be read: it only wakes, and a payload must never poison the payment.
+            _ => Event::SuccessReported,
+        });
     }
 
     /// The customer asked to cancel.
     #[signal(name = "cancelRequested")]
-    pub fn cancel_requested(&mut self, _ctx: &mut SyncWorkflowContext<Self>) {
+    pub fn cancel_requested(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _said: RawValue) {
         self.put(Event::CustomerCancel);
+    }
+
+    /// A definite answer of the switch was written while the payment stood before a person.
+    #[signal(name = "verdictWritten")]
+    pub fn verdict_written(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _said: RawValue) {
+        self.put(Event::VerdictWritten);
     }
 
     /// Where the payment stands, and its steps so far.
@@ -107,7 +118,8 @@ impl InterBankPaymentWorkflow {
 
     /// A repeat of what waits already says nothing new.
     fn put(&mut self, event: Event) {
-        if self.inbox.len() < INBOX_MAX && !self.inbox.contains(&event) {
+        let noise = matches!(event, Event::FailureReported { .. }) && self.inbox.len() >= INBOX_MAX;
+        if !noise && !self.inbox.contains(&event) {
             self.inbox.push_back(event);
         }
     }

@@ -7,11 +7,10 @@ use std::cell::Cell;
 use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
-use futures::future::FusedFuture as _;
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::payment::InvalidPayment;
 use payment_protocol::world::{
-    Alert, Asked, Event, Fenced, Recalled, Released, Reserved, Settled, Submitted, World,
+    Alert, Asked, Event, Fenced, Recalled, Released, Reserved, Settled, Standing, Submitted, World,
 };
 use payment_protocol::{Payment, PaymentState};
 use temporalio_common::data_converters::TemporalDeserializable;
@@ -194,12 +193,6 @@ impl World for TemporalWorld<'_> {
                         workflow.inbox.retain(|event| *event != Event::SuccessReported)
                     });
                     asking.cancel();
-                    // Its own answer may have come in the same moment, and is as good.
-                    if !asking.is_terminated()
-                        && let Ok(asked) = asking.await
-                    {
-                        return asked;
-                    }
                     return Asked::SuccessReported;
                 }
             }
@@ -253,9 +246,9 @@ impl World for TemporalWorld<'_> {
         }
     }
 
-    async fn needs_operator(&self, reason: OperatorReason) {
+    async fn needs_operator(&self, reason: OperatorReason) -> Standing {
         let input = || OperatorInput { payment_id: self.payment.payment_id.clone(), reason };
-        self.ledger_step(|| LedgerActivities::needs_operator, input, "stand before a person").await;
+        self.ledger_step(|| LedgerActivities::needs_operator, input, "stand before a person").await
     }
 
     async fn alert(&self, alert: Alert) {

@@ -8,7 +8,7 @@ use payment_ledger::Ledger;
 use payment_ledger::release::Release;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::ids::{PaymentId, RunId};
-use payment_protocol::world::{Fenced, Released, Reserved, Settled};
+use payment_protocol::world::{Fenced, Released, Reserved, Settled, Standing};
 use serde::{Deserialize, Serialize};
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
@@ -68,7 +68,7 @@ impl LedgerActivities {
     ) -> Result<Reserved, ActivityError> {
         let run = run_id(&ctx)?;
         match self.ledger.reserve(&payment_id, &run).await {
-            Err(error) if !error.is_retryable() => {
+            Err(error) if error.is_final() => {
                 tracing::error!(payment.id = %payment_id, error = chain(&error), "reserve has no outcome");
                 Ok(Reserved::Unknown)
             }
@@ -125,7 +125,7 @@ impl LedgerActivities {
             }
             Ok(Release::Ended(end)) => Ok(Released::Ended(end)),
             Ok(Release::Refused(refusal)) => Ok(Released::Failed { detail: refusal.to_string() }),
-            Err(error) if !error.is_retryable() => Ok(Released::Failed { detail: chain(&error) }),
+            Err(error) if error.is_final() => Ok(Released::Failed { detail: chain(&error) }),
             Err(error) => Err(no_outcome(error)),
         }
     }
@@ -136,7 +136,7 @@ impl LedgerActivities {
         self: Arc<Self>,
         _ctx: ActivityContext,
         input: OperatorInput,
-    ) -> Result<(), ActivityError> {
+    ) -> Result<Standing, ActivityError> {
         metrics::counter!("payments_needs_operator_total", "reason" => input.reason.as_str()).increment(1);
         self.ledger.needs_operator(&input.payment_id, input.reason).await.map_err(no_outcome)
     }

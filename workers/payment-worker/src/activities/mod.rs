@@ -25,11 +25,8 @@ pub fn ask_queue(prefix: &str, switch: &str) -> String {
 
 /// A step of the ledger without an outcome. Never final: unknown is never treated as failed.
 fn no_outcome(error: LedgerError) -> ActivityError {
-    if !error.is_retryable() {
-        tracing::error!(
-            error = &error as &dyn std::error::Error,
-            "a ledger step was refused by the database"
-        );
+    if !matches!(error, LedgerError::Unavailable(_)) {
+        tracing::error!(error = &error as &dyn std::error::Error, "a ledger step does not get through");
     }
     again("ledger_unavailable", &chain(&error), None)
 }

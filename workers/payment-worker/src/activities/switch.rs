@@ -53,6 +53,12 @@ impl SwitchActivities {
     }
 }
 
+/// The pause that the switch's clock asks for, within the profile's own bound: a clock that was wrong
+/// for a moment must not put the payment to sleep.
+fn longest_pause(payment: &Payment, not_before_ms: Option<u64>) -> Option<Duration> {
+    not_before_ms.map(|wanted_ms| Duration::from_millis(wanted_ms.min(payment.profile.ask_interval_max_ms)))
+}
+
 #[activities]
 impl SwitchActivities {
     /// One attempt at submit. Not known is an error, which the server repeats within the budget.
@@ -106,7 +112,7 @@ impl SwitchActivities {
                         .await
                         .map_err(no_outcome)?;
                 }
-                return Err(again("cancel_undecided", &detail, not_before_ms.map(Duration::from_millis)));
+                return Err(again("cancel_undecided", &detail, longest_pause(payment, not_before_ms)));
             }
         })
     }
