@@ -47,6 +47,9 @@ pub struct SwitchProfile {
     pub can_recall: bool,
     /// Calls back.
     pub has_callback: bool,
+    /// Gives a statement of its book, so that reconciliation can find how a transfer ended.
+    #[serde(default)]
+    pub has_statement: bool,
     /// How long a confirmation may take after submit returned (S0.5).
     #[serde(default = "defaults::sla_ms")]
     pub sla_ms: u64,
@@ -68,6 +71,12 @@ pub struct SwitchProfile {
     /// Age of an undecided cancel or recall that raises an alert.
     #[serde(default = "defaults::alert_after_ms")]
     pub alert_after_ms: u64,
+    /// Submits in a row without an answer that make us leave the switch in peace.
+    #[serde(default = "defaults::breaker_failures")]
+    pub breaker_failures: u32,
+    /// For how long no submit is made then.
+    #[serde(default = "defaults::breaker_open_ms")]
+    pub breaker_open_ms: u64,
     /// A payment not started this long after acceptance is rejected, never sent late.
     #[serde(default = "defaults::start_within_ms")]
     pub start_within_ms: u64,
@@ -99,6 +108,12 @@ mod defaults {
     pub(super) fn alert_after_ms() -> u64 {
         120_000
     }
+    pub(super) fn breaker_failures() -> u32 {
+        20
+    }
+    pub(super) fn breaker_open_ms() -> u64 {
+        2_000
+    }
     pub(super) fn start_within_ms() -> u64 {
         3_600_000
     }
@@ -117,7 +132,9 @@ pub enum ProfileError {
     #[error("strategy reference needs deduplicates = true; without it use strategy query")]
     ReferenceWithoutDeduplication,
     /// Nothing would ever say how a transfer ended.
-    #[error("none of can_cancel, has_query and has_callback: no answer about a transfer would ever come")]
+    #[error(
+        "none of can_cancel, has_query, has_callback and has_statement: no answer about a transfer would ever come"
+    )]
     Mute,
     /// A reference could be forgotten while its submit may still land.
     #[error(
@@ -182,6 +199,7 @@ impl SwitchProfile {
             ("ask_interval_max_ms", self.ask_interval_max_ms),
             ("start_within_ms", self.start_within_ms),
             ("retention_s", self.retention_s),
+            ("breaker_failures", u64::from(self.breaker_failures)),
         ] {
             if value == 0 {
                 return Err(ProfileError::Zero(name));
@@ -194,7 +212,7 @@ impl SwitchProfile {
             }
             Strategy::Query | Strategy::Reference => {}
         }
-        if !(self.can_cancel || self.has_query || self.has_callback) {
+        if !(self.can_cancel || self.has_query || self.has_callback || self.has_statement) {
             return Err(ProfileError::Mute);
         }
         let landed_by_ms = self.submit_deadline_ms.saturating_add(self.max_skew_ms);

@@ -1,6 +1,6 @@
 //! The client of one switch. Its answers are the protocol's own words.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use payment_protocol::SwitchProfile;
@@ -16,6 +16,7 @@ use reqwest::{Method, StatusCode};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::DeserializeOwned;
 
+use crate::breaker::Breaker;
 use crate::clock::SwitchClock;
 use crate::config::SwitchOptions;
 use crate::wire::{
@@ -59,6 +60,7 @@ pub struct SwitchClient {
     api_token: SecretString,
     http: reqwest::Client,
     clock: SwitchClock,
+    breaker: Breaker,
 }
 
 /// The HTTP client could not be made.
@@ -102,6 +104,7 @@ impl SwitchClient {
             api_token: options.api_token.clone(),
             http,
             clock: SwitchClock::default(),
+            breaker: Breaker::new(profile.breaker_failures, Duration::from_millis(profile.breaker_open_ms)),
         })
     }
 
@@ -118,8 +121,21 @@ impl SwitchClient {
         self.clock.now().ok_or_else(|| "the switch sends no Date header".into())
     }
 
+    /// Whether a submit may be made now, or the switch is left in peace for a moment because submits in
+    /// a row had no answer. To be asked before an attempt is recorded.
+    #[must_use]
+    pub fn takes_submits(&self) -> bool {
+        self.breaker.passes(Instant::now())
+    }
+
     /// Sends a transfer.
     pub async fn send(&self, order: &TransferOrder) -> SendAnswer {
+        let answer = self.send_once(order).await;
+        self.breaker.note(!matches!(answer, SendAnswer::Unknown { .. }), Instant::now());
+        answer
+    }
+
+    async fn send_once(&self, order: &TransferOrder) -> SendAnswer {
         let body = TransferBody {
             reference: order.reference.as_str(),
             amount_minor: order.money.amount_minor(),

@@ -21,6 +21,9 @@ pub(crate) enum DoorError {
     /// The ledger gave no outcome.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// Submits in a row had no answer. Nothing was recorded or sent.
+    #[error("the switch is left in peace for a moment: submits in a row had no answer")]
+    LeftInPeace,
     /// Submit's deadline counts on the switch's clock, which cannot be known now.
     #[error("the switch's clock is not known: {0}")]
     SwitchClock(String),
@@ -44,6 +47,9 @@ impl SubmitDoor for SendDoor<'_> {
     }
 
     async fn record_attempt(&self) -> Result<AttemptRuling, DoorError> {
+        if !self.client.takes_submits() {
+            return Err(DoorError::LeftInPeace);
+        }
         let switch_now = match self.client.switch_now().await {
             Ok(now) => now,
             Err(detail) => return Err(DoorError::SwitchClock(detail)),

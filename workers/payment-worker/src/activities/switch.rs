@@ -77,6 +77,7 @@ impl SwitchActivities {
         };
         let attempt = submit::attempt(&door, &payment.profile).await.map_err(|error| match error {
             DoorError::Ledger(error) => no_outcome(error),
+            DoorError::LeftInPeace => again("switch_left_in_peace", &error.to_string(), None),
             DoorError::SwitchClock(_) => again("switch_clock_unknown", &error.to_string(), None),
         })?;
         Ok(match attempt {
