@@ -59,6 +59,8 @@ async fn s0_9_a_failure_reported_only_leads_to_asking() -> anyhow::Result<()> {
     system.switch.behave(json!({"settle_after_ms": 0, "callback": {"contradict": "failure_first"}})).await?;
     let settled = system.pay("6.00").await?;
     system.wait_for_state(&settled.payment_id, "settled").await?;
+    let seen = system.payment(&settled.payment_id).await?;
+    assert!(seen["reason"].is_null(), "a settled payment has nothing to explain: {seen}");
     assert_eq!(system.available().await?, OPENING_MINOR - 600);
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())

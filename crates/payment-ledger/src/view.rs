@@ -27,7 +27,8 @@ pub struct PaymentView {
     pub end_to_end_id: Option<String>,
     /// The switch it was routed to.
     pub switch: String,
-    /// Why it did not settle, or was turned round: the word of the cause or of the refusal.
+    /// Why it did not settle, or was turned round: the word of the cause or of the refusal. None once
+    /// it has settled.
     pub reason: Option<String>,
     /// Why it stands before a person.
     pub operator_reason: Option<String>,
@@ -80,7 +81,13 @@ macro_rules! view {
         let code =
             |json: &serde_json::Value| json.get("code").and_then(|code| code.as_str()).map(str::to_owned);
         PaymentView {
-            reason: row.cause.as_ref().and_then(code).or(row.refusal),
+            // A payment that was turned round and settled all the same has nothing to explain.
+            reason: row
+                .cause
+                .as_ref()
+                .and_then(code)
+                .or(row.refusal)
+                .filter(|_| state != PaymentState::Settled),
             payment_id: row.payment_id,
             tx_id: row.tx_id,
             state,
