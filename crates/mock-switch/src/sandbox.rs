@@ -80,7 +80,7 @@ pub const TABLE: &[Entry] = &[
     },
     Entry {
         code: 9010,
-        summary: "settles after 10 s, refuses to be cancelled before",
+        summary: "settles after 10 s, refuses the first three cancels",
         behaviour: || Behaviour {
             settle_after_ms: Some(10_000),
             cancel: Some(Script::times(CancelFault::Refuse, 3)),
