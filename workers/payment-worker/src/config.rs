@@ -41,8 +41,6 @@ pub struct WorkerSection {
     pub idle_look_every_ms: u64,
     /// Workflows kept in memory; 0 replays every task. Default 1000.
     pub cached_workflows: usize,
-    /// Longest pause between repeats of a ledger step, in milliseconds. Default 10000.
-    pub ledger_interval_max_ms: u64,
     /// How long activities under way are given at a stop, in milliseconds. Default 8000.
     pub stop_within_ms: u64,
 }
@@ -56,7 +54,6 @@ impl Default for WorkerSection {
             idle_ms: 90_000,
             idle_look_every_ms: 5_000,
             cached_workflows: 1_000,
-            ledger_interval_max_ms: 10_000,
             stop_within_ms: 8_000,
         }
     }

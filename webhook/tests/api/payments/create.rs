@@ -141,6 +141,8 @@ async fn bad_input_is_named_and_leaves_no_trace(pool: PgPool) {
         (String::new(),                                        400, "malformed_json"),
         ("{".into(),                                           400, "malformed_json"),
         ("[]".into(),                                          400, "malformed_json"),
+        // An array in the order of the fields is not the documented object.
+        (r#"["1.00","EUR","ALICE","FR-BOB",null]"#.into(),     400, "malformed_json"),
         ("\u{1}".into(),                                       400, "malformed_json"),
         (format!("{} ", order()) + "x",                        400, "malformed_json"),
         (changed("amount", Value::Null),                       400, "malformed_json"),
