@@ -27,6 +27,18 @@ pub struct Shape {
     pub cancel: bool,
     /// Recalls; otherwise `CANNOT_RECALL`. Default true.
     pub recall: bool,
+    /// Tells of ends by callback; otherwise none is made. Default true.
+    pub callback: bool,
+    /// Has a statement; otherwise 501. Default true.
+    pub statement: bool,
+    /// Knows references and idempotency keys. Otherwise they mean nothing: every submit is a transfer of
+    /// its own, known by the switch's own id alone, and nothing is told by callback. Default true.
+    pub keys: bool,
+    /// Lists the transfers to a creditor; otherwise 501. Default true.
+    pub listing: bool,
+    /// Repeats its first answer to a cancel under the same key even if it bound nobody, such as
+    /// `NOT_FOUND`. Default false.
+    pub sticky_answers: bool,
     /// For how long a reference is remembered, in seconds. Default a day.
     pub retention_s: u32,
 }
@@ -40,8 +52,20 @@ impl Default for Shape {
             deadline: true,
             cancel: true,
             recall: true,
+            callback: true,
+            statement: true,
+            keys: true,
+            listing: true,
+            sticky_answers: false,
             retention_s: 86_400,
         }
+    }
+}
+
+impl Shape {
+    /// Whether ends are told: a callback that names no reference would tell nobody anything.
+    pub(crate) fn calls_back(&self) -> bool {
+        self.callback && self.keys
     }
 }
 

@@ -97,7 +97,8 @@ pub enum RecallFault {
 }
 
 impl HttpFault {
-    fn hold_ms(&self) -> u64 {
+    /// How long the request is held, in milliseconds.
+    pub(super) fn hold_ms(&self) -> u64 {
         match self {
             Self::DelayMs(ms) => *ms,
             _ => 0,

@@ -52,6 +52,12 @@ pub struct Behaviour {
     /// Faults of recalls, one per request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recall: Option<Script<RecallFault>>,
+    /// Faults of the statement, one per request. Met in the behaviour of `statement` or the default one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statement: Option<Script<HttpFault>>,
+    /// Faults of the listing, one per request. Met in the behaviour of `listing` or the default one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listing: Option<Script<HttpFault>>,
     /// What becomes of the callback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback: Option<CallbackBehaviour>,
@@ -114,7 +120,9 @@ impl Behaviour {
             && self.submit.as_ref().is_none_or(|script| script.fits(SubmitFault::hold_ms))
             && self.query.as_ref().is_none_or(|script| script.fits(QueryFault::hold_ms))
             && self.cancel.as_ref().is_none_or(|script| script.fits(CancelFault::hold_ms))
-            && self.recall.as_ref().is_none_or(|script| script.fits(RecallFault::hold_ms));
+            && self.recall.as_ref().is_none_or(|script| script.fits(RecallFault::hold_ms))
+            && self.statement.as_ref().is_none_or(|script| script.fits(HttpFault::hold_ms))
+            && self.listing.as_ref().is_none_or(|script| script.fits(HttpFault::hold_ms));
         if fits {
             return Ok(());
         }

@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use jiff_sqlx::ToSqlx;
 use sqlx::PgConnection;
 
-use super::{Status, events, find, lock};
+use super::named::Named;
+use super::{Status, events, find, lock, pages};
 use crate::behaviour;
 use crate::switch::Switch;
 
@@ -55,20 +56,50 @@ pub(crate) async fn finish_now(
 ) -> Result<bool, sqlx::Error> {
     let mut tx = lock(&switch.pool, reference).await?;
     // An operator of the switch decides by the book, forgotten or not.
-    let known = find(&mut *tx, reference, Timestamp::UNIX_EPOCH).await?;
+    let known = find(&mut *tx, &Named::inside(reference), Timestamp::UNIX_EPOCH).await?;
     let pending = known.filter(|transfer| transfer.status == Status::Pending);
     let Some(transfer) = pending else { return Ok(false) };
     let (Some(amount_minor), Some(currency)) = (transfer.amount_minor, transfer.currency) else {
         return Ok(false);
     };
-    let due = Due { id: transfer.id, reference: transfer.reference, amount_minor, currency, status, reason };
+    let (id, reference) = (transfer.id.0, reference.to_owned());
+    let due = Due { id, reference, amount_minor, currency, status, reason };
     finish(switch, &mut tx, &[due]).await?;
     tx.commit().await?;
     Ok(true)
 }
 
 async fn finish(switch: &Switch, tx: &mut PgConnection, due: &[Due]) -> Result<(), sqlx::Error> {
-    let now = switch.settings.current().now();
+    pages::hold_open(&mut *tx).await?;
+    let current = switch.settings.current();
+    let now = current.now();
+    if current.shape.calls_back() {
+        tell(switch, &mut *tx, due, now).await?;
+    }
+    let ids: Vec<_> = due.iter().map(|due| due.id).collect();
+    let statuses: Vec<_> = due.iter().map(|due| due.status.as_str().to_owned()).collect();
+    let reasons: Vec<_> = due.iter().map(|due| due.reason.clone()).collect();
+    sqlx::query!(
+        "UPDATE transfers t SET status = e.status, reason = e.reason, finished_at = $4
+         FROM unnest($1::bigint[], $2::text[], $3::text[]) AS e (id, status, reason)
+         WHERE t.id = e.id",
+        &ids,
+        &statuses,
+        &reasons as _,
+        now.to_sqlx(),
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Keeps the callbacks of ends, as their behaviours want them told.
+async fn tell(
+    switch: &Switch,
+    tx: &mut PgConnection,
+    due: &[Due],
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
     let references: Vec<_> = due.iter().map(|due| due.reference.clone()).collect();
     let amounts: Vec<_> = due.iter().map(|due| Some(due.amount_minor)).collect();
     let sandboxed = switch.config.sandbox_amounts;
@@ -85,20 +116,5 @@ async fn finish(switch: &Switch, tx: &mut PgConnection, due: &[Due]) -> Result<(
         };
         told.extend(events::of_end(&fact, &plan.callback(), now)?);
     }
-
-    let ids: Vec<_> = due.iter().map(|due| due.id).collect();
-    let statuses: Vec<_> = due.iter().map(|due| due.status.as_str().to_owned()).collect();
-    let reasons: Vec<_> = due.iter().map(|due| due.reason.clone()).collect();
-    sqlx::query!(
-        "UPDATE transfers t SET status = e.status, reason = e.reason, finished_at = $4
-         FROM unnest($1::bigint[], $2::text[], $3::text[]) AS e (id, status, reason)
-         WHERE t.id = e.id",
-        &ids,
-        &statuses,
-        &reasons as _,
-        now.to_sqlx(),
-    )
-    .execute(&mut *tx)
-    .await?;
     events::insert(tx, &told).await
 }

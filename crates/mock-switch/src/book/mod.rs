@@ -7,9 +7,14 @@
 pub(crate) mod cancel;
 pub(crate) mod events;
 pub(crate) mod finish;
+pub(crate) mod ids;
+pub(crate) mod listing;
+pub(crate) mod named;
+mod pages;
 pub(crate) mod read;
 pub(crate) mod recall;
 pub(crate) mod requests;
+pub(crate) mod statement;
 pub(crate) mod submit;
 
 use jiff::Timestamp;
@@ -17,6 +22,9 @@ use jiff_sqlx::ToSqlx;
 use serde::{Deserialize, Serialize};
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor, PgPool, PgTransaction};
+
+use ids::TransferId;
+use named::Named;
 
 /// Where a transfer stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
@@ -46,9 +54,10 @@ impl Status {
 /// A transfer, as clients see it. What is skipped is for the switch alone.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Transfer {
-    #[serde(skip)]
-    pub(crate) id: i64,
-    pub(crate) reference: String,
+    #[serde(rename = "transfer_id")]
+    pub(crate) id: TransferId,
+    /// None from a switch without keys.
+    pub(crate) reference: Option<String>,
     pub(crate) status: Status,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) tombstone: bool,
@@ -70,6 +79,7 @@ pub(crate) struct Transfer {
 }
 
 /// Opens a transaction that has the reference for itself, settlement included.
+/// The clock is to be read after it, for what pages tell of completeness.
 pub(crate) async fn lock<'p>(pool: &'p PgPool, reference: &str) -> Result<PgTransaction<'p>, sqlx::Error> {
     let mut tx = pool.begin().await?;
     sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", reference)
@@ -79,28 +89,34 @@ pub(crate) async fn lock<'p>(pool: &'p PgPool, reference: &str) -> Result<PgTran
     sqlx::query_scalar!("SELECT id FROM transfers WHERE reference = $1 FOR UPDATE", reference)
         .fetch_all(&mut *tx)
         .await?;
+    pages::hold_open(&mut tx).await?;
     Ok(tx)
 }
 
-/// The transfer that a reference means to its clients, if it is remembered.
+/// The transfer that is meant by a name, if it is remembered.
 ///
-/// Only a switch that does not deduplicate has several; then the one whose
-/// money left counts most, and one whose money may still leave counts next.
+/// Only a switch that does not deduplicate has several under one reference; then
+/// the one whose money left counts most, and one whose money may still leave
+/// counts next.
 pub(crate) async fn find(
     db: impl PgExecutor<'_>,
-    reference: &str,
+    named: &Named,
     remembered_since: Timestamp,
 ) -> Result<Option<Transfer>, sqlx::Error> {
     sqlx::query_as!(
         Transfer,
-        r#"SELECT id, reference, status AS "status: Status", tombstone, refused, amount_minor,
+        r#"SELECT id AS "id: TransferId", CASE WHEN $4 THEN reference END AS reference,
+                  status AS "status: Status", tombstone, refused, amount_minor,
                   currency, creditor_account, end_to_end_id, reason, recall_refusal, received_at
            FROM transfers
            WHERE reference = $1 AND NOT forgotten AND received_at >= $2
+             AND ($3::bigint IS NULL OR id = $3)
            ORDER BY status = 'SETTLED' DESC, status = 'PENDING' DESC, id DESC
            LIMIT 1"#,
-        reference,
+        named.reference,
         remembered_since.to_sqlx(),
+        named.id.map(|id| id.0),
+        named.keys,
     )
     .fetch_optional(db)
     .await
@@ -125,29 +141,34 @@ async fn forget(db: &mut PgConnection, reference: &str, before: Timestamp) -> Re
 pub(crate) struct KeyReused;
 
 /// The answer recorded under an idempotency key. One that speaks of a transfer
-/// no longer remembered does not count.
+/// no longer remembered does not count, one that bound nobody only if `sticky`.
 async fn recorded<A>(
     db: &mut PgConnection,
     operation: &str,
     key: &str,
     reference: &str,
     known: Option<&Transfer>,
+    sticky: bool,
 ) -> Result<Result<Option<A>, KeyReused>, sqlx::Error>
 where
     A: for<'de> Deserialize<'de> + Send + Unpin + 'static,
 {
     let row = sqlx::query!(
-        r#"SELECT t.reference, a.transfer_id, a.answer AS "answer: Json<serde_json::Value>"
-           FROM answers a JOIN transfers t ON t.id = a.transfer_id
-           WHERE a.operation = $1 AND a.idempotency_key = $2"#,
+        r#"SELECT reference, transfer_id AS "transfer_id: TransferId",
+                  answer AS "answer: Json<serde_json::Value>"
+           FROM answers WHERE operation = $1 AND idempotency_key = $2"#,
         operation,
         key,
     )
     .fetch_optional(db)
     .await?;
+    let counts = |id: Option<TransferId>| match id {
+        Some(id) => known.is_some_and(|transfer| transfer.id == id),
+        None => sticky,
+    };
     match row {
         Some(row) if row.reference != reference => Ok(Err(KeyReused)),
-        Some(row) if known.is_some_and(|transfer| transfer.id == row.transfer_id) => {
+        Some(row) if counts(row.transfer_id) => {
             let answer =
                 serde_json::from_value(row.answer.0).map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
             Ok(Ok(Some(answer)))
@@ -156,22 +177,25 @@ where
     }
 }
 
-/// Records a definite answer under its idempotency key.
+/// Records an answer under its idempotency key; one without a transfer binds nobody.
 async fn record<A: Serialize + Sync>(
     db: &mut PgConnection,
     operation: &str,
     key: &str,
-    transfer_id: i64,
+    reference: &str,
+    transfer_id: Option<TransferId>,
     answer: &A,
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
-        "INSERT INTO answers (operation, idempotency_key, transfer_id, answer)
-         VALUES ($1, $2, $3, $4)
+        "INSERT INTO answers (operation, idempotency_key, reference, transfer_id, answer)
+         VALUES ($1, $2, $3, $4, $5)
          ON CONFLICT (operation, idempotency_key)
-         DO UPDATE SET transfer_id = excluded.transfer_id, answer = excluded.answer",
+         DO UPDATE SET reference = excluded.reference, transfer_id = excluded.transfer_id,
+                       answer = excluded.answer",
         operation,
         key,
-        transfer_id,
+        reference,
+        transfer_id.map(|id| id.0),
         Json(answer) as _,
     )
     .execute(db)

@@ -4,6 +4,8 @@
 use jiff_sqlx::ToSqlx;
 use serde::{Deserialize, Serialize};
 
+use super::ids::TransferId;
+use super::named::Named;
 use super::{KeyReused, Status, Transfer, find, lock, record, recorded};
 use crate::switch::Switch;
 
@@ -24,7 +26,11 @@ pub(crate) enum Verdict {
 /// The answer as it is sent, and recorded if it is `RECALLED` or `REFUSED`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Answer {
-    pub(crate) reference: String,
+    /// None from a switch without keys.
+    pub(crate) reference: Option<String>,
+    /// The id it was asked by, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) transfer_id: Option<TransferId>,
     pub(crate) answer: Verdict,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
@@ -32,39 +38,41 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// An answer without a reason.
-    pub(crate) fn plain(reference: &str, answer: Verdict) -> Self {
-        Self { reference: reference.to_owned(), answer, reason: None }
+    pub(crate) fn plain(named: &Named, answer: Verdict) -> Self {
+        Self { reference: named.shown(), transfer_id: named.id, answer, reason: None }
     }
 }
 
-/// Recalls, or repeats what was answered under this key. `refusal` is the
-/// reason to refuse a settled transfer's first recall with.
+/// Recalls, or repeats what was answered under this key, if there is one.
+/// `refusal` is the reason to refuse a settled transfer's first recall with.
 pub(crate) async fn recall(
     switch: &Switch,
-    reference: &str,
-    key: &str,
+    named: &Named,
+    key: Option<&str>,
     refusal: Option<String>,
 ) -> Result<Result<Answer, KeyReused>, sqlx::Error> {
-    let mut tx = lock(&switch.pool, reference).await?;
+    let mut tx = lock(&switch.pool, &named.reference).await?;
     let current = switch.settings.current();
-    let known = find(&mut *tx, reference, current.remembered_since()).await?;
-    match recorded(&mut tx, OPERATION, key, reference, known.as_ref()).await? {
-        Err(reused) => return Ok(Err(reused)),
-        Ok(Some(answer)) => return Ok(Ok(answer)),
-        Ok(None) => {}
+    let known = find(&mut *tx, named, current.remembered_since()).await?;
+    if let Some(key) = key {
+        match recorded(&mut tx, OPERATION, key, &named.reference, known.as_ref(), false).await? {
+            Err(reused) => return Ok(Err(reused)),
+            Ok(Some(answer)) => return Ok(Ok(answer)),
+            Ok(None) => {}
+        }
     }
     if !current.shape.recall {
-        return Ok(Ok(Answer::plain(reference, Verdict::CannotRecall)));
+        return Ok(Ok(Answer::plain(named, Verdict::CannotRecall)));
     }
     let Some(transfer) = known else {
-        return Ok(Ok(Answer::plain(reference, Verdict::NotFound)));
+        return Ok(Ok(Answer::plain(named, Verdict::NotFound)));
     };
-    let answer = decide(&transfer, refusal);
+    let answer = decide(named, &transfer, refusal);
     match answer.answer {
         Verdict::Recalled if transfer.status == Status::Settled => {
             sqlx::query!(
                 "UPDATE transfers SET status = 'RECALLED', finished_at = $2 WHERE id = $1",
-                transfer.id,
+                transfer.id.0,
                 current.now().to_sqlx(),
             )
             .execute(&mut *tx)
@@ -73,7 +81,7 @@ pub(crate) async fn recall(
         Verdict::Refused => {
             sqlx::query!(
                 "UPDATE transfers SET recall_refusal = $2 WHERE id = $1",
-                transfer.id,
+                transfer.id.0,
                 answer.reason,
             )
             .execute(&mut *tx)
@@ -82,17 +90,19 @@ pub(crate) async fn recall(
         Verdict::Recalled => {}
         _ => return Ok(Ok(answer)),
     }
-    record(&mut tx, OPERATION, key, transfer.id, &answer).await?;
+    if let Some(key) = key {
+        record(&mut tx, OPERATION, key, &named.reference, Some(transfer.id), &answer).await?;
+    }
     tx.commit().await?;
     Ok(Ok(answer))
 }
 
-fn decide(transfer: &Transfer, refusal: Option<String>) -> Answer {
+fn decide(named: &Named, transfer: &Transfer, refusal: Option<String>) -> Answer {
     let refusal = transfer.recall_refusal.clone().or(refusal);
     let (answer, reason) = match (transfer.status, refusal) {
         (Status::Recalled, _) | (Status::Settled, None) => (Verdict::Recalled, None),
         (Status::Settled, refusal) => (Verdict::Refused, refusal),
         (Status::Pending | Status::Rejected | Status::Cancelled, _) => (Verdict::NotSettled, None),
     };
-    Answer { reference: transfer.reference.clone(), answer, reason }
+    Answer { reason, ..Answer::plain(named, answer) }
 }

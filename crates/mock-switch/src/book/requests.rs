@@ -3,13 +3,15 @@
 
 use sqlx::PgExecutor;
 
-/// What a client can ask about a reference.
+/// What a client can ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Submit,
     Query,
     Cancel,
     Recall,
+    Statement,
+    Listing,
 }
 
 impl Operation {
@@ -20,6 +22,8 @@ impl Operation {
             Self::Query => "query",
             Self::Cancel => "cancel",
             Self::Recall => "recall",
+            Self::Statement => "statement",
+            Self::Listing => "listing",
         }
     }
 }

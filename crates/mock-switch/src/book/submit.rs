@@ -4,6 +4,8 @@ use jiff::Timestamp;
 use jiff_sqlx::ToSqlx;
 use sqlx::PgConnection;
 
+use super::ids::TransferId;
+use super::named::Named;
 use super::{Status, Transfer, events, find, forget, lock};
 use crate::behaviour::{Plan, Settlement};
 use crate::switch::Switch;
@@ -47,10 +49,12 @@ pub(crate) async fn submit(
     // After the lock: it may have been waited for, and the deadline may have passed.
     let current = switch.settings.current();
     let (now, since) = (current.now(), current.remembered_since());
-    let known = find(&mut *tx, &order.reference, since).await?;
+    let shape = current.shape;
+    let named = Named { reference: order.reference.clone(), id: None, keys: shape.keys };
+    let known = if shape.keys { find(&mut *tx, &named, since).await? } else { None };
     match known {
         Some(transfer) if transfer.tombstone => return Ok(Submitted::Tombstoned),
-        Some(transfer) if current.shape.dedup => {
+        Some(transfer) if shape.dedup => {
             return Ok(if order.means(&transfer) {
                 Submitted::Recorded { transfer, duplicate: true }
             } else {
@@ -59,13 +63,14 @@ pub(crate) async fn submit(
         }
         _ => forget(&mut tx, &order.reference, since).await?,
     }
-    let late = current.shape.deadline && order.deadline.is_some_and(|deadline| now > deadline);
+    let late = shape.deadline && order.deadline.is_some_and(|deadline| now > deadline);
     let refusal = refusal.or_else(|| late.then(|| DEADLINE_PASSED.to_owned()));
     let settlement = plan.settlement(switch.config.settle_after_ms);
-    let dedup = current.shape.dedup;
-    let transfer = insert(&mut tx, order, dedup, now, refusal, settlement).await?;
-    if !transfer.refused && plan.callback().early {
-        let fact = events::Fact::settled(&transfer.reference, order.amount_minor, &order.currency);
+    let dedup = shape.dedup && shape.keys;
+    let mut transfer = insert(&mut tx, order, dedup, now, refusal, settlement).await?;
+    transfer.reference = named.shown();
+    if !transfer.refused && plan.callback().early && shape.calls_back() {
+        let fact = events::Fact::settled(&order.reference, order.amount_minor, &order.currency);
         events::insert(&mut tx, &[events::Event::of(&fact, now)?]).await?;
     }
     tx.commit().await?;
@@ -93,13 +98,13 @@ async fn insert(
     let status = if refused { Status::Rejected } else { Status::Pending };
     let after_ms = settlement.after_ms.filter(|_| !refused);
     let id = sqlx::query_scalar!(
-        "INSERT INTO transfers (reference, status, refused, deduplicated, amount_minor, currency,
+        r#"INSERT INTO transfers (reference, status, refused, deduplicated, amount_minor, currency,
              creditor_account, end_to_end_id, reason, received_at, deadline, finished_at,
              due_at, due_status, due_reason)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
              CASE WHEN $3 THEN $10::timestamptz END,
              clock_timestamp() + $12::bigint * interval '1 millisecond', $13, $14)
-         RETURNING id",
+         RETURNING id AS "id: TransferId""#,
         order.reference,
         status.as_str(),
         refused,
@@ -119,7 +124,7 @@ async fn insert(
     .await?;
     Ok(Transfer {
         id,
-        reference: order.reference.clone(),
+        reference: None,
         status,
         tombstone: false,
         refused,

@@ -14,6 +14,9 @@ const MAX_AMOUNT_MINOR: i64 = 1_000_000_000_000_000;
 /// Longest reference, idempotency key, account or end-to-end id, in bytes.
 const MAX_TEXT: usize = 200;
 
+/// Words with a meaning of their own in paths.
+const RESERVED: [&str; 2] = [DEFAULT, "by-id"];
+
 /// The body of a submit.
 #[derive(Debug, Deserialize)]
 pub(super) struct OrderBody {
@@ -55,11 +58,12 @@ impl OrderBody {
 pub(super) fn reference(value: &str) -> Result<(), Problem> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '-' | '_' | '.');
     let good = (1..=MAX_TEXT).contains(&value.len()) && value.chars().all(fits);
-    if good && value != DEFAULT {
+    if good && !RESERVED.contains(&value) {
         return Ok(());
     }
     Err(invalid(format!(
-        "a reference is 1 to {MAX_TEXT} letters, digits and : - _ . and not the word {DEFAULT}"
+        "a reference is 1 to {MAX_TEXT} letters, digits and : - _ . and not one of the words {}",
+        RESERVED.join(", ")
     )))
 }
 
@@ -87,11 +91,20 @@ pub(super) fn key_reused() -> Problem {
     Problem::conflict("idempotency_key_reused", detail)
 }
 
-fn text(name: &str, value: &str) -> Result<(), Problem> {
+/// Refuses what is empty, too long or no text.
+pub(super) fn text(name: &str, value: &str) -> Result<(), Problem> {
     if (1..=MAX_TEXT).contains(&value.len()) && !value.chars().any(char::is_control) {
         return Ok(());
     }
     Err(invalid(format!("{name} must be 1 to {MAX_TEXT} bytes of text")))
+}
+
+/// Refuses a count that is not from 1 to `most`.
+pub(super) fn within(name: &str, value: i64, most: i64) -> Result<(), Problem> {
+    if (1..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(invalid(format!("{name} must be from 1 to {most}")))
 }
 
 fn invalid(detail: String) -> Problem {

@@ -5,14 +5,17 @@ mod admin;
 mod cancel;
 mod faults;
 mod input;
+mod listing;
+mod named;
 mod recall;
+mod statement;
 mod transfers;
 
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -46,13 +49,22 @@ pub(crate) fn all(switch: Shared, metrics: Metrics) -> Router {
 
 fn api(switch: Shared) -> Router {
     Router::new()
-        .route("/v1/transfers", post(transfers::submit))
-        .route("/v1/transfers/{reference}", get(transfers::query))
-        .route("/v1/transfers/{reference}/cancel", post(cancel::cancel))
-        .route("/v1/transfers/{reference}/recall", post(recall::recall))
+        .route("/v1/transfers", post(transfers::submit).get(listing::list))
+        .route("/v1/transfers/{reference}", get(transfers::query_by_reference))
+        .route("/v1/transfers/{reference}/cancel", post(cancel::by_reference))
+        .route("/v1/transfers/{reference}/recall", post(recall::by_reference))
+        .route("/v1/transfers/by-id/{transfer_id}", get(transfers::query_by_id))
+        .route("/v1/transfers/by-id/{transfer_id}/cancel", post(cancel::by_id))
+        .route("/v1/transfers/by-id/{transfer_id}/recall", post(recall::by_id))
+        .route("/v1/statement", get(statement::read))
         .layer(from_fn(finish_anyway))
         .route_layer(from_fn_with_state(switch.clone(), auth::bearer))
         .with_state(switch)
+}
+
+/// The problem of something that a switch of another shape could do.
+fn not_supported(code: &'static str, title: &'static str) -> Problem {
+    Problem::new(StatusCode::NOT_IMPLEMENTED, code, title)
 }
 
 /// What the switch has received it carries out, whether or not the client

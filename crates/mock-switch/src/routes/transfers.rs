@@ -9,14 +9,16 @@ use serde::Serialize;
 use service_kit::problem::{Json, Path, Problem};
 
 use super::faults::{meet, suffer};
-use super::input::{self, OrderBody};
+use super::input::OrderBody;
+use super::{named, not_supported};
 use crate::behaviour::{QueryFault, SubmitFault};
+use crate::book::named::Named;
 use crate::book::requests::Operation;
 use crate::book::submit::{self, CANCELLED_BEFORE_RECEIPT, Submitted};
 use crate::book::{self, Status, Transfer};
 use crate::cut::cut;
 use crate::error::Failure;
-use crate::switch::Shared;
+use crate::switch::{Shared, Switch};
 
 /// The answer to an accepted submit: the transfer, and whether it was here before.
 #[derive(Serialize)]
@@ -29,7 +31,8 @@ struct Accepted {
 /// The answer to a refused submit.
 #[derive(Serialize)]
 struct Refused<'a> {
-    reference: &'a str,
+    /// None from a switch without keys.
+    reference: Option<&'a str>,
     status: Status,
     reason: &'a str,
     duplicate: bool,
@@ -53,7 +56,8 @@ pub(super) async fn submit(
             }
         }
         Some(SubmitFault::RefuseUnrecorded) => {
-            return Ok(refused(&order.reference, &plan.reject_reason(), false));
+            let keys = switch.settings.current().shape.keys;
+            return Ok(refused(keys.then_some(&order.reference), &plan.reject_reason(), false));
         }
         Some(SubmitFault::Refuse) => refusal = Some(plan.reject_reason()),
         Some(SubmitFault::AcceptDropAnswer | SubmitFault::AcceptHangMs(_)) | None => {}
@@ -76,12 +80,13 @@ pub(super) async fn submit(
 fn answer(reference: &str, submitted: Submitted) -> Response {
     match submitted {
         Submitted::Recorded { transfer, duplicate } if transfer.refused => {
-            refused(reference, transfer.reason.as_deref().unwrap_or_default(), duplicate)
+            let reason = transfer.reason.as_deref().unwrap_or_default();
+            refused(transfer.reference.as_deref(), reason, duplicate)
         }
         Submitted::Recorded { transfer, duplicate } => {
             (StatusCode::ACCEPTED, Json(Accepted { transfer, duplicate })).into_response()
         }
-        Submitted::Tombstoned => refused(reference, CANCELLED_BEFORE_RECEIPT, false),
+        Submitted::Tombstoned => refused(Some(reference), CANCELLED_BEFORE_RECEIPT, false),
         Submitted::Conflict => {
             let detail = "this reference means a transfer of another amount, currency or account";
             Problem::conflict("reference_conflict", detail).into_response()
@@ -89,18 +94,33 @@ fn answer(reference: &str, submitted: Submitted) -> Response {
     }
 }
 
-fn refused(reference: &str, reason: &str, duplicate: bool) -> Response {
+fn refused(reference: Option<&str>, reason: &str, duplicate: bool) -> Response {
     let body = Refused { reference, status: Status::Rejected, reason, duplicate };
     (StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response()
 }
 
 /// `GET /v1/transfers/{reference}`
-pub(super) async fn query(
+pub(super) async fn query_by_reference(
     State(switch): State<Shared>,
     Path(reference): Path<String>,
 ) -> Result<Response, Failure> {
-    input::reference(&reference)?;
-    let (_, fault) = meet(&switch, &reference, Operation::Query, None, |b| b.query.as_ref()).await?;
+    query(&switch, &named::by_reference(&switch, reference)?).await
+}
+
+/// `GET /v1/transfers/by-id/{transfer_id}`
+pub(super) async fn query_by_id(
+    State(switch): State<Shared>,
+    Path(transfer_id): Path<String>,
+) -> Result<Response, Failure> {
+    query(&switch, &named::by_id(&switch, transfer_id).await?).await
+}
+
+async fn query(switch: &Switch, named: &Named) -> Result<Response, Failure> {
+    let unknown = || match named.id {
+        Some(_) => Problem::missing("unknown_transfer", "there is no transfer with this id"),
+        None => Problem::missing("unknown_reference", "there is no transfer under this reference"),
+    };
+    let (_, fault) = meet(switch, &named.reference, Operation::Query, None, |b| b.query.as_ref()).await?;
     match &fault {
         Some(QueryFault::NotFound) => return Ok(unknown().into_response()),
         Some(QueryFault::Http(fault)) => {
@@ -112,14 +132,8 @@ pub(super) async fn query(
     }
     let current = switch.settings.current();
     if !current.shape.query {
-        let status = StatusCode::NOT_IMPLEMENTED;
-        let problem = Problem::new(status, "query_not_supported", "This switch cannot be queried");
-        return Ok(problem.into_response());
+        return Err(not_supported("query_not_supported", "This switch cannot be queried").into());
     }
-    let known = book::find(&switch.pool, &reference, current.remembered_since()).await?;
+    let known = book::find(&switch.pool, named, current.remembered_since()).await?;
     Ok(known.map_or_else(|| unknown().into_response(), |transfer| Json(transfer).into_response()))
-}
-
-fn unknown() -> Problem {
-    Problem::missing("unknown_reference", "there is no transfer under this reference")
 }

@@ -17,7 +17,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio_util::sync::CancellationToken;
 
 /// Slack for whatever has to happen by itself.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A callback as the bank received it, its signature already believed.
 #[derive(Debug, Clone)]
@@ -172,9 +172,17 @@ impl Bench {
         read(self.try_submit(order).await.unwrap()).await
     }
 
+    pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
+        read(self.send(Method::GET, path, None, None).await.unwrap()).await
+    }
+
+    /// A POST without a key or a body.
+    pub(crate) async fn post(&self, path: &str) -> (u16, Value) {
+        read(self.send(Method::POST, path, None, None).await.unwrap()).await
+    }
+
     pub(crate) async fn query(&self, reference: &str) -> (u16, Value) {
-        let path = format!("/v1/transfers/{reference}");
-        read(self.send(Method::GET, &path, None, None).await.unwrap()).await
+        self.get(&format!("/v1/transfers/{reference}")).await
     }
 
     pub(crate) async fn cancel(&self, reference: &str, key: &str) -> (u16, Value) {

@@ -95,6 +95,30 @@ async fn lost_early_and_false_ones(options: PgPoolOptions, connect: PgConnectOpt
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
+async fn shape_decides_whether_ends_are_told(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bench = Bench::with(options, connect, |config| {
+        config.settle_after_ms = 0;
+        config.shape.callback = false;
+    })
+    .await;
+    bench.behave("early", json!({"callback": {"early": true, "copies": 2}})).await;
+    for reference in ["early", "usual"] {
+        bench.submit(order(reference)).await;
+        bench.until(reference, "SETTLED").await;
+    }
+    let untold = bench.admin(Method::GET, "callbacks", None).await;
+    assert_eq!(untold["callbacks"], json!([]));
+
+    // What ended in silence is not told later.
+    bench.shape(json!({})).await;
+    bench.submit(order("told")).await;
+    assert_eq!(bench.bank.wait_for(1).await[0].body["reference"], "told");
+    let told = bench.admin(Method::GET, "callbacks", None).await;
+    assert_eq!(told["callbacks"].as_array().unwrap().len(), 1);
+    bench.stop().await;
+}
+
+#[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn admin_sends_any(options: PgPoolOptions, connect: PgConnectOptions) {
     let bench = Bench::start(options, connect).await;
     let forged = json!({"status": "SUCCESS", "amount_minor": 9, "currency": "USD", "event_id": "evt_1"});

@@ -98,6 +98,38 @@ async fn key_belongs_to_one_reference(options: PgPoolOptions, connect: PgConnect
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
+async fn first_answer_sticks_to_its_key(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bench = Bench::start(options, connect).await;
+    bench.shape(json!({"tombstone": false, "sticky_answers": true})).await;
+    // Nothing was there when it was asked first; so it says for ever, whatever came since.
+    assert_answer(&bench.cancel("late", "k1").await, "NOT_FOUND", false);
+    assert_eq!(bench.submit(order("late")).await.0, 202);
+    assert_answer(&bench.cancel("late", "k1").await, "NOT_FOUND", false);
+    assert_eq!(bench.query("late").await.1["status"], "PENDING");
+    assert_answer(&bench.cancel("late", "k2").await, "CANCELLED", true);
+    assert_answer(&bench.cancel("late", "k2").await, "CANCELLED", true);
+    assert_answer(&bench.cancel("late", "k1").await, "NOT_FOUND", false);
+
+    // A scripted answer sticks too, and none that went before it is scripted away.
+    bench.behave("r", json!({"cancel": [{"fault": "refuse", "times": 2}, "in_process"]})).await;
+    bench.submit(order("r")).await;
+    let first = bench.cancel("r", "k3").await;
+    assert_answer(&first, "REFUSED", true);
+    for _ in 0..3 {
+        assert_eq!(bench.cancel("r", "k3").await, first);
+    }
+    let (status, problem) = bench.cancel("late", "k3").await;
+    assert_eq!((status, &problem["code"]), (409, &json!("idempotency_key_reused")));
+
+    bench.shape(json!({"tombstone": false})).await;
+    assert_answer(&bench.cancel("r", "k3").await, "CANCELLED", true);
+    assert_answer(&bench.cancel("unknown", "k4").await, "NOT_FOUND", false);
+    bench.submit(order("unknown")).await;
+    assert_answer(&bench.cancel("unknown", "k4").await, "CANCELLED", true);
+    bench.stop().await;
+}
+
+#[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn dropped_answer_was_still_applied(options: PgPoolOptions, connect: PgConnectOptions) {
     let bench = Bench::start(options, connect).await;
     bench.submit(order("r")).await;

@@ -20,12 +20,17 @@ struct Process {
 
 impl Process {
     async fn start(database_url: &str, callback_url: &str) -> Self {
+        Self::with(database_url, callback_url, &[]).await
+    }
+
+    async fn with(database_url: &str, callback_url: &str, more: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_mock-switch"))
             .env("MOCK_SWITCH_DATABASE_URL", database_url)
             .env("MOCK_SWITCH_CALLBACK_URL", callback_url)
             .env("MOCK_SWITCH_LISTEN", "127.0.0.1:0")
             .env("MOCK_SWITCH_SETTLE_AFTER_MS", "0")
             .env("RUST_LOG", "info")
+            .envs(more.iter().copied())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
@@ -94,6 +99,21 @@ async fn kill_and_restart_lose_nothing(_options: PgPoolOptions, connect: PgConne
     assert!(told.success());
     drop(process.client);
     assert!(process.child.wait().await.unwrap().success(), "SIGTERM is no failure");
+}
+
+#[sqlx::test(migrations = false)]
+async fn shape_is_configured_by_environment(_options: PgPoolOptions, connect: PgConnectOptions) {
+    let url = connect.to_url_lossy().to_string();
+    let shape = [
+        ("MOCK_SWITCH_SHAPE__KEYS", "false"),
+        ("MOCK_SWITCH_SHAPE__STATEMENT", "false"),
+        ("MOCK_SWITCH_SHAPE__STICKY_ANSWERS", "true"),
+    ];
+    let process = Process::with(&url, "http://127.0.0.1:1/", &shape).await;
+    let shown = process.ask(Method::GET, "/admin/shape", None).await.1;
+    assert_eq!((&shown["keys"], &shown["statement"]), (&json!(false), &json!(false)));
+    assert_eq!((&shown["sticky_answers"], &shown["callback"]), (&json!(true), &json!(true)));
+    assert_eq!(process.ask(Method::GET, "/v1/statement", None).await.0, 501);
 }
 
 #[sqlx::test(migrations = false)]

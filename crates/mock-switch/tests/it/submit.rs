@@ -115,6 +115,7 @@ async fn bad_requests_are_problems(options: PgPoolOptions, connect: PgConnectOpt
         json!({"creditor_account": ""}),
         json!({"reference": "with space"}),
         json!({"reference": "default"}),
+        json!({"reference": "by-id"}),
     ] {
         let (status, problem) = bench.submit(order_with("r", change.clone())).await;
         assert_eq!((status, &problem["code"]), (400, &json!("invalid_field")), "{change}");

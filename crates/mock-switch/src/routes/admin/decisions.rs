@@ -9,6 +9,7 @@ use service_kit::problem::{Json, Path, Problem};
 
 use crate::book::events::{self, Event, Fact};
 use crate::book::finish::finish_now;
+use crate::book::named::Named;
 use crate::book::{self, Status};
 use crate::error::Failure;
 use crate::routes::input;
@@ -84,7 +85,7 @@ pub(super) async fn callback(
     Json(wanted): Json<Wanted>,
 ) -> Result<(StatusCode, Json<Queued>), Failure> {
     input::reference(&reference)?;
-    let known = book::find(&switch.pool, &reference, Timestamp::UNIX_EPOCH).await?;
+    let known = book::find(&switch.pool, &Named::inside(&reference), Timestamp::UNIX_EPOCH).await?;
     let known = known.as_ref();
     let truth = known.map(|transfer| match transfer.status {
         Status::Settled | Status::Recalled => Told::Success,

@@ -1,0 +1,137 @@
+//! The statement: every end once, in order, for ever.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use reqwest::Method;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::bench::{Bench, eventually, order, order_with};
+
+fn entries(page: &Value) -> &[Value] {
+    page["entries"].as_array().unwrap()
+}
+
+fn time(value: &Value) -> Timestamp {
+    value.as_str().unwrap().parse().unwrap()
+}
+
+#[sqlx::test(migrator = "mock_switch::MIGRATOR")]
+async fn ends_stand_in_their_order(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bench = Bench::start(options, connect).await;
+    bench.behave("refused", json!({"submit": ["refuse"], "reject_reason": "closed"})).await;
+    bench.submit(order_with("settled", json!({"end_to_end_id": "e2e-1"}))).await;
+    for reference in ["rejected", "cancelled", "pending", "refused"] {
+        bench.submit(order(reference)).await;
+    }
+    bench.cancel("cancelled", "k1").await;
+    bench.cancel("never-came", "k2").await;
+    bench.admin(Method::POST, "transfers/settled/settle", None).await;
+    bench.admin(Method::POST, "transfers/rejected/reject", None).await;
+    bench.recall("settled", "k3").await;
+    bench.recall("settled", "k4").await;
+
+    let (_, page) = bench.get("/v1/statement").await;
+    let seen: Vec<_> = entries(&page)
+        .iter()
+        .map(|entry| (entry["reference"].as_str().unwrap(), entry["status"].as_str().unwrap()))
+        .collect();
+    let expected = [
+        ("refused", "REJECTED"),
+        ("cancelled", "CANCELLED"),
+        ("settled", "SETTLED"),
+        ("rejected", "REJECTED"),
+        ("settled", "RECALLED"),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(page["next"], Value::Null);
+    let settled = &entries(&page)[2];
+    assert_eq!((&settled["amount_minor"], &settled["currency"]), (&json!(1250), &json!("EUR")));
+    assert_eq!(settled["creditor_account"], "DE02120300000000202051");
+    assert_eq!((&settled["end_to_end_id"], &settled["reason"]), (&json!("e2e-1"), &Value::Null));
+    assert_eq!(settled["transfer_id"], bench.query("settled").await.1["transfer_id"]);
+    assert_eq!(entries(&page)[0]["reason"], "closed");
+    let finished: Vec<_> = entries(&page).iter().map(|entry| time(&entry["finished_at"])).collect();
+    assert!(finished.is_sorted() && time(&settled["received_at"]) < finished[2]);
+
+    // What ends from now on is not before what was called complete.
+    assert!(finished[4] <= time(&page["complete_until"]));
+    bench.admin(Method::POST, "transfers/pending/settle", None).await;
+    let last = entries(&page)[4]["cursor"].as_str().unwrap();
+    let (_, more) = bench.get(&format!("/v1/statement?after={last}")).await;
+    assert_eq!((entries(&more).len(), &entries(&more)[0]["reference"]), (1, &json!("pending")));
+    assert!(time(&entries(&more)[0]["finished_at"]) >= time(&page["complete_until"]));
+    bench.stop().await;
+}
+
+#[sqlx::test(migrator = "mock_switch::MIGRATOR")]
+async fn clock_and_retention(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bench = Bench::start(options, connect).await;
+    bench.submit(order("r")).await;
+    bench.cancel("r", "k").await;
+    bench.shape(json!({"retention_s": 60})).await;
+    bench.admin(Method::PUT, "clock", Some(json!({"offset_ms": 86_400_000}))).await;
+    assert_eq!(bench.query("r").await.0, 404);
+    let (_, page) = bench.get("/v1/statement").await;
+    assert_eq!(entries(&page)[0]["status"], "CANCELLED");
+    let ahead_s = time(&page["complete_until"]).as_second() - Timestamp::now().as_second();
+    assert!((86_390..=86_410).contains(&ahead_s), "{ahead_s}");
+    bench.stop().await;
+}
+
+#[sqlx::test(migrator = "mock_switch::MIGRATOR")]
+async fn bounds_faults_and_shape(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bench = Bench::start(options, connect).await;
+    for wrong in ["limit=0", "limit=1001", "after=x", "other=1"] {
+        assert_eq!(bench.get(&format!("/v1/statement?{wrong}")).await.0, 400, "{wrong}");
+    }
+    bench.behave("default", json!({"statement": ["error_503"]})).await;
+    assert_eq!(bench.get("/v1/statement?limit=1000").await.0, 503);
+    assert_eq!(bench.get("/v1/statement?limit=1000").await.0, 200);
+    assert_eq!(bench.book("statement").await["requests"]["statement"], 2);
+    bench.shape(json!({"statement": false})).await;
+    let (status, problem) = bench.get("/v1/statement").await;
+    assert_eq!((status, &problem["code"]), (501, &json!("statement_not_supported")));
+    bench.stop().await;
+}
+
+#[sqlx::test(migrator = "mock_switch::MIGRATOR")]
+async fn pages_read_while_transfers_end_lose_and_double_none(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    const TRANSFERS: usize = 200;
+    let bench = Arc::new(Bench::start(options, connect).await);
+    let mut ending = tokio::task::JoinSet::new();
+    for n in 0..TRANSFERS {
+        let reference = format!("r-{n}");
+        bench.behave(&reference, json!({"settle_after_ms": n})).await;
+        let bench = bench.clone();
+        ending.spawn(async move {
+            bench.submit(order(&reference)).await;
+            if n % 3 == 0 {
+                bench.cancel(&reference, &reference).await;
+            }
+        });
+    }
+    let mut after = String::new();
+    let mut read = Vec::new();
+    while read.len() < TRANSFERS {
+        let page = eventually("another page", || async {
+            let (_, page) = bench.get(&format!("/v1/statement?limit=7{after}")).await;
+            (!entries(&page).is_empty()).then_some(page)
+        })
+        .await;
+        for entry in entries(&page) {
+            assert!(time(&entry["finished_at"]) <= time(&page["complete_until"]));
+            read.push(entry["reference"].as_str().unwrap().to_owned());
+            after = format!("&after={}", entry["cursor"].as_str().unwrap());
+        }
+    }
+    ending.join_all().await;
+    read.sort_unstable();
+    read.dedup();
+    assert_eq!(read.len(), TRANSFERS);
+    Arc::into_inner(bench).unwrap().stop().await;
+}
