@@ -3,3 +3,7 @@
 //! | room | question |
 //! |---|---|
 //! | `acceptance/` | does a payment go its way, and each failure its own (requirements S0.1 to S0.17)? |
+//! | `faults/` | what holds when callbacks, cancels and operators come at every wrong moment (R17 to R21b, R30)? |
+//! | `replay/` | does today's workflow go on with yesterday's payments (R27)? |
+//!
+//! `requirements.md` and `faults.md` say which test shows which row; `rows.rs` checks that those tests are there.

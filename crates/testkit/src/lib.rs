@@ -7,18 +7,25 @@
 //! | [`database`] | how does a test get a database of its own? |
 //! | [`process`] | how is one process started, killed, paused, started again? |
 //! | [`system`] | how does a test get a whole bank and a switch? |
+//! | `configuration` | what are the processes told? |
+//! | [`callback`] | how does a test speak as a switch? |
+//! | [`temporal`] | what has Temporal recorded, and how is a workflow reset? |
 //! | [`switch`] | how is the mock switch told to misbehave, and what does its book say? |
 //! | [`auditor`] | do the books agree? Shares no code and no query with the service. |
 //! | [`wait`] | how does a test wait without sleeping? |
 
 pub mod auditor;
+pub mod callback;
+mod configuration;
 pub mod database;
 pub mod process;
 pub mod surroundings;
 pub mod switch;
 pub mod system;
+pub mod temporal;
 pub mod wait;
 
+pub use callback::Callback;
 pub use system::{Options, System};
 
 /// A client for plain HTTP on this machine, with a timeout on every request.

@@ -2,19 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::str::FromStr as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sqlx::Row as _;
-use temporalio_client::{
-    Client, ClientOptions, ConnectionOptions, UntypedWorkflow, UntypedWorkflowHandle, Url,
-};
+use temporalio_client::Client;
+use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::auditor::{self, Audit};
+use crate::configuration::configuration;
 use crate::database::{self, Database};
 use crate::process::Process;
 use crate::surroundings::Surroundings;
@@ -29,14 +28,21 @@ pub const API_KEY: &str = "test-key";
 pub const ALICE: &str = "ALICE";
 /// Opening balance of [`ALICE`], in minor units.
 pub const OPENING_MINOR: i64 = 1_000_000;
-const SWITCH_TOKEN: &str = "test-switch-token";
-const SWITCH_SECRET: &str = "whsec_dGVzdC1vbmx5LXNlY3JldC0wMTIzNDU2Nzg5YWI=";
+/// What the switch knows us by.
+pub(crate) const SWITCH_TOKEN: &str = "test-switch-token";
+/// What the switch `mock` signs its callbacks with.
+pub const SWITCH_SECRET: &str = "whsec_dGVzdC1vbmx5LXNlY3JldC0wMTIzNDU2Nzg5YWI=";
+/// What the switch `other` signs its callbacks with.
+pub const OTHER_SECRET: &str = "whsec_b3RoZXItc3dpdGNoLW9ubHktMDEyMzQ1Njc4OWFi";
 
 /// What a test may want different. Times are short, since tests wait for them.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Fields of the switch's profile, as in the configuration.
     pub profile: Value,
+    /// Profile of a second switch, `other`, which serves the destinations `YY`. It has a secret of its own and
+    /// stands at the same address; no callbacks of it come by themselves.
+    pub other: Option<Value>,
     /// Milliseconds from acceptance at the switch to the end there.
     pub settle_after_ms: u64,
     /// An open payment idle for so long is looked after, in milliseconds.
@@ -56,6 +62,7 @@ impl Default for Options {
                 "submit_budget_ms": 8_000, "backoff_ms": 100, "ask_interval_max_ms": 500,
                 "alert_after_ms": 1_000, "start_within_ms": 60_000,
             }),
+            other: None,
             settle_after_ms: 50,
             idle_ms: 3_000,
             cached_workflows: 100,
@@ -68,6 +75,17 @@ impl Options {
     #[must_use]
     pub fn profile(mut self, field: &str, value: impl Into<Value>) -> Self {
         self.profile[field] = value.into();
+        self
+    }
+
+    /// With the second switch, whose profile is the first one's with these fields changed.
+    #[must_use]
+    pub fn other(mut self, changed: &[(&str, Value)]) -> Self {
+        let mut profile = self.profile.clone();
+        for (field, value) in changed {
+            profile[*field] = value.clone();
+        }
+        self.other = Some(profile);
         self
     }
 }
@@ -90,7 +108,8 @@ pub struct System {
     pub task_queue: String,
     /// The Temporal frontend.
     pub temporal_address: String,
-    http: reqwest::Client,
+    pub(crate) http: reqwest::Client,
+    pub(crate) temporal: OnceCell<Client>,
 }
 
 /// A payment that the API accepted.
@@ -171,6 +190,7 @@ impl System {
             task_queue,
             temporal_address: surroundings.temporal_address.clone(),
             http: crate::http(),
+            temporal: OnceCell::new(),
         };
         system.open_accounts().await?;
         Ok(system)
@@ -185,24 +205,30 @@ impl System {
                 .execute(&mut *tx)
                 .await?;
         }
-        sqlx::query("INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor) VALUES ($1, 'test', 'customer', 'EUR', $2)")
-            .bind(ALICE)
-            .bind(OPENING_MINOR)
-            .execute(&mut *tx)
-            .await?;
-        sqlx::query(
-            "INSERT INTO journal (operation_key, kind, debit_account, credit_account, amount_minor, currency)
-             VALUES ('opening', 'fund', 'internal:funding:EUR', $1, $2, 'EUR')",
-        )
-        .bind(ALICE)
-        .bind(OPENING_MINOR)
-        .execute(&mut *tx)
-        .await?;
         sqlx::query("INSERT INTO api_keys (key_hash, prefix, tenant_id, client_id) VALUES ($1, 'test', 'test', 'test')")
             .bind(Sha256::digest(API_KEY).to_vec())
             .execute(&mut *tx)
             .await?;
         tx.commit().await?;
+        self.open_account(ALICE).await
+    }
+
+    /// Opens a customer's account that holds [`OPENING_MINOR`] EUR.
+    ///
+    /// # Errors
+    /// What PostgreSQL said.
+    pub async fn open_account(&self, account_id: &str) -> anyhow::Result<()> {
+        sqlx::query(
+            "WITH opened AS (
+                 INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor)
+                 VALUES ($1, 'test', 'customer', 'EUR', $2))
+             INSERT INTO journal (operation_key, kind, debit_account, credit_account, amount_minor, currency)
+             VALUES ('opening:' || $1, 'fund', 'internal:funding:EUR', $1, $2, 'EUR')",
+        )
+        .bind(account_id)
+        .bind(OPENING_MINOR)
+        .execute(&self.database.pool)
+        .await?;
         Ok(())
     }
 
@@ -221,8 +247,16 @@ impl System {
     /// # Errors
     /// What the API said instead.
     pub async fn pay(&self, amount: &str) -> anyhow::Result<Accepted> {
+        self.pay_as(&payment(amount)).await
+    }
+
+    /// Makes a payment with this body, which must be accepted.
+    ///
+    /// # Errors
+    /// What the API said instead.
+    pub async fn pay_as(&self, body: &Value) -> anyhow::Result<Accepted> {
         let key = Uuid::new_v4().to_string();
-        let answer = self.post_payment(&key, &payment(amount)).await?;
+        let answer = self.post_payment(&key, body).await?;
         let status = answer.status();
         let body: Value = answer.json().await?;
         if status != 201 {
@@ -322,15 +356,22 @@ impl System {
             .await?)
     }
 
-    /// The payment's first workflow, at Temporal.
+    /// Waits until everything stored for a payment was told to its workflow.
     ///
     /// # Errors
-    /// Temporal does not answer.
-    pub async fn workflow(&self, payment_id: &str) -> anyhow::Result<UntypedWorkflowHandle<Client>> {
-        let url = Url::from_str(&self.temporal_address)?;
-        let connection = ConnectionOptions::new(url).identity("system-test".to_owned()).build();
-        let client = Client::connect(connection, ClientOptions::new("default").build()).await?;
-        Ok(client.get_workflow_handle::<UntypedWorkflow>(payment_id))
+    /// When it is not told in time.
+    pub async fn wait_until_told(&self, payment_id: &str) -> anyhow::Result<()> {
+        let what = format!("the workflow of {payment_id} was told everything");
+        until(&what, END_WITHIN, || async {
+            let untold: i64 = sqlx::query_scalar(
+                "SELECT count(*) FROM inbox WHERE payment_id = $1 AND delivered_at IS NULL",
+            )
+            .bind(payment_id)
+            .fetch_one(&self.database.pool)
+            .await?;
+            Ok((untold == 0).then_some(()))
+        })
+        .await
     }
 
     /// Compares bank and switch, and conservation. Called at the end of every test.
@@ -346,27 +387,4 @@ impl System {
 #[must_use]
 pub fn payment(amount: &str) -> Value {
     json!({"amount": amount, "currency": "EUR", "source_account": ALICE, "destination_account": "XX-BOB"})
-}
-
-/// The configuration file of one system.
-fn configuration(
-    database_url: &str,
-    temporal_address: &str,
-    task_queue: &str,
-    base_url: &str,
-    options: &Options,
-) -> anyhow::Result<String> {
-    let mut text = format!(
-        "[database]\nurl = {database_url:?}\n\n\
-         [temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\n\n\
-         [worker]\nidle_ms = {}\nidle_look_every_ms = 500\ncached_workflows = {}\n\n\
-         [relay]\nlook_every_ms = 50\nbackoff_ms = 100\n\n\
-         [switches.mock]\nbase_url = {base_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
-         callback_secrets = [{SWITCH_SECRET:?}]\nroutes = [\"XX\"]\n\n[switches.mock.profile]\n",
-        options.idle_ms, options.cached_workflows,
-    );
-    for (field, value) in options.profile.as_object().context("the profile is an object")? {
-        text.push_str(&format!("{field} = {value}\n"));
-    }
-    Ok(text)
 }

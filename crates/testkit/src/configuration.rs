@@ -1,0 +1,39 @@
+//! The configuration file of one system, which all its processes read.
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use crate::system::{OTHER_SECRET, Options, SWITCH_SECRET, SWITCH_TOKEN};
+
+/// Its text. Both switches stand at `base_url`.
+pub(crate) fn configuration(
+    database_url: &str,
+    temporal_address: &str,
+    task_queue: &str,
+    base_url: &str,
+    options: &Options,
+) -> anyhow::Result<String> {
+    let profile = |profile: &Value| -> anyhow::Result<String> {
+        let fields = profile.as_object().context("the profile is an object")?;
+        Ok(fields.iter().map(|(field, value)| format!("{field} = {value}\n")).collect())
+    };
+    let mut text = format!(
+        "[database]\nurl = {database_url:?}\n\n\
+         [temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\n\n\
+         [worker]\nidle_ms = {}\nidle_look_every_ms = 500\ncached_workflows = {}\n\n\
+         [relay]\nlook_every_ms = 50\nbackoff_ms = 100\n\n\
+         [switches.mock]\nbase_url = {base_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
+         callback_secrets = [{SWITCH_SECRET:?}]\nroutes = [\"XX\"]\n\n[switches.mock.profile]\n{}",
+        options.idle_ms,
+        options.cached_workflows,
+        profile(&options.profile)?,
+    );
+    if let Some(other) = &options.other {
+        text.push_str(&format!(
+            "\n[switches.other]\nbase_url = {base_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
+             callback_secrets = [{OTHER_SECRET:?}]\nroutes = [\"YY\"]\n\n[switches.other.profile]\n{}",
+            profile(other)?,
+        ));
+    }
+    Ok(text)
+}

@@ -1,0 +1,109 @@
+//! Temporal, seen by a test: a payment's workflow, its history, and a real reset.
+
+use std::str::FromStr as _;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use temporalio_client::tonic::IntoRequest as _;
+use temporalio_client::{
+    Client, ClientOptions, ConnectionOptions, UntypedWorkflow, UntypedWorkflowHandle, Url,
+    WorkflowFetchHistoryOptions,
+};
+use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
+use temporalio_common::protos::temporal::api::workflowservice::v1::ResetWorkflowExecutionRequest;
+use uuid::Uuid;
+
+pub use temporalio_common::protos::temporal::api::enums::v1::EventType;
+pub use temporalio_common::protos::temporal::api::history::v1::HistoryEvent;
+
+use crate::System;
+use crate::wait::until;
+
+/// Namespace of all tests.
+const NAMESPACE: &str = "default";
+
+/// How long Temporal may take to record something.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// Where a reset takes a workflow back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResetTo {
+    /// The first task that was completed: everything is done again.
+    First,
+    /// The last task that was completed: what is recorded before it stays.
+    Last,
+}
+
+impl System {
+    /// The test's own connection to Temporal, made once.
+    ///
+    /// # Errors
+    /// Temporal does not answer.
+    pub async fn temporal(&self) -> anyhow::Result<&Client> {
+        let connect = || async {
+            let url = Url::from_str(&self.temporal_address)?;
+            let connection = ConnectionOptions::new(url).identity("system-test".to_owned()).build();
+            anyhow::Ok(Client::connect(connection, ClientOptions::new(NAMESPACE).build()).await?)
+        };
+        self.temporal.get_or_try_init(connect).await
+    }
+
+    /// The latest run of a workflow. A payment's first workflow has the payment's id.
+    ///
+    /// # Errors
+    /// Temporal does not answer.
+    pub async fn workflow(&self, workflow_id: &str) -> anyhow::Result<UntypedWorkflowHandle<Client>> {
+        Ok(self.temporal().await?.get_workflow_handle::<UntypedWorkflow>(workflow_id))
+    }
+
+    /// What Temporal has recorded of the latest run of a workflow, oldest first.
+    ///
+    /// # Errors
+    /// Temporal does not answer, or has no such workflow.
+    pub async fn history(&self, workflow_id: &str) -> anyhow::Result<Vec<HistoryEvent>> {
+        let handle = self.workflow(workflow_id).await?;
+        Ok(handle.fetch_history(WorkflowFetchHistoryOptions::default()).into_events().await?)
+    }
+
+    /// Waits until Temporal has recorded an event of this type in the latest run of a workflow.
+    ///
+    /// # Errors
+    /// When it is not recorded in time.
+    pub async fn wait_for_event(&self, workflow_id: &str, of: EventType) -> anyhow::Result<HistoryEvent> {
+        until(&format!("{workflow_id} has {of:?}"), WITHIN, || async {
+            // It may not be started yet.
+            let history = self.history(workflow_id).await.unwrap_or_default();
+            Ok(history.into_iter().find(|event| event.event_type() == of))
+        })
+        .await
+    }
+
+    /// Resets a running workflow, as an operator does: its run ends, and another goes on from a task of the
+    /// past.
+    ///
+    /// # Errors
+    /// What Temporal said, or that no task of the workflow was completed yet.
+    pub async fn reset(&self, workflow_id: &str, to: ResetTo) -> anyhow::Result<()> {
+        let history = self.history(workflow_id).await?;
+        let mut completed =
+            history.iter().filter(|event| event.event_type() == EventType::WorkflowTaskCompleted);
+        let point = match to {
+            ResetTo::First => completed.next(),
+            ResetTo::Last => completed.next_back(),
+        };
+        let request = ResetWorkflowExecutionRequest {
+            namespace: NAMESPACE.to_owned(),
+            workflow_execution: Some(WorkflowExecution {
+                workflow_id: workflow_id.to_owned(),
+                run_id: String::new(),
+            }),
+            reason: "system-test".to_owned(),
+            workflow_task_finish_event_id: point.context("no task was completed yet")?.event_id,
+            request_id: Uuid::new_v4().to_string(),
+            ..Default::default()
+        };
+        let mut service = self.temporal().await?.connection().workflow_service();
+        service.reset_workflow_execution(request.into_request()).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,11 @@
+//! What goes wrong, and what holds all the same. One file per fault or family of faults; each test names the
+//! fault's number (`../faults.md`).
+
+mod contradictory;
+mod interrupted;
+mod sla_edge;
+mod table;
+mod truth_table;
+
+/// Held by tests that make many payments at once and have instants to meet: one at a time.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

@@ -1,0 +1,234 @@
+//! Every path a payment can take, driven at once in one system.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use futures::future::try_join_all;
+use serde_json::{Value, json};
+use sqlx::{Postgres, Transaction};
+use temporalio_client::WorkflowTerminateOptions;
+use testkit::system::{Accepted, payment};
+use testkit::temporal::{EventType, ResetTo};
+use testkit::wait::until;
+use testkit::{Callback, Options, System};
+
+const AMOUNT_MINOR: i64 = 500;
+/// How long a step may take.
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// One path: its name, how the switch treats the payment, and the state it comes to by itself or is driven to.
+struct Path {
+    name: &'static str,
+    behaviour: Value,
+    end: &'static str,
+}
+
+fn paths() -> Vec<Path> {
+    let path = |name, end, behaviour| Path { name, behaviour, end };
+    let hold = || json!({"outcome": "hold"});
+    let always = |fault: &str| json!([{"fault": fault, "times": "always"}]);
+    vec![
+        path("settled", "settled", hold()),
+        path(
+            "settled_by_query",
+            "settled",
+            json!({"submit": ["accept_drop_answer"], "settle_after_ms": 0, "callback": {"lose": true}}),
+        ),
+        path("settled_after_slow_reserve", "settled", hold()),
+        path("rejected", "rejected", json!({})),
+        path("submit_refused", "failed", json!({"submit": ["refuse"]})),
+        path("submit_unknown", "failed", json!({"submit": always("drop_request")})),
+        path("failure_reported", "failed", hold()),
+        path("timed_out", "timed_out", hold()),
+        path("settled_after_sla", "settled", json!({"callback": {"lose": true}})),
+        path("customer_cancelled", "cancelled", hold()),
+        path("settled_while_cancelling", "settled", hold()),
+        path("recalled", "failed", hold()),
+        path("recall_refused", "needs_operator", json!({"outcome": "hold", "recall": ["refuse"]})),
+        path("settled_before_a_person", "settled", hold()),
+        path("resumed", "failed", hold()),
+        path("reset", "failed", hold()),
+    ]
+}
+
+/// The second switch has the short times that two paths wait out.
+pub(crate) fn options() -> Options {
+    Options::default().other(&[
+        ("sla_ms", json!(700)),
+        ("attempt_timeout_ms", json!(500)),
+        ("submit_budget_ms", json!(4_200)),
+    ])
+}
+
+/// How the paths are driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Together {
+    /// Some at once.
+    Some,
+    /// One after the other; wherever one waits, another payment takes its place in the worker's memory.
+    PushedOut,
+}
+
+/// Drives every path to its end; gives the workflows under the names of their histories.
+pub(crate) async fn drive_all(system: &System, together: Together) -> anyhow::Result<Vec<(String, String)>> {
+    let paths = paths();
+    let at_once = if together == Together::Some { 6 } else { 1 };
+    let mut workflows = Vec::new();
+    for paths in paths.chunks(at_once) {
+        // The worker stands still until the switch knows how to treat each payment.
+        system.worker.pause()?;
+        let accepted = try_join_all(paths.iter().map(|path| accept(system, path))).await?;
+        system.worker.go_on()?;
+        let driven = paths.iter().zip(accepted).map(|(path, (payment, lock))| async move {
+            if let Some(lock) = lock {
+                // Reserve was not done on the spot, so the server has it done.
+                system.wait_for_event(&payment.payment_id, EventType::ActivityTaskScheduled).await?;
+                lock.rollback().await?;
+            }
+            let driven = drive(system, path, &payment, together).await;
+            driven.with_context(|| format!("path {}", path.name))
+        });
+        workflows.extend(try_join_all(driven).await?.into_iter().flatten());
+    }
+    Ok(workflows)
+}
+
+/// Waits until the payment's workflow waits for its callback, or for what our cancel brings.
+async fn waits(system: &System, id: &str, until: EventType, together: Together) -> anyhow::Result<()> {
+    system.wait_for_event(id, until).await?;
+    if together == Together::PushedOut {
+        let other = system.pay_as(&too_much()).await?;
+        system.wait_for_state(&other.payment_id, "rejected").await?;
+    }
+    Ok(())
+}
+
+/// More than the account holds.
+fn too_much() -> Value {
+    payment("10000.01")
+}
+
+/// Makes the payment of a path. One has its account locked, so that reserve has to wait.
+async fn accept(
+    system: &System,
+    path: &Path,
+) -> anyhow::Result<(Accepted, Option<Transaction<'static, Postgres>>)> {
+    let mut body = if path.name == "rejected" { too_much() } else { payment("5.00") };
+    let mut lock = None;
+    match path.name {
+        "submit_unknown" | "timed_out" | "settled_after_sla" => body["destination_account"] = "YY-BOB".into(),
+        "recalled" | "recall_refused" | "settled_after_slow_reserve" => {
+            system.open_account(path.name).await?;
+            body["source_account"] = path.name.into();
+        }
+        _ => {}
+    }
+    if path.name == "settled_after_slow_reserve" {
+        let mut locking = system.database.pool.begin().await?;
+        sqlx::query("SELECT FROM accounts WHERE account_id = $1 FOR UPDATE")
+            .bind(path.name)
+            .execute(&mut *locking)
+            .await?;
+        lock = Some(locking);
+    }
+    let payment = system.pay_as(&body).await?;
+    system.switch.behave_for(&payment.reference, path.behaviour.clone()).await?;
+    Ok((payment, lock))
+}
+
+async fn drive(
+    system: &System,
+    path: &Path,
+    payment: &Accepted,
+    together: Together,
+) -> anyhow::Result<Vec<(String, String)>> {
+    let (id, reference) = (payment.payment_id.as_str(), payment.reference.as_str());
+    if !matches!(path.name, "rejected" | "submit_refused" | "submit_unknown" | "settled_by_query") {
+        waits(system, id, EventType::TimerStarted, together).await?;
+    }
+    match path.name {
+        "settled" | "settled_after_slow_reserve" => system.switch.decide(reference, "settle").await?,
+        "failure_reported" => system.switch.decide(reference, "reject").await?,
+        "customer_cancelled" => {
+            system.cancel(id).await?.error_for_status()?;
+        }
+        "settled_while_cancelling" => {
+            // Neither our cancel nor the look beside it decides anything: only the callback can.
+            let undecided = json!({
+                "cancel": [{"fault": "in_process", "times": "always"}],
+                "query": [{"fault": "error_500", "times": "always"}],
+            });
+            system.switch.behave_for(reference, undecided).await?;
+            system.cancel(id).await?.error_for_status()?;
+            waits(system, id, EventType::TimerCanceled, together).await?;
+            system.wait_for_state(id, "cancelling").await?;
+            system.switch.decide(reference, "settle").await?;
+        }
+        "recalled" | "recall_refused" => {
+            sqlx::query("UPDATE accounts SET status = 'frozen' WHERE account_id = $1")
+                .bind(path.name)
+                .execute(&system.database.pool)
+                .await?;
+            system.switch.decide(reference, "settle").await?;
+        }
+        "settled_before_a_person" => {
+            ensure!(system.tell(&Callback::success(reference, AMOUNT_MINOR + 1)).await? == 200);
+            system.wait_for_state(id, "needs_operator").await?;
+            system.switch.decide(reference, "settle").await?;
+        }
+        "resumed" => {
+            system.workflow(id).await?.terminate(WorkflowTerminateOptions::default()).await?;
+        }
+        "reset" => system.reset(id, ResetTo::First).await?,
+        _ => {}
+    }
+    system.wait_for_state(id, path.end).await?;
+    check(system, path, payment).await?;
+    let named = |name: &str, workflow_id: &str| (name.to_owned(), workflow_id.to_owned());
+    let workflows = match path.name {
+        "resumed" => vec![named("terminated", id), named("resumed", &format!("{id}:resume:1"))],
+        name => vec![named(name, id)],
+    };
+    for (_, workflow_id) in &workflows {
+        closed(system, workflow_id, path.end != "needs_operator").await?;
+    }
+    Ok(workflows)
+}
+
+/// Where the end alone does not say that the path was taken.
+async fn check(system: &System, path: &Path, payment: &Accepted) -> anyhow::Result<()> {
+    let (verdict_source, cause): (Option<String>, Option<String>) =
+        sqlx::query_as("SELECT verdict_source, cause->>'code' FROM payments WHERE payment_id = $1")
+            .bind(&payment.payment_id)
+            .fetch_one(&system.database.pool)
+            .await?;
+    let seen = (verdict_source.as_deref(), cause.as_deref());
+    let wanted = match path.name {
+        "settled" | "settled_after_slow_reserve" | "settled_before_a_person" => (Some("callback"), None),
+        "settled_by_query" => (Some("query"), None),
+        "settled_after_sla" => (Some("cancel"), Some("sla_passed")),
+        "settled_while_cancelling" => (Some("callback"), Some("customer_cancel")),
+        "submit_refused" => (Some("rejected"), Some("submit_refused")),
+        "submit_unknown" => (Some("cancelled"), Some("submit_unknown")),
+        "failure_reported" => (Some("rejected"), Some("failure_reported")),
+        "recalled" => (Some("callback"), Some("settle_refused")),
+        "resumed" | "reset" => (Some("cancelled"), Some("interrupted")),
+        _ => return Ok(()),
+    };
+    if seen != wanted {
+        let timeline = system.timeline(&payment.payment_id).await?;
+        bail!("verdict and cause are {seen:?}, not {wanted:?}: {timeline:#?}");
+    }
+    Ok(())
+}
+
+/// Waits until the workflow is closed, or until all of its last task is recorded where it stays open.
+async fn closed(system: &System, workflow_id: &str, closes: bool) -> anyhow::Result<()> {
+    until("the history is whole", WITHIN, || async {
+        let history = system.history(workflow_id).await?;
+        let last = history.last().map(|event| format!("{:?}", event.event_type())).unwrap_or_default();
+        let whole = if closes { last.starts_with("WorkflowExecution") } else { last == "MarkerRecorded" };
+        Ok(whole.then_some(()))
+    })
+    .await
+}
