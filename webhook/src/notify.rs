@@ -20,7 +20,8 @@ pub(crate) async fn notify(app: &App, notice: &Notice) {
                 "not_marked"
             }
         },
-        Delivery::NotYet { detail } => {
+        // Decisions do not come in here; the relay closes one that is refused.
+        Delivery::NotYet { detail } | Delivery::Refused { detail } => {
             tracing::info!(payment.id = %notice.payment_id, detail, "the relay will tell the workflow");
             "not_yet"
         }

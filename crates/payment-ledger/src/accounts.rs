@@ -1,5 +1,5 @@
-//! Accounts: customers' with a balance row, internal ones (holding, escrow, funding) whose balance
-//! is the sum of their entries.
+//! Accounts: customers' with a balance row, internal ones (holding, escrow, funding, claims, losses)
+//! whose balance is the sum of their entries.
 
 use iso_currency::Currency;
 use payment_protocol::ids::{AccountId, PaymentId, TenantId};
@@ -17,9 +17,15 @@ pub enum Internal {
     Escrow,
     /// Where opening balances come from.
     Funding,
+    /// What left and no customer was debited for: negative by what is still claimed.
+    Claims,
+    /// What was given up: negative by all that was lost.
+    Losses,
 }
 
 impl Internal {
+    const ALL: [Self; 5] = [Self::Holding, Self::Escrow, Self::Funding, Self::Claims, Self::Losses];
+
     /// The account's id for one currency.
     #[must_use]
     pub fn account(self, currency: Currency) -> String {
@@ -27,6 +33,8 @@ impl Internal {
             Self::Holding => "holding",
             Self::Escrow => "escrow",
             Self::Funding => "funding",
+            Self::Claims => "claims",
+            Self::Losses => "losses",
         };
         format!("internal:{name}:{}", currency.code())
     }
@@ -77,7 +85,7 @@ impl Ledger {
         currency: Currency,
     ) -> Result<(), LedgerError> {
         let mut tx = self.pool.begin().await?;
-        for internal in [Internal::Holding, Internal::Escrow, Internal::Funding] {
+        for internal in Internal::ALL {
             sqlx::query!(
                 "INSERT INTO accounts (account_id, tenant_id, kind, currency) VALUES ($1, 'internal', 'internal', $2)
                  ON CONFLICT DO NOTHING",

@@ -41,7 +41,12 @@ impl Ledger {
             .execute(&mut *tx)
             .await?;
             let detail = format!("asking the switch to cancel: {cause}");
-            record::state(&mut tx, payment_id, PaymentState::Cancelling, &detail).await?;
+            // An asking that was given up and comes late must not take the payment out of the people's queue.
+            if facts.state == PaymentState::NeedsOperator {
+                record::timeline(&mut tx, payment_id, facts.state, &detail).await?;
+            } else {
+                record::state(&mut tx, payment_id, PaymentState::Cancelling, &detail).await?;
+            }
         }
         tx.commit().await?;
         Ok(begun)

@@ -1,10 +1,11 @@
-//! The inbox: callbacks and customers' cancels, stored before anybody is told.
+//! The inbox: callbacks, customers' cancels and what people decided, stored before anybody is told.
 //!
 //! Storing a callback and ending a payment lock the same payment row: whichever comes second
 //! compares, so no callback vanishes between them.
 
+use payment_protocol::decision::{Action, Decision};
 use payment_protocol::facts::Verdict;
-use payment_protocol::ids::{EventId, PaymentId, SwitchName};
+use payment_protocol::ids::{DecisionId, EventId, PaymentId, SwitchName};
 use payment_protocol::keys::Reference;
 use payment_protocol::report::SettledReport;
 use payment_protocol::rules::VerdictRuling;
@@ -88,6 +89,8 @@ pub enum NoticeKind {
     Cancel,
     /// A definite answer of the switch was written while the payment stood before a person.
     Verdict,
+    /// People decided about the payment that stands before them: an Update, whose id is the decision's.
+    Decision(Decision),
 }
 
 /// What became of a callback.
@@ -187,11 +190,12 @@ impl Ledger {
                        deliver_at = clock_timestamp()
                            + least($2 * (2 ^ least(deliveries, 12)), 300000) * interval '1 millisecond'
                    FROM due WHERE i.inbox_id = due.inbox_id
-                   RETURNING i.inbox_id, i.payment_id, i.kind, i.switch, i.event_id)
+                   RETURNING i.inbox_id, i.payment_id, i.kind, i.switch, i.event_id, i.decision_id)
                SELECT taken.inbox_id, taken.payment_id, taken.kind, p.workflow_id, p.ended_at IS NOT NULL AS "ended!",
-                      c.status AS "status?", c.reason AS "reason?", taken.event_id
+                      c.status AS "status?", c.reason AS "reason?", taken.event_id, taken.decision_id, d.action AS "action?"
                FROM taken JOIN payments p USING (payment_id)
                LEFT JOIN switch_callbacks c ON c.switch = taken.switch AND c.event_id = taken.event_id
+               LEFT JOIN decisions d ON d.decision_id = taken.decision_id
                ORDER BY taken.inbox_id"#,
             limit,
             backoff_ms as f64,
@@ -206,11 +210,12 @@ impl Ledger {
                         column: "payment_id",
                         value: row.payment_id,
                     })?;
-                let kind = match (row.status, row.event_id) {
-                    (Some(status), Some(event_id)) => {
+                let kind = match (row.kind.as_str(), row.status, row.event_id) {
+                    ("verdict", ..) => NoticeKind::Verdict,
+                    ("decision", ..) => NoticeKind::Decision(decision(row.decision_id, row.action)?),
+                    (_, Some(status), Some(event_id)) => {
                         NoticeKind::Callback { status, reason: row.reason, event_id }
                     }
-                    _ if row.kind == "verdict" => NoticeKind::Verdict,
                     _ => NoticeKind::Cancel,
                 };
                 Ok(Notice {
@@ -222,6 +227,14 @@ impl Ledger {
                 })
             })
             .collect()
+    }
+}
+
+fn decision(id: Option<String>, action: Option<String>) -> Result<Decision, LedgerError> {
+    let (id, action) = (id.unwrap_or_default(), action.unwrap_or_default());
+    match (DecisionId::new(id.as_str()), Action::parse(&action)) {
+        (Ok(decision_id), Some(action)) => Ok(Decision { decision_id, action }),
+        _ => Err(LedgerError::Unreadable { id, column: "action", value: action }),
     }
 }
 

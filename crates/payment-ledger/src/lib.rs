@@ -8,30 +8,39 @@
 //! | file | question |
 //! |---|---|
 //! | [`accounts`] | what does an account hold? |
+//! | [`account_lock`] | who has a destination account at a switch without references? |
 //! | [`accept`] | how does a payment come in? |
 //! | [`starter`] | which payments are to be started, which were lost? |
 //! | [`reserve`], [`settle`], [`release`] | how does money move? |
 //! | [`submissions`], [`cancelling`], [`recall`] | what was asked of the switch, what did it say? |
+//! | [`sent`] | what do our own books know of what was sent? |
 //! | [`verdict`] | what was the switch's first definite answer? |
 //! | [`inbox`] | what came in for a payment? |
+//! | [`operator`], [`decisions`] | what must a person see, what did people decide? |
 //! | [`view`] | what does a payment look like from outside? |
-//! | [`measure`] | how much is open, held, undelivered? |
+//! | [`queues`], [`explain`] | what do operators look at? |
+//! | [`measure`] | how much is open, held, undelivered, waiting for people? |
 //! | [`api_keys`] | who may call? |
 
 pub mod accept;
+pub mod account_lock;
 pub mod accounts;
 pub mod api_keys;
 pub mod cancelling;
 mod connect;
+pub mod decisions;
 mod error;
+pub mod explain;
 pub mod inbox;
 mod locked;
 pub mod measure;
 pub mod operator;
+pub mod queues;
 pub mod recall;
 mod record;
 pub mod release;
 pub mod reserve;
+pub mod sent;
 pub mod settle;
 pub mod starter;
 pub mod submissions;

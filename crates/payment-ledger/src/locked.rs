@@ -21,6 +21,8 @@ pub(crate) struct Locked {
     pub(crate) profile: SwitchProfile,
     pub(crate) submit_deadline: Option<jiff::Timestamp>,
     pub(crate) cancelling_ms: u64,
+    /// It came to stand before a person, and may still.
+    pub(crate) stood: bool,
     pub(crate) too_late: bool,
     pub(crate) facts: Facts,
 }
@@ -51,6 +53,7 @@ pub(crate) async fn lock(tx: &mut PgConnection, payment_id: &PaymentId) -> Resul
                   p.submit_deadline, p.cause, p.verdict,
                   (extract(epoch FROM clock_timestamp() - p.first_attempt_at) * 1000)::bigint AS first_attempt_age_ms,
                   (extract(epoch FROM clock_timestamp() - p.cancelling_since) * 1000)::bigint AS cancelling_ms,
+                  p.operator_reason IS NOT NULL AS "stood!",
                   clock_timestamp() > p.valid_until AS "too_late!",
                   h.status AS "hold?",
                   reserve.outcome AS "reserve_outcome?", reserve.reason AS reserve_reason,
@@ -60,7 +63,12 @@ pub(crate) async fn lock(tx: &mut PgConnection, payment_id: &PaymentId) -> Resul
                   EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id AND e.kind = 'report_differs'
                              AND e.closed_at IS NULL) AS "report_differs!",
                   EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id AND e.kind = 'not_sent'
-                             AND e.closed_at IS NULL) AS "reported_unsent!"
+                             AND e.closed_at IS NULL) AS "reported_unsent!",
+                  CASE WHEN p.profile ->> 'strategy' = 'validate' THEN EXISTS (
+                      SELECT FROM payments o
+                      WHERE o.switch = p.switch AND o.destination_account = p.destination_account AND o.ended_at IS NULL
+                        AND o.attempts > 0 AND o.profile ->> 'strategy' = 'validate' AND o.payment_id <> p.payment_id)
+                  ELSE false END AS "account_busy!"
            FROM payments p
            LEFT JOIN holds h ON h.payment_id = p.payment_id
            LEFT JOIN operations reserve ON reserve.operation_key = $2
@@ -94,6 +102,7 @@ pub(crate) async fn lock(tx: &mut PgConnection, payment_id: &PaymentId) -> Resul
     let recall = match row.recall_outcome.as_deref() {
         None => None,
         Some("done") => Some(RecallRecord::Recalled),
+        Some("impossible") => Some(RecallRecord::CannotRecall),
         Some(_) => Some(RecallRecord::Refused),
     };
     let reserve = match (row.reserve_outcome.as_deref(), row.reserve_reason.as_deref()) {
@@ -132,6 +141,7 @@ pub(crate) async fn lock(tx: &mut PgConnection, payment_id: &PaymentId) -> Resul
         profile,
         submit_deadline: row.submit_deadline.map(|at| at.to_jiff()),
         cancelling_ms: millis(row.cancelling_ms),
+        stood: row.stood,
         too_late: row.too_late,
         facts: Facts {
             state,
@@ -147,6 +157,7 @@ pub(crate) async fn lock(tx: &mut PgConnection, payment_id: &PaymentId) -> Resul
             settle_refused: row.debit_reason,
             recall,
             cancel_requested: row.cancel_requested,
+            account_busy: row.account_busy,
         },
     })
 }

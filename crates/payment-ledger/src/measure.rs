@@ -1,7 +1,9 @@
-//! What is open, held and undelivered: the numbers that gauges show (S0.15).
+//! What is open, held, undelivered and waiting for people: the numbers that gauges show (S0.15).
 
 use payment_protocol::PaymentState;
+use payment_protocol::cause::OperatorReason;
 
+use crate::record::Exception;
 use crate::{Ledger, LedgerError};
 
 /// Open payments in one state.
@@ -24,6 +26,26 @@ pub struct Held {
     pub count: i64,
     /// Their sum, in minor units.
     pub amount_minor: i64,
+}
+
+/// Open exceptions of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExceptionsOfKind {
+    /// The kind; every kind is there, also when it has none.
+    pub kind: &'static str,
+    /// How many.
+    pub count: i64,
+}
+
+/// Payments that stand before a person for one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StandingFor {
+    /// The reason; every reason is there, also when nothing stands for it.
+    pub reason: OperatorReason,
+    /// How many.
+    pub count: i64,
+    /// How long the oldest has stood, in seconds.
+    pub oldest_s: i64,
 }
 
 impl Ledger {
@@ -85,5 +107,49 @@ impl Ledger {
         Ok(sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM exceptions WHERE closed_at IS NULL"#)
             .fetch_one(&self.pool)
             .await?)
+    }
+
+    /// Exceptions that no decision has closed, by kind.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn open_exceptions_by_kind(&self) -> Result<Vec<ExceptionsOfKind>, LedgerError> {
+        let rows = sqlx::query!(
+            r#"SELECT kind, count(*) AS "count!" FROM exceptions WHERE closed_at IS NULL GROUP BY kind"#
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(Exception::ALL
+            .iter()
+            .map(|kind| ExceptionsOfKind {
+                kind: kind.as_str(),
+                count: rows.iter().find(|row| row.kind == kind.as_str()).map_or(0, |row| row.count),
+            })
+            .collect())
+    }
+
+    /// Payments that stand before a person, by reason.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn standing_by_reason(&self) -> Result<Vec<StandingFor>, LedgerError> {
+        let rows = sqlx::query!(
+            r#"SELECT operator_reason, count(*) AS "count!",
+                      coalesce(extract(epoch FROM clock_timestamp() - min(standing_since)), 0)::bigint AS "oldest_s!"
+               FROM payments WHERE state = 'needs_operator' GROUP BY operator_reason"#
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(OperatorReason::ALL
+            .iter()
+            .map(|reason| {
+                let row = rows.iter().find(|row| row.operator_reason.as_deref() == Some(reason.as_str()));
+                StandingFor {
+                    reason: *reason,
+                    count: row.map_or(0, |row| row.count),
+                    oldest_s: row.map_or(0, |row| row.oldest_s),
+                }
+            })
+            .collect())
     }
 }

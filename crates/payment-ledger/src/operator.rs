@@ -6,7 +6,7 @@ use payment_protocol::ids::PaymentId;
 use payment_protocol::world::Standing;
 
 use crate::locked::lock;
-use crate::{Ledger, LedgerError, record};
+use crate::{Ledger, LedgerError, decisions, record};
 
 impl Ledger {
     /// Shows the payment as standing before a person, and alerts; or says what is on record already.
@@ -24,7 +24,8 @@ impl Ledger {
             return Ok(Standing::Ended(end));
         }
         sqlx::query!(
-            "UPDATE payments SET operator_reason = $2 WHERE payment_id = $1",
+            "UPDATE payments SET operator_reason = $2, standing_since = coalesce(standing_since, clock_timestamp())
+             WHERE payment_id = $1",
             payment_id.as_str(),
             reason.as_str(),
         )
@@ -32,6 +33,7 @@ impl Ledger {
         .await?;
         let detail = format!("stands before a person: {reason}");
         record::state(&mut tx, payment_id, PaymentState::NeedsOperator, &detail).await?;
+        decisions::reopen_delivery(&mut tx, payment_id).await?;
         tx.commit().await?;
         self.alert(payment_id, "needs_operator", reason.as_str()).await?;
         Ok(locked.facts.verdict.map_or(Standing::Stands, Standing::Verdict))

@@ -42,6 +42,10 @@ impl Ledger {
                 record::refused(&mut tx, key.as_str(), payment_id, reason).await?;
                 format!("the switch refused to give the money back: {reason}")
             }
+            RecallRecord::CannotRecall => {
+                record::impossible(&mut tx, key.as_str(), payment_id, reason).await?;
+                format!("the switch cannot give the money back: {reason}")
+            }
         };
         record::timeline(&mut tx, payment_id, locked.facts.state, &detail).await?;
         tx.commit().await?;

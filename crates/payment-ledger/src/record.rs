@@ -3,25 +3,38 @@
 use std::borrow::Cow;
 
 use payment_protocol::PaymentState;
+use payment_protocol::decision::CarriedOut;
 use payment_protocol::ids::PaymentId;
 use sqlx::PgConnection;
 
 use crate::LedgerError;
 
-/// Moves the payment to `state` and writes the timeline. An end gets its time.
+/// Moves the payment to `state` and writes the timeline. An end gets its time, and closes what people had yet to decide:
+/// what moved the payment was quicker.
 pub(crate) async fn state(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
     state: PaymentState,
     detail: &str,
 ) -> Result<(), LedgerError> {
+    let end = state.end();
+    let came = end.map(|end| serde_json::to_value(CarriedOut::Ended(end))).transpose().map_err(|error| {
+        LedgerError::Unreadable { id: payment_id.to_string(), column: "outcome", value: error.to_string() }
+    })?;
     sqlx::query!(
-        "UPDATE payments
+        "WITH overtaken AS (
+             UPDATE decisions
+             SET status = CASE status WHEN 'confirmed' THEN 'refused' ELSE 'withdrawn' END,
+                 outcome = CASE status WHEN 'confirmed' THEN $4::jsonb END,
+                 detail = 'the payment ended first: ' || $2, closed_at = clock_timestamp()
+             WHERE $3 AND payment_id = $1 AND status IN ('proposed', 'confirmed'))
+         UPDATE payments
          SET state = $2, updated_at = clock_timestamp(), ended_at = CASE WHEN $3 THEN clock_timestamp() END
          WHERE payment_id = $1",
         payment_id.as_str(),
         state.as_str(),
-        state.end().is_some(),
+        end.is_some(),
+        came,
     )
     .execute(&mut *tx)
     .await?;
@@ -32,6 +45,21 @@ pub(crate) async fn state(
 /// not: one such answer would be refused for ever, and its payment would stand still.
 pub(crate) fn storable(words: &str) -> Cow<'_, str> {
     if words.contains('\0') { words.replace('\0', "\u{fffd}").into() } else { words.into() }
+}
+
+/// As [`storable`], for all the words in an object.
+pub(crate) fn storable_json(mut json: serde_json::Value) -> serde_json::Value {
+    match &mut json {
+        serde_json::Value::String(words) => *words = storable(words).into_owned(),
+        serde_json::Value::Object(fields) => {
+            fields.values_mut().for_each(|value| *value = storable_json(value.take()));
+        }
+        serde_json::Value::Array(values) => {
+            values.iter_mut().for_each(|value| *value = storable_json(value.take()));
+        }
+        serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {}
+    }
+    json
 }
 
 /// Writes the timeline without moving the payment.
@@ -75,10 +103,31 @@ pub(crate) async fn refused(
     payment_id: &PaymentId,
     reason: &str,
 ) -> Result<(), LedgerError> {
+    not_done(tx, key, payment_id, "refused", reason).await
+}
+
+/// Records that the operation under `key` cannot be done by whom it was asked of.
+pub(crate) async fn impossible(
+    tx: &mut PgConnection,
+    key: &str,
+    payment_id: &PaymentId,
+    reason: &str,
+) -> Result<(), LedgerError> {
+    not_done(tx, key, payment_id, "impossible", reason).await
+}
+
+async fn not_done(
+    tx: &mut PgConnection,
+    key: &str,
+    payment_id: &PaymentId,
+    outcome: &str,
+    reason: &str,
+) -> Result<(), LedgerError> {
     sqlx::query!(
-        "INSERT INTO operations (operation_key, payment_id, outcome, reason) VALUES ($1, $2, 'refused', $3)",
+        "INSERT INTO operations (operation_key, payment_id, outcome, reason) VALUES ($1, $2, $3, $4)",
         key,
         payment_id.as_str(),
+        outcome,
         &*storable(reason),
     )
     .execute(&mut *tx)
@@ -96,10 +145,22 @@ pub(crate) enum Exception {
     UnknownPayment,
     OtherSwitch,
     EventReused,
+    ChargedToClaims,
 }
 
 impl Exception {
-    fn as_str(self) -> &'static str {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::LateConfirmation,
+        Self::Contradiction,
+        Self::ReportDiffers,
+        Self::NotSent,
+        Self::UnknownPayment,
+        Self::OtherSwitch,
+        Self::EventReused,
+        Self::ChargedToClaims,
+    ];
+
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::LateConfirmation => "late_confirmation",
             Self::Contradiction => "contradiction",
@@ -108,6 +169,7 @@ impl Exception {
             Self::UnknownPayment => "unknown_payment",
             Self::OtherSwitch => "other_switch",
             Self::EventReused => "event_reused",
+            Self::ChargedToClaims => "charged_to_claims",
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use payment_protocol::cause::Cause;
 use payment_protocol::ids::PaymentId;
-use payment_protocol::keys;
+use payment_protocol::keys::{self, UndoKey};
 use payment_protocol::rules::{self, ReleaseRefusal, ReleaseRuling};
 use payment_protocol::state::End;
 use sqlx::PgConnection;
@@ -34,6 +34,7 @@ impl Ledger {
         let mut tx = self.pool.begin().await?;
         let locked = lock(&mut tx, payment_id).await?;
         let first = rules::first_cause(&locked.facts, cause);
+        let key = keys::undo_reserve(&locked.tx_id);
         match rules::release(&locked.facts) {
             ReleaseRuling::Already => return Ok(Release::Done(first)),
             ReleaseRuling::Ended(end) => return Ok(Release::Ended(end)),
@@ -42,9 +43,9 @@ impl Ledger {
                 reserve::fence(&mut tx, payment_id).await?
             }
             ReleaseRuling::Fence => {}
-            ReleaseRuling::GiveBack => give_back(&mut tx, &locked).await?,
+            ReleaseRuling::GiveBack => give_back(&mut tx, &locked, &key).await?,
         }
-        record::done(&mut tx, keys::undo_reserve(&locked.tx_id).as_str(), payment_id).await?;
+        record::done(&mut tx, key.as_str(), payment_id).await?;
         write_cause(&mut tx, payment_id, &first).await?;
         let detail = format!("nothing was charged: {first}");
         record::state(&mut tx, payment_id, first.end().into(), &detail).await?;
@@ -53,13 +54,18 @@ impl Ledger {
     }
 }
 
-async fn give_back(tx: &mut PgConnection, locked: &Locked) -> Result<(), LedgerError> {
-    let Locked { payment_id, tx_id, source_account, money, .. } = locked;
+/// Gives back what is held, under `key`, whose operation is the caller's to record.
+pub(crate) async fn give_back(
+    tx: &mut PgConnection,
+    locked: &Locked,
+    key: &UndoKey,
+) -> Result<(), LedgerError> {
+    let Locked { payment_id, source_account, money, .. } = locked;
     accounts::change_available(tx, source_account, money.amount_minor()).await?;
     accounts::post(
         tx,
         accounts::Posting {
-            key: keys::undo_reserve(tx_id).as_str(),
+            key: key.as_str(),
             payment_id: Some(payment_id),
             kind: "release",
             debit: &Internal::Holding.account(money.currency()),
@@ -92,16 +98,12 @@ pub(crate) async fn write_cause(
     payment_id: &PaymentId,
     cause: &Cause,
 ) -> Result<(), LedgerError> {
-    let mut json = serde_json::to_value(cause).map_err(|error| LedgerError::Unreadable {
+    let json = serde_json::to_value(cause).map_err(|error| LedgerError::Unreadable {
         id: payment_id.to_string(),
         column: "cause",
         value: error.to_string(),
     })?;
-    for word in json.as_object_mut().into_iter().flat_map(serde_json::Map::values_mut) {
-        if let serde_json::Value::String(words) = word {
-            *words = record::storable(words).into_owned();
-        }
-    }
+    let json = record::storable_json(json);
     sqlx::query!(
         "UPDATE payments SET cause = coalesce(cause, $2) WHERE payment_id = $1",
         payment_id.as_str(),

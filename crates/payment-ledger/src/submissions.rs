@@ -8,8 +8,9 @@ use payment_protocol::keys::{self, Reference};
 use payment_protocol::money::Money;
 use payment_protocol::rules::{self, AttemptRuling, NotSent};
 use payment_protocol::submit::SendAnswer;
+use sqlx::PgConnection;
 
-use crate::locked::lock;
+use crate::locked::{Locked, lock};
 use crate::record::Exception;
 use crate::{Ledger, LedgerError, record};
 
@@ -31,7 +32,8 @@ pub struct Transfer {
 impl Ledger {
     /// Lets an attempt of `run` out and records it, or says why not. `switch_now` is the switch's
     /// clock as last heard; it fixes the deadline before the first attempt and is not looked at
-    /// after.
+    /// after. `marker` is the newest transfer to the account at a switch without references, read before:
+    /// what is sent comes after it.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat. A repeat after a lost COMMIT records one attempt more,
@@ -41,9 +43,15 @@ impl Ledger {
         payment_id: &PaymentId,
         run: &RunId,
         switch_now: Timestamp,
+        marker: Option<&str>,
     ) -> Result<(AttemptRuling, Option<Transfer>), LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, payment_id).await?;
+        let mut locked = lock(&mut tx, payment_id).await?;
+        if locked.profile.needs_account_lock() {
+            take_account(&mut tx, payment_id).await?;
+            // What was read before may have changed while this waited.
+            locked = lock(&mut tx, payment_id).await?;
+        }
         let ruling = rules::attempt(&locked.facts, run, &locked.profile);
         let AttemptRuling::Send(attempt) = ruling else { return Ok((ruling, None)) };
         let distance =
@@ -68,10 +76,12 @@ impl Ledger {
         )
         .fetch_one(&mut *tx)
         .await?;
+        let marker = marker.map(record::storable);
         sqlx::query!(
-            "INSERT INTO submissions (payment_id, attempt) VALUES ($1, $2)",
+            "INSERT INTO submissions (payment_id, attempt, marker) VALUES ($1, $2, $3)",
             payment_id.as_str(),
             i32::try_from(attempt).unwrap_or(i32::MAX),
+            marker.as_deref(),
         )
         .execute(&mut *tx)
         .await?;
@@ -86,7 +96,8 @@ impl Ledger {
         Ok((ruling, Some(transfer)))
     }
 
-    /// Records what an attempt brought, and shows an accepted payment as submitted.
+    /// Records what an attempt brought, and shows an accepted payment as submitted. `transfer_id` is
+    /// what the switch calls the transfer, if it told.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -95,21 +106,25 @@ impl Ledger {
         payment_id: &PaymentId,
         attempt: u32,
         answer: &SendAnswer,
+        transfer_id: Option<&str>,
     ) -> Result<(), LedgerError> {
         let (outcome, detail) = match answer {
             SendAnswer::Accepted => ("accepted", None),
             SendAnswer::Refused { reason } => ("refused", Some(record::storable(reason))),
             SendAnswer::Unknown { detail } => ("unknown", Some(record::storable(detail))),
         };
+        let transfer_id = transfer_id.map(record::storable);
         let mut tx = self.pool.begin().await?;
         let locked = lock(&mut tx, payment_id).await?;
         sqlx::query!(
-            "UPDATE submissions SET outcome = $3, detail = $4, answered_at = clock_timestamp()
+            "UPDATE submissions
+             SET outcome = $3, detail = $4, answered_at = clock_timestamp(), transfer_id = coalesce(transfer_id, $5)
              WHERE payment_id = $1 AND attempt = $2 AND outcome IS NULL",
             payment_id.as_str(),
             i32::try_from(attempt).unwrap_or(i32::MAX),
             outcome,
             detail.as_deref(),
+            transfer_id.as_deref(),
         )
         .execute(&mut *tx)
         .await?;
@@ -146,10 +161,22 @@ impl Ledger {
     }
 }
 
+/// Two payments to one account are two rows: what keeps their attempts apart is this lock, until COMMIT.
+async fn take_account(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
+    sqlx::query!(
+        "SELECT pg_advisory_xact_lock(hashtext(switch), hashtext(destination_account)) AS taken
+         FROM payments WHERE payment_id = $1",
+        payment_id.as_str(),
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    Ok(())
+}
+
 /// A callback may have come first, or a cancel begun: the state never goes back.
 async fn show_submitted(
-    tx: &mut sqlx::PgConnection,
-    locked: &crate::locked::Locked,
+    tx: &mut PgConnection,
+    locked: &Locked,
     has_it: bool,
     detail: &str,
 ) -> Result<(), LedgerError> {

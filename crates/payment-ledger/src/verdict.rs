@@ -24,6 +24,8 @@ pub enum Source {
     Query,
     /// The answer to our cancel.
     Cancel,
+    /// The switch's statement.
+    Statement,
 }
 
 impl Source {
@@ -32,6 +34,7 @@ impl Source {
             Self::Callback => "callback",
             Self::Query => "query",
             Self::Cancel => "cancel",
+            Self::Statement => "statement",
         }
     }
 }
@@ -79,7 +82,7 @@ impl Ledger {
         let ruling = rules::dead_report(&locked.facts);
         match ruling {
             VerdictRuling::First => {
-                write(&mut tx, &locked, Verdict::Dead, source).await?;
+                write_and_wake(&mut tx, &locked, Verdict::Dead, source).await?;
                 record::timeline(&mut tx, payment_id, locked.facts.state, told).await?;
             }
             VerdictRuling::Contradicts => {
@@ -115,7 +118,7 @@ pub(crate) async fn write_settled(
     let (kind, detail) = match ruling {
         VerdictRuling::Same => return Ok(ruling),
         VerdictRuling::First => {
-            write(tx, locked, Verdict::Settled, source.as_str()).await?;
+            write_and_wake(tx, locked, Verdict::Settled, source.as_str()).await?;
             let detail = format!("the switch settled the transfer (by {})", source.as_str());
             record::state(tx, payment_id, PaymentState::Confirmed, &detail).await?;
             return note_earlier_failures(tx, locked).await.map(|()| ruling);
@@ -142,7 +145,7 @@ pub(crate) async fn write_settled(
 }
 
 /// A FAILURE of the same switch that came before the SUCCESS contradicts it.
-async fn note_earlier_failures(tx: &mut PgConnection, locked: &Locked) -> Result<(), LedgerError> {
+pub(crate) async fn note_earlier_failures(tx: &mut PgConnection, locked: &Locked) -> Result<(), LedgerError> {
     let Locked { payment_id, profile, .. } = locked;
     let failures = sqlx::query!(
         "SELECT event_id FROM switch_callbacks WHERE payment_id = $1 AND switch = $2 AND status = 'FAILURE'",
@@ -159,26 +162,39 @@ async fn note_earlier_failures(tx: &mut PgConnection, locked: &Locked) -> Result
     Ok(())
 }
 
-async fn write(
+/// Writes the answer, and wakes the workflow of a payment that stands.
+async fn write_and_wake(
     tx: &mut PgConnection,
     locked: &Locked,
     verdict: Verdict,
     source: &str,
 ) -> Result<(), LedgerError> {
-    let payment_id = locked.payment_id.as_str();
+    write(tx, &locked.payment_id, verdict, source).await?;
+    // Who stands before a person asks nobody any more: a late answer must wake the workflow. The state does not
+    // say who stands, since an asking that comes late may have changed it.
+    if locked.stood {
+        let id = locked.payment_id.as_str();
+        sqlx::query!("INSERT INTO inbox (payment_id, kind) VALUES ($1, 'verdict')", id)
+            .execute(&mut *tx)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Writes the answer and who brought it.
+pub(crate) async fn write(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+    verdict: Verdict,
+    source: &str,
+) -> Result<(), LedgerError> {
     sqlx::query!(
         "UPDATE payments SET verdict = $2, verdict_source = $3, updated_at = clock_timestamp() WHERE payment_id = $1",
-        payment_id,
+        payment_id.as_str(),
         verdict.as_str(),
         source,
     )
     .execute(&mut *tx)
     .await?;
-    // Who stands before a person asks nobody any more: a late answer must wake the workflow.
-    if locked.facts.state == PaymentState::NeedsOperator {
-        sqlx::query!("INSERT INTO inbox (payment_id, kind) VALUES ($1, 'verdict')", payment_id)
-            .execute(&mut *tx)
-            .await?;
-    }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use payment_protocol::PaymentState;
+use payment_protocol::decision::Action;
 use payment_protocol::ids::{AccountId, PaymentId, TenantId};
 
 use crate::{Ledger, LedgerError};
@@ -30,8 +31,12 @@ pub struct PaymentView {
     /// Why it did not settle, or was turned round: the word of the cause or of the refusal. None once
     /// it has settled.
     pub reason: Option<String>,
-    /// Why it stands before a person.
+    /// Why it stands before a person, or last stood.
     pub operator_reason: Option<String>,
+    /// Since when it stands before a person; none when it does not.
+    pub standing_since: Option<Timestamp>,
+    /// What people may decide about it now.
+    pub allowed_actions: Vec<Action>,
     /// The workflow that runs it now.
     pub workflow_id: String,
     /// When it was accepted.
@@ -73,21 +78,26 @@ pub struct Filter {
 macro_rules! view {
     ($row:expr) => {{
         let row = $row;
-        let state = PaymentState::parse(&row.state).ok_or_else(|| LedgerError::Unreadable {
-            id: row.payment_id.clone(),
-            column: "state",
-            value: row.state.clone(),
+        let state = payment_protocol::PaymentState::parse(&row.state).ok_or_else(|| {
+            $crate::LedgerError::Unreadable {
+                id: row.payment_id.clone(),
+                column: "state",
+                value: row.state.clone(),
+            }
         })?;
         let code =
             |json: &serde_json::Value| json.get("code").and_then(|code| code.as_str()).map(str::to_owned);
-        PaymentView {
+        let stands = state == payment_protocol::PaymentState::NeedsOperator;
+        let operator_reason =
+            row.operator_reason.as_deref().and_then(payment_protocol::OperatorReason::parse);
+        $crate::view::PaymentView {
             // A payment that was turned round and settled all the same has nothing to explain.
             reason: row
                 .cause
                 .as_ref()
                 .and_then(code)
                 .or(row.refusal)
-                .filter(|_| state != PaymentState::Settled),
+                .filter(|_| state != payment_protocol::PaymentState::Settled),
             payment_id: row.payment_id,
             tx_id: row.tx_id,
             state,
@@ -98,6 +108,10 @@ macro_rules! view {
             end_to_end_id: row.end_to_end_id,
             switch: row.switch,
             operator_reason: row.operator_reason,
+            standing_since: row.standing_since.filter(|_| stands).map(|at| at.to_jiff()),
+            allowed_actions: operator_reason
+                .filter(|_| stands)
+                .map_or_else(Vec::new, |reason| reason.allowed().to_vec()),
             workflow_id: row.workflow_id,
             accepted_at: row.accepted_at.to_jiff(),
             updated_at: row.updated_at.to_jiff(),
@@ -105,6 +119,7 @@ macro_rules! view {
         }
     }};
 }
+pub(crate) use view;
 
 impl Ledger {
     /// One payment of a tenant.
@@ -119,7 +134,7 @@ impl Ledger {
         let row = sqlx::query!(
             r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                       p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
-                      p.ended_at, o.reason AS "refusal?"
+                      p.ended_at, p.standing_since, o.reason AS "refusal?"
                FROM payments p
                LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
                WHERE p.payment_id = $1 AND p.tenant_id = $2"#,
@@ -143,7 +158,7 @@ impl Ledger {
         let rows = sqlx::query!(
             r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                       p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
-                      p.ended_at, o.reason AS "refusal?"
+                      p.ended_at, p.standing_since, o.reason AS "refusal?"
                FROM payments p
                LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
                WHERE p.tenant_id = $1

@@ -287,7 +287,7 @@ impl Both {
             ),
             Op::Attempt(p, n) => {
                 let ruling =
-                    ledger.record_attempt(&samples[p].id, &runs[n], at(SWITCH_NOW_MS)).await.unwrap().0;
+                    ledger.record_attempt(&samples[p].id, &runs[n], at(SWITCH_NOW_MS), None).await.unwrap().0;
                 (format!("{ruling:?}"), self.modelled[p].attempt(n))
             }
             Op::BeginCancel(p, c) => {

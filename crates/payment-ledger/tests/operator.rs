@@ -6,7 +6,7 @@ mod support;
 
 use payment_ledger::inbox::NoticeKind;
 use payment_protocol::cancel::Death;
-use payment_protocol::cause::OperatorReason;
+use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::facts::Verdict;
 use payment_protocol::world::{Settled, Standing};
 use sqlx::PgPool;
@@ -49,4 +49,13 @@ async fn a_payment_that_stands_hears_of_a_late_verdict(pool: PgPool) {
     assert_eq!(notices.iter().map(|notice| &notice.kind).collect::<Vec<_>>(), [&NoticeKind::Verdict]);
     let told = bank.ledger.needs_operator(&late.id, OperatorReason::RetentionPassed).await.unwrap();
     assert_eq!(told, Standing::Verdict(Verdict::Dead));
+
+    // An asking that was given up and comes late does not take it out of the queue.
+    let paused = bank.payment_at(Stage::Cancelling, "paused").await;
+    bank.ledger.needs_operator(&paused.id, OperatorReason::RetentionPassed).await.unwrap();
+    bank.ledger.begin_cancel(&paused.id, &Cause::SlaPassed).await.unwrap();
+    assert_eq!(bank.state(&paused).await, "needs_operator");
+    bank.ledger.record_dead(&paused.id, Death::Cancelled).await.unwrap();
+    let notices = bank.ledger.take_undelivered(10, 1_000).await.unwrap();
+    assert_eq!(notices.iter().map(|notice| &notice.payment_id).collect::<Vec<_>>(), [&paused.id]);
 }

@@ -7,7 +7,7 @@ mod support;
 use futures::future::join_all;
 use payment_ledger::release::Release;
 use payment_protocol::cause::Cause;
-use payment_protocol::facts::RecallRecord::{Recalled, Refused};
+use payment_protocol::facts::RecallRecord::{CannotRecall, Recalled, Refused};
 use payment_protocol::rules::ReleaseRefusal;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -23,6 +23,10 @@ async fn the_first_answer_stands(pool: PgPool) {
         (Recalled,  Refused,  "done"),
         (Refused,   Refused,  "refused the payee keeps it"),
         (Refused,   Recalled, "refused the payee keeps it"),
+        (Refused,   CannotRecall, "refused the payee keeps it"),
+        (CannotRecall, CannotRecall, "impossible the payee keeps it"),
+        (CannotRecall, Refused, "impossible the payee keeps it"),
+        (CannotRecall, Recalled, "impossible the payee keeps it"),
     ];
     for (n, (first, later, recorded)) in table.into_iter().enumerate() {
         let p = bank.payment_at(Stage::Barred, &format!("row {n}")).await;

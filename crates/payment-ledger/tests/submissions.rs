@@ -41,11 +41,11 @@ async fn at_each_stage_an_attempt_is_let_out_or_not(pool: PgPool) {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
         let attempts = bank.column(&p, "attempts").await.unwrap();
         let (ruling, transfer) =
-            bank.ledger.record_attempt(&p.id, &run("another"), at(SWITCH_NOW_MS)).await.unwrap();
+            bank.ledger.record_attempt(&p.id, &run("another"), at(SWITCH_NOW_MS), None).await.unwrap();
         assert_eq!((ruling, transfer), (other, None), "{stage:?}");
         assert_eq!(bank.column(&p, "attempts").await.unwrap(), attempts, "{stage:?}: nothing recorded");
         let (ruling, transfer) =
-            bank.ledger.record_attempt(&p.id, &first_run(), at(SWITCH_NOW_MS)).await.unwrap();
+            bank.ledger.record_attempt(&p.id, &first_run(), at(SWITCH_NOW_MS), None).await.unwrap();
         assert_eq!(ruling, same, "{stage:?}");
         assert_eq!(transfer.is_some(), matches!(same, Send(_)), "{stage:?}");
     }
@@ -60,7 +60,7 @@ async fn every_attempt_sends_the_same(pool: PgPool) {
     let p = bank.payment_at(Stage::Reserved, "k").await;
     // As finely as a clock can tell.
     let heard = Timestamp::new(1_700_000_000, 123_456_789).unwrap();
-    let (ruling, first) = bank.ledger.record_attempt(&p.id, &first_run(), heard).await.unwrap();
+    let (ruling, first) = bank.ledger.record_attempt(&p.id, &first_run(), heard, None).await.unwrap();
     assert_eq!(ruling, Send(1));
     let first = first.unwrap();
     assert_eq!(first.reference.as_str(), format!("{}:submit", p.tx));
@@ -70,7 +70,7 @@ async fn every_attempt_sends_the_same(pool: PgPool) {
     assert!((distance - SignedDuration::from_secs(60)).abs() < SignedDuration::from_millis(1), "{distance}");
     for n in 2..=4 {
         let later = heard + SignedDuration::from_secs(i64::from(n) * 1_000);
-        let (ruling, transfer) = bank.ledger.record_attempt(&p.id, &first_run(), later).await.unwrap();
+        let (ruling, transfer) = bank.ledger.record_attempt(&p.id, &first_run(), later, None).await.unwrap();
         assert_eq!(ruling, Send(n));
         assert_eq!(transfer.unwrap(), first, "attempt {n}");
     }
@@ -94,7 +94,7 @@ async fn without_deduplication_one_attempt_is_ever_sent(pool: PgPool) {
         order.profile.deduplicates = false;
         let p = bank.order_at(Stage::Sent, order).await;
         if let Some(answer) = answer {
-            bank.ledger.record_answer(&p.id, 1, &answer).await.unwrap();
+            bank.ledger.record_answer(&p.id, 1, &answer, None).await.unwrap();
         }
         for _ in 0..2 {
             assert_eq!(bank.attempt(&p).await, No(NotSent::OnlyOneAttempt));
@@ -171,9 +171,9 @@ async fn an_answer_is_recorded_once_and_the_state_never_goes_back(pool: PgPool) 
     ];
     for (n, (stage, answer, state, recorded)) in table.into_iter().enumerate() {
         let p = bank.payment_at(stage, &format!("row {n}")).await;
-        bank.ledger.record_answer(&p.id, 1, answer).await.unwrap();
+        bank.ledger.record_answer(&p.id, 1, answer, None).await.unwrap();
         bank.ledger
-            .record_answer(&p.id, 1, &SendAnswer::Unknown { detail: "a late twin".into() })
+            .record_answer(&p.id, 1, &SendAnswer::Unknown { detail: "a late twin".into() }, None)
             .await
             .unwrap();
         assert_eq!(bank.state(&p).await, state, "row {n}");
@@ -193,7 +193,7 @@ async fn r23_a_nul_in_the_switchs_words_stops_nothing(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let reason = || "limit\0".to_owned();
-    bank.ledger.record_answer(&p.id, 1, &SendAnswer::Refused { reason: reason() }).await.unwrap();
+    bank.ledger.record_answer(&p.id, 1, &SendAnswer::Refused { reason: reason() }, None).await.unwrap();
     bank.ledger.begin_cancel(&p.id, &Cause::SubmitRefused { reason: reason() }).await.unwrap();
     assert_eq!(bank.state(&p).await, "cancelling");
     bank.audit().await;

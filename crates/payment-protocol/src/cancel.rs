@@ -6,6 +6,8 @@
 
 use crate::cause::OperatorReason;
 use crate::facts::Verdict;
+use crate::keys::{self, Reference, UndoKey};
+use crate::payment::Payment;
 use crate::profile::SwitchProfile;
 use crate::report::SettledReport;
 use crate::rules::{VerdictRuling, forgotten};
@@ -13,7 +15,7 @@ use crate::state::End;
 use crate::submit::QueryAnswer;
 
 /// The switch's answer to our cancel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CancelAnswer {
     /// Cancelled. `tombstoned` when the reference was unknown and only a mark was left, or when the
     /// switch does not say.
@@ -47,7 +49,7 @@ pub enum CancelAnswer {
 }
 
 /// What our own books say when an asking begins. Beginning fences submit: no attempt goes out after.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Begun {
     /// The payment's end, if it has ended.
     pub end: Option<End>,
@@ -62,7 +64,7 @@ pub struct Begun {
 }
 
 /// The switch's answer with the two clocks it is judged by.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Heard<A> {
     /// The answer.
     pub answer: A,
@@ -74,7 +76,7 @@ pub struct Heard<A> {
 }
 
 /// How a transfer is known to be dead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Death {
     /// No attempt was ever recorded, so nothing was sent: the only short way.
     NeverSent,
@@ -87,7 +89,7 @@ pub enum Death {
 }
 
 /// Outcome of one asking.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Asking {
     /// Can never settle; recorded.
     Dead,
@@ -117,10 +119,14 @@ pub trait CancelDoor {
     type Error;
     /// Marks the payment as cancelling under its row's lock, and reads the books.
     async fn begin(&self) -> Result<Begun, Self::Error>;
-    /// Asks the switch to cancel, under undo key `{tx_id}:comp-submit`.
-    async fn cancel(&self) -> Result<Heard<CancelAnswer>, Self::Error>;
+    /// Asks the switch to cancel the transfer of this reference. The key is the asking's own, so that a
+    /// repeat of it is not taken for the submit.
+    async fn cancel(&self, reference: &Reference, key: &UndoKey) -> Result<Heard<CancelAnswer>, Self::Error>;
     /// Asks the switch for the transfer.
-    async fn query(&self) -> Result<Heard<QueryAnswer>, Self::Error>;
+    async fn query(&self, reference: &Reference) -> Result<Heard<QueryAnswer>, Self::Error>;
+    /// Looks for the transfer in the switch's statement, which shows only what is final: not found is no
+    /// more than not final yet.
+    async fn statement(&self, reference: &Reference) -> Result<Heard<QueryAnswer>, Self::Error>;
     /// Records that the transfer is dead.
     async fn record_dead(&self, death: Death) -> Result<VerdictRuling, Self::Error>;
     /// Records a SUCCESS.
@@ -131,7 +137,8 @@ pub trait CancelDoor {
 ///
 /// # Errors
 /// The door's own: nothing is known, the asking is repeated.
-pub async fn ask<D: CancelDoor>(door: &D, profile: &SwitchProfile) -> Result<Asking, D::Error> {
+pub async fn ask<D: CancelDoor>(door: &D, payment: &Payment) -> Result<Asking, D::Error> {
+    let profile = &payment.profile;
     let begun = door.begin().await?;
     if let Some(end) = begun.end {
         return Ok(Asking::Ended(end));
@@ -143,17 +150,13 @@ pub async fn ask<D: CancelDoor>(door: &D, profile: &SwitchProfile) -> Result<Ask
         None => {}
     }
     if !profile.can_cancel {
-        return if profile.has_query {
-            by_query(door, profile, &begun).await
-        } else {
-            Ok(Asking::Undecidable(OperatorReason::CannotAsk))
-        };
+        return by_looking(door, payment, &begun).await;
     }
-    let heard = door.cancel().await?;
+    let heard = door.cancel(&payment.reference(), &keys::undo_submit(&payment.tx_id)).await?;
     match heard.answer {
         // Cancelled what it does not know, and leaves no mark: that is nothing found.
         CancelAnswer::Cancelled { tombstoned: true } if !profile.tombstones => {
-            not_there(door, profile, &begun, heard.switch_now_ms, heard.first_attempt_age_ms).await
+            not_there(door, payment, &begun, &heard).await
         }
         CancelAnswer::Cancelled { tombstoned } => {
             // After the switch's retention a mark on an unknown reference proves nothing: the
@@ -165,39 +168,62 @@ pub async fn ask<D: CancelDoor>(door: &D, profile: &SwitchProfile) -> Result<Ask
         }
         CancelAnswer::AlreadyRejected => dead(door, Death::Rejected).await,
         CancelAnswer::AlreadySettled(report) => settled(door, &report).await,
-        CancelAnswer::NotFound => {
-            not_there(door, profile, &begun, heard.switch_now_ms, heard.first_attempt_age_ms).await
+        CancelAnswer::NotFound => not_there(door, payment, &begun, &heard).await,
+        CancelAnswer::CannotCancel if profile.has_query => by_looking(door, payment, &begun).await,
+        // May still settle. A look can find that it has; it cannot find that it never will.
+        CancelAnswer::CannotCancel => {
+            may_still_settle(door, payment, &begun, "it cannot cancel".into()).await
         }
-        CancelAnswer::CannotCancel if profile.has_query => by_query(door, profile, &begun).await,
-        CancelAnswer::CannotCancel => Ok(again(profile, &begun, "the switch cannot cancel".into())),
-        // May still settle. A query can find that it has; it cannot find that it never will.
-        CancelAnswer::Undecided { detail } => {
-            if profile.has_query
-                && let QueryAnswer::Settled(report) = door.query().await?.answer
-            {
-                return settled(door, &report).await;
-            }
-            Ok(again(profile, &begun, detail))
-        }
+        CancelAnswer::Undecided { detail } => may_still_settle(door, payment, &begun, detail).await,
         CancelAnswer::OurFault { detail } => Ok(Asking::Again { not_before_ms: None, detail, alert: true }),
         CancelAnswer::NoAnswer { detail } => Ok(again(profile, &begun, detail)),
     }
 }
 
-/// A switch that cannot cancel feeds the same table by query: only a final rejected status, or
-/// nothing found past the deadline, is dead.
-async fn by_query<D: CancelDoor>(
+/// Asks for the transfer without touching it: by query, else in the statement. None where the switch has
+/// neither.
+///
+/// # Errors
+/// The door's own.
+pub async fn look<D: CancelDoor>(
     door: &D,
-    profile: &SwitchProfile,
+    payment: &Payment,
+) -> Result<Option<Heard<QueryAnswer>>, D::Error> {
+    let reference = payment.reference();
+    Ok(if payment.profile.has_query {
+        Some(door.query(&reference).await?)
+    } else if payment.profile.has_statement {
+        Some(door.statement(&reference).await?)
+    } else {
+        None
+    })
+}
+
+async fn may_still_settle<D: CancelDoor>(
+    door: &D,
+    payment: &Payment,
     begun: &Begun,
+    detail: String,
 ) -> Result<Asking, D::Error> {
-    let heard = door.query().await?;
+    match look(door, payment).await?.map(|heard| heard.answer) {
+        Some(QueryAnswer::Settled(report)) => settled(door, &report).await,
+        _ => Ok(again(&payment.profile, begun, detail)),
+    }
+}
+
+/// A switch that cannot cancel feeds the same table by what can be looked up: only a final rejected status,
+/// or nothing found past the deadline, is dead.
+async fn by_looking<D: CancelDoor>(door: &D, payment: &Payment, begun: &Begun) -> Result<Asking, D::Error> {
+    let profile = &payment.profile;
+    let Some(heard) = look(door, payment).await? else {
+        return Ok(Asking::Undecidable(OperatorReason::CannotAsk));
+    };
     match heard.answer {
         QueryAnswer::Settled(report) => settled(door, &report).await,
         QueryAnswer::Dead { .. } => dead(door, Death::Rejected).await,
-        QueryAnswer::NotFound => {
-            nothing_found(door, profile, begun, heard.switch_now_ms, heard.first_attempt_age_ms).await
-        }
+        QueryAnswer::NotFound if profile.has_query => nothing_found(door, profile, begun, &heard).await,
+        // A statement shows only what is final. Somebody may know more, and the payment goes on looking.
+        QueryAnswer::NotFound => Ok(Asking::Undecidable(OperatorReason::CannotAsk)),
         QueryAnswer::Pending => Ok(again(profile, begun, "the switch has not decided".into())),
         QueryAnswer::OurFault { detail } => Ok(Asking::Again { not_before_ms: None, detail, alert: true }),
         QueryAnswer::NoAnswer { detail } => Ok(again(profile, begun, detail)),
@@ -208,34 +234,32 @@ async fn by_query<D: CancelDoor>(
 /// a query has no key, so where there is one its answer is what counts.
 async fn not_there<D: CancelDoor>(
     door: &D,
-    profile: &SwitchProfile,
+    payment: &Payment,
     begun: &Begun,
-    switch_now_ms: Option<i64>,
-    first_attempt_age_ms: Option<u64>,
+    heard: &Heard<CancelAnswer>,
 ) -> Result<Asking, D::Error> {
-    if profile.has_query {
-        by_query(door, profile, begun).await
+    if payment.profile.has_query {
+        by_looking(door, payment, begun).await
     } else {
-        nothing_found(door, profile, begun, switch_now_ms, first_attempt_age_ms).await
+        nothing_found(door, &payment.profile, begun, heard).await
     }
 }
 
 /// Nothing found proves nothing by itself: a paused attempt can land at any later time. It counts
 /// when the switch would refuse that attempt, because its deadline has passed on the switch's clock.
-async fn nothing_found<D: CancelDoor>(
+async fn nothing_found<D: CancelDoor, A>(
     door: &D,
     profile: &SwitchProfile,
     begun: &Begun,
-    switch_now_ms: Option<i64>,
-    first_attempt_age_ms: Option<u64>,
+    heard: &Heard<A>,
 ) -> Result<Asking, D::Error> {
-    if forgotten(first_attempt_age_ms, profile) {
+    if forgotten(heard.first_attempt_age_ms, profile) {
         return Ok(Asking::Undecidable(OperatorReason::RetentionPassed));
     }
     let (true, Some(deadline_ms)) = (profile.honours_deadline, begun.deadline_ms) else {
         return Ok(Asking::Undecidable(OperatorReason::NothingProves));
     };
-    let Some(switch_now_ms) = switch_now_ms else {
+    let Some(switch_now_ms) = heard.switch_now_ms else {
         return Ok(again(profile, begun, "nothing found, and the answer carries no Date".into()));
     };
     let skew_ms = i64::try_from(profile.max_skew_ms).unwrap_or(i64::MAX);

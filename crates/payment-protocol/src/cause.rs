@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::decision::Action;
 use crate::payment::InvalidPayment;
 use crate::state::{End, text_enum};
 
@@ -47,6 +48,9 @@ pub enum Cause {
         /// Why the ledger refused.
         reason: String,
     },
+    /// People decided to release what no answer of the switch could decide.
+    #[error("released by a decision of two people")]
+    ReleasedByDecision,
     /// The workflow engine lost the run (terminated, reset, restored, forgotten); the payment was
     /// taken up again and could not go on forward.
     #[error("the payment's workflow was interrupted and resumed")]
@@ -66,6 +70,7 @@ impl Cause {
             | Self::NotSent { .. }
             | Self::FailureReported { .. }
             | Self::SettleRefused { .. }
+            | Self::ReleasedByDecision
             | Self::Interrupted => End::Failed,
         }
     }
@@ -82,6 +87,7 @@ impl Cause {
             Self::SlaPassed => "sla_passed",
             Self::CustomerCancel => "customer_cancel",
             Self::SettleRefused { .. } => "settle_refused",
+            Self::ReleasedByDecision => "released_by_decision",
             Self::Interrupted => "interrupted",
         }
     }
@@ -149,6 +155,23 @@ text_enum!(
 );
 
 impl OperatorReason {
+    /// What people may decide. Everything that moves money asks the switch first.
+    #[must_use]
+    pub fn allowed(self) -> &'static [Action] {
+        match self {
+            Self::ReportDiffers | Self::RetentionPassed | Self::NothingProves | Self::SettledNotSent => {
+                &[Action::AskAgain, Action::Settle, Action::Release]
+            }
+            // Nobody could be asked again.
+            Self::CannotAsk => &[Action::Settle, Action::Release],
+            // The money left and stays away: only who bears it is open.
+            Self::RecallRefused | Self::CannotRecall => &[Action::Settle],
+            Self::UndoFailed => &[Action::AskAgain, Action::Release],
+            // No workflow runs that could carry a decision; the starter tries again by itself.
+            Self::StartRefused => &[],
+        }
+    }
+
     /// Whether a matching SUCCESS can still move the payment. Where this is false the switch's word
     /// is already known, and only a person decides.
     #[must_use]
@@ -165,7 +188,7 @@ impl OperatorReason {
 }
 
 /// What a payment ends with when it did not settle.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum PaymentError {
     /// Not valid; nothing was called.
     #[error("the payment is not valid")]

@@ -35,11 +35,13 @@ text_enum!(
         Recalled = "recalled",
         /// The switch recorded that it will not.
         Refused = "refused",
+        /// The switch has no recall, or has forgotten the transfer.
+        CannotRecall = "cannot_recall",
     }
 );
 
 /// What is recorded under reserve's key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReserveRecord {
     /// The amount was held.
     Held,
@@ -48,7 +50,7 @@ pub enum ReserveRecord {
 }
 
 /// Everything the rules look at.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Facts {
     /// The state outside.
     pub state: PaymentState,
@@ -77,6 +79,9 @@ pub struct Facts {
     pub recall: Option<RecallRecord>,
     /// A customer's cancel is in the inbox.
     pub cancel_requested: bool,
+    /// Another open payment has sent to the same account at a switch without client references: what would
+    /// be read back might be its transfer.
+    pub account_busy: bool,
 }
 
 impl Facts {
@@ -97,6 +102,7 @@ impl Facts {
             settle_refused: None,
             recall: None,
             cancel_requested: false,
+            account_busy: false,
         }
     }
 }

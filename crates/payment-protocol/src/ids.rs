@@ -91,6 +91,10 @@ id!(
     RunId, "run id"
 );
 id!(
+    /// One decision of a person; also the id of the workflow Update that carries it.
+    DecisionId, "decision id"
+);
+id!(
     /// The payment, derived from who asked and under which key, so that asking again is the same
     /// payment. Also the first Workflow ID (S0.1).
     PaymentId, "payment id"
@@ -119,7 +123,7 @@ impl TxId {
 }
 
 /// The first `hex_digits` of SHA-256 over the parts, each behind its length.
-fn digest(parts: &[&str], hex_digits: usize) -> String {
+pub(crate) fn digest(parts: &[&str], hex_digits: usize) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{PaymentId, TxId};
+use crate::ids::{DecisionId, PaymentId, SwitchName, TxId, digest};
 
 macro_rules! key {
     ($(#[$doc:meta])* $name:ident) => {
@@ -85,6 +85,25 @@ pub fn undo_submit(tx: &TxId) -> UndoKey {
     UndoKey(format!("{tx}:comp-submit"))
 }
 
+/// Key of a debit that people decided: `{tx_id}:debit:{decision_id}`. A decision never reuses a step's key,
+/// whose recorded refusal would answer for it.
+#[must_use]
+pub fn debit_by_decision(tx: &TxId, decision: &DecisionId) -> StepKey {
+    StepKey(format!("{tx}:debit:{decision}"))
+}
+
+/// Key of a release that people decided: `{tx_id}:comp-reserve:{decision_id}`.
+#[must_use]
+pub fn undo_reserve_by_decision(tx: &TxId, decision: &DecisionId) -> UndoKey {
+    UndoKey(format!("{tx}:comp-reserve:{decision}"))
+}
+
+/// Key of a correction after the end: `{tx_id}:correct:{decision_id}`.
+#[must_use]
+pub fn correction(tx: &TxId, decision: &DecisionId) -> StepKey {
+    StepKey(format!("{tx}:correct:{decision}"))
+}
+
 /// Workflow id of a payment: the payment id for the first run (S0.1), `{payment_id}:resume:{n}`
 /// for the n-th time it is taken up again after the engine lost it.
 #[must_use]
@@ -93,6 +112,14 @@ pub fn workflow_id(payment: &PaymentId, resume: u32) -> String {
         0 => payment.to_string(),
         n => format!("{payment}:resume:{n}"),
     }
+}
+
+/// Workflow id of the lock of a destination account at a switch without references (S1.5): no account
+/// number is in it. `installation` keeps banks apart that share a workflow engine.
+#[must_use]
+pub fn account_lock_id(installation: &str, switch: &SwitchName, destination: &str) -> String {
+    let account = digest(&["account lock", installation, switch.as_str(), destination], 32);
+    format!("lock:{switch}:{account}")
 }
 
 impl Reference {
@@ -119,6 +146,7 @@ mod tests {
     fn s0_12_the_keys_are_the_documented_ones_and_all_differ() {
         let payment = PaymentId::new("pay_1").unwrap();
         let tx = TxId::new("tx_1").unwrap();
+        let decision = DecisionId::new("dec_1").unwrap();
         let all = [
             reserve(&payment).to_string(),
             submit(&tx).to_string(),
@@ -126,6 +154,9 @@ mod tests {
             recall(&tx).to_string(),
             undo_reserve(&tx).to_string(),
             undo_submit(&tx).to_string(),
+            debit_by_decision(&tx, &decision).to_string(),
+            undo_reserve_by_decision(&tx, &decision).to_string(),
+            correction(&tx, &decision).to_string(),
         ];
         assert_eq!(
             all,
@@ -135,7 +166,10 @@ mod tests {
                 "tx_1:debit",
                 "tx_1:recall",
                 "tx_1:comp-reserve",
-                "tx_1:comp-submit"
+                "tx_1:comp-submit",
+                "tx_1:debit:dec_1",
+                "tx_1:comp-reserve:dec_1",
+                "tx_1:correct:dec_1"
             ]
         );
         assert_eq!(workflow_id(&payment, 0), "pay_1");

@@ -10,17 +10,19 @@
 //! | layer | question | driven by |
 //! |---|---|---|
 //! | [`pay`] over [`world::World`] | in which order do the steps of one payment happen? | the workflow |
-//! | [`submit`], [`cancel`], [`recall`] over their doors | how is the switch asked once? | an activity, once per attempt |
+//! | [`submit`], [`poll`], [`cancel`], [`recall`], [`decision`] over their doors | how is the switch asked once? | an activity, once per attempt |
 //! | [`rules`] over [`facts::Facts`] | what may be written next to what is written? | the ledger, under the payment row's lock |
 
 pub mod cancel;
 pub mod cause;
+pub mod decision;
 pub mod facts;
 pub mod ids;
 pub mod keys;
 pub mod money;
 pub mod pay;
 pub mod payment;
+pub mod poll;
 pub mod profile;
 pub mod recall;
 pub mod report;

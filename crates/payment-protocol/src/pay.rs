@@ -11,13 +11,15 @@
 //! ```
 
 use crate::cause::{Cause, OperatorReason, PaymentError};
+use crate::decision::CarriedOut;
 use crate::facts::Verdict;
 use crate::payment::Payment;
 use crate::rules::NotSent;
 use crate::state::{End, PaymentState};
 use crate::undo::{Undo, Undos};
 use crate::world::{
-    Alert, Asked, Event, Fenced, Recalled, Released, Reserved, Settled, Standing, Submitted, World,
+    AccountLock, Alert, Asked, Event, Fenced, Recalled, Reconciled, Released, Reserved, Settled, Standing,
+    Submitted, World,
 };
 
 /// Where a stretch of the way left the payment.
@@ -42,14 +44,21 @@ pub async fn pay<W: World>(world: &W, payment: &Payment) -> Result<(), PaymentEr
     } else {
         take_up_again(world, &mut undos).await
     };
-    let course = match course {
-        Course::TurnedRound(cause) => undo_all(world, &mut undos, cause).await,
-        other => other,
-    };
-    match course {
-        Course::Ended(result) => result,
-        Course::TurnedRound(cause) => Err(PaymentError::Undone(cause)),
-        Course::Stands(reason) => stand(world, &mut undos, reason).await,
+    let result = end(world, &mut undos, course).await;
+    if payment.profile.needs_account_lock() {
+        world.unlock_account().await;
+    }
+    result
+}
+
+/// Brings a payment to its end from wherever a stretch of the way left it.
+async fn end<W: World>(world: &W, undos: &mut Undos, mut course: Course) -> Result<(), PaymentError> {
+    loop {
+        course = match course {
+            Course::Ended(result) => return result,
+            Course::TurnedRound(cause) => undo_all(world, undos, cause).await,
+            Course::Stands(reason) => stand(world, undos, reason).await,
+        };
     }
 }
 
@@ -76,9 +85,21 @@ async fn go_forward<W: World>(world: &W, payment: &Payment, undos: &mut Undos) -
         }
     }
 
+    // Registered before anything of the switch's: the one way round for all finds that nothing was sent, or
+    // asks.
+    undos.register(Undo::AskToCancel);
+
+    // A switch without references reads back what it has: the account must be this payment's alone.
+    if payment.profile.needs_account_lock() {
+        match world.lock_account().await {
+            AccountLock::Held => {}
+            AccountLock::CustomerCancel => return Course::TurnedRound(Cause::CustomerCancel),
+            AccountLock::NotGranted => return Course::TurnedRound(not_sent(NotSent::AccountBusy)),
+        }
+    }
+
     // submit. key {tx_id}:submit. undo: ask to cancel, {tx_id}:comp-submit.
     // unknown: ask to cancel, and obey the answer.
-    undos.register(Undo::AskToCancel);
     let confirmed = match world.submit().await {
         Submitted::Accepted => {
             world.show(PaymentState::Submitted, "the switch has the transfer");
@@ -86,6 +107,21 @@ async fn go_forward<W: World>(world: &W, payment: &Payment, undos: &mut Undos) -
         }
         Submitted::Settled => true,
         Submitted::Refused { reason } => return Course::TurnedRound(Cause::SubmitRefused { reason }),
+        // The one attempt may have arrived, and no other will be made: what comes in decides (S0.11, D).
+        Submitted::Unknown | Submitted::NotSent(NotSent::OnlyOneAttempt)
+            if payment.profile.strategy.reconciles() =>
+        {
+            match world.reconcile_submission().await {
+                Reconciled::Settled => true,
+                Reconciled::Failed { reason } => {
+                    return Course::TurnedRound(Cause::FailureReported { reason });
+                }
+                Reconciled::Unknown => {
+                    world.show(PaymentState::Submitted, "one attempt is out and has no answer");
+                    false
+                }
+            }
+        }
         Submitted::Unknown => return Course::TurnedRound(Cause::SubmitUnknown),
         Submitted::NotSent(reason) => return Course::TurnedRound(not_sent(reason)),
     };
@@ -110,6 +146,8 @@ async fn go_forward<W: World>(world: &W, payment: &Payment, undos: &mut Undos) -
             }
             Event::CustomerCancel => return Course::TurnedRound(Cause::CustomerCancel),
             Event::SlaPassed => return Course::TurnedRound(Cause::SlaPassed),
+            // People are heard only where the payment stands before them.
+            Event::Decided(_) => false,
         };
     }
 }
@@ -117,9 +155,7 @@ async fn go_forward<W: World>(world: &W, payment: &Payment, undos: &mut Undos) -
 /// The way of a run that finds the payment already begun: no reserve, no submit. Fence the reserve,
 /// ask to cancel, obey.
 async fn take_up_again<W: World>(world: &W, undos: &mut Undos) -> Course {
-    *undos = Undos::default();
-    undos.register(Undo::Release);
-    undos.register(Undo::AskToCancel);
+    *undos = Undos::whole();
     match world.fence_reserve().await {
         Fenced::Open(cause) => Course::TurnedRound(cause.unwrap_or(Cause::Interrupted)),
         Fenced::Ended(end) => already_ended(end),
@@ -141,9 +177,11 @@ fn not_sent(reason: NotSent) -> Cause {
         NotSent::AnotherRun => Cause::Interrupted,
         // One attempt went out and its answer is not known.
         NotSent::OnlyOneAttempt => Cause::SubmitUnknown,
-        NotSent::NoOpenHold | NotSent::CancelAsked | NotSent::ReportedUnsent | NotSent::RetentionPassed => {
-            Cause::NotSent { reason: reason.to_string() }
-        }
+        NotSent::NoOpenHold
+        | NotSent::CancelAsked
+        | NotSent::ReportedUnsent
+        | NotSent::AccountBusy
+        | NotSent::RetentionPassed => Cause::NotSent { reason: reason.to_string() },
     }
 }
 
@@ -237,57 +275,60 @@ async fn ask_until_decided<W: World>(world: &W, undos: &mut Undos, cause: &Cause
 }
 
 /// Stands before a person, and keeps listening: a definite matching answer still moves the payment,
-/// unless the switch's last word is already known.
-async fn stand<W: World>(
-    world: &W,
-    undos: &mut Undos,
-    mut reason: OperatorReason,
-) -> Result<(), PaymentError> {
+/// unless the switch's last word is already known, and so does what people decide.
+async fn stand<W: World>(world: &W, undos: &mut Undos, reason: OperatorReason) -> Course {
+    world.show(PaymentState::NeedsOperator, reason.as_str());
+    let mut verdict = match world.needs_operator(reason).await {
+        Standing::Ended(end) => return already_ended(end),
+        Standing::Verdict(verdict) if reason.listens() => Some(verdict),
+        Standing::Verdict(_) | Standing::Stands => None,
+    };
     loop {
-        world.show(PaymentState::NeedsOperator, reason.as_str());
-        let mut standing = world.needs_operator(reason).await;
-        reason = loop {
-            let followed = match standing {
-                Standing::Ended(End::Settled) => return Ok(()),
-                Standing::Ended(end) => return Err(PaymentError::AlreadyEnded(end)),
-                Standing::Verdict(Verdict::Settled) if reason.listens() => {
-                    follow_the_switch(world, undos).await
-                }
-                // Dead after all: what is held goes back, for the cause on record.
-                Standing::Verdict(Verdict::Dead) if reason.listens() => {
-                    Followed::TakenBack(Cause::Interrupted)
-                }
-                Standing::Verdict(_) | Standing::Stands => Followed::NotConfirmed,
-            };
-            match followed {
-                Followed::Settled => return Ok(()),
-                Followed::TakenBack(cause) => match undo_all_but_the_cancel(world, undos, cause).await {
-                    Ok(error) => return Err(error),
-                    Err(stuck) => break stuck,
-                },
+        match verdict {
+            Some(Verdict::Settled) => match follow_the_switch(world, undos).await {
+                Followed::Settled => return Course::Ended(Ok(())),
+                Followed::TakenBack(cause) => return taken_back(undos, cause),
                 Followed::Stands(OperatorReason::ReportDiffers) | Followed::NotConfirmed => {}
-                Followed::Stands(other) => break other,
-            }
-            standing = match world.wait_without_end().await {
-                Event::SuccessReported => Standing::Verdict(Verdict::Settled),
-                // Look again at what is on record.
-                Event::VerdictWritten => break reason,
-                Event::FailureReported { .. } | Event::CustomerCancel | Event::SlaPassed => Standing::Stands,
-            };
+                Followed::Stands(other) => return Course::Stands(other),
+            },
+            // Dead after all: what is held goes back, for the cause on record.
+            Some(Verdict::Dead) => return taken_back(undos, Cause::Interrupted),
+            None => {}
+        }
+        verdict = match world.wait_without_end().await {
+            Event::SuccessReported if reason.listens() => Some(Verdict::Settled),
+            // Look again at what is on record.
+            Event::VerdictWritten => return Course::Stands(reason),
+            Event::SuccessReported
+            | Event::FailureReported { .. }
+            | Event::CustomerCancel
+            | Event::SlaPassed => None,
+            Event::Decided(decision) => match world.carry_out(&decision, reason).await {
+                CarriedOut::Settled => {
+                    world.show(PaymentState::Settled, "debited by a decision");
+                    return Course::Ended(Ok(()));
+                }
+                CarriedOut::Released(cause) => {
+                    world.show(cause.end().into(), "released by a decision");
+                    return Course::Ended(Err(PaymentError::Undone(cause)));
+                }
+                CarriedOut::Ended(end) => return already_ended(end),
+                CarriedOut::AskAgain => {
+                    *undos = Undos::whole();
+                    return Course::TurnedRound(Cause::Interrupted);
+                }
+                CarriedOut::Verdict(verdict) => Some(verdict),
+                // Asking for it may have moved the payment: it stands again.
+                CarriedOut::Refused { .. } => return Course::Stands(reason),
+            },
         };
     }
 }
 
-/// After a recall gave the money back there is nothing to ask the switch any more.
-async fn undo_all_but_the_cancel<W: World>(
-    world: &W,
-    undos: &mut Undos,
-    cause: Cause,
-) -> Result<PaymentError, OperatorReason> {
+/// The money will not leave, or came back: there is nothing to ask the switch any more. The undos that were
+/// begun are all run again, which their keys allow.
+fn taken_back(undos: &mut Undos, cause: Cause) -> Course {
+    *undos = Undos::whole();
     undos.forget(Undo::AskToCancel);
-    match Box::pin(undo_all(world, undos, cause)).await {
-        Course::Ended(Err(error)) => Ok(error),
-        Course::Ended(Ok(())) | Course::TurnedRound(_) => Err(OperatorReason::UndoFailed),
-        Course::Stands(reason) => Err(reason),
-    }
+    Course::TurnedRound(cause)
 }

@@ -9,7 +9,7 @@ use crate::profile::SwitchProfile;
 
 /// Workflow input. Carries no outside account number and no customer's name, since it stays in the
 /// workflow engine's history; the submit reads the destination from our own row.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Payment {
     /// Also the Workflow ID of the first run.
     pub payment_id: PaymentId,
@@ -26,7 +26,7 @@ pub struct Payment {
 }
 
 /// Why a payment is not valid (S0.2).
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum InvalidPayment {
     /// The transaction id is not the one derived from the payment id: keys would not match.
     #[error("the transaction id does not belong to the payment id")]

@@ -16,8 +16,31 @@ text_enum!(
         Query = "query",
         /// B: our reference in the body, the switch deduplicates by it.
         Reference = "reference",
+        /// C: a log of our own, PENDING before and answered after each attempt. Nothing is asked before the
+        /// first attempt; a PENDING met on a retry is ambiguous and resolved, by query or by deduplication.
+        WriteAhead = "write_ahead",
+        /// D: at most one attempt, the row won before sending; then our own books are reconciled. Includes
+        /// the log of C.
+        AtMostOnce = "at_most_once",
+        /// For a switch without client references: do once, then read back in its list of transfers to that
+        /// account. Runs under the account lock, so that what is found can only be ours.
+        Validate = "validate",
     }
 );
+
+impl Strategy {
+    /// Whether what was sent is looked up in our own log before anything else.
+    #[must_use]
+    pub fn keeps_a_log(self) -> bool {
+        matches!(self, Self::WriteAhead | Self::AtMostOnce | Self::Validate)
+    }
+
+    /// Whether an attempt without an answer is left to stand and reconciled, instead of being turned round.
+    #[must_use]
+    pub fn reconciles(self) -> bool {
+        matches!(self, Self::AtMostOnce | Self::Validate)
+    }
+}
 
 /// What one switch offers and how long it is given. Times in milliseconds unless the name says
 /// seconds.
@@ -28,7 +51,7 @@ pub struct SwitchProfile {
     pub switch: SwitchName,
     /// How a submit is made safe to repeat.
     pub strategy: Strategy,
-    /// Can be asked for a transfer by our reference.
+    /// Can be asked for a transfer by our reference; with strategy validate, for its transfers to an account.
     pub has_query: bool,
     /// Honours our reference: a repeated submit is answered with the first outcome. Without it at
     /// most one attempt is ever sent.
@@ -131,6 +154,24 @@ pub enum ProfileError {
     /// Strategy reference needs deduplication.
     #[error("strategy reference needs deduplicates = true; without it use strategy query")]
     ReferenceWithoutDeduplication,
+    /// A PENDING in the log could never be resolved.
+    #[error(
+        "strategy write_ahead needs has_query or deduplicates: a PENDING in the log could not be resolved; use at_most_once"
+    )]
+    LogWithoutResolution,
+    /// Nothing could be read back.
+    #[error(
+        "strategy validate needs has_query = true: there is nothing to read back; use strategy at_most_once"
+    )]
+    ValidateWithoutQuery,
+    /// Strategy validate is for a switch without client references.
+    #[error(
+        "strategy validate is for a switch without client references, which can neither deduplicate, tombstone nor call back; use strategy {better}, or say false to all three"
+    )]
+    ValidateWithReferences {
+        /// What such a switch is served better by.
+        better: Strategy,
+    },
     /// Nothing would ever say how a transfer ended.
     #[error(
         "none of can_cancel, has_query, has_callback and has_statement: no answer about a transfer would ever come"
@@ -167,11 +208,10 @@ text_enum!(
     ProfileWarning {
         /// Neither tombstone nor deadline: nothing found never proves anything.
         NothingFoundProvesNothing = "neither tombstones nor honours_deadline: when the switch knows nothing of a transfer, only a person can release the money",
-        /// A tombstone is forgotten with the references: a submit paused for longer than the retention
-        /// could still land.
-        TombstonesExpire = "honours_deadline is false: a submit that is delayed for longer than retention_s could still be taken",
-        /// Neither cancel nor query: only a callback can move the payment.
-        CannotAsk = "neither can_cancel nor has_query: when no callback comes, a person must decide",
+        /// What keeps a late submit out, a tombstone or deduplication, is forgotten with the references.
+        RetentionIsTheDeadline = "honours_deadline is false: a submit that is paused for longer than retention_s could still be taken, or taken twice",
+        /// Neither cancel, query nor statement: only a callback can move the payment.
+        CannotAsk = "none of can_cancel, has_query and has_statement: when no callback comes, a person must decide",
     }
 );
 
@@ -210,7 +250,19 @@ impl SwitchProfile {
             Strategy::Reference if !self.deduplicates => {
                 return Err(ProfileError::ReferenceWithoutDeduplication);
             }
-            Strategy::Query | Strategy::Reference => {}
+            Strategy::WriteAhead if !(self.has_query || self.deduplicates) => {
+                return Err(ProfileError::LogWithoutResolution);
+            }
+            Strategy::Validate if !self.has_query => return Err(ProfileError::ValidateWithoutQuery),
+            Strategy::Validate if self.deduplicates || self.tombstones || self.has_callback => {
+                let better = if self.deduplicates { Strategy::Reference } else { Strategy::AtMostOnce };
+                return Err(ProfileError::ValidateWithReferences { better });
+            }
+            Strategy::Query
+            | Strategy::Reference
+            | Strategy::WriteAhead
+            | Strategy::AtMostOnce
+            | Strategy::Validate => {}
         }
         if !(self.can_cancel || self.has_query || self.has_callback || self.has_statement) {
             return Err(ProfileError::Mute);
@@ -233,13 +285,104 @@ impl SwitchProfile {
         if !self.tombstones && !self.honours_deadline {
             warnings.push(ProfileWarning::NothingFoundProvesNothing);
         }
-        if self.tombstones && !self.honours_deadline {
-            warnings.push(ProfileWarning::TombstonesExpire);
+        if (self.tombstones || self.deduplicates) && !self.honours_deadline {
+            warnings.push(ProfileWarning::RetentionIsTheDeadline);
         }
-        if !self.can_cancel && !self.has_query {
+        if !self.can_cancel && !self.has_query && !self.has_statement {
             warnings.push(ProfileWarning::CannotAsk);
         }
         Ok(warnings)
+    }
+
+    /// Whether at most one attempt is ever sent, whatever becomes of it.
+    #[must_use]
+    pub fn one_attempt_only(&self) -> bool {
+        !self.deduplicates || self.strategy.reconciles()
+    }
+
+    /// Whether a payment needs the destination account for itself while its transfer is under way.
+    #[must_use]
+    pub fn needs_account_lock(&self) -> bool {
+        self.strategy == Strategy::Validate
+    }
+
+    /// Whether the switch must be asked how a transfer stands, since it does not call back.
+    #[must_use]
+    pub fn must_be_polled(&self) -> bool {
+        !self.has_callback && (self.has_query || self.has_statement)
+    }
+
+    /// The nearest profile that is accepted: what to change, in the configuration's words, and the result.
+    /// None when only another switch would help. An accepted profile is its own nearest.
+    #[must_use]
+    pub fn nearest_safe(&self) -> Option<(Vec<String>, Self)> {
+        let mut near = self.clone();
+        let mut changes = Vec::new();
+        // Each change mends the error it answers and makes none of those before it.
+        while let Err(error) = near.check() {
+            changes.push(near.mend(&error)?);
+        }
+        Some((changes, near))
+    }
+
+    fn mend(&mut self, error: &ProfileError) -> Option<String> {
+        match error {
+            ProfileError::QueryWithoutQuery => {
+                Some(self.take(if self.deduplicates { Strategy::Reference } else { Strategy::AtMostOnce }))
+            }
+            ProfileError::ReferenceWithoutDeduplication => {
+                Some(self.take(if self.has_query { Strategy::Query } else { Strategy::AtMostOnce }))
+            }
+            ProfileError::LogWithoutResolution | ProfileError::ValidateWithoutQuery => {
+                Some(self.take(Strategy::AtMostOnce))
+            }
+            ProfileError::ValidateWithReferences { better } => Some(self.take(*better)),
+            // No setting gives a switch a mouth.
+            ProfileError::Mute => None,
+            ProfileError::DeadlineOutlivesRetention { .. } => {
+                let retention_ms = self.retention_s.saturating_mul(1_000);
+                let fits_ms = retention_ms.saturating_sub(self.max_skew_ms) / 2;
+                if fits_ms == 0 {
+                    self.honours_deadline = false;
+                    return Some("honours_deadline = false".into());
+                }
+                self.submit_deadline_ms = fits_ms;
+                Some(format!("submit_deadline_ms = {fits_ms}"))
+            }
+            ProfileError::BudgetTooSmall { needed_ms, .. } => {
+                self.submit_budget_ms = *needed_ms;
+                Some(format!("submit_budget_ms = {needed_ms}"))
+            }
+            ProfileError::Zero(name) => self.take_default(name),
+            ProfileError::AskIntervalTooLong => {
+                self.ask_interval_max_ms = defaults::ask_interval_max_ms();
+                Some(format!("ask_interval_max_ms = {}", self.ask_interval_max_ms))
+            }
+        }
+    }
+
+    fn take(&mut self, strategy: Strategy) -> String {
+        self.strategy = strategy;
+        format!("strategy = \"{strategy}\"")
+    }
+
+    fn take_default(&mut self, name: &str) -> Option<String> {
+        let (field, value) = match name {
+            "sla_ms" => (&mut self.sla_ms, defaults::sla_ms()),
+            "submit_deadline_ms" => (&mut self.submit_deadline_ms, defaults::submit_deadline_ms()),
+            "attempt_timeout_ms" => (&mut self.attempt_timeout_ms, defaults::attempt_timeout_ms()),
+            "backoff_ms" => (&mut self.backoff_ms, defaults::backoff_ms()),
+            "ask_interval_max_ms" => (&mut self.ask_interval_max_ms, defaults::ask_interval_max_ms()),
+            "start_within_ms" => (&mut self.start_within_ms, defaults::start_within_ms()),
+            "breaker_failures" => {
+                self.breaker_failures = defaults::breaker_failures();
+                return Some(format!("breaker_failures = {}", self.breaker_failures));
+            }
+            // How long a switch remembers is not ours to choose.
+            _ => return None,
+        };
+        *field = value;
+        Some(format!("{name} = {value}"))
     }
 }
 
@@ -293,9 +436,56 @@ mod tests {
     }
 
     #[test]
+    fn an_unsafe_profile_is_told_its_nearest_safe_one() {
+        let nearest = |change: fn(&mut SwitchProfile)| {
+            let mut profile = whole();
+            change(&mut profile);
+            profile.nearest_safe().map(|(changes, near)| {
+                assert!(near.check().is_ok(), "{near:?}");
+                changes.join(", ")
+            })
+        };
+        let no_references = |p: &mut SwitchProfile| {
+            (p.deduplicates, p.tombstones, p.has_callback) = (false, false, false);
+        };
+        assert_eq!(nearest(|_| {}), Some(String::new()));
+        assert_eq!(nearest(|p| p.has_query = false), Some("strategy = \"reference\"".into()));
+        assert_eq!(
+            nearest(|p| (p.has_query, p.deduplicates) = (false, false)),
+            Some("strategy = \"at_most_once\"".into())
+        );
+        assert_eq!(
+            nearest(|p| {
+                (p.strategy, p.deduplicates, p.has_query) = (Strategy::WriteAhead, false, false);
+            }),
+            Some("strategy = \"at_most_once\"".into())
+        );
+        assert_eq!(nearest(|p| p.strategy = Strategy::Validate), Some("strategy = \"reference\"".into()));
+        let mut keyless = SwitchProfile { strategy: Strategy::Validate, ..whole() };
+        no_references(&mut keyless);
+        assert_eq!(keyless.check(), Ok(vec![]));
+        assert_eq!(
+            nearest(|p| (p.retention_s, p.submit_budget_ms) = (50, 1)),
+            Some("submit_deadline_ms = 24500, submit_budget_ms = 22250".into())
+        );
+        assert_eq!(nearest(|p| p.backoff_ms = 0), Some("backoff_ms = 250".into()));
+        assert_eq!(nearest(|p| p.retention_s = 0), None);
+        assert_eq!(
+            nearest(|p| {
+                p.strategy = Strategy::Reference;
+                (p.has_query, p.can_cancel, p.has_callback) = (false, false, false);
+            }),
+            None
+        );
+    }
+
+    #[test]
     fn a_profile_that_may_need_a_person_is_accepted_with_a_warning() {
         let mut profile = whole();
         (profile.tombstones, profile.honours_deadline) = (false, false);
-        assert_eq!(profile.check(), Ok(vec![ProfileWarning::NothingFoundProvesNothing]));
+        assert_eq!(
+            profile.check(),
+            Ok(vec![ProfileWarning::NothingFoundProvesNothing, ProfileWarning::RetentionIsTheDeadline])
+        );
     }
 }

@@ -1,12 +1,15 @@
 //! One asking for money back that left (Path C). Its answers decide only in the switch's own
 //! recorded form; anything else is unknown and asked again.
 
+use crate::cancel::Heard;
 use crate::facts::RecallRecord;
-use crate::profile::SwitchProfile;
+use crate::keys::{self, Reference, StepKey};
+use crate::payment::Payment;
+use crate::rules::forgotten;
 use crate::world::Recalled;
 
 /// The switch's answer to a recall.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RecallAnswer {
     /// It gave the money back.
     Recalled,
@@ -25,7 +28,7 @@ pub enum RecallAnswer {
 }
 
 /// Outcome of one asking.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Recalling {
     /// Decided and recorded.
     Decided(Recalled),
@@ -43,8 +46,8 @@ pub trait RecallDoor {
     type Error;
     /// What is recorded under recall's key.
     async fn recorded(&self) -> Result<Option<RecallRecord>, Self::Error>;
-    /// Asks the switch, under key `{tx_id}:recall`.
-    async fn recall(&self) -> RecallAnswer;
+    /// Asks the switch, under recall's own key.
+    async fn recall(&self, reference: &Reference, key: &StepKey) -> Result<Heard<RecallAnswer>, Self::Error>;
     /// Records a definite answer under the key; the first one stands and is returned.
     async fn record(&self, record: RecallRecord, reason: &str) -> Result<RecallRecord, Self::Error>;
 }
@@ -53,17 +56,24 @@ pub trait RecallDoor {
 ///
 /// # Errors
 /// The door's own: nothing is known, the asking is repeated.
-pub async fn ask<D: RecallDoor>(door: &D, profile: &SwitchProfile) -> Result<Recalling, D::Error> {
+pub async fn ask<D: RecallDoor>(door: &D, payment: &Payment) -> Result<Recalling, D::Error> {
     if let Some(record) = door.recorded().await? {
         return Ok(decided(record));
     }
-    if !profile.can_recall {
-        return Ok(Recalling::Decided(Recalled::CannotRecall));
+    if !payment.profile.can_recall {
+        return Ok(decided(door.record(RecallRecord::CannotRecall, "it has no recall").await?));
     }
-    Ok(match door.recall().await {
+    let heard = door.recall(&payment.reference(), &keys::recall(&payment.tx_id)).await?;
+    Ok(match heard.answer {
         RecallAnswer::Recalled => decided(door.record(RecallRecord::Recalled, "").await?),
         RecallAnswer::Refused { reason } => decided(door.record(RecallRecord::Refused, &reason).await?),
-        RecallAnswer::CannotRecall => Recalling::Decided(Recalled::CannotRecall),
+        RecallAnswer::CannotRecall => {
+            decided(door.record(RecallRecord::CannotRecall, "it has no recall").await?)
+        }
+        // What the switch has forgotten it can give back no more; asked on, it would never say so.
+        RecallAnswer::Unknown { .. } if forgotten(heard.first_attempt_age_ms, &payment.profile) => {
+            decided(door.record(RecallRecord::CannotRecall, "it has forgotten the transfer").await?)
+        }
         RecallAnswer::Unknown { detail } => Recalling::Again { detail },
     })
 }
@@ -72,5 +82,6 @@ fn decided(record: RecallRecord) -> Recalling {
     Recalling::Decided(match record {
         RecallRecord::Recalled => Recalled::Recalled,
         RecallRecord::Refused => Recalled::Refused,
+        RecallRecord::CannotRecall => Recalled::CannotRecall,
     })
 }

@@ -10,7 +10,7 @@ use crate::state::text_enum;
 
 /// The switch says that a transfer settled: by callback, by query, or in answer to a cancel. All
 /// three mean the same. The fields are the switch's words, not yet compared with anything.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SettledReport {
     /// Which switch said it (by whose secret or address it came).
     pub switch: SwitchName,
@@ -37,7 +37,7 @@ text_enum!(
 );
 
 /// What a payment's own row says a report must say.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Expected {
     /// The switch it was routed to.
     pub switch: SwitchName,

@@ -12,7 +12,7 @@ use crate::report::{Difference, Expected, SettledReport, compare};
 use crate::state::{End, text_enum};
 
 /// What a reserve may do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReserveRuling {
     /// Look at the account and hold the amount or record the refusal.
     Try,
@@ -58,8 +58,11 @@ text_enum!(
         CancelAsked = "cancel_asked",
         /// A customer's cancel is in the inbox.
         CustomerCancel = "customer_cancel",
-        /// The switch does not deduplicate and one attempt is on record.
+        /// One attempt is on record, and more than one is never sent: the switch does not deduplicate, or the
+        /// strategy says so.
         OnlyOneAttempt = "only_one_attempt",
+        /// Another payment's transfer to the same account is under way at a switch without references.
+        AccountBusy = "account_busy",
         /// The switch has what our record says was never sent.
         ReportedUnsent = "reported_unsent",
         /// The switch may have forgotten the first attempt.
@@ -68,7 +71,7 @@ text_enum!(
 );
 
 /// What an attempt of submit may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptRuling {
     /// Record attempt number `n` (from 1), then send.
     Send(u32),
@@ -100,8 +103,11 @@ pub fn attempt(facts: &Facts, run: &RunId, profile: &SwitchProfile) -> AttemptRu
     if facts.attempts == 0 && facts.reported_unsent {
         return No(NotSent::ReportedUnsent);
     }
-    if facts.attempts > 0 && !profile.deduplicates {
+    if facts.attempts > 0 && profile.one_attempt_only() {
         return No(NotSent::OnlyOneAttempt);
+    }
+    if facts.account_busy && profile.needs_account_lock() {
+        return No(NotSent::AccountBusy);
     }
     if forgotten(facts.first_attempt_age_ms, profile) {
         return No(NotSent::RetentionPassed);
@@ -116,7 +122,7 @@ pub fn forgotten(first_attempt_age_ms: Option<u64>, profile: &SwitchProfile) -> 
 }
 
 /// What a definite answer of the switch means next to what is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VerdictRuling {
     /// The first definite answer: write it.
     First,
@@ -164,7 +170,7 @@ pub fn never_sent(facts: &Facts) -> bool {
 }
 
 /// What settle may do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SettleRuling {
     /// Debit, or record why the account cannot be debited.
     Debit,
@@ -205,7 +211,7 @@ text_enum!(
 );
 
 /// What a release may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseRuling {
     /// Give the held amount back.
     GiveBack,
@@ -213,7 +219,7 @@ pub enum ReleaseRuling {
     Fence,
     /// Released before.
     Already,
-    /// There is nothing to release: the payment ended without a hold and without being undone.
+    /// There is nothing to release: the payment ended, and not by being undone.
     Ended(End),
     /// Not allowed.
     Refused(ReleaseRefusal),
@@ -226,6 +232,8 @@ pub fn release(facts: &Facts) -> ReleaseRuling {
     let recalled = facts.recall == Some(RecallRecord::Recalled);
     match (facts.hold, facts.state.end()) {
         (Some(HoldStatus::Settled), _) => ReleaseRuling::Refused(ReleaseRefusal::HoldSettled),
+        // People charged somebody else for money that left.
+        (Some(HoldStatus::Released), Some(End::Settled)) => ReleaseRuling::Ended(End::Settled),
         (Some(HoldStatus::Released), _) => ReleaseRuling::Already,
         (None, Some(_)) if facts.cause.is_some() => ReleaseRuling::Already,
         (None, Some(end)) => ReleaseRuling::Ended(end),
@@ -235,6 +243,74 @@ pub fn release(facts: &Facts) -> ReleaseRuling {
         (None, None) => ReleaseRuling::Fence,
         (Some(HoldStatus::Open), _) => ReleaseRuling::GiveBack,
     }
+}
+
+text_enum!(
+    /// Why the books refuse what people decided.
+    DecisionRefusal {
+        /// It is not on record as confirmed by two people, for this payment and this action.
+        NotConfirmed = "not_confirmed",
+        /// The switch said that the transfer is dead.
+        SwitchSaysDead = "switch_says_dead",
+        /// The switch said that the transfer settled.
+        SwitchSaysSettled = "switch_says_settled",
+        /// The switch gave the money back: what is held must be released.
+        Recalled = "recalled",
+        /// The switch is being asked to give the money back, and may.
+        RecallUnderWay = "recall_under_way",
+    }
+);
+
+/// What a debit that people decided may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SettleByDecisionRuling {
+    /// Debit what is held, where the account may be debited; charge the claims account where it may not.
+    Charge,
+    /// The payment has ended.
+    Ended(End),
+    /// Not allowed.
+    Refused(DecisionRefusal),
+}
+
+/// Rules a debit that people decided. It needs no report of the switch, and never goes against one.
+#[must_use]
+pub fn settle_by_decision(facts: &Facts) -> SettleByDecisionRuling {
+    use SettleByDecisionRuling::Refused;
+    if let Some(end) = facts.state.end() {
+        return SettleByDecisionRuling::Ended(end);
+    }
+    if facts.verdict == Some(Verdict::Dead) {
+        return Refused(DecisionRefusal::SwitchSaysDead);
+    }
+    match facts.recall {
+        Some(RecallRecord::Recalled) => Refused(DecisionRefusal::Recalled),
+        None if facts.settle_refused.is_some() => Refused(DecisionRefusal::RecallUnderWay),
+        Some(RecallRecord::Refused | RecallRecord::CannotRecall) | None => SettleByDecisionRuling::Charge,
+    }
+}
+
+/// What a release that people decided may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReleaseByDecisionRuling {
+    /// Give back what is held, or fence what is not, and end the payment.
+    Release,
+    /// The payment has ended.
+    Ended(End),
+    /// Not allowed.
+    Refused(DecisionRefusal),
+}
+
+/// Rules a release that people decided: their evidence stands in for an answer that the switch cannot
+/// give, never against one that it gave.
+#[must_use]
+pub fn release_by_decision(facts: &Facts) -> ReleaseByDecisionRuling {
+    if let Some(end) = facts.state.end() {
+        return ReleaseByDecisionRuling::Ended(end);
+    }
+    if facts.verdict == Some(Verdict::Settled) && facts.recall != Some(RecallRecord::Recalled) {
+        return ReleaseByDecisionRuling::Refused(DecisionRefusal::SwitchSaysSettled);
+    }
+    ReleaseByDecisionRuling::Release
 }
 
 /// The cause that names the end: the first one recorded.

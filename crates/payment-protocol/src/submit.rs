@@ -2,12 +2,14 @@
 //!
 //! Run once per attempt; the repetition is the implementer's, within the profile's budget.
 
+use crate::keys::Reference;
+use crate::payment::Payment;
 use crate::profile::{Strategy, SwitchProfile};
 use crate::report::SettledReport;
 use crate::rules::{AttemptRuling, NotSent, VerdictRuling};
 
 /// The switch's answer to a query by our reference.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum QueryAnswer {
     /// It has the transfer and has not decided.
     Pending,
@@ -33,7 +35,7 @@ pub enum QueryAnswer {
 }
 
 /// The switch's answer to a transfer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SendAnswer {
     /// It has it.
     Accepted,
@@ -50,7 +52,7 @@ pub enum SendAnswer {
 }
 
 /// Outcome of one attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Attempt {
     /// The switch has the transfer.
     Accepted,
@@ -70,18 +72,34 @@ pub enum Attempt {
     },
 }
 
+/// What our own log says of the last attempt at the switch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Logged {
+    /// Written before it was sent, and no answer: it may have been sent, and it may have arrived.
+    Pending,
+    /// Answered: the switch has it.
+    Accepted,
+    /// Answered: refused.
+    Refused {
+        /// The switch's words.
+        reason: String,
+    },
+}
+
 /// What one attempt can do. Errors are the implementer's: an attempt whose ledger does not answer
 /// is simply not known.
 #[allow(async_fn_in_trait, reason = "driven in place, never spawned through the trait")]
 pub trait SubmitDoor {
     /// The implementer's own failure: the ledger did not answer.
     type Error;
-    /// Asks the switch by our reference.
-    async fn query(&self) -> QueryAnswer;
+    /// What the log says of the last attempt; none when none is on record.
+    async fn logged(&self) -> Result<Option<Logged>, Self::Error>;
+    /// Asks the switch for the transfer.
+    async fn query(&self, reference: &Reference) -> QueryAnswer;
     /// Records the attempt under the payment row's lock, before anything is sent.
     async fn record_attempt(&self) -> Result<AttemptRuling, Self::Error>;
-    /// Sends the transfer with the reference and the recorded deadline.
-    async fn send(&self) -> SendAnswer;
+    /// Sends the transfer with this reference and the recorded deadline.
+    async fn send(&self, reference: &Reference) -> SendAnswer;
     /// Records what attempt `n` brought.
     async fn record_answer(&self, n: u32, answer: &SendAnswer) -> Result<(), Self::Error>;
     /// Records that the switch has the transfer, without a new attempt. Where no attempt is on record
@@ -95,45 +113,60 @@ pub trait SubmitDoor {
 ///
 /// # Errors
 /// The door's own: nothing is known, the attempt may be repeated.
-pub async fn attempt<D: SubmitDoor>(door: &D, profile: &SwitchProfile) -> Result<Attempt, D::Error> {
-    // Check-and-skip (S0.4, S1.4). The race it leaves, a zombie attempt that lands between this look
-    // and our send, is closed by the switch's deduplication, and where there is none by the single
-    // attempt that the ledger lets out.
-    if profile.strategy == Strategy::Query {
-        match door.query().await {
-            QueryAnswer::Pending => {
-                return Ok(match door.record_found().await? {
-                    None => Attempt::Accepted,
-                    Some(reason) => Attempt::NotSent(reason),
-                });
-            }
-            QueryAnswer::Settled(report) => {
-                return Ok(match door.record_settled(&report).await? {
-                    VerdictRuling::First | VerdictRuling::Same => Attempt::Settled,
-                    // The wait decides: settle sees the difference on record.
-                    VerdictRuling::Differs(_) => Attempt::Settled,
-                    VerdictRuling::NoAttempt => Attempt::NotSent(NotSent::ReportedUnsent),
-                    // Dead was on record first, so a cancel was asked: no attempt goes out after it.
-                    VerdictRuling::Contradicts => Attempt::NotSent(NotSent::CancelAsked),
-                });
-            }
-            QueryAnswer::Dead { reason } => return Ok(Attempt::Refused { reason }),
-            QueryAnswer::NotFound => {}
-            QueryAnswer::OurFault { detail } | QueryAnswer::NoAnswer { detail } => {
-                return Ok(Attempt::Unknown { detail });
-            }
-        }
+pub async fn attempt<D: SubmitDoor>(door: &D, payment: &Payment) -> Result<Attempt, D::Error> {
+    if let Some(known) = check_and_skip(door, payment).await? {
+        return Ok(known);
     }
     let n = match door.record_attempt().await? {
         AttemptRuling::Send(n) => n,
         AttemptRuling::Settled => return Ok(Attempt::Settled),
         AttemptRuling::NotSent(reason) => return Ok(Attempt::NotSent(reason)),
     };
-    let answer = door.send().await;
+    let answer = door.send(&payment.reference()).await;
     door.record_answer(n, &answer).await?;
     Ok(match answer {
         SendAnswer::Accepted => Attempt::Accepted,
         SendAnswer::Refused { reason } => Attempt::Refused { reason },
         SendAnswer::Unknown { detail } => Attempt::Unknown { detail },
     })
+}
+
+/// Looks for an outcome that is there already (S0.4, S1.4), as the strategy says; none means send. The race
+/// this leaves, a zombie attempt that lands between this look and our send, is closed by the switch's
+/// deduplication, and where there is none by the single attempt that the ledger lets out.
+async fn check_and_skip<D: SubmitDoor>(door: &D, payment: &Payment) -> Result<Option<Attempt>, D::Error> {
+    let SwitchProfile { strategy, has_query, .. } = payment.profile;
+    let pending = if strategy.keeps_a_log() {
+        match door.logged().await? {
+            None => return Ok(None),
+            Some(Logged::Accepted) => return Ok(Some(Attempt::Accepted)),
+            Some(Logged::Refused { reason }) => return Ok(Some(Attempt::Refused { reason })),
+            // Ambiguous: the switch is asked, or its deduplication.
+            Some(Logged::Pending) => true,
+        }
+    } else {
+        false
+    };
+    if !(strategy == Strategy::Query || pending && has_query) {
+        return Ok(None);
+    }
+    match door.query(&payment.reference()).await {
+        QueryAnswer::Pending => Ok(Some(match door.record_found().await? {
+            None => Attempt::Accepted,
+            Some(reason) => Attempt::NotSent(reason),
+        })),
+        QueryAnswer::Settled(report) => Ok(Some(match door.record_settled(&report).await? {
+            VerdictRuling::First | VerdictRuling::Same => Attempt::Settled,
+            // The wait decides: settle sees the difference on record.
+            VerdictRuling::Differs(_) => Attempt::Settled,
+            VerdictRuling::NoAttempt => Attempt::NotSent(NotSent::ReportedUnsent),
+            // Dead was on record first, so a cancel was asked: no attempt goes out after it.
+            VerdictRuling::Contradicts => Attempt::NotSent(NotSent::CancelAsked),
+        })),
+        QueryAnswer::Dead { reason } => Ok(Some(Attempt::Refused { reason })),
+        QueryAnswer::NotFound => Ok(None),
+        QueryAnswer::OurFault { detail } | QueryAnswer::NoAnswer { detail } => {
+            Ok(Some(Attempt::Unknown { detail }))
+        }
+    }
 }

@@ -14,6 +14,12 @@ pub enum Undo {
 pub struct Undos(Vec<Undo>);
 
 impl Undos {
+    /// All undos there are, for a payment that is not known to have gone less far.
+    #[must_use]
+    pub fn whole() -> Self {
+        Self(vec![Undo::Release, Undo::AskToCancel])
+    }
+
     /// Registers an undo; called before its step.
     pub fn register(&mut self, undo: Undo) {
         self.0.push(undo);

@@ -7,13 +7,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cause::{Cause, OperatorReason, ReserveRefusal};
+use crate::decision::{CarriedOut, Decision};
 use crate::facts::Verdict;
 use crate::payment::InvalidPayment;
 use crate::rules::NotSent;
 use crate::state::{End, PaymentState};
 
 /// Outcome of reserve.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Reserved {
     /// The amount is held.
     Held,
@@ -28,7 +29,7 @@ pub enum Reserved {
 }
 
 /// Outcome of submit, all attempts together.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Submitted {
     /// The switch has it.
     Accepted,
@@ -45,8 +46,33 @@ pub enum Submitted {
     Unknown,
 }
 
+/// What our own books say of a submit that gave no answer (S0.11, reconcileSubmission).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Reconciled {
+    /// The switch reported SUCCESS.
+    Settled,
+    /// The switch reported FAILURE, which only leads to asking to cancel.
+    Failed {
+        /// The switch's words.
+        reason: String,
+    },
+    /// Nothing has come yet: wait.
+    Unknown,
+}
+
+/// Whether the destination account is this payment's alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum AccountLock {
+    /// Held until this payment has ended.
+    Held,
+    /// Another payment holds it for longer than this one may wait.
+    NotGranted,
+    /// The customer asked to cancel meanwhile.
+    CustomerCancel,
+}
+
 /// Outcome of asking to cancel, until it is decided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Asked {
     /// Can never settle; recorded.
     Dead,
@@ -63,7 +89,7 @@ pub enum Asked {
 }
 
 /// Outcome of settle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Settled {
     /// Debited, once.
     Done,
@@ -79,18 +105,18 @@ pub enum Settled {
 }
 
 /// Outcome of recall, until it is decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Recalled {
     /// The money came back.
     Recalled,
     /// Refused, in the switch's own recorded form.
     Refused,
-    /// The switch has no recall.
+    /// The switch has no recall, or has forgotten the transfer.
     CannotRecall,
 }
 
 /// Outcome of release.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Released {
     /// Nothing is held any more and the payment has ended, for the cause recorded first.
     Done(Cause),
@@ -104,7 +130,7 @@ pub enum Released {
 }
 
 /// What a run that takes a payment up again finds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Fenced {
     /// Open; reserve is fenced. The cause is the one recorded, if any.
     Open(Option<Cause>),
@@ -113,7 +139,7 @@ pub enum Fenced {
 }
 
 /// What standing before a person begins with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Standing {
     /// It stands.
     Stands,
@@ -124,7 +150,7 @@ pub enum Standing {
 }
 
 /// What a payment waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Event {
     /// The switch reported SUCCESS; whether it is true is for settle to say.
     SuccessReported,
@@ -139,10 +165,12 @@ pub enum Event {
     CustomerCancel,
     /// The SLA has passed.
     SlaPassed,
+    /// People decided what no answer can.
+    Decided(Decision),
 }
 
 /// Something a person should see now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Alert {
     /// An undo failed for good.
     UndoFailed {
@@ -162,6 +190,12 @@ pub trait World {
     async fn fence_reserve(&self) -> Fenced;
     /// Sends the transfer. Key `{tx_id}:submit`.
     async fn submit(&self) -> Submitted;
+    /// Looks in our own books for what became of a submit that gave no answer.
+    async fn reconcile_submission(&self) -> Reconciled;
+    /// Takes the destination account for this payment alone; waits for the SLA's length at most.
+    async fn lock_account(&self) -> AccountLock;
+    /// Gives the destination account back. It is passed on only once this payment has ended.
+    async fn unlock_account(&self);
     /// Asks the switch to cancel until its answer decides or a SUCCESS comes in. Key
     /// `{tx_id}:comp-submit`.
     async fn ask_to_cancel(&self, cause: &Cause) -> Asked;
@@ -175,6 +209,8 @@ pub trait World {
     async fn wait_within_sla(&self) -> Event;
     /// Waits for the inbox.
     async fn wait_without_end(&self) -> Event;
+    /// Carries out what people decided while the payment stood for `reason`.
+    async fn carry_out(&self, decision: &Decision, reason: OperatorReason) -> CarriedOut;
     /// Records that the payment stands before a person, and alerts; or says what is on record already.
     async fn needs_operator(&self, reason: OperatorReason) -> Standing;
     /// Alerts.

@@ -7,13 +7,15 @@ mod support;
 use std::cell::RefCell;
 
 use futures::executor::block_on;
-use payment_protocol::SwitchProfile;
 use payment_protocol::cancel::{Asking, Begun, CancelAnswer, CancelDoor, Death, Heard, ask};
 use payment_protocol::facts::Verdict;
+use payment_protocol::keys::{self, Reference, UndoKey};
 use payment_protocol::report::{Difference, SettledReport};
 use payment_protocol::rules::VerdictRuling;
 use payment_protocol::state::End;
 use payment_protocol::submit::QueryAnswer;
+use payment_protocol::{Payment, SwitchProfile};
+use support::payment;
 use support::{ALERT_AFTER_MS, RETENTION_MS, SKEW_MS, report, whole};
 
 /// Submit's deadline on the switch's clock.
@@ -92,8 +94,8 @@ impl Door {
 
     /// Asks once: what came of it, and the calls it took.
     fn ask(&self, profile: &SwitchProfile) -> (String, String) {
-        let asking =
-            block_on(ask(self, profile)).map_or_else(|Broken| "broken".into(), |asking| word(&asking));
+        let asking = block_on(ask(self, &Payment { profile: profile.clone(), ..payment(0) }))
+            .map_or_else(|Broken| "broken".into(), |asking| word(&asking));
         (asking, self.calls.take().join(" "))
     }
 }
@@ -105,12 +107,21 @@ impl CancelDoor for Door {
         self.called("begin", "").map(|()| self.begun.clone())
     }
 
-    async fn cancel(&self) -> Result<Heard<CancelAnswer>, Broken> {
+    async fn cancel(&self, reference: &Reference, key: &UndoKey) -> Result<Heard<CancelAnswer>, Broken> {
+        // The transfer is named by submit's reference; the undo's key is the asking's own.
+        assert_eq!(reference, &payment(0).reference());
+        assert_eq!(key, &keys::undo_submit(&payment(0).tx_id));
         self.called("cancel", "").map(|()| self.clock.hear(self.cancel.clone()))
     }
 
-    async fn query(&self) -> Result<Heard<QueryAnswer>, Broken> {
+    async fn query(&self, reference: &Reference) -> Result<Heard<QueryAnswer>, Broken> {
+        assert_eq!(reference, &payment(0).reference());
         self.called("query", "").map(|()| self.clock.hear(self.query.clone()))
+    }
+
+    async fn statement(&self, reference: &Reference) -> Result<Heard<QueryAnswer>, Broken> {
+        assert_eq!(reference, &payment(0).reference());
+        self.called("statement", "").map(|()| self.clock.hear(self.query.clone()))
     }
 
     async fn record_dead(&self, death: Death) -> Result<VerdictRuling, Broken> {

@@ -9,14 +9,19 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use futures::FutureExt as _;
+use payment_protocol::Payment;
 use payment_protocol::cause::{Cause, OperatorReason, PaymentError, ReserveRefusal};
+use payment_protocol::decision::{Action, CarriedOut, Decision};
 use payment_protocol::facts::Verdict;
+use payment_protocol::ids::DecisionId;
 use payment_protocol::pay::pay;
 use payment_protocol::payment::InvalidPayment;
+use payment_protocol::profile::Strategy;
 use payment_protocol::rules::NotSent;
 use payment_protocol::state::{End, PaymentState};
 use payment_protocol::world::{
-    Alert, Asked, Event, Fenced, Recalled, Released, Reserved, Settled, Standing, Submitted, World,
+    AccountLock, Alert, Asked, Event, Fenced, Recalled, Reconciled, Released, Reserved, Settled, Standing,
+    Submitted, World,
 };
 use support::payment;
 
@@ -26,6 +31,9 @@ enum Says {
     Reserve(Reserved),
     Fence(Fenced),
     Submit(Submitted),
+    Reconcile(Reconciled),
+    Lock(AccountLock),
+    CarriedOut(CarriedOut),
     Heard(Event),
     Asked(Asked),
     Settle(Settled),
@@ -67,6 +75,22 @@ impl World for Script {
 
     async fn submit(&self) -> Submitted {
         next!(self, Submit, "submit".into())
+    }
+
+    async fn reconcile_submission(&self) -> Reconciled {
+        next!(self, Reconcile, "reconcile".into())
+    }
+
+    async fn lock_account(&self) -> AccountLock {
+        next!(self, Lock, "lock".into())
+    }
+
+    async fn unlock_account(&self) {
+        self.calls.borrow_mut().push("unlock".into());
+    }
+
+    async fn carry_out(&self, decision: &Decision, reason: OperatorReason) -> CarriedOut {
+        next!(self, CarriedOut, format!("decided:{}:{reason}", decision.action))
     }
 
     async fn ask_to_cancel(&self, cause: &Cause) -> Asked {
@@ -128,9 +152,13 @@ impl World for Script {
 
 /// Runs a payment through a script: its end in a word, the calls, the states shown.
 fn follow(resume: u32, says: Vec<Says>) -> (String, String, Vec<PaymentState>) {
+    run(&payment(resume), says)
+}
+
+fn run(payment: &Payment, says: Vec<Says>) -> (String, String, Vec<PaymentState>) {
     let world =
         Script { says: RefCell::new(says.into()), calls: RefCell::default(), shown: RefCell::default() };
-    let end = match pay(&world, &payment(resume)).now_or_never() {
+    let end = match pay(&world, payment).now_or_never() {
         None => "waits".into(),
         Some(Ok(())) => "settled".into(),
         Some(Err(error)) => word(&error),
@@ -481,4 +509,92 @@ fn an_error_names_the_end_of_its_cause() {
     for (error, end, code) in table {
         assert_eq!((error.end(), error.code()), (end, code));
     }
+}
+
+fn at(strategy: Strategy, says: Vec<Says>) -> (String, String) {
+    let plain = payment(0);
+    let profile = payment_protocol::SwitchProfile { strategy, ..plain.profile.clone() };
+    let (end, calls, _) = run(&Payment { profile, ..plain }, says);
+    (end, calls)
+}
+
+#[test]
+fn s0_11_at_most_one_attempt_without_an_answer_is_reconciled_and_waited_for() {
+    let unknown = || Says::Submit(Submitted::Unknown);
+    let fenced = || Says::Submit(Submitted::NotSent(NotSent::OnlyOneAttempt));
+    let failed = || Says::Reconcile(Reconciled::Failed { reason: "closed".into() });
+    let closed = || Cause::FailureReported { reason: "closed".into() };
+    const NOTHING: Says = Says::Reconcile(Reconciled::Unknown);
+    #[rustfmt::skip]
+    let table: Vec<Row> = vec![
+        (vec![HELD, unknown(), Says::Reconcile(Reconciled::Settled), DEBITED], "settled", "reserve submit reconcile settle"),
+        (vec![HELD, unknown(), NOTHING, SUCCESS, DEBITED], "settled", "reserve submit reconcile wait settle"),
+        (vec![HELD, fenced(), NOTHING, SLA, DEAD, released(Cause::SlaPassed)], "undone:sla_passed",
+            "reserve submit reconcile wait cancel:sla_passed release:sla_passed"),
+        // FAILURE only leads to asking.
+        (vec![HELD, unknown(), failed(), DEAD, released(closed())], "undone:failure_reported",
+            "reserve submit reconcile cancel:failure_reported release:failure_reported"),
+    ];
+    for (says, end, calls) in table {
+        assert_eq!(at(Strategy::AtMostOnce, says), (end.into(), calls.into()));
+    }
+    // Where more attempts may be made, the budget that ran out turns the payment round.
+    let says = vec![HELD, unknown(), DEAD, released(Cause::SubmitUnknown)];
+    let calls = "reserve submit cancel:submit_unknown release:submit_unknown";
+    assert_eq!(at(Strategy::WriteAhead, says), ("undone:submit_unknown".into(), calls.into()));
+}
+
+#[test]
+fn s1_5_a_switch_without_references_is_sent_to_under_the_account_lock() {
+    let lock = Says::Lock;
+    let busy = || Cause::NotSent { reason: "account_busy".into() };
+    #[rustfmt::skip]
+    let table: Vec<Row> = vec![
+        (vec![HELD, lock(AccountLock::Held), ACCEPTED, SUCCESS, DEBITED], "settled", "reserve lock submit wait settle unlock"),
+        (vec![HELD, lock(AccountLock::NotGranted), DEAD, released(busy())], "undone:not_sent",
+            "reserve lock cancel:not_sent release:not_sent unlock"),
+        (vec![HELD, lock(AccountLock::CustomerCancel), DEAD, released(Cause::CustomerCancel)], "undone:customer_cancel",
+            "reserve lock cancel:customer_cancel release:customer_cancel unlock"),
+        (vec![Says::Reserve(Reserved::Refused(ReserveRefusal::FrozenAccount))], "refused:frozen_account", "reserve unlock"),
+    ];
+    for (says, end, calls) in table {
+        assert_eq!(at(Strategy::Validate, says), (end.into(), calls.into()));
+    }
+}
+
+#[test]
+fn what_people_decide_is_carried_out_where_the_payment_stands() {
+    let decided = |action| {
+        let decision_id = DecisionId::new("dec_1").unwrap();
+        Says::Heard(Event::Decided(Decision { decision_id, action }))
+    };
+    let stands = || vec![HELD, ACCEPTED, SLA, asked(Asked::Undecidable(OperatorReason::NothingProves))];
+    let came = Says::CarriedOut;
+    let way = "reserve submit wait cancel:sla_passed person:nothing_proves listen";
+    #[rustfmt::skip]
+    let table = [
+        (vec![decided(Action::Settle), came(CarriedOut::Settled)], "settled", "decided:settle:nothing_proves"),
+        (vec![decided(Action::Release), came(CarriedOut::Released(Cause::SlaPassed))], "undone:sla_passed",
+            "decided:release:nothing_proves"),
+        // Asked first, the switch had an answer after all: it is followed as ever.
+        (vec![decided(Action::Release), came(CarriedOut::Verdict(Verdict::Settled)), DEBITED], "settled",
+            "decided:release:nothing_proves settle"),
+        (vec![decided(Action::Settle), came(CarriedOut::Verdict(Verdict::Dead)), released(Cause::SlaPassed)],
+            "undone:sla_passed", "decided:settle:nothing_proves release:interrupted"),
+        (vec![decided(Action::AskAgain), came(CarriedOut::AskAgain), DEAD, released(Cause::SlaPassed)],
+            "undone:sla_passed", "decided:ask_again:nothing_proves cancel:interrupted release:interrupted"),
+        // Refused: it stands as before, and listens.
+        (vec![decided(Action::Settle), came(CarriedOut::Refused { detail: "pending".into() }), SUCCESS, DEBITED],
+            "settled", "decided:settle:nothing_proves person:nothing_proves listen settle"),
+        (vec![decided(Action::Release), came(CarriedOut::Ended(End::Settled))], "settled",
+            "decided:release:nothing_proves"),
+    ];
+    for (then, end, calls) in table {
+        let says = stands().into_iter().chain(then).collect();
+        let (ended, called, _) = follow(0, says);
+        assert_eq!((ended.as_str(), called.as_str()), (end, format!("{way} {calls}").as_str()));
+    }
+    // Heard anywhere else, a decision changes nothing.
+    let (end, calls, _) = follow(0, vec![HELD, ACCEPTED, decided(Action::Release), SUCCESS, DEBITED]);
+    assert_eq!((end.as_str(), calls.as_str()), ("settled", "reserve submit wait wait settle"));
 }

@@ -8,12 +8,13 @@ mod support;
 use std::cell::RefCell;
 
 use futures::executor::block_on;
-use payment_protocol::SwitchProfile;
+use payment_protocol::keys::Reference;
 use payment_protocol::profile::Strategy;
 use payment_protocol::report::{Difference, SettledReport};
 use payment_protocol::rules::{AttemptRuling, NotSent, VerdictRuling};
-use payment_protocol::submit::{Attempt, QueryAnswer, SendAnswer, SubmitDoor, attempt};
-use support::{report, whole};
+use payment_protocol::submit::{Attempt, Logged, QueryAnswer, SendAnswer, SubmitDoor, attempt};
+use payment_protocol::{Payment, SwitchProfile};
+use support::{payment, report, whole};
 
 struct Door {
     query: QueryAnswer,
@@ -21,6 +22,7 @@ struct Door {
     answer: SendAnswer,
     verdict: VerdictRuling,
     unsent: Option<NotSent>,
+    logged: Option<Logged>,
     fails_at: Option<&'static str>,
     calls: RefCell<Vec<String>>,
 }
@@ -37,6 +39,7 @@ impl Door {
             answer,
             verdict: VerdictRuling::First,
             unsent: None,
+            logged: None,
             fails_at: None,
             calls: RefCell::default(),
         }
@@ -48,8 +51,11 @@ impl Door {
     }
 
     fn attempt(&self, strategy: Strategy) -> (String, String) {
-        let profile = SwitchProfile { strategy, ..whole() };
-        let came = block_on(attempt(self, &profile)).map_or_else(
+        self.attempt_at(SwitchProfile { strategy, ..whole() })
+    }
+
+    fn attempt_at(&self, profile: SwitchProfile) -> (String, String) {
+        let came = block_on(attempt(self, &Payment { profile, ..payment(0) })).map_or_else(
             |Broken| "broken".into(),
             |came| match came {
                 Attempt::Unknown { .. } => "unknown".into(),
@@ -65,7 +71,12 @@ impl Door {
 impl SubmitDoor for Door {
     type Error = Broken;
 
-    async fn query(&self) -> QueryAnswer {
+    async fn logged(&self) -> Result<Option<Logged>, Broken> {
+        self.called("log", "").map(|()| self.logged.clone())
+    }
+
+    async fn query(&self, reference: &Reference) -> QueryAnswer {
+        assert_eq!(reference, &payment(0).reference());
         self.calls.borrow_mut().push("query".into());
         self.query.clone()
     }
@@ -74,7 +85,8 @@ impl SubmitDoor for Door {
         self.called("attempt", "").map(|()| self.ruling)
     }
 
-    async fn send(&self) -> SendAnswer {
+    async fn send(&self, reference: &Reference) -> SendAnswer {
+        assert_eq!(reference, &payment(0).reference());
         self.calls.borrow_mut().push("send".into());
         self.answer.clone()
     }
@@ -199,4 +211,40 @@ fn a_broken_door_concludes_nothing() {
             Door { fails_at: Some(call), ..Door::new(query, AttemptRuling::Send(1), SendAnswer::Accepted) };
         assert_eq!(door.attempt(Strategy::Query), ("broken".to_owned(), calls.to_owned()));
     }
+}
+
+#[test]
+fn s0_11_the_log_says_what_the_strategy_looks_at() {
+    let pending = || Some(Logged::Pending);
+    let refused = || Some(Logged::Refused { reason: "limit".into() });
+    let with = |logged: Option<Logged>, query: QueryAnswer, ruling: AttemptRuling| Door {
+        logged,
+        ..Door::new(query, ruling, SendAnswer::Accepted)
+    };
+    let send = AttemptRuling::Send(1);
+    let once = AttemptRuling::NotSent(NotSent::OnlyOneAttempt);
+    use QueryAnswer::{NotFound, Pending};
+    use Strategy::{AtMostOnce, Validate, WriteAhead};
+    #[rustfmt::skip]
+    let table = [
+        // strategy   on record            switch    ledger  outcome                      calls
+        (WriteAhead,  None,                NotFound, send,   "accepted",                  "log attempt send answer:1"),
+        (WriteAhead,  Some(Logged::Accepted), NotFound, send, "accepted",                 "log"),
+        (WriteAhead,  refused(),           NotFound, send,   "refused limit",             "log"),
+        // PENDING is ambiguous: the switch is asked.
+        (WriteAhead,  pending(),           Pending,  send,   "accepted",                  "log query found"),
+        (WriteAhead,  pending(),           NotFound, send,   "accepted",                  "log query attempt send answer:1"),
+        (AtMostOnce,  None,                NotFound, send,   "accepted",                  "log attempt send answer:1"),
+        (AtMostOnce,  pending(),           Pending,  once,   "accepted",                  "log query found"),
+        (AtMostOnce,  pending(),           NotFound, once,   "not sent only_one_attempt", "log query attempt"),
+        (Validate,    pending(),           NotFound, once,   "not sent only_one_attempt", "log query attempt"),
+    ];
+    for (n, (strategy, logged, query, ruling, came, calls)) in table.into_iter().enumerate() {
+        let door = with(logged, query, ruling);
+        assert_eq!(door.attempt(strategy), (came.into(), calls.into()), "row {n}");
+    }
+    // Without a query a PENDING is left to the switch's deduplication.
+    let no_query = SwitchProfile { strategy: WriteAhead, has_query: false, ..whole() };
+    let door = with(pending(), NotFound, send);
+    assert_eq!(door.attempt_at(no_query), ("accepted".into(), "log attempt send answer:1".into()));
 }

@@ -48,10 +48,21 @@ pub enum ConfigError {
 /// # Errors
 /// [`ConfigError`], naming the file or the key and how to set it.
 pub fn load<T: DeserializeOwned>(prefix: &str, file_var: &str) -> Result<T, ConfigError> {
-    let file = std::env::var_os(file_var).map(PathBuf::from);
+    load_file(prefix, file_var, std::env::var_os(file_var).map(PathBuf::from).as_deref())
+}
+
+/// As [`load`], with a file that was chosen otherwise than by `file_var`, or none.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_file<T: DeserializeOwned>(
+    prefix: &str,
+    file_var: &str,
+    file: Option<&Path>,
+) -> Result<T, ConfigError> {
     // Names and values that are not UTF-8 cannot be ours.
     let vars = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
-    extract(prefix, file_var, file.as_deref(), vars)
+    extract(prefix, file_var, file, vars)
 }
 
 fn extract<T: DeserializeOwned>(

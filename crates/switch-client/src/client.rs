@@ -11,22 +11,18 @@ use payment_protocol::money::Money;
 use payment_protocol::recall::RecallAnswer;
 use payment_protocol::report::SettledReport;
 use payment_protocol::submit::{QueryAnswer, SendAnswer};
-use reqwest::header::{DATE, HeaderMap};
 use reqwest::{Method, StatusCode};
-use secrecy::{ExposeSecret as _, SecretString};
-use serde::de::DeserializeOwned;
+use secrecy::SecretString;
 
 use crate::breaker::Breaker;
 use crate::clock::SwitchClock;
 use crate::config::SwitchOptions;
+use crate::http::{excerpt, may_pass};
+use crate::read_back::{Found, Sought};
+use crate::statement::Positions;
 use crate::wire::{
-    CancelBody, CancelWord, ProblemBody, RecallBody, RecallWord, TransferBody, TransferStatus, TransferView,
+    CancelBody, CancelWord, RecallBody, RecallWord, TransferBody, TransferStatus, TransferView,
 };
-
-/// Longest answer that is read, in bytes.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// Longest excerpt of a foreign text that is kept, in characters.
-const EXCERPT_CHARS_MAX: usize = 200;
 
 /// A transfer as it is sent; the same on every attempt.
 #[derive(Clone, Debug)]
@@ -43,6 +39,15 @@ pub struct TransferOrder {
     pub deadline: Option<Timestamp>,
 }
 
+/// Which transfer a call is about.
+#[derive(Clone, Copy, Debug)]
+pub enum About<'a> {
+    /// The one of our reference.
+    Reference(&'a Reference),
+    /// One at a switch without references: by the switch's own id, else read back.
+    Sought(&'a Sought),
+}
+
 /// An answer with the switch's clock in it, if it answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered<A> {
@@ -50,16 +55,22 @@ pub struct Answered<A> {
     pub answer: A,
     /// Its `Date`.
     pub switch_now: Option<Timestamp>,
+    /// The switch's own id of the transfer, where the answer tells it.
+    pub transfer_id: Option<String>,
 }
 
 /// Talks to one switch. Every call has the profile's attempt timeout.
 #[derive(Debug)]
 pub struct SwitchClient {
     name: SwitchName,
-    base_url: String,
-    api_token: SecretString,
-    http: reqwest::Client,
-    clock: SwitchClock,
+    pub(crate) base_url: String,
+    pub(crate) api_token: SecretString,
+    pub(crate) http: reqwest::Client,
+    pub(crate) clock: SwitchClock,
+    /// Time for one call.
+    pub(crate) timeout: Duration,
+    /// How far its statement was read.
+    pub(crate) positions: Positions,
     breaker: Breaker,
 }
 
@@ -72,11 +83,17 @@ pub struct ClientError {
     source: reqwest::Error,
 }
 
-/// What came back over HTTP, before it is understood.
-struct Reply {
-    status: StatusCode,
-    switch_now: Option<Timestamp>,
-    body: Vec<u8>,
+impl<A> Answered<A> {
+    /// An answer that names no transfer.
+    pub(crate) fn new(answer: A, switch_now: Option<Timestamp>) -> Self {
+        Self { answer, switch_now, transfer_id: None }
+    }
+
+    /// With the transfer it is about.
+    pub(crate) fn of(mut self, transfer_id: Option<String>) -> Self {
+        self.transfer_id = transfer_id;
+        self
+    }
 }
 
 impl SwitchClient {
@@ -104,6 +121,8 @@ impl SwitchClient {
             api_token: options.api_token.clone(),
             http,
             clock: SwitchClock::default(),
+            timeout,
+            positions: Positions::default(),
             breaker: Breaker::new(profile.breaker_failures, Duration::from_millis(profile.breaker_open_ms)),
         })
     }
@@ -129,13 +148,13 @@ impl SwitchClient {
     }
 
     /// Sends a transfer.
-    pub async fn send(&self, order: &TransferOrder) -> SendAnswer {
-        let answer = self.send_once(order).await;
-        self.breaker.note(!matches!(answer, SendAnswer::Unknown { .. }), Instant::now());
-        answer
+    pub async fn send(&self, order: &TransferOrder) -> Answered<SendAnswer> {
+        let said = self.send_once(order).await;
+        self.breaker.note(!matches!(said.answer, SendAnswer::Unknown { .. }), Instant::now());
+        said
     }
 
-    async fn send_once(&self, order: &TransferOrder) -> SendAnswer {
+    async fn send_once(&self, order: &TransferOrder) -> Answered<SendAnswer> {
         let body = TransferBody {
             reference: order.reference.as_str(),
             amount_minor: order.money.amount_minor(),
@@ -145,15 +164,17 @@ impl SwitchClient {
             deadline: order.deadline.map(|deadline| deadline.to_string()),
         };
         let Ok(body) = serde_json::to_vec(&body) else {
-            return SendAnswer::Refused { reason: "the transfer cannot be written as JSON".into() };
+            let reason = "the transfer cannot be written as JSON".into();
+            return Answered::new(SendAnswer::Refused { reason }, None);
         };
         let key = order.reference.as_str();
         let reply = match self.call(Method::POST, "/v1/transfers", Some(key), Some(body)).await {
             Ok(reply) => reply,
-            Err(detail) => return SendAnswer::Unknown { detail },
+            Err(detail) => return Answered::new(SendAnswer::Unknown { detail }, None),
         };
         let said: Result<TransferView, String> = reply.read();
-        match (reply.status, said) {
+        let transfer_id = said.as_ref().ok().and_then(|transfer| transfer.transfer_id.clone());
+        let answer = match (reply.status, said) {
             (StatusCode::OK | StatusCode::ACCEPTED, Ok(transfer)) => match transfer.status {
                 TransferStatus::Rejected | TransferStatus::Cancelled => {
                     SendAnswer::Refused { reason: reason(transfer.reason) }
@@ -169,60 +190,116 @@ impl SwitchClient {
                 SendAnswer::Unknown { detail: reply.excerpt() }
             }
             _ => SendAnswer::Refused { reason: reply.excerpt() },
+        };
+        Answered::new(answer, reply.switch_now).of(transfer_id)
+    }
+
+    /// Asks for a transfer. At a switch without references what cannot be told apart is no answer.
+    pub async fn query(&self, about: About<'_>) -> Answered<QueryAnswer> {
+        match about {
+            About::Reference(reference) => {
+                self.query_at(&format!("/v1/transfers/{reference}"), reference, false).await
+            }
+            About::Sought(sought) => match &sought.transfer_id {
+                Some(id) => self.query_at(&path_of(id), &sought.reference, true).await.of(Some(id.clone())),
+                None => self.read_back(sought).await.into_query(),
+            },
         }
     }
 
-    /// Asks for a transfer by our reference.
-    pub async fn query(&self, reference: &Reference) -> Answered<QueryAnswer> {
-        let path = format!("/v1/transfers/{reference}");
-        let reply = match self.call(Method::GET, &path, None, None).await {
+    async fn query_at(&self, path: &str, ours: &Reference, by_id: bool) -> Answered<QueryAnswer> {
+        let reply = match self.call(Method::GET, path, None, None).await {
             Ok(reply) => reply,
-            Err(detail) => return Answered { answer: QueryAnswer::NoAnswer { detail }, switch_now: None },
+            Err(detail) => return Answered::new(QueryAnswer::NoAnswer { detail }, None),
         };
+        let mut transfer_id = None;
         let answer = match reply.status {
             StatusCode::OK => match reply.read::<TransferView>() {
-                Ok(transfer) => self.query_answer(transfer),
+                Ok(transfer) => {
+                    transfer_id.clone_from(&transfer.transfer_id);
+                    self.query_answer(transfer, by_id.then_some(ours))
+                }
                 Err(detail) => QueryAnswer::NoAnswer { detail },
             },
-            StatusCode::NOT_FOUND if reply.problem().code.as_deref() == Some("unknown_reference") => {
-                QueryAnswer::NotFound
-            }
+            StatusCode::NOT_FOUND if reply.says_unknown() => QueryAnswer::NotFound,
             status if may_pass(status) || status.is_success() => {
                 QueryAnswer::NoAnswer { detail: reply.excerpt() }
             }
             _ => QueryAnswer::OurFault { detail: reply.excerpt() },
         };
-        Answered { answer, switch_now: reply.switch_now }
+        Answered::new(answer, reply.switch_now).of(transfer_id)
     }
 
     /// Asks to cancel.
-    pub async fn cancel(&self, reference: &Reference, key: &UndoKey) -> Answered<CancelAnswer> {
-        let path = format!("/v1/transfers/{reference}/cancel");
+    pub async fn cancel(&self, about: About<'_>, key: &UndoKey) -> Answered<CancelAnswer> {
+        let sought = match about {
+            About::Reference(reference) => {
+                return self.cancel_at(&format!("/v1/transfers/{reference}"), key, None).await;
+            }
+            About::Sought(sought) => sought,
+        };
+        let id = match &sought.transfer_id {
+            Some(id) => id.clone(),
+            None => {
+                let read = self.read_back(sought).await;
+                match read.answer {
+                    Found::One { transfer_id, .. } => transfer_id,
+                    Found::Nothing => return Answered::new(CancelAnswer::NotFound, read.switch_now),
+                    Found::OurFault { detail } => {
+                        return Answered::new(CancelAnswer::OurFault { detail }, read.switch_now);
+                    }
+                    Found::NoAnswer { detail } => {
+                        return Answered::new(CancelAnswer::NoAnswer { detail }, read.switch_now);
+                    }
+                }
+            }
+        };
+        self.cancel_at(&path_of(&id), key, Some(&sought.reference)).await.of(Some(id))
+    }
+
+    async fn cancel_at(&self, path: &str, key: &UndoKey, ours: Option<&Reference>) -> Answered<CancelAnswer> {
+        let path = format!("{path}/cancel");
         let reply = match self.call(Method::POST, &path, Some(key.as_str()), None).await {
             Ok(reply) => reply,
-            Err(detail) => return Answered { answer: CancelAnswer::NoAnswer { detail }, switch_now: None },
+            Err(detail) => return Answered::new(CancelAnswer::NoAnswer { detail }, None),
         };
         let answer = match reply.status {
             StatusCode::OK => match reply.read::<CancelBody>() {
-                Ok(body) => self.cancel_answer(body),
+                Ok(body) => self.cancel_answer(body, ours),
                 Err(detail) => CancelAnswer::NoAnswer { detail },
             },
+            // By reference it is the cancel's own answer that says so.
+            StatusCode::NOT_FOUND if ours.is_some() && reply.says_unknown() => CancelAnswer::NotFound,
             status if may_pass(status) || status.is_success() => {
                 CancelAnswer::NoAnswer { detail: reply.excerpt() }
             }
             _ => CancelAnswer::OurFault { detail: reply.excerpt() },
         };
-        Answered { answer, switch_now: reply.switch_now }
+        Answered::new(answer, reply.switch_now)
     }
 
     /// Asks for money back that left.
-    pub async fn recall(&self, reference: &Reference, key: &StepKey) -> RecallAnswer {
-        let path = format!("/v1/transfers/{reference}/recall");
+    pub async fn recall(&self, about: About<'_>, key: &StepKey) -> Answered<RecallAnswer> {
+        let (path, id) = match about {
+            About::Reference(reference) => (format!("/v1/transfers/{reference}"), None),
+            About::Sought(Sought { transfer_id: Some(id), .. }) => (path_of(id), Some(id.clone())),
+            About::Sought(sought) => match self.read_back(sought).await.answer {
+                Found::One { transfer_id, .. } => (path_of(&transfer_id), Some(transfer_id)),
+                Found::Nothing => {
+                    let detail = "the transfer was not found".into();
+                    return Answered::new(RecallAnswer::Unknown { detail }, None);
+                }
+                Found::OurFault { detail } | Found::NoAnswer { detail } => {
+                    return Answered::new(RecallAnswer::Unknown { detail }, None);
+                }
+            },
+        };
+        let path = format!("{path}/recall");
         let reply = match self.call(Method::POST, &path, Some(key.as_str()), None).await {
             Ok(reply) => reply,
-            Err(detail) => return RecallAnswer::Unknown { detail },
+            Err(detail) => return Answered::new(RecallAnswer::Unknown { detail }, None).of(id),
         };
-        match (reply.status, reply.read::<RecallBody>()) {
+        let answer = match (reply.status, reply.read::<RecallBody>()) {
             (StatusCode::OK, Ok(body)) => match body.answer {
                 RecallWord::Recalled => RecallAnswer::Recalled,
                 RecallWord::Refused => RecallAnswer::Refused { reason: reason(body.reason) },
@@ -232,31 +309,41 @@ impl SwitchClient {
                 }
             },
             _ => RecallAnswer::Unknown { detail: reply.excerpt() },
-        }
+        };
+        Answered::new(answer, reply.switch_now).of(id)
     }
 
-    fn query_answer(&self, transfer: TransferView) -> QueryAnswer {
+    /// What a transfer says to a query. `ours` is our reference where the switch knows none and the
+    /// transfer was found otherwise.
+    pub(crate) fn query_answer(&self, transfer: TransferView, ours: Option<&Reference>) -> QueryAnswer {
         match transfer.status {
             TransferStatus::Pending => QueryAnswer::Pending,
             TransferStatus::Rejected | TransferStatus::Cancelled => {
                 QueryAnswer::Dead { reason: reason(transfer.reason) }
             }
             // Recalled is settled and given back: the settlement is what a query is asked for.
-            TransferStatus::Settled | TransferStatus::Recalled => match self.report(transfer) {
+            TransferStatus::Settled | TransferStatus::Recalled => match self.report(transfer, ours) {
                 Some(report) => QueryAnswer::Settled(report),
-                None => QueryAnswer::NoAnswer { detail: "settled, without an amount or a currency".into() },
+                None => QueryAnswer::NoAnswer {
+                    detail: "settled, without a reference, an amount or a currency".into(),
+                },
             },
         }
     }
 
-    fn cancel_answer(&self, body: CancelBody) -> CancelAnswer {
+    fn cancel_answer(&self, body: CancelBody, ours: Option<&Reference>) -> CancelAnswer {
         match body.answer {
-            CancelWord::Cancelled => CancelAnswer::Cancelled { tombstoned: !body.known },
+            // By its own id the switch knew it, whether it says so or not.
+            CancelWord::Cancelled => CancelAnswer::Cancelled { tombstoned: !body.known && ours.is_none() },
             CancelWord::AlreadyRejected => CancelAnswer::AlreadyRejected,
-            CancelWord::AlreadySettled => match body.transfer.and_then(|transfer| self.report(transfer)) {
-                Some(report) => CancelAnswer::AlreadySettled(report),
-                None => CancelAnswer::Undecided { detail: "already settled, without the transfer".into() },
-            },
+            CancelWord::AlreadySettled => {
+                match body.transfer.and_then(|transfer| self.report(transfer, ours)) {
+                    Some(report) => CancelAnswer::AlreadySettled(report),
+                    None => {
+                        CancelAnswer::Undecided { detail: "already settled, without the transfer".into() }
+                    }
+                }
+            }
             CancelWord::NotFound => CancelAnswer::NotFound,
             CancelWord::CannotCancel => CancelAnswer::CannotCancel,
             CancelWord::Refused | CancelWord::InProcess => {
@@ -265,96 +352,24 @@ impl SwitchClient {
         }
     }
 
-    fn report(&self, transfer: TransferView) -> Option<SettledReport> {
+    fn report(&self, transfer: TransferView, ours: Option<&Reference>) -> Option<SettledReport> {
         Some(SettledReport {
             switch: self.name.clone(),
-            reference: transfer.reference,
+            reference: match ours {
+                Some(reference) => reference.to_string(),
+                None => transfer.reference?,
+            },
             amount_minor: transfer.amount_minor?,
             currency: transfer.currency?,
         })
     }
-
-    /// One attempt of one call. An error is a text for people: there was no answer.
-    async fn call(
-        &self,
-        method: Method,
-        path: &str,
-        key: Option<&str>,
-        body: Option<Vec<u8>>,
-    ) -> Result<Reply, String> {
-        let mut request = self
-            .http
-            .request(method, format!("{}{path}", self.base_url))
-            .bearer_auth(self.api_token.expose_secret());
-        if let Some(key) = key {
-            request = request.header("Idempotency-Key", key);
-        }
-        if let Some(body) = body {
-            request = request.header("Content-Type", "application/json").body(body);
-        }
-        let mut response = request.send().await.map_err(|error| no_answer(&error))?;
-        let switch_now = self.hear(response.headers());
-        let status = response.status();
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| no_answer(&error))? {
-            if body.len().saturating_add(chunk.len()) > ANSWER_BYTES_MAX {
-                return Err(format!("the answer is longer than {ANSWER_BYTES_MAX} bytes"));
-            }
-            body.extend_from_slice(&chunk);
-        }
-        Ok(Reply { status, switch_now, body })
-    }
-
-    fn hear(&self, headers: &HeaderMap) -> Option<Timestamp> {
-        headers.get(DATE).and_then(|date| date.to_str().ok()).and_then(|date| self.clock.hear(date))
-    }
 }
 
-impl Reply {
-    fn read<T: DeserializeOwned>(&self) -> Result<T, String> {
-        serde_json::from_slice(&self.body)
-            .map_err(|_| format!("an answer that cannot be read: {}", self.excerpt()))
-    }
-
-    fn problem(&self) -> ProblemBody {
-        serde_json::from_slice(&self.body).unwrap_or_default()
-    }
-
-    /// What it said, short enough to store.
-    fn excerpt(&self) -> String {
-        let problem = self.problem();
-        let said = match (problem.code, problem.detail) {
-            (Some(code), Some(detail)) => format!("{code}: {detail}"),
-            (Some(code), None) => code,
-            (None, _) => String::from_utf8_lossy(&self.body).into_owned(),
-        };
-        excerpt(&format!("{} {said}", self.status.as_u16()))
-    }
+/// Where a transfer is by the switch's own id.
+fn path_of(id: &str) -> String {
+    format!("/v1/transfers/by-id/{}", crate::http::escaped(id))
 }
 
-/// Answers that say nothing of the transfer and may pass by themselves.
-fn may_pass(status: StatusCode) -> bool {
-    status.is_server_error()
-        || matches!(
-            status,
-            StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS
-        )
-}
-
-fn no_answer(error: &reqwest::Error) -> String {
-    if error.is_timeout() {
-        "no answer within the attempt's timeout".into()
-    } else if error.is_connect() {
-        "no connection".into()
-    } else {
-        "the connection broke".into()
-    }
-}
-
-fn reason(said: Option<String>) -> String {
+pub(crate) fn reason(said: Option<String>) -> String {
     excerpt(said.as_deref().unwrap_or("no reason given"))
-}
-
-fn excerpt(text: &str) -> String {
-    text.chars().take(EXCERPT_CHARS_MAX).collect()
 }

@@ -12,6 +12,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{AccountId, SwitchName};
@@ -61,10 +62,12 @@ pub enum SwitchConfigError {
         detail: String,
     },
     /// A profile that cannot be made safe.
-    #[error("[switches.{switch}.profile] is refused")]
+    #[error("[switches.{switch}.profile] is refused; {nearest}")]
     Unsafe {
         /// Which switch.
         switch: String,
+        /// What would be accepted.
+        nearest: Nearest,
         /// Why.
         #[source]
         source: ProfileError,
@@ -82,6 +85,25 @@ pub enum SwitchConfigError {
         /// The other.
         other: String,
     },
+}
+
+/// The nearest profile that would be accepted, in the configuration's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nearest(Option<Vec<String>>);
+
+impl Nearest {
+    fn to(profile: &SwitchProfile) -> Self {
+        Self(profile.nearest_safe().map(|(changes, _)| changes))
+    }
+}
+
+impl fmt::Display for Nearest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(changes) => write!(f, "the nearest that is safe: {}", changes.join(", ")),
+            None => f.write_str("no change of the profile makes it safe, only another switch"),
+        }
+    }
 }
 
 /// Switches that may be used.
@@ -106,9 +128,11 @@ impl Switches {
         for (text, options) in self.0 {
             let name = SwitchName::new(text.as_str()).map_err(|_| SwitchConfigError::Name(text.clone()))?;
             let profile = read_profile(&name, &options)?;
-            let warnings = profile
-                .check()
-                .map_err(|source| SwitchConfigError::Unsafe { switch: text.clone(), source })?;
+            let warnings = profile.check().map_err(|source| SwitchConfigError::Unsafe {
+                switch: text.clone(),
+                nearest: Nearest::to(&profile),
+                source,
+            })?;
             for warning in warnings {
                 tracing::warn!(switch = %name, %warning, "a person may be needed");
             }
@@ -214,6 +238,16 @@ mod tests {
             refused(serde_json::json!({"a": unsafe_profile})),
             SwitchConfigError::Unsafe { source: ProfileError::QueryWithoutQuery, .. }
         ));
+        assert_eq!(
+            refused(serde_json::json!({"a": switch(&[], &[("has_query", false.into())])})).to_string(),
+            "[switches.a.profile] is refused; the nearest that is safe: strategy = \"reference\""
+        );
+        let mute = ["has_query", "can_cancel", "has_callback"].map(|field| (field, false.into()));
+        let mute = switch(&[], &[&mute[..], &[("strategy", "reference".into())]].concat());
+        assert_eq!(
+            refused(serde_json::json!({"a": mute})).to_string(),
+            "[switches.a.profile] is refused; no change of the profile makes it safe, only another switch"
+        );
         let unknown_field = switch(&[], &[("has_qery", true.into())]);
         assert!(matches!(
             refused(serde_json::json!({"a": unknown_field})),

@@ -4,6 +4,9 @@
 //! |---|---|
 //! | [`config`] | which switches are configured, are their profiles safe, which one serves a destination? |
 //! | [`client`] | what did the switch answer, in the protocol's words? |
+//! | [`read_back`] | which transfer is ours at a switch without references? |
+//! | [`statement`] | what does the switch's statement say of a transfer? |
+//! | `http` | how is one call made, and what came back? |
 //! | [`wire`] | how does it look on the wire? |
 //! | `breaker` | is the switch to be left in peace for a moment? |
 //! | [`clock`] | what time is it on the switch's clock? |
@@ -15,7 +18,11 @@ mod breaker;
 pub mod client;
 pub mod clock;
 pub mod config;
+mod http;
+pub mod read_back;
+pub mod statement;
 pub mod wire;
 
-pub use client::{Answered, SwitchClient, TransferOrder};
+pub use client::{About, Answered, SwitchClient, TransferOrder};
 pub use config::{CheckedSwitches, SwitchConfigError, Switches};
+pub use read_back::Sought;

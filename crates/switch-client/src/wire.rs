@@ -16,10 +16,13 @@ pub(crate) struct TransferBody<'a> {
     pub(crate) deadline: Option<String>,
 }
 
-/// What a transfer looks like, in answers to submit, query and cancel.
+/// What a transfer looks like, in answers to submit, query and cancel, in the listing and the statement.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TransferView {
-    pub(crate) reference: String,
+    /// None from a switch without references.
+    pub(crate) reference: Option<String>,
+    /// The switch's own id.
+    pub(crate) transfer_id: Option<String>,
     pub(crate) status: TransferStatus,
     pub(crate) amount_minor: Option<i64>,
     pub(crate) currency: Option<String>,
@@ -79,6 +82,31 @@ pub(crate) enum RecallWord {
     InProcess,
     NotSettled,
     NotFound,
+}
+
+/// A page of `GET /v1/transfers`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ListingPage {
+    pub(crate) transfers: Vec<TransferView>,
+    /// `after` of the next page; none when this is the last one.
+    pub(crate) next: Option<String>,
+}
+
+/// A page of `GET /v1/statement`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct StatementPage {
+    pub(crate) entries: Vec<StatementEntry>,
+    /// `after` of the next page; none when this is the last one.
+    pub(crate) next: Option<String>,
+}
+
+/// One end of a transfer.
+#[derive(Debug, Deserialize)]
+pub(crate) struct StatementEntry {
+    /// Its place in the statement.
+    pub(crate) cursor: String,
+    #[serde(flatten)]
+    pub(crate) transfer: TransferView,
 }
 
 /// A problem (RFC 9457), as far as it is looked at.

@@ -13,7 +13,7 @@ use payment_protocol::recall::RecallAnswer;
 use payment_protocol::submit::{QueryAnswer, SendAnswer};
 use payment_protocol::{SwitchProfile, keys};
 use serde_json::json;
-use switch_client::{SwitchClient, Switches, TransferOrder};
+use switch_client::{About, SwitchClient, Switches, TransferOrder};
 
 /// A client of a switch that gives every request the same answer.
 async fn client(status: u16, body: &str) -> SwitchClient {
@@ -73,7 +73,7 @@ async fn answers_to_a_transfer() {
         (500, "{}".into(), "unknown"),
         (503, "{}".into(), "unknown"),
     ] {
-        let said = match client(status, &body).await.send(&order()).await {
+        let said = match client(status, &body).await.send(&order()).await.answer {
             SendAnswer::Accepted => "accepted",
             SendAnswer::Refused { .. } => "refused",
             SendAnswer::Unknown { .. } => "unknown",
@@ -99,14 +99,15 @@ async fn answers_to_a_query() {
         (429, "{}".into(), "no answer"),
         (500, "{}".into(), "no answer"),
     ] {
-        let said = match client(status, &body).await.query(&keys::submit(&tx())).await.answer {
-            QueryAnswer::Pending => "pending",
-            QueryAnswer::Settled(_) => "settled",
-            QueryAnswer::Dead { .. } => "dead",
-            QueryAnswer::NotFound => "not found",
-            QueryAnswer::OurFault { .. } => "our fault",
-            QueryAnswer::NoAnswer { .. } => "no answer",
-        };
+        let said =
+            match client(status, &body).await.query(About::Reference(&keys::submit(&tx()))).await.answer {
+                QueryAnswer::Pending => "pending",
+                QueryAnswer::Settled(_) => "settled",
+                QueryAnswer::Dead { .. } => "dead",
+                QueryAnswer::NotFound => "not found",
+                QueryAnswer::OurFault { .. } => "our fault",
+                QueryAnswer::NoAnswer { .. } => "no answer",
+            };
         assert_eq!(said, word, "{status} {body}");
     }
 }
@@ -134,7 +135,7 @@ async fn answers_to_a_cancel() {
         (429, "{}".into(), "no answer"),
         (503, "{}".into(), "no answer"),
     ] {
-        let said = match client(status, &body).await.cancel(&keys::submit(&tx()), &keys::undo_submit(&tx())).await.answer {
+        let said = match client(status, &body).await.cancel(About::Reference(&keys::submit(&tx())), &keys::undo_submit(&tx())).await.answer {
             CancelAnswer::Cancelled { tombstoned: false } => "cancelled",
             CancelAnswer::Cancelled { tombstoned: true } => "tombstoned",
             CancelAnswer::AlreadyRejected => "rejected",
@@ -163,7 +164,11 @@ async fn answers_to_a_recall() {
         (404, "{}".into(), "unknown"),
         (500, "{}".into(), "unknown"),
     ] {
-        let said = match client(status, &body).await.recall(&keys::submit(&tx()), &keys::recall(&tx())).await
+        let said = match client(status, &body)
+            .await
+            .recall(About::Reference(&keys::submit(&tx())), &keys::recall(&tx()))
+            .await
+            .answer
         {
             RecallAnswer::Recalled => "recalled",
             RecallAnswer::Refused { .. } => "refused",
@@ -177,12 +182,15 @@ async fn answers_to_a_recall() {
 #[tokio::test]
 async fn no_connection_is_unknown_and_the_date_is_the_switchs_clock() {
     let nobody = to("http://127.0.0.1:9");
-    assert!(matches!(nobody.send(&order()).await, SendAnswer::Unknown { .. }));
-    assert!(matches!(nobody.query(&keys::submit(&tx())).await.answer, QueryAnswer::NoAnswer { .. }));
+    assert!(matches!(nobody.send(&order()).await.answer, SendAnswer::Unknown { .. }));
+    assert!(matches!(
+        nobody.query(About::Reference(&keys::submit(&tx()))).await.answer,
+        QueryAnswer::NoAnswer { .. }
+    ));
     assert!(nobody.switch_now().await.is_err());
 
     let switch = client(404, "{}").await;
-    let heard = switch.query(&keys::submit(&tx())).await.switch_now.unwrap();
+    let heard = switch.query(About::Reference(&keys::submit(&tx()))).await.switch_now.unwrap();
     assert_eq!(heard.to_string(), "1994-11-06T08:49:37Z");
     assert!(switch.switch_now().await.unwrap() >= heard);
 }

@@ -1,8 +1,8 @@
 //! Compares the books: the bank's ledger, the switch's own book, and that every payment ended.
 //!
 //! Shares no code and no query with the service. Read it as an outsider's opinion: settled at the
-//! switch <=> debited once at the bank; cancelled, rejected, recalled or never there <=> released
-//! once, or never held; nothing else.
+//! switch <=> debited once at the bank, by its step, by people or by a correction, and not given back;
+//! cancelled, rejected, recalled or never there <=> released once, or never held; nothing else.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::switch::{BookEntry, SwitchAdmin};
 pub struct Audit {
     /// Payments in the bank's books.
     pub payments: usize,
-    /// Of those, debited.
+    /// Of those, debited and not given back.
     pub debited: usize,
     /// Of those, still open.
     pub open: usize,
@@ -65,6 +65,11 @@ pub async fn conservation(pool: &PgPool) -> anyhow::Result<()> {
     for (account, balance) in moved.iter().filter(|(account, _)| account.starts_with("internal:escrow:")) {
         ensure!(*balance >= 0, "{account} is negative: {balance}");
     }
+    let borne =
+        |account: &str| account.starts_with("internal:claims:") || account.starts_with("internal:losses:");
+    for (account, balance) in moved.iter().filter(|(account, _)| borne(account)) {
+        ensure!(*balance <= 0, "{account} has {balance}: more came back than it bore");
+    }
     Ok(())
 }
 
@@ -84,6 +89,10 @@ pub async fn compare(pool: &PgPool, switch: &SwitchAdmin) -> anyhow::Result<Audi
         "SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'reserve') AS reserved,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'settle') AS settled,
+                (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit') AS late,
+                (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit'
+                    AND j.operation_key LIKE p.tx_id || ':correct:%') AS corrected,
+                (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'return_credit') AS returned,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'release') AS released
          FROM payments p",
     )
@@ -96,6 +105,10 @@ pub async fn compare(pool: &PgPool, switch: &SwitchAdmin) -> anyhow::Result<Audi
         let (amount, currency): (i64, String) = (row.get("amount_minor"), row.get("currency"));
         let (reserved, settled, released): (i64, i64, i64) =
             (row.get("reserved"), row.get("settled"), row.get("released"));
+        let (late, corrected, returned): (i64, i64, i64) =
+            (row.get("late"), row.get("corrected"), row.get("returned"));
+        // What the customer, or the bank in the customer's place, bears in the end.
+        let debited = settled + late - returned;
         let entries = book.remove(&format!("{tx}:submit")).unwrap_or_default();
         let left = entries.iter().filter(|entry| entry.status == "SETTLED").count();
         let pending = entries.iter().any(|entry| entry.status == "PENDING");
@@ -110,16 +123,22 @@ pub async fn compare(pool: &PgPool, switch: &SwitchAdmin) -> anyhow::Result<Audi
         if !ended {
             audit.open += 1;
         }
-        if settled > 0 {
+        if debited > 0 {
             audit.debited += 1;
         }
-        if (settled == 1) != (state == "settled") || settled > 1 || left > 1 {
-            wrong.push(format!("{id} is {state} with {settled} debits, {left} times settled at the switch"));
+        // Corrections come after the end and leave it as it is.
+        let by_its_end = settled + late - corrected;
+        if (by_its_end == 1) != (state == "settled") || settled + late > 1 || left > 1 {
+            let debits = settled + late;
+            wrong.push(format!("{id} is {state} with {debits} debits, {left} times settled at the switch"));
         }
-        if settled == 1 && left != 1 {
+        if !(0..=1).contains(&debited) {
+            wrong.push(format!("{id} was debited {} times and given back {returned} times", settled + late));
+        }
+        if debited == 1 && left != 1 {
             wrong.push(format!("{id} was debited but did not leave: {entries:?}"));
         }
-        if ended && left == 1 && settled != 1 {
+        if ended && left == 1 && debited != 1 {
             wrong.push(format!("{id} left but is {state} and was not debited"));
         }
         if ended && pending {

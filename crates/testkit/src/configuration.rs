@@ -20,12 +20,14 @@ pub(crate) fn configuration(
     let mut text = format!(
         "[database]\nurl = {database_url:?}\n\n\
          [temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\n\n\
-         [worker]\nidle_ms = {}\nidle_look_every_ms = 500\ncached_workflows = {}\n\n\
+         [worker]\nidle_ms = {}\nidle_look_every_ms = 500\ncached_workflows = {}\n\
+         lock_grants_max = {}\n\n\
          [relay]\nlook_every_ms = 50\nbackoff_ms = 100\n\n\
          [switches.mock]\nbase_url = {base_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
          callback_secrets = [{SWITCH_SECRET:?}]\nroutes = [\"XX\"]\n\n[switches.mock.profile]\n{}",
         options.idle_ms,
         options.cached_workflows,
+        options.lock_grants_max,
         profile(&options.profile)?,
     );
     if let Some(other) = &options.other {

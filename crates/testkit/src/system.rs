@@ -49,6 +49,10 @@ pub struct Options {
     pub idle_ms: u64,
     /// Workflows kept in the worker's memory; 0 replays every task.
     pub cached_workflows: u64,
+    /// Grants of one run of an account lock.
+    pub lock_grants_max: u64,
+    /// What the switch can do, as in its configuration; fields left out are true.
+    pub shape: Value,
 }
 
 impl Default for Options {
@@ -66,6 +70,8 @@ impl Default for Options {
             settle_after_ms: 50,
             idle_ms: 3_000,
             cached_workflows: 100,
+            lock_grants_max: 100,
+            shape: json!({}),
         }
     }
 }
@@ -192,6 +198,7 @@ impl System {
             http: crate::http(),
             temporal: OnceCell::new(),
         };
+        system.switch.shape(options.shape).await?;
         system.open_accounts().await?;
         Ok(system)
     }

@@ -1,19 +1,24 @@
-//! What other processes know of the payment workflow: its name, its signals, and how to reach it.
+//! What other processes know of the payment workflow: its name, its signals, the update that carries a
+//! decision, and how to reach it.
 //!
 //! The webhook and the relay both tell workflows what came in; what they say and how a lost word is
 //! told apart from a word that is of no use any more stands here once. Nothing here is needed for a
 //! payment to be right: the inbox row is the truth, a signal only wakes.
 
+mod reach;
 mod signaller;
+mod updates;
 
 use std::str::FromStr as _;
 
 use payment_ledger::inbox::NoticeKind;
+use payment_protocol::decision::Decision;
 use serde::{Deserialize, Serialize};
 use temporalio_client::errors::ClientConnectError;
 use temporalio_client::{Client, ClientOptions, ConnectionOptions, Url};
 
 pub use signaller::{Delivery, Signaller};
+pub use updates::{Delivered, NOT_ALLOWED, NOT_NOW, Undelivered, UpdateSender};
 
 /// Type name of the payment workflow.
 pub const WORKFLOW_TYPE: &str = "InterBankPaymentWorkflow";
@@ -23,6 +28,8 @@ pub const SWITCH_CONFIRMED: &str = "switchConfirmed";
 pub const CANCEL_REQUESTED: &str = "cancelRequested";
 /// Signal: a definite answer of the switch was written while the payment stood before a person.
 pub const VERDICT_WRITTEN: &str = "verdictWritten";
+/// Update: what people decided about a payment that stands before them. Its id is the decision's.
+pub const DECIDE: &str = "decide";
 /// Query: where the payment stands, and its steps so far.
 pub const PAYMENT_STATUS: &str = "paymentStatus";
 
@@ -98,12 +105,18 @@ impl TemporalOptions {
     }
 }
 
-/// The signal that goes with a notice: name and payload.
-fn signal(tx_id: String, kind: &NoticeKind) -> (&'static str, Option<SwitchConfirmed>) {
+/// How a notice is told: by a signal, or as an update.
+enum Told<'a> {
+    Signal(&'static str, Option<SwitchConfirmed>),
+    Update(&'a Decision),
+}
+
+fn told(tx_id: String, kind: &NoticeKind) -> Told<'_> {
     match kind {
-        NoticeKind::Cancel => (CANCEL_REQUESTED, None),
-        NoticeKind::Verdict => (VERDICT_WRITTEN, None),
-        NoticeKind::Callback { status, reason, event_id } => (
+        NoticeKind::Cancel => Told::Signal(CANCEL_REQUESTED, None),
+        NoticeKind::Verdict => Told::Signal(VERDICT_WRITTEN, None),
+        NoticeKind::Decision(decision) => Told::Update(decision),
+        NoticeKind::Callback { status, reason, event_id } => Told::Signal(
             SWITCH_CONFIRMED,
             Some(SwitchConfirmed {
                 tx_id,

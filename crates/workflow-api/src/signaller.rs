@@ -1,19 +1,17 @@
 //! Tells workflows what came in. Connects when first needed and never keeps a process from starting.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use payment_ledger::inbox::Notice;
+use payment_ledger::inbox::{Notice, NoticeKind};
+use payment_protocol::decision::Decision;
 use payment_protocol::ids::TxId;
 use temporalio_client::errors::WorkflowInteractionError;
-use temporalio_client::{
-    Client, UntypedSignal, UntypedWorkflow, WorkflowDescribeOptions, WorkflowExecutionStatus,
-    WorkflowSignalOptions,
-};
+use temporalio_client::{UntypedSignal, WorkflowSignalOptions};
 use temporalio_common::data_converters::{PayloadConverter, RawValue};
-use tokio::sync::Mutex;
 
-use crate::{TemporalOptions, signal};
+use crate::reach::{Missing, Reach, missing};
+use crate::updates::{REFUSED_AT_ONCE, Undelivered, UpdateSender};
+use crate::{TemporalOptions, Told, told};
 
 /// Time for one delivery, connecting included.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -21,10 +19,16 @@ const DELIVERY_TIMEOUT: Duration = Duration::from_secs(2);
 /// What became of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// The workflow was told, or is closed and needs no telling.
+    /// The workflow was told, or is closed and needs no telling. A decision was taken, which is not yet
+    /// carried out.
     Delivered,
     /// Not told; to be tried again.
     NotYet {
+        /// Why.
+        detail: String,
+    },
+    /// A decision that the payment will never take.
+    Refused {
         /// Why.
         detail: String,
     },
@@ -33,22 +37,23 @@ pub enum Delivery {
 /// Signals workflows. Cheap to clone.
 #[derive(Clone)]
 pub struct Signaller {
-    options: TemporalOptions,
-    identity: &'static str,
-    client: Arc<Mutex<Option<Client>>>,
+    reach: Reach,
 }
 
 impl Signaller {
     /// Does not connect yet.
     #[must_use]
     pub fn new(options: TemporalOptions, identity: &'static str) -> Self {
-        Self { options, identity, client: Arc::default() }
+        Self { reach: Reach::new(options, identity) }
     }
 
     /// Tells the payment's workflow, within two seconds.
     pub async fn deliver(&self, notice: &Notice) -> Delivery {
         if notice.ended {
-            return Delivery::Delivered;
+            return match notice.kind {
+                NoticeKind::Decision(_) => Delivery::Refused { detail: "the payment has ended".into() },
+                _ => Delivery::Delivered,
+            };
         }
         match tokio::time::timeout(DELIVERY_TIMEOUT, self.try_deliver(notice)).await {
             Ok(delivery) => delivery,
@@ -57,13 +62,14 @@ impl Signaller {
     }
 
     async fn try_deliver(&self, notice: &Notice) -> Delivery {
-        let client = match self.client().await {
-            Ok(client) => client,
+        let (name, payload) = match told(TxId::derive(&notice.payment_id).to_string(), &notice.kind) {
+            Told::Signal(name, payload) => (name, payload),
+            Told::Update(decision) => return self.deliver_decision(&notice.workflow_id, decision).await,
+        };
+        let handle = match self.reach.workflow(&notice.workflow_id).await {
+            Ok(handle) => handle,
             Err(detail) => return Delivery::NotYet { detail },
         };
-        let handle = client.get_workflow_handle::<UntypedWorkflow>(notice.workflow_id.clone());
-        let tx_id = TxId::derive(&notice.payment_id).to_string();
-        let (name, payload) = signal(tx_id, &notice.kind);
         let converter = PayloadConverter::default();
         let input = match &payload {
             Some(confirmed) => RawValue::from_value(confirmed, &converter),
@@ -71,28 +77,21 @@ impl Signaller {
         };
         match handle.signal(UntypedSignal::new(name), input, WorkflowSignalOptions::default()).await {
             Ok(()) => Delivery::Delivered,
-            // Not there or not there any more: only the first is worth another try.
-            Err(WorkflowInteractionError::NotFound(_)) => {
-                match handle.describe(WorkflowDescribeOptions::default()).await {
-                    Ok(found) if found.status() != WorkflowExecutionStatus::Running => Delivery::Delivered,
-                    Ok(_) => Delivery::NotYet { detail: "the workflow is being replaced".into() },
-                    Err(WorkflowInteractionError::NotFound(_)) => {
-                        Delivery::NotYet { detail: "the workflow is not started".into() }
-                    }
-                    Err(error) => Delivery::NotYet { detail: error.to_string() },
-                }
-            }
+            Err(WorkflowInteractionError::NotFound(_)) => match missing(&handle).await {
+                Missing::Closed => Delivery::Delivered,
+                Missing::NotYet(detail) => Delivery::NotYet { detail },
+            },
             Err(error) => Delivery::NotYet { detail: error.to_string() },
         }
     }
 
-    async fn client(&self) -> Result<Client, String> {
-        let mut slot = self.client.lock().await;
-        if let Some(client) = slot.as_ref() {
-            return Ok(client.clone());
+    async fn deliver_decision(&self, workflow_id: &str, decision: &Decision) -> Delivery {
+        let sender = UpdateSender::over(self.reach.clone());
+        match sender.tell(workflow_id, decision, REFUSED_AT_ONCE).await {
+            Ok(_) => Delivery::Delivered,
+            Err(Undelivered::Refused { detail }) => Delivery::Refused { detail },
+            // The payment is open: where the workflow is closed another run follows, and stands again.
+            Err(other) => Delivery::NotYet { detail: other.to_string() },
         }
-        let client = self.options.connect(self.identity).await.map_err(|error| error.to_string())?;
-        *slot = Some(client.clone());
-        Ok(client)
     }
 }

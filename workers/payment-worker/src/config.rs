@@ -41,6 +41,9 @@ pub struct WorkerSection {
     pub idle_look_every_ms: u64,
     /// Workflows kept in memory; 0 replays every task. Default 1000.
     pub cached_workflows: usize,
+    /// Grants of one run of an account lock, before it goes on as a new run with a history of its own.
+    /// Default 100.
+    pub lock_grants_max: u32,
     /// How long activities under way are given at a stop, in milliseconds. Default 8000.
     pub stop_within_ms: u64,
 }
@@ -54,6 +57,7 @@ impl Default for WorkerSection {
             idle_ms: 90_000,
             idle_look_every_ms: 5_000,
             cached_workflows: 1_000,
+            lock_grants_max: 100,
             stop_within_ms: 8_000,
         }
     }

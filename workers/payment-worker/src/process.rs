@@ -15,7 +15,9 @@ use temporalio_client::Client;
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio_util::sync::CancellationToken;
 
+use crate::account_lock::AccountLockWorkflow;
 use crate::activities::ledger::LedgerActivities;
+use crate::activities::lock::LockActivities;
 use crate::activities::switch::SwitchActivities;
 use crate::activities::{ask_queue, submit_queue};
 use crate::attributes;
@@ -52,12 +54,20 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         let runtime = Runtime::from_current_tokio(Default::default())?;
         let prefix = options.temporal.task_queue.clone();
         let grace = Duration::from_millis(options.worker.stop_within_ms);
+        let locks = LockActivities {
+            ledger: ledger.clone(),
+            client: client.clone(),
+            task_queue: prefix.clone(),
+            grants_max: options.worker.lock_grants_max,
+        };
         let mut workers = vec![Worker::new(
             &runtime,
             client.clone(),
             WorkerOptions::new(prefix.clone())
                 .register_workflow::<InterBankPaymentWorkflow>()?
+                .register_workflow::<AccountLockWorkflow>()?
                 .register_activities(LedgerActivities { ledger: ledger.clone() })
+                .register_activities(locks)
                 .max_cached_workflows(options.worker.cached_workflows)
                 .graceful_shutdown_period(grace)
                 .build(),

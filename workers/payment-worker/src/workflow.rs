@@ -2,19 +2,25 @@
 
 #![allow(missing_docs, reason = "the macros make undocumented constants of the documented methods")]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
 use std::time::SystemTime;
 
+use payment_protocol::cause::OperatorReason;
+use payment_protocol::decision::{CarriedOut, Decision};
+use payment_protocol::ids::DecisionId;
 use payment_protocol::pay::pay;
+use payment_protocol::state::End;
 use payment_protocol::world::Event;
 use payment_protocol::{Payment, PaymentError, PaymentState};
 use serde::{Deserialize, Serialize};
 use temporalio_common::data_converters::RawValue;
 use temporalio_macros::{workflow, workflow_methods};
 use temporalio_sdk::{
-    ApplicationFailure, SyncWorkflowContext, WorkflowContext, WorkflowContextView, WorkflowResult,
+    ApplicationFailure, SyncWorkflowContext, WaitConditionOptions, WorkflowCancellationToken,
+    WorkflowContext, WorkflowContextView, WorkflowResult,
 };
-use workflow_api::SwitchConfirmed;
+use workflow_api::{NOT_ALLOWED, NOT_NOW, SwitchConfirmed};
 
 use crate::world::TemporalWorld;
 
@@ -29,6 +35,14 @@ pub struct InterBankPaymentWorkflow {
     payment: Payment,
     /// What was signalled and not heard yet.
     pub(crate) inbox: VecDeque<Event>,
+    /// The destination account was passed to this payment.
+    pub(crate) has_lock: bool,
+    /// What it stands before a person for; none while it does not.
+    pub(crate) standing: Option<OperatorReason>,
+    /// The decision that was taken and is not carried out yet.
+    deciding: Option<DecisionId>,
+    /// What came of those that were.
+    carried_out: BTreeMap<DecisionId, CarriedOut>,
     state: PaymentState,
     steps: Vec<Step>,
 }
@@ -58,7 +72,16 @@ impl InterBankPaymentWorkflow {
     /// Signals may arrive before `run`: the inbox is there from the start.
     #[init]
     pub fn new(_ctx: &WorkflowContextView, payment: Payment) -> Self {
-        Self { payment, inbox: VecDeque::new(), state: PaymentState::Started, steps: Vec::new() }
+        Self {
+            payment,
+            inbox: VecDeque::new(),
+            has_lock: false,
+            standing: None,
+            deciding: None,
+            carried_out: BTreeMap::new(),
+            state: PaymentState::Started,
+            steps: Vec::new(),
+        }
     }
 
     /// Runs the payment to its end. Ends other than settled fail the workflow with the original
@@ -67,7 +90,10 @@ impl InterBankPaymentWorkflow {
     pub async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<String> {
         let payment = ctx.state(|workflow| workflow.payment.clone());
         let world = TemporalWorld::new(ctx.clone(), &payment);
-        match pay(&world, &payment).await {
+        let outcome = pay(&world, &payment).await;
+        let end = outcome.as_ref().err().map_or(End::Settled, PaymentError::end);
+        world.answer_decisions(end).await;
+        match outcome {
             Ok(()) => Ok(PaymentState::Settled.to_string()),
             Err(error) => {
                 let (code, end) = (error.code().to_owned(), error.end());
@@ -110,6 +136,54 @@ impl InterBankPaymentWorkflow {
         self.put(Event::VerdictWritten);
     }
 
+    /// The destination account is this payment's alone, until it has ended.
+    #[signal(name = "passLock")]
+    pub fn pass_lock(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _said: RawValue) {
+        self.has_lock = true;
+    }
+
+    /// Takes one decision at a time, while the payment stands and for what it stands for.
+    #[update_validator(decide)]
+    fn may_be_decided(
+        &self,
+        _ctx: &WorkflowContextView,
+        decision: &Decision,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let Decision { decision_id, action } = decision;
+        if self.carried_out.contains_key(decision_id) {
+            return Ok(());
+        }
+        if let Some(other) = self.deciding.as_ref().filter(|other| *other != decision_id) {
+            return Err(format!("{NOT_NOW}decision {other} is being carried out").into());
+        }
+        match self.standing {
+            None => Err(format!("{NOT_NOW}the payment is {} and stands before nobody", self.state).into()),
+            Some(reason) if reason.allowed().contains(action) => Ok(()),
+            Some(reason) => {
+                Err(format!("{NOT_ALLOWED}{action} is not allowed while it stands for {reason}").into())
+            }
+        }
+    }
+
+    /// What people decided, each time under the decision's id. Answers with what came of it.
+    #[update(name = "decide")]
+    pub async fn decide(ctx: &mut WorkflowContext<Self>, decision: Decision) -> CarriedOut {
+        let id = decision.decision_id.clone();
+        ctx.state_mut(|workflow| {
+            if !workflow.carried_out.contains_key(&id) {
+                workflow.deciding = Some(id.clone());
+                workflow.put(Event::Decided(decision));
+            }
+        });
+        let carried_out = |workflow: &Self| workflow.carried_out.contains_key(&id);
+        let detached =
+            WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
+        // Under a token of its own the wait is never cancelled.
+        let _ = ctx.wait_condition_with_options(carried_out, detached).await;
+        let came = ctx.state(|workflow| workflow.carried_out.get(&id).cloned());
+        came.unwrap_or_else(|| CarriedOut::Refused { detail: "not carried out".into() })
+    }
+
     /// Where the payment stands, and its steps so far.
     #[query(name = "paymentStatus")]
     pub fn payment_status(&self, _ctx: &WorkflowContextView) -> PaymentStatus {
@@ -124,8 +198,22 @@ impl InterBankPaymentWorkflow {
         }
     }
 
+    /// The decision that nothing has come of yet.
+    pub(crate) fn deciding(&self) -> Option<DecisionId> {
+        self.deciding.clone()
+    }
+
+    /// Something came of a decision: the next one may be taken.
+    pub(crate) fn answer(&mut self, decision_id: DecisionId, came: CarriedOut) {
+        self.deciding.take_if(|deciding| *deciding == decision_id);
+        self.carried_out.insert(decision_id, came);
+    }
+
     pub(crate) fn show(&mut self, state: PaymentState, detail: &str, at: Option<SystemTime>) {
         self.state = state;
+        if state != PaymentState::NeedsOperator {
+            self.standing = None;
+        }
         if self.steps.len() < STEPS_MAX {
             let since_epoch = at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
             let at_ms = since_epoch.and_then(|d| u64::try_from(d.as_millis()).ok()).unwrap_or(0);

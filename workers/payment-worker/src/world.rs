@@ -8,9 +8,12 @@ use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
 use payment_protocol::cause::{Cause, OperatorReason};
+use payment_protocol::decision::{CarriedOut, Decision};
 use payment_protocol::payment::InvalidPayment;
+use payment_protocol::state::End;
 use payment_protocol::world::{
-    Alert, Asked, Event, Fenced, Recalled, Released, Reserved, Settled, Standing, Submitted, World,
+    AccountLock, Alert, Asked, Event, Fenced, Recalled, Reconciled, Released, Reserved, Settled, Standing,
+    Submitted, World,
 };
 use payment_protocol::{Payment, PaymentState};
 use temporalio_common::data_converters::TemporalDeserializable;
@@ -21,8 +24,11 @@ use temporalio_sdk::{
     LocalActivityOptions, TimerOptions, WaitConditionOptions, WorkflowCancellationToken, WorkflowContext,
 };
 
-use crate::activities::ledger::{AlertInput, LedgerActivities, OperatorInput, ReleaseInput};
-use crate::activities::switch::{AskInput, SwitchActivities};
+use crate::activities::ledger::{
+    AlertInput, CloseDecisionInput, LedgerActivities, OperatorInput, ReleaseInput,
+};
+use crate::activities::lock::{LockActivities, LockInput};
+use crate::activities::switch::{AskInput, CarryOutInput, PollInput, SwitchActivities};
 use crate::activities::{ask_queue, submit_queue};
 use crate::workflow::InterBankPaymentWorkflow;
 
@@ -45,11 +51,19 @@ pub(crate) struct TemporalWorld<'a> {
     payment: &'a Payment,
     sla_ends: Cell<Option<SystemTime>>,
     cancellation_heard: Cell<bool>,
+    /// The destination account was asked for.
+    lock_asked: Cell<bool>,
 }
 
 impl<'a> TemporalWorld<'a> {
     pub(crate) fn new(ctx: WorkflowContext<InterBankPaymentWorkflow>, payment: &'a Payment) -> Self {
-        Self { ctx, payment, sla_ends: Cell::new(None), cancellation_heard: Cell::new(false) }
+        Self {
+            ctx,
+            payment,
+            sla_ends: Cell::new(None),
+            cancellation_heard: Cell::new(false),
+            lock_asked: Cell::new(false),
+        }
     }
 
     /// A step of our own ledger: on the spot first, then by the server, until it has an outcome.
@@ -126,6 +140,83 @@ impl<'a> TemporalWorld<'a> {
         }
     }
 
+    /// Waits until the customer, or whoever cancels the workflow, asks to cancel.
+    async fn cancel_heard(&self) {
+        let asked = |workflow: &InterBankPaymentWorkflow| workflow.inbox.contains(&Event::CustomerCancel);
+        let token = if self.cancellation_heard.get() {
+            WorkflowCancellationToken::new()
+        } else {
+            self.ctx.cancellation_token()
+        };
+        let options = WaitConditionOptions::builder().cancellation_token(token).build();
+        if self.ctx.wait_condition_with_options(asked, options).await.is_err() {
+            self.cancellation_heard.set(true);
+        }
+        self.ctx.state_mut(|workflow| workflow.inbox.retain(|event| *event != Event::CustomerCancel));
+    }
+
+    /// Looks at a switch that does not call back until there is news; for ever at one that does. The
+    /// repetition is the server's and writes no history.
+    async fn news(&self, token: WorkflowCancellationToken, standing: Option<OperatorReason>) -> Event {
+        // Where nothing the switch says can move the payment it is not asked.
+        let listens = standing.is_none_or(OperatorReason::listens);
+        if !(self.payment.profile.must_be_polled() && listens) {
+            return std::future::pending().await;
+        }
+        loop {
+            let input = PollInput { payment: self.payment.clone(), standing: standing.is_some() };
+            let options = self.asking(token.clone(), "look at the switch");
+            match self.ctx.execute_activity(SwitchActivities::poll, input, options).await {
+                Ok(event) => return event,
+                Err(_) if token.is_cancelled() => return std::future::pending().await,
+                Err(_) => self.pause(GIVEN_UP_PAUSE).await,
+            }
+        }
+    }
+
+    fn stop_looking(&self, looking: WorkflowCancellationToken, event: Event) -> Event {
+        looking.cancel();
+        event
+    }
+
+    /// Before the workflow completes: whoever waits for what came of a decision is answered, and the
+    /// decision is closed.
+    pub(crate) async fn answer_decisions(&self, end: End) {
+        loop {
+            self.ctx.state_mut(|workflow| workflow.standing = None);
+            if let Some(decision_id) = self.ctx.state(InterBankPaymentWorkflow::deciding) {
+                let came = CarriedOut::Ended(end);
+                let input = || CloseDecisionInput {
+                    decision_id: decision_id.clone(),
+                    came: came.clone(),
+                    detail: format!("the payment had ended: {end}"),
+                };
+                let step = || LedgerActivities::close_decision;
+                self.ledger_step(step, input, "close a decision").await;
+                self.ctx.state_mut(|workflow| workflow.answer(decision_id.clone(), came.clone()));
+            }
+            let answered = self.ctx.clone();
+            let detached =
+                WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
+            let finished = |workflow: &InterBankPaymentWorkflow| {
+                workflow.deciding().is_some() || answered.all_handlers_finished()
+            };
+            let _ = self.ctx.wait_condition_with_options(finished, detached).await;
+            if self.ctx.state(InterBankPaymentWorkflow::deciding).is_none() {
+                return;
+            }
+        }
+    }
+
+    fn lock_input(&self) -> LockInput {
+        LockInput { payment: self.payment.clone(), workflow_id: self.ctx.workflow_id().to_owned() }
+    }
+
+    async fn give_lock_back(&self) {
+        let step = || LockActivities::release_lock;
+        self.ledger_step(step, || self.lock_input(), "give the account back").await;
+    }
+
     /// What is left of the SLA, which counts from the first wait.
     fn sla_left(&self) -> Duration {
         let now = self.ctx.workflow_time().unwrap_or(SystemTime::UNIX_EPOCH);
@@ -168,6 +259,47 @@ impl World for TemporalWorld<'_> {
             self.ctx.execute_activity(SwitchActivities::submit, self.payment.clone(), options).await;
         // Whatever ended it without an answer, the switch may have the transfer.
         submitted.unwrap_or(Submitted::Unknown)
+    }
+
+    async fn reconcile_submission(&self) -> Reconciled {
+        let id = || self.payment.payment_id.clone();
+        self.ledger_step(|| LedgerActivities::reconcile_submission, id, "look what came in").await
+    }
+
+    async fn lock_account(&self) -> AccountLock {
+        self.lock_asked.set(true);
+        let step = || LockActivities::get_lock;
+        self.ledger_step(step, || self.lock_input(), "ask for the account").await;
+        let wait = Duration::from_millis(self.payment.profile.sla_ms);
+        let timer = TimerOptions::builder(wait)
+            .cancellation_token(WorkflowCancellationToken::new())
+            .summary("wait for the account".to_owned())
+            .build();
+        let mut timer = pin!(self.ctx.timer(timer));
+        let detached =
+            WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
+        let has_lock = |workflow: &InterBankPaymentWorkflow| workflow.has_lock;
+        let mut passed = pin!(self.ctx.wait_condition_with_options(has_lock, detached));
+        let mut cancel = pin!(futures::FutureExt::fuse(self.cancel_heard()));
+        let came = select! {
+            _ = passed => AccountLock::Held,
+            _ = cancel => AccountLock::CustomerCancel,
+            _ = timer => AccountLock::NotGranted,
+        };
+        if came != AccountLock::NotGranted {
+            timer.cancel();
+        }
+        if came != AccountLock::Held {
+            self.give_lock_back().await;
+        }
+        came
+    }
+
+    async fn unlock_account(&self) {
+        // A run that takes the payment up again gives back what the run before it had.
+        if self.lock_asked.get() || self.payment.resume > 0 {
+            self.give_lock_back().await;
+        }
     }
 
     async fn ask_to_cancel(&self, cause: &Cause) -> Asked {
@@ -229,26 +361,58 @@ impl World for TemporalWorld<'_> {
             .build();
         let mut sla = pin!(self.ctx.timer(timer));
         let mut heard = pin!(futures::FutureExt::fuse(self.heard()));
-        select! {
-            event = heard => {
-                sla.cancel();
-                event.unwrap_or(Event::SlaPassed)
-            }
-            _ = sla => Event::SlaPassed,
-        }
+        let looking = WorkflowCancellationToken::new();
+        let mut news = pin!(futures::FutureExt::fuse(self.news(looking.clone(), None)));
+        let event = select! {
+            event = heard => event.unwrap_or(Event::SlaPassed),
+            event = news => event,
+            _ = sla => return self.stop_looking(looking, Event::SlaPassed),
+        };
+        sla.cancel();
+        self.stop_looking(looking, event)
     }
 
     async fn wait_without_end(&self) -> Event {
         loop {
-            if let Some(event) = self.heard().await {
-                return event;
+            let standing = self.ctx.state(|workflow| workflow.standing);
+            let looking = WorkflowCancellationToken::new();
+            let mut heard = pin!(futures::FutureExt::fuse(self.heard()));
+            let mut news = pin!(futures::FutureExt::fuse(self.news(looking.clone(), standing)));
+            let event = select! {
+                event = heard => event,
+                event = news => Some(event),
+            };
+            if let Some(event) = event {
+                return self.stop_looking(looking, event);
             }
+            looking.cancel();
         }
     }
 
     async fn needs_operator(&self, reason: OperatorReason) -> Standing {
         let input = || OperatorInput { payment_id: self.payment.payment_id.clone(), reason };
-        self.ledger_step(|| LedgerActivities::needs_operator, input, "stand before a person").await
+        let step = || LedgerActivities::needs_operator;
+        let standing = self.ledger_step(step, input, "stand before a person").await;
+        if !matches!(standing, Standing::Ended(_)) {
+            self.ctx.state_mut(|workflow| workflow.standing = Some(reason));
+        }
+        standing
+    }
+
+    async fn carry_out(&self, decision: &Decision, reason: OperatorReason) -> CarriedOut {
+        loop {
+            let input = CarryOutInput { payment: self.payment.clone(), decision: decision.clone(), reason };
+            let summary = format!("carry out {} ({})", decision.action, decision.decision_id);
+            let options = self.asking(WorkflowCancellationToken::new(), &summary);
+            match self.ctx.execute_activity(SwitchActivities::carry_out, input, options).await {
+                Ok(came) => {
+                    let id = decision.decision_id.clone();
+                    self.ctx.state_mut(|workflow| workflow.answer(id, came.clone()));
+                    return came;
+                }
+                Err(_) => self.pause(GIVEN_UP_PAUSE).await,
+            }
+        }
     }
 
     async fn alert(&self, alert: Alert) {

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
+use payment_ledger::inbox::NoticeKind;
 use payment_ledger::{Ledger, LedgerError};
+use payment_protocol::decision::{CarriedOut, Decision};
 use tokio_util::sync::CancellationToken;
 use workflow_api::{Delivery, Signaller};
 
@@ -41,17 +43,30 @@ async fn deliver(
 ) -> Result<usize, LedgerError> {
     let notices = ledger.take_undelivered(options.batch, options.backoff_ms).await?;
     for notice in &notices {
-        match signaller.deliver(notice).await {
-            Delivery::Delivered => {
-                ledger.mark_delivered(notice.inbox_id).await?;
-                metrics::counter!("relay_delivered_total").increment(1);
-                tracing::info!(payment.id = %notice.payment_id, inbox.id = notice.inbox_id, "delivered by the relay");
-            }
-            Delivery::NotYet { detail } => {
-                metrics::counter!("relay_put_off_total").increment(1);
-                tracing::debug!(payment.id = %notice.payment_id, inbox.id = notice.inbox_id, detail, "not delivered yet");
-            }
+        let delivery = signaller.deliver(notice).await;
+        let done = match &notice.kind {
+            NoticeKind::Decision(decision) => is_closed(ledger, decision, &delivery).await?,
+            _ => delivery == Delivery::Delivered,
+        };
+        if done {
+            ledger.mark_delivered(notice.inbox_id).await?;
+            metrics::counter!("relay_delivered_total").increment(1);
+            tracing::info!(payment.id = %notice.payment_id, inbox.id = notice.inbox_id, "delivered by the relay");
+        } else {
+            metrics::counter!("relay_put_off_total").increment(1);
+            tracing::debug!(payment.id = %notice.payment_id, inbox.id = notice.inbox_id, ?delivery, "not delivered yet");
         }
     }
     Ok(notices.len())
+}
+
+/// A decision is told until something came of it: the run that took it may be lost before it carries it
+/// out. One that the payment will never take is closed as refused.
+async fn is_closed(ledger: &Ledger, decision: &Decision, delivery: &Delivery) -> Result<bool, LedgerError> {
+    if let Delivery::Refused { detail } = delivery {
+        let came = CarriedOut::Refused { detail: detail.clone() };
+        ledger.close_decision(&decision.decision_id, &came, detail).await?;
+        return Ok(true);
+    }
+    Ok(ledger.decision_outcome(&decision.decision_id).await?.is_some())
 }

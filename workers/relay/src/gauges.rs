@@ -1,4 +1,4 @@
-//! Measures what is held and how old it is, by state (S0.15). Here, since it must not stop when
+//! Measures what is held and what waits for people, and how old it is (S0.15). Here, since it must not stop when
 //! Temporal does.
 
 use std::time::Duration;
@@ -33,6 +33,13 @@ async fn measure(ledger: &Ledger) -> Result<(), LedgerError> {
         metrics::gauge!("holds_open_minor", "currency" => held.currency).set(held.amount_minor as f64);
     }
     metrics::gauge!("inbox_undelivered").set(ledger.undelivered().await? as f64);
-    metrics::gauge!("exceptions_open").set(ledger.open_exceptions().await? as f64);
+    for standing in ledger.standing_by_reason().await? {
+        let reason = standing.reason.as_str();
+        metrics::gauge!("payments_standing", "reason" => reason).set(standing.count as f64);
+        metrics::gauge!("payments_standing_oldest_seconds", "reason" => reason).set(standing.oldest_s as f64);
+    }
+    for open in ledger.open_exceptions_by_kind().await? {
+        metrics::gauge!("exceptions_open", "kind" => open.kind).set(open.count as f64);
+    }
     Ok(())
 }

@@ -18,7 +18,7 @@ const QUESTIONS: &[(&str, &str)] = &[
          HAVING a.available_minor <> coalesce(sum(e.minor), 0)",
     ),
     (
-        "customers + holding + escrow is not what was paid in",
+        "customers + holding + escrow + claims + losses is not what was paid in",
         "SELECT a.currency || ': on the books ' || sum(e.minor)
          FROM accounts a
          JOIN (SELECT credit_account AS account_id, amount_minor AS minor FROM journal
@@ -45,19 +45,30 @@ const QUESTIONS: &[(&str, &str)] = &[
          FROM payments p
          LEFT JOIN holds h USING (payment_id)
          LEFT JOIN (SELECT payment_id, string_agg(kind, '+' ORDER BY entry_id) AS kinds
-                    FROM journal GROUP BY payment_id) j USING (payment_id)
+                    FROM journal WHERE kind IN ('reserve', 'settle', 'release') GROUP BY payment_id) j USING (payment_id)
          WHERE coalesce(j.kinds, 'none') <> CASE h.status WHEN 'open' THEN 'reserve' WHEN 'settled' THEN 'reserve+settle'
                                                           WHEN 'released' THEN 'reserve+release' ELSE 'none' END",
     ),
     (
         "an entry is not of the payment's account, amount and currency",
         "SELECT j.operation_key
-         FROM journal j JOIN payments p USING (payment_id)
+         FROM journal j
+         JOIN (SELECT *, 'internal:holding:' || currency AS holding, 'internal:escrow:' || currency AS escrow,
+                      'internal:claims:' || currency AS claims, 'internal:losses:' || currency AS losses
+               FROM payments) p USING (payment_id)
          WHERE (j.amount_minor, j.currency) <> (p.amount_minor, p.currency)
-            OR (j.debit_account, j.credit_account) <> (
-                   CASE j.kind WHEN 'reserve' THEN p.source_account ELSE 'internal:holding:' || p.currency END,
-                   CASE j.kind WHEN 'reserve' THEN 'internal:holding:' || p.currency
-                               WHEN 'settle' THEN 'internal:escrow:' || p.currency ELSE p.source_account END)",
+            OR (j.debit_account, j.credit_account) NOT IN (
+                SELECT c.debit, c.credit
+                FROM (VALUES ('reserve',       p.source_account, p.holding),
+                             ('settle',        p.holding, p.escrow),
+                             ('release',       p.holding, p.source_account),
+                             ('late_debit',    p.source_account, p.escrow),
+                             ('late_debit',    p.claims, p.escrow),
+                             ('return_credit', p.escrow,                        p.source_account),
+                             ('return_credit', p.escrow,                        p.claims),
+                             ('return_credit', p.escrow,                        p.losses),
+                             ('write_off',     p.losses, p.claims)) AS c (kind, debit, credit)
+                WHERE c.kind = j.kind)",
     ),
     (
         "an entry is not in its accounts' currency",
@@ -74,7 +85,7 @@ const QUESTIONS: &[(&str, &str)] = &[
         "an end and its hold differ",
         "SELECT p.payment_id || ' is ' || p.state || ', its hold ' || coalesce(h.status, 'none')
          FROM payments p LEFT JOIN holds h USING (payment_id)
-         WHERE p.ended_at IS NOT NULL AND (p.state = 'settled') <> (coalesce(h.status, 'none') = 'settled')
+         WHERE p.ended_at IS NOT NULL AND h.status = 'settled' AND p.state <> 'settled'
             OR p.ended_at IS NOT NULL AND h.status = 'open'
             OR p.ended_at IS NULL AND h.status <> 'open'",
     ),
@@ -84,7 +95,53 @@ const QUESTIONS: &[(&str, &str)] = &[
          FROM payments p JOIN holds h USING (payment_id)
          WHERE h.status = 'settled' AND p.verdict IS DISTINCT FROM 'settled'
             OR h.status = 'released' AND p.verdict IS DISTINCT FROM 'dead' AND p.attempts > 0
-               AND NOT EXISTS (SELECT FROM operations o WHERE o.operation_key = p.tx_id || ':recall' AND o.outcome = 'done')",
+               AND NOT EXISTS (SELECT FROM operations o WHERE o.operation_key = p.tx_id || ':recall' AND o.outcome = 'done')
+               AND NOT EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit')",
+    ),
+    (
+        "settled is not debited once, by its step or by a decision",
+        "SELECT p.payment_id || ' is ' || p.state || ', debited ' || count(j.kind)
+         FROM payments p
+         LEFT JOIN journal j ON j.payment_id = p.payment_id AND j.kind IN ('settle', 'late_debit')
+                            AND j.operation_key NOT LIKE p.tx_id || ':correct:%'
+         GROUP BY p.payment_id HAVING (p.state = 'settled')::int <> count(j.kind)",
+    ),
+    (
+        "what was debited, returned and written off does not add up",
+        "SELECT p.payment_id || ': ' || j.kinds
+         FROM payments p
+         JOIN (SELECT payment_id, string_agg(kind, '+' ORDER BY entry_id) AS kinds,
+                      count(*) FILTER (WHERE kind IN ('settle', 'late_debit')) AS debits,
+                      count(*) FILTER (WHERE kind = 'late_debit' AND debit_account LIKE 'internal:claims:%') AS claimed,
+                      count(*) FILTER (WHERE kind = 'return_credit') AS returns,
+                      count(*) FILTER (WHERE kind = 'return_credit' AND credit_account LIKE 'internal:claims:%') AS unclaimed,
+                      count(*) FILTER (WHERE kind = 'return_credit' AND credit_account LIKE 'internal:losses:%') AS regained,
+                      count(*) FILTER (WHERE kind = 'write_off') AS losses
+               FROM journal GROUP BY payment_id) j USING (payment_id)
+         WHERE debits > 1 OR returns > debits OR unclaimed + losses > claimed OR regained > losses
+            OR returns > unclaimed + regained AND claimed > 0",
+    ),
+    (
+        "money moved by a decision that two people did not take",
+        "SELECT j.operation_key
+         FROM journal j JOIN payments p USING (payment_id)
+         LEFT JOIN decisions d ON d.payment_id = p.payment_id AND d.status = 'done'
+               AND lower(btrim(d.proposed_by)) <> lower(btrim(d.confirmed_by))
+               AND j.operation_key = p.tx_id || CASE WHEN d.action IN ('late_debit', 'return_credit', 'write_off') THEN ':correct:'
+                                                     WHEN d.action = 'settle' AND j.kind <> 'release' THEN ':debit:'
+                                                     ELSE ':comp-reserve:' END || d.decision_id
+         WHERE (j.kind IN ('late_debit', 'return_credit', 'write_off') OR j.operation_key LIKE '%:dec_%') AND d.decision_id IS NULL",
+    ),
+    (
+        "a payment charged to claims has no exception",
+        "SELECT j.operation_key FROM journal j
+         WHERE j.kind = 'late_debit' AND j.debit_account LIKE 'internal:claims:%'
+           AND NOT EXISTS (SELECT FROM exceptions e WHERE e.kind = 'charged_to_claims' AND e.origin = j.operation_key)",
+    ),
+    (
+        "a decision about an ended payment is left open",
+        "SELECT d.decision_id FROM decisions d JOIN payments p USING (payment_id)
+         WHERE p.ended_at IS NOT NULL AND d.closed_at IS NULL AND d.action IN ('ask_again', 'settle', 'release')",
     ),
     (
         "attempts and submissions differ",

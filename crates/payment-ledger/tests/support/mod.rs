@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file is a binary of its own and uses a part of this")]
 
 mod auditor;
+mod people;
 
 use iso_currency::Currency;
 use payment_ledger::Ledger;
@@ -279,7 +280,7 @@ impl Bank {
     }
 
     pub(crate) async fn attempt(&self, p: &Sample) -> payment_protocol::rules::AttemptRuling {
-        self.ledger.record_attempt(&p.id, &first_run(), at(SWITCH_NOW_MS)).await.unwrap().0
+        self.ledger.record_attempt(&p.id, &first_run(), at(SWITCH_NOW_MS), None).await.unwrap().0
     }
 
     pub(crate) async fn freeze(&self, p: &Sample) {

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use payment_ledger::LedgerError;
 use payment_ledger::view::{PaymentView, TimelineEntry};
+use payment_protocol::decision::Action;
 use payment_protocol::money::{format_major, parse_currency};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -42,9 +43,16 @@ pub(crate) struct Payment {
     /// Why it did not settle, or is being turned round.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// Why it waits for a person.
+    /// Why it waits for a person, or last did.
     #[serde(skip_serializing_if = "Option::is_none")]
     operator_reason: Option<String>,
+    /// Since when it waits for a person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    standing_since: Option<Timestamp>,
+    /// What the bank's people may decide about it now: `ask_again`, `settle`, `release`. Not for callers to do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    allowed_actions: Vec<&'static str>,
     /// The workflow that runs it, as the Temporal UI names it.
     workflow_id: String,
     /// When it was accepted.
@@ -106,6 +114,8 @@ impl Payment {
             switch: view.switch,
             reason: view.reason,
             operator_reason: view.operator_reason,
+            standing_since: view.standing_since,
+            allowed_actions: view.allowed_actions.into_iter().map(Action::as_str).collect(),
             workflow_id: view.workflow_id,
             created_at: view.accepted_at,
             updated_at: view.updated_at,

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use payment_ledger::Ledger;
 use payment_ledger::release::Release;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
-use payment_protocol::ids::{PaymentId, RunId};
-use payment_protocol::world::{Fenced, Released, Reserved, Settled, Standing};
+use payment_protocol::decision::CarriedOut;
+use payment_protocol::ids::{DecisionId, PaymentId, RunId};
+use payment_protocol::world::{Fenced, Reconciled, Released, Reserved, Settled, Standing};
 use serde::{Deserialize, Serialize};
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
@@ -41,6 +42,17 @@ pub struct AlertInput {
     /// Kind of alert.
     pub kind: String,
     /// What a person should know.
+    pub detail: String,
+}
+
+/// Input of close_decision.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CloseDecisionInput {
+    /// Which decision.
+    pub decision_id: DecisionId,
+    /// What came of it.
+    pub came: CarriedOut,
+    /// In words for people.
     pub detail: String,
 }
 
@@ -94,6 +106,27 @@ impl LedgerActivities {
         payment_id: PaymentId,
     ) -> Result<Fenced, ActivityError> {
         self.ledger.fence_reserve(&payment_id).await.map_err(no_outcome)
+    }
+
+    /// Looks for what became of a submit that gave no answer.
+    #[activity]
+    pub async fn reconcile_submission(
+        self: Arc<Self>,
+        _ctx: ActivityContext,
+        payment_id: PaymentId,
+    ) -> Result<Reconciled, ActivityError> {
+        self.ledger.reconcile_submission(&payment_id).await.map_err(no_outcome)
+    }
+
+    /// Closes a decision that was not carried out any more. What came of it before stands.
+    #[activity]
+    pub async fn close_decision(
+        self: Arc<Self>,
+        _ctx: ActivityContext,
+        input: CloseDecisionInput,
+    ) -> Result<(), ActivityError> {
+        let CloseDecisionInput { decision_id, came, detail } = input;
+        self.ledger.close_decision(&decision_id, &came, &detail).await.map_err(no_outcome)
     }
 
     /// Debits what is held.

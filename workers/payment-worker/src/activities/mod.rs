@@ -1,9 +1,10 @@
-//! The activities, by what they touch: our ledger, or a switch.
+//! The activities, by what they touch: our ledger, a switch, or the lock of an account.
 //!
 //! Each runs at least once and keeps no state of its own; what makes a repeat harmless is the key
 //! recorded in the ledger's transaction and the reference at the switch.
 
 pub mod ledger;
+pub mod lock;
 pub mod switch;
 
 use std::time::Duration;
@@ -17,7 +18,7 @@ pub fn submit_queue(prefix: &str, switch: &str) -> String {
     format!("{prefix}-submit-{switch}")
 }
 
-/// Task queue of cancel, query and recall for one switch, so that undoing never waits behind
+/// Task queue of cancel, query, recall, polling and decisions for one switch, so that undoing never waits behind
 /// submits.
 pub fn ask_queue(prefix: &str, switch: &str) -> String {
     format!("{prefix}-ask-{switch}")

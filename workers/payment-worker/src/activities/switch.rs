@@ -1,6 +1,6 @@
 //! Steps at a switch: one attempt each. What an attempt does is the protocol's
-//! ([`payment_protocol::submit`], [`payment_protocol::cancel`], [`payment_protocol::recall`]); the
-//! repetition is the server's.
+//! ([`payment_protocol::submit`], [`payment_protocol::poll`], [`payment_protocol::cancel`],
+//! [`payment_protocol::recall`], [`payment_protocol::decision`]); the repetition is the server's.
 
 #![allow(missing_docs, reason = "the macros make undocumented constants of the documented methods")]
 
@@ -11,11 +11,14 @@ use std::time::Duration;
 use payment_ledger::Ledger;
 use payment_protocol::Payment;
 use payment_protocol::cancel::{self, Asking};
-use payment_protocol::cause::Cause;
+use payment_protocol::cause::{Cause, OperatorReason};
+use payment_protocol::decision::{self, CarriedOut, Decision};
 use payment_protocol::ids::SwitchName;
+use payment_protocol::poll::{self, Polled};
 use payment_protocol::recall::{self, Recalling};
+use payment_protocol::rules::VerdictRuling;
 use payment_protocol::submit::{self, Attempt};
-use payment_protocol::world::{Asked, Recalled, Submitted};
+use payment_protocol::world::{Asked, Event, Recalled, Submitted};
 use serde::{Deserialize, Serialize};
 use switch_client::SwitchClient;
 use temporalio_macros::activities;
@@ -23,7 +26,7 @@ use temporalio_sdk::activities::{ActivityContext, ActivityError};
 
 use super::ledger::run_id;
 use super::{again, no_outcome};
-use crate::doors::{AskDoor, BackDoor, DoorError, SendDoor};
+use crate::doors::{AskDoor, BackDoor, DoorError, Line, SendDoor};
 
 /// Input of ask_to_cancel.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,6 +35,26 @@ pub struct AskInput {
     pub payment: Payment,
     /// Why it was turned round.
     pub cause: Cause,
+}
+
+/// Input of poll.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PollInput {
+    /// Which payment.
+    pub payment: Payment,
+    /// Whether it stands before a person: what that person knows already is then no news.
+    pub standing: bool,
+}
+
+/// Input of carry_out.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CarryOutInput {
+    /// Which payment.
+    pub payment: Payment,
+    /// What was decided.
+    pub decision: Decision,
+    /// What the payment stands for.
+    pub reason: OperatorReason,
 }
 
 /// The ledger and a client for each switch, shared by all activities of this process.
@@ -44,12 +67,13 @@ pub struct SwitchActivities {
 
 impl SwitchActivities {
     /// A switch that is no longer configured is our fault and is waited for: nothing is concluded.
-    fn client(&self, payment: &Payment) -> Result<&SwitchClient, ActivityError> {
+    fn line<'a>(&'a self, payment: &'a Payment) -> Result<Line<'a>, ActivityError> {
         let name = &payment.profile.switch;
-        self.clients.get(name).ok_or_else(|| {
+        let client = self.clients.get(name).ok_or_else(|| {
             tracing::error!(switch = %name, payment.id = %payment.payment_id, "the switch is not configured");
             again("switch_not_configured", &format!("switch {name} is not configured here"), None)
-        })
+        })?;
+        Ok(Line { ledger: &self.ledger, client, payment })
     }
 }
 
@@ -68,17 +92,12 @@ impl SwitchActivities {
         ctx: ActivityContext,
         payment: Payment,
     ) -> Result<Submitted, ActivityError> {
-        let door = SendDoor {
-            ledger: &self.ledger,
-            client: self.client(&payment)?,
-            payment: &payment,
-            run: run_id(&ctx)?,
-            order: std::sync::OnceLock::new(),
-        };
-        let attempt = submit::attempt(&door, &payment.profile).await.map_err(|error| match error {
+        let door = SendDoor::new(self.line(&payment)?, run_id(&ctx)?);
+        let attempt = submit::attempt(&door, &payment).await.map_err(|error| match error {
             DoorError::Ledger(error) => no_outcome(error),
             DoorError::LeftInPeace => again("switch_left_in_peace", &error.to_string(), None),
             DoorError::SwitchClock(_) => again("switch_clock_unknown", &error.to_string(), None),
+            DoorError::NothingToReadBack(_) => again("switch_list_unknown", &error.to_string(), None),
         })?;
         Ok(match attempt {
             Attempt::Accepted => Submitted::Accepted,
@@ -97,9 +116,8 @@ impl SwitchActivities {
         input: AskInput,
     ) -> Result<Asked, ActivityError> {
         let payment = &input.payment;
-        let door =
-            AskDoor { ledger: &self.ledger, client: self.client(payment)?, payment, cause: &input.cause };
-        Ok(match cancel::ask(&door, &payment.profile).await.map_err(no_outcome)? {
+        let door = AskDoor::to_cancel(self.line(payment)?, input.cause);
+        Ok(match cancel::ask(&door, payment).await.map_err(no_outcome)? {
             Asking::Dead => Asked::Dead,
             Asking::Settled => Asked::Settled,
             Asking::Differs => Asked::Differs,
@@ -125,8 +143,8 @@ impl SwitchActivities {
         _ctx: ActivityContext,
         payment: Payment,
     ) -> Result<Recalled, ActivityError> {
-        let door = BackDoor { ledger: &self.ledger, client: self.client(&payment)?, payment: &payment };
-        match recall::ask(&door, &payment.profile).await.map_err(no_outcome)? {
+        let door = BackDoor { line: self.line(&payment)? };
+        match recall::ask(&door, &payment).await.map_err(no_outcome)? {
             Recalling::Decided(recalled) => Ok(recalled),
             Recalling::Again { detail } => {
                 self.ledger
@@ -137,4 +155,49 @@ impl SwitchActivities {
             }
         }
     }
+
+    /// One look at a switch that does not call back. What is no news is an error, which the server
+    /// repeats until the wait that it belongs to is over.
+    #[activity]
+    pub async fn poll(
+        self: Arc<Self>,
+        _ctx: ActivityContext,
+        input: PollInput,
+    ) -> Result<Event, ActivityError> {
+        let payment = &input.payment;
+        let door = AskDoor::to_look(self.line(payment)?);
+        match poll::poll(&door, payment).await.map_err(no_outcome)? {
+            Polled::SuccessReported if !input.standing || is_news(door.ruled()) => Ok(Event::SuccessReported),
+            Polled::FailureReported { reason } if !input.standing => Ok(Event::FailureReported { reason }),
+            Polled::SuccessReported => Err(again("poll_no_news", "a SUCCESS that is known to differ", None)),
+            Polled::FailureReported { reason } => Err(again("poll_no_news", &reason, None)),
+            Polled::Again { detail } => Err(again("poll_undecided", &detail, None)),
+        }
+    }
+
+    /// Carries a decision out. It is closed in the ledger with what came of it, which a repeat gives
+    /// again.
+    #[activity]
+    pub async fn carry_out(
+        self: Arc<Self>,
+        _ctx: ActivityContext,
+        input: CarryOutInput,
+    ) -> Result<CarriedOut, ActivityError> {
+        let CarryOutInput { payment, decision, reason } = &input;
+        let door = AskDoor::to_carry_out(self.line(payment)?, decision);
+        let came = decision::carry_out(&door, payment, decision, *reason).await.map_err(no_outcome)?;
+        let outcome = match &came {
+            CarriedOut::Refused { .. } => "refused",
+            _ => "carried_out",
+        };
+        metrics::counter!("payments_decisions_total", "action" => decision.action.as_str(), "outcome" => outcome)
+            .increment(1);
+        Ok(came)
+    }
+}
+
+/// Whether a SUCCESS moves a payment that stands before a person: what differs from it is on record, and
+/// is why it stands.
+fn is_news(ruling: Option<VerdictRuling>) -> bool {
+    matches!(ruling, Some(VerdictRuling::First | VerdictRuling::Same))
 }

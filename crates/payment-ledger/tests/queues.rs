@@ -1,0 +1,182 @@
+//! What operators look at: lists across tenants, what does not move, one payment explained, and the gauges of it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use payment_ledger::decisions::DecisionStatus;
+use payment_ledger::queues::ListFilter;
+use payment_protocol::PaymentState;
+use payment_protocol::cause::OperatorReason;
+use payment_protocol::decision::Action;
+use payment_protocol::ids::{ClientId, PaymentId, SwitchName, TenantId};
+use sqlx::PgPool;
+use support::{Bank, OTHER_SWITCH, SWITCH, Stage, event, success, tenant};
+
+/// Lets the payment's times lie `seconds` further back.
+async fn age(bank: &Bank, p: &support::Sample, seconds: i64) {
+    bank.sql(&format!(
+        "UPDATE payments SET accepted_at = accepted_at - interval '{seconds} s', updated_at = updated_at - interval '{seconds} s',
+                standing_since = standing_since - interval '{seconds} s',
+                cancelling_since = cancelling_since - interval '{seconds} s'
+         WHERE payment_id = '{}'",
+        p.id
+    ))
+    .await;
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_list_shows_all_tenants_newest_first(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let ours = bank.payment_at(Stage::Settled, "ours").await;
+    age(&bank, &ours, 300).await;
+    let mut order = bank.order("theirs");
+    order.tenant = TenantId::new("other").unwrap();
+    order.profile.switch = SwitchName::new(OTHER_SWITCH).unwrap();
+    let theirs = bank.take(&order).await;
+    age(&bank, &theirs, 200).await;
+    let newest = bank.payment_at(Stage::Sent, "newest").await;
+    let all = ListFilter { limit: 10, ..ListFilter::default() };
+    let switch = |name| Some(SwitchName::new(name).unwrap());
+    #[rustfmt::skip]
+    let table = [
+        (all.clone(),                                                          vec![&newest, &theirs, &ours]),
+        (ListFilter { limit: 2, ..all.clone() },                               vec![&newest, &theirs]),
+        (ListFilter { after: Some(newest.id.clone()), ..all.clone() },         vec![&theirs, &ours]),
+        (ListFilter { state: Some(PaymentState::Settled), ..all.clone() },     vec![&ours]),
+        (ListFilter { older_than_s: Some(150), ..all.clone() },                vec![&theirs, &ours]),
+        (ListFilter { older_than_s: Some(250), ..all.clone() },                vec![&ours]),
+        (ListFilter { switch: switch(OTHER_SWITCH), ..all.clone() },           vec![&theirs]),
+        (ListFilter { switch: switch(SWITCH), ..all.clone() },                 vec![&newest, &ours]),
+    ];
+    for (filter, expected) in table {
+        let listed = bank.ledger.list(&filter).await.unwrap();
+        let listed: Vec<_> = listed.iter().map(|view| view.payment_id.as_str()).collect();
+        assert_eq!(listed, expected.iter().map(|p| p.id.as_str()).collect::<Vec<_>>(), "{filter:?}");
+    }
+}
+
+/// What stands, is being cancelled or is idle, oldest first, with what may be decided and what already is.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_stuck_are_shown_with_what_may_be_decided(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let standing = bank.payment_at(Stage::Cancelling, "standing").await;
+    bank.stand(&standing, OperatorReason::NothingProves).await;
+    let decision_id = bank.propose(&standing, Action::Release).await;
+    age(&bank, &standing, 3_000).await;
+    // It moves again and comes back: it has stood since it first did.
+    bank.ledger.begin_cancel(&standing.id, &payment_protocol::Cause::SlaPassed).await.unwrap();
+    bank.stand(&standing, OperatorReason::NothingProves).await;
+    let cancelling = bank.payment_at(Stage::Cancelling, "cancelling").await;
+    age(&bank, &cancelling, 2_000).await;
+    let idle = bank.payment_at(Stage::Sent, "idle").await;
+    age(&bank, &idle, 1_000).await;
+    bank.payment_at(Stage::Sent, "moving").await;
+    let settled = bank.payment_at(Stage::Settled, "settled").await;
+    age(&bank, &settled, 5_000).await;
+
+    let stuck = bank.ledger.stuck(500, 10).await.unwrap();
+    let ids: Vec<_> = stuck.iter().map(|stuck| stuck.payment.payment_id.as_str()).collect();
+    assert_eq!(ids, [standing.id.as_str(), cancelling.id.as_str(), idle.id.as_str()]);
+    let ages: Vec<_> = stuck.iter().map(|stuck| stuck.age_s / 1_000).collect();
+    assert_eq!(ages, [3, 2, 1]);
+    let first = &stuck[0];
+    assert_eq!(first.tenant_id, "acme");
+    assert_eq!(first.payment.operator_reason.as_deref(), Some("nothing_proves"));
+    assert_eq!(first.payment.allowed_actions, [Action::AskAgain, Action::Settle, Action::Release]);
+    let pending = first.pending.as_ref().unwrap();
+    assert_eq!((&pending.decision_id, pending.status), (&decision_id, DecisionStatus::Proposed));
+    assert!(stuck[1..].iter().all(|s| s.pending.is_none() && s.payment.allowed_actions.is_empty()));
+    assert_eq!(bank.ledger.stuck(500, 1).await.unwrap().len(), 1);
+    assert_eq!(bank.ledger.stuck(2_500, 10).await.unwrap().len(), 1);
+}
+
+/// The customer's view too says since when it stands, and no more once it moves.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_view_says_since_when_it_stands(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Cancelling, "k").await;
+    let view = async || bank.ledger.payment(&tenant(), &p.id).await.unwrap().unwrap();
+    assert_eq!((view().await.standing_since, view().await.allowed_actions), (None, vec![]));
+    bank.stand(&p, OperatorReason::CannotAsk).await;
+    assert!(view().await.standing_since.is_some());
+    assert_eq!(view().await.allowed_actions, OperatorReason::CannotAsk.allowed());
+    bank.ledger.store_callback(&success(&p, &event(&p, "s"))).await.unwrap();
+    assert_eq!((view().await.standing_since, view().await.allowed_actions), (None, vec![]));
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_payment_is_explained_with_all_that_is_known(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::RecallRefused, "k").await;
+    bank.payment_at(Stage::Settled, "another").await;
+    bank.stand(&p, OperatorReason::RecallRefused).await;
+    let decision_id = bank.decide(&p, Action::Settle).await;
+    bank.freeze(&p).await;
+    bank.ledger.settle_by_decision(&p.id, &decision_id).await.unwrap();
+    let e = bank.ledger.explain(&p.id, 100).await.unwrap().unwrap();
+    assert_eq!((e.payment.tenant_id.as_str(), e.payment.client_id.as_str()), ("acme", "shop"));
+    assert_eq!((e.payment.view.state, e.payment.attempts), (PaymentState::Settled, 1));
+    assert_eq!(e.payment.verdict_source.as_deref(), Some("callback"));
+    assert_eq!(e.payment.profile.switch.as_str(), SWITCH);
+    assert_eq!(e.submissions.len(), 1);
+    let (tx, id) = (&p.tx, &p.id);
+    let keys: Vec<_> = e.operations.iter().map(|o| format!("{} {}", o.operation_key, o.outcome)).collect();
+    let mut expected = vec![
+        format!("{id}:reserve done"),
+        format!("{tx}:debit refused"),
+        format!("{tx}:recall refused"),
+        format!("{tx}:comp-reserve:{decision_id} done"),
+        format!("{tx}:debit:{decision_id} done"),
+    ];
+    expected[3..].sort();
+    assert_eq!(keys, expected);
+    let kinds: Vec<_> = e.journal.iter().map(|entry| entry.kind.as_str()).collect();
+    assert_eq!(kinds, ["reserve", "release", "late_debit"]);
+    assert_eq!(e.hold.unwrap().status, "released");
+    assert_eq!(e.callbacks.iter().map(|c| c.status.as_str()).collect::<Vec<_>>(), ["SUCCESS"]);
+    assert_eq!(e.inbox.iter().map(|i| i.kind.as_str()).collect::<Vec<_>>(), ["callback", "decision"]);
+    assert_eq!(e.decisions.iter().map(|d| d.status).collect::<Vec<_>>(), [DecisionStatus::Done]);
+    assert_eq!(e.exceptions.iter().map(|x| x.kind.as_str()).collect::<Vec<_>>(), ["charged_to_claims"]);
+    assert_eq!(e.alerts.iter().map(|a| a.kind.as_str()).collect::<Vec<_>>(), ["needs_operator"]);
+    assert_eq!(e.timeline.first().map(|line| line.state.as_str()), Some("accepted"));
+    assert_eq!(e.timeline.last().map(|line| line.state.as_str()), Some("settled"));
+    assert_eq!(bank.ledger.explain(&p.id, 2).await.unwrap().unwrap().timeline.len(), 2);
+
+    let nowhere = PaymentId::derive(&tenant(), &ClientId::new("shop").unwrap(), "nowhere");
+    assert_eq!(bank.ledger.explain(&nowhere, 10).await.unwrap(), None);
+}
+
+/// The gauges name every kind and reason, also the empty ones.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn what_waits_for_people_is_measured(pool: PgPool) {
+    let bank = Bank::new(pool);
+    for (n, reason) in [OperatorReason::CannotAsk, OperatorReason::CannotAsk, OperatorReason::ReportDiffers]
+        .into_iter()
+        .enumerate()
+    {
+        let p = bank.payment_at(Stage::Differing, &format!("row {n}")).await;
+        bank.stand(&p, reason).await;
+        age(&bank, &p, 100 * (i64::try_from(n).unwrap() + 1)).await;
+    }
+    let ended = bank.payment_at(Stage::Settled, "ended").await;
+    bank.ledger.store_callback(&support::failure(&ended, "f")).await.unwrap();
+    bank.ledger.close_exception(bank.open_exception(&ended).await, "Ann", "seen").await.unwrap();
+
+    let kinds = bank.ledger.open_exceptions_by_kind().await.unwrap();
+    let known: Vec<_> = kinds.iter().map(|kind| (kind.kind, kind.count)).collect();
+    #[rustfmt::skip]
+    assert_eq!(known, [
+        ("late_confirmation", 0), ("contradiction", 0), ("report_differs", 3), ("not_sent", 0), ("unknown_payment", 0),
+        ("other_switch", 0), ("event_reused", 0), ("charged_to_claims", 0),
+    ]);
+    assert_eq!(bank.ledger.open_exceptions().await.unwrap(), 3);
+    let standing = bank.ledger.standing_by_reason().await.unwrap();
+    assert_eq!(standing.len(), OperatorReason::ALL.len());
+    let some: Vec<_> = standing
+        .iter()
+        .filter(|standing| standing.count > 0)
+        .map(|standing| (standing.reason, standing.count, standing.oldest_s / 100))
+        .collect();
+    assert_eq!(some, [(OperatorReason::ReportDiffers, 1, 3), (OperatorReason::CannotAsk, 2, 2)]);
+}

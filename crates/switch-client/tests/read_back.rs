@@ -1,0 +1,249 @@
+//! What the client finds at a switch without references, and in a statement: one aligned table each. What
+//! could be two transfers is no answer, never a guess.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::{Query, Request};
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse as _;
+use axum::routing::{get, post};
+use payment_protocol::cancel::CancelAnswer;
+use payment_protocol::ids::{PaymentId, TxId};
+use payment_protocol::money::{Money, parse_currency};
+use payment_protocol::submit::QueryAnswer;
+use payment_protocol::{SwitchProfile, keys};
+use serde_json::{Value, json};
+use switch_client::{About, Sought, SwitchClient, Switches};
+
+const DATE: (header::HeaderName, &str) = (header::DATE, "Sun, 06 Nov 1994 08:49:37 GMT");
+
+/// What the stub was asked, path and query.
+type Asked = Arc<Mutex<Vec<String>>>;
+
+/// A client of a switch that lists these transfers behind marker `0`, page by page of two, and knows each
+/// by its id.
+async fn lists(transfers: Vec<Value>) -> (SwitchClient, Asked) {
+    let asked = Asked::default();
+    let note = asked.clone();
+    let all = transfers.clone();
+    let list = move |Query(wanted): Query<HashMap<String, String>>| async move {
+        let after: i64 = wanted.get("after").map_or(0, |after| after.parse().unwrap());
+        let id = |transfer: &Value| transfer["transfer_id"].as_str().unwrap().parse::<i64>().unwrap();
+        let mut page: Vec<_> = all.iter().filter(|transfer| id(transfer) > after).cloned().collect();
+        if wanted.contains_key("last") {
+            page = page.split_off(page.len().saturating_sub(1));
+        }
+        let more = page.len() > 2;
+        page.truncate(2);
+        let next = page.last().filter(|_| more).map(|last| last["transfer_id"].clone());
+        ([DATE], json!({"transfers": page, "next": next}).to_string())
+    };
+    let by_id = move |axum::extract::Path(id): axum::extract::Path<String>| async move {
+        match transfers.iter().find(|transfer| transfer["transfer_id"] == id.as_str()) {
+            Some(transfer) => ([DATE], transfer.to_string()).into_response(),
+            None => (StatusCode::NOT_FOUND, [DATE], json!({"code": "unknown_transfer"}).to_string())
+                .into_response(),
+        }
+    };
+    let cancel = || async { ([DATE], json!({"answer": "CANCELLED", "known": true}).to_string()) };
+    let routes = Router::new()
+        .route("/v1/transfers", get(list))
+        .route("/v1/transfers/by-id/{id}", get(by_id))
+        .route("/v1/transfers/by-id/{id}/cancel", post(cancel))
+        .layer(axum::middleware::map_request(move |request: Request| {
+            note.lock().unwrap().push(request.uri().to_string());
+            async move { request }
+        }));
+    (serve(routes).await, asked)
+}
+
+/// A client of a switch whose statement has these entries, two a page.
+async fn states(entries: Vec<Value>) -> (SwitchClient, Asked) {
+    let asked = Asked::default();
+    let note = asked.clone();
+    let read = move |Query(wanted): Query<HashMap<String, String>>| async move {
+        let after: usize = wanted.get("after").map_or(0, |after| after.parse().unwrap());
+        let page: Vec<Value> = entries
+            .iter()
+            .enumerate()
+            .skip(after)
+            .take(2)
+            .map(|(n, entry)| {
+                let mut entry = entry.clone();
+                entry["cursor"] = (n + 1).to_string().into();
+                entry
+            })
+            .collect();
+        let next = (after + page.len() < entries.len()).then(|| (after + page.len()).to_string());
+        ([DATE], json!({"entries": page, "next": next, "complete_until": "x"}).to_string())
+    };
+    let routes = Router::new().route("/v1/statement", get(read)).layer(axum::middleware::map_request(
+        move |request: Request| {
+            note.lock().unwrap().push(request.uri().to_string());
+            async move { request }
+        },
+    ));
+    (serve(routes).await, asked)
+}
+
+async fn serve(routes: Router) -> SwitchClient {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    let switches: Switches = serde_json::from_value(json!({"mock": {
+        "base_url": url, "api_token": "t", "profile": {
+            "strategy": "validate", "has_query": true, "deduplicates": false, "retention_s": 86_400,
+            "tombstones": false, "honours_deadline": true, "max_skew_ms": 0, "can_cancel": true,
+            "can_recall": true, "has_callback": false, "attempt_timeout_ms": 2_000,
+    }}}))
+    .unwrap();
+    let checked = switches.check().unwrap();
+    let (_, options, profile): (_, _, &SwitchProfile) = checked.iter().next().unwrap();
+    SwitchClient::new(options, profile).unwrap()
+}
+
+fn tx() -> TxId {
+    TxId::derive(&PaymentId::new("pay_1").unwrap())
+}
+
+fn sought(marker: Option<&str>, transfer_id: Option<&str>) -> Sought {
+    Sought {
+        reference: keys::submit(&tx()),
+        marker: marker.map(str::to_owned),
+        transfer_id: transfer_id.map(str::to_owned),
+        creditor_account: "FR-BOB".into(),
+        money: Money::from_minor(500, parse_currency("EUR").unwrap()).unwrap(),
+    }
+}
+
+fn transfer(id: &str, status: &str, amount_minor: i64, currency: &str) -> Value {
+    json!({"transfer_id": id, "status": status, "amount_minor": amount_minor, "currency": currency,
+           "creditor_account": "FR-BOB", "received_at": "2026-01-01T00:00:00Z"})
+}
+
+fn word(answer: &QueryAnswer) -> &'static str {
+    match answer {
+        QueryAnswer::Pending => "pending",
+        QueryAnswer::Settled(_) => "settled",
+        QueryAnswer::Dead { .. } => "dead",
+        QueryAnswer::NotFound => "not found",
+        QueryAnswer::OurFault { .. } => "our fault",
+        QueryAnswer::NoAnswer { .. } => "no answer",
+    }
+}
+
+#[tokio::test]
+async fn s1_8_the_one_transfer_behind_the_marker_is_ours() {
+    let other = |id| transfer(id, "SETTLED", 501, "EUR");
+    for (marker, listed, said, id) in [
+        (Some("0"), vec![], "not found", None),
+        (Some(""), vec![transfer("1", "PENDING", 500, "EUR")], "pending", Some("1")),
+        (Some("0"), vec![transfer("1", "SETTLED", 500, "EUR")], "settled", Some("1")),
+        (Some("0"), vec![transfer("1", "RECALLED", 500, "EUR")], "settled", Some("1")),
+        (Some("0"), vec![transfer("1", "REJECTED", 500, "EUR")], "dead", Some("1")),
+        (Some("0"), vec![other("1"), transfer("2", "SETTLED", 500, "USD")], "not found", None),
+        // Before the marker.
+        (Some("1"), vec![transfer("1", "SETTLED", 500, "EUR")], "not found", None),
+        (
+            Some("0"),
+            vec![other("1"), other("2"), other("3"), transfer("4", "SETTLED", 500, "EUR")],
+            "settled",
+            Some("4"),
+        ),
+        // Two that could be it, also when they are on two pages, and one of them dead.
+        (
+            Some("0"),
+            vec![transfer("1", "REJECTED", 500, "EUR"), other("2"), transfer("3", "SETTLED", 500, "EUR")],
+            "no answer",
+            None,
+        ),
+        // No marker was noted, so nothing went out: what is there is another's.
+        (None, vec![transfer("1", "SETTLED", 500, "EUR")], "not found", None),
+    ] {
+        let (client, _) = lists(listed.clone()).await;
+        let heard = client.query(About::Sought(&sought(marker, None))).await;
+        assert_eq!((word(&heard.answer), heard.transfer_id.as_deref()), (said, id), "{marker:?} {listed:?}");
+        assert!(said == "no answer" || heard.switch_now.is_some(), "the switch's clock is in it: {listed:?}");
+        if let QueryAnswer::Settled(report) = heard.answer {
+            assert_eq!(report.reference, keys::submit(&tx()).as_str(), "reported under our reference");
+            assert_eq!((report.amount_minor, report.currency.as_str()), (500, "EUR"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn s1_8_a_known_id_is_asked_directly_and_reported_under_our_reference() {
+    let listed = vec![transfer("1", "SETTLED", 500, "EUR"), transfer("2", "SETTLED", 500, "EUR")];
+    let (client, asked) = lists(listed).await;
+    let heard = client.query(About::Sought(&sought(Some("0"), Some("2")))).await;
+    assert_eq!(word(&heard.answer), "settled");
+    let gone = client.query(About::Sought(&sought(Some("0"), Some("9")))).await;
+    assert_eq!(word(&gone.answer), "not found");
+    let paths = asked.lock().unwrap().clone();
+    assert_eq!(paths, ["/v1/transfers/by-id/2", "/v1/transfers/by-id/9"]);
+}
+
+#[tokio::test]
+async fn s1_8_a_cancel_finds_what_it_cancels_or_cancels_nothing() {
+    let key = keys::undo_submit(&tx());
+    let ours = transfer("7", "PENDING", 500, "EUR");
+    let (client, asked) = lists(vec![ours.clone()]).await;
+    let heard = client.cancel(About::Sought(&sought(Some("0"), None)), &key).await;
+    assert_eq!(heard.answer, CancelAnswer::Cancelled { tombstoned: false });
+    assert_eq!(heard.transfer_id.as_deref(), Some("7"));
+    assert_eq!(asked.lock().unwrap().last().unwrap(), "/v1/transfers/by-id/7/cancel");
+
+    let (client, _) = lists(vec![]).await;
+    let heard = client.cancel(About::Sought(&sought(Some("0"), None)), &key).await;
+    assert_eq!(heard.answer, CancelAnswer::NotFound);
+    assert!(heard.switch_now.is_some());
+
+    let (client, asked) = lists(vec![ours.clone(), transfer("8", "PENDING", 500, "EUR")]).await;
+    let heard = client.cancel(About::Sought(&sought(Some("0"), None)), &key).await;
+    assert!(matches!(heard.answer, CancelAnswer::NoAnswer { .. }), "{:?}", heard.answer);
+    assert!(asked.lock().unwrap().iter().all(|path| !path.ends_with("/cancel")), "neither is touched");
+}
+
+#[tokio::test]
+async fn s1_8_the_marker_is_the_newest_transfer_to_the_account() {
+    let (client, _) =
+        lists(vec![transfer("3", "SETTLED", 1, "EUR"), transfer("5", "PENDING", 2, "EUR")]).await;
+    assert_eq!(client.marker("FR-BOB").await, Ok("5".into()));
+    let (client, _) = lists(vec![]).await;
+    assert_eq!(client.marker("FR-BOB").await, Ok(String::new()), "the beginning is a marker too");
+    let nobody = serve(Router::new()).await;
+    assert!(nobody.marker("FR-BOB").await.is_err(), "nothing may be sent that could not be read back");
+}
+
+#[tokio::test]
+async fn s0_16_a_statement_is_read_on_from_where_the_last_look_ended() {
+    let ours = keys::submit(&tx()).to_string();
+    let entry = |reference: Option<&str>, id: &str, status: &str| json!({"reference": reference, "transfer_id": id, "status": status, "amount_minor": 500, "currency": "EUR"});
+    let others = || (0..5).map(|n| entry(Some("tx_other:submit"), &n.to_string(), "SETTLED"));
+    for (last, said) in [
+        (vec![], "not found"),
+        (vec![entry(Some(&ours), "9", "SETTLED")], "settled"),
+        (vec![entry(Some(&ours), "9", "REJECTED")], "dead"),
+        (vec![entry(Some(&ours), "9", "CANCELLED")], "dead"),
+        // The settlement is what is looked for, and comes first.
+        (vec![entry(Some(&ours), "9", "SETTLED"), entry(Some(&ours), "9", "RECALLED")], "settled"),
+        // A switch without references names its own id, once that is known.
+        (vec![entry(None, "8", "REJECTED"), entry(None, "9", "SETTLED")], "settled"),
+    ] {
+        let (client, _) = states(others().chain(last.clone()).collect()).await;
+        let heard = client.statement(&sought(None, Some("9"))).await;
+        assert_eq!(word(&heard.answer), said, "{last:?}");
+    }
+    let (client, asked) = states(others().collect()).await;
+    for _ in 0..2 {
+        assert_eq!(word(&client.statement(&sought(None, None)).await.answer), "not found");
+    }
+    assert_eq!(client.statement_position().await.as_deref(), Some("5"), "what is sent now comes after it");
+    let paths = asked.lock().unwrap().clone();
+    assert_eq!(paths.last().unwrap(), "/v1/statement?limit=100&after=5", "{paths:?}");
+    assert_eq!(paths.len(), 4, "three pages, then only what came since");
+}
