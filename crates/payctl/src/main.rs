@@ -1,23 +1,31 @@
 //! `payctl`: the command line of operators and developers.
 //!
-//! `migrate`, `demo`, `keys` and `accounts` work on the database; `pay` and `show` are a customer of
-//! the HTTP API and need nothing else. What is printed on stdout is the result, what is printed on
-//! stderr is about the run. It starts no process, and moves money only by the doors that are there
-//! for everybody: the ledger's deposits and the API's payments.
+//! `migrate`, `demo`, `keys` and `accounts` work on the database; `list`, `stuck`, `exceptions`, `show`,
+//! `decide` and `switch` on the bank's own configuration; `pay` is a customer of the HTTP API. What is
+//! printed on stdout is the result, what is printed on stderr is about the run. It starts no process, and
+//! moves money only by the doors that are there for everybody: the ledger's deposits and decisions, and
+//! the API's payments.
 //!
 //! | file | question |
 //! |---|---|
 //! | `commands` | one file per command |
-//! | `database`, `api` | what does a command talk to? |
+//! | `bank`, `database`, `api` | what does a command talk to? |
+//! | `explain` | what do ledger, Temporal and switch say of a payment, and do they agree? |
+//! | `probe` | what can a switch do, and what does that mean for its profile? |
 //! | `secret` | how is an API key made, and what is stored of it? |
 //! | `watch` | how is a payment followed to its end? |
-//! | `out`, `table`, `outcome` | what does the person, or the script, see? |
+//! | `out`, `table`, `document`, `age`, `outcome` | what does the person, or the script, see? |
 
+mod age;
 mod api;
+mod bank;
 mod commands;
 mod database;
+mod document;
+mod explain;
 mod out;
 mod outcome;
+mod probe;
 mod secret;
 mod table;
 mod watch;
@@ -25,9 +33,11 @@ mod watch;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
-use crate::commands::{accounts, demo, keys, migrate, pay, show};
+use crate::commands::{
+    accounts, completions, decide, demo, exceptions, keys, list, migrate, pay, show, stuck, switch,
+};
 use crate::out::{Out, OutError};
 use crate::outcome::Outcome;
 
@@ -53,7 +63,14 @@ enum Command {
     #[command(subcommand)]
     Accounts(accounts::Command),
     Pay(pay::Args),
+    List(list::Args),
+    Stuck(stuck::Args),
+    Exceptions(exceptions::Args),
     Show(show::Args),
+    Decide(decide::Args),
+    #[command(subcommand)]
+    Switch(switch::Command),
+    Completions(completions::Args),
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -78,7 +95,13 @@ async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
         Command::Keys(command) => keys::run(command, out).await,
         Command::Accounts(command) => accounts::run(command, out).await,
         Command::Pay(args) => pay::run(args, out).await,
+        Command::List(args) => list::run(args, out).await,
+        Command::Stuck(args) => stuck::run(args, out).await,
+        Command::Exceptions(args) => exceptions::run(args, out).await,
+        Command::Decide(args) => decide::run(args, out).await,
         Command::Show(args) => show::run(args, out).await,
+        Command::Switch(command) => switch::run(command, out).await,
+        Command::Completions(args) => completions::run(&args, Cli::command(), out),
     }
 }
 
@@ -88,6 +111,6 @@ mod tests {
 
     #[test]
     fn the_arguments_are_consistent() {
-        <Cli as clap::CommandFactory>::command().debug_assert();
+        Cli::command().debug_assert();
     }
 }

@@ -7,8 +7,10 @@ use payment_protocol::PaymentState;
 
 /// Shown below `--help`.
 pub(crate) const EXIT_CODES: &str = "\
-Exit codes: 0 done (pay --watch: settled), 1 the payment ended otherwise, 2 wrong arguments, no connection or
-refused, 3 the payment is still open: unknown, not failed.";
+Exit codes: 0 done (pay --watch: settled), 1 done, and not as it should be (pay --watch: ended otherwise; show: an
+invariant does not hold; decide: refused by the switch or the books; switch: the profile is not safe or not
+true), 2 wrong arguments, no connection or refused, 3 unknown, not failed (pay --watch, decide: still open;
+switch probe: could not be seen).";
 
 /// How a command that was carried out came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +19,9 @@ pub(crate) enum Outcome {
     Done,
     /// The payment ended, and the money stayed.
     EndedOtherwise,
-    /// The payment had not ended when the time was over.
+    /// What was looked at is not as it should be.
+    NotAsItShouldBe,
+    /// The payment or decision had not ended when the time was over, or what was looked for could not be seen.
     StillOpen,
 }
 
@@ -34,7 +38,7 @@ impl Outcome {
     fn code(self) -> u8 {
         match self {
             Self::Done => 0,
-            Self::EndedOtherwise => 1,
+            Self::EndedOtherwise | Self::NotAsItShouldBe => 1,
             Self::StillOpen => 3,
         }
     }

@@ -29,6 +29,11 @@ impl<const N: usize> Table<N> {
         Self { head, rows: Vec::new() }
     }
 
+    /// Whether it has no row.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Adds a row.
     pub(crate) fn row(&mut self, cells: [&str; N]) {
         self.rows.push(cells.map(plain));

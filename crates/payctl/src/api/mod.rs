@@ -92,7 +92,7 @@ impl ApiArgs {
 }
 
 /// Whether the address is this machine's own; no proxy can reach that one.
-fn is_local(url: &Url) -> bool {
+pub(crate) fn is_local(url: &Url) -> bool {
     matches!(url.host_str(), Some(host) if host == "localhost" || host.starts_with("127.") || host == "[::1]")
 }
 

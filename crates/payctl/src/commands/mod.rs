@@ -1,11 +1,17 @@
 //! One file per command: its arguments, what it does, what it prints.
 
 pub(crate) mod accounts;
+pub(crate) mod completions;
+pub(crate) mod decide;
 pub(crate) mod demo;
+pub(crate) mod exceptions;
 pub(crate) mod keys;
+pub(crate) mod list;
 pub(crate) mod migrate;
 pub(crate) mod pay;
 pub(crate) mod show;
+pub(crate) mod stuck;
+pub(crate) mod switch;
 
 use idempotency::{IdempotencyKey, KeyError};
 

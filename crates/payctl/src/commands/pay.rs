@@ -140,7 +140,7 @@ fn summary(args: &Args, id: &PaymentId, last: Option<&Payment>) -> String {
 
 /// The command that shows the payment; the key is left out, it may be a secret.
 fn look(args: &Args, id: &PaymentId) -> String {
-    format!("payctl show {id} --url {}", args.api.url())
+    format!("payctl show {id} --api --url {}", args.api.url())
 }
 
 fn balances(args: &Args, before: Option<&Answer<Account>>, after: Option<&Answer<Account>>) -> String {

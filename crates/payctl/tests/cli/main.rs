@@ -1,10 +1,18 @@
-//! The program as it is used: arguments in, exit code and text out. The database is a real one; the
-//! API is played by the test, so that each answer can be chosen.
+//! The program as it is used: arguments in, exit code and text out. Database and switch are real ones; the
+//! API, and a switch that lies, are played by the test, so that each answer can be chosen.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
+mod bank;
+mod completions;
 mod database;
+mod decide;
+mod liar;
+mod mock;
 mod payments;
+mod queues;
 mod run;
 mod scratch;
+mod show;
 mod stub;
+mod switches;

@@ -65,7 +65,7 @@ async fn an_open_payment_is_exit_code_3_and_not_called_failed() {
         let api = settling(&[scene]).serve().await;
         let ran = pay(&api, &["--watch", "--timeout-s", "1"]).await;
         assert_eq!(ran.code, Some(3), "{ran:?}");
-        let look = format!("payctl show {PAYMENT_ID} --url {}", api.url);
+        let look = format!("payctl show {PAYMENT_ID} --api --url {}", api.url);
         let said = format!("\n{state} after 1 s: unknown, not failed; to look again: {look}\n");
         assert!(ran.stdout.contains(&said), "{ran:?}");
     }
@@ -76,7 +76,10 @@ async fn without_watch_the_acceptance_is_all() {
     let api = settling(&[Scene::Lines(1)]).serve().await;
     let said = pay(&api, &[]).await.done();
     assert!(
-        said.ends_with(&format!("accepted; to look at it: payctl show {PAYMENT_ID} --url {}\n", api.url))
+        said.ends_with(&format!(
+            "accepted; to look at it: payctl show {PAYMENT_ID} --api --url {}\n",
+            api.url
+        ))
     );
     let document: Value = serde_json::from_str(&pay(&api, &["--json"]).await.done()).unwrap();
     assert_eq!(document["payment_id"], PAYMENT_ID);
@@ -102,7 +105,7 @@ async fn an_unknown_acceptance_says_how_to_repeat_it() {
 
 #[tokio::test]
 async fn an_api_that_is_not_there_is_named() {
-    let said = payctl(&["show", PAYMENT_ID, "--url", "http://127.0.0.1:1"]).await.refused();
+    let said = payctl(&["show", PAYMENT_ID, "--api", "--url", "http://127.0.0.1:1"]).await.refused();
     assert!(said.contains("nothing answers at http://127.0.0.1:1 (--url, PAYMENTS_API_URL)"), "{said}");
 }
 
@@ -119,7 +122,7 @@ async fn the_end_is_one_document_too() {
 #[tokio::test]
 async fn a_payment_is_shown_with_its_timeline() {
     let api = settling(&[Scene::Lines(2)]).serve().await;
-    let show = ["show", PAYMENT_ID, "--url", &api.url, "--key", "test-key"];
+    let show = ["show", PAYMENT_ID, "--api", "--url", &api.url, "--key", "test-key"];
     let expected = format!(
         "\
 payment       {PAYMENT_ID}

@@ -16,7 +16,7 @@ pub(crate) struct Ran {
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_payctl"));
     command.args(args).stdin(Stdio::null()).kill_on_drop(true);
-    for setting in ["PAYMENTS_DATABASE__URL", "PAYMENTS_API_URL", "PAYMENTS_API_KEY"] {
+    for (setting, _) in std::env::vars().filter(|(setting, _)| setting.starts_with("PAYMENTS_")) {
         command.env_remove(setting);
     }
     command
@@ -24,12 +24,22 @@ pub(crate) fn command(args: &[&str]) -> Command {
 
 /// Runs it to its end.
 pub(crate) async fn payctl(args: &[&str]) -> Ran {
-    let Output { status, stdout, stderr } = command(args).output().await.unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ran { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+    Ran::of(command(args).output().await.unwrap())
 }
 
 impl Ran {
+    /// What a process left that has ended.
+    pub(crate) fn of(Output { status, stdout, stderr }: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+    }
+
+    /// The text on stdout of a run that found something not as it should be.
+    pub(crate) fn not_as_it_should_be(self) -> String {
+        assert_eq!(self.code, Some(1), "{self:?}");
+        self.stdout
+    }
+
     /// The text on stdout of a run that must have succeeded.
     pub(crate) fn done(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");

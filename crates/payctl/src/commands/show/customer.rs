@@ -1,4 +1,4 @@
-//! `payctl show`: a payment and what happened to it, by the API.
+//! A payment as its customer sees it, by the API.
 
 use payment_protocol::ids::PaymentId;
 
@@ -8,22 +8,14 @@ use crate::outcome::Outcome;
 use crate::table::{Align, Table};
 use crate::watch::Line;
 
-/// Show a payment and its timeline
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    #[command(flatten)]
-    api: ApiArgs,
-    /// The payment's id, from its acceptance
-    #[arg(value_parser = super::id::<PaymentId>)]
-    payment_id: PaymentId,
-    /// Print the API's JSON document
-    #[arg(long)]
+pub(super) async fn run(
+    api: &ApiArgs,
+    id: &PaymentId,
     json: bool,
-}
-
-pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
-    let answer = args.api.client()?.payment(&args.payment_id, 0).await?;
-    if args.json {
+    out: &mut Out<'_>,
+) -> anyhow::Result<Outcome> {
+    let answer = api.client()?.payment(id, 0).await?;
+    if json {
         out.line(answer.document)?;
         return Ok(Outcome::Done);
     }

@@ -1,0 +1,164 @@
+//! A payment's whole picture for programs.
+
+use payment_ledger::explain::Explained;
+use serde_json::{Value, json};
+
+use crate::document;
+use crate::explain::{Holds, Picture};
+
+/// Field names stay as they are. A part that could not be read has `unread` with the reason.
+pub(super) fn document(picture: &Picture) -> Value {
+    let Picture { ledger, workflow, switch, invariants, read_at } = picture;
+    let violated: Vec<&str> = invariants
+        .iter()
+        .filter(|invariant| invariant.holds == Holds::No)
+        .map(|invariant| invariant.number)
+        .collect();
+    json!({
+        "read_at": read_at,
+        "violated": violated,
+        "payment": payment(ledger),
+        "workflow": match workflow {
+            Ok(says) => json!(says),
+            Err(unread) => json!({ "unread": unread }),
+        },
+        "switch_says": match switch {
+            Ok(says) => json!({
+                "means": says.means,
+                "answer": says.word(),
+                "detail": says.words(),
+                "transfer_id": says.transfer_id,
+            }),
+            Err(unread) => json!({ "unread": unread }),
+        },
+        "hold": hold(ledger),
+        "submissions": submissions(ledger),
+        "operations": operations(ledger),
+        "journal": journal(ledger),
+        "callbacks": callbacks(ledger),
+        "inbox": inbox(ledger),
+        "decisions": ledger.decisions.iter().map(document::decision).collect::<Vec<_>>(),
+        "exceptions": ledger.exceptions.iter().map(document::exception).collect::<Vec<_>>(),
+        "alerts": alerts(ledger),
+        "invariants": invariants,
+        "timeline": timeline(ledger),
+    })
+}
+
+fn payment(ledger: &Explained) -> Value {
+    let row = &ledger.payment;
+    let mut payment = document::payment(&row.view);
+    let more = json!({
+        "tenant": row.tenant_id,
+        "client": row.client_id,
+        "profile": row.profile,
+        "resume_count": row.resume_count,
+        "run_id": row.run_id,
+        "attempts": row.attempts,
+        "first_attempt_at": row.first_attempt_at,
+        "submit_deadline": row.submit_deadline,
+        "cause": row.cause,
+        "cancelling_since": row.cancelling_since,
+        "verdict": row.verdict,
+        "verdict_source": row.verdict_source,
+        "valid_until": row.valid_until,
+        "started_at": row.started_at,
+    });
+    if let (Some(payment), Value::Object(more)) = (payment.as_object_mut(), more) {
+        payment.extend(more);
+    }
+    payment
+}
+
+fn hold(ledger: &Explained) -> Option<Value> {
+    ledger.hold.as_ref().map(|hold| {
+        json!({
+            "account_id": hold.account_id,
+            "amount_minor": hold.amount_minor,
+            "status": hold.status,
+            "opened_at": hold.opened_at,
+            "closed_at": hold.closed_at,
+        })
+    })
+}
+
+fn submissions(ledger: &Explained) -> Vec<Value> {
+    let rows = ledger.submissions.iter().map(|row| {
+        json!({
+            "attempt": row.attempt,
+            "recorded_at": row.recorded_at,
+            "outcome": row.outcome,
+            "detail": row.detail,
+            "answered_at": row.answered_at,
+            "marker": row.marker,
+            "transfer_id": row.transfer_id,
+        })
+    });
+    rows.collect()
+}
+
+fn operations(ledger: &Explained) -> Vec<Value> {
+    let rows = ledger.operations.iter().map(|row| {
+        json!({
+            "operation_key": row.operation_key,
+            "outcome": row.outcome,
+            "reason": row.reason,
+            "recorded_at": row.recorded_at,
+        })
+    });
+    rows.collect()
+}
+
+fn journal(ledger: &Explained) -> Vec<Value> {
+    let rows = ledger.journal.iter().map(|row| {
+        json!({
+            "operation_key": row.operation_key,
+            "kind": row.kind,
+            "debit_account": row.debit_account,
+            "credit_account": row.credit_account,
+            "amount_minor": row.amount_minor,
+            "currency": row.currency,
+            "posted_at": row.posted_at,
+        })
+    });
+    rows.collect()
+}
+
+fn callbacks(ledger: &Explained) -> Vec<Value> {
+    let rows = ledger.callbacks.iter().map(|row| {
+        json!({
+            "switch": row.switch,
+            "event_id": row.event_id,
+            "status": row.status,
+            "amount_minor": row.amount_minor,
+            "currency": row.currency,
+            "reason": row.reason,
+            "received_at": row.received_at,
+        })
+    });
+    rows.collect()
+}
+
+fn inbox(ledger: &Explained) -> Vec<Value> {
+    let rows = ledger.inbox.iter().map(|row| {
+        json!({
+            "kind": row.kind,
+            "event_id": row.event_id,
+            "decision_id": row.decision_id,
+            "received_at": row.received_at,
+            "deliveries": row.deliveries,
+            "delivered_at": row.delivered_at,
+        })
+    });
+    rows.collect()
+}
+
+fn alerts(ledger: &Explained) -> Vec<Value> {
+    let rows = ledger.alerts.iter();
+    rows.map(|row| json!({ "kind": row.kind, "detail": row.detail, "raised_at": row.raised_at })).collect()
+}
+
+fn timeline(ledger: &Explained) -> Vec<Value> {
+    let rows = ledger.timeline.iter();
+    rows.map(|row| json!({ "state": row.state, "detail": row.detail, "at": row.happened_at })).collect()
+}
