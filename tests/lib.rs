@@ -3,6 +3,7 @@
 //! | room | question |
 //! |---|---|
 //! | `acceptance/` | does a payment go its way, and each failure its own (requirements S0.1 to S0.17)? |
+//! | `strategies/` | does each kind of switch pay once (S0.11, S1.5, S1.8), and do people's decisions move what no answer can? |
 //! | `faults/` | what holds when callbacks, cancels and operators come at every wrong moment (R17 to R21b, R30)? |
 //! | `replay/` | does today's workflow go on with yesterday's payments (R27)? |
 //!

@@ -1,0 +1,48 @@
+//! Strategy D, at most one attempt: whatever becomes of it, the switch sees one submit, and what comes in
+//! decides (S0.11, S1.1, S1.8).
+
+use serde_json::{Value, json};
+use testkit::System;
+use testkit::system::OPENING_MINOR;
+
+use crate::shapes::at_most_once;
+
+/// Pays once while the switch behaves so, and ends as expected after exactly one submit.
+async fn ends(name: &str, behaviour: Value, end: &str) -> anyhow::Result<()> {
+    let charged = end == "settled";
+    let system = System::start(name, at_most_once().profile("sla_ms", 2_000)).await?;
+    system.switch.behave(behaviour).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, end).await?;
+    assert_eq!(system.switch.requests(&payment.reference, "submit").await?, 1, "{name}");
+    assert_eq!(system.available().await?, OPENING_MINOR - if charged { 500 } else { 0 }, "{name}");
+    assert_eq!(system.audit().await?.debited, usize::from(charged), "{name}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_11_a_lost_answer_and_a_success_callback_settle() -> anyhow::Result<()> {
+    ends("one-success", json!({"submit": ["accept_drop_answer"]}), "settled").await
+}
+
+#[tokio::test]
+async fn s0_11_a_lost_answer_and_a_failure_callback_lead_to_asking() -> anyhow::Result<()> {
+    let behaviour = json!({"submit": ["accept_drop_answer"], "outcome": "reject"});
+    ends("one-failure", behaviour, "failed").await
+}
+
+#[tokio::test]
+async fn s0_11_a_lost_answer_and_no_callback_are_decided_by_the_answer_to_our_cancel() -> anyhow::Result<()> {
+    let behaviour = json!({"submit": ["accept_drop_answer"], "callback": {"lose": true}});
+    ends("one-silence", behaviour, "settled").await
+}
+
+#[tokio::test]
+async fn s0_11_an_attempt_that_never_arrived_is_not_made_again() -> anyhow::Result<()> {
+    ends("one-lost", json!({"submit": ["drop_request"]}), "timed_out").await
+}
+
+#[tokio::test]
+async fn s0_11_an_attempt_that_was_turned_away_is_not_made_again() -> anyhow::Result<()> {
+    ends("one-503", json!({"submit": ["error_503"]}), "timed_out").await
+}

@@ -1,0 +1,49 @@
+//! Each strategy pays, and survives the crash window: the switch has accepted, the worker dies before it
+//! hears so (S0.11, S0.17, S2.1).
+
+use std::time::Duration;
+
+use serde_json::json;
+use testkit::System;
+use testkit::system::OPENING_MINOR;
+use testkit::wait::until;
+
+use crate::shapes::{copies, strategies};
+
+#[tokio::test]
+async fn s0_11_each_strategy_pays_once() -> anyhow::Result<()> {
+    for (name, options) in strategies() {
+        let system = System::start(&format!("pays-{name}"), options).await?;
+        let payment = system.pay("5.00").await?;
+        system.wait_for_state(&payment.payment_id, "settled").await?;
+        assert_eq!(system.available().await?, OPENING_MINOR - 500, "{name}");
+        assert_eq!(system.switch.requests(&payment.reference, "submit").await?, 1, "{name}");
+        assert_eq!(system.switch.requests(&payment.reference, "cancel").await?, 0, "{name}");
+        assert_eq!(system.audit().await?.debited, 1, "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_17_each_strategy_charges_once_when_the_worker_dies_after_the_acceptance() -> anyhow::Result<()> {
+    for (name, options) in strategies() {
+        let mut system = System::start(&format!("dies-{name}"), options).await?;
+        system.switch.behave(json!({"outcome": "hold", "submit": [{"accept_hang_ms": 900}]})).await?;
+        let payment = system.pay("5.00").await?;
+        until("the switch has the transfer", Duration::from_secs(30), || async {
+            Ok(system.switch.status(&payment.reference).await?.map(|_| ()))
+        })
+        .await?;
+        system.worker.kill().await?;
+        system.switch.decide(&payment.reference, "settle").await?;
+        system.worker.start_again().await?;
+        system.wait_for_state(&payment.payment_id, "settled").await?;
+        assert_eq!(system.available().await?, OPENING_MINOR - 500, "{name}");
+        assert_eq!(copies(&system, &payment.reference).await?, 1, "{name}");
+        // Only what deduplicates is ever sent again.
+        let most = if name == "reference" { 2 } else { 1 };
+        assert!(system.switch.requests(&payment.reference, "submit").await? <= most, "{name}");
+        assert_eq!(system.audit().await?.debited, 1, "{name}");
+    }
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! Decisions by people, end to end: proposed, confirmed by another, told to the workflow as an Update,
+//! refused where the switch says otherwise, and carried out once whatever dies on the way.
+
+use std::time::Duration;
+
+use payment_protocol::decision::{Action, CarriedOut};
+use payment_protocol::facts::Verdict;
+use serde_json::{Value, json};
+use temporalio_client::WorkflowTerminateOptions;
+use testkit::system::{Accepted, OPENING_MINOR};
+use testkit::wait::until;
+use testkit::{Options, System};
+
+use crate::people::{decide, outcome, told};
+use crate::shapes::reference;
+
+/// A switch that only calls back, and loses its callbacks: when none comes, a person must decide.
+fn mute() -> Options {
+    let mut options = reference().profile("can_cancel", false).profile("sla_ms", 500);
+    options.shape = json!({"query": false, "cancel": false});
+    options
+}
+
+/// A switch that can be asked but neither cancels nor honours a deadline: nothing found proves nothing.
+fn forgetful() -> Options {
+    let mut options = Options::default()
+        .profile("can_cancel", false)
+        .profile("tombstones", false)
+        .profile("honours_deadline", false)
+        .profile("sla_ms", 500);
+    options.shape = json!({"cancel": false, "tombstone": false, "deadline": false});
+    options
+}
+
+/// The switch says that it knows nothing of a payment, until it is told otherwise.
+fn silent(outcome: &str) -> Value {
+    json!({
+        "outcome": outcome,
+        "callback": {"lose": true},
+        "query": [{"fault": "not_found", "times": "always"}],
+    })
+}
+
+/// A payment of 5.00 that stands before a person.
+async fn standing(system: &System, behaviour: Value) -> anyhow::Result<Accepted> {
+    system.switch.behave(behaviour).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "needs_operator").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while it stands");
+    Ok(payment)
+}
+
+#[tokio::test]
+async fn s0_10_two_people_settle_what_nobody_can_be_asked_about() -> anyhow::Result<()> {
+    let system = System::start("decided-settle", mute()).await?;
+    let payment = standing(&system, json!({"callback": {"lose": true}})).await?;
+    let seen = system.payment(&payment.payment_id).await?;
+    assert_eq!(seen["operator_reason"], "cannot_ask", "{seen}");
+    assert_eq!(seen["allowed_actions"], json!(["settle", "release"]), "{seen}");
+    assert!(seen["standing_since"].is_string(), "{seen}");
+    let decision = decide(&system, &payment.payment_id, Action::Settle).await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(outcome(&system, &decision).await?, CarriedOut::Settled);
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    told(&system).await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_10_two_people_release_what_nobody_can_be_asked_about() -> anyhow::Result<()> {
+    let system = System::start("decided-release", mute()).await?;
+    let payment = standing(&system, json!({"outcome": "reject", "callback": {"lose": true}})).await?;
+    let decision = decide(&system, &payment.payment_id, Action::Release).await?;
+    let came = outcome(&system, &decision).await?;
+    assert!(matches!(came, CarriedOut::Released(_)), "{came:?}");
+    let end = system.state(&payment.payment_id).await?;
+    assert!(["failed", "timed_out"].contains(&end.as_str()), "{end}");
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    told(&system).await?;
+    assert_eq!(system.audit().await?.debited, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_10_asking_again_obeys_the_answer() -> anyhow::Result<()> {
+    let system = System::start("decided-ask-again", forgetful()).await?;
+    let payment = standing(&system, silent("settle")).await?;
+    system.switch.behave(json!({})).await?;
+    let decision = decide(&system, &payment.payment_id, Action::AskAgain).await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(outcome(&system, &decision).await?, CarriedOut::AskAgain);
+    told(&system).await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_10_a_release_is_refused_when_the_switch_says_that_it_settled() -> anyhow::Result<()> {
+    let system = System::start("decided-refused", forgetful()).await?;
+    let payment = standing(&system, silent("settle")).await?;
+    system.switch.behave(json!({})).await?;
+    let decision = decide(&system, &payment.payment_id, Action::Release).await?;
+    let came = outcome(&system, &decision).await?;
+    assert!(matches!(&came, CarriedOut::Refused { detail } if detail.contains("settled")), "{came:?}");
+    // What the switch said when it was asked is followed.
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_10_a_settle_is_refused_when_the_switch_says_that_it_is_dead() -> anyhow::Result<()> {
+    let system = System::start("decided-dead", forgetful()).await?;
+    let payment = standing(&system, silent("reject")).await?;
+    system.switch.behave(json!({})).await?;
+    let decision = decide(&system, &payment.payment_id, Action::Settle).await?;
+    let came = outcome(&system, &decision).await?;
+    assert!(matches!(&came, CarriedOut::Refused { detail } if detail.contains("dead")), "{came:?}");
+    assert_eq!(system.state(&payment.payment_id).await?, "needs_operator");
+    // The payment stands again and takes the next decision, which the switch confirms.
+    let next = decide(&system, &payment.payment_id, Action::Release).await?;
+    assert_eq!(outcome(&system, &next).await?, CarriedOut::Verdict(Verdict::Dead));
+    system.wait_for_state(&payment.payment_id, "timed_out").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    assert_eq!(system.audit().await?.debited, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s2_1_a_worker_that_dies_while_it_carries_a_decision_out_debits_once() -> anyhow::Result<()> {
+    let mut system = System::start("decided-dies", forgetful()).await?;
+    let payment = standing(&system, silent("settle")).await?;
+    let queries = system.switch.requests(&payment.reference, "query").await?;
+    // The decision's own look hangs, so the worker dies in the middle of it.
+    let hangs = json!({"callback": {"lose": true}, "query": [{"delay_ms": 900}]});
+    system.switch.behave(hangs).await?;
+    let decision = decide(&system, &payment.payment_id, Action::Settle).await?;
+    until("the switch is asked for the decision", Duration::from_secs(30), || async {
+        Ok((system.switch.requests(&payment.reference, "query").await? > queries).then_some(()))
+    })
+    .await?;
+    system.worker.kill().await?;
+    system.worker.start_again().await?;
+    let came = outcome(&system, &decision).await?;
+    assert_eq!(came, CarriedOut::Verdict(Verdict::Settled), "the switch confirmed it");
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    told(&system).await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s2_1_a_decision_outlives_the_workflow_that_should_have_taken_it() -> anyhow::Result<()> {
+    let mut system = System::start("decided-terminated", mute()).await?;
+    let payment = standing(&system, json!({"callback": {"lose": true}})).await?;
+    system.worker.kill().await?;
+    let decision = decide(&system, &payment.payment_id, Action::Settle).await?;
+    let workflow = system.workflow(&payment.payment_id).await?;
+    workflow.terminate(WorkflowTerminateOptions::default()).await?;
+    // The run that follows stands before a person again, and is told by the relay.
+    system.worker.start_again().await?;
+    assert_eq!(outcome(&system, &decision).await?, CarriedOut::Settled);
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    told(&system).await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
