@@ -162,8 +162,12 @@ fn r38_every_planted_bug_of_the_protocol_is_found() {
             wrong.push(format!("{}: {} was to break\n{said}", bug.name, bug.breaks));
         }
     }
-    // The same walks over the protocol as it is: what was found is the bug's.
-    for walk in bugs.iter().map(|bug| &bug.walk).collect::<BTreeSet<_>>() {
+    // The same walks over the protocol as it is: what was found is the bug's. Those that take minutes are made by
+    // `./dev explore --deep` alone.
+    let short = |walk: &&Vec<String>| {
+        walk.join(" ").contains("--faults 0") || walk.join(" ").contains("--decisions 0")
+    };
+    for walk in bugs.iter().map(|bug| &bug.walk).filter(short).collect::<BTreeSet<_>>() {
         let sound = Command::new(env!("CARGO_BIN_EXE_explore")).args(walk).output().unwrap();
         if !sound.status.success() {
             wrong.push(format!("{walk:?} is red without a bug\n{}", String::from_utf8_lossy(&sound.stdout)));
