@@ -55,7 +55,21 @@ pub const ENDS: &[&str] = &[
     "needs_operator: undo_failed",
 ];
 
-/// Every branch that can be met.
+/// Branches that take a fault and a decision, or two faults, and are met by the deep tier.
+pub const DEEPER: &[&str] = &[
+    "carry out -> ended",
+    "decision: ended",
+    "fence -> ended",
+    "needs operator -> ended",
+    "release by decision: ended",
+    "settle by decision: ended",
+    "settle by decision: recall_under_way",
+    "submit -> not sent no_open_hold",
+    "wait -> decided release",
+    "wait -> decided settle",
+];
+
+/// Every branch that the fast tier comes to, and must.
 ///
 /// Arms that the simulation cannot come to, and why: a payment that is not valid (`reject`) has no switch; an
 /// answer that settles a transfer of which no attempt is on record needs a restored database
