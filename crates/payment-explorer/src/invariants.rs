@@ -21,8 +21,8 @@ pub struct Violation {
 }
 
 macro_rules! invariants {
-    ($($name:ident = $number:literal, $says:literal;)+) => {
-        $(const $name: Violation = Violation { number: $number, says: $says };)+
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $says:literal;)+) => {
+        $($(#[$doc])* pub(crate) const $name: Violation = Violation { number: $number, says: $says };)+
 
         /// Every invariant that is checked.
         pub const ALL: &[Violation] = &[$($name),+];
@@ -45,12 +45,10 @@ invariants! {
     UNDO_ORDER = "I13", "undone in order: nothing is released before the switch was asked and answered";
     WORKFLOW_AGREES = "I14", "a workflow completes only at an end, with the end of the row";
     REPLAYS = "I15", "run again with the same answers, the code asks the same questions";
-    RECALL_IS_NO_CANCEL = "I17", "a cancel never undoes a settlement: recall is asked only where the bank could not debit";
+    /// Checked by [`crate::search`], on the whole graph.
     NO_DEAD_END = "I16", "no dead end: when faults stop, the payment can still end";
+    RECALL_IS_NO_CANCEL = "I17", "a cancel never undoes a settlement: recall is asked only where the bank could not debit";
 }
-
-/// The one that [`crate::search`] checks on the whole graph.
-pub const DEAD_END: Violation = NO_DEAD_END;
 
 /// The first invariant that `next`, reached from `before`, breaks.
 #[must_use]

@@ -18,36 +18,12 @@ const FLAGS: [Flag; 8] = [
     ("statement", |profile| &mut profile.has_statement),
 ];
 
-/// A switch that can do nothing, and times that fit each other.
+/// A switch that can do nothing.
 ///
 /// # Errors
 /// None, unless its name is no name.
 fn bare(strategy: Strategy) -> anyhow::Result<SwitchProfile> {
-    Ok(SwitchProfile {
-        switch: SwitchName::new("switch")?,
-        strategy,
-        has_query: false,
-        deduplicates: false,
-        retention_s: 86_400,
-        tombstones: false,
-        honours_deadline: false,
-        max_skew_ms: 1_000,
-        can_cancel: false,
-        can_recall: false,
-        has_callback: false,
-        has_statement: false,
-        sla_ms: 60_000,
-        submit_deadline_ms: 60_000,
-        attempt_timeout_ms: 5_000,
-        submit_budget_ms: 30_000,
-        backoff_ms: 250,
-        ask_interval_max_ms: 300_000,
-        alert_after_ms: 120_000,
-        breaker_failures: 20,
-        breaker_open_ms: 2_000,
-        start_within_ms: 3_600_000,
-        amount_limit_minor: 100_000,
-    })
+    Ok(SwitchProfile::bare(SwitchName::new("switch")?, strategy))
 }
 
 /// The profile of a name like `query:dedup+cancel+callback`.

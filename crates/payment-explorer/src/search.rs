@@ -111,7 +111,7 @@ pub fn search(model: &Model, beginnings: &[State], states_max: usize) -> Found {
     }
     found.states = nodes.len() as u64;
     if let Some(stuck) = dead_end(nodes.len(), &benign, &finished) {
-        found.violation = Some((invariants::DEAD_END, sequence(&nodes, stuck)));
+        found.violation = Some((invariants::NO_DEAD_END, sequence(&nodes, stuck)));
     }
     found
 }

@@ -26,6 +26,7 @@ mod rows;
 use jiff::Timestamp;
 use payment_protocol::decision::{Action, CarriedOut};
 use payment_protocol::ids::DecisionId;
+use payment_protocol::text_enum;
 
 use crate::LedgerError;
 use crate::inbox::Notice;
@@ -33,40 +34,7 @@ use crate::inbox::Notice;
 pub use refusal::DecisionRefused;
 pub(crate) use rows::{of_payment, reopen_delivery};
 
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name {
-            $($(#[$vdoc])* $variant),+
-        }
-
-        impl $name {
-            /// Every value.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            /// The word in the table and on the command line.
-            #[must_use]
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text),+ }
-            }
-
-            /// Reads the word back; `None` for any other.
-            #[must_use]
-            pub fn parse(text: &str) -> Option<Self> {
-                match text { $($text => Some(Self::$variant),)+ _ => None }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-    };
-}
-
-words!(
+text_enum!(
     /// How money moves after a payment's end. Each needs two people and an open exception of that payment.
     Correction {
         /// It left and was not debited: the customer is debited, else the claims account.
@@ -78,7 +46,7 @@ words!(
     }
 );
 
-words!(
+text_enum!(
     /// How far a decision has come.
     DecisionStatus {
         /// Waits for a second person.

@@ -10,7 +10,7 @@ use sqlx::Executor as _;
 
 use crate::decisions::{self, DecisionView};
 use crate::queues::ExceptionView;
-use crate::view::{PaymentView, TimelineEntry};
+use crate::view::{self, PaymentView, TimelineEntry};
 use crate::{Ledger, LedgerError};
 
 /// One payment, explained.
@@ -216,7 +216,7 @@ impl Ledger {
             decisions,
             exceptions: read::exceptions(tx, payment_id).await?,
             alerts: read::alerts(tx, payment_id).await?,
-            timeline: read::timeline(tx, payment_id, timeline_limit).await?,
+            timeline: view::timeline(tx, payment_id, timeline_limit).await?,
         }))
     }
 }

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use payment_protocol::PaymentState;
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{AccountId, PaymentId, TenantId};
+use sqlx::PgConnection;
 
 use crate::{Ledger, LedgerError};
 
@@ -192,20 +193,29 @@ impl Ledger {
         payment_id: &PaymentId,
         limit: i64,
     ) -> Result<Vec<TimelineEntry>, LedgerError> {
-        let rows = sqlx::query!(
-            "SELECT state, detail, happened_at FROM timeline WHERE payment_id = $1 ORDER BY entry_id LIMIT $2",
-            payment_id.as_str(),
-            limit,
-        )
-        .fetch_all(&self.pool)
-        .await?;
-        Ok(rows
-            .into_iter()
-            .map(|row| TimelineEntry {
-                state: row.state,
-                detail: row.detail,
-                happened_at: row.happened_at.to_jiff(),
-            })
-            .collect())
+        timeline(&mut *self.pool.acquire().await?, payment_id, limit).await
     }
+}
+
+/// As [`Ledger::timeline`], on the caller's connection.
+pub(crate) async fn timeline(
+    connection: &mut PgConnection,
+    payment_id: &PaymentId,
+    limit: i64,
+) -> Result<Vec<TimelineEntry>, LedgerError> {
+    let rows = sqlx::query!(
+        "SELECT state, detail, happened_at FROM timeline WHERE payment_id = $1 ORDER BY entry_id LIMIT $2",
+        payment_id.as_str(),
+        limit,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| TimelineEntry {
+            state: row.state,
+            detail: row.detail,
+            happened_at: row.happened_at.to_jiff(),
+        })
+        .collect())
 }

@@ -219,6 +219,37 @@ text_enum!(
 const LEDGER_PART_MS: u64 = 1_000;
 
 impl SwitchProfile {
+    /// A switch that can do nothing, remembers references for a day, keeps its clock within a second, and is given
+    /// the times that are taken where a configuration is silent: what a description starts from.
+    #[must_use]
+    pub fn bare(switch: SwitchName, strategy: Strategy) -> Self {
+        Self {
+            switch,
+            strategy,
+            has_query: false,
+            deduplicates: false,
+            retention_s: 86_400,
+            tombstones: false,
+            honours_deadline: false,
+            max_skew_ms: 1_000,
+            can_cancel: false,
+            can_recall: false,
+            has_callback: false,
+            has_statement: false,
+            sla_ms: defaults::sla_ms(),
+            submit_deadline_ms: defaults::submit_deadline_ms(),
+            attempt_timeout_ms: defaults::attempt_timeout_ms(),
+            submit_budget_ms: defaults::submit_budget_ms(),
+            backoff_ms: defaults::backoff_ms(),
+            ask_interval_max_ms: defaults::ask_interval_max_ms(),
+            alert_after_ms: defaults::alert_after_ms(),
+            breaker_failures: defaults::breaker_failures(),
+            breaker_open_ms: defaults::breaker_open_ms(),
+            start_within_ms: defaults::start_within_ms(),
+            amount_limit_minor: defaults::amount_limit_minor(),
+        }
+    }
+
     /// Bound of one whole attempt: two calls to the switch (look and send, cancel and query) and our
     /// own ledger's part, in milliseconds.
     #[must_use]

@@ -1,5 +1,8 @@
 //! The states of a payment as the outside sees them.
 
+/// An enum whose values have one word each, the same in the API, the database, logs and JSON. Who calls it from
+/// another crate needs serde among its dependencies.
+#[macro_export]
 macro_rules! text_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -32,7 +35,7 @@ macro_rules! text_enum {
         }
     };
 }
-pub(crate) use text_enum;
+pub use text_enum;
 
 text_enum!(
     /// Where a payment stands.

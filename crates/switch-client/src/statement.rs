@@ -25,6 +25,9 @@ const PAGE: usize = 100;
 /// Transfers whose place is remembered. Beyond it the looks begin where the payments' records say.
 const PLACES_MAX: usize = 10_000;
 
+/// What is said of a statement that was not read to its end in one look. The next look reads on.
+pub const NOT_AT_ITS_END: &str = "the statement is long and is read on with the next look";
+
 /// How far the statement was read.
 #[derive(Debug, Default)]
 pub(crate) struct Positions(Mutex<Places>);
@@ -103,8 +106,7 @@ impl SwitchClient {
                 break;
             }
         }
-        let detail = "the statement is long and is read on with the next look".into();
-        Answered::new(QueryAnswer::NoAnswer { detail }, None)
+        Answered::new(QueryAnswer::NoAnswer { detail: NOT_AT_ITS_END.into() }, None)
     }
 
     async fn page(&self, after: Option<&str>) -> Result<(Option<Timestamp>, StatementPage), Unread> {

@@ -123,14 +123,18 @@ impl<'a> TemporalWorld<'a> {
         self.ctx.state_mut(|workflow| workflow.inbox.pop_front())
     }
 
-    /// Waits until the inbox holds something, or the workflow is asked to cancel for the first time.
-    async fn heard(&self) -> Option<Event> {
-        let token = if self.cancellation_heard.get() {
+    /// The workflow's cancellation until it is heard, which happens once; nothing after that.
+    fn first_cancellation(&self) -> WorkflowCancellationToken {
+        if self.cancellation_heard.get() {
             WorkflowCancellationToken::new()
         } else {
             self.ctx.cancellation_token()
-        };
-        let options = WaitConditionOptions::builder().cancellation_token(token).build();
+        }
+    }
+
+    /// Waits until the inbox holds something, or the workflow is asked to cancel for the first time.
+    async fn heard(&self) -> Option<Event> {
+        let options = until(self.first_cancellation());
         match self.ctx.wait_condition_with_options(|workflow| !workflow.inbox.is_empty(), options).await {
             Ok(()) => self.take_event(),
             Err(_) => {
@@ -143,12 +147,7 @@ impl<'a> TemporalWorld<'a> {
     /// Waits until the customer, or whoever cancels the workflow, asks to cancel.
     async fn cancel_heard(&self) {
         let asked = |workflow: &InterBankPaymentWorkflow| workflow.inbox.contains(&Event::CustomerCancel);
-        let token = if self.cancellation_heard.get() {
-            WorkflowCancellationToken::new()
-        } else {
-            self.ctx.cancellation_token()
-        };
-        let options = WaitConditionOptions::builder().cancellation_token(token).build();
+        let options = until(self.first_cancellation());
         if self.ctx.wait_condition_with_options(asked, options).await.is_err() {
             self.cancellation_heard.set(true);
         }
@@ -174,11 +173,6 @@ impl<'a> TemporalWorld<'a> {
         }
     }
 
-    fn stop_looking(&self, looking: WorkflowCancellationToken, event: Event) -> Event {
-        looking.cancel();
-        event
-    }
-
     /// Before the workflow completes: whoever waits for what came of a decision is answered, and the
     /// decision is closed.
     pub(crate) async fn answer_decisions(&self, end: End) {
@@ -196,8 +190,7 @@ impl<'a> TemporalWorld<'a> {
                 self.ctx.state_mut(|workflow| workflow.answer(decision_id.clone(), came.clone()));
             }
             let answered = self.ctx.clone();
-            let detached =
-                WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
+            let detached = until(WorkflowCancellationToken::new());
             let finished = |workflow: &InterBankPaymentWorkflow| {
                 workflow.deciding().is_some() || answered.all_handlers_finished()
             };
@@ -276,8 +269,7 @@ impl World for TemporalWorld<'_> {
             .summary("wait for the account".to_owned())
             .build();
         let mut timer = pin!(self.ctx.timer(timer));
-        let detached =
-            WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
+        let detached = until(WorkflowCancellationToken::new());
         let has_lock = |workflow: &InterBankPaymentWorkflow| workflow.has_lock;
         let mut passed = pin!(self.ctx.wait_condition_with_options(has_lock, detached));
         let mut cancel = pin!(futures::FutureExt::fuse(self.cancel_heard()));
@@ -309,8 +301,7 @@ impl World for TemporalWorld<'_> {
             let mut asking = pin!(self.ctx.execute_activity(SwitchActivities::ask_to_cancel, input, options));
             let success =
                 |workflow: &InterBankPaymentWorkflow| workflow.inbox.contains(&Event::SuccessReported);
-            let detached =
-                WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
+            let detached = until(WorkflowCancellationToken::new());
             let mut reported = pin!(self.ctx.wait_condition_with_options(success, detached));
             let answer = select! {
                 answer = asking => Some(answer),
@@ -366,10 +357,13 @@ impl World for TemporalWorld<'_> {
         let event = select! {
             event = heard => event.unwrap_or(Event::SlaPassed),
             event = news => event,
-            _ = sla => return self.stop_looking(looking, Event::SlaPassed),
+            _ = sla => Event::SlaPassed,
         };
-        sla.cancel();
-        self.stop_looking(looking, event)
+        if event != Event::SlaPassed {
+            sla.cancel();
+        }
+        looking.cancel();
+        event
     }
 
     async fn wait_without_end(&self) -> Event {
@@ -382,10 +376,10 @@ impl World for TemporalWorld<'_> {
                 event = heard => event,
                 event = news => Some(event),
             };
-            if let Some(event) = event {
-                return self.stop_looking(looking, event);
-            }
             looking.cancel();
+            if let Some(event) = event {
+                return event;
+            }
         }
     }
 
@@ -435,6 +429,11 @@ impl World for TemporalWorld<'_> {
     fn patched(&self, change: &str) -> bool {
         self.ctx.patched(change)
     }
+}
+
+/// A wait that ends early when the token is cancelled; detached from the workflow's own cancellation.
+fn until(token: WorkflowCancellationToken) -> WaitConditionOptions {
+    WaitConditionOptions::builder().cancellation_token(token).build()
 }
 
 fn retry(first: Duration, longest: Duration) -> RetryPolicy {

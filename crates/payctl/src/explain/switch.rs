@@ -9,6 +9,7 @@ use payment_protocol::ids::{PaymentId, TxId};
 use payment_protocol::keys;
 use payment_protocol::submit::QueryAnswer;
 use serde::Serialize;
+use switch_client::statement::NOT_AT_ITS_END;
 use switch_client::{About, Answered, Sought, SwitchClient};
 use tokio::time::{Instant, timeout};
 
@@ -116,8 +117,7 @@ async fn read_statement(client: &SwitchClient, sought: &Sought) -> Answered<Quer
     let began = Instant::now();
     loop {
         let answered = client.statement(sought).await;
-        let again =
-            matches!(&answered.answer, QueryAnswer::NoAnswer { detail } if detail.contains("read on"));
+        let again = matches!(&answered.answer, QueryAnswer::NoAnswer { detail } if detail == NOT_AT_ITS_END);
         if !again || began.elapsed() > TIMEOUT {
             return answered;
         }

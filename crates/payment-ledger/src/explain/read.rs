@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 use super::{Entry, Hold, InboxEntry, Operation, RaisedAlert, Row, StoredCallback, Submission};
 use crate::LedgerError;
 use crate::queues::{ExceptionRow, ExceptionView};
-use crate::view::{TimelineEntry, view};
+use crate::view::view;
 
 pub(super) async fn row(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<Option<Row>, LedgerError> {
     let row = sqlx::query!(
@@ -214,27 +214,5 @@ pub(super) async fn alerts(
     Ok(rows
         .into_iter()
         .map(|row| RaisedAlert { kind: row.kind, detail: row.detail, raised_at: row.raised_at.to_jiff() })
-        .collect())
-}
-
-pub(super) async fn timeline(
-    tx: &mut PgConnection,
-    payment_id: &PaymentId,
-    limit: i64,
-) -> Result<Vec<TimelineEntry>, LedgerError> {
-    let rows = sqlx::query!(
-        "SELECT state, detail, happened_at FROM timeline WHERE payment_id = $1 ORDER BY entry_id LIMIT $2",
-        payment_id.as_str(),
-        limit,
-    )
-    .fetch_all(tx)
-    .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| TimelineEntry {
-            state: row.state,
-            detail: row.detail,
-            happened_at: row.happened_at.to_jiff(),
-        })
         .collect())
 }

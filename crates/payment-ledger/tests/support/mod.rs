@@ -64,29 +64,15 @@ pub(crate) const SWITCH_NOW_MS: i64 = 1_700_000_000_000;
 /// A switch that can do everything.
 pub(crate) fn profile() -> SwitchProfile {
     SwitchProfile {
-        switch: SwitchName::new(SWITCH).unwrap(),
-        strategy: Strategy::Reference,
         has_query: true,
         deduplicates: true,
-        retention_s: 86_400,
         tombstones: true,
         honours_deadline: true,
-        max_skew_ms: 1_000,
         can_cancel: true,
         can_recall: true,
         has_callback: true,
-        has_statement: false,
-        breaker_failures: 20,
-        breaker_open_ms: 2_000,
-        sla_ms: 60_000,
-        submit_deadline_ms: 60_000,
-        attempt_timeout_ms: 5_000,
-        submit_budget_ms: 30_000,
-        backoff_ms: 250,
-        ask_interval_max_ms: 300_000,
-        alert_after_ms: 120_000,
-        start_within_ms: 3_600_000,
         amount_limit_minor: 1_000_000_000,
+        ..SwitchProfile::bare(SwitchName::new(SWITCH).unwrap(), Strategy::Reference)
     }
 }
 

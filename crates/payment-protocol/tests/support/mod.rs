@@ -19,29 +19,18 @@ pub(crate) const ALERT_AFTER_MS: u64 = 120_000;
 /// A switch that can do everything.
 pub(crate) fn whole() -> SwitchProfile {
     SwitchProfile {
-        switch: SwitchName::new("northern").unwrap(),
-        strategy: Strategy::Reference,
         has_query: true,
         deduplicates: true,
-        retention_s: RETENTION_MS / 1_000,
         tombstones: true,
         honours_deadline: true,
-        max_skew_ms: SKEW_MS.unsigned_abs(),
         can_cancel: true,
         can_recall: true,
         has_callback: true,
-        has_statement: false,
-        breaker_failures: 20,
-        breaker_open_ms: 2_000,
-        sla_ms: 60_000,
-        submit_deadline_ms: 60_000,
-        attempt_timeout_ms: 5_000,
-        submit_budget_ms: 30_000,
-        backoff_ms: 250,
-        ask_interval_max_ms: 300_000,
+        retention_s: RETENTION_MS / 1_000,
+        max_skew_ms: SKEW_MS.unsigned_abs(),
         alert_after_ms: ALERT_AFTER_MS,
-        start_within_ms: 3_600_000,
         amount_limit_minor: 100_000,
+        ..SwitchProfile::bare(SwitchName::new("northern").unwrap(), Strategy::Reference)
     }
 }
 
