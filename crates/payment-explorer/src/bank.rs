@@ -352,7 +352,7 @@ impl Bank {
         begun
     }
 
-    /// Whether a verdict written now must wake a workflow that may stand before a person. The state does not
+    /// Whether a verdict or an end written now must wake a workflow that may stand before a person. The state does not
     /// say so: an asking that comes late may have changed it.
     #[must_use]
     pub fn may_stand(&self) -> bool {

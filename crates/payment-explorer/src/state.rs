@@ -173,6 +173,15 @@ impl State {
         }
     }
 
+    /// Who stands before a person asks nobody any more: a verdict or an end that somebody else wrote since `before`
+    /// must be signalled.
+    pub fn wake_who_may_stand(&mut self, before: &Self) {
+        let came = before.bank.verdict != self.bank.verdict || self.bank.ended();
+        if came && before.bank.may_stand() && !matches!(self.run, Run::Closed(_)) {
+            self.notice(Event::VerdictWritten);
+        }
+    }
+
     /// Stores what must be signalled; a repeat of what waits says nothing new.
     pub fn notice(&mut self, event: Event) {
         if !self.notices.contains(&event) {

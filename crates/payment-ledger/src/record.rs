@@ -27,7 +27,11 @@ pub(crate) async fn state(
              SET status = CASE status WHEN 'confirmed' THEN 'refused' ELSE 'withdrawn' END,
                  outcome = CASE status WHEN 'confirmed' THEN $4::jsonb END,
                  detail = 'the payment ended first: ' || $2, closed_at = clock_timestamp()
-             WHERE $3 AND payment_id = $1 AND status IN ('proposed', 'confirmed'))
+             WHERE $3 AND payment_id = $1 AND status IN ('proposed', 'confirmed')),
+         woken AS (
+             INSERT INTO inbox (payment_id, kind)
+             SELECT payment_id, 'verdict' FROM payments
+             WHERE $3 AND payment_id = $1 AND operator_reason IS NOT NULL)
          UPDATE payments
          SET state = $2, updated_at = clock_timestamp(), ended_at = CASE WHEN $3 THEN clock_timestamp() END
          WHERE payment_id = $1",

@@ -107,6 +107,9 @@ impl Modelled {
         if self.hold.is_some() {
             return "Held".into();
         }
+        if self.cause.is_some() {
+            return "AnotherRun".into();
+        }
         self.run = Some(run);
         if self.cancel_asked {
             return self.refuse("CustomerCancel", "Cancelled");

@@ -20,7 +20,7 @@ pub enum ReserveRuling {
     Refuse(ReserveRefusal),
     /// Recorded before: the same answer again.
     Recorded(ReserveRecord),
-    /// Another run has this payment: go the resume way.
+    /// Another run has this payment, or had it and began to undo it: go the resume way.
     AnotherRun,
     /// The payment has ended.
     Ended(End),
@@ -41,6 +41,8 @@ pub fn reserve(facts: &Facts, run: &RunId, too_late: bool) -> ReserveRuling {
     }
     match facts.reserve {
         Some(record) => ReserveRuling::Recorded(record),
+        // A reset to before the reserve: what is being undone ends for the cause of the undo.
+        None if facts.cause.is_some() => ReserveRuling::AnotherRun,
         None if facts.cancel_requested => ReserveRuling::Refuse(ReserveRefusal::CustomerCancel),
         None if too_late => ReserveRuling::Refuse(ReserveRefusal::StartedTooLate),
         None => ReserveRuling::Try,

@@ -49,6 +49,9 @@ fn what_a_reserve_may_do() {
         (fresh(),                                               "a",  true,     Refuse(ReserveRefusal::StartedTooLate)),
         (Facts { cancel_requested: true, ..fresh() },           "a",  false,    Refuse(ReserveRefusal::CustomerCancel)),
         (Facts { cancel_requested: true, ..fresh() },           "a",  true,     Refuse(ReserveRefusal::CustomerCancel)),
+        // What is being undone ends for the cause of the undo.
+        (Facts { cause: Some(Cause::ReserveUnknown), ..fresh() }, "a",  false,    AnotherRun),
+        (Facts { cause: Some(Cause::ReserveUnknown), cancel_requested: true, ..fresh() }, "a", true, AnotherRun),
         (Facts { run_id: Some(run("a")), ..fresh() },           "a",  false,    Try),
         (Facts { run_id: Some(run("a")), ..fresh() },           "b",  false,    AnotherRun),
         (held(),                                                "a",  false,    Recorded(ReserveRecord::Held)),

@@ -50,10 +50,14 @@ impl Signaller {
     /// Tells the payment's workflow, within two seconds.
     pub async fn deliver(&self, notice: &Notice) -> Delivery {
         if notice.ended {
-            return match notice.kind {
-                NoticeKind::Decision(_) => Delivery::Refused { detail: "the payment has ended".into() },
-                _ => Delivery::Delivered,
-            };
+            match notice.kind {
+                NoticeKind::Decision(_) => {
+                    return Delivery::Refused { detail: "the payment has ended".into() };
+                }
+                // A workflow that stands before a person does not know of an end that a late attempt wrote.
+                NoticeKind::Verdict => {}
+                NoticeKind::Callback { .. } | NoticeKind::Cancel => return Delivery::Delivered,
+            }
         }
         match tokio::time::timeout(DELIVERY_TIMEOUT, self.try_deliver(notice)).await {
             Ok(delivery) => delivery,

@@ -6,11 +6,8 @@ use payment_protocol::ids::DecisionId;
 use payment_protocol::profile::Strategy;
 use payment_protocol::recall::RecallAnswer;
 use payment_protocol::report::SettledReport;
-use payment_protocol::rules::{
-    DecisionRefusal, ReleaseByDecisionRuling, SettleByDecisionRuling, VerdictRuling,
-};
+use payment_protocol::rules::{DecisionRefusal, ReleaseByDecisionRuling, SettleByDecisionRuling};
 use payment_protocol::submit::{QueryAnswer, SendAnswer};
-use payment_protocol::world::Event;
 
 use crate::attempt::{Call, Job, Reply};
 use crate::bank::Run;
@@ -104,12 +101,8 @@ fn ledger(ways: &mut Ways<'_>, run: Run, job: &Job, call: &Call) {
                 Reply::Done
             }
             Call::RecordFound => Reply::Found(next.bank.record_found()),
-            Call::RecordSettled(report) => {
-                Reply::Verdict(write_verdict(next, |next| next.bank.write_settled(model.payment(), report)))
-            }
-            Call::RecordDead(death) => {
-                Reply::Verdict(write_verdict(next, |next| next.bank.write_dead(*death == Death::NeverSent)))
-            }
+            Call::RecordSettled(report) => Reply::Verdict(next.bank.write_settled(model.payment(), report)),
+            Call::RecordDead(death) => Reply::Verdict(next.bank.write_dead(*death == Death::NeverSent)),
             Call::Begin => {
                 let cause = match job {
                     Job::AskToCancel(cause) => cause.clone(),
@@ -153,19 +146,6 @@ fn ledger(ways: &mut Ways<'_>, run: Run, job: &Job, call: &Call) {
             Some(Reply::Attempt(next.bank.record_attempt(run, model.payment(), age_ms, true)))
         });
     }
-}
-
-/// Who stands before a person asks nobody any more: a late answer must wake the workflow.
-pub(super) fn write_verdict(
-    next: &mut State,
-    write: impl FnOnce(&mut State) -> VerdictRuling,
-) -> VerdictRuling {
-    let stood = next.bank.may_stand();
-    let ruling = write(next);
-    if stood && ruling == VerdictRuling::First {
-        next.notice(Event::VerdictWritten);
-    }
-    ruling
 }
 
 /// The number in a decision's name.

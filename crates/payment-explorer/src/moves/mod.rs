@@ -42,6 +42,7 @@ struct Moves<'m> {
 
 impl Moves<'_> {
     fn push(&mut self, mut next: State, benign: bool, told: impl FnOnce() -> String) {
+        next.wake_who_may_stand(self.from);
         next.tidy();
         if next != *self.from {
             let told = if self.telling { told() } else { String::new() };

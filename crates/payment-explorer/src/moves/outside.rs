@@ -92,12 +92,8 @@ fn callbacks(moves: &mut Moves<'_>) {
 }
 
 fn success(next: &mut State, model: &Model, report: &SettledReport) {
-    let stood = next.bank.may_stand() && next.bank.verdict.is_none();
     if next.bank.store_success(model.payment(), report) {
         next.notice(Event::SuccessReported);
-    }
-    if stood && next.bank.verdict.is_some() {
-        next.notice(Event::VerdictWritten);
     }
 }
 
