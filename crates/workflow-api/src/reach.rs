@@ -23,6 +23,8 @@ pub(crate) struct Reach {
 pub(crate) enum Missing {
     /// It is closed.
     Closed,
+    /// Temporal knows of none: not started yet, or forgotten.
+    Unknown,
     /// It may take it later.
     NotYet(String),
 }
@@ -54,7 +56,7 @@ pub(crate) async fn missing(handle: &UntypedWorkflowHandle<Client>) -> Missing {
     match handle.describe(WorkflowDescribeOptions::default()).await {
         Ok(found) if found.status() != WorkflowExecutionStatus::Running => Missing::Closed,
         Ok(_) => Missing::NotYet("the workflow is being replaced".into()),
-        Err(WorkflowInteractionError::NotFound(_)) => Missing::NotYet("the workflow is not started".into()),
+        Err(WorkflowInteractionError::NotFound(_)) => Missing::Unknown,
         Err(error) => Missing::NotYet(error.to_string()),
     }
 }

@@ -83,6 +83,9 @@ impl Signaller {
             Ok(()) => Delivery::Delivered,
             Err(WorkflowInteractionError::NotFound(_)) => match missing(&handle).await {
                 Missing::Closed => Delivery::Delivered,
+                // Nobody starts a workflow for a payment that has ended.
+                Missing::Unknown if notice.ended => Delivery::Delivered,
+                Missing::Unknown => Delivery::NotYet { detail: "the workflow is not started".into() },
                 Missing::NotYet(detail) => Delivery::NotYet { detail },
             },
             Err(error) => Delivery::NotYet { detail: error.to_string() },

@@ -120,6 +120,7 @@ impl UpdateSender {
             Ok(taken) => Ok(taken),
             Err(WorkflowUpdateError::NotFound(_)) => Err(match missing(&handle).await {
                 Missing::Closed => Undelivered::Closed,
+                Missing::Unknown => unreachable("the workflow is not started".into()),
                 Missing::NotYet(detail) => unreachable(detail),
             }),
             Err(WorkflowUpdateError::Failed(failure)) => Err(refusal(&failure.message)),
