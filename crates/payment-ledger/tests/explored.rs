@@ -15,7 +15,7 @@ use payment_protocol::Payment;
 use payment_protocol::cancel::Death;
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{Action, CarriedOut};
-use payment_protocol::facts::RecallRecord;
+use payment_protocol::facts::{RecallRecord, Verdict};
 use payment_protocol::report::SettledReport;
 use payment_protocol::submit::SendAnswer;
 use payment_protocol::world::Released;
@@ -104,6 +104,8 @@ struct Both {
     bank: bank::Bank,
     payment: Payment,
     decided: Option<payment_protocol::ids::DecisionId>,
+    /// The last attempt that has its answer: each has one.
+    answered: u32,
     step: usize,
 }
 
@@ -121,7 +123,15 @@ impl Both {
             profile: profile(),
             resume: 0,
         };
-        Self { ledger, sample, bank: bank::Bank::accepted(funds), payment, decided: None, step: 0 }
+        Self {
+            ledger,
+            sample,
+            bank: bank::Bank::accepted(funds),
+            payment,
+            decided: None,
+            answered: 0,
+            step: 0,
+        }
     }
 
     /// Carries one operation out on both: what each said.
@@ -141,7 +151,8 @@ impl Both {
             }
             Op::Answer(answer) => {
                 let n = u32::from(bank.attempts);
-                if n > 0 {
+                if n > self.answered {
+                    self.answered = n;
                     ledger.record_answer(id, n, answer, None).await.unwrap();
                     bank.record_answer(n, answer);
                 }
@@ -199,6 +210,8 @@ impl Both {
                 };
                 (said(&released), said(&bank.release(cause)))
             }
+            // Nothing is asked back that is not known to have left.
+            Op::Recall(_) if bank.verdict != Some(Verdict::Settled) => (String::new(), String::new()),
             Op::Recall(answer) => {
                 let stands = ledger.record_recall(id, *answer, "words").await.unwrap();
                 (said(&stands), said(&bank.record_recall(*answer)))

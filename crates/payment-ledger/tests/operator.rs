@@ -6,7 +6,7 @@ mod support;
 
 use payment_ledger::inbox::NoticeKind;
 use payment_protocol::cancel::Death;
-use payment_protocol::cause::{Cause, OperatorReason};
+use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::facts::Verdict;
 use payment_protocol::world::{Settled, Standing};
 use sqlx::PgPool;
@@ -58,4 +58,43 @@ async fn a_payment_that_stands_hears_of_a_late_verdict(pool: PgPool) {
     bank.ledger.record_dead(&paused.id, Death::Cancelled).await.unwrap();
     let notices = bank.ledger.take_undelivered(10, 1_000).await.unwrap();
     assert_eq!(notices.iter().map(|notice| &notice.payment_id).collect::<Vec<_>>(), [&paused.id]);
+}
+
+/// An end that a late attempt writes is told to whoever stands before a person, once: the workflow would stand for ever.
+/// Where nobody ever stood the run that wrote the end needs no telling.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r6_a_payment_that_stands_hears_of_an_end(pool: PgPool) {
+    use OperatorReason::{ReportDiffers, StartRefused, UndoFailed};
+    let bank = Bank::new(pool);
+    #[rustfmt::skip]
+    let table = [
+        // stage           stands for             its end
+        (Stage::Dead,      Some(UndoFailed),      "timed_out"),
+        (Stage::Dead,      None,                  "timed_out"),
+        (Stage::Confirmed, Some(ReportDiffers),   "settled"),
+        (Stage::Confirmed, None,                  "settled"),
+        (Stage::Accepted,  Some(StartRefused),    "rejected"),
+        (Stage::Accepted,  None,                  "rejected"),
+    ];
+    for (stage, stands, end) in table {
+        let case = format!("{stage:?}-{}", stands.map_or("never-stood", OperatorReason::as_str));
+        let p = bank.payment_at(stage, &case).await;
+        if let Some(reason) = stands {
+            bank.stand(&p, reason).await;
+        }
+        for _ in 0..2 {
+            match stage {
+                Stage::Dead => drop(bank.ledger.release(&p.id, &Cause::SlaPassed).await.unwrap()),
+                Stage::Confirmed => assert_eq!(bank.settle(&p).await, Settled::Done, "{case}"),
+                _ => bank.ledger.refuse_unreserved(&p.id, ReserveRefusal::Invalid).await.unwrap(),
+            }
+        }
+        assert_eq!(bank.state(&p).await, end, "{case}");
+        let mut told = bank.ledger.take_undelivered(100, 300_000).await.unwrap();
+        told.retain(|notice| notice.kind == NoticeKind::Verdict);
+        let told: Vec<_> = told.into_iter().map(|notice| (notice.payment_id, notice.ended)).collect();
+        let due: Vec<_> = stands.iter().map(|_| (p.id.clone(), true)).collect();
+        assert_eq!(told, due, "{case}");
+    }
+    bank.audit().await;
 }

@@ -135,7 +135,8 @@ async fn a_payment_is_explained_with_all_that_is_known(pool: PgPool) {
     assert_eq!(kinds, ["reserve", "release", "late_debit"]);
     assert_eq!(e.hold.unwrap().status, "released");
     assert_eq!(e.callbacks.iter().map(|c| c.status.as_str()).collect::<Vec<_>>(), ["SUCCESS"]);
-    assert_eq!(e.inbox.iter().map(|i| i.kind.as_str()).collect::<Vec<_>>(), ["callback", "decision"]);
+    let inbox: Vec<_> = e.inbox.iter().map(|i| i.kind.as_str()).collect();
+    assert_eq!(inbox, ["callback", "decision", "verdict"]);
     assert_eq!(e.decisions.iter().map(|d| d.status).collect::<Vec<_>>(), [DecisionStatus::Done]);
     assert_eq!(e.exceptions.iter().map(|x| x.kind.as_str()).collect::<Vec<_>>(), ["charged_to_claims"]);
     assert_eq!(e.alerts.iter().map(|a| a.kind.as_str()).collect::<Vec<_>>(), ["needs_operator"]);

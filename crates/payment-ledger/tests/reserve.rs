@@ -9,6 +9,7 @@ use futures::future::join_all;
 use iso_currency::Currency;
 use payment_ledger::LedgerError;
 use payment_ledger::accept::NewPayment;
+use payment_ledger::release::Release;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::ids::TenantId;
 use payment_protocol::state::End;
@@ -180,6 +181,41 @@ async fn at_each_stage_a_late_reserve_changes_nothing(pool: PgPool) {
         assert_eq!(bank.reserve(&p).await, same, "{stage:?}");
         assert_eq!((bank.state(&p).await, bank.hold(&p).await), before, "{stage:?}");
         assert_eq!(bank.available(&p).await, available, "{stage:?}");
+    }
+    bank.audit().await;
+}
+
+/// A payment that began to be undone before anything was held is not begun again: not by a run that was reset to before
+/// its reserve, nor by an attempt that comes late (R8). It ends for the cause of the undo, whatever hinders it by then.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r8_a_reserve_beside_its_undo_changes_nothing(pool: PgPool) {
+    let bank = Bank::new(pool);
+    for hindrance in ["none", "cancelled", "frozen"] {
+        let p = bank.payment_at(Stage::Accepted, hindrance).await;
+        bank.ledger.begin_cancel(&p.id, &Cause::ReserveUnknown).await.unwrap();
+        match hindrance {
+            "cancelled" => drop(bank.customer_cancel(&p).await),
+            "frozen" => bank.freeze(&p).await,
+            _ => {}
+        }
+        let before =
+            (bank.state(&p).await, bank.words("SELECT detail FROM timeline ORDER BY entry_id").await);
+        for run in [first_run(), run("another"), first_run()] {
+            assert_eq!(bank.ledger.reserve(&p.id, &run).await.unwrap(), Reserved::AnotherRun, "{hindrance}");
+        }
+        let after = (bank.state(&p).await, bank.words("SELECT detail FROM timeline ORDER BY entry_id").await);
+        assert_eq!(after, before, "{hindrance}");
+        assert_eq!(bank.operation(&format!("{}:reserve", p.id)).await, [""; 0], "{hindrance}");
+        assert_eq!(bank.column(&p, "run_id").await, None, "{hindrance}");
+        assert_eq!((bank.available(&p).await, bank.hold(&p).await.as_str()), (FUNDS_MINOR, "none"));
+
+        // The resume way: fence, find that nothing was sent, release.
+        let fenced = bank.ledger.fence_reserve(&p.id).await.unwrap();
+        assert_eq!(fenced, Fenced::Open(Some(Cause::ReserveUnknown)), "{hindrance}");
+        let released = bank.ledger.release(&p.id, &Cause::Interrupted).await.unwrap();
+        assert_eq!(released, Release::Done(Cause::ReserveUnknown), "{hindrance}");
+        assert_eq!(bank.state(&p).await, "failed", "{hindrance}");
+        assert_eq!(bank.available(&p).await, FUNDS_MINOR, "{hindrance}");
     }
     bank.audit().await;
 }
