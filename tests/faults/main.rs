@@ -3,6 +3,7 @@
 
 mod contradictory;
 mod interrupted;
+mod late_release;
 mod sla_edge;
 mod table;
 mod truth_table;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use payment_worker::account_lock::AccountLockWorkflow;
 use payment_worker::workflow::InterBankPaymentWorkflow;
 use prost::Message as _;
 use temporalio_client::WorkflowHistory;
@@ -59,9 +60,12 @@ pub(crate) fn table(histories: &Histories) -> String {
     text
 }
 
-/// Replays histories with the workflow of today; gives the failures, by name.
+/// Replays histories with the workflows of today; gives the failures, by name.
 pub(crate) async fn replay(histories: &Histories) -> anyhow::Result<BTreeMap<String, WorkflowReplayFailure>> {
-    let options = WorkflowReplayerOptions::new().register_workflow::<InterBankPaymentWorkflow>()?.build();
+    let options = WorkflowReplayerOptions::new()
+        .register_workflow::<InterBankPaymentWorkflow>()?
+        .register_workflow::<AccountLockWorkflow>()?
+        .build();
     let replayed = histories.values().map(|events| WorkflowHistory::from(History { events: events.clone() }));
     let results = WorkflowReplayer::new(options)?.replay_workflows(replayed).await?;
     anyhow::ensure!(results.len() == histories.len(), "every history has a result");

@@ -1,64 +1,26 @@
-//! Every path a payment can take, driven at once in one system.
+//! Drives the paths of one system, some at once.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use futures::future::try_join_all;
+use payment_protocol::decision::Action;
+use payment_protocol::ids::SwitchName;
+use payment_protocol::keys::account_lock_id;
 use serde_json::{Value, json};
 use sqlx::{Postgres, Transaction};
 use temporalio_client::WorkflowTerminateOptions;
 use testkit::system::{Accepted, payment};
-use testkit::temporal::{EventType, ResetTo};
+use testkit::temporal::{EventType, HistoryEvent, ResetTo};
 use testkit::wait::until;
-use testkit::{Callback, Options, System};
+use testkit::{Callback, System};
+
+use crate::groups::Path;
+use crate::people;
 
 const AMOUNT_MINOR: i64 = 500;
 /// How long a step may take.
 const WITHIN: Duration = Duration::from_secs(60);
-
-/// One path: its name, how the switch treats the payment, and the state it comes to by itself or is driven to.
-struct Path {
-    name: &'static str,
-    behaviour: Value,
-    end: &'static str,
-}
-
-fn paths() -> Vec<Path> {
-    let path = |name, end, behaviour| Path { name, behaviour, end };
-    let hold = || json!({"outcome": "hold"});
-    let always = |fault: &str| json!([{"fault": fault, "times": "always"}]);
-    vec![
-        path("settled", "settled", hold()),
-        path(
-            "settled_by_query",
-            "settled",
-            json!({"submit": ["accept_drop_answer"], "settle_after_ms": 0, "callback": {"lose": true}}),
-        ),
-        path("settled_after_slow_reserve", "settled", hold()),
-        path("rejected", "rejected", json!({})),
-        path("submit_refused", "failed", json!({"submit": ["refuse"]})),
-        path("submit_unknown", "failed", json!({"submit": always("drop_request")})),
-        path("failure_reported", "failed", hold()),
-        path("timed_out", "timed_out", hold()),
-        path("settled_after_sla", "settled", json!({"callback": {"lose": true}})),
-        path("customer_cancelled", "cancelled", hold()),
-        path("settled_while_cancelling", "settled", hold()),
-        path("recalled", "failed", hold()),
-        path("recall_refused", "needs_operator", json!({"outcome": "hold", "recall": ["refuse"]})),
-        path("settled_before_a_person", "settled", hold()),
-        path("resumed", "failed", hold()),
-        path("reset", "failed", hold()),
-    ]
-}
-
-/// The second switch has the short times that two paths wait out.
-pub(crate) fn options() -> Options {
-    Options::default().other(&[
-        ("sla_ms", json!(700)),
-        ("attempt_timeout_ms", json!(500)),
-        ("submit_budget_ms", json!(4_200)),
-    ])
-}
 
 /// How the paths are driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +32,11 @@ pub(crate) enum Together {
 }
 
 /// Drives every path to its end; gives the workflows under the names of their histories.
-pub(crate) async fn drive_all(system: &System, together: Together) -> anyhow::Result<Vec<(String, String)>> {
-    let paths = paths();
+pub(crate) async fn drive_all(
+    system: &System,
+    paths: &[Path],
+    together: Together,
+) -> anyhow::Result<Vec<(String, String)>> {
     let at_once = if together == Together::Some { 6 } else { 1 };
     let mut workflows = Vec::new();
     for paths in paths.chunks(at_once) {
@@ -96,6 +61,11 @@ pub(crate) async fn drive_all(system: &System, together: Together) -> anyhow::Re
 /// Waits until the payment's workflow waits for its callback, or for what our cancel brings.
 async fn waits(system: &System, id: &str, until: EventType, together: Together) -> anyhow::Result<()> {
     system.wait_for_event(id, until).await?;
+    push_out(system, together).await
+}
+
+/// Lets another payment take the place of the one that waits, where the paths are driven so.
+async fn push_out(system: &System, together: Together) -> anyhow::Result<()> {
     if together == Together::PushedOut {
         let other = system.pay_as(&too_much()).await?;
         system.wait_for_state(&other.payment_id, "rejected").await?;
@@ -116,7 +86,9 @@ async fn accept(
     let mut body = if path.name == "rejected" { too_much() } else { payment("5.00") };
     let mut lock = None;
     match path.name {
-        "submit_unknown" | "timed_out" | "settled_after_sla" => body["destination_account"] = "YY-BOB".into(),
+        "submit_unknown" | "timed_out" | "settled_after_sla" | "polled_timed_out" => {
+            body["destination_account"] = "YY-BOB".into();
+        }
         "recalled" | "recall_refused" | "settled_after_slow_reserve" => {
             system.open_account(path.name).await?;
             body["source_account"] = path.name.into();
@@ -143,11 +115,33 @@ async fn drive(
     together: Together,
 ) -> anyhow::Result<Vec<(String, String)>> {
     let (id, reference) = (payment.payment_id.as_str(), payment.reference.as_str());
-    if !matches!(path.name, "rejected" | "submit_refused" | "submit_unknown" | "settled_by_query") {
-        waits(system, id, EventType::TimerStarted, together).await?;
+    match path.name {
+        "rejected" | "submit_refused" | "submit_unknown" | "settled_by_query" => {}
+        "decided_settle" | "decided_release" | "decided_ask_again" => {
+            system.wait_for_state(id, "needs_operator").await?;
+            closed(system, id, false).await?;
+            push_out(system, together).await?;
+        }
+        _ => waits(system, id, EventType::TimerStarted, together).await?,
     }
     match path.name {
-        "settled" | "settled_after_slow_reserve" => system.switch.decide(reference, "settle").await?,
+        "settled" | "settled_after_slow_reserve" | "reconciled_settled" | "polled_settled" => {
+            system.switch.decide(reference, "settle").await?;
+        }
+        "locked_settled" => {
+            // The timer was the wait for the account.
+            until("the switch has the transfer", WITHIN, || async {
+                Ok(system.switch.status(reference).await?.map(|_| ()))
+            })
+            .await?;
+            system.switch.decide(reference, "settle").await?;
+        }
+        "decided_settle" => drop(people::decide(system, id, Action::Settle).await?),
+        "decided_release" => drop(people::decide(system, id, Action::Release).await?),
+        "decided_ask_again" => {
+            system.switch.behave_for(reference, json!({})).await?;
+            people::decide(system, id, Action::AskAgain).await?;
+        }
         "failure_reported" => system.switch.decide(reference, "reject").await?,
         "customer_cancelled" => {
             system.cancel(id).await?.error_for_status()?;
@@ -187,6 +181,11 @@ async fn drive(
     let named = |name: &str, workflow_id: &str| (name.to_owned(), workflow_id.to_owned());
     let workflows = match path.name {
         "resumed" => vec![named("terminated", id), named("resumed", &format!("{id}:resume:1"))],
+        "locked_settled" => {
+            let switch = SwitchName::new("mock")?;
+            let lock = account_lock_id(&system.task_queue, &switch, "XX-BOB");
+            vec![named(path.name, id), named("account_lock", &lock)]
+        }
         name => vec![named(name, id)],
     };
     for (_, workflow_id) in &workflows {
@@ -213,6 +212,11 @@ async fn check(system: &System, path: &Path, payment: &Accepted) -> anyhow::Resu
         "failure_reported" => (Some("rejected"), Some("failure_reported")),
         "recalled" => (Some("callback"), Some("settle_refused")),
         "resumed" | "reset" => (Some("cancelled"), Some("interrupted")),
+        "polled_settled" | "locked_settled" => (Some("query"), None),
+        "polled_timed_out" => (Some("cancelled"), Some("sla_passed")),
+        "reconciled_settled" => (Some("callback"), None),
+        "decided_settle" | "decided_release" => (Some("decision"), Some("sla_passed")),
+        "decided_ask_again" => (Some("cancel"), Some("sla_passed")),
         _ => return Ok(()),
     };
     if seen != wanted {
@@ -226,8 +230,16 @@ async fn check(system: &System, path: &Path, payment: &Accepted) -> anyhow::Resu
 async fn closed(system: &System, workflow_id: &str, closes: bool) -> anyhow::Result<()> {
     until("the history is whole", WITHIN, || async {
         let history = system.history(workflow_id).await?;
-        let last = history.last().map(|event| format!("{:?}", event.event_type())).unwrap_or_default();
-        let whole = if closes { last.starts_with("WorkflowExecution") } else { last == "MarkerRecorded" };
+        let last = history.last().map(HistoryEvent::event_type);
+        let whole = match last {
+            Some(
+                EventType::WorkflowExecutionCompleted
+                | EventType::WorkflowExecutionFailed
+                | EventType::WorkflowExecutionTerminated,
+            ) => closes,
+            Some(EventType::MarkerRecorded) => !closes,
+            _ => false,
+        };
         Ok(whole.then_some(()))
     })
     .await

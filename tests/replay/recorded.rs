@@ -43,18 +43,22 @@ fn first(events: &[HistoryEvent], of: EventType) -> usize {
     events.iter().position(|event| event.event_type() == of).unwrap_or_default()
 }
 
+fn with_other_activities(events: &mut Vec<HistoryEvent>) {
+    for event in events {
+        if let Some(Attributes::ActivityTaskScheduledEventAttributes(scheduled)) = &mut event.attributes
+            && let Some(activity) = &mut scheduled.activity_type
+        {
+            activity.name = "Activities::something_else".into();
+        }
+    }
+}
+
 #[tokio::test]
 async fn r27_an_incompatible_change_is_caught() -> anyhow::Result<()> {
-    let another_step = is_caught("settled", |events| {
-        for event in events {
-            if let Some(Attributes::ActivityTaskScheduledEventAttributes(scheduled)) = &mut event.attributes
-                && let Some(activity) = &mut scheduled.activity_type
-            {
-                activity.name = "SwitchActivities::something_else".into();
-            }
-        }
-    });
+    let another_step = is_caught("settled", with_other_activities);
     assert!(another_step.await?, "another activity in the place of submit");
+    let another_look = is_caught("account_lock", with_other_activities);
+    assert!(another_look.await?, "another activity in the place of the look at the holder");
 
     let timer_instead = is_caught("settled", |events| {
         let timer = events[first(events, EventType::TimerStarted)].clone();

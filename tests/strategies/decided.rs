@@ -12,23 +12,12 @@ use testkit::wait::until;
 use testkit::{Options, System};
 
 use crate::people::{decide, outcome, told};
-use crate::shapes::reference;
+use crate::shapes::{forgetful, reference};
 
 /// A switch that only calls back, and loses its callbacks: when none comes, a person must decide.
 fn mute() -> Options {
     let mut options = reference().profile("can_cancel", false).profile("sla_ms", 500);
     options.shape = json!({"query": false, "cancel": false});
-    options
-}
-
-/// A switch that can be asked but neither cancels nor honours a deadline: nothing found proves nothing.
-fn forgetful() -> Options {
-    let mut options = Options::default()
-        .profile("can_cancel", false)
-        .profile("tombstones", false)
-        .profile("honours_deadline", false)
-        .profile("sla_ms", 500);
-    options.shape = json!({"cancel": false, "tombstone": false, "deadline": false});
     options
 }
 

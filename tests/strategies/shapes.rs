@@ -61,6 +61,17 @@ pub(crate) fn no_callback() -> Options {
     options
 }
 
+/// Can be asked, but neither cancels nor honours a deadline: nothing found proves nothing.
+pub(crate) fn forgetful() -> Options {
+    let mut options = Options::default()
+        .profile("can_cancel", false)
+        .profile("tombstones", false)
+        .profile("honours_deadline", false)
+        .profile("sla_ms", 500);
+    options.shape = json!({"cancel": false, "tombstone": false, "deadline": false});
+    options
+}
+
 /// Every strategy, by name.
 pub(crate) fn strategies() -> [(&'static str, Options); 5] {
     [

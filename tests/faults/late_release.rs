@@ -1,0 +1,65 @@
+//! R6: a release that fails for good is alerted, and its payment stands before a person. Where an attempt of that
+//! release that was given up comes through late all the same, it ends the row: the workflow is told, and ends as the
+//! row did.
+
+use std::time::Duration;
+
+use payment_ledger::Ledger;
+use payment_ledger::release::Release;
+use payment_protocol::cause::Cause;
+use payment_protocol::ids::PaymentId;
+use serde_json::json;
+use temporalio_client::WorkflowExecutionStatus;
+use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
+use testkit::system::OPENING_MINOR;
+use testkit::temporal::EventType;
+use testkit::wait::until;
+use testkit::{Options, System};
+
+#[tokio::test]
+async fn r6_a_release_that_comes_through_late_ends_the_workflow_that_stands() -> anyhow::Result<()> {
+    let system = System::start("late-release", Options::default()).await?;
+    system.switch.behave(json!({"outcome": "hold"})).await?;
+    // No release can be booked, whoever asks.
+    let bar = "ALTER TABLE journal ADD CONSTRAINT no_release CHECK (kind <> 'release')";
+    sqlx::raw_sql(bar).execute(&system.database.pool).await?;
+    let payment = system.pay("5.00").await?;
+    let id = payment.payment_id.as_str();
+    system.wait_for_state(id, "submitted").await?;
+    system.switch.decide(&payment.reference, "reject").await?;
+    system.wait_for_state(id, "needs_operator").await?;
+    assert_eq!(system.payment(id).await?["operator_reason"], "undo_failed");
+    let alerts: Vec<String> =
+        sqlx::query_scalar("SELECT kind FROM alerts WHERE payment_id = $1 ORDER BY kind")
+            .bind(id)
+            .fetch_all(&system.database.pool)
+            .await?;
+    assert_eq!(alerts, ["needs_operator", "undo_failed"]);
+    assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while it stands");
+    // From here on nothing else wakes the workflow: it heard the callback, and asks nobody.
+    system.wait_until_told(id).await?;
+
+    sqlx::raw_sql("ALTER TABLE journal DROP CONSTRAINT no_release").execute(&system.database.pool).await?;
+    let ledger = Ledger::new(system.database.pool.clone());
+    let released = ledger.release(&PaymentId::new(id)?, &Cause::Interrupted).await?;
+    assert!(matches!(released, Release::Done(Cause::FailureReported { .. })), "{released:?}");
+    assert_eq!(system.state(id).await?, "failed");
+
+    let workflow = system.workflow(id).await?;
+    until("the workflow has ended", Duration::from_secs(30), || async {
+        let status = workflow.describe(Default::default()).await?.status();
+        Ok((status == WorkflowExecutionStatus::Failed).then_some(()))
+    })
+    .await?;
+    let ended = system.wait_for_event(id, EventType::WorkflowExecutionFailed).await?;
+    let Some(Attributes::WorkflowExecutionFailedEventAttributes(ended)) = ended.attributes else {
+        anyhow::bail!("{ended:?}");
+    };
+    let message = ended.failure.unwrap_or_default().message;
+    assert_eq!(message, "failed: the payment had already ended: failed");
+    system.wait_until_told(id).await?;
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    let audit = system.audit().await?;
+    assert_eq!((audit.debited, audit.open), (0, 0));
+    Ok(())
+}
