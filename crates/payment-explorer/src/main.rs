@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
-use payment_explorer::model::Model;
+use payment_explorer::model::{Bounds, Model};
 use payment_explorer::search::{self, Sequence};
 use payment_explorer::tiers::{self, Broken, Found, Walk};
 use payment_explorer::{profiles, tally};
@@ -17,7 +17,7 @@ use payment_explorer::{profiles, tally};
 /// does not hold or was cut off, and where the fast tier did not meet exactly what it must.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Walk further: hours instead of seconds
+    /// Walk further: an hour or more instead of seconds
     #[arg(long)]
     deep: bool,
     /// Walk this profile alone, like `query:query+dedup+cancel+callback`; repeatable
@@ -68,7 +68,12 @@ fn main() -> anyhow::Result<ExitCode> {
     let found = tiers::walk_all(&walks, &|done, walk, one| {
         let mut stderr = std::io::stderr().lock();
         let name = profiles::name(&walk.profile);
-        let _ = writeln!(stderr, "{done}/{all} {name}, {} faults: {} states", walk.bounds.faults, one.states);
+        let Bounds { faults, words, decisions, .. } = walk.bounds;
+        let _ = writeln!(
+            stderr,
+            "{done}/{all} {name}, faults {faults} words {words} decisions {decisions}: {} states",
+            one.states
+        );
     });
     let fast = args.profile.is_empty() && !args.deep;
     let holds = report(&mut out, &found, fast, args.list)?;
