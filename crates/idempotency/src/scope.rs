@@ -1,12 +1,9 @@
 //! Whose key it is. The same text from two clients is two keys (S4.2).
 
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
 use crate::IdempotencyKey;
-
-/// Starts every hash of this crate's locks, so that another user of advisory locks in the same
-/// database meets them only by a chance of 1 in 2^64.
-const LOCK_DOMAIN: &str = "idempotency-lock";
 
 /// A key with the tenant and the client it belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -20,17 +17,31 @@ pub struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// Number of the advisory lock. Two scopes that share one by chance only wait for each other.
-    pub(crate) fn lock_number(&self) -> i64 {
-        let hash = digest(&[
-            LOCK_DOMAIN.as_bytes(),
-            self.tenant.as_bytes(),
-            self.client.as_bytes(),
-            self.key.as_str().as_bytes(),
-        ]);
-        hash.iter().take(8).fold(0, |number, byte| (number << 8) | i64::from(*byte))
+    /// What the row of this key is found by: two scopes share one only by a chance of 1 in 2^128.
+    #[must_use]
+    pub(crate) fn id(&self) -> ScopeId {
+        let hash = digest(&[self.tenant.as_bytes(), self.client.as_bytes(), self.key.as_str().as_bytes()]);
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, ..] = hash;
+        ScopeId(Uuid::from_bytes([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]))
     }
 }
+
+/// Short name of a scope, of one length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ScopeId(pub(crate) Uuid);
+
+impl ScopeId {
+    /// Number of the advisory lock. Two scopes that share one by chance only wait for each other, and another user of
+    /// advisory locks in the same database meets one only by a chance of 1 in 2^64.
+    pub(crate) fn lock_number(self) -> i64 {
+        let (high, low) = self.0.as_u64_pair();
+        // Not the id's own bits: whoever locks by those for another purpose is not met.
+        (high ^ low.rotate_left(17) ^ LOCK_DOMAIN).cast_signed()
+    }
+}
+
+/// Tells this crate's locks from those of others.
+const LOCK_DOMAIN: u64 = 0x6964_656d_706f_7465;
 
 /// SHA-256 over the parts, each behind its length, so that no two lists share an input.
 pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
@@ -50,7 +61,7 @@ mod tests {
     fn each_scope_has_its_own_lock() {
         let number = |tenant, client, key: &str| {
             let key = IdempotencyKey::parse(key.as_bytes()).unwrap();
-            Scope { tenant, client, key: &key }.lock_number()
+            Scope { tenant, client, key: &key }.id().lock_number()
         };
         assert_eq!(number("t", "c", "k"), number("t", "c", "k"));
         assert_ne!(number("t", "c", "k"), number("tc", "", "k"));

@@ -3,11 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
+mod support;
+
 use std::time::Duration;
 
 use futures::future::join_all;
 use idempotency::{
-    Claim, Fingerprint, IdempotencyError, IdempotencyKey, KEY_BYTES_MAX, MIGRATOR, Scope, Terms, claim,
+    Answer, Claim, Fingerprint, IdempotencyError, IdempotencyKey, KEY_BYTES_MAX, MIGRATOR, Scope, Terms,
+    claim,
 };
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection, PgPool, PgTransaction};
@@ -38,12 +41,12 @@ async fn carry_out(pool: &PgPool, key: &IdempotencyKey, body: &str) -> &'static 
     let mut tx = pool.begin().await.unwrap();
     let word = match attempt(&mut tx, key, body).await {
         Claim::New(lease) => {
-            lease.complete(&mut tx, 201, BODY).await.unwrap();
+            lease.complete(&mut tx, &Answer::new(201, BODY)).await.unwrap();
             tx.commit().await.unwrap();
             return "new";
         }
-        Claim::Replay { status, body } => {
-            assert_eq!((status, body.as_slice()), (201, BODY));
+        Claim::Replay(answer) => {
+            assert_eq!(answer, Answer::new(201, BODY));
             "replay"
         }
         Claim::InProgress => "in progress",
@@ -69,7 +72,7 @@ async fn s4_1_first_state_by_second_request(pool: PgPool) {
     let Claim::New(lease) = attempt(&mut holder, &held, "a").await else { panic!("the key is unused") };
     assert_eq!(carry_out(&pool, &held, "a").await, "in progress");
     assert_eq!(carry_out(&pool, &held, "b").await, "in progress");
-    lease.complete(&mut holder, 201, BODY).await.unwrap();
+    lease.complete(&mut holder, &Answer::new(201, BODY)).await.unwrap();
     assert_eq!(carry_out(&pool, &held, "a").await, "in progress", "nothing is true before the commit");
     holder.commit().await.unwrap();
     assert_eq!(carry_out(&pool, &held, "a").await, "replay");
@@ -86,7 +89,7 @@ async fn s4_2_a_key_belongs_to_its_tenant_and_client(pool: PgPool) {
         else {
             panic!("{tenant} {client} never used the key")
         };
-        lease.complete(&mut tx, 201, BODY).await.unwrap();
+        lease.complete(&mut tx, &Answer::new(201, BODY)).await.unwrap();
         tx.commit().await.unwrap();
     }
     assert_eq!(rows(&pool).await, 3);
@@ -113,7 +116,7 @@ async fn r26_a_dead_holder_is_taken_over_once_and_cannot_commit(pool: PgPool) {
     let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut connection).await.unwrap();
     let mut holder = connection.begin().await.unwrap();
     let Claim::New(lease) = attempt(&mut holder, &key, "a").await else { panic!("the key is unused") };
-    lease.complete(&mut holder, 201, b"of the dead").await.unwrap();
+    lease.complete(&mut holder, &Answer::new(201, b"of the dead")).await.unwrap();
 
     sqlx::query("SELECT pg_terminate_backend($1, 10000)").bind(pid).execute(&pool).await.unwrap();
     let words = join_all((0..4).map(|_| carry_out(&pool, &key, "a"))).await;
@@ -136,7 +139,7 @@ async fn s4_4_a_holder_that_stands_still_is_cut_off(pool: PgPool) {
         }
     };
     tokio::time::timeout(PATIENCE, taken_over).await.expect("the key was never freed");
-    assert!(lease.complete(&mut holder, 201, b"of the paused").await.is_err());
+    assert!(lease.complete(&mut holder, &Answer::new(201, b"of the paused")).await.is_err());
     assert_eq!(carry_out(&pool, &key, "a").await, "replay");
 }
 
@@ -170,7 +173,7 @@ async fn s3_3_a_server_error_is_never_stored(pool: PgPool) {
     let key = key("broken");
     let mut tx = pool.begin().await.unwrap();
     let Claim::New(lease) = attempt(&mut tx, &key, "a").await else { panic!("the key is unused") };
-    let refused = lease.complete(&mut tx, 503, b"").await.unwrap_err();
+    let refused = lease.complete(&mut tx, &Answer::new(503, b"")).await.unwrap_err();
     assert!(matches!(refused, IdempotencyError::NotStorable { status: 503 }));
     tx.commit().await.unwrap();
     assert_eq!(carry_out(&pool, &key, "a").await, "new");
@@ -180,30 +183,35 @@ async fn s3_3_a_server_error_is_never_stored(pool: PgPool) {
 async fn an_expired_key_is_unused(pool: PgPool) {
     let key = key("old");
     assert_eq!(carry_out(&pool, &key, "a").await, "new");
-    let age = "UPDATE idempotency_keys SET created_at = now() - interval '25 h', expires_at = now() - interval '1 h'";
-    sqlx::query(age).execute(&pool).await.unwrap();
+    support::age(&pool, 25).await;
     assert_eq!(carry_out(&pool, &key, "b").await, "new");
     assert_eq!(carry_out(&pool, &key, "a").await, "mismatch");
-    let kept: bool = sqlx::query_scalar("SELECT expires_at > now() + interval '23 h' FROM idempotency_keys")
-        .fetch_one(&pool)
-        .await
-        .unwrap();
+    let kept: bool =
+        sqlx::query_scalar("SELECT max(expires_at) > now() + interval '23 h' FROM idempotency_keys")
+            .fetch_one(&pool)
+            .await
+            .unwrap();
     assert!(kept);
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn an_unfinished_row_is_in_progress_and_a_later_schema_is_not_guessed_at(pool: PgPool) {
-    let insert =
-        "INSERT INTO idempotency_keys (tenant, client, key, request_hash, expires_at, schema_version)
-                  VALUES ('tenant', 'client', $1, $2, now() + interval '1 h', $3)";
-    for (key, version) in [("unfinished", 1_i16), ("later", 2)] {
-        let hash = request("a").as_bytes().to_vec();
-        sqlx::query(insert).bind(key).bind(hash).bind(version).execute(&pool).await.unwrap();
+async fn s3_2_rows_of_the_version_before_are_read_and_a_later_one_is_not_guessed_at(pool: PgPool) {
+    for version in [1_i16, 2, 3] {
+        let key = key(&format!("of-{version}"));
+        assert_eq!(carry_out(&pool, &key, "a").await, "new");
+        sqlx::query("UPDATE idempotency_keys SET schema_version = $1 WHERE key = $2")
+            .bind(version)
+            .bind(key.as_str())
+            .execute(&pool)
+            .await
+            .unwrap();
     }
-    assert_eq!(carry_out(&pool, &key("unfinished"), "a").await, "in progress");
+    assert_eq!(carry_out(&pool, &key("of-1"), "a").await, "replay");
+    assert_eq!(carry_out(&pool, &key("of-1"), "b").await, "mismatch");
+    assert_eq!(carry_out(&pool, &key("of-2"), "a").await, "replay");
     let mut tx = pool.begin().await.unwrap();
-    let refused = claim(&mut tx, &scope(&key("later")), &request("a"), &Terms::default()).await.unwrap_err();
-    assert!(matches!(refused, IdempotencyError::LaterVersion { version: 2, known: 1 }));
+    let refused = claim(&mut tx, &scope(&key("of-3")), &request("a"), &Terms::default()).await.unwrap_err();
+    assert!(matches!(refused, IdempotencyError::LaterVersion { version: 3, known: 2 }));
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]

@@ -1,0 +1,133 @@
+//! Who carries out what: the claims of one transaction, for one key or for many.
+//!
+//! First the locks, then the look-up in a statement of its own: one statement would see the table as it stood before
+//! the lock was granted. A lock is tried, not waited for: a twin that waits would hold a connection. Locks are
+//! re-entrant within a session, so the keys of one transaction must differ; whoever makes it sees to that.
+
+use jiff::Timestamp;
+use sqlx::PgConnection;
+use sqlx::types::Uuid;
+
+use crate::answer::Answer;
+use crate::record::{self, Record, SCHEMA_VERSION};
+use crate::scope::ScopeId;
+use crate::{Fingerprint, IdempotencyError, Scope, Terms};
+
+/// One request under its key.
+#[derive(Clone, Debug)]
+pub(crate) struct Keyed {
+    pub(crate) id: ScopeId,
+    pub(crate) tenant: String,
+    pub(crate) client: String,
+    pub(crate) key: String,
+    pub(crate) fingerprint: Fingerprint,
+    /// Names this request among all that come under the key.
+    pub(crate) token: Uuid,
+}
+
+/// What one request of a transaction may do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Carry it out. The lock is held until the transaction ends.
+    New,
+    /// It was carried out by this very request: the commit had no answer.
+    Own(Answer),
+    /// It was carried out before.
+    Replay(Answer),
+    /// Another request holds the key.
+    InProgress,
+    /// The key was used for another request.
+    Mismatch,
+}
+
+/// The claims of one transaction.
+#[derive(Debug)]
+pub(crate) struct Claims {
+    /// The start of the transaction by the database's clock.
+    pub(crate) claimed_at: Timestamp,
+    /// For each request, in their order.
+    pub(crate) turns: Vec<Turn>,
+}
+
+impl Keyed {
+    pub(crate) fn new(scope: &Scope<'_>, fingerprint: &Fingerprint) -> Self {
+        Self {
+            id: scope.id(),
+            tenant: scope.tenant.to_owned(),
+            client: scope.client.to_owned(),
+            key: scope.key.as_str().to_owned(),
+            fingerprint: *fingerprint,
+            token: Uuid::new_v4(),
+        }
+    }
+}
+
+/// Claims the keys of `requests`, which differ, for the length of the transaction, which must be READ COMMITTED. From
+/// here on the database ends it when it stands still for longer than the lease inside or between statements.
+pub(crate) async fn take(
+    tx: &mut PgConnection,
+    requests: &[&Keyed],
+    terms: &Terms,
+) -> Result<Claims, IdempotencyError> {
+    let numbers: Vec<i64> = requests.iter().map(|request| request.id.lock_number()).collect();
+    let locks = sqlx::query!(
+        r#"SELECT set_config('statement_timeout', $1, true) AS statement_ms,
+                  set_config('idle_in_transaction_session_timeout', $1, true) AS idle_ms,
+                  now() AS "claimed_at!",
+                  to_regclass('idempotency_keys_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')) IS NOT NULL
+                      AS "day_is_there!",
+                  ARRAY(SELECT pg_try_advisory_xact_lock(wanted.number)
+                        FROM unnest($2::bigint[]) WITH ORDINALITY AS wanted (number, place)
+                        ORDER BY place) AS "granted!: Vec<bool>""#,
+        terms.lease().as_millis().to_string(),
+        &numbers,
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    // Before the effect is brought about in vain.
+    if !locks.day_is_there {
+        return Err(IdempotencyError::DayMissing);
+    }
+    let found = record::find(tx, requests).await?;
+    let mut turns = Vec::with_capacity(requests.len());
+    for ((request, granted), found) in requests.iter().zip(locks.granted).zip(found) {
+        turns.push(match found {
+            _ if !granted => Turn::InProgress,
+            None => Turn::New,
+            Some(found) => turn(tx, request, found).await?,
+        });
+    }
+    Ok(Claims { claimed_at: locks.claimed_at.to_jiff(), turns })
+}
+
+async fn turn(tx: &mut PgConnection, request: &Keyed, found: Record) -> Result<Turn, IdempotencyError> {
+    if found.schema_version > SCHEMA_VERSION {
+        let (version, known) = (found.schema_version, SCHEMA_VERSION);
+        return Err(IdempotencyError::LaterVersion { version, known });
+    }
+    match found.answer {
+        _ if found.request_hash != request.fingerprint.as_bytes() => Ok(Turn::Mismatch),
+        Some(answer) if found.token == request.token => Ok(Turn::Own(answer)),
+        Some(answer) => Ok(Turn::Replay(answer)),
+        None if !found.lease_passed => Ok(Turn::InProgress),
+        // Its holder is gone: under the lock, nobody else takes it over.
+        None => {
+            record::remove(tx, request.id, found.token).await?;
+            Ok(Turn::New)
+        }
+    }
+}
+
+/// Stores the answers of new requests in the transaction that holds their keys. They are true once that commits.
+pub(crate) async fn complete(
+    tx: &mut PgConnection,
+    answered: &[(&Keyed, &Answer)],
+    terms: &Terms,
+) -> Result<(), IdempotencyError> {
+    if let Some((_, answer)) = answered.iter().find(|(_, answer)| !answer.is_storable()) {
+        return Err(IdempotencyError::NotStorable { status: answer.status });
+    }
+    let written = record::store(tx, answered, terms).await?;
+    // Under the lock there is no live row: something wrote without a claim.
+    if written == answered.len() as u64 { Ok(()) } else { Err(IdempotencyError::Overtaken) }
+}
