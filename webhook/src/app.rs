@@ -7,7 +7,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::header::{AUTHORIZATION, HeaderName};
 use axum::middleware::{from_fn, from_fn_with_state};
-use idempotency::Terms;
+use idempotency::http::IdempotencyLayer;
+use idempotency::{Batcher, Breaker, Terms, Width};
 use payment_ledger::Ledger;
 use payment_protocol::ids::SwitchName;
 use secrecy::ExposeSecret as _;
@@ -20,26 +21,31 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 use workflow_api::Signaller;
 
+use crate::auth::ByApiKey;
 use crate::config::{Config, SetupError};
 use crate::nudge::Nudge;
+use crate::routes::payments::acceptance::Acceptances;
 use crate::routes::{accounts, callbacks, docs, payments};
-use crate::{admission, observe};
+use crate::{admission, idempotent, observe};
 
 /// What every route may use.
 pub(crate) struct App {
     pub(crate) ledger: Ledger,
-    pub(crate) switches: CheckedSwitches,
     /// Secrets that callbacks may be signed with, by switch.
     pub(crate) callback_secrets: BTreeMap<SwitchName, Vec<Secret>>,
     pub(crate) callback_tolerance_s: i64,
     pub(crate) signaller: Signaller,
     pub(crate) nudge: Nudge,
+    /// Accepts payments in batches.
+    pub(crate) acceptances: Batcher<Acceptances>,
     /// How idempotency keys are kept.
     pub(crate) terms: Terms,
+    /// Leaves the store in peace while it does not answer.
+    pub(crate) breaker: Arc<Breaker>,
     pub(crate) wait_max: Duration,
     /// One permit for each request that may wait.
     pub(crate) waiters: Semaphore,
@@ -61,11 +67,21 @@ pub fn router(
     let terms = config.webhook.terms()?;
     let switches = config.switches.check()?;
     let callback_secrets = callback_secrets(&switches)?;
+    let breaker = Arc::new(Breaker::default());
+    let acceptances = Batcher::start(
+        Acceptances { switches },
+        pool.clone(),
+        terms,
+        Width::default(),
+        Arc::clone(&breaker),
+        &stopping,
+    );
     let ledger = Ledger::new(pool);
     let app = Arc::new(App {
         nudge: Nudge::start(ledger.clone(), stopping.clone()),
         signaller: Signaller::new(config.temporal, "webhook"),
-        switches,
+        acceptances,
+        breaker,
         callback_secrets,
         callback_tolerance_s: i64::from(config.webhook.callback_tolerance_s),
         terms,
@@ -76,9 +92,9 @@ pub fn router(
     });
 
     let (api, document) = OpenApiRouter::with_openapi(docs::description())
-        .routes(routes!(payments::create::create_payment, payments::list::list_payments))
+        .routes(keyed(routes!(payments::create::create_payment, payments::list::list_payments), &app))
         .routes(routes!(payments::read::read_payment))
-        .routes(routes!(payments::cancel::cancel_payment))
+        .routes(keyed(routes!(payments::cancel::cancel_payment), &app))
         .routes(routes!(accounts::read_account))
         .routes(routes!(callbacks::take_callback))
         .split_for_parts();
@@ -99,6 +115,16 @@ pub fn router(
             AUTHORIZATION,
             HeaderName::from_static(SIGNATURE_HEADER),
         ])))
+}
+
+/// Whatever these routes change is changed once per `Idempotency-Key` (S3.1). Only methods that a route has are
+/// asked for one.
+fn keyed(
+    (schemas, paths, route): UtoipaMethodRouter<Arc<App>>,
+    app: &Arc<App>,
+) -> UtoipaMethodRouter<Arc<App>> {
+    let layer = IdempotencyLayer::new(ByApiKey(Arc::clone(app))).refusing_by(idempotent::refuse);
+    (schemas, paths, route.route_layer(layer))
 }
 
 fn callback_secrets(switches: &CheckedSwitches) -> Result<BTreeMap<SwitchName, Vec<Secret>>, SetupError> {

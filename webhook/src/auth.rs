@@ -6,6 +6,8 @@ use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use idempotency::http::{Identify, Owner};
 use payment_ledger::api_keys;
 use service_kit::problem::Problem;
 use sha2::{Digest as _, Sha256};
@@ -29,11 +31,29 @@ impl FromRequestParts<Arc<App>> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+        // Who came through the layer of the keys is known already.
+        if let Some(caller) = parts.extensions.get::<api_keys::Caller>() {
+            return Ok(Self(caller.clone()));
+        }
         let key = bearer(&parts.headers)
             .ok_or_else(|| Problem::unauthorized("send your key as Authorization: Bearer <key>"))?;
         let caller = app.ledger.caller(&key_hash(key)).await?;
         // Unknown and revoked read the same: which one it is helps only a guesser.
         caller.map(Self).ok_or_else(|| Problem::unauthorized("this key is not known here").into())
+    }
+}
+
+/// Finds out who calls before a key is looked at: the caller is left in the extensions.
+#[derive(Clone)]
+pub(crate) struct ByApiKey(pub(crate) Arc<App>);
+
+impl Identify for ByApiKey {
+    async fn identify(&self, parts: &mut Parts) -> Result<Owner, Response> {
+        let Caller(caller) =
+            Caller::from_request_parts(parts, &self.0).await.map_err(IntoResponse::into_response)?;
+        let owner = Owner { tenant: caller.tenant.to_string(), client: caller.client.to_string() };
+        parts.extensions.insert(caller);
+        Ok(owner)
     }
 }
 

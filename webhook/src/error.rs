@@ -6,8 +6,11 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use idempotency::IdempotencyError;
+use idempotency::http::Refusal;
 use payment_ledger::LedgerError;
 use service_kit::problem::Problem;
+
+use crate::idempotent;
 
 /// After so long a repeat may find the store back, or the twin gone.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -21,7 +24,7 @@ pub(crate) enum ApiError {
     /// The ledger has no answer, or a defect.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The idempotency store has a defect.
+    /// The idempotency store has no answer, or a defect.
     #[error(transparent)]
     Idempotency(IdempotencyError),
     /// An answer that cannot be written as JSON.
@@ -39,7 +42,7 @@ impl From<IdempotencyError> for ApiError {
     fn from(error: IdempotencyError) -> Self {
         match error {
             IdempotencyError::Database(error) => error.into(),
-            defect => Self::Idempotency(defect),
+            other => Self::Idempotency(other),
         }
     }
 }
@@ -53,6 +56,10 @@ impl ApiError {
             Self::Ledger(error @ LedgerError::Unavailable(_)) => {
                 tracing::warn!(error = &error as &dyn Error, "the store is unavailable");
                 store_unavailable()
+            }
+            Self::Idempotency(error) if Refusal::from(&error) != Refusal::Defect => {
+                tracing::warn!(error = &error as &dyn Error, "the idempotency store has no answer");
+                idempotent::problem(&Refusal::from(&error))
             }
             defect => {
                 tracing::error!(error = &defect as &dyn Error, "a request met a defect");

@@ -1,25 +1,46 @@
-//! Carries a request out once per key, and answers its repeats (S4.1).
+//! What the idempotency layer says, in the form of this API (S4.1).
 
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use idempotency::{Claim, Fingerprint, Lease, Scope};
+use idempotency::http::{self, Refusal, Ticket};
+use idempotency::{Answer, Claim, Fingerprint, IdempotencyError, Lease};
 use jiff::Timestamp;
 use service_kit::problem::Problem;
 use sqlx::{PgConnection, PgTransaction};
 
 use crate::app::App;
-use crate::error::{ApiError, RETRY_AFTER};
+use crate::error::ApiError;
 
-/// Says whether the answer is the first one or a copy of it.
-const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replay");
+/// The problem of a refusal.
+pub(crate) fn problem(refusal: &Refusal) -> Problem {
+    let detail = refusal.to_string();
+    let problem = match refusal {
+        Refusal::KeyMissing | Refusal::KeyRepeated | Refusal::KeyMalformed(_) => {
+            Problem::bad_request(refusal.code(), detail)
+        }
+        Refusal::InProgress => Problem::conflict(refusal.code(), detail),
+        Refusal::Mismatch => Problem::unprocessable(refusal.code(), detail),
+        Refusal::StoreUnavailable => {
+            Problem::new(refusal.status(), refusal.code(), "The store is unavailable").detail(detail)
+        }
+        Refusal::Defect => Problem::internal(),
+    };
+    match refusal.retry_after() {
+        Some(wait) => problem.retry_after(wait),
+        None => problem,
+    }
+}
 
-/// A request that may be carried out.
+/// For the layer.
+pub(crate) fn refuse(refusal: Refusal) -> Response {
+    problem(&refusal).into_response()
+}
+
+/// A request that may be carried out in a transaction of its own.
 pub(crate) enum Begun {
     /// For the first time.
     Held(Held),
-    /// It was carried out: the body of its answer, byte for byte. With which status a repeat is
-    /// answered, the route knows.
-    Replay(Vec<u8>),
+    /// It was carried out: its answer.
+    Replay(Answer),
 }
 
 /// A transaction that holds the key. What is not completed never happened.
@@ -32,22 +53,37 @@ pub(crate) struct Held {
 ///
 /// # Errors
 /// 409 `transaction_in_progress`, 422 `payload_mismatch`, or a store without an answer.
-pub(crate) async fn begin(app: &App, scope: &Scope<'_>, request: &Fingerprint) -> Result<Begun, ApiError> {
-    let mut tx = app.ledger.pool().begin().await?;
-    let claim = idempotency::claim(&mut tx, scope, request, &app.terms).await?;
+pub(crate) async fn begin(app: &App, ticket: &Ticket, request: &Fingerprint) -> Result<Begun, ApiError> {
+    app.breaker.check()?;
+    let began = match take(app, ticket, request).await {
+        Err(IdempotencyError::DayMissing) => {
+            idempotency::make_days(app.ledger.pool()).await?;
+            take(app, ticket, request).await
+        }
+        began => began,
+    };
+    app.breaker.note(began.as_ref().err());
+    let (tx, claim) = began?;
     if let Claim::New(lease) = claim {
         return Ok(Begun::Held(Held { tx, lease }));
     }
     // Awaited: a dropped transaction would hold the key for a moment longer.
     tx.rollback().await?;
     match claim {
-        Claim::Replay { body, .. } => Ok(Begun::Replay(body)),
-        Claim::Mismatch => Err(payload_mismatch().into()),
-        Claim::New(_) | Claim::InProgress => {
-            let detail = "the first request with this Idempotency-Key is still being carried out";
-            Err(Problem::conflict("transaction_in_progress", detail).retry_after(RETRY_AFTER).into())
-        }
+        Claim::Replay(answer) => Ok(Begun::Replay(answer)),
+        Claim::Mismatch => Err(problem(&Refusal::Mismatch).into()),
+        Claim::New(_) | Claim::InProgress => Err(problem(&Refusal::InProgress).into()),
     }
+}
+
+async fn take(
+    app: &App,
+    ticket: &Ticket,
+    request: &Fingerprint,
+) -> Result<(PgTransaction<'static>, Claim), IdempotencyError> {
+    let mut tx = app.ledger.pool().begin().await?;
+    let claim = idempotency::claim(&mut tx, &ticket.scope(), request, &app.terms).await?;
+    Ok((tx, claim))
 }
 
 impl Held {
@@ -63,26 +99,14 @@ impl Held {
 
     /// Stores the answer and commits. Without an answer to the commit the outcome is unknown, and the
     /// repeat will show it.
-    pub(crate) async fn complete(mut self, status: StatusCode, body: &[u8]) -> Result<(), ApiError> {
-        self.lease.complete(&mut self.tx, status.as_u16(), body).await?;
-        Ok(self.tx.commit().await?)
+    pub(crate) async fn complete(mut self, answer: Answer) -> Result<Response, ApiError> {
+        self.lease.complete(&mut self.tx, &answer).await?;
+        self.tx.commit().await?;
+        Ok(http::write(answer, false))
     }
 
     /// Gives the key back unused.
     pub(crate) async fn give_back(self) -> Result<(), ApiError> {
         Ok(self.tx.rollback().await?)
     }
-}
-
-/// 422: the key was used for another request (S3.3).
-pub(crate) fn payload_mismatch() -> Problem {
-    let detail = "this Idempotency-Key was used for another request; a new request needs a new key";
-    Problem::unprocessable("payload_mismatch", detail)
-}
-
-/// A JSON answer that says whether it is a replay.
-pub(crate) fn answer(status: StatusCode, replayed: bool, body: Vec<u8>) -> Response {
-    let replayed = HeaderValue::from_static(if replayed { "true" } else { "false" });
-    let json = HeaderValue::from_static("application/json");
-    (status, [(header::CONTENT_TYPE, json), (REPLAYED, replayed)], body).into_response()
 }

@@ -195,23 +195,28 @@ impl Ledger {
     }
 }
 
-/// ISO 4217 code of a tenant's customer account, read on the caller's connection: a transaction that
-/// asked the pool for a second one could wait for itself. None when there is no such account.
+/// ISO 4217 codes of tenants' customer accounts, one for each that is asked for, read on the caller's connection: a
+/// transaction that asked the pool for a second one could wait for itself. None where there is no such account.
 ///
 /// # Errors
 /// [`LedgerError`].
-pub async fn currency_of(
+pub async fn currencies_of(
     connection: &mut PgConnection,
-    tenant: &TenantId,
-    account: &AccountId,
-) -> Result<Option<String>, LedgerError> {
-    Ok(sqlx::query_scalar!(
-        "SELECT currency FROM accounts WHERE account_id = $1 AND tenant_id = $2 AND kind = 'customer'",
-        account.as_str(),
-        tenant.as_str(),
+    accounts: &[(&TenantId, &AccountId)],
+) -> Result<Vec<Option<String>>, LedgerError> {
+    let tenants: Vec<&str> = accounts.iter().map(|(tenant, _)| tenant.as_str()).collect();
+    let ids: Vec<&str> = accounts.iter().map(|(_, account)| account.as_str()).collect();
+    let found = sqlx::query_scalar!(
+        r#"SELECT a.currency AS "currency?"
+           FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (tenant_id, account_id, place)
+           LEFT JOIN accounts a ON a.account_id = asked.account_id AND a.tenant_id = asked.tenant_id AND a.kind = 'customer'
+           ORDER BY place"#,
+        &tenants as &[&str],
+        &ids as &[&str],
     )
-    .fetch_optional(connection)
-    .await?)
+    .fetch_all(connection)
+    .await?;
+    Ok(found)
 }
 
 /// One journal row.

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::slice;
+
 use futures::future::join_all;
 use payment_ledger::LedgerError;
 use payment_ledger::accept::{Accepted, NewPayment, accept};
@@ -41,7 +43,7 @@ async fn s0_1_the_first_acceptance_is_given_again(pool: PgPool) {
     };
     let mut tx = bank.pool.begin().await.unwrap();
     let before = Accepted::Before { request_hash: first.request_hash, response_body: first.response_body };
-    assert_eq!(accept(&mut tx, &second).await.unwrap(), before);
+    assert_eq!(accept(&mut tx, slice::from_ref(&second)).await.unwrap(), [before]);
     tx.commit().await.unwrap();
     assert_eq!(bank.words("SELECT amount_minor::text FROM payments").await, ["1000"]);
     assert_eq!(bank.number("SELECT count(*) FROM timeline").await, 1);
@@ -53,7 +55,7 @@ async fn a_rolled_back_acceptance_leaves_no_trace(pool: PgPool) {
     let bank = Bank::new(pool);
     let order = bank.order("k");
     let mut tx = bank.pool.begin().await.unwrap();
-    assert_eq!(accept(&mut tx, &order).await.unwrap(), Accepted::New);
+    assert_eq!(accept(&mut tx, slice::from_ref(&order)).await.unwrap(), [Accepted::New]);
     tx.rollback().await.unwrap();
     assert_eq!(
         bank.number("SELECT (SELECT count(*) FROM payments) + (SELECT count(*) FROM timeline)").await,
@@ -69,7 +71,7 @@ async fn r31_of_many_twins_one_is_new(options: PgPoolOptions, connect: PgConnect
     let order = bank.order("k");
     let outcomes = join_all((0..16).map(|_| async {
         let mut tx = bank.pool.begin().await.unwrap();
-        let accepted = accept(&mut tx, &order).await.unwrap();
+        let accepted = accept(&mut tx, slice::from_ref(&order)).await.unwrap().remove(0);
         tx.commit().await.unwrap();
         accepted
     }))
@@ -86,6 +88,31 @@ async fn a_payment_to_its_own_source_is_refused(pool: PgPool) {
     let order = bank.order("k");
     let order = NewPayment { destination_account: order.source_account.clone(), ..order };
     let mut tx = bank.pool.begin().await.unwrap();
-    let refused = accept(&mut tx, &order).await.unwrap_err();
+    let refused = accept(&mut tx, slice::from_ref(&order)).await.unwrap_err();
     assert!(matches!(refused, LedgerError::Refused(_)));
+}
+
+/// Many at once: each has its own result, in its own place.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_1_of_many_at_once_each_has_its_own_result(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let before = bank.order("k1");
+    bank.take(&before).await;
+    let orders = [
+        NewPayment { end_to_end_id: None, ..bank.order("k0") },
+        NewPayment { response_body: b"another".to_vec(), ..bank.order("k1") },
+        NewPayment { end_to_end_id: Some("invoice".into()), money: support::eur(7), ..bank.order("k2") },
+    ];
+    let mut tx = bank.pool.begin().await.unwrap();
+    let accepted = accept(&mut tx, &orders).await.unwrap();
+    tx.commit().await.unwrap();
+    let before = Accepted::Before { request_hash: before.request_hash, response_body: before.response_body };
+    assert_eq!(accepted, [Accepted::New, before, Accepted::New]);
+    let kept = "SELECT coalesce(end_to_end_id, 'none') || ' ' || amount_minor FROM payments WHERE payment_id = $1";
+    for (order, expected) in orders.iter().zip(["none 1000", "none 1000", "invoice 7"]) {
+        let row: String =
+            sqlx::query_scalar(kept).bind(order.payment_id.as_str()).fetch_one(&bank.pool).await.unwrap();
+        assert!(row == expected || order.payment_id == orders[1].payment_id, "{row} is not {expected}");
+    }
+    assert_eq!(bank.number("SELECT count(*) FROM timeline").await, 3);
 }

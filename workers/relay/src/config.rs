@@ -33,6 +33,8 @@ pub(crate) struct RelayOptions {
     pub(crate) batch: i64,
     /// Pause between two measurements, in milliseconds. Default 5000.
     pub(crate) measure_every_ms: u64,
+    /// Pause between two looks after the table of idempotency keys, in milliseconds. Default 60000.
+    pub(crate) keep_every_ms: u64,
 }
 
 impl Default for RelayOptions {
@@ -43,6 +45,7 @@ impl Default for RelayOptions {
             backoff_ms: 500,
             batch: 100,
             measure_every_ms: 5_000,
+            keep_every_ms: 60_000,
         }
     }
 }

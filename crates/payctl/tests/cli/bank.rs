@@ -1,6 +1,8 @@
 //! A bank for operators: a migrated database, payments brought to a stage through the ledger's own steps,
 //! no Temporal, and a switch if the test gives one.
 
+use std::slice;
+
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -115,7 +117,7 @@ impl Bank {
             accepted_at: Timestamp::now(),
         };
         let mut tx = self.ledger.pool().begin().await.unwrap();
-        accept(&mut tx, &order).await.unwrap();
+        accept(&mut tx, slice::from_ref(&order)).await.unwrap();
         tx.commit().await.unwrap();
         assert_eq!(self.ledger.reserve(&id, &run()).await.unwrap(), Reserved::Held);
         let reference = keys::submit(&TxId::derive(&id)).to_string();

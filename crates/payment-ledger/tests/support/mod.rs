@@ -6,6 +6,8 @@
 mod auditor;
 mod people;
 
+use std::slice;
+
 use iso_currency::Currency;
 use payment_ledger::Ledger;
 use payment_ledger::accept::{Accepted, NewPayment, accept};
@@ -172,7 +174,7 @@ impl Bank {
     /// Stores an order.
     pub(crate) async fn take(&self, order: &NewPayment) -> Sample {
         let mut tx = self.pool.begin().await.unwrap();
-        assert_eq!(accept(&mut tx, order).await.unwrap(), Accepted::New);
+        assert_eq!(accept(&mut tx, slice::from_ref(order)).await.unwrap(), [Accepted::New]);
         tx.commit().await.unwrap();
         Sample {
             id: order.payment_id.clone(),

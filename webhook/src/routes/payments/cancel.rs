@@ -7,7 +7,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use idempotency::{Fingerprint, Scope};
+use idempotency::Answer;
+use idempotency::http::{self, Ticket};
 use jiff::Timestamp;
 use payment_ledger::inbox::{self, CancelRequest};
 use payment_protocol::ids::PaymentId;
@@ -15,11 +16,11 @@ use serde::Serialize;
 use service_kit::problem::{Path, Problem};
 use utoipa::ToSchema;
 
-use super::{path_of, payment_id};
+use super::payment_id;
 use crate::app::App;
 use crate::auth::Caller;
 use crate::error::{ApiError, payment_not_found};
-use crate::extract::{Key, RawBody};
+use crate::extract::RawBody;
 use crate::idempotent::{self, Begun};
 use crate::notify::notify;
 use crate::routes::docs::ProblemDocument;
@@ -65,7 +66,7 @@ pub(crate) struct CancelRequested<'a> {
 pub(crate) async fn cancel_payment(
     State(app): State<Arc<App>>,
     Caller(caller): Caller,
-    Key(key): Key,
+    ticket: Ticket,
     Path(id): Path<String>,
     RawBody(body): RawBody,
 ) -> Result<Response, ApiError> {
@@ -76,12 +77,9 @@ pub(crate) async fn cancel_payment(
         return Err(payment_not_found(id.as_str()).into());
     }
 
-    let scope = Scope { tenant: caller.tenant.as_str(), client: caller.client.as_str(), key: &key };
-    let path = format!("{}/cancel", path_of(id.as_str()));
-    let fingerprint = Fingerprint::of(scope.tenant, "POST", &path, &body);
-    let mut held = match idempotent::begin(&app, &scope, &fingerprint).await? {
+    let mut held = match idempotent::begin(&app, &ticket, &ticket.fingerprint(&body)).await? {
         Begun::Held(held) => held,
-        Begun::Replay(body) => return Ok(idempotent::answer(StatusCode::ACCEPTED, true, body)),
+        Begun::Replay(answer) => return Ok(http::write(answer, true)),
     };
     let notice = match inbox::request_cancel(held.connection(), &id).await? {
         CancelRequest::Requested(notice) => notice,
@@ -92,11 +90,11 @@ pub(crate) async fn cancel_payment(
         }
     };
     let body = requested(&id, held.claimed_at())?;
-    held.complete(StatusCode::ACCEPTED, &body).await?;
+    let answer = held.complete(Answer::new(StatusCode::ACCEPTED.as_u16(), body)).await?;
     if let Some(notice) = notice {
         notify(&app, &notice).await;
     }
-    Ok(idempotent::answer(StatusCode::ACCEPTED, false, body))
+    Ok(answer)
 }
 
 fn requested(id: &PaymentId, requested_at: Timestamp) -> Result<Vec<u8>, ApiError> {

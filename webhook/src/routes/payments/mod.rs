@@ -1,5 +1,6 @@
 //! `/api/v1/payments`: what is asked for, what is shown, and one file per verb.
 
+pub(crate) mod acceptance;
 pub(crate) mod cancel;
 pub(crate) mod create;
 pub(crate) mod list;

@@ -71,7 +71,7 @@ impl ToSchema for AmountText {
 
 /// A request that is well formed.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(crate) struct Order {
     pub(super) money: Money,
     pub(super) source_account: AccountId,
     pub(super) destination_account: AccountId,

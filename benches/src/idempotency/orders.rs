@@ -1,0 +1,96 @@
+//! What is carried out in every way: one row of an order, and an answer of the size of a payment's.
+
+use idempotency::{Answer, Effect, Fingerprint, IdempotencyKey, Scope, Verdict};
+use jiff::Timestamp;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+/// An order under its key.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    pub(crate) key: IdempotencyKey,
+    pub(crate) body: String,
+}
+
+impl Order {
+    /// One with a key that nobody used.
+    pub(crate) fn new() -> Self {
+        Self::under(&Uuid::new_v4().to_string())
+    }
+
+    /// One under this key, which must be one.
+    pub(crate) fn under(key: &str) -> Self {
+        let key = IdempotencyKey::parse(key.as_bytes()).unwrap_or_else(|_| unreachable!("a uuid is a key"));
+        let body = format!(
+            r#"{{"amount":"12.50","currency":"EUR","destination_account":"DE0212030000000020{key}"}}"#
+        );
+        Self { key, body }
+    }
+
+    pub(crate) fn scope(&self) -> Scope<'_> {
+        Scope { tenant: "tenant", client: "client", key: &self.key }
+    }
+
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of("tenant", "POST", "/orders", self.body.as_bytes())
+    }
+
+    /// The answer, as long as the acceptance of a payment.
+    pub(crate) fn answer(&self) -> Vec<u8> {
+        let Self { key, .. } = self;
+        format!(
+            r#"{{"payment_id":"pay_{key}","transaction_id":"tx_{key}","status":"accepted","amount":"12.50","currency":"EUR","source_account":"account-of-the-payer","destination_account":"DE02120300000000202051","created_at":"2026-01-01T12:00:00.123456Z"}}"#
+        )
+        .into_bytes()
+    }
+}
+
+/// Tables of the ways that are not ours.
+pub(crate) async fn make_tables(pool: &PgPool) -> anyhow::Result<()> {
+    sqlx::raw_sql(
+        "CREATE TABLE orders (key text NOT NULL, body text NOT NULL, made_at timestamptz NOT NULL DEFAULT now());
+         CREATE TABLE plain_keys (
+             tenant text NOT NULL, client text NOT NULL, key text NOT NULL, request_hash bytea NOT NULL,
+             response_status smallint NOT NULL, response_body bytea NOT NULL,
+             created_at timestamptz NOT NULL DEFAULT now(), expires_at timestamptz NOT NULL,
+             PRIMARY KEY (tenant, client, key));
+         CREATE INDEX plain_keys_expiry ON plain_keys (expires_at);",
+    )
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// Writes orders, many at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Orders;
+
+impl Effect for Orders {
+    type Request = Order;
+    type Refusal = std::convert::Infallible;
+    type Error = sqlx::Error;
+
+    async fn carry_out(
+        &self,
+        tx: &mut PgConnection,
+        _: Timestamp,
+        orders: &[&Order],
+    ) -> Result<Vec<Verdict<Self::Refusal>>, sqlx::Error> {
+        sqlx::query("INSERT INTO orders (key, body) SELECT * FROM unnest($1::text[], $2::text[])")
+            .bind(orders.iter().map(|order| order.key.as_str()).collect::<Vec<_>>())
+            .bind(orders.iter().map(|order| order.body.as_str()).collect::<Vec<_>>())
+            .execute(tx)
+            .await?;
+        Ok(orders.iter().map(|order| Verdict::Answered(Answer::new(201, order.answer()))).collect())
+    }
+}
+
+/// Writes one order.
+pub(crate) async fn write(connection: &mut PgConnection, order: &Order) -> Result<(), sqlx::Error> {
+    sqlx::query("INSERT INTO orders (key, body) VALUES ($1, $2)")
+        .bind(order.key.as_str())
+        .bind(&order.body)
+        .execute(connection)
+        .await?;
+    Ok(())
+}

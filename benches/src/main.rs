@@ -1,0 +1,21 @@
+//! `bench`: what a part costs, against what one would do without it, side by side in one run. Ends with one line of
+//! JSON. The machine is whatever it is: read the ratios.
+
+mod idempotency;
+mod load;
+
+use clap::Parser;
+
+/// Measures a part against its baselines.
+#[derive(Debug, Parser)]
+enum Args {
+    /// The idempotency layer: no layer, the plain way, a cache first, both, and ours
+    Idempotency(idempotency::Args),
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Args::parse() {
+        Args::Idempotency(args) => idempotency::run(args).await,
+    }
+}

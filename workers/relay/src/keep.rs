@@ -1,0 +1,30 @@
+//! Keeps the table of idempotency keys: days ahead, days over, holders that are gone (S3.4, S4.2, S4.5). Here, since
+//! whoever takes requests must not stop for it.
+
+use std::time::Duration;
+
+use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::RelayOptions;
+
+/// Runs until `stop`. Several relays may: whoever finds another at it does nothing.
+pub(crate) async fn run(pool: &PgPool, options: &RelayOptions, stop: &CancellationToken) {
+    while !stop.is_cancelled() {
+        match idempotency::keeper::keep(pool).await {
+            Ok(kept) if kept == idempotency::keeper::Kept::default() => {}
+            Ok(kept) => {
+                let days = kept.days;
+                tracing::info!(made = days.made, dropped = days.dropped, reaped = kept.reaped, "idempotency keys kept");
+            }
+            // What was begun is finished the next time; a day that is missing is made by who finds it so.
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "keeping idempotency keys failed");
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = tokio::time::sleep(Duration::from_millis(options.keep_every_ms)) => {}
+        }
+    }
+}
