@@ -27,8 +27,8 @@ kept_cluster_folder() {
   [ "$(id -u)" != 0 ] || REPLY=/var/tmp/instant-payments-$(printf '%s' "$root" | cksum | cut -d ' ' -f 1)
 }
 
-# Starts a cluster: start_cluster kept|temporary FOLDER PORT. A kept one is durable like a real one. A temporary one skips
-# flushing to disk: the tests kill processes, not the machine, and the kernel keeps what a killed server wrote.
+# Starts a cluster: start_cluster kept|durable|temporary FOLDER PORT. A kept one is durable like a real one; so is a durable
+# one, which goes with the run and has room for a bench. A temporary one skips flushing to disk: the tests kill processes, not the machine, and the kernel keeps what a killed server wrote.
 start_cluster() {
   local kind=$1 dir=$2 port=$3 log=$log_dir/database.log options
   become_pg_user
@@ -36,6 +36,8 @@ start_cluster() {
   options="-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c timezone=UTC"
   if [ "$kind" = kept ]; then
     options="$options -c max_connections=200"
+  elif [ "$kind" = durable ]; then
+    options="$options -c max_connections=200 -c shared_buffers=1GB -c max_wal_size=8GB"
   else
     options="$options -c max_connections=500 -c fsync=off -c synchronous_commit=off -c full_page_writes=off"
   fi

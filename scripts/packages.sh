@@ -9,6 +9,7 @@ packages_of() {
     apt-curl) echo "curl ca-certificates" ;;
     apt-protoc) echo "protobuf-compiler libprotobuf-dev" ;;
     apt-postgres) echo postgresql ;;
+    apt-redis) echo redis-server ;;
     brew-cc) echo "(xcode-select --install)" ;;
     brew-protoc) echo protobuf ;;
     brew-postgres) echo postgresql@17 ;;
@@ -16,7 +17,7 @@ packages_of() {
   esac
 }
 
-# Installs what brings the named tools: cc, curl, protoc, postgres.
+# Installs what brings the named tools: cc, curl, protoc, postgres, redis.
 install_packages() {
   local tool manager=apt packages=
   if have brew; then manager=brew; fi

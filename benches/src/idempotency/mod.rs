@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// Rounds; the middle one counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
+    /// Batches at once in our way; the layer's default unless given
+    #[arg(long)]
+    lanes: Option<usize>,
     /// Live keys in the store, one measurement for each number
     #[arg(long, value_delimiter = ',', default_value = "10000,1000000,10000000")]
     live_keys: Vec<u64>,
@@ -71,7 +74,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     anyhow::ensure!(fsync == "on on", "commits are not durable here (fsync, synchronous_commit: {fsync})");
     idempotency::MIGRATOR.run(&pool).await?;
     orders::make_tables(&pool).await?;
-    let ways = Ways::new(pool.clone(), &args.redis_url).await?;
+    let ways = Ways::new(pool.clone(), &args.redis_url, args.lanes).await?;
     say(&format!(
         "{CALLERS} callers, {CONNECTIONS} connections, {} rounds of {} s each\n",
         args.rounds, args.seconds

@@ -61,13 +61,15 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    pub(crate) async fn new(pool: PgPool, redis_url: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn new(pool: PgPool, redis_url: &str, lanes: Option<usize>) -> anyhow::Result<Self> {
         let redis = ConnectionManager::new(redis::Client::open(redis_url)?).await?;
+        let width = Width::default();
+        let width = Width { lanes: lanes.unwrap_or(width.lanes), ..width };
         let batcher = Batcher::start(
             Orders,
             pool.clone(),
             Terms::default(),
-            Width::default(),
+            width,
             Arc::new(Breaker::default()),
             &CancellationToken::new(),
         );

@@ -65,3 +65,33 @@ FROM idempotency_keys_before
 WHERE completed_at IS NOT NULL;
 
 DROP TABLE idempotency_keys_before;
+
+-- The claims of one transaction, in one round trip: first the locks, then what is kept under the keys. Each statement of
+-- a volatile function sees the table as it is when that statement begins; in one statement the look-up would see it as it
+-- stood before the locks were granted. A lock is tried, not waited for.
+CREATE FUNCTION idempotency_claim(scope_ids uuid[], lock_numbers bigint[], lease_ms text)
+RETURNS TABLE (place bigint, is_granted boolean, is_day_there boolean, claimed_at timestamptz, request_hash bytea,
+               claim_token uuid, response_status smallint, response_body bytea, is_lease_passed boolean,
+               schema_version smallint)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    today       date := (now() AT TIME ZONE 'UTC')::date;
+    granted     boolean[];
+    day_there   boolean := to_regclass('idempotency_keys_' || to_char(today, 'YYYYMMDD')) IS NOT NULL;
+BEGIN
+    PERFORM set_config('statement_timeout', lease_ms, true), set_config('idle_in_transaction_session_timeout', lease_ms, true);
+    granted := ARRAY(SELECT pg_try_advisory_xact_lock(wanted.number)
+                     FROM unnest(lock_numbers) WITH ORDINALITY AS wanted (number, place) ORDER BY wanted.place);
+    -- Every day on which a live row can have been written; one index look-up per key and day, whatever the planner
+    -- believes of a new partition's size.
+    RETURN QUERY
+    SELECT wanted.place, granted[wanted.place], day_there, now(), kept.request_hash, kept.claim_token,
+           kept.response_status, kept.response_body, kept.lease_until <= clock_timestamp(), kept.schema_version
+    FROM unnest(scope_ids) WITH ORDINALITY AS wanted (scope_id, place)
+    LEFT JOIN LATERAL (
+        SELECT * FROM idempotency_keys one
+        WHERE one.scope_id = wanted.scope_id AND one.expires_at > now()
+          AND one.created_on BETWEEN today - 3 AND today + 1
+        LIMIT 1) AS kept ON granted[wanted.place]
+    ORDER BY wanted.place;
+END $$;

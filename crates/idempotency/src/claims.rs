@@ -1,8 +1,8 @@
 //! Who carries out what: the claims of one transaction, for one key or for many.
 //!
-//! First the locks, then the look-up in a statement of its own: one statement would see the table as it stood before
-//! the lock was granted. A lock is tried, not waited for: a twin that waits would hold a connection. Locks are
-//! re-entrant within a session, so the keys of one transaction must differ; whoever makes it sees to that.
+//! First the locks, then the look-up in a statement of its own (the database function `idempotency_claim`). A lock is
+//! tried, not waited for: a twin that waits would hold a connection. Locks are re-entrant within a session, so the keys
+//! of one transaction must differ; whoever makes it sees to that.
 
 use jiff::Timestamp;
 use sqlx::PgConnection;
@@ -69,35 +69,22 @@ pub(crate) async fn take(
     requests: &[&Keyed],
     terms: &Terms,
 ) -> Result<Claims, IdempotencyError> {
-    let numbers: Vec<i64> = requests.iter().map(|request| request.id.lock_number()).collect();
-    let locks = sqlx::query!(
-        r#"SELECT set_config('statement_timeout', $1, true) AS statement_ms,
-                  set_config('idle_in_transaction_session_timeout', $1, true) AS idle_ms,
-                  now() AS "claimed_at!",
-                  to_regclass('idempotency_keys_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')) IS NOT NULL
-                      AS "day_is_there!",
-                  ARRAY(SELECT pg_try_advisory_xact_lock(wanted.number)
-                        FROM unnest($2::bigint[]) WITH ORDINALITY AS wanted (number, place)
-                        ORDER BY place) AS "granted!: Vec<bool>""#,
-        terms.lease().as_millis().to_string(),
-        &numbers,
-    )
-    .fetch_one(&mut *tx)
-    .await?;
-    // Before the effect is brought about in vain.
-    if !locks.day_is_there {
-        return Err(IdempotencyError::DayMissing);
-    }
-    let found = record::find(tx, requests).await?;
+    let found = record::claim(tx, requests, terms).await?;
     let mut turns = Vec::with_capacity(requests.len());
-    for ((request, granted), found) in requests.iter().zip(locks.granted).zip(found) {
-        turns.push(match found {
-            _ if !granted => Turn::InProgress,
+    let mut claimed_at = Timestamp::UNIX_EPOCH;
+    for (request, found) in requests.iter().zip(found) {
+        // Before the effect is brought about in vain.
+        if !found.is_day_there {
+            return Err(IdempotencyError::DayMissing);
+        }
+        claimed_at = found.claimed_at;
+        turns.push(match found.record {
+            _ if !found.is_granted => Turn::InProgress,
             None => Turn::New,
-            Some(found) => turn(tx, request, found).await?,
+            Some(record) => turn(tx, request, record).await?,
         });
     }
-    Ok(Claims { claimed_at: locks.claimed_at.to_jiff(), turns })
+    Ok(Claims { claimed_at, turns })
 }
 
 async fn turn(tx: &mut PgConnection, request: &Keyed, found: Record) -> Result<Turn, IdempotencyError> {

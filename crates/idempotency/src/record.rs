@@ -1,5 +1,6 @@
 //! The rows: one for each key, in the partition of the day of its claim.
 
+use jiff::Timestamp;
 use sqlx::PgConnection;
 use sqlx::types::Uuid;
 
@@ -23,46 +24,65 @@ pub(crate) struct Record {
     pub(crate) schema_version: i16,
 }
 
-/// The live row of each request, in their order. Looks through every day on which a live row can have been written; the
-/// sub-select keeps the planner at one index look-up per key and day, whatever it believes of a new partition's size.
-pub(crate) async fn find(
+/// What a claim finds under one key.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// Whether the lock was granted; only then is `record` known.
+    pub(crate) is_granted: bool,
+    /// Whether there is a partition for today.
+    pub(crate) is_day_there: bool,
+    /// The start of the transaction by the database's clock.
+    pub(crate) claimed_at: Timestamp,
+    /// The live row, if there is one.
+    pub(crate) record: Option<Record>,
+}
+
+/// Takes the locks of the keys and looks for their live rows; one result for each, in their order.
+pub(crate) async fn claim(
     tx: &mut PgConnection,
     requests: &[&Keyed],
-) -> Result<Vec<Option<Record>>, IdempotencyError> {
+    terms: &Terms,
+) -> Result<Vec<Found>, IdempotencyError> {
     let ids: Vec<Uuid> = requests.iter().map(|request| request.id.0).collect();
+    let numbers: Vec<i64> = requests.iter().map(|request| request.id.lock_number()).collect();
     let rows = sqlx::query!(
-        r#"SELECT wanted.place AS "place!", kept.request_hash, kept.claim_token, kept.response_status, kept.response_body,
-                  coalesce(kept.lease_until <= clock_timestamp(), false) AS "lease_passed!", kept.schema_version
-           FROM unnest($1::uuid[]) WITH ORDINALITY AS wanted (scope_id, place)
-           CROSS JOIN LATERAL (
-               SELECT * FROM idempotency_keys
-               WHERE idempotency_keys.scope_id = wanted.scope_id AND expires_at > now()
-                 AND created_on >= (now() AT TIME ZONE 'UTC')::date - 3
-                 AND created_on <= (now() AT TIME ZONE 'UTC')::date + 1
-               LIMIT 1) AS kept"#,
+        r#"SELECT is_granted AS "is_granted!", is_day_there AS "is_day_there!", claimed_at AS "claimed_at!", request_hash,
+                  claim_token, response_status, response_body, is_lease_passed, schema_version
+           FROM idempotency_claim($1, $2, $3)"#,
         &ids,
+        &numbers,
+        terms.lease().as_millis().to_string(),
     )
     .fetch_all(&mut *tx)
     .await?;
-    let mut found: Vec<Option<Record>> = requests.iter().map(|_| None).collect();
-    for row in rows {
-        let answer =
-            match (row.response_status.and_then(|status| u16::try_from(status).ok()), row.response_body) {
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let answer = match (
+                row.response_status.and_then(|status| u16::try_from(status).ok()),
+                row.response_body,
+            ) {
                 (Some(status), Some(body)) => Some(Answer { status, body }),
                 _ => None,
             };
-        let place = usize::try_from(row.place).unwrap_or(0).saturating_sub(1);
-        if let Some(slot) = found.get_mut(place) {
-            *slot = Some(Record {
-                request_hash: row.request_hash,
-                token: row.claim_token,
-                answer,
-                lease_passed: row.lease_passed,
-                schema_version: row.schema_version,
-            });
-        }
-    }
-    Ok(found)
+            let record = match (row.request_hash, row.claim_token, row.schema_version) {
+                (Some(request_hash), Some(token), Some(schema_version)) => Some(Record {
+                    request_hash,
+                    token,
+                    answer,
+                    lease_passed: row.is_lease_passed.unwrap_or(false),
+                    schema_version,
+                }),
+                _ => None,
+            };
+            Found {
+                is_granted: row.is_granted,
+                is_day_there: row.is_day_there,
+                claimed_at: row.claimed_at.to_jiff(),
+                record,
+            }
+        })
+        .collect())
 }
 
 /// Writes the answers of new requests; how many rows were written.

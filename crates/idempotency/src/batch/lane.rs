@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use sqlx::PgPool;
+use sqlx::pool::PoolConnection;
+use sqlx::{Connection as _, PgConnection, PgPool, Postgres};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -15,10 +17,17 @@ use crate::claims::{self, Keyed, Turn};
 use crate::partition;
 use crate::{IdempotencyError, Terms};
 
+/// A lane that has had nothing to do for so long gives its connection back.
+const IDLE: Duration = Duration::from_millis(20);
+
 /// One of the tasks that empty the queue.
 pub(super) struct Lane<E: Effect> {
     pub(super) effect: Arc<E>,
     pub(super) pool: PgPool,
+    /// Whether the pool has more connections than there are lanes.
+    pub(super) may_keep: bool,
+    /// Of the last batch, if it went well.
+    pub(super) connection: Option<PoolConnection<Postgres>>,
     pub(super) terms: Terms,
     pub(super) breaker: Arc<Breaker>,
     pub(super) waiting: Arc<Mutex<mpsc::Receiver<Waiting<E>>>>,
@@ -26,15 +35,15 @@ pub(super) struct Lane<E: Effect> {
 }
 
 impl<E: Effect> Lane<E> {
-    pub(super) async fn run(self, stopping: CancellationToken) {
+    pub(super) async fn run(mut self, stopping: CancellationToken) {
         let mut taken = Vec::with_capacity(self.batch_max);
         loop {
-            let got = {
-                let mut waiting = self.waiting.lock().await;
-                tokio::select! {
-                    biased;
-                    got = waiting.recv_many(&mut taken, self.batch_max) => got,
-                    () = stopping.cancelled() => 0,
+            let got = match timeout(IDLE, self.gather(&mut taken, &stopping)).await {
+                Ok(got) => got,
+                // Nobody came: others may need the connection more.
+                Err(_) => {
+                    self.connection = None;
+                    self.gather(&mut taken, &stopping).await
                 }
             };
             if got == 0 {
@@ -44,7 +53,17 @@ impl<E: Effect> Lane<E> {
         }
     }
 
-    async fn batch(&self, taken: Vec<Waiting<E>>) {
+    /// Whatever waits, up to a batch; 0 when there is nothing more to come.
+    async fn gather(&self, taken: &mut Vec<Waiting<E>>, stopping: &CancellationToken) -> usize {
+        let mut waiting = self.waiting.lock().await;
+        tokio::select! {
+            biased;
+            got = waiting.recv_many(taken, self.batch_max) => got,
+            () = stopping.cancelled() => 0,
+        }
+    }
+
+    async fn batch(&mut self, taken: Vec<Waiting<E>>) {
         // Locks are re-entrant in a session, so twins in one transaction would both be granted theirs.
         let mut seen = HashSet::with_capacity(taken.len());
         let (first, twins): (Vec<_>, Vec<_>) = taken.into_iter().partition(|one| seen.insert(one.keyed.id));
@@ -73,7 +92,7 @@ impl<E: Effect> Lane<E> {
     }
 
     /// What was committed after all is known by its token; what is bad fails alone.
-    async fn one_by_one(&self, batch: Vec<Waiting<E>>) {
+    async fn one_by_one(&mut self, batch: Vec<Waiting<E>>) {
         let mut out_of_reach = false;
         for one in batch {
             // The store does not come back for each of hundreds: its callers repeat.
@@ -90,19 +109,42 @@ impl<E: Effect> Lane<E> {
         }
     }
 
-    async fn attempt(&self, batch: &[Waiting<E>]) -> Result<Vec<Outcome<E::Refusal>>, IdempotencyError> {
-        let lease = self.terms.lease();
-        let mut came = timeout(lease, self.transaction(batch)).await.unwrap_or(Err(IdempotencyError::Late));
+    async fn attempt(&mut self, batch: &[Waiting<E>]) -> Result<Vec<Outcome<E::Refusal>>, IdempotencyError> {
+        let mut came = self.within_lease(batch).await;
         if matches!(came, Err(IdempotencyError::DayMissing)) {
             partition::make_days(&self.pool).await?;
-            came = timeout(lease, self.transaction(batch)).await.unwrap_or(Err(IdempotencyError::Late));
+            came = self.within_lease(batch).await;
         }
         self.breaker.note(came.as_ref().err());
         came
     }
 
-    async fn transaction(&self, batch: &[Waiting<E>]) -> Result<Vec<Outcome<E::Refusal>>, IdempotencyError> {
-        let mut tx = self.pool.begin().await?;
+    /// One transaction. The connection stays with the lane while all goes well: asking the pool for one each time would
+    /// cost a round trip for each batch. After a failure its state is not known.
+    async fn within_lease(
+        &mut self,
+        batch: &[Waiting<E>],
+    ) -> Result<Vec<Outcome<E::Refusal>>, IdempotencyError> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.pool.acquire().await?,
+        };
+        let lease = self.terms.lease();
+        let came = timeout(lease, self.transaction(&mut connection, batch))
+            .await
+            .unwrap_or(Err(IdempotencyError::Late));
+        if came.is_ok() && self.may_keep {
+            self.connection = Some(connection);
+        }
+        came
+    }
+
+    async fn transaction(
+        &self,
+        connection: &mut PgConnection,
+        batch: &[Waiting<E>],
+    ) -> Result<Vec<Outcome<E::Refusal>>, IdempotencyError> {
+        let mut tx = connection.begin().await?;
         let keyed: Vec<&Keyed> = batch.iter().map(|one| &one.keyed).collect();
         let claims = claims::take(&mut tx, &keyed, &self.terms).await?;
         let new: Vec<&Waiting<E>> = batch

@@ -119,7 +119,7 @@ struct Waiting<E: Effect> {
 
 impl<E: Effect> Batcher<E> {
     /// Starts the lanes, which end when `stopping` is cancelled and nothing waits any more. Must be called inside a
-    /// tokio runtime. `pool` should have a connection for each lane.
+    /// tokio runtime. `pool` should have more connections than there are lanes: then each keeps its own while it is busy.
     #[must_use]
     pub fn start(
         effect: E,
@@ -135,6 +135,8 @@ impl<E: Effect> Batcher<E> {
             let lane = Lane {
                 effect: Arc::clone(&effect),
                 pool: pool.clone(),
+                may_keep: pool.options().get_max_connections() as usize > width.lanes,
+                connection: None,
                 terms,
                 breaker: Arc::clone(&breaker),
                 waiting: Arc::clone(&waiting),
