@@ -1,6 +1,8 @@
 //! `bench`: what a part costs, against what one would do without it, side by side in one run. Ends with one line of
 //! JSON. The machine is whatever it is: read the ratios.
 
+#![allow(clippy::float_arithmetic, reason = "what is measured is no money")]
+
 mod idempotency;
 mod load;
 

@@ -108,6 +108,23 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     say(&format!("\n{json}\n"))
 }
 
+/// What the rounds brought for one way.
+struct Rounds {
+    way: Way,
+    /// Through the store, with the WAL bytes of each request.
+    closed: Vec<(Load, f64)>,
+    /// Over HTTP, as much as goes through.
+    http: Vec<Load>,
+    /// Over HTTP, at half load.
+    open: Vec<Load>,
+}
+
+impl Rounds {
+    fn of(way: Way) -> Self {
+        Self { way, closed: Vec::new(), http: Vec::new(), open: Vec::new() }
+    }
+}
+
 /// Every way in every round, one after the other, so that whatever else the machine does meets all of them.
 async fn measure_ways(
     ways: &Ways,
@@ -115,21 +132,20 @@ async fn measure_ways(
     rounds: u32,
     time: Duration,
 ) -> anyhow::Result<Vec<Measured>> {
-    let mut loads: Vec<(Way, Vec<(Load, f64)>, Vec<Load>, Vec<Load>)> =
-        Way::ALL.iter().map(|way| (*way, Vec::new(), Vec::new(), Vec::new())).collect();
+    let mut loads: Vec<Rounds> = Way::ALL.iter().map(|way| Rounds::of(*way)).collect();
     let services = service::start(ways).await?;
     let mut half = 0.0;
     for round in 0..rounds {
-        for (way, closed, http, _) in &mut loads {
+        for Rounds { way, closed, http, .. } in &mut loads {
             closed.push(through_the_store(ways, pool, *way, time).await?);
             let service = services.of(*way)?;
             http.push(load::closed(CALLERS / 4, time, move || service.clone().post()).await);
             progress(&format!("round {} {}", round + 1, way.name()))?;
         }
         if round == 0 {
-            half = loads.first().and_then(|(_, _, http, _)| http.first()).map_or(0.0, Load::rate) / 2.0;
+            half = loads.first().and_then(|rounds| rounds.http.first()).map_or(0.0, Load::rate) / 2.0;
         }
-        for (way, _, _, open) in &mut loads {
+        for Rounds { way, open, .. } in &mut loads {
             let service = services.of(*way)?;
             open.push(load::open(half, time, move || service.clone().post()).await);
         }
@@ -137,7 +153,7 @@ async fn measure_ways(
     let middle = |loads: &[Load], of: fn(&Load) -> f64| median(loads.iter().map(of).collect());
     loads
         .into_iter()
-        .map(|(way, closed, http, open)| {
+        .map(|Rounds { way, closed, http, open }| {
             let failed: u64 = closed
                 .iter()
                 .map(|(load, _)| load.failed)

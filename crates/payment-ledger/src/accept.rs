@@ -61,7 +61,8 @@ pub async fn accept(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<Acc
         return Ok(Vec::new());
     }
     let stored: HashSet<String> = insert(tx, new).await?.into_iter().collect();
-    let (now, before): (Vec<_>, Vec<_>) = new.iter().partition(|one| stored.contains(one.payment_id.as_str()));
+    let (now, before): (Vec<_>, Vec<_>) =
+        new.iter().partition(|one| stored.contains(one.payment_id.as_str()));
     write_timeline(tx, &now).await?;
     let mut before = earlier(tx, &before.iter().map(|one| &one.payment_id).collect::<Vec<_>>()).await?;
     new.iter()
@@ -131,8 +132,10 @@ fn profile(new: &NewPayment) -> Result<serde_json::Value, LedgerError> {
 
 async fn write_timeline(tx: &mut PgConnection, now: &[&NewPayment]) -> Result<(), LedgerError> {
     let ids: Vec<&str> = now.iter().map(|one| one.payment_id.as_str()).collect();
-    let details: Vec<String> =
-        now.iter().map(|one| format!("accepted: {} to be sent by {}", one.money, one.profile.switch)).collect();
+    let details: Vec<String> = now
+        .iter()
+        .map(|one| format!("accepted: {} to be sent by {}", one.money, one.profile.switch))
+        .collect();
     sqlx::query!(
         "INSERT INTO timeline (payment_id, state, detail)
          SELECT payment_id, $3, detail FROM unnest($1::text[], $2::text[]) AS new (payment_id, detail)",

@@ -108,7 +108,8 @@ async fn s0_1_of_many_at_once_each_has_its_own_result(pool: PgPool) {
     tx.commit().await.unwrap();
     let before = Accepted::Before { request_hash: before.request_hash, response_body: before.response_body };
     assert_eq!(accepted, [Accepted::New, before, Accepted::New]);
-    let kept = "SELECT coalesce(end_to_end_id, 'none') || ' ' || amount_minor FROM payments WHERE payment_id = $1";
+    let kept =
+        "SELECT coalesce(end_to_end_id, 'none') || ' ' || amount_minor FROM payments WHERE payment_id = $1";
     for (order, expected) in orders.iter().zip(["none 1000", "none 1000", "invoice 7"]) {
         let row: String =
             sqlx::query_scalar(kept).bind(order.payment_id.as_str()).fetch_one(&bank.pool).await.unwrap();

@@ -15,7 +15,12 @@ pub(crate) async fn run(pool: &PgPool, options: &RelayOptions, stop: &Cancellati
             Ok(kept) if kept == idempotency::keeper::Kept::default() => {}
             Ok(kept) => {
                 let days = kept.days;
-                tracing::info!(made = days.made, dropped = days.dropped, reaped = kept.reaped, "idempotency keys kept");
+                tracing::info!(
+                    made = days.made,
+                    dropped = days.dropped,
+                    reaped = kept.reaped,
+                    "idempotency keys kept"
+                );
             }
             // What was begun is finished the next time; a day that is missing is made by who finds it so.
             Err(error) => {
