@@ -2,10 +2,13 @@
 
 use std::fmt;
 
-use crate::out::plain;
+use crate::out::{Out, plain};
 
 /// Space between two columns.
 const GAP: &str = "   ";
+
+/// Longest cell, in characters.
+const CELL_MAX: usize = 500;
 
 /// On which side a column is flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +37,15 @@ impl<const N: usize> Table<N> {
         self.rows.is_empty()
     }
 
-    /// Adds a row.
+    /// Adds a row. What is longer than a screen is cut: --json has it whole.
     pub(crate) fn row(&mut self, cells: [&str; N]) {
-        self.rows.push(cells.map(plain));
+        self.rows.push(cells.map(|cell| {
+            let cell = plain(cell);
+            match cell.char_indices().nth(CELL_MAX) {
+                Some((end, _)) => format!("{}...", cell.get(..end).unwrap_or_default()),
+                None => cell,
+            }
+        }));
     }
 }
 
@@ -62,6 +71,17 @@ impl<const N: usize> fmt::Display for Table<N> {
         }
         Ok(())
     }
+}
+
+/// Says that a list may go on where it was cut.
+///
+/// # Errors
+/// The output's own.
+pub(crate) fn remark_cut(shown: usize, limit: i64, out: &mut Out<'_>) -> anyhow::Result<()> {
+    if i64::try_from(shown).is_ok_and(|shown| shown >= limit) {
+        out.line(format_args!("{shown} are shown, and there may be more: --limit N shows N"))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -46,6 +46,14 @@ text_enum!(
     }
 );
 
+impl Correction {
+    /// Whether it is right hangs on what became of the transfer: the switch is asked first, and evidence is needed.
+    #[must_use]
+    pub fn rests_on_the_switch(self) -> bool {
+        matches!(self, Self::LateDebit | Self::ReturnCredit)
+    }
+}
+
 text_enum!(
     /// How far a decision has come.
     DecisionStatus {

@@ -216,7 +216,7 @@ impl Ledger {
             decisions,
             exceptions: read::exceptions(tx, payment_id).await?,
             alerts: read::alerts(tx, payment_id).await?,
-            timeline: view::timeline(tx, payment_id, timeline_limit).await?,
+            timeline: view::timeline(tx, payment_id, timeline_limit, true).await?,
         }))
     }
 }

@@ -73,11 +73,32 @@ pub(crate) async fn timeline(
     state: PaymentState,
     detail: &str,
 ) -> Result<(), LedgerError> {
+    write_timeline(tx, payment_id, state, detail, false).await
+}
+
+/// Writes into the timeline what is the bank's own: the customer is not shown it.
+pub(crate) async fn internal(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+    state: PaymentState,
+    detail: &str,
+) -> Result<(), LedgerError> {
+    write_timeline(tx, payment_id, state, detail, true).await
+}
+
+async fn write_timeline(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+    state: PaymentState,
+    detail: &str,
+    is_internal: bool,
+) -> Result<(), LedgerError> {
     sqlx::query!(
-        "INSERT INTO timeline (payment_id, state, detail) VALUES ($1, $2, $3)",
+        "INSERT INTO timeline (payment_id, state, detail, is_internal) VALUES ($1, $2, $3, $4)",
         payment_id.as_str(),
         state.as_str(),
         &*storable(detail),
+        is_internal,
     )
     .execute(&mut *tx)
     .await?;
@@ -188,7 +209,7 @@ pub(crate) async fn exception(
 ) -> Result<(), LedgerError> {
     let opened = sqlx::query!(
         "INSERT INTO exceptions (payment_id, kind, origin, detail) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (kind, origin) DO NOTHING",
+         ON CONFLICT (kind, origin) WHERE closed_at IS NULL DO NOTHING",
         payment_id.map(PaymentId::as_str),
         kind.as_str(),
         &*storable(origin),

@@ -7,6 +7,7 @@ use payment_protocol::PaymentState;
 use payment_protocol::cancel::Death;
 use payment_protocol::facts::Verdict;
 use payment_protocol::ids::PaymentId;
+use payment_protocol::money::{format_major, parse_currency};
 use payment_protocol::report::{Difference, SettledReport};
 use payment_protocol::rules::{self, VerdictRuling};
 use sqlx::PgConnection;
@@ -108,11 +109,10 @@ pub(crate) async fn write_settled(
     let payment_id = &locked.payment_id;
     let ruling = rules::settled_report(&locked.facts, &locked.expected(), report);
     let said = format!(
-        "{} by {}: {} {} for {}",
+        "{} by {}: {} for {}",
         report.switch,
         source.as_str(),
-        report.amount_minor,
-        report.currency,
+        amount(report.amount_minor, &report.currency),
         report.reference
     );
     let (kind, detail) = match ruling {
@@ -197,4 +197,12 @@ pub(crate) async fn write(
     .execute(&mut *tx)
     .await?;
     Ok(())
+}
+
+/// An amount as people read it; of a currency that is none, in the units that came.
+fn amount(minor: i64, currency: &str) -> String {
+    match parse_currency(currency) {
+        Ok(known) => format!("{} {currency}", format_major(minor, known)),
+        Err(_) => format!("{minor} minor units of {currency:?}"),
+    }
 }

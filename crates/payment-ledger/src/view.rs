@@ -193,20 +193,23 @@ impl Ledger {
         payment_id: &PaymentId,
         limit: i64,
     ) -> Result<Vec<TimelineEntry>, LedgerError> {
-        timeline(&mut *self.pool.acquire().await?, payment_id, limit).await
+        timeline(&mut *self.pool.acquire().await?, payment_id, limit, false).await
     }
 }
 
-/// As [`Ledger::timeline`], on the caller's connection.
+/// As [`Ledger::timeline`], on the caller's connection; with what is the bank's own, or without.
 pub(crate) async fn timeline(
     connection: &mut PgConnection,
     payment_id: &PaymentId,
     limit: i64,
+    with_internal: bool,
 ) -> Result<Vec<TimelineEntry>, LedgerError> {
     let rows = sqlx::query!(
-        "SELECT state, detail, happened_at FROM timeline WHERE payment_id = $1 ORDER BY entry_id LIMIT $2",
+        "SELECT state, detail, happened_at FROM timeline
+         WHERE payment_id = $1 AND ($3 OR NOT is_internal) ORDER BY entry_id LIMIT $2",
         payment_id.as_str(),
         limit,
+        with_internal,
     )
     .fetch_all(connection)
     .await?;

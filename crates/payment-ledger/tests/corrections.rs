@@ -37,7 +37,8 @@ async fn dispute(bank: &Bank, p: &Sample, name: &str) -> i64 {
 }
 
 async fn correct(bank: &Bank, exception_id: i64, correction: Correction) -> Result<Confirmed, DecideError> {
-    let proposed = bank.ledger.propose_correction(exception_id, correction, "Ann", "found", None).await?;
+    let proposed =
+        bank.ledger.propose_correction(exception_id, correction, "Ann", "found", Some("line 3")).await?;
     assert_eq!(proposed.notice, None);
     bank.ledger.confirm(&proposed.decision_id, "Bob", "I agree").await
 }
@@ -128,8 +129,12 @@ async fn a_correction_is_refused_for_the_first_reason(pool: PgPool) {
     correct(&bank, first, ReturnCredit).await.unwrap();
     let returned = dispute(&bank, &returned, "again").await;
     let (_, taken) = disputed(&bank, Stage::Released, "taken").await;
-    let other =
-        bank.ledger.propose_correction(taken, LateDebit, "Zoe", "mine", None).await.unwrap().decision_id;
+    let other = bank
+        .ledger
+        .propose_correction(taken, LateDebit, "Zoe", "mine", Some("line 3"))
+        .await
+        .unwrap()
+        .decision_id;
     #[rustfmt::skip]
     let table = [
         // exception     correction     by     reason   refused
@@ -151,7 +156,8 @@ async fn a_correction_is_refused_for_the_first_reason(pool: PgPool) {
         (taken,          LateDebit,     "Ann", "why",   No::AnotherIsOpen(other)),
     ];
     for (n, (exception_id, correction, by, reason, expected)) in table.into_iter().enumerate() {
-        let outcome = bank.ledger.propose_correction(exception_id, correction, by, reason, None).await;
+        let outcome =
+            bank.ledger.propose_correction(exception_id, correction, by, reason, Some("line 3")).await;
         assert_eq!(refused(outcome), expected, "row {n}");
     }
     bank.audit().await;
@@ -164,12 +170,12 @@ async fn a_correction_is_judged_again_when_it_is_confirmed(pool: PgPool) {
     let (p, exception_id) = disputed(&bank, Stage::Released, "k").await;
     let proposed = bank
         .ledger
-        .propose_correction(exception_id, Correction::LateDebit, "Ann", "it left", None)
+        .propose_correction(exception_id, Correction::LateDebit, "Ann", "it left", Some("line 3"))
         .await
         .unwrap();
     let again = bank
         .ledger
-        .propose_correction(exception_id, Correction::LateDebit, "ann", "it left", None)
+        .propose_correction(exception_id, Correction::LateDebit, "ann", "it left", Some("line 3"))
         .await
         .unwrap();
     assert_eq!(again, proposed);
@@ -189,7 +195,7 @@ async fn many_confirmations_at_once_are_one_correction(options: PgPoolOptions, c
     let (p, exception_id) = disputed(&bank, Stage::Released, "k").await;
     let proposed = bank
         .ledger
-        .propose_correction(exception_id, Correction::LateDebit, "Ann", "it left", None)
+        .propose_correction(exception_id, Correction::LateDebit, "Ann", "it left", Some("line 3"))
         .await
         .unwrap();
     let told = join_all((0..16).map(|_| bank.ledger.confirm(&proposed.decision_id, "Bob", "yes"))).await;
@@ -271,5 +277,36 @@ async fn what_keeps_an_open_payment_safe_is_not_closed(pool: PgPool) {
     let begun =
         bank.ledger.begin_cancel(&unsent.id, &payment_protocol::cause::Cause::SlaPassed).await.unwrap();
     assert!(!begun.never_sent);
+    bank.audit().await;
+}
+
+/// Closing an exception does not silence the switch, and what people decided is not for the customer.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn what_is_met_again_after_it_was_closed_is_opened_anew(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let (p, first) = disputed(&bank, Stage::Released, "once").await;
+    // The same words of the switch while it is open are the same exception.
+    assert_eq!(dispute(&bank, &p, "twice").await, first);
+    bank.ledger.close_exception(first, "Ann", "noise").await.unwrap();
+    let anew = dispute(&bank, &p, "thrice").await;
+    assert_ne!(anew, first);
+    let told = |lines: &[payment_ledger::view::TimelineEntry]| {
+        lines.iter().any(|line| line.detail.contains("noise"))
+    };
+    assert!(!told(&bank.ledger.timeline(&p.id, 100).await.unwrap()), "the customer is shown it");
+    assert!(told(&bank.ledger.explain(&p.id, 100).await.unwrap().unwrap().timeline));
+}
+
+/// What the claims account bears is not closed away.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn what_the_claims_account_bears_is_written_off_or_given_back(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let (p, late) = disputed(&bank, Stage::Released, "k").await;
+    bank.freeze(&p).await;
+    correct(&bank, late, Correction::LateDebit).await.unwrap();
+    let borne = bank.open_exception(&p).await;
+    let refused = bank.ledger.close_exception(borne, "Ann", "no").await.unwrap_err();
+    assert!(matches!(refused, DecideError::Refused(No::BornByClaims(id)) if id == borne), "{refused:?}");
+    correct(&bank, borne, Correction::WriteOff).await.unwrap();
     bank.audit().await;
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::bank::BankArgs;
 use crate::out::Out;
 use crate::outcome::{EXIT_CODES, Outcome};
-use crate::table::{Align, Table};
+use crate::table::{self as tables, Align, Table};
 use crate::{age, document};
 
 /// List what contradicts the books and waits for a decision, oldest first
@@ -41,6 +41,7 @@ pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome
         out.line(if args.all { "no exception" } else { "no open exception" })?;
     } else {
         out.line(table(&exceptions, Timestamp::now()))?;
+        tables::remark_cut(exceptions.len(), args.limit, out)?;
     }
     Ok(Outcome::Done)
 }

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long)]
     watch: bool,
     /// Seconds that --watch waits at most
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     timeout_s: u64,
     /// Print one JSON document: the acceptance, or with --watch the end
     #[arg(long)]
@@ -122,7 +122,8 @@ fn not_accepted(error: ApiError, key: &IdempotencyKey) -> anyhow::Error {
         );
         return anyhow::Error::new(error).context(again);
     }
-    anyhow::Error::new(error).context("no payment was made")
+    // The key may have been used before: of that this answer says nothing.
+    anyhow::Error::new(error).context("this request made no payment")
 }
 
 /// The end, or how to look for it.

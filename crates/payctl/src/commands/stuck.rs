@@ -8,7 +8,7 @@ use super::list::reason;
 use crate::bank::BankArgs;
 use crate::out::Out;
 use crate::outcome::{EXIT_CODES, Outcome};
-use crate::table::{Align, Table};
+use crate::table::{self as tables, Align, Table};
 use crate::{age, document};
 
 /// List open payments that stand before a person, are being cancelled or are idle for long, oldest first
@@ -38,6 +38,7 @@ pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome
         out.line(format_args!("no open payment has stood still for {}", age::show(args.older_than)))?;
     } else {
         out.line(table(&stuck))?;
+        tables::remark_cut(stuck.len(), args.limit, out)?;
     }
     Ok(Outcome::Done)
 }

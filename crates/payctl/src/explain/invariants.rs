@@ -150,11 +150,11 @@ impl Books<'_> {
     }
 
     fn debited_only_if_settled(&self, switch: Option<&SwitchSays>) -> Seen {
+        if self.posted("return_credit") > 0 {
+            return seen(true, "it was debited, and given back by a correction");
+        }
         if !self.debited() {
-            return seen(
-                self.view.state != PaymentState::Settled || self.posted("return_credit") > 0,
-                "not debited",
-            );
+            return seen(self.view.state != PaymentState::Settled, "not debited");
         }
         if self.explained.payment.verdict.as_deref() == Some("dead") && self.posted("late_debit") == 0 {
             return seen(false, "debited, and on record the switch had said it is dead");
@@ -184,6 +184,20 @@ impl Books<'_> {
     }
 
     fn released_only_if_dead(&self, switch: Option<&SwitchSays>) -> Seen {
+        if self.posted("return_credit") > 0 {
+            return match switch.map(|says| &says.answer) {
+                Some(QueryAnswer::Settled(_)) => {
+                    seen(false, "given back by a correction, and the switch says it settled")
+                }
+                Some(QueryAnswer::Pending) => {
+                    seen(false, "given back by a correction, and it may still settle at the switch")
+                }
+                Some(QueryAnswer::Dead { .. }) => {
+                    seen(true, "given back by a correction, and the switch says it is dead")
+                }
+                _ => (NotSeen, "given back by a correction of two people; the switch does not tell".into()),
+            };
+        }
         let gave_back = self.posted("release") > 0;
         let over = self.end().is_some_and(|end| end != End::Settled);
         if !(gave_back || over) || self.debited() {

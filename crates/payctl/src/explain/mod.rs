@@ -14,8 +14,10 @@ mod workflow;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use payment_ledger::Ledger;
+use payment_ledger::decisions::Correction;
 use payment_ledger::explain::Explained;
 use payment_protocol::ids::PaymentId;
+use payment_protocol::submit::QueryAnswer;
 
 use crate::bank::Bank;
 
@@ -45,6 +47,33 @@ impl Picture {
     /// The invariants that do not hold.
     pub(crate) fn violated(&self) -> impl Iterator<Item = &Invariant> {
         self.invariants.iter().filter(|invariant| invariant.holds == Holds::No)
+    }
+}
+
+/// Asks the switch before a correction moves money.
+///
+/// # Errors
+/// What the switch says otherwise, or may still say; or why it could not be asked.
+pub(crate) async fn must_not_contradict(
+    bank: &Bank,
+    ledger: &Ledger,
+    id: &PaymentId,
+    correction: Correction,
+) -> anyhow::Result<()> {
+    let payment =
+        ledger.explain(id, TIMELINE_MAX).await?.with_context(|| format!("there is no payment {id}"))?;
+    let profile = &payment.payment.profile;
+    if !(profile.has_query || profile.has_statement) {
+        // Nobody can be asked: the evidence of two people counts.
+        return Ok(());
+    }
+    match (correction, switch::ask(bank, ledger, &payment).await) {
+        (Correction::LateDebit, Ok(SwitchSays { answer: QueryAnswer::Settled(_), .. }))
+        | (Correction::ReturnCredit, Ok(SwitchSays { answer: QueryAnswer::Dead { .. }, .. }))
+        // It may have forgotten.
+        | (_, Ok(SwitchSays { answer: QueryAnswer::NotFound, .. })) => Ok(()),
+        (_, Ok(says)) => anyhow::bail!("nothing was decided: the switch says it is {}", says.words()),
+        (_, Err(why)) => anyhow::bail!("nothing was decided: the switch must be asked first, and {why}"),
     }
 }
 

@@ -150,15 +150,24 @@ impl Bank {
 
     /// The switch calls back.
     pub(crate) async fn success(&self, sample: &Sample) {
+        self.call_back(sample, CallbackStatus::Success).await;
+    }
+
+    /// A FAILURE callback.
+    pub(crate) async fn failure(&self, sample: &Sample) {
+        self.call_back(sample, CallbackStatus::Failure).await;
+    }
+
+    async fn call_back(&self, sample: &Sample, status: CallbackStatus) {
         let callback = Callback {
             switch: SwitchName::new("mock").unwrap(),
-            event_id: EventId::new(format!("evt-{}", &sample.reference[..10])).unwrap(),
+            event_id: EventId::new(format!("evt-{}-{}", status.as_str(), &sample.reference[..10])).unwrap(),
             reference: sample.reference.clone(),
-            status: CallbackStatus::Success,
+            status,
             amount_minor: AMOUNT_MINOR,
             currency: "EUR".into(),
             reason: None,
-            body: b"SUCCESS".to_vec(),
+            body: status.as_str().into(),
         };
         self.ledger.store_callback(&callback).await.unwrap();
     }

@@ -1,9 +1,11 @@
 //! `decide`: two people, what comes of it, and what is refused.
 
+use mock_switch::Shape;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::CarriedOut;
 
-use crate::bank::{Bank, decision};
+use crate::bank::{AMOUNT_MINOR, Bank, decision};
+use crate::mock::Mock;
 use crate::run::Ran;
 
 const WHY: [&str; 2] = ["--reason", "as the letter says"];
@@ -105,21 +107,71 @@ async fn a_proposal_can_be_withdrawn() {
 
 #[tokio::test]
 async fn a_late_debit_is_booked_by_two_people() {
-    let bank = Bank::open().await;
+    let mock = Mock::start(Shape::default(), 3_600_000).await;
+    let bank = Bank::with_switch(&mock.url).await;
     let late = bank.released("late").await;
     bank.success(&late).await;
     let number = bank.json(&["exceptions"]).await["exceptions"][0]["exception_id"].to_string();
     let said = decide(&bank, &["write-off", &number], "Ann", &[]).await.refused();
     assert!(said.contains("nothing to write off"), "{said}");
-    let proposed = decide(&bank, &["late-debit", &number], "Ann", &["--json"]).await.done();
+    let said = decide(&bank, &["late-debit", &number], "Ann", &[]).await.refused();
+    assert!(said.contains("late_debit needs evidence"), "{said}");
+    let evidence = ["--evidence", "statement 7, line 3", "--json"];
+    let proposed = decide(&bank, &["late-debit", &number], "Ann", &evidence).await.done();
     let id = decision(&serde_json::from_str(&proposed).unwrap());
     assert_eq!(bank.available("late").await, 10_000);
+    for same in ["Ann.", " ANN ", "a n n"] {
+        let said = decide(&bank, &["confirm", id.as_str()], same, &[]).await.refused();
+        assert!(said.contains("another person must confirm"), "{said}");
+    }
+    mock.settle(&late.reference, AMOUNT_MINOR).await;
     let said = decide(&bank, &["confirm", id.as_str()], "Bob", &[]).await.done();
     assert!(said.starts_with(&format!("decision {id} is confirmed and booked: ")), "{said}");
     assert_eq!(bank.available("late").await, 8_750);
     // Said again, it is booked once.
     assert_eq!(decide(&bank, &["confirm", id.as_str()], "Bob", &[]).await.done(), said);
     assert_eq!(bank.available("late").await, 8_750);
+    mock.stop().await;
+}
+
+/// A correction asks the switch first, like every decision that moves money.
+#[tokio::test]
+async fn a_correction_that_the_switch_contradicts_is_refused() {
+    let mock = Mock::start(Shape::default(), 3_600_000).await;
+    let bank = Bank::with_switch(&mock.url).await;
+    let settled = bank.settled("one").await;
+    mock.settle(&settled.reference, AMOUNT_MINOR).await;
+    bank.failure(&settled).await;
+    let number = bank.json(&["exceptions"]).await["exceptions"][0]["exception_id"].to_string();
+    let evidence = ["--evidence", "the customer says so", "--json"];
+    let proposed = decide(&bank, &["return-credit", &number], "Ann", &evidence).await.done();
+    let id = decision(&serde_json::from_str(&proposed).unwrap());
+    let before = bank.available("one").await;
+    let said = decide(&bank, &["confirm", id.as_str()], "Bob", &[]).await.refused();
+    assert!(said.contains("nothing was decided: the switch says it is settled"), "{said}");
+    assert_eq!(bank.available("one").await, before);
+    // And where it does not answer, nothing is decided either.
+    mock.stop().await;
+    let said = decide(&bank, &["confirm", id.as_str()], "Bob", &[]).await.refused();
+    assert!(said.contains("the switch must be asked first"), "{said}");
+    assert_eq!(bank.available("one").await, before);
+}
+
+/// What nobody sees, or nobody reads, is not written.
+#[tokio::test]
+async fn names_and_reasons_are_what_they_look_like() {
+    let bank = Bank::open().await;
+    let payment = bank.standing("one", OperatorReason::NothingProves).await.id;
+    let release = [payment.as_str(), "release"];
+    let long = "a".repeat(70_000);
+    for by in ["ann\u{200B}", "\u{0430}nn", "...", &long] {
+        let said = decide(&bank, &release, by, &["--evidence", "x"]).await.refused();
+        assert!(said.contains("a name is 1 to 64 letters"), "{said}");
+    }
+    for evidence in ["of \u{202E}ylrae", &long] {
+        let said = decide(&bank, &release, "Ann", &["--evidence", evidence]).await.refused();
+        assert!(said.contains("the evidence"), "{said}");
+    }
 }
 
 #[tokio::test]

@@ -90,7 +90,7 @@ async fn a_refusal_makes_no_payment() {
     let problem = json!({"code": "no_route", "title": "t", "detail": "no switch serves B"});
     let api = Stub { acceptance: (422, problem), ..Stub::default() }.serve().await;
     let said = pay(&api, &["--watch"]).await.refused();
-    let expected = "no payment was made: 422 Unprocessable Entity: no switch serves B (no_route)";
+    let expected = "this request made no payment: 422 Unprocessable Entity: no switch serves B (no_route)";
     assert_eq!(said, format!("payctl: {expected}\n"));
 }
 

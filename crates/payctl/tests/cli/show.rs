@@ -67,7 +67,7 @@ async fn s0_7_money_given_back_that_left_is_said_first() {
     // The correction of two people makes it right.
     bank.success(&payment).await;
     let exception = bank.json(&["exceptions"]).await["exceptions"][0]["exception_id"].to_string();
-    let words = ["decide", "late-debit", &exception, "--by", "Ann", "--reason", "it left"];
+    let words = ["decide", "late-debit", &exception, "--by", "Ann", "--reason", "it left", "--evidence", "x"];
     let id = crate::bank::decision(&bank.json(&words).await);
     bank.payctl(&["decide", "confirm", id.as_str(), "--by", "Bob", "--reason", "so it did"]).await.done();
     let document = bank.json(&["show", payment.id.as_str()]).await;

@@ -5,7 +5,7 @@ use sqlx::PgConnection;
 
 use super::correct;
 use super::rows::{self, said, same_person};
-use super::{DecideError, DecisionRefused, Deed};
+use super::{Correction, DecideError, DecisionRefused, Deed};
 use crate::Ledger;
 use crate::record::Exception;
 
@@ -13,7 +13,8 @@ impl Ledger {
     /// Closes an exception without moving money. The same close by the same person again is the first one.
     ///
     /// Refusals in order of precedence: no name, no reason, unknown exception, closed, and a payment that is still open
-    /// where the exception is what keeps it from being released unasked (`not_sent`, `report_differs`).
+    /// where the exception is what keeps it from being released unasked (`not_sent`, `report_differs`), and what the
+    /// claims account bears.
     ///
     /// # Errors
     /// [`DecideError`].
@@ -38,6 +39,11 @@ impl Ledger {
             && [Exception::NotSent, Exception::ReportDiffers].iter().any(|fact| fact.as_str() == kind)
         {
             return Err(DecisionRefused::StillOpen(locked.facts.state).into());
+        }
+        if let Some(locked) = locked.as_ref().filter(|_| kind == Exception::ChargedToClaims.as_str())
+            && correct::allowed(&mut tx, locked, Correction::WriteOff).await.is_ok()
+        {
+            return Err(DecisionRefused::BornByClaims(exception_id).into());
         }
         // Written closed: it takes no room from a decision that is open.
         let id = sqlx::query_scalar!(

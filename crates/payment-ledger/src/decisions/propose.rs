@@ -6,10 +6,10 @@ use payment_protocol::ids::{DecisionId, PaymentId};
 use sqlx::PgConnection;
 
 use super::correct;
-use super::rows::{self, New, said, same_person};
+use super::rows::{self, New, said, same_person, words};
 use super::{Correction, DecideError, DecisionRefused, Deed, Proposed};
 use crate::locked::{Locked, lock};
-use crate::{Ledger, LedgerError, record};
+use crate::{Ledger, LedgerError};
 
 impl Ledger {
     /// Proposes `action` about a payment that stands before a person. What moves no money is confirmed at once.
@@ -29,7 +29,7 @@ impl Ledger {
         evidence: Option<&str>,
     ) -> Result<Proposed, DecideError> {
         let (by, reason) = said(by, reason)?;
-        let evidence = tidy(evidence);
+        let evidence = tidy(evidence)?;
         let mut tx = self.pool.begin().await?;
         let locked = lock(&mut tx, payment_id).await.map_err(|error| unknown(error, payment_id))?;
         allowed(&mut tx, &locked, action).await?;
@@ -68,7 +68,8 @@ impl Ledger {
     /// The same proposal of the same person again is the first one.
     ///
     /// Refusals in order of precedence: no name, no reason, unknown exception, no payment of ours, closed exception,
-    /// payment still open, what the correction itself refuses, another decision open.
+    /// payment still open, what the correction itself refuses, no evidence where it rests on what the switch did, another
+    /// decision open.
     ///
     /// # Errors
     /// [`DecideError`].
@@ -81,10 +82,13 @@ impl Ledger {
         evidence: Option<&str>,
     ) -> Result<Proposed, DecideError> {
         let (by, reason) = said(by, reason)?;
-        let evidence = tidy(evidence);
+        let evidence = tidy(evidence)?;
         let mut tx = self.pool.begin().await?;
         let locked = correct::linked(&mut tx, exception_id).await?;
         correct::allowed(&mut tx, &locked, correction).await?;
+        if correction.rests_on_the_switch() && evidence.is_none() {
+            return Err(DecisionRefused::CorrectionWithoutEvidence(correction).into());
+        }
         let new = New {
             deed: Deed::Correction(correction),
             exception_id: Some(exception_id),
@@ -149,11 +153,8 @@ async fn write(
     Ok((decision_id, true))
 }
 
-fn tidy(evidence: Option<&str>) -> Option<String> {
-    evidence
-        .map(str::trim)
-        .filter(|evidence| !evidence.is_empty())
-        .map(|evidence| record::storable(evidence).into_owned())
+fn tidy(evidence: Option<&str>) -> Result<Option<String>, DecisionRefused> {
+    Ok(evidence.map(|evidence| words("the evidence", evidence)).transpose()?.flatten())
 }
 
 fn unknown(error: LedgerError, payment_id: &PaymentId) -> DecideError {

@@ -6,7 +6,7 @@ use payment_protocol::decision::Action;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::state::End;
 
-use super::DecisionStatus;
+use super::{Correction, DecisionStatus};
 
 /// A decision that is not taken; nothing is written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,12 +14,29 @@ pub enum DecisionRefused {
     /// Nobody answers for it.
     #[error("no name is given: say who decides")]
     NoName,
+    /// A name that could look like another.
+    #[error("a name is 1 to 64 letters, digits and . _ - @ of ASCII, as a login has")]
+    BadName,
+    /// More than anybody reads.
+    #[error("{0} is longer than {max} characters", max = super::rows::WORDS_MAX)]
+    TooLong(&'static str),
+    /// Text that hides something.
+    #[error("{0} has characters that nobody sees: write it without")]
+    Hidden(&'static str),
     /// The audit trail would say nothing.
     #[error("no reason is given: say why")]
     NoReason,
     /// Settling and releasing stand on what people know.
     #[error("{0} needs evidence: say what shows how the transfer ended, and where it is kept")]
     NoEvidence(Action),
+    /// A correction that moves a customer's money stands on what people know.
+    #[error("{0} needs evidence: say what shows how the transfer ended, and where it is kept")]
+    CorrectionWithoutEvidence(Correction),
+    /// Closing it would leave money where it is not to stay.
+    #[error(
+        "the claims account bears the payment of exception {0}: write it off or give it back, which closes it"
+    )]
+    BornByClaims(i64),
     /// No such payment.
     #[error("there is no payment {0}")]
     UnknownPayment(PaymentId),

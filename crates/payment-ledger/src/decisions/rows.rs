@@ -123,19 +123,54 @@ pub(crate) async fn of_payment(
     .collect()
 }
 
-/// Who decides and why, trimmed and as the table can hold it.
+/// Longest name.
+const NAME_MAX: usize = 64;
+/// Longest reason or evidence, in characters.
+pub(crate) const WORDS_MAX: usize = 2_000;
+
+/// Who decides and why, trimmed and as the table can hold it. A name is one that a login has, so that no two spellings
+/// look the same.
 pub(crate) fn said(by: &str, reason: &str) -> Result<(String, String), DecisionRefused> {
-    let tidy = |words: &str| record::storable(words.trim()).into_owned();
-    match (tidy(by), tidy(reason)) {
-        (by, _) if by.is_empty() => Err(DecisionRefused::NoName),
-        (_, reason) if reason.is_empty() => Err(DecisionRefused::NoReason),
-        said => Ok(said),
+    let by = by.trim();
+    if by.is_empty() {
+        return Err(DecisionRefused::NoName);
+    }
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || " ._-@".contains(letter);
+    if by.len() > NAME_MAX || !by.chars().all(fits) || person(by).is_empty() {
+        return Err(DecisionRefused::BadName);
+    }
+    match words("the reason", reason)? {
+        None => Err(DecisionRefused::NoReason),
+        Some(reason) => Ok((by.to_owned(), reason)),
     }
 }
 
-/// Whether two names are one person's.
+/// What people wrote, trimmed; none when nothing is left. Bounded, and without characters that nobody sees.
+pub(crate) fn words(what: &'static str, text: &str) -> Result<Option<String>, DecisionRefused> {
+    let text = text.trim();
+    if text.chars().count() > WORDS_MAX {
+        return Err(DecisionRefused::TooLong(what));
+    }
+    if text.chars().any(is_hidden) {
+        return Err(DecisionRefused::Hidden(what));
+    }
+    Ok((!text.is_empty()).then(|| text.to_owned()))
+}
+
+/// Whether a character is not seen, or changes how others are.
+fn is_hidden(letter: char) -> bool {
+    let formats = matches!(letter, '\u{00AD}' | '\u{061C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
+        | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}');
+    formats || (letter.is_control() && letter != '\n' && letter != '\t')
+}
+
+/// Whether two names are one person's: case, points and spaces make no other.
 pub(crate) fn same_person(one: &str, other: &str) -> bool {
-    one.trim().to_lowercase() == other.trim().to_lowercase()
+    person(one) == person(other)
+}
+
+fn person(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
 /// Writes a proposal down.
@@ -265,5 +300,5 @@ pub(crate) async fn tell(
     decision_id: &DecisionId,
     told: &str,
 ) -> Result<(), LedgerError> {
-    record::timeline(tx, payment_id, state, &format!("decision {decision_id}: {told}")).await
+    record::internal(tx, payment_id, state, &format!("decision {decision_id}: {told}")).await
 }

@@ -14,7 +14,7 @@ use crate::outcome::{EXIT_CODES, Outcome};
 
 /// Decide about a payment that stands before a person, or about an exception
 ///
-/// What moves money is proposed by one person and confirmed by another. A decision about a standing payment is
+/// What moves money is proposed by one person and confirmed by another, and the switch is asked first. A decision about a standing payment is
 /// carried out by its workflow, which asks the switch first; without an answer in time it goes on by itself.
 /// Everything may be repeated: the same words by the same person are the same decision.
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,7 @@ enum Command {
     ReturnCredit(OfException),
     /// Give up what the claims account bore
     WriteOff(OfException),
-    /// Close an exception; no money moves, and one person is enough
+    /// Close an exception that calls for no correction; no money moves, and one person is enough
     Close(OfException),
 }
 
@@ -90,7 +90,7 @@ struct Said {
     #[arg(long, value_name = "TEXT")]
     reason: String,
     /// Seconds to wait for what comes of it
-    #[arg(long, value_name = "SECONDS", default_value_t = 45)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 45, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     wait: u64,
     /// Print one JSON document
     #[arg(long)]

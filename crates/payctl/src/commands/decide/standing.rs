@@ -1,16 +1,17 @@
 //! Decisions about a payment that stands before a person: proposed, confirmed, withdrawn.
 
-use payment_ledger::decisions::{Confirmed, DecisionStatus, DecisionView};
+use payment_ledger::Ledger;
+use payment_ledger::decisions::{Confirmed, DecisionStatus, DecisionView, Deed};
 use payment_protocol::decision::Action;
-use payment_protocol::ids::PaymentId;
+use payment_protocol::ids::{DecisionId, PaymentId};
 use serde_json::json;
 
 use super::wait::{self, Seen};
 use super::{OfDecision, Said, not_taken};
 use crate::bank::Bank;
-use crate::document;
 use crate::out::{Out, plain};
 use crate::outcome::Outcome;
+use crate::{document, explain};
 
 /// Proposes; what moves no money is carried out at once.
 pub(super) async fn propose(
@@ -53,6 +54,7 @@ pub(super) async fn confirm(of: &OfDecision, out: &mut Out<'_>) -> anyhow::Resul
     let OfDecision { decision: id, bank, said } = of;
     let bank = bank.read()?;
     let ledger = bank.ledger().await?;
+    ask_the_switch_first(&bank, &ledger, id).await?;
     match ledger.confirm(id, &said.by, &said.reason).await.map_err(not_taken)? {
         Confirmed::ToCarryOut(notice) => {
             remark(said, out, format_args!("decision {id} is confirmed"))?;
@@ -73,6 +75,18 @@ pub(super) async fn confirm(of: &OfDecision, out: &mut Out<'_>) -> anyhow::Resul
             Ok(Outcome::Done)
         }
     }
+}
+
+/// A correction is booked here, so the switch is asked here; a decision about a standing payment asks by itself.
+async fn ask_the_switch_first(bank: &Bank, ledger: &Ledger, id: &DecisionId) -> anyhow::Result<()> {
+    let Some(decision) = ledger.decision(id).await? else { return Ok(()) };
+    let (Deed::Correction(correction), Some(payment)) = (decision.deed, decision.payment_id) else {
+        return Ok(());
+    };
+    if decision.status != DecisionStatus::Proposed || !correction.rests_on_the_switch() {
+        return Ok(());
+    }
+    explain::must_not_contradict(bank, ledger, &PaymentId::new(payment)?, correction).await
 }
 
 /// Takes back.
