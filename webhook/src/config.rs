@@ -9,6 +9,7 @@ use idempotency::{Terms, TermsError};
 use payment_ledger::{DatabaseOptions, DatabaseOptionsError};
 use serde::Deserialize;
 use service_kit::bounds::Bounds;
+use service_kit::connection::ConnectionBounds;
 use service_kit::signature::SecretError;
 use switch_client::{SwitchConfigError, Switches};
 use workflow_api::TemporalOptions;
@@ -43,6 +44,15 @@ pub struct WebhookOptions {
     pub idempotency_ttl_h: u64,
     /// Largest body. Default 16 KiB.
     pub body_limit_bytes: usize,
+    /// Time for a body to come; a slower one is answered 408. Default 10 s.
+    pub body_timeout_s: u64,
+    /// Most headers of a request; more are answered 431. Default 64.
+    pub headers_max: usize,
+    /// Largest head of a request, 8 KiB at least; a larger one is answered 431. Default 16 KiB.
+    pub head_limit_bytes: usize,
+    /// Time that a connection may stand still, between two requests or in the midst of sending or taking
+    /// something; then it is closed. Default 20 s.
+    pub quiet_timeout_s: u64,
     /// How far a callback's timestamp may be from our clock. Default 300 s.
     pub callback_tolerance_s: u32,
     /// Longest `?wait=`; a longer one is cut to this. Default 30 s.
@@ -61,6 +71,10 @@ impl Default for WebhookOptions {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             idempotency_ttl_h: 24,
             body_limit_bytes: 16 * 1024,
+            body_timeout_s: 10,
+            headers_max: 64,
+            head_limit_bytes: 16 * 1024,
+            quiet_timeout_s: 20,
             callback_tolerance_s: 300,
             wait_max_s: 30,
             waiters_max: 256,
@@ -79,6 +93,12 @@ pub enum SetupError {
     /// A number that switches something off.
     #[error("{0} must be greater than zero")]
     Zero(&'static str),
+    /// A head that no server could be held to.
+    #[error("webhook.head_limit_bytes ({given}) must be {} at least", ConnectionBounds::HEAD_BYTES_MIN)]
+    Head {
+        /// The configured size.
+        given: usize,
+    },
     /// Keys kept too short or too long.
     #[error("webhook.idempotency_ttl_h is refused")]
     Terms(#[from] TermsError),
@@ -112,12 +132,9 @@ impl WebhookOptions {
     /// # Errors
     /// [`SetupError::Zero`] or [`SetupError::WaitOutlivesRequest`].
     pub fn bounds(&self) -> Result<Bounds, SetupError> {
-        if self.body_limit_bytes == 0 {
-            return Err(SetupError::Zero("webhook.body_limit_bytes"));
-        }
-        if self.requests_max == 0 {
-            return Err(SetupError::Zero("webhook.requests_max"));
-        }
+        not_zero("webhook.body_limit_bytes", self.body_limit_bytes)?;
+        not_zero("webhook.body_timeout_s", self.body_timeout_s)?;
+        not_zero("webhook.requests_max", self.requests_max)?;
         if self.wait_max_s >= self.request_timeout_s {
             return Err(SetupError::WaitOutlivesRequest {
                 wait_max_s: self.wait_max_s,
@@ -126,7 +143,25 @@ impl WebhookOptions {
         }
         Ok(Bounds {
             body_bytes: self.body_limit_bytes,
+            body_timeout: Duration::from_secs(self.body_timeout_s),
             request_timeout: Duration::from_secs(self.request_timeout_s),
+        })
+    }
+
+    /// The bounds of a connection.
+    ///
+    /// # Errors
+    /// [`SetupError::Zero`] or [`SetupError::Head`].
+    pub fn connection_bounds(&self) -> Result<ConnectionBounds, SetupError> {
+        not_zero("webhook.headers_max", self.headers_max)?;
+        not_zero("webhook.quiet_timeout_s", self.quiet_timeout_s)?;
+        if self.head_limit_bytes < ConnectionBounds::HEAD_BYTES_MIN {
+            return Err(SetupError::Head { given: self.head_limit_bytes });
+        }
+        Ok(ConnectionBounds {
+            headers_max: self.headers_max,
+            head_bytes: self.head_limit_bytes,
+            quiet: Duration::from_secs(self.quiet_timeout_s),
         })
     }
 
@@ -139,6 +174,10 @@ impl WebhookOptions {
     }
 }
 
+fn not_zero<T: Default + PartialEq>(setting: &'static str, number: T) -> Result<(), SetupError> {
+    if number == T::default() { Err(SetupError::Zero(setting)) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,12 +186,17 @@ mod tests {
     fn the_defaults_are_accepted_and_numbers_that_contradict_are_not() {
         let options = WebhookOptions::default();
         assert!(options.bounds().is_ok());
+        assert_eq!(options.connection_bounds().unwrap(), ConnectionBounds::default());
         assert_eq!(options.terms().unwrap(), Terms::default());
 
         let wait = WebhookOptions { wait_max_s: 40, ..WebhookOptions::default() };
         assert!(matches!(wait.bounds(), Err(SetupError::WaitOutlivesRequest { .. })));
         let body = WebhookOptions { body_limit_bytes: 0, ..WebhookOptions::default() };
         assert!(matches!(body.bounds(), Err(SetupError::Zero("webhook.body_limit_bytes"))));
+        let head = WebhookOptions { head_limit_bytes: 8_191, ..WebhookOptions::default() };
+        assert!(matches!(head.connection_bounds(), Err(SetupError::Head { given: 8_191 })));
+        let quiet = WebhookOptions { quiet_timeout_s: 0, ..WebhookOptions::default() };
+        assert!(matches!(quiet.connection_bounds(), Err(SetupError::Zero("webhook.quiet_timeout_s"))));
         let ttl = WebhookOptions { idempotency_ttl_h: 1, ..WebhookOptions::default() };
         assert!(matches!(ttl.terms(), Err(SetupError::Terms(_))));
     }

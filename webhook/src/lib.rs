@@ -28,7 +28,6 @@ mod nudge;
 mod observe;
 mod routes;
 
-use anyhow::Context as _;
 use service_kit::metrics::Metrics;
 use tokio_util::sync::CancellationToken;
 
@@ -40,11 +39,14 @@ pub use config::{Config, SetupError};
 /// requests are answered 503.
 ///
 /// # Errors
-/// A configuration that is refused, an address that cannot be bound, or a listener that breaks.
+/// A configuration that is refused, or an address that cannot be bound.
 pub async fn run(config: Config, metrics: Metrics, shutdown: CancellationToken) -> anyhow::Result<()> {
     let listen = config.webhook.listen;
+    let bounds = config.webhook.connection_bounds()?;
     let pool = config.database.pool("webhook")?;
     let router = router(config, pool, metrics, shutdown.clone())?;
     let setting = "PAYMENTS_WEBHOOK__LISTEN (webhook.listen)";
-    service_kit::serve::serve(listen, setting, router, shutdown).await.context("the webhook stopped")
+    let listener = service_kit::serve::bind(listen, setting).await?;
+    service_kit::serve::serve_on(listener, move |_| router.clone(), bounds, shutdown).await;
+    Ok(())
 }

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
+use axum::Extension;
 use axum::extract::Request;
-use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::serve::{IncomingStream, Listener};
+use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -33,7 +33,7 @@ pub(crate) fn cut() -> Response {
 }
 
 /// The layer that turns a connection's switch.
-pub(crate) async fn obey(ConnectInfo(line): ConnectInfo<Line>, request: Request, next: Next) -> Response {
+pub(crate) async fn obey(Extension(line): Extension<Line>, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     if response.extensions().get::<Cut>().is_some() {
         line.0.store(true, Ordering::Release);
@@ -62,12 +62,6 @@ impl Listener for CuttableListener {
     }
 }
 
-impl Connected<IncomingStream<'_, CuttableListener>> for Line {
-    fn connect_info(stream: IncomingStream<'_, CuttableListener>) -> Self {
-        stream.io().line.clone()
-    }
-}
-
 /// A connection that fails to write once it is cut.
 pub(crate) struct CuttableStream {
     stream: TcpStream,
@@ -75,6 +69,11 @@ pub(crate) struct CuttableStream {
 }
 
 impl CuttableStream {
+    /// Its switch.
+    pub(crate) fn line(&self) -> Line {
+        self.line.clone()
+    }
+
     fn whole(&mut self) -> io::Result<Pin<&mut TcpStream>> {
         if self.line.0.load(Ordering::Acquire) {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "cut on request"));

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use axum::Extension;
+use service_kit::connection::ConnectionBounds;
 use service_kit::metrics::Metrics;
 use sqlx::PgPool;
 use sqlx::migrate::MigrateDatabase;
@@ -13,9 +15,10 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tower::Layer as _;
 
 use crate::config::Config;
-use crate::cut::{CuttableListener, Line};
+use crate::cut::{CuttableListener, CuttableStream};
 use crate::settings::{Current, Settings};
 use crate::{MIGRATOR, callbacks, routes, settle};
 
@@ -43,7 +46,7 @@ pub(crate) type Shared = Arc<Switch>;
 #[derive(Debug)]
 pub struct Running {
     address: SocketAddr,
-    server: JoinHandle<anyhow::Result<()>>,
+    server: JoinHandle<()>,
     tasks: [JoinHandle<()>; 2],
     stop: CancellationToken,
     pool: PgPool,
@@ -62,14 +65,14 @@ impl Running {
     pub async fn finished(mut self) -> anyhow::Result<()> {
         let [settler, sender] = &mut self.tasks;
         let ended = tokio::select! {
-            served = &mut self.server => served.context("the server task failed").flatten(),
+            served = &mut self.server => served.context("the server task failed"),
             ended = settler => ended.context("the settling task failed"),
             ended = sender => ended.context("the callback task failed"),
         };
         let told = self.stop.is_cancelled();
         self.stop.cancel();
         if !self.server.is_finished() {
-            (&mut self.server).await.context("the server task failed").flatten()?;
+            (&mut self.server).await.context("the server task failed")?;
         }
         for task in self.tasks.iter_mut().filter(|task| !task.is_finished()) {
             task.await.context("a background task failed")?;
@@ -135,10 +138,10 @@ pub async fn start(
 
     // One ended task stops the rest, without cancelling the caller's own token.
     let stop = shutdown.child_token();
-    let service = routes::all(switch.clone(), metrics).into_make_service_with_connect_info::<Line>();
-    let server = axum::serve(CuttableListener(listener), service)
-        .with_graceful_shutdown(stop.clone().cancelled_owned());
-    let server = service_kit::serve::within_grace(server.into_future(), stop.clone());
+    let routes = routes::all(switch.clone(), metrics);
+    let service = move |stream: &CuttableStream| Extension(stream.line()).layer(routes.clone());
+    let bounds = ConnectionBounds::default();
+    let server = service_kit::serve::serve_on(CuttableListener(listener), service, bounds, stop.clone());
     tracing::info!(name = switch.config.name, callbacks = switch.config.callback_url, "switch open");
     Ok(Running {
         address,

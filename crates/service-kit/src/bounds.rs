@@ -1,14 +1,23 @@
-//! Bounds around a router: size of a body, time of a request, and a panic in
-//! one request staying in that request. All three answer with problems.
+//! Bounds around a router: size of a body and the time it may take to come,
+//! time of a request, and a panic in one request staying in that request. All
+//! answer with problems.
 
 use std::any::Any;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::Sleep;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::trace::TraceLayer;
 
@@ -19,6 +28,9 @@ use crate::problem::{self, Problem};
 pub struct Bounds {
     /// Largest body in bytes; more is answered 413 `body_too_large`.
     pub body_bytes: usize,
+    /// Longest time from a request's head to the end of its body, if somebody
+    /// reads it; more is answered 408 `body_timeout`, and the connection closed.
+    pub body_timeout: Duration,
     /// Longest time until the response begins; more is answered 503 `request_timeout`.
     pub request_timeout: Duration,
 }
@@ -27,7 +39,11 @@ pub struct Bounds {
 /// around `router`. Call it last: routes added later are outside.
 pub fn bounded(router: Router, bounds: Bounds) -> Router {
     let timeout = from_fn(move |request: Request, next: Next| async move {
+        let late = Arc::new(AtomicBool::new(false));
+        let request = request.map(|body| in_time(body, bounds.body_timeout, late.clone()));
         match tokio::time::timeout(bounds.request_timeout, next.run(request)).await {
+            // Whatever was made of half a body.
+            Ok(_) if late.load(Ordering::Relaxed) => body_timed_out(bounds.body_timeout),
             Ok(response) => response,
             Err(_) => timed_out(bounds.request_timeout),
         }
@@ -43,6 +59,55 @@ fn timed_out(limit: Duration) -> Response {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "request_timeout", "The request took too long")
         .detail(format!("no answer within {} ms; what it did is not known", limit.as_millis()))
         .into_response()
+}
+
+fn body_timed_out(limit: Duration) -> Response {
+    let mut response =
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", "The body took too long to come")
+            .detail(format!("not all of it came within {} ms; nothing was done", limit.as_millis()))
+            .into_response();
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// The body, for whoever reads it in time; later it fails, and `late` is set.
+fn in_time(body: Body, limit: Duration, late: Arc<AtomicBool>) -> Body {
+    if body.is_end_stream() {
+        return body;
+    }
+    Body::new(InTime { body, end: Box::pin(tokio::time::sleep(limit)), late })
+}
+
+struct InTime {
+    body: Body,
+    end: Pin<Box<Sleep>>,
+    late: Arc<AtomicBool>,
+}
+
+impl HttpBody for InTime {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        // A body that is there needs no clock; one that is slow is waited for sooner or later.
+        let ready = Pin::new(&mut self.body).poll_frame(cx);
+        if ready.is_pending() && self.end.as_mut().poll(cx).is_ready() {
+            self.late.store(true, Ordering::Relaxed);
+            return Poll::Ready(Some(Err(axum::Error::new("the body took too long"))));
+        }
+        ready
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response {

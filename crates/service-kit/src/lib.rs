@@ -6,6 +6,7 @@
 
 pub mod bounds;
 pub mod config;
+pub mod connection;
 pub mod metrics;
 pub mod problem;
 pub mod serve;

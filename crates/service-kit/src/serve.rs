@@ -1,31 +1,42 @@
 //! Binding and serving: an error that says what to change, the real address in
-//! the log, and a stop that waits for running requests, but not for ever.
+//! the log, bounds on every connection, and a stop that waits for running
+//! requests, but not for ever.
 
-use std::future::{Future, IntoFuture};
+use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::serve::Listener;
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tower::Service;
+
+use crate::connection::{self, ConnectionBounds};
 
 /// How long running requests may take to finish once the process stops.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Binds `addr` and serves `router` until `shutdown`. `setting` is the name of
-/// the setting that holds the address, for the error message.
+/// Binds `addr` and serves `router` until `shutdown`, with the default bounds of
+/// a connection. `setting` is the name of the setting that holds the address,
+/// for the error message.
 ///
 /// # Errors
-/// When the address cannot be bound, or the listener breaks.
+/// When the address cannot be bound.
 pub async fn serve(
     addr: SocketAddr,
     setting: &str,
     router: Router,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
-    serve_on(bind(addr, setting).await?, router, shutdown).await
+    let listener = bind(addr, setting).await?;
+    serve_on(listener, move |_| router.clone(), ConnectionBounds::default(), shutdown).await;
+    Ok(())
 }
 
 /// Binds `addr`; port 0 takes a free one, which the listener and the log know.
@@ -44,40 +55,34 @@ pub async fn bind(addr: SocketAddr, setting: &str) -> anyhow::Result<TcpListener
     Ok(listener)
 }
 
-/// Serves `router` on a bound listener until `shutdown`, then gives running
-/// requests 10 s to finish.
-///
-/// # Errors
-/// When the listener breaks.
-pub async fn serve_on(
-    listener: TcpListener,
-    router: Router,
+/// Serves on a bound listener until `shutdown`, then gives running requests
+/// 10 s to finish. `service` gives each connection its service.
+pub async fn serve_on<L, S>(
+    mut listener: L,
+    service: impl Fn(&L::Io) -> S,
+    bounds: ConnectionBounds,
     shutdown: CancellationToken,
-) -> anyhow::Result<()> {
-    let graceful = shutdown.clone().cancelled_owned();
-    let server = axum::serve(listener, router).with_graceful_shutdown(graceful);
-    within_grace(server.into_future(), shutdown).await
-}
-
-/// Drives a server that stops gracefully on `shutdown`, but for 10 s at most
-/// after it. For servers that [`serve_on`] cannot build.
-///
-/// # Errors
-/// When the server fails.
-pub async fn within_grace(
-    server: impl Future<Output = std::io::Result<()>>,
-    shutdown: CancellationToken,
-) -> anyhow::Result<()> {
-    let overdue = async {
-        shutdown.cancelled().await;
-        tokio::time::sleep(GRACE).await;
-    };
-    tokio::select! {
-        served = server => served.context("the HTTP server failed"),
-        () = overdue => {
-            tracing::warn!(grace_s = GRACE.as_secs(), "requests still running were cut off");
-            Ok(())
+) where
+    L: Listener,
+    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    // Whoever stops waiting for this function closes its connections.
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            (stream, _) = listener.accept() => {
+                let service = service(&stream);
+                connections.spawn(connection::serve(stream, service, bounds, shutdown.clone()));
+            }
+            Some(_) = connections.join_next() => {}
+            () = shutdown.cancelled() => break,
         }
+    }
+    drop(listener);
+    let finished = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(GRACE, finished).await.is_err() {
+        tracing::warn!(grace_s = GRACE.as_secs(), "requests still running were cut off");
     }
 }
 
@@ -99,6 +104,6 @@ mod tests {
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), "X").await.unwrap();
         let token = CancellationToken::new();
         token.cancel();
-        serve_on(listener, Router::new(), token).await.unwrap();
+        serve_on(listener, |_| Router::new(), ConnectionBounds::default(), token).await;
     }
 }

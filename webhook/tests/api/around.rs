@@ -45,6 +45,28 @@ async fn a_request_has_an_id_and_a_time(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_body_that_does_not_come_is_408_and_leaves_no_trace(pool: PgPool) {
+    let api = Api::with(Api::new(pool).await.pool, json!({"body_timeout_s": 1}));
+    let before = api.trace().await;
+    let slow = |path: &str| {
+        let never = futures::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+        Request::post(path)
+            .header("authorization", format!("Bearer {ACME}"))
+            .header("idempotency-key", "k")
+            .header("content-type", "application/json")
+            .body(Body::from_stream(never))
+            .unwrap()
+    };
+    let (payment, callback) = tokio::join!(api.send(slow(PAYMENTS)), api.send(slow("/callbacks/north")));
+    for answer in [payment, callback] {
+        answer.assert_problem(408, "body_timeout", "half a request");
+        assert_eq!(answer.header("connection"), "close");
+    }
+    assert_eq!(api.trace().await, before);
+    assert_eq!(api.pay("k", &order()).await.status, 201, "the key is unused");
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn one_request_too_many_is_sent_away_and_health_is_not(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.paid("k").await;

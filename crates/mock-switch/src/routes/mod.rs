@@ -27,7 +27,11 @@ use crate::switch::Shared;
 use crate::{auth, clock, cut};
 
 /// Bounds of a request: 64 KiB, and a minute, which is more than any scripted wait.
-const BOUNDS: Bounds = Bounds { body_bytes: 64 * 1024, request_timeout: Duration::from_secs(60) };
+const BOUNDS: Bounds = Bounds {
+    body_bytes: 64 * 1024,
+    body_timeout: Duration::from_secs(10),
+    request_timeout: Duration::from_secs(60),
+};
 
 /// All routes.
 pub(crate) fn all(switch: Shared, metrics: Metrics) -> Router {
