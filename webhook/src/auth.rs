@@ -1,14 +1,17 @@
-//! Who calls: `Authorization: Bearer <key>`. Keys are stored as SHA-256, never as they are.
+//! Who calls, and may it: `Authorization: Bearer <key>`. Keys are stored as SHA-256, never as they are,
+//! and found by it, so the time of an answer says nothing of a key.
+//!
+//! A route takes the extractor of what it does: [`Payer`] or [`Reader`].
 
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use idempotency::http::{Identify, Owner};
-use payment_ledger::api_keys;
+use payment_ledger::api_keys::{Caller, Scope};
 use service_kit::problem::Problem;
 use sha2::{Digest as _, Sha256};
 
@@ -18,8 +21,11 @@ use crate::error::ApiError;
 /// Longer keys are not looked up.
 const KEY_BYTES_MAX: usize = 256;
 
-/// The caller, known by its key.
-pub(crate) struct Caller(pub(crate) api_keys::Caller);
+/// A caller that may make and cancel payments.
+pub(crate) struct Payer(pub(crate) Caller);
+
+/// A caller that may look at payments and accounts.
+pub(crate) struct Reader(pub(crate) Caller);
 
 /// What is stored of an API key.
 #[must_use]
@@ -27,34 +33,64 @@ pub fn key_hash(key: &str) -> [u8; 32] {
     Sha256::digest(key.as_bytes()).into()
 }
 
-impl FromRequestParts<Arc<App>> for Caller {
+impl FromRequestParts<Arc<App>> for Payer {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         // Who came through the layer of the keys is known already.
-        if let Some(caller) = parts.extensions.get::<api_keys::Caller>() {
+        if let Some(caller) = parts.extensions.get::<Caller>() {
             return Ok(Self(caller.clone()));
         }
-        let key = bearer(&parts.headers)
-            .ok_or_else(|| Problem::unauthorized("send your key as Authorization: Bearer <key>"))?;
-        let caller = app.ledger.caller(&key_hash(key)).await?;
-        // Unknown and revoked read the same: which one it is helps only a guesser.
-        caller.map(Self).ok_or_else(|| Problem::unauthorized("this key is not known here").into())
+        authorised(parts, app, Scope::Pay).await.map(Self)
     }
 }
 
-/// Finds out who calls before a key is looked at: the caller is left in the extensions.
+impl FromRequestParts<Arc<App>> for Reader {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+        authorised(parts, app, Scope::Read).await.map(Self)
+    }
+}
+
+/// Finds out who calls before an idempotency key is looked at: the caller is left in the extensions.
 #[derive(Clone)]
 pub(crate) struct ByApiKey(pub(crate) Arc<App>);
 
 impl Identify for ByApiKey {
     async fn identify(&self, parts: &mut Parts) -> Result<Owner, Response> {
-        let Caller(caller) =
-            Caller::from_request_parts(parts, &self.0).await.map_err(IntoResponse::into_response)?;
+        let caller = authorised(parts, &self.0, Scope::Pay).await.map_err(IntoResponse::into_response)?;
         let owner = Owner { tenant: caller.tenant.to_string(), client: caller.client.to_string() };
         parts.extensions.insert(caller);
         Ok(owner)
     }
+}
+
+/// The caller, known by its key, if the key has the scope. 401 or 403 otherwise, told apart for programs
+/// by `WWW-Authenticate` (RFC 6750).
+async fn authorised(parts: &Parts, app: &App, scope: Scope) -> Result<Caller, ApiError> {
+    let key = bearer(&parts.headers)
+        .ok_or_else(|| Problem::unauthorized("send your key as Authorization: Bearer <key>"))?;
+    // Unknown, revoked and expired read the same: which one it is helps only a guesser.
+    let known = app.ledger.good_key(&key_hash(key)).await?.ok_or_else(|| {
+        Problem::unauthorized("this key is not known here").challenge("Bearer error=\"invalid_token\"")
+    })?;
+    tracing::Span::current().record("api_key.id", known.id.as_str());
+    if !known.scopes.allow(scope) {
+        return Err(insufficient(scope).into());
+    }
+    Ok(known.caller)
+}
+
+fn insufficient(scope: Scope) -> Problem {
+    let challenge = match scope {
+        Scope::Pay => "Bearer error=\"insufficient_scope\", scope=\"pay\"",
+        Scope::Read => "Bearer error=\"insufficient_scope\", scope=\"read\"",
+        Scope::Operate => "Bearer error=\"insufficient_scope\", scope=\"operate\"",
+    };
+    Problem::new(StatusCode::FORBIDDEN, "insufficient_scope", "Your key may not do this")
+        .detail(format!("it needs the scope {scope}"))
+        .challenge(challenge)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`config`] | how is it set up? |
 //! | `app` | which routes are there, and what stands around them? |
-//! | `auth`, `extract` | who calls, under which key, with which body? |
+//! | `auth`, `extract` | who calls, may it, under which key, with which body? |
 //! | `idempotent` | is it a repeat? |
 //! | `routes` | one file per route |
 //! | `error` | what does the caller see when it fails? |

@@ -9,8 +9,8 @@ use axum::response::Response;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-/// Names the request in logs and metrics. Handlers fill in what they learn (`idempotency.key`,
-/// `payment.id`).
+/// Names the request in logs and metrics. Handlers fill in what they learn (`api_key.id`,
+/// `idempotency.key`, `payment.id`).
 pub(crate) async fn observe(request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = method(request.method());
@@ -21,6 +21,7 @@ pub(crate) async fn observe(request: Request, next: Next) -> Response {
         http.route = route,
         request.id =
             request.headers().get("x-request-id").and_then(|id| id.to_str().ok()).unwrap_or_default(),
+        api_key.id = Empty,
         idempotency.key = Empty,
         payment.id = Empty,
     );

@@ -1,5 +1,6 @@
 //! What the ledger says, as JSON for programs. Field names stay as they are.
 
+use payment_ledger::api_keys::KeyView;
 use payment_ledger::decisions::DecisionView;
 use payment_ledger::queues::{ExceptionView, Stuck};
 use payment_ledger::view::PaymentView;
@@ -40,6 +41,22 @@ pub(crate) fn payment(payment: &PaymentView) -> Value {
         "accepted_at": payment.accepted_at,
         "updated_at": payment.updated_at,
         "ended_at": payment.ended_at,
+    })
+}
+
+/// An API key; neither the key nor its hash.
+pub(crate) fn key(key: &KeyView) -> Value {
+    json!({
+        "id": key.id,
+        "prefix": key.prefix,
+        "tenant": key.caller.tenant,
+        "client": key.caller.client,
+        "scopes": key.scopes.words(),
+        "status": key.status.as_str(),
+        "created_at": key.created_at,
+        "expires_at": key.expires_at,
+        "revoked_at": key.revoked_at,
+        "rotated_to": key.rotated_to,
     })
 }
 

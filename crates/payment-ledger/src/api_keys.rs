@@ -1,11 +1,21 @@
-//! Who may call. Keys are stored hashed; the hash is the caller's to make.
+//! Who may call, and what for. Keys are stored hashed; the hash is the caller's to make.
+//!
+//! A key belongs to one client of one tenant for ever, and so do its scopes: another client or another
+//! scope is another key. What ends a key (expiry, rotation, revocation) is judged by the database's
+//! clock, so that all processes agree.
 
-use payment_protocol::ids::{ClientId, TenantId};
+mod manage;
+mod scopes;
+
+use payment_protocol::ids::{ClientId, KeyId, TenantId};
 
 use crate::{Ledger, LedgerError};
 
+pub use manage::{KeyStatus, KeyView, NewKey, Revocation, Rotated, Rotation, Successor};
+pub use scopes::{Scope, Scopes, UnknownScope};
+
 /// Whom a key belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {
     /// The tenant.
     pub tenant: TenantId,
@@ -13,54 +23,58 @@ pub struct Caller {
     pub client: ClientId,
 }
 
+/// A key that is good now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GoodKey {
+    /// Its public id.
+    pub id: KeyId,
+    /// Whom it belongs to.
+    pub caller: Caller,
+    /// What it may do.
+    pub scopes: Scopes,
+}
+
 impl Ledger {
-    /// Whom the key with this SHA-256 belongs to, unless it was revoked.
+    /// The key with this SHA-256, unless it was revoked or has expired.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn caller(&self, key_hash: &[u8]) -> Result<Option<Caller>, LedgerError> {
+    pub async fn good_key(&self, key_hash: &[u8]) -> Result<Option<GoodKey>, LedgerError> {
         let row = sqlx::query!(
-            "SELECT tenant_id, client_id FROM api_keys WHERE key_hash = $1 AND revoked_at IS NULL",
+            "SELECT id, tenant_id, client_id, scopes FROM api_keys
+             WHERE key_hash = $1 AND revoked_at IS NULL
+                 AND (expires_at IS NULL OR expires_at > clock_timestamp())",
             key_hash,
         )
         .fetch_optional(&self.pool)
         .await?;
         row.map(|row| {
-            let unreadable = |column: &'static str, value: &str| LedgerError::Unreadable {
-                id: "api key".into(),
-                column,
-                value: value.to_owned(),
-            };
-            Ok(Caller {
-                tenant: TenantId::new(row.tenant_id.as_str())
-                    .map_err(|_| unreadable("tenant_id", &row.tenant_id))?,
-                client: ClientId::new(row.client_id.as_str())
-                    .map_err(|_| unreadable("client_id", &row.client_id))?,
+            Ok(GoodKey {
+                caller: caller(&row.id, row.tenant_id, row.client_id)?,
+                scopes: scopes(&row.id, &row.scopes)?,
+                id: key_id(row.id)?,
             })
         })
         .transpose()
     }
+}
 
-    /// Stores a key. `prefix` is its recognisable beginning. Storing it again changes nothing.
-    ///
-    /// # Errors
-    /// [`LedgerError`].
-    pub async fn store_api_key(
-        &self,
-        key_hash: &[u8],
-        prefix: &str,
-        caller: &Caller,
-    ) -> Result<(), LedgerError> {
-        sqlx::query!(
-            "INSERT INTO api_keys (key_hash, prefix, tenant_id, client_id) VALUES ($1, $2, $3, $4)
-             ON CONFLICT DO NOTHING",
-            key_hash,
-            prefix,
-            caller.tenant.as_str(),
-            caller.client.as_str(),
-        )
-        .execute(&self.pool)
-        .await?;
-        Ok(())
-    }
+fn key_id(id: String) -> Result<KeyId, LedgerError> {
+    KeyId::new(id.as_str()).map_err(|_| unreadable("api key", "id", id))
+}
+
+fn caller(id: &str, tenant: String, client: String) -> Result<Caller, LedgerError> {
+    Ok(Caller {
+        tenant: TenantId::new(tenant.as_str()).map_err(|_| unreadable(id, "tenant_id", tenant))?,
+        client: ClientId::new(client.as_str()).map_err(|_| unreadable(id, "client_id", client))?,
+    })
+}
+
+fn scopes(id: &str, stored: &[String]) -> Result<Scopes, LedgerError> {
+    let known = stored.iter().map(|scope| scope.parse()).collect::<Result<Vec<Scope>, _>>().ok();
+    known.and_then(Scopes::new).ok_or_else(|| unreadable(id, "scopes", stored.join(",")))
+}
+
+fn unreadable(id: &str, column: &'static str, value: String) -> LedgerError {
+    LedgerError::Unreadable { id: id.to_owned(), column, value }
 }

@@ -20,7 +20,7 @@
 //! | [`view`] | what does a payment look like from outside? |
 //! | [`queues`], [`explain`] | what do operators look at? |
 //! | [`measure`] | how much is open, held, undelivered, waiting for people? |
-//! | [`api_keys`] | who may call? |
+//! | [`api_keys`] | who may call, and what for? |
 
 pub mod accept;
 pub mod account_lock;

@@ -75,6 +75,10 @@ id!(
     ClientId, "client id"
 );
 id!(
+    /// An API key, by the part of it that is no secret.
+    KeyId, "key id"
+);
+id!(
     /// An account on our books, or at the destination bank.
     AccountId, "account"
 );

@@ -212,10 +212,13 @@ impl System {
                 .execute(&mut *tx)
                 .await?;
         }
-        sqlx::query("INSERT INTO api_keys (key_hash, prefix, tenant_id, client_id) VALUES ($1, 'test', 'test', 'test')")
-            .bind(Sha256::digest(API_KEY).to_vec())
-            .execute(&mut *tx)
-            .await?;
+        sqlx::query(
+            "INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes)
+             VALUES ('pk_000000000000', $1, 'test', 'test', 'test', '{pay,read}')",
+        )
+        .bind(Sha256::digest(API_KEY).to_vec())
+        .execute(&mut *tx)
+        .await?;
         tx.commit().await?;
         self.open_account(ALICE).await
     }

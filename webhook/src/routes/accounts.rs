@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::payments::decimal;
 use crate::app::App;
-use crate::auth::Caller;
+use crate::auth::Reader;
 use crate::error::{ApiError, excerpt};
 use crate::routes::docs::ProblemDocument;
 
@@ -38,7 +38,7 @@ pub(crate) struct Account {
 
 /// Ask for an account
 #[utoipa::path(
-    get, path = "/api/v1/accounts/{account_id}", tag = "accounts", security(("api_key" = [])),
+    get, path = "/api/v1/accounts/{account_id}", tag = "accounts", security(("api_key" = ["read"])),
     params(("account_id" = String, Path, description = "One of your accounts")),
     responses(
         (status = 200, description = "The account", body = Account),
@@ -48,7 +48,7 @@ pub(crate) struct Account {
 )]
 pub(crate) async fn read_account(
     State(app): State<Arc<App>>,
-    Caller(caller): Caller,
+    Reader(caller): Reader,
     Path(id): Path<String>,
 ) -> Result<Json<Account>, ApiError> {
     let not_found = || Problem::missing("account_not_found", format!("you have no account {}", excerpt(&id)));

@@ -51,7 +51,10 @@ struct ApiKey;
 impl Modify for ApiKey {
     fn modify(&self, document: &mut openapi::OpenApi) {
         let scheme =
-            HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("Your API key")).build();
+            HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
+                "Your API key. It is good for the scopes it was made with: pay (make and cancel payments), read (look at \
+                 payments and accounts), operate (nothing here needs it yet)",
+            )).build();
         if let Some(components) = document.components.as_mut() {
             components.add_security_scheme("api_key", SecurityScheme::Http(scheme));
         }
@@ -76,12 +79,17 @@ pub(crate) fn routes(mut document: openapi::OpenApi) -> Router {
 
 /// Adds the answers that every operation can give, so that no route repeats them.
 fn complete(operation: &mut Operation) {
+    let takes_a_body = operation.responses.responses.contains_key("413");
     let mut add = |status: &str, description: &str| {
         operation.responses.responses.entry(status.to_owned()).or_insert_with(|| problem(description).into());
     };
     add("400", "malformed_path or malformed_query");
     if operation.security.is_some() {
-        add("401", "unauthorized: no key, or one that is not known");
+        add("401", "unauthorized: no key, or one that is not known, was revoked or has expired");
+        add("403", "insufficient_scope: the key is good, but not for this");
+    }
+    if takes_a_body {
+        add("408", "body_timeout: the body took too long to come; nothing was done");
     }
     add("500", "internal: a defect on our side");
     add("503", "store_unavailable, overloaded or request_timeout: repeat it, with the same Idempotency-Key");

@@ -7,5 +7,7 @@ mod accounts;
 mod around;
 mod callbacks;
 mod docs;
+mod keys;
 mod payments;
 mod support;
+mod tenants;

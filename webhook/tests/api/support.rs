@@ -7,8 +7,8 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use jiff::Timestamp;
 use payment_ledger::Ledger;
-use payment_ledger::api_keys::Caller;
-use payment_protocol::ids::{AccountId, ClientId, TenantId};
+use payment_ledger::api_keys::{Caller, NewKey, Scope, Scopes};
+use payment_protocol::ids::{AccountId, ClientId, KeyId, TenantId};
 use payment_protocol::money::{Money, parse_currency};
 use serde_json::{Value, json};
 use service_kit::signature::{self, ID_HEADER, SIGNATURE_HEADER, Secret, TIMESTAMP_HEADER};
@@ -80,9 +80,7 @@ impl Api {
             (GLOBEX, "globex", "shop"),
         ];
         for (key, tenant, client) in keys {
-            let caller =
-                Caller { tenant: TenantId::new(tenant).unwrap(), client: ClientId::new(client).unwrap() };
-            api.ledger.store_api_key(&webhook::key_hash(key), "test", &caller).await.unwrap();
+            api.make_key(key, tenant, client, &[Scope::Pay, Scope::Read]).await;
         }
         for (tenant, account, code) in
             [("acme", "acme-eur", "EUR"), ("acme", "acme-jpy", "JPY"), ("globex", "globex-eur", "EUR")]
@@ -93,6 +91,26 @@ impl Api {
             api.ledger.fund(&account, money, &format!("fund:{account}")).await.unwrap();
         }
         api
+    }
+
+    /// Makes a key known, and gives its id.
+    pub(crate) async fn make_key(&self, key: &str, tenant: &str, client: &str, scopes: &[Scope]) -> KeyId {
+        let hash = webhook::key_hash(key);
+        let hex: String = hash[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = KeyId::new(format!("pk_{hex}")).unwrap();
+        let caller =
+            Caller { tenant: TenantId::new(tenant).unwrap(), client: ClientId::new(client).unwrap() };
+        let scopes = Scopes::new(scopes.iter().copied()).unwrap();
+        let new = NewKey {
+            id: &id,
+            hash: &hash,
+            prefix: "test",
+            caller: &caller,
+            scopes: &scopes,
+            lifetime_s: None,
+        };
+        self.ledger.store_key(&new).await.unwrap();
+        id
     }
 
     /// Another process over the same tables; `webhook` are settings of its section.

@@ -2,19 +2,11 @@
 
 use std::process::Stdio;
 
-use payment_ledger::Ledger;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use sqlx::PgPool;
 
 use crate::run::{command, payctl};
 use crate::scratch::Scratch;
-
-async fn migrated() -> Scratch {
-    let scratch = Scratch::new();
-    payctl(&["migrate", "--database-url", scratch.url()]).await.done();
-    scratch
-}
 
 #[tokio::test]
 async fn migrate_creates_the_database_and_does_nothing_the_second_time() {
@@ -45,7 +37,7 @@ async fn what_is_missing_is_named() {
     let said = payctl(&["demo", "--database-url", nobody]).await.refused();
     assert!(said.contains("see --database-url"), "{said}");
 
-    let scratch = migrated().await;
+    let scratch = Scratch::migrated().await;
     let pool = PgPool::connect(scratch.url()).await.unwrap();
     sqlx::query("DROP TABLE api_keys").execute(&pool).await.unwrap();
     let said = payctl(&["demo", "--database-url", scratch.url()]).await.refused();
@@ -54,7 +46,7 @@ async fn what_is_missing_is_named() {
 
 #[tokio::test]
 async fn the_demo_is_the_same_the_second_time() {
-    let scratch = migrated().await;
+    let scratch = Scratch::migrated().await;
     let demo = ["demo", "--json", "--database-url", scratch.url()];
     let first = payctl(&demo).await.done();
     assert_eq!(payctl(&demo).await.done(), first);
@@ -98,25 +90,8 @@ pay to, for example   FR-CAROL-EUR
 }
 
 #[tokio::test]
-async fn a_key_is_shown_once_and_is_its_clients() {
-    let scratch = migrated().await;
-    let database = ["--database-url", scratch.url()];
-    let create = ["keys", "create", "--tenant", "acme", "--client", "shop", database[0], database[1]];
-    let key = payctl(&create).await.done();
-    let key = key.trim_end();
-    assert!(key.starts_with("sk_"), "{key}");
-
-    let ledger = Ledger::new(PgPool::connect(scratch.url()).await.unwrap());
-    let caller = ledger.caller(&Sha256::digest(key.as_bytes())).await.unwrap().unwrap();
-    assert_eq!((caller.tenant.as_str(), caller.client.as_str()), ("acme", "shop"));
-
-    let said = payctl(&["demo", "--api-key", key, database[0], database[1]]).await.refused();
-    assert!(said.contains("belongs to client shop of tenant acme"), "{said}");
-}
-
-#[tokio::test]
 async fn an_account_is_opened_funded_and_frozen() {
-    let scratch = migrated().await;
+    let scratch = Scratch::migrated().await;
     let accounts = async |args: &[&str]| {
         let account = ["A-1", "--tenant", "acme", "--database-url", scratch.url()];
         payctl(&[&["accounts"], args, &account].concat()).await
@@ -148,7 +123,7 @@ async fn an_account_is_opened_funded_and_frozen() {
 
 #[tokio::test]
 async fn a_closed_pipe_ends_it_quietly() {
-    let scratch = migrated().await;
+    let scratch = Scratch::migrated().await;
     let mut child = command(&["demo", "--database-url", scratch.url()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

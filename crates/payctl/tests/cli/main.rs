@@ -7,6 +7,7 @@ mod bank;
 mod completions;
 mod database;
 mod decide;
+mod keys;
 mod liar;
 mod mock;
 mod payments;

@@ -3,6 +3,8 @@
 use sqlx::Postgres;
 use sqlx::migrate::MigrateDatabase as _;
 
+use crate::run::payctl;
+
 /// The name of a database that is not there yet, on the server of `DATABASE_URL`.
 pub(crate) struct Scratch {
     url: String,
@@ -14,6 +16,13 @@ impl Scratch {
             std::env::var("DATABASE_URL").expect("DATABASE_URL names a server where databases may be made");
         let (server, _) = server.rsplit_once('/').expect("DATABASE_URL ends in /database");
         Self { url: format!("{server}/payctl_{}", uuid::Uuid::new_v4().simple()) }
+    }
+
+    /// With the payments' tables.
+    pub(crate) async fn migrated() -> Self {
+        let scratch = Self::new();
+        payctl(&["migrate", "--database-url", scratch.url()]).await.done();
+        scratch
     }
 
     pub(crate) fn url(&self) -> &str {

@@ -30,6 +30,8 @@ pub struct Problem {
     pub detail: Option<Cow<'static, str>>,
     /// Sent as `Retry-After`, in whole seconds rounded up.
     pub retry_after: Option<Duration>,
+    /// Sent as `WWW-Authenticate`; a 401 without one says `Bearer`.
+    pub challenge: Option<&'static str>,
 }
 
 /// The document as it goes over the wire.
@@ -51,7 +53,14 @@ impl Problem {
         code: impl Into<Cow<'static, str>>,
         title: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self { status, code: code.into(), title: title.into(), detail: None, retry_after: None }
+        Self {
+            status,
+            code: code.into(),
+            title: title.into(),
+            detail: None,
+            retry_after: None,
+            challenge: None,
+        }
     }
 
     /// Says what happened this time.
@@ -65,6 +74,13 @@ impl Problem {
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
+        self
+    }
+
+    /// Says how to authenticate, and what was wrong with it.
+    #[must_use]
+    pub fn challenge(mut self, challenge: &'static str) -> Self {
+        self.challenge = Some(challenge);
         self
     }
 
@@ -126,8 +142,9 @@ impl IntoResponse for Problem {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if self.status == StatusCode::UNAUTHORIZED {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        let unauthorized = (self.status == StatusCode::UNAUTHORIZED).then_some("Bearer");
+        if let Some(challenge) = self.challenge.or(unauthorized) {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
         response
     }

@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 
 use super::payment_id;
 use crate::app::App;
-use crate::auth::Caller;
+use crate::auth::Payer;
 use crate::error::{ApiError, payment_not_found};
 use crate::extract::RawBody;
 use crate::idempotent::{self, Begun};
@@ -42,7 +42,7 @@ pub(crate) struct CancelRequested<'a> {
 /// The switch is asked and its answer decides: a payment that settled there settles. Asking again, under
 /// any key, changes nothing.
 #[utoipa::path(
-    post, path = "/api/v1/payments/{payment_id}/cancel", tag = "payments", security(("api_key" = [])),
+    post, path = "/api/v1/payments/{payment_id}/cancel", tag = "payments", security(("api_key" = ["pay"])),
     params(
         ("payment_id" = String, Path, description = "From the acceptance"),
         ("Idempotency-Key" = String, Header, min_length = 1, max_length = 255,
@@ -65,7 +65,7 @@ pub(crate) struct CancelRequested<'a> {
 )]
 pub(crate) async fn cancel_payment(
     State(app): State<Arc<App>>,
-    Caller(caller): Caller,
+    Payer(caller): Payer,
     ticket: Ticket,
     Path(id): Path<String>,
     RawBody(body): RawBody,

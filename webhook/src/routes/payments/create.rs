@@ -17,7 +17,7 @@ use super::acceptance::{Acceptance, Asked};
 use super::order::{Order, PaymentRequest};
 use super::path_of;
 use crate::app::App;
-use crate::auth::Caller;
+use crate::auth::Payer;
 use crate::error::ApiError;
 use crate::idempotent;
 use crate::routes::docs::ProblemDocument;
@@ -27,7 +27,7 @@ use crate::routes::docs::ProblemDocument;
 /// 201 means that it will happen, or end with a reason; ask for its state with GET. Repeat the request
 /// with the same key as often as needed: one payment is made.
 #[utoipa::path(
-    post, path = "/api/v1/payments", tag = "payments", security(("api_key" = [])),
+    post, path = "/api/v1/payments", tag = "payments", security(("api_key" = ["pay"])),
     params(("Idempotency-Key" = String, Header, min_length = 1, max_length = 255,
          pattern = r"^[!#-\[\]-~]+$", description = "Chosen by the caller, the same on every repeat; \
             1 to 255 visible ASCII characters, bare or in double quotes", example = "order-4711")),
@@ -53,7 +53,7 @@ use crate::routes::docs::ProblemDocument;
 )]
 pub(crate) async fn create_payment(
     State(app): State<Arc<App>>,
-    Caller(caller): Caller,
+    Payer(caller): Payer,
     ticket: Ticket,
     Json(request): Json<PaymentRequest>,
 ) -> Result<Response, ApiError> {

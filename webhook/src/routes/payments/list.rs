@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::order::is_end_to_end_id;
 use super::view::Payment;
 use crate::app::App;
-use crate::auth::Caller;
+use crate::auth::Reader;
 use crate::error::ApiError;
 use crate::routes::docs::ProblemDocument;
 
@@ -64,7 +64,7 @@ pub(crate) struct Page {
 ///
 /// Newest first.
 #[utoipa::path(
-    get, path = "/api/v1/payments", tag = "payments", security(("api_key" = [])), params(Which),
+    get, path = "/api/v1/payments", tag = "payments", security(("api_key" = ["read"])), params(Which),
     responses(
         (status = 200, description = "A page", body = Page),
         (status = 400, description = "malformed_query",
@@ -73,7 +73,7 @@ pub(crate) struct Page {
 )]
 pub(crate) async fn list_payments(
     State(app): State<Arc<App>>,
-    Caller(caller): Caller,
+    Reader(caller): Reader,
     Query(which): Query<Which>,
 ) -> Result<Json<Page>, ApiError> {
     let filter = filter(which)?;

@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::payment_id;
 use super::view::{Payment, Step};
 use crate::app::App;
-use crate::auth::Caller;
+use crate::auth::Reader;
 use crate::error::{ApiError, payment_not_found};
 use crate::routes::docs::ProblemDocument;
 
@@ -51,7 +51,7 @@ pub(crate) struct PaymentWithTimeline {
 /// With `wait`, the answer comes when the payment has ended or the time is up, whichever is first; look
 /// at `ended`.
 #[utoipa::path(
-    get, path = "/api/v1/payments/{payment_id}", tag = "payments", security(("api_key" = [])),
+    get, path = "/api/v1/payments/{payment_id}", tag = "payments", security(("api_key" = ["read"])),
     params(("payment_id" = String, Path, description = "From the acceptance"), Patience),
     responses(
         (status = 200, description = "The payment", body = PaymentWithTimeline),
@@ -63,7 +63,7 @@ pub(crate) struct PaymentWithTimeline {
 )]
 pub(crate) async fn read_payment(
     State(app): State<Arc<App>>,
-    Caller(caller): Caller,
+    Reader(caller): Reader,
     Path(id): Path<String>,
     Query(patience): Query<Patience>,
 ) -> Result<Json<PaymentWithTimeline>, ApiError> {

@@ -1,0 +1,102 @@
+//! What a key may do.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+/// One thing that a key may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// Make payments and cancel them.
+    Pay,
+    /// Look at payments and accounts.
+    Read,
+    /// Operate the service. Nothing that the API offers needs it yet.
+    Operate,
+}
+
+/// A word that is no scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the scopes are pay, read and operate")]
+pub struct UnknownScope;
+
+impl Scope {
+    /// Every scope.
+    pub const ALL: [Self; 3] = [Self::Pay, Self::Read, Self::Operate];
+
+    /// Its word, as it is stored and shown.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pay => "pay",
+            Self::Read => "read",
+            Self::Operate => "operate",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Scope {
+    type Err = UnknownScope;
+
+    fn from_str(word: &str) -> Result<Self, UnknownScope> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == word).ok_or(UnknownScope)
+    }
+}
+
+/// What a key may do: one thing at least.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scopes(BTreeSet<Scope>);
+
+impl Scopes {
+    /// These scopes; none when there are none.
+    pub fn new(scopes: impl IntoIterator<Item = Scope>) -> Option<Self> {
+        let scopes: BTreeSet<_> = scopes.into_iter().collect();
+        if scopes.is_empty() { None } else { Some(Self(scopes)) }
+    }
+
+    /// Everything.
+    #[must_use]
+    pub fn all() -> Self {
+        Self(Scope::ALL.into())
+    }
+
+    /// Whether `scope` is among them.
+    #[must_use]
+    pub fn allow(&self, scope: Scope) -> bool {
+        self.0.contains(&scope)
+    }
+
+    /// Their words, in the order of [`Scope::ALL`].
+    #[must_use]
+    pub fn words(&self) -> Vec<&'static str> {
+        self.0.iter().map(|scope| scope.as_str()).collect()
+    }
+
+    /// Their words, as the table keeps them.
+    pub(super) fn stored(&self) -> Vec<String> {
+        self.words().into_iter().map(str::to_owned).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_is_read_as_it_is_written() {
+        for scope in Scope::ALL {
+            assert_eq!(scope.as_str().parse(), Ok(scope));
+        }
+        for other in ["", "Pay", "pay ", "all"] {
+            assert_eq!(other.parse::<Scope>(), Err(UnknownScope));
+        }
+        assert_eq!(Scopes::new([]), None);
+        assert_eq!(Scopes::new([Scope::Read, Scope::Pay, Scope::Read]).unwrap().words(), ["pay", "read"]);
+    }
+}

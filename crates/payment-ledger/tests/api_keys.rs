@@ -1,0 +1,229 @@
+//! API keys: good until they expire, were rotated away or revoked, by the database's clock; and nothing
+//! about one ever becomes more than it was.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+use futures::future::join_all;
+use payment_ledger::api_keys::{
+    Caller, KeyStatus, KeyView, NewKey, Revocation, Rotated, Rotation, Scope, Scopes, Successor,
+};
+use payment_ledger::{Ledger, LedgerError};
+use payment_protocol::ids::{ClientId, KeyId, TenantId};
+use sqlx::{AssertSqlSafe, PgPool};
+
+const DAY_S: i64 = 86_400;
+
+fn id(n: u32) -> KeyId {
+    KeyId::new(format!("pk_{n:012x}")).unwrap()
+}
+
+fn hash(n: u32) -> [u8; 32] {
+    [u8::try_from(n).unwrap(); 32]
+}
+
+fn caller(tenant: &str, client: &str) -> Caller {
+    Caller { tenant: TenantId::new(tenant).unwrap(), client: ClientId::new(client).unwrap() }
+}
+
+fn pay_and_read() -> Scopes {
+    Scopes::new([Scope::Pay, Scope::Read]).unwrap()
+}
+
+/// Stores key `n` for acme's shop.
+async fn store(ledger: &Ledger, n: u32, lifetime_s: Option<i64>) {
+    let (id, hash, caller, scopes) = (id(n), hash(n), caller("acme", "shop"), pay_and_read());
+    let key =
+        NewKey { id: &id, hash: &hash, prefix: id.as_str(), caller: &caller, scopes: &scopes, lifetime_s };
+    ledger.store_key(&key).await.unwrap();
+}
+
+async fn rotate(ledger: &Ledger, old: u32, new: u32, overlap_s: i64) -> Rotation {
+    let (new_id, hash) = (id(new), hash(new));
+    let successor = Successor { id: &new_id, hash: &hash, prefix: new_id.as_str() };
+    ledger.rotate_key(&id(old), &successor, overlap_s).await.unwrap()
+}
+
+async fn rotated(ledger: &Ledger, old: u32, new: u32, overlap_s: i64) -> Rotated {
+    match rotate(ledger, old, new, overlap_s).await {
+        Rotation::Done(rotated) => *rotated,
+        other => panic!("not rotated: {other:?}"),
+    }
+}
+
+async fn good(ledger: &Ledger, n: u32) -> bool {
+    ledger.good_key(&hash(n)).await.unwrap().is_some()
+}
+
+async fn view(ledger: &Ledger, n: u32) -> KeyView {
+    ledger.key(&id(n)).await.unwrap().unwrap()
+}
+
+/// Seconds from its making to its end.
+fn lifetime_s(view: &KeyView) -> i64 {
+    view.expires_at.unwrap().duration_since(view.created_at).as_secs()
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_key_is_known_by_its_hash_with_what_it_may_do(pool: PgPool) {
+    let ledger = Ledger::new(pool);
+    store(&ledger, 1, None).await;
+    let key = ledger.good_key(&hash(1)).await.unwrap().unwrap();
+    assert_eq!((key.id, key.caller, key.scopes), (id(1), caller("acme", "shop"), pay_and_read()));
+    assert!(!good(&ledger, 2).await);
+
+    // The same key again, as somebody else's and with more rights: nothing changes.
+    let (other, all, this) = (caller("globex", "shop"), Scopes::all(), hash(1));
+    let again =
+        NewKey { id: &id(2), hash: &this, prefix: "x", caller: &other, scopes: &all, lifetime_s: None };
+    ledger.store_key(&again).await.unwrap();
+    let key = ledger.good_key(&hash(1)).await.unwrap().unwrap();
+    assert_eq!((key.id, key.caller, key.scopes), (id(1), caller("acme", "shop"), pay_and_read()));
+    // Another key under an id that is taken is refused.
+    let (one, hash) = (id(1), hash(3));
+    let taken = NewKey { id: &one, hash: &hash, ..again };
+    assert!(matches!(ledger.store_key(&taken).await, Err(LedgerError::Refused(_))));
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_key_expires_by_the_databases_clock(pool: PgPool) {
+    let ledger = Ledger::new(pool.clone());
+    store(&ledger, 1, Some(DAY_S)).await;
+    assert!(good(&ledger, 1).await);
+    assert_eq!(lifetime_s(&view(&ledger, 1).await), DAY_S);
+    sqlx::query("UPDATE api_keys SET expires_at = clock_timestamp()").execute(&pool).await.unwrap();
+    assert!(!good(&ledger, 1).await);
+    assert_eq!(view(&ledger, 1).await.status, KeyStatus::Expired);
+    assert_eq!(rotate(&ledger, 1, 2, 0).await, Rotation::Over(KeyStatus::Expired));
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_rotation_overlaps_and_never_lengthens_a_life(pool: PgPool) {
+    let ledger = Ledger::new(pool);
+    store(&ledger, 1, None).await;
+    let Rotated { old, new } = rotated(&ledger, 1, 2, DAY_S).await;
+    assert_eq!((old.rotated_to.clone(), new.rotated_to.clone()), (Some(id(2)), None));
+    assert_eq!((&new.caller, &new.scopes, new.expires_at), (&old.caller, &old.scopes, None));
+    assert!((DAY_S - 60..=DAY_S + 60).contains(&lifetime_s(&old)), "{old:?}");
+    assert!(good(&ledger, 1).await && good(&ledger, 2).await, "both are good while they overlap");
+    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, Rotation::RotatedTo(id(2)));
+    assert_eq!(rotate(&ledger, 9, 3, DAY_S).await, Rotation::Unknown);
+    assert!(!good(&ledger, 3).await, "what is refused leaves no key");
+
+    // Without overlap the old one ends at once.
+    assert!(matches!(rotate(&ledger, 2, 3, 0).await, Rotation::Done(_)));
+    assert!(!good(&ledger, 2).await && good(&ledger, 3).await);
+
+    // The overlap is cut at the old end; the successor lives as long as the old one was to live.
+    store(&ledger, 4, Some(3_600)).await;
+    let Rotated { old, new } = rotated(&ledger, 4, 5, DAY_S).await;
+    assert_eq!((lifetime_s(&old), lifetime_s(&new)), (3_600, 3_600));
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn of_many_rotations_at_once_one_has_a_successor(pool: PgPool) {
+    let ledger = Ledger::new(pool);
+    store(&ledger, 1, None).await;
+    let ended = join_all((2..10).map(|new| rotate(&ledger, 1, new, DAY_S))).await;
+    let done = ended.iter().filter(|rotation| matches!(rotation, Rotation::Done(_))).count();
+    assert_eq!(done, 1, "{ended:?}");
+    assert_eq!(ledger.keys(None, None).await.unwrap().len(), 2);
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_revocation_is_at_once_and_the_last_word(pool: PgPool) {
+    let ledger = Ledger::new(pool);
+    store(&ledger, 1, None).await;
+    rotate(&ledger, 1, 2, DAY_S).await;
+    let Revocation::Done(revoked) = ledger.revoke_key(&id(1)).await.unwrap() else { panic!("revoked") };
+    assert_eq!(revoked.status, KeyStatus::Revoked);
+    assert!(!good(&ledger, 1).await && good(&ledger, 2).await, "the successor stays");
+    assert_eq!(ledger.revoke_key(&id(1)).await.unwrap(), Revocation::Before(revoked));
+    assert_eq!(ledger.revoke_key(&id(9)).await.unwrap(), Revocation::Unknown);
+    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, Rotation::Over(KeyStatus::Revoked));
+    store(&ledger, 1, None).await;
+    assert!(!good(&ledger, 1).await, "storing it again does not bring it back");
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn keys_are_listed_by_tenant_and_client(pool: PgPool) {
+    let ledger = Ledger::new(pool);
+    for (n, tenant, client) in [(3, "globex", "shop"), (1, "acme", "shop"), (2, "acme", "till")] {
+        let (id, hash, caller, scopes) = (id(n), hash(n), caller(tenant, client), Scopes::all());
+        let key =
+            NewKey { id: &id, hash: &hash, prefix: "p", caller: &caller, scopes: &scopes, lifetime_s: None };
+        ledger.store_key(&key).await.unwrap();
+    }
+    let listed = async |tenant: Option<&str>, client: Option<&str>| {
+        let tenant = tenant.map(|tenant| TenantId::new(tenant).unwrap());
+        let client = client.map(|client| ClientId::new(client).unwrap());
+        let keys = ledger.keys(tenant.as_ref(), client.as_ref()).await.unwrap();
+        keys.into_iter().map(|key| key.id).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(None, None).await, [id(1), id(2), id(3)]);
+    assert_eq!(listed(Some("acme"), None).await, [id(1), id(2)]);
+    assert_eq!(listed(None, Some("shop")).await, [id(1), id(3)]);
+    assert_eq!(listed(Some("acme"), Some("till")).await, [id(2)]);
+    assert_eq!(listed(Some("nobody"), None).await, []);
+}
+
+/// Keys from before they had scopes go on as they were.
+#[sqlx::test(migrations = false)]
+async fn a_key_from_before_may_do_everything(pool: PgPool) {
+    payment_ledger::MIGRATOR.run_to(5, &pool).await.unwrap();
+    for (n, revoked_at) in [(1_u8, "NULL"), (2, "NULL"), (3, "now()")] {
+        let insert = format!(
+            "INSERT INTO api_keys (key_hash, prefix, tenant_id, client_id, revoked_at)
+             VALUES ($1, 'sk_01234', 'acme', 'shop', {revoked_at})"
+        );
+        sqlx::query(AssertSqlSafe(insert)).bind([n; 32].to_vec()).execute(&pool).await.unwrap();
+    }
+    payment_ledger::MIGRATOR.run(&pool).await.unwrap();
+
+    let ledger = Ledger::new(pool);
+    let key = ledger.good_key(&hash(1)).await.unwrap().unwrap();
+    assert_eq!((&key.caller, &key.scopes), (&caller("acme", "shop"), &Scopes::all()));
+    assert!(good(&ledger, 2).await && !good(&ledger, 3).await, "what was revoked stays revoked");
+    let Revocation::Done(view) = ledger.revoke_key(&key.id).await.unwrap() else { panic!("by its new id") };
+    assert_eq!((view.prefix.as_str(), view.expires_at), ("sk_01234", None));
+}
+
+/// What no program does, the database refuses: a key never changes hands, gains a right, lives longer,
+/// comes back or vanishes.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_database_keeps_a_key_as_it_is(pool: PgPool) {
+    let ledger = Ledger::new(pool.clone());
+    store(&ledger, 1, Some(DAY_S)).await;
+    rotate(&ledger, 1, 2, DAY_S).await;
+    store(&ledger, 3, None).await;
+    ledger.revoke_key(&id(3)).await.unwrap();
+    let (first, revoked) = ("WHERE id = 'pk_000000000001'", "WHERE id = 'pk_000000000003'");
+    for wrong in [
+        format!("UPDATE api_keys SET tenant_id = 'globex' {first}"),
+        format!("UPDATE api_keys SET client_id = 'till' {first}"),
+        format!("UPDATE api_keys SET scopes = '{{pay,read,operate}}' {first}"),
+        format!("UPDATE api_keys SET key_hash = 'x' {first}"),
+        format!("UPDATE api_keys SET id = 'pk_00000000000a' {first}"),
+        format!("UPDATE api_keys SET expires_at = NULL {first}"),
+        format!("UPDATE api_keys SET expires_at = expires_at + interval '1 s' {first}"),
+        format!("UPDATE api_keys SET rotated_to = NULL {first}"),
+        format!("UPDATE api_keys SET rotated_to = 'pk_000000000003' {first}"),
+        format!("UPDATE api_keys SET revoked_at = NULL {revoked}"),
+        format!("UPDATE api_keys SET revoked_at = revoked_at + interval '1 h' {revoked}"),
+        format!("DELETE FROM api_keys {revoked}"),
+        "TRUNCATE api_keys".into(),
+        "INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes)
+         VALUES ('pk_00000000000b', 'b', 'p', 't', 'c', '{}')"
+            .into(),
+        "INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes)
+         VALUES ('pk_00000000000b', 'b', 'p', 't', 'c', '{pay,rule}')"
+            .into(),
+    ] {
+        let said = sqlx::query(AssertSqlSafe(wrong.clone())).execute(&pool).await.unwrap_err();
+        let code = said.as_database_error().and_then(|error| error.code()).unwrap_or_default();
+        assert!(code.starts_with("23"), "{wrong}: {said}");
+    }
+    sqlx::query(AssertSqlSafe(format!("UPDATE api_keys SET expires_at = now() {first}")))
+        .execute(&pool)
+        .await
+        .expect("an end may come nearer");
+}
