@@ -27,10 +27,11 @@ use workflow_api::Signaller;
 
 use crate::auth::ByApiKey;
 use crate::config::{Config, SetupError};
+use crate::limits::Limits;
 use crate::nudge::Nudge;
 use crate::routes::payments::acceptance::Acceptances;
 use crate::routes::{accounts, callbacks, docs, payments};
-use crate::{admission, idempotent, observe};
+use crate::{admission, idempotent, limits, observe};
 
 /// What every route may use.
 pub(crate) struct App {
@@ -42,6 +43,8 @@ pub(crate) struct App {
     pub(crate) nudge: Nudge,
     /// Accepts payments in batches.
     pub(crate) acceptances: Batcher<Acceptances>,
+    /// How much each client may do.
+    pub(crate) limits: Arc<Limits>,
     /// How idempotency keys are kept.
     pub(crate) terms: Terms,
     /// Leaves the store in peace while it does not answer.
@@ -76,9 +79,11 @@ pub fn router(
         Arc::clone(&breaker),
         &stopping,
     );
+    let limits = Limits::start(&config.webhook, stopping.clone())?;
     let ledger = Ledger::new(pool);
     let app = Arc::new(App {
         nudge: Nudge::start(ledger.clone(), stopping.clone()),
+        limits,
         signaller: Signaller::new(config.temporal, "webhook"),
         acceptances,
         breaker,
@@ -99,7 +104,10 @@ pub fn router(
         .routes(routes!(callbacks::take_callback))
         .split_for_parts();
     let admission = Arc::new(Semaphore::new(config.webhook.requests_max));
-    let api = api.with_state(app).layer(from_fn_with_state(admission, admission::admit));
+    let api = api
+        .with_state(app)
+        .layer(from_fn(limits::tell))
+        .layer(from_fn_with_state(admission, admission::admit));
 
     let ready = move || -> service_kit::metrics::BoxFuture<'static, Result<(), String>> {
         let ledger = ledger.clone();

@@ -17,14 +17,20 @@ use sha2::{Digest as _, Sha256};
 
 use crate::app::App;
 use crate::error::ApiError;
+use crate::limits::{Told, Writes};
 
 /// Longer keys are not looked up.
 const KEY_BYTES_MAX: usize = 256;
 
 /// A caller that may make and cancel payments.
-pub(crate) struct Payer(pub(crate) Caller);
+pub(crate) struct Payer {
+    /// Who it is.
+    pub(crate) caller: Caller,
+    /// To be asked once the request turned out to be no repeat.
+    pub(crate) writes: Writes,
+}
 
-/// A caller that may look at payments and accounts.
+/// A caller that may look at payments and accounts, and has quota for it.
 pub(crate) struct Reader(pub(crate) Caller);
 
 /// What is stored of an API key.
@@ -38,10 +44,12 @@ impl FromRequestParts<Arc<App>> for Payer {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
         // Who came through the layer of the keys is known already.
-        if let Some(caller) = parts.extensions.get::<Caller>() {
-            return Ok(Self(caller.clone()));
-        }
-        authorised(parts, app, Scope::Pay).await.map(Self)
+        let caller = match parts.extensions.get::<Caller>() {
+            Some(known) => known.clone(),
+            None => authorised(parts, app, Scope::Pay).await?,
+        };
+        let writes = app.limits.writes(caller.clone(), Told::of(&parts.extensions));
+        Ok(Self { caller, writes })
     }
 }
 
@@ -49,7 +57,9 @@ impl FromRequestParts<Arc<App>> for Reader {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        authorised(parts, app, Scope::Read).await.map(Self)
+        let caller = authorised(parts, app, Scope::Read).await?;
+        app.limits.admit_read(&caller, &Told::of(&parts.extensions))?;
+        Ok(Self(caller))
     }
 }
 

@@ -14,6 +14,8 @@ use service_kit::signature::SecretError;
 use switch_client::{SwitchConfigError, Switches};
 use workflow_api::TemporalOptions;
 
+pub use crate::limits::RateOptions;
+
 /// For how long a claim of an idempotency key may stand still (S4.4).
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -63,6 +65,10 @@ pub struct WebhookOptions {
     pub requests_max: usize,
     /// Time for one request, waiting included. Default 40 s.
     pub request_timeout_s: u64,
+    /// Payments and cancels that one client may ask for. Repeats are not counted.
+    pub writes: RateOptions,
+    /// Looks at payments and accounts that one client may take.
+    pub reads: RateOptions,
 }
 
 impl Default for WebhookOptions {
@@ -80,6 +86,8 @@ impl Default for WebhookOptions {
             waiters_max: 256,
             requests_max: 1024,
             request_timeout_s: 40,
+            writes: RateOptions::default(),
+            reads: RateOptions::default(),
         }
     }
 }
@@ -98,6 +106,18 @@ pub enum SetupError {
     Head {
         /// The configured size.
         given: usize,
+    },
+    /// A rate that stops everybody or nobody.
+    #[error("[{section}] needs 1 <= per_s <= burst <= {burst_max}, not per_s = {per_s}, burst = {burst}")]
+    Rate {
+        /// Which rate.
+        section: &'static str,
+        /// The configured rate.
+        per_s: u32,
+        /// The configured burst.
+        burst: u32,
+        /// The largest burst.
+        burst_max: u32,
     },
     /// Keys kept too short or too long.
     #[error("webhook.idempotency_ttl_h is refused")]

@@ -11,6 +11,7 @@
 //! | [`config`] | how is it set up? |
 //! | `app` | which routes are there, and what stands around them? |
 //! | `auth`, `extract` | who calls, may it, under which key, with which body? |
+//! | `limits` | how much may a client do? |
 //! | `idempotent` | is it a repeat? |
 //! | `routes` | one file per route |
 //! | `error` | what does the caller see when it fails? |
@@ -23,6 +24,7 @@ pub mod config;
 mod error;
 mod extract;
 mod idempotent;
+mod limits;
 mod notify;
 mod nudge;
 mod observe;

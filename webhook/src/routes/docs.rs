@@ -33,7 +33,8 @@ pub(crate) struct ProblemDocument {
     info(
         title = "Payments",
         description = "Sends money through a payment switch. A customer is charged exactly once when the money left, and not \
-                       at all when it did not. Errors are problem documents (RFC 9457); look at `code`."
+                       at all when it did not. Errors are problem documents (RFC 9457); look at `code`. What a client may \
+                       still ask for is told in `RateLimit-Policy` and `RateLimit`."
     ),
     tags(
         (name = "payments", description = "Make, watch and cancel payments"),
@@ -87,6 +88,11 @@ fn complete(operation: &mut Operation) {
     if operation.security.is_some() {
         add("401", "unauthorized: no key, or one that is not known, was revoked or has expired");
         add("403", "insufficient_scope: the key is good, but not for this");
+        add(
+            "429",
+            "rate_limited: the client has no quota; Retry-After says when it has some again. A repeat of a \
+             request that was carried out is never refused so",
+        );
     }
     if takes_a_body {
         add("408", "body_timeout: the body took too long to come; nothing was done");

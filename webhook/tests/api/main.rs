@@ -8,6 +8,7 @@ mod around;
 mod callbacks;
 mod docs;
 mod keys;
+mod limits;
 mod payments;
 mod support;
 mod tenants;

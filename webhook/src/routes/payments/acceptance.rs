@@ -18,6 +18,7 @@ use utoipa::ToSchema;
 
 use super::order::Order;
 use crate::error::excerpt;
+use crate::limits::Writes;
 
 /// The acceptance of a payment; a repeat gets the same bytes.
 #[derive(Debug, Serialize, ToSchema)]
@@ -46,10 +47,11 @@ pub(crate) struct Acceptance<'a> {
 }
 
 /// An order, and whose.
-#[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) payment_id: PaymentId,
     pub(crate) caller: api_keys::Caller,
+    /// Asked here, where the request has turned out to be no repeat (S3.8).
+    pub(crate) writes: Writes,
     pub(crate) order: Order,
     /// Fingerprint of the request.
     pub(crate) request_hash: [u8; 32],
@@ -96,7 +98,10 @@ impl Effect for Acceptances {
         let judged: Vec<Result<&SwitchProfile, Problem>> = requests
             .iter()
             .zip(currencies)
-            .map(|(asked, currency)| self.judge(&asked.order, currency.as_deref()))
+            .map(|(asked, currency)| {
+                asked.writes.admit()?;
+                self.judge(&asked.order, currency.as_deref())
+            })
             .collect();
 
         let mut new = Vec::new();

@@ -65,7 +65,7 @@ pub(crate) struct CancelRequested<'a> {
 )]
 pub(crate) async fn cancel_payment(
     State(app): State<Arc<App>>,
-    Payer(caller): Payer,
+    Payer { caller, writes }: Payer,
     ticket: Ticket,
     Path(id): Path<String>,
     RawBody(body): RawBody,
@@ -78,7 +78,7 @@ pub(crate) async fn cancel_payment(
     }
 
     let mut held = match idempotent::begin(&app, &ticket, &ticket.fingerprint(&body)).await? {
-        Begun::Held(held) => held,
+        Begun::Held(held) => writes.admit_held(held).await?,
         Begun::Replay(answer) => return Ok(http::write(answer, true)),
     };
     let notice = match inbox::request_cancel(held.connection(), &id).await? {

@@ -53,7 +53,7 @@ use crate::routes::docs::ProblemDocument;
 )]
 pub(crate) async fn create_payment(
     State(app): State<Arc<App>>,
-    Payer(caller): Payer,
+    Payer { caller, writes }: Payer,
     ticket: Ticket,
     Json(request): Json<PaymentRequest>,
 ) -> Result<Response, ApiError> {

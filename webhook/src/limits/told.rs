@@ -1,0 +1,75 @@
+//! What an answer says of its client's quota, as draft-ietf-httpapi-ratelimit-headers-11 has it:
+//! `RateLimit-Policy` is what was agreed, `RateLimit` what is left of it, and after a refusal
+//! `Retry-After` ends with `RateLimit`'s window.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+use service_kit::problem::Problem;
+
+use super::bucket::Quota;
+
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+/// What became of a request's quota; its answer is told, whatever it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told(Arc<OnceLock<Quota>>);
+
+impl Told {
+    /// That of this request.
+    pub(crate) fn of(extensions: &Extensions) -> Self {
+        extensions.get::<Self>().cloned().unwrap_or_default()
+    }
+
+    /// Remembers it for the answer.
+    ///
+    /// # Errors
+    /// 429 `rate_limited`.
+    pub(super) fn admitted(&self, quota: Quota) -> Result<(), Problem> {
+        // A request is counted once.
+        let _ = self.0.set(quota);
+        if quota.admitted { Ok(()) } else { Err(refused(quota)) }
+    }
+}
+
+fn refused(quota: Quota) -> Problem {
+    let Quota { policy, rate, .. } = quota;
+    metrics::counter!("webhook_rate_limited_total", "policy" => policy).increment(1);
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", "Too many requests")
+        .detail(format!(
+            "this client may make {} {policy} a second, {} at once; nothing was done",
+            rate.per_s, rate.burst
+        ))
+        .retry_after(Duration::from_secs(quota.reset_s))
+}
+
+/// The layer that writes the headers.
+pub(crate) async fn tell(mut request: Request, next: Next) -> Response {
+    let told = Told::default();
+    request.extensions_mut().insert(told.clone());
+    let mut response = next.run(request).await;
+    if let Some(quota) = told.0.get() {
+        write(quota, response.headers_mut());
+    }
+    response
+}
+
+fn write(quota: &Quota, headers: &mut HeaderMap) {
+    let Quota { policy, rate, remaining, reset_s, .. } = quota;
+    // Sub-second windows cannot be told, so the window is that of the whole burst.
+    let window_s = rate.burst.get().div_ceil(rate.per_s.get());
+    let fields = [
+        (POLICY, format!("\"{policy}\";q={};w={window_s}", rate.burst)),
+        (LIMIT, format!("\"{policy}\";r={remaining};t={reset_s}")),
+    ];
+    for (name, text) in fields {
+        if let Ok(value) = HeaderValue::try_from(text) {
+            headers.insert(name, value);
+        }
+    }
+}
