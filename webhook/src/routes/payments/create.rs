@@ -62,8 +62,8 @@ pub(crate) async fn create_payment(
     tracing::Span::current().record("payment.id", payment_id.as_str());
 
     let fingerprint = ticket.fingerprint(&order.canonical());
-    let asked =
-        Asked { payment_id: payment_id.clone(), caller, order, request_hash: *fingerprint.as_bytes() };
+    let request_hash = *fingerprint.as_bytes();
+    let asked = Asked { payment_id: payment_id.clone(), caller, writes, order, request_hash };
     let outcome = app.acceptances.carry_out(&ticket.scope(), &fingerprint, asked).await?;
     match outcome {
         Outcome::Answered(_) => {
