@@ -4,6 +4,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
+use payment_ledger::decisions::is_unseen;
 use serde::Serialize;
 
 /// The result of a command, as it is written.
@@ -61,19 +62,13 @@ impl<'a> Out<'a> {
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() || is_format(character) {
+        if character.is_control() || is_unseen(character) {
             plain.extend(character.escape_default());
         } else {
             plain.push(character);
         }
     }
     plain
-}
-
-/// Whether a character is not seen, or turns the text around it.
-fn is_format(character: char) -> bool {
-    matches!(character, '\u{00AD}' | '\u{061C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
-        | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ use crate::LedgerError;
 use crate::inbox::Notice;
 
 pub use refusal::DecisionRefused;
+pub use rows::is_unseen;
 pub(crate) use rows::{of_payment, reopen_delivery};
 
 text_enum!(

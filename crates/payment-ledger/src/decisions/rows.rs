@@ -151,14 +151,15 @@ pub(crate) fn words(what: &'static str, text: &str) -> Result<Option<String>, De
     if text.chars().count() > WORDS_MAX {
         return Err(DecisionRefused::TooLong(what));
     }
-    if text.chars().any(is_hidden) {
+    if text.chars().any(is_unseen) {
         return Err(DecisionRefused::Hidden(what));
     }
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
-/// Whether a character is not seen, or changes how others are.
-fn is_hidden(letter: char) -> bool {
+/// Whether a character is not seen, or turns the text around it. Line breaks and tabs are seen.
+#[must_use]
+pub fn is_unseen(letter: char) -> bool {
     let formats = matches!(letter, '\u{00AD}' | '\u{061C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
         | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}');
     formats || (letter.is_control() && letter != '\n' && letter != '\t')

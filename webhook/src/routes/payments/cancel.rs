@@ -39,7 +39,8 @@ pub(crate) struct CancelRequested<'a> {
 
 /// Ask to cancel a payment
 ///
-/// The switch is asked and its answer decides: a payment that settled there settles. Asking again, under
+/// The switch is asked and its answer decides: a payment that settled there settles. A payment that stands before a
+/// person (`needs_operator`) waits for what people decide; they see the wish. Asking again, under
 /// any key, changes nothing.
 #[utoipa::path(
     post, path = "/api/v1/payments/{payment_id}/cancel", tag = "payments", security(("api_key" = ["pay"])),
