@@ -2,7 +2,6 @@
 # `./dev bench`: what a part costs, against what one would do without it, side by side in one run.
 
 bench() {
-  local port
   [ $# -gt 0 ] || fail "./dev bench what? There is: idempotency"
   begin_session bench
   install_tools
@@ -13,20 +12,15 @@ bench() {
     show_log "$log_dir/build.log"
     fail "the bench does not build"
   }
-  temporary_folder database
-  pick_port
-  port=$REPLY
-  REPLY=$(sed -n 1p "$run_dir"/*-database.folder)
-  step "starting a database with durable commits on port $port"
-  start_cluster durable "$REPLY" "$port"
-  pg psql -h 127.0.0.1 -p "$port" -U payments -d postgres -qc 'CREATE DATABASE bench' || fail "no database for the bench"
+  start_test_database durable
+  pg psql -h 127.0.0.1 -p "$test_pg_port" -U payments -d postgres -qc 'CREATE DATABASE bench' || fail "no database for the bench"
   temporary_folder redis
   pick_port
   step "starting Redis on port $REPLY"
   start_redis "$REPLY" "$(sed -n 1p "$run_dir"/*-redis.folder)"
   programs_folder
   # One way after the other, all against the same database: what counts is how they compare.
-  attend "${REPLY%/*}/release/bench" "$@" --database-url "$(database_url "$port" bench)" --redis-url "$redis_url"
+  attend "${REPLY%/*}/release/bench" "$@" --database-url "$(database_url "$test_pg_port" bench)" --redis-url "$redis_url"
 }
 
 redis_url=

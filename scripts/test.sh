@@ -28,14 +28,15 @@ run_tests() {
   return "$code"
 }
 
-# The cluster of this run, in test_pg_port.
+# The cluster of this run, in test_pg_port: start_test_database [durable].
 start_test_database() {
+  local kind=${1:-temporary}
   temporary_folder database
   pick_port
   test_pg_port=$REPLY
   REPLY=$(sed -n 1p "$run_dir"/*-database.folder)
-  step "starting a throw-away database on port $test_pg_port"
-  start_cluster temporary "$REPLY" "$test_pg_port"
+  step "starting a throw-away database on port $test_pg_port ($kind)"
+  start_cluster "$kind" "$REPLY" "$test_pg_port"
 }
 
 # What the tests are told. They make their own databases from the address of the maintenance database.

@@ -28,12 +28,6 @@ impl Breaker {
         Self { failures_max: failures_max.max(1), pause, state: Mutex::default() }
     }
 
-    /// How long a caller should wait before it repeats.
-    #[must_use]
-    pub fn pause(&self) -> Duration {
-        self.pause
-    }
-
     /// Whether a request may go to the store now.
     ///
     /// # Errors

@@ -20,6 +20,9 @@ use crate::{IdempotencyError, Terms};
 /// A lane that has had nothing to do for so long gives its connection back.
 const IDLE: Duration = Duration::from_millis(20);
 
+/// Longest wait for a rollback. A connection that is lost takes its locks with it.
+const ROLLBACK: Duration = Duration::from_secs(1);
+
 /// One of the tasks that empty the queue.
 pub(super) struct Lane<E: Effect> {
     pub(super) effect: Arc<E>,
@@ -95,9 +98,10 @@ impl<E: Effect> Lane<E> {
     async fn one_by_one(&mut self, batch: Vec<Waiting<E>>) {
         let mut out_of_reach = false;
         for one in batch {
-            // The store does not come back for each of hundreds: its callers repeat.
+            // The store does not come back for each of hundreds: its callers repeat. The batch may have been committed,
+            // so nobody is told that nothing was done.
             if out_of_reach {
-                let _ = one.said.send(Err(IdempotencyError::Unavailable));
+                let _ = one.said.send(Err(IdempotencyError::Stopped));
                 continue;
             }
             let said = match self.attempt(std::slice::from_ref(&one)).await {
@@ -133,7 +137,10 @@ impl<E: Effect> Lane<E> {
         let came = timeout(lease, self.transaction(&mut connection, batch))
             .await
             .unwrap_or(Err(IdempotencyError::Late));
-        if came.is_ok() && self.may_keep {
+        if came.is_err() {
+            // Waits for the rollback: until it is done the keys stay locked, and the redone requests would find them so.
+            let _ = timeout(ROLLBACK, connection.ping()).await;
+        } else if self.may_keep {
             self.connection = Some(connection);
         }
         came
