@@ -45,6 +45,7 @@ pub const ENDS: &[&str] = &[
     "failed: failure_reported",
     "failed: settle_refused",
     "failed: released_by_decision",
+    "failed: asked_by_decision",
     "failed: interrupted",
     "needs_operator: report_differs",
     "needs_operator: retention_passed",

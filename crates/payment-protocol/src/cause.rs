@@ -48,9 +48,13 @@ pub enum Cause {
         /// Why the ledger refused.
         reason: String,
     },
-    /// People decided to release what no answer of the switch could decide.
-    #[error("released by a decision of two people")]
+    /// Two people decided to release, which asked the switch to cancel; whether it was released is the
+    /// switch's answer, or theirs where it had none.
+    #[error("two people decided to release the payment")]
     ReleasedByDecision,
+    /// A person had the switch asked again, and nobody had asked it to cancel before.
+    #[error("a person had the switch asked to cancel")]
+    AskedByDecision,
     /// The workflow engine lost the run (terminated, reset, restored, forgotten); the payment was
     /// taken up again and could not go on forward.
     #[error("the payment's workflow was interrupted and resumed")]
@@ -71,6 +75,7 @@ impl Cause {
             | Self::FailureReported { .. }
             | Self::SettleRefused { .. }
             | Self::ReleasedByDecision
+            | Self::AskedByDecision
             | Self::Interrupted => End::Failed,
         }
     }
@@ -88,6 +93,7 @@ impl Cause {
             Self::CustomerCancel => "customer_cancel",
             Self::SettleRefused { .. } => "settle_refused",
             Self::ReleasedByDecision => "released_by_decision",
+            Self::AskedByDecision => "asked_by_decision",
             Self::Interrupted => "interrupted",
         }
     }

@@ -315,7 +315,7 @@ async fn stand<W: World>(world: &W, undos: &mut Undos, reason: OperatorReason) -
                 CarriedOut::Ended(end) => return already_ended(end),
                 CarriedOut::AskAgain => {
                     *undos = Undos::whole();
-                    return Course::TurnedRound(Cause::Interrupted);
+                    return Course::TurnedRound(Cause::AskedByDecision);
                 }
                 CarriedOut::Verdict(verdict) => Some(verdict),
                 // Asking for it may have moved the payment: it stands again.

@@ -582,7 +582,7 @@ fn what_people_decide_is_carried_out_where_the_payment_stands() {
         (vec![decided(Action::Settle), came(CarriedOut::Verdict(Verdict::Dead)), released(Cause::SlaPassed)],
             "undone:sla_passed", "decided:settle:nothing_proves release:interrupted"),
         (vec![decided(Action::AskAgain), came(CarriedOut::AskAgain), DEAD, released(Cause::SlaPassed)],
-            "undone:sla_passed", "decided:ask_again:nothing_proves cancel:interrupted release:interrupted"),
+            "undone:sla_passed", "decided:ask_again:nothing_proves cancel:asked_by_decision release:asked_by_decision"),
         // Refused: it stands as before, and listens.
         (vec![decided(Action::Settle), came(CarriedOut::Refused { detail: "pending".into() }), SUCCESS, DEBITED],
             "settled", "decided:settle:nothing_proves person:nothing_proves listen settle"),

@@ -346,8 +346,11 @@ impl SwitchClient {
             }
             CancelWord::NotFound => CancelAnswer::NotFound,
             CancelWord::CannotCancel => CancelAnswer::CannotCancel,
-            CancelWord::Refused | CancelWord::InProcess => {
-                CancelAnswer::Undecided { detail: format!("{:?}: {}", body.answer, reason(body.reason)) }
+            CancelWord::Refused => {
+                CancelAnswer::Undecided { detail: format!("refused: {}", reason(body.reason)) }
+            }
+            CancelWord::InProcess => {
+                CancelAnswer::Undecided { detail: format!("in process: {}", reason(body.reason)) }
             }
         }
     }
