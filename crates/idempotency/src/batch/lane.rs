@@ -4,8 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::pool::PoolConnection;
-use sqlx::{Connection as _, PgConnection, PgPool, Postgres};
+use sqlx::{PgConnection, PgPool, PgTransaction};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +16,8 @@ use crate::claims::{self, Keyed, Turn};
 use crate::partition;
 use crate::{IdempotencyError, Terms};
 
-/// A lane that has had nothing to do for so long gives its connection back.
+/// A lane that has had nothing to do for so long gives its connection back. A claim is dated by the start of its
+/// transaction, so this is also how much earlier than its request that may be.
 const IDLE: Duration = Duration::from_millis(20);
 
 /// Longest wait for a rollback. A connection that is lost takes its locks with it.
@@ -29,8 +29,8 @@ pub(super) struct Lane<E: Effect> {
     pub(super) pool: PgPool,
     /// Whether the pool has more connections than there are lanes.
     pub(super) may_keep: bool,
-    /// Of the last batch, if it went well.
-    pub(super) connection: Option<PoolConnection<Postgres>>,
+    /// Begun when the last batch was committed (`COMMIT AND CHAIN`): nothing is locked or seen in it yet.
+    pub(super) begun: Option<PgTransaction<'static>>,
     pub(super) terms: Terms,
     pub(super) breaker: Arc<Breaker>,
     pub(super) waiting: Arc<Mutex<mpsc::Receiver<Waiting<E>>>>,
@@ -45,7 +45,7 @@ impl<E: Effect> Lane<E> {
                 Ok(got) => got,
                 // Nobody came: others may need the connection more.
                 Err(_) => {
-                    self.connection = None;
+                    self.give_back().await;
                     self.gather(&mut taken, &stopping).await
                 }
             };
@@ -123,37 +123,43 @@ impl<E: Effect> Lane<E> {
         came
     }
 
-    /// One transaction. The connection stays with the lane while all goes well: asking the pool for one each time would
-    /// cost a round trip for each batch. After a failure its state is not known.
+    /// One transaction. The connection stays with the lane while all goes well, and with it the next transaction: asking
+    /// the pool, and beginning, would cost a round trip each for each batch. After a failure its state is not known.
     async fn within_lease(
         &mut self,
         batch: &[Waiting<E>],
     ) -> Result<Vec<Outcome<E::Refusal>>, IdempotencyError> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.pool.acquire().await?,
+        let mut tx = match self.begun.take() {
+            Some(begun) => begun,
+            None => self.pool.begin().await?,
         };
         let lease = self.terms.lease();
-        let came = timeout(lease, self.transaction(&mut connection, batch))
-            .await
-            .unwrap_or(Err(IdempotencyError::Late));
-        if came.is_err() {
-            // Waits for the rollback: until it is done the keys stay locked, and the redone requests would find them so.
-            let _ = timeout(ROLLBACK, connection.ping()).await;
-        } else if self.may_keep {
-            self.connection = Some(connection);
+        let came =
+            timeout(lease, self.transaction(&mut tx, batch)).await.unwrap_or(Err(IdempotencyError::Late));
+        let went_well = came.is_ok();
+        self.begun = Some(tx);
+        if !(went_well && self.may_keep) {
+            self.give_back().await;
         }
         came
     }
 
+    /// Waits for the rollback: until it is done the keys of a failed batch stay locked, and the redone requests would
+    /// find them so.
+    async fn give_back(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            let _ = timeout(ROLLBACK, begun.rollback()).await;
+        }
+    }
+
+    /// Carries a batch out in the transaction that was begun, and leaves the next one begun.
     async fn transaction(
         &self,
-        connection: &mut PgConnection,
+        tx: &mut PgConnection,
         batch: &[Waiting<E>],
     ) -> Result<Vec<Outcome<E::Refusal>>, IdempotencyError> {
-        let mut tx = connection.begin().await?;
         let keyed: Vec<&Keyed> = batch.iter().map(|one| &one.keyed).collect();
-        let claims = claims::take(&mut tx, &keyed, &self.terms).await?;
+        let claims = claims::take(tx, &keyed, &self.terms).await?;
         let new: Vec<&Waiting<E>> = batch
             .iter()
             .zip(&claims.turns)
@@ -164,7 +170,7 @@ impl<E: Effect> Lane<E> {
             Vec::new()
         } else {
             let requests: Vec<&E::Request> = new.iter().map(|one| &one.request).collect();
-            self.effect.carry_out(&mut tx, claims.claimed_at, &requests).await.map_err(Into::into)?
+            self.effect.carry_out(tx, claims.claimed_at, &requests).await.map_err(Into::into)?
         };
         if verdicts.len() != new.len() {
             return Err(IdempotencyError::Miscounted { requests: new.len(), verdicts: verdicts.len() });
@@ -178,11 +184,10 @@ impl<E: Effect> Lane<E> {
             })
             .collect();
         if answered.is_empty() {
-            // Awaited: a dropped transaction would hold the keys for a moment longer.
-            tx.rollback().await?;
+            sqlx::raw_sql("ROLLBACK AND CHAIN").execute(&mut *tx).await?;
         } else {
-            claims::complete(&mut tx, &answered, &self.terms).await?;
-            tx.commit().await?;
+            claims::complete(tx, &answered, &self.terms).await?;
+            sqlx::raw_sql("COMMIT AND CHAIN").execute(&mut *tx).await?;
         }
         let mut verdicts = verdicts.into_iter();
         Ok(claims

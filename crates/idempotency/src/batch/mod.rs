@@ -136,7 +136,7 @@ impl<E: Effect> Batcher<E> {
                 effect: Arc::clone(&effect),
                 pool: pool.clone(),
                 may_keep: pool.options().get_max_connections() as usize > width.lanes,
-                connection: None,
+                begun: None,
                 terms,
                 breaker: Arc::clone(&breaker),
                 waiting: Arc::clone(&waiting),
