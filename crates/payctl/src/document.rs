@@ -16,6 +16,14 @@ pub(crate) fn money(amount_minor: i64, currency: &str) -> String {
     }
 }
 
+/// A sum for people, of however many payments.
+pub(crate) fn wide_money(amount_minor: i128, currency: &str) -> String {
+    i64::try_from(amount_minor).map_or_else(
+        |_| format!("{amount_minor} minor units of {currency}"),
+        |amount_minor| money(amount_minor, currency),
+    )
+}
+
 /// Actions as they are typed on the command line.
 pub(crate) fn actions(actions: &[Action]) -> String {
     actions.iter().map(|action| action.as_str().replace('_', "-")).collect::<Vec<_>>().join(", ")

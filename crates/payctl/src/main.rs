@@ -36,7 +36,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
-    accounts, completions, decide, demo, exceptions, keys, list, migrate, pay, show, stuck, switch,
+    accounts, completions, decide, demo, exceptions, keys, list, migrate, pay, reconcile, show, stuck, switch,
 };
 use crate::out::{Out, OutError};
 use crate::outcome::Outcome;
@@ -66,6 +66,7 @@ enum Command {
     List(list::Args),
     Stuck(stuck::Args),
     Exceptions(exceptions::Args),
+    Reconcile(reconcile::Args),
     Show(show::Args),
     Decide(decide::Args),
     #[command(subcommand)]
@@ -98,6 +99,7 @@ async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
         Command::List(args) => list::run(args, out).await,
         Command::Stuck(args) => stuck::run(args, out).await,
         Command::Exceptions(args) => exceptions::run(args, out).await,
+        Command::Reconcile(args) => reconcile::run(args, out).await,
         Command::Decide(args) => decide::run(args, out).await,
         Command::Show(args) => show::run(args, out).await,
         Command::Switch(command) => switch::run(command, out).await,

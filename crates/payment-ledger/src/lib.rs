@@ -18,6 +18,7 @@
 //! | [`inbox`] | what came in for a payment? |
 //! | [`operator`], [`decisions`] | what must a person see, what did people decide? |
 //! | [`view`] | what does a payment look like from outside? |
+//! | [`reconcile`] | do the switches' statements, our books and the workflows agree? |
 //! | [`queues`], [`explain`] | what do operators look at? |
 //! | [`measure`] | how much is open, held, undelivered, waiting for people? |
 //! | [`api_keys`] | who may call, and what for? |
@@ -37,6 +38,7 @@ pub mod measure;
 pub mod operator;
 pub mod queues;
 pub mod recall;
+pub mod reconcile;
 mod record;
 pub mod release;
 pub mod reserve;

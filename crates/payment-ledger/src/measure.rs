@@ -3,6 +3,7 @@
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
 
+use crate::reconcile::drift::Drift;
 use crate::record::Exception;
 use crate::{Ledger, LedgerError};
 
@@ -121,9 +122,11 @@ impl Ledger {
         .await?;
         Ok(Exception::ALL
             .iter()
+            .map(|kind| kind.as_str())
+            .chain(Drift::ALL.iter().map(|drift| drift.as_str()))
             .map(|kind| ExceptionsOfKind {
-                kind: kind.as_str(),
-                count: rows.iter().find(|row| row.kind == kind.as_str()).map_or(0, |row| row.count),
+                kind,
+                count: rows.iter().find(|row| row.kind == kind).map_or(0, |row| row.count),
             })
             .collect())
     }

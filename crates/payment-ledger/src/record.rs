@@ -174,6 +174,7 @@ pub(crate) enum Exception {
 }
 
 impl Exception {
+    /// What is met when a word comes in; what a sweep finds is [`crate::reconcile::drift::Drift`].
     pub(crate) const ALL: [Self; 8] = [
         Self::LateConfirmation,
         Self::Contradiction,

@@ -16,17 +16,83 @@ use crate::SwitchClient;
 use crate::client::Answered;
 use crate::http::{escaped, may_pass};
 use crate::read_back::Sought;
-use crate::wire::StatementPage;
+use crate::wire::{StatementEntry, StatementPage, TransferStatus};
 
 /// Most pages that are read for one answer.
 const PAGES_MAX: usize = 20;
-/// Entries of one page.
+/// Entries of one page where one transfer is looked for.
 const PAGE: usize = 100;
+/// Entries of one page where the whole statement is read.
+pub const WHOLE_PAGE: usize = 1_000;
 /// Transfers whose place is remembered. Beyond it the looks begin where the payments' records say.
 const PLACES_MAX: usize = 10_000;
 
 /// What is said of a statement that was not read to its end in one look. The next look reads on.
 pub const NOT_AT_ITS_END: &str = "the statement is long and is read on with the next look";
+
+/// How a transfer ended at the switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndStatus {
+    /// The money left.
+    Settled,
+    /// Refused by whom it went to.
+    Rejected,
+    /// Cancelled before it settled.
+    Cancelled,
+    /// Settled, and given back.
+    Recalled,
+}
+
+/// One end of a transfer. A recalled one has two: its settlement, then its return.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its place in the statement.
+    pub cursor: String,
+    /// The switch's own id.
+    pub transfer_id: String,
+    /// What it was sent by; none from a switch without references.
+    pub reference: Option<String>,
+    /// How it ended.
+    pub status: EndStatus,
+    /// How much, in minor units.
+    pub amount_minor: i64,
+    /// ISO 4217 code, as the switch wrote it.
+    pub currency: String,
+    /// When it ended, by the switch's clock.
+    pub finished_at: Timestamp,
+}
+
+/// A page of the statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Its entries, in their order.
+    pub entries: Vec<Entry>,
+    /// Whether nothing comes after it yet.
+    pub is_last: bool,
+}
+
+impl Entry {
+    /// A line that lacks what a book must have cannot be passed over: the statement stands still there.
+    fn read(entry: StatementEntry) -> Result<Self, String> {
+        let StatementEntry { cursor, transfer } = entry;
+        let lacks = |what: &str| format!("the statement's entry {cursor} has no {what}");
+        Ok(Self {
+            transfer_id: transfer.transfer_id.ok_or_else(|| lacks("transfer_id"))?,
+            reference: transfer.reference,
+            status: match transfer.status {
+                TransferStatus::Settled => EndStatus::Settled,
+                TransferStatus::Rejected => EndStatus::Rejected,
+                TransferStatus::Cancelled => EndStatus::Cancelled,
+                TransferStatus::Recalled => EndStatus::Recalled,
+                TransferStatus::Pending => return Err(lacks("end: it is pending")),
+            },
+            amount_minor: transfer.amount_minor.ok_or_else(|| lacks("amount_minor"))?,
+            currency: transfer.currency.ok_or_else(|| lacks("currency"))?,
+            finished_at: transfer.finished_at.ok_or_else(|| lacks("finished_at"))?,
+            cursor,
+        })
+    }
+}
 
 /// How far the statement was read.
 #[derive(Debug, Default)]
@@ -58,7 +124,7 @@ impl SwitchClient {
         let mut place = None;
         let began = Instant::now();
         for _ in 0..PAGES_MAX {
-            let Ok((_, page)) = self.page(place.as_deref()).await else { break };
+            let Ok((_, page)) = self.page(place.as_deref(), PAGE).await else { break };
             place = page.entries.last().map(|entry| entry.cursor.clone()).or(place);
             if page.next.is_none() || began.elapsed() > self.timeout {
                 break;
@@ -74,7 +140,7 @@ impl SwitchClient {
         let mut place = self.positions.lock().of.get(ours).cloned().or_else(|| sought.marker.clone());
         let began = Instant::now();
         for _ in 0..PAGES_MAX {
-            let (switch_now, page) = match self.page(place.as_deref()).await {
+            let (switch_now, page) = match self.page(place.as_deref(), PAGE).await {
                 Ok(read) => read,
                 Err(Unread::OurFault(detail)) => {
                     return Answered::new(QueryAnswer::OurFault { detail }, None);
@@ -109,10 +175,27 @@ impl SwitchClient {
         Answered::new(QueryAnswer::NoAnswer { detail: NOT_AT_ITS_END.into() }, None)
     }
 
-    async fn page(&self, after: Option<&str>) -> Result<(Option<Timestamp>, StatementPage), Unread> {
+    /// The page of the statement after a place, none for its beginning, with up to [`WHOLE_PAGE`] entries.
+    ///
+    /// # Errors
+    /// What the switch answered, or that it did not: nothing is known of the page.
+    pub async fn statement_page(&self, after: Option<&str>) -> Result<Page, String> {
+        let page = match self.page(after, WHOLE_PAGE).await {
+            Ok((_, page)) => page,
+            Err(Unread::OurFault(detail) | Unread::NoAnswer(detail)) => return Err(detail),
+        };
+        let entries = page.entries.into_iter().map(Entry::read).collect::<Result<_, _>>()?;
+        Ok(Page { entries, is_last: page.next.is_none() })
+    }
+
+    async fn page(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<(Option<Timestamp>, StatementPage), Unread> {
         let path = match after {
-            Some(cursor) => format!("/v1/statement?limit={PAGE}&after={}", escaped(cursor)),
-            None => format!("/v1/statement?limit={PAGE}"),
+            Some(cursor) => format!("/v1/statement?limit={limit}&after={}", escaped(cursor)),
+            None => format!("/v1/statement?limit={limit}"),
         };
         let reply = self.call(Method::GET, &path, None, None).await.map_err(Unread::NoAnswer)?;
         match reply.status {

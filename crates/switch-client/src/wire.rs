@@ -1,5 +1,6 @@
 //! The switch's HTTP interface: bodies as they go over the wire.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Body of `POST /v1/transfers`.
@@ -27,6 +28,8 @@ pub(crate) struct TransferView {
     pub(crate) amount_minor: Option<i64>,
     pub(crate) currency: Option<String>,
     pub(crate) reason: Option<String>,
+    /// When it came to its end, by the switch's clock.
+    pub(crate) finished_at: Option<Timestamp>,
 }
 
 /// Where a transfer stands at the switch.

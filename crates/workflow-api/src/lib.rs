@@ -6,6 +6,7 @@
 //! payment to be right: the inbox row is the truth, a signal only wakes.
 
 mod reach;
+mod running;
 mod signaller;
 mod updates;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use temporalio_client::errors::ClientConnectError;
 use temporalio_client::{Client, ClientOptions, ConnectionOptions, Url};
 
+pub use running::{Running, RunningWorkflows};
 pub use signaller::{Delivery, Signaller};
 pub use updates::{Delivered, NOT_ALLOWED, NOT_NOW, Undelivered, UpdateSender};
 

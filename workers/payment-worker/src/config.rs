@@ -1,6 +1,7 @@
 //! What `payment-worker` reads from its configuration; other processes' sections are ignored.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use payment_ledger::DatabaseOptions;
 use serde::Deserialize;
@@ -44,6 +45,9 @@ pub struct WorkerSection {
     /// Grants of one run of an account lock, before it goes on as a new run with a history of its own.
     /// Default 100.
     pub lock_grants_max: u32,
+    /// How often the three books are compared, in seconds; 0 leaves it to others. Default 3600. It is taken when the schedule
+    /// is made: later it is changed in Temporal.
+    pub reconcile_every_s: u64,
     /// How long activities under way are given at a stop, in milliseconds. Default 8000.
     pub stop_within_ms: u64,
 }
@@ -58,7 +62,15 @@ impl Default for WorkerSection {
             idle_look_every_ms: 5_000,
             cached_workflows: 1_000,
             lock_grants_max: 100,
+            reconcile_every_s: 3_600,
             stop_within_ms: 8_000,
         }
+    }
+}
+
+impl WorkerSection {
+    /// How often the books are compared; none where this is left to others.
+    pub(crate) fn reconcile_every(&self) -> Option<Duration> {
+        (self.reconcile_every_s > 0).then(|| Duration::from_secs(self.reconcile_every_s))
     }
 }

@@ -17,6 +17,7 @@ mod attributes;
 pub mod config;
 mod doors;
 pub mod process;
+pub mod reconciliation;
 mod starter;
 pub mod workflow;
 mod world;

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::reconciliation::Reconciler;
 use anyhow::Context as _;
 use futures::future::try_join_all;
 use payment_ledger::Ledger;
@@ -14,6 +15,7 @@ use switch_client::SwitchClient;
 use temporalio_client::Client;
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio_util::sync::CancellationToken;
+use workflow_api::RunningWorkflows;
 
 use crate::account_lock::AccountLockWorkflow;
 use crate::activities::ledger::LedgerActivities;
@@ -22,6 +24,7 @@ use crate::activities::switch::SwitchActivities;
 use crate::activities::{ask_queue, submit_queue};
 use crate::attributes;
 use crate::config::Options;
+use crate::reconciliation::{self, ReconciliationActivities, ReconciliationWorkflow};
 use crate::starter::Starter;
 use crate::workflow::InterBankPaymentWorkflow;
 
@@ -60,14 +63,20 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             task_queue: prefix.clone(),
             grants_max: options.worker.lock_grants_max,
         };
+        let profiles = switches.iter().map(|(_, options, profile)| (options, profile));
+        let temporal = RunningWorkflows::new(options.temporal.clone(), "payment-worker");
+        let books =
+            ReconciliationActivities { reconciler: Reconciler::new(ledger.clone(), profiles, temporal)? };
         let mut workers = vec![Worker::new(
             &runtime,
             client.clone(),
             WorkerOptions::new(prefix.clone())
                 .register_workflow::<InterBankPaymentWorkflow>()?
                 .register_workflow::<AccountLockWorkflow>()?
+                .register_workflow::<ReconciliationWorkflow>()?
                 .register_activities(LedgerActivities { ledger: ledger.clone() })
                 .register_activities(locks)
+                .register_activities(books)
                 .max_cached_workflows(options.worker.cached_workflows)
                 .graceful_shutdown_period(grace)
                 .build(),
@@ -81,6 +90,9 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
                     .build();
                 workers.push(Worker::new(&runtime, client.clone(), worker)?);
             }
+        }
+        if let Some(every) = options.worker.reconcile_every() {
+            reconciliation::schedule(&client, &prefix, every).await;
         }
         let starter = Starter { ledger: ledger.clone(), client, task_queue: prefix, options: options.worker };
         tracing::info!(workers = workers.len(), "payment-worker is ready");

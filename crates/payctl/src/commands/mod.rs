@@ -9,6 +9,7 @@ pub(crate) mod keys;
 pub(crate) mod list;
 pub(crate) mod migrate;
 pub(crate) mod pay;
+pub(crate) mod reconcile;
 pub(crate) mod show;
 pub(crate) mod stuck;
 pub(crate) mod switch;

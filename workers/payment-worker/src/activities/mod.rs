@@ -34,7 +34,7 @@ fn no_outcome(error: LedgerError) -> ActivityError {
 
 /// Ends this attempt as undecided; the server repeats it by the step's retry policy, or after
 /// `delay`.
-fn again(kind: &str, detail: &str, delay: Option<Duration>) -> ActivityError {
+pub(crate) fn again(kind: &str, detail: &str, delay: Option<Duration>) -> ActivityError {
     ActivityError::application(
         ApplicationFailure::builder(anyhow::anyhow!(detail.to_owned()))
             .type_name(kind.to_owned())
@@ -44,7 +44,7 @@ fn again(kind: &str, detail: &str, delay: Option<Duration>) -> ActivityError {
 }
 
 /// An error with its sources, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {

@@ -1,0 +1,268 @@
+//! One sweep through the three books.
+
+use std::sync::Arc;
+
+use payment_ledger::reconcile::SweepId;
+use payment_ledger::reconcile::drift::{Patience, judge};
+use payment_ledger::reconcile::found::Finding;
+use payment_ledger::reconcile::payments::{Compared, Sources};
+use payment_ledger::reconcile::statement::{Line, LineStatus};
+use payment_ledger::{Ledger, LedgerError};
+use payment_protocol::SwitchProfile;
+use payment_protocol::ids::{PaymentId, SwitchName};
+use switch_client::SwitchClient;
+use switch_client::client::ClientError;
+use switch_client::config::SwitchOptions;
+use switch_client::statement::{EndStatus, Entry};
+use workflow_api::RunningWorkflows;
+
+use crate::report::Report;
+
+/// Payments, lines, callbacks or workflows of one batch.
+const BATCH: i64 = 1_000;
+
+/// A sweep that was not finished. What it had opened stays open; the next one begins anew.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    /// Our own books did not answer.
+    #[error("the ledger did not answer the sweep")]
+    Ledger(#[from] LedgerError),
+    /// A defect.
+    #[error("the report cannot be written")]
+    Report(#[from] serde_json::Error),
+}
+
+/// Compares the three books.
+#[derive(Clone)]
+pub struct Reconciler {
+    ledger: Ledger,
+    switches: Vec<Source>,
+    temporal: RunningWorkflows,
+}
+
+/// One switch.
+#[derive(Clone)]
+struct Source {
+    name: SwitchName,
+    has_statement: bool,
+    client: Arc<SwitchClient>,
+}
+
+impl Reconciler {
+    /// Over the ledger, the switches that have or had payments, and Temporal.
+    ///
+    /// # Errors
+    /// [`ClientError`] when the client of a switch cannot be made.
+    pub fn new<'a>(
+        ledger: Ledger,
+        switches: impl IntoIterator<Item = (&'a SwitchOptions, &'a SwitchProfile)>,
+        temporal: RunningWorkflows,
+    ) -> Result<Self, ClientError> {
+        let switches = switches
+            .into_iter()
+            .map(|(options, profile)| {
+                let client = Arc::new(SwitchClient::new(options, profile)?);
+                Ok(Source { name: profile.switch.clone(), has_statement: profile.has_statement, client })
+            })
+            .collect::<Result<_, ClientError>>()?;
+        Ok(Self { ledger, switches, temporal })
+    }
+
+    /// Sweeps. `progress` is told after each batch how many things were looked at so far.
+    ///
+    /// # Errors
+    /// [`SweepError`].
+    pub async fn sweep(
+        &self,
+        patience: Patience,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<Report, SweepError> {
+        let sweep = self.ledger.begin_sweep().await?;
+        let mut report = Report::new(sweep.0, patience);
+        let statements = self.read_statements(&mut report, progress).await?;
+        // After the statements: a workflow that ends meanwhile is still open in none of the books that follow.
+        let has_workflows = self.list_workflows(sweep, &mut report, progress).await?;
+        let sources = Sources { sweep, statements, has_workflows };
+        self.payments(&sources, patience, &mut report, progress).await?;
+        self.strays(&sources, patience, &mut report, progress).await?;
+        let stored = serde_json::to_value(&report)?;
+        self.ledger.finish_sweep(sweep, &stored).await?;
+        tracing::info!(
+            reconciliation.id = sweep.0,
+            payments = report.payments,
+            lines = report.lines,
+            drifts = report.drifts(),
+            not_compared = report.not_compared.len(),
+            "reconciled"
+        );
+        Ok(report)
+    }
+
+    /// Reads on in every statement; which were read to their end.
+    async fn read_statements(
+        &self,
+        report: &mut Report,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<Vec<SwitchName>, SweepError> {
+        let mut whole = Vec::new();
+        for source in &self.switches {
+            if !source.has_statement {
+                report.not_compared.push(format!("{}: it has no statement", source.name));
+                continue;
+            }
+            let mut place = self.ledger.statement_place(&source.name).await?;
+            loop {
+                let page = match source.client.statement_page(place.as_deref()).await {
+                    Ok(page) => page,
+                    Err(detail) => {
+                        report.not_compared.push(format!("{}: {detail}", source.name));
+                        break;
+                    }
+                };
+                let lines: Vec<Line> = page.entries.into_iter().map(line).collect();
+                report.new_lines += self.ledger.store_lines(&source.name, &lines).await?;
+                progress(report.new_lines);
+                place = lines.into_iter().next_back().map(|line| line.cursor).or(place);
+                if page.is_last {
+                    whole.push(source.name.clone());
+                    break;
+                }
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Notes which workflows run; false when Temporal did not say.
+    async fn list_workflows(
+        &self,
+        sweep: SweepId,
+        report: &mut Report,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<bool, SweepError> {
+        let mut running = match self.temporal.list().await {
+            Ok(running) => running,
+            Err(detail) => {
+                report.not_compared.push(format!("workflows: {detail}"));
+                return Ok(false);
+            }
+        };
+        loop {
+            let page = match running.page(usize::try_from(BATCH).unwrap_or(usize::MAX)).await {
+                Ok(page) => page,
+                Err(detail) => {
+                    report.not_compared.push(format!("workflows: {detail}"));
+                    return Ok(false);
+                }
+            };
+            if page.is_empty() {
+                return Ok(true);
+            }
+            report.workflows += page.len() as u64;
+            self.ledger.note_running(sweep, &page).await?;
+            progress(report.workflows);
+        }
+    }
+
+    async fn payments(
+        &self,
+        sources: &Sources,
+        patience: Patience,
+        report: &mut Report,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), SweepError> {
+        let mut after: Option<PaymentId> = None;
+        loop {
+            let batch = self.ledger.compare(sources, after.as_ref(), BATCH).await?;
+            let Some(last) = batch.last() else { return Ok(()) };
+            after = Some(last.payment_id.clone());
+            let mut findings = Vec::new();
+            for compared in &batch {
+                report.count(compared);
+                findings.extend(judged(compared, patience));
+            }
+            self.open(findings, report).await?;
+            progress(report.payments);
+        }
+    }
+
+    async fn strays(
+        &self,
+        sources: &Sources,
+        patience: Patience,
+        report: &mut Report,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), SweepError> {
+        let mut after = Some(0);
+        while let Some(place) = after {
+            let page = self.ledger.stray_lines(place, BATCH).await?;
+            report.lines += page.looked_at as u64;
+            self.open(page.findings, report).await?;
+            progress(report.lines);
+            after = page.next;
+        }
+        let mut after = None;
+        loop {
+            let page = self.ledger.stray_callbacks(after.as_ref(), patience, BATCH).await?;
+            self.open(page.findings, report).await?;
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        if !sources.has_workflows {
+            return Ok(());
+        }
+        let mut after = None;
+        loop {
+            let page = self.ledger.stray_workflows(sources.sweep, after.as_ref(), patience, BATCH).await?;
+            self.open(page.findings, report).await?;
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn open(&self, findings: Vec<Finding>, report: &mut Report) -> Result<(), SweepError> {
+        let known = self.ledger.open_findings(&findings).await?;
+        for (finding, known) in findings.iter().zip(&known) {
+            tracing::warn!(drift = finding.drift.as_str(), payment.id = finding.payment_id.as_ref().map(PaymentId::as_str),
+                detail = finding.detail, exception = ?known, "drift");
+        }
+        report.note(findings, &known);
+        Ok(())
+    }
+}
+
+/// What is wrong with a payment, in words.
+fn judged(compared: &Compared, patience: Patience) -> impl Iterator<Item = Finding> {
+    let Compared { payment_id, switch, currency, amount_minor, at_the_switch, seen } = compared;
+    let hold = seen.hold.map_or("none".to_owned(), |hold| format!("{hold:?}").to_lowercase());
+    let detail = format!(
+        "{amount_minor} {currency} (minor units) by {switch}; {}; hold {hold}; debits {}; at the switch: {at_the_switch}",
+        seen.state, seen.debits
+    );
+    judge(seen, patience).into_iter().map(move |drift| Finding {
+        drift,
+        payment_id: Some(payment_id.clone()),
+        origin: payment_id.to_string(),
+        detail: detail.clone(),
+    })
+}
+
+fn line(entry: Entry) -> Line {
+    Line {
+        cursor: entry.cursor,
+        transfer_id: entry.transfer_id,
+        reference: entry.reference,
+        status: match entry.status {
+            EndStatus::Settled => LineStatus::Settled,
+            EndStatus::Rejected => LineStatus::Rejected,
+            EndStatus::Cancelled => LineStatus::Cancelled,
+            EndStatus::Recalled => LineStatus::Recalled,
+        },
+        amount_minor: entry.amount_minor,
+        currency: entry.currency,
+        finished_at: entry.finished_at,
+    }
+}
