@@ -1,6 +1,8 @@
 //! What goes wrong, and what holds all the same. One file per fault or family of faults; each test names the
 //! fault's number (`../faults.md`).
 
+#[cfg(target_os = "linux")]
+mod clocks;
 mod contradictory;
 mod interrupted;
 mod late_release;
