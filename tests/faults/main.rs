@@ -7,6 +7,7 @@ mod contradictory;
 mod interrupted;
 mod late_release;
 mod sla_edge;
+mod starts;
 mod table;
 mod truth_table;
 
