@@ -20,7 +20,7 @@ run_tests() {
     esac
   done
   [ "$(uname -s)" = Linux ] ||
-    note "not tested here: clocks that are wrong (R22), which needs Linux's LD_PRELOAD"
+    note "not tested here: clocks that are wrong (R22) and a full disk (R35), which need Linux's LD_PRELOAD"
   output=$run_dir/output.txt # two runs at once must not count each other's results
   step "testing (cargo test${packages:+ $packages} --no-fail-fast${*:+ $*})"
   # shellcheck disable=SC2016 # expanded by the inner shell
