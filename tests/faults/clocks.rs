@@ -205,7 +205,7 @@ async fn a_key_keeps_its_lease_and_its_time_to_live(
     let first = cancel().await?;
     ensure!((first.0, first.1.as_str()) == (202, "false"), "{first:?}");
     let kept: bool = sqlx::query_scalar(
-        "SELECT expires_at - clock_timestamp() BETWEEN interval '23 hours' AND interval '24 hours'
+        "SELECT expires_at - clock_timestamp() BETWEEN interval '23:55' AND interval '24:00'
                 AND created_on = (clock_timestamp() AT TIME ZONE 'UTC')::date
          FROM idempotency_keys WHERE key = $1",
     )
