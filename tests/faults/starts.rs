@@ -26,6 +26,7 @@ const WITHIN: Duration = Duration::from_secs(60);
 #[tokio::test]
 async fn r31_of_64_starts_at_once_one_runs_and_charges_once() -> anyhow::Result<()> {
     let system = System::start("many-starts", Options::default()).await?;
+    system.switch.behave(json!({"outcome": "hold"})).await?;
     system.worker.pause()?;
     let payment = system.pay("5.00").await?;
     let startable = take(&system).await?;
@@ -36,7 +37,13 @@ async fn r31_of_64_starts_at_once_one_runs_and_charges_once() -> anyhow::Result<
     // The worker's own starter finds the row as nobody's, and meets the duplicate too.
     sqlx::query("UPDATE payments SET start_lease_until = NULL").execute(&system.database.pool).await?;
     system.worker.go_on()?;
+    system.wait_for_state(&payment.payment_id, "submitted").await?;
+    system.switch.decide(&payment.reference, "settle").await?;
     charged_once(&system, &payment).await?;
+    // A second run would have asked to cancel what the first one sent.
+    let timeline = system.timeline(&payment.payment_id).await?;
+    let states: Vec<_> = timeline.iter().filter_map(|line| line.split(':').next()).collect();
+    ensure!(states == ["accepted", "reserved", "submitted", "confirmed", "settled"], "{timeline:#?}");
     let again = start(&system, &startable).await?;
     ensure!(again == Start::Duplicate, "also after the end: {again:?}");
     Ok(())
