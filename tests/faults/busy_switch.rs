@@ -90,7 +90,6 @@ async fn is_left_alone(system: &System, payment: &Accepted, operation: &str) -> 
     };
     let first = asked(1).await?;
     let took = asked(BUSY_TIMES + 1).await?.duration_since(first);
-    println!("{operation}: told to come again {BUSY_TIMES} times, in {took:?}");
     // One to spare, since the first was seen a moment after it came.
     ensure!(
         took > RETRY_AFTER * (BUSY_TIMES - 1),

@@ -92,7 +92,6 @@ async fn fuzz(system: &System, caller: Caller) -> anyhow::Result<()> {
         .context("schemathesis cannot be started")?;
     let said = String::from_utf8_lossy(&ran.stdout);
     ensure!(ran.status.success(), "{}:\n{said}\n{}", ran.status, String::from_utf8_lossy(&ran.stderr));
-    println!("{said}");
     Ok(())
 }
 
