@@ -166,33 +166,42 @@ async fn connection(link: Arc<Link>, client: TcpStream, target: String) {
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
+    let there = carry(&link, Direction::There, from_client, to_server);
+    let back = carry(&link, Direction::Back, from_server, to_client);
+    // A side that has nothing more to say may still listen; a connection that broke is over for both.
     tokio::select! {
-        () = carry(&link, Direction::There, from_client, to_server) => {}
-        () = carry(&link, Direction::Back, from_server, to_client) => {}
+        _ = async { tokio::try_join!(there, back) } => {}
         _ = cuts.changed() => {}
     }
 }
 
-async fn carry(link: &Link, direction: Direction, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+/// Carries one way until its sender has nothing more to say.
+async fn carry(
+    link: &Link,
+    direction: Direction,
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+) -> std::io::Result<()> {
     let mut changed = link.changed.subscribe();
     let mut chunk = vec![0; CHUNK_BYTES];
-    while let Ok(read @ 1..) = from.read(&mut chunk).await {
+    loop {
+        let read = from.read(&mut chunk).await?;
+        if read == 0 {
+            return to.shutdown().await;
+        }
         let delay = link.way(direction).delay;
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
         while link.way(direction).held {
-            if changed.changed().await.is_err() {
-                return;
-            }
+            // The link outlives what it carries.
+            changed.changed().await.map_err(std::io::Error::other)?;
         }
         let (passing, is_cut) = link.let_pass(direction, read);
-        if to.write_all(&chunk[..passing]).await.is_err() {
-            return;
-        }
+        to.write_all(&chunk[..passing]).await?;
         if is_cut {
             link.cut();
-            return;
+            return Err(std::io::ErrorKind::ConnectionReset.into());
         }
     }
 }
