@@ -10,14 +10,16 @@ packages_of() {
     apt-protoc) echo "protobuf-compiler libprotobuf-dev" ;;
     apt-postgres) echo postgresql ;;
     apt-redis) echo redis-server ;;
+    apt-venv) echo python3-venv ;;
     brew-cc) echo "(xcode-select --install)" ;;
     brew-protoc) echo protobuf ;;
     brew-postgres) echo postgresql@17 ;;
+    brew-venv) echo python3 ;;
     *) echo "$2" ;;
   esac
 }
 
-# Installs what brings the named tools: cc, curl, protoc, postgres, redis.
+# Installs what brings the named tools: cc, curl, protoc, postgres, redis, venv.
 install_packages() {
   local tool manager=apt packages=
   if have brew; then manager=brew; fi
@@ -32,7 +34,7 @@ install_packages() {
     attend_quietly "$dev_dir/log/install.log" brew install $packages || fail "brew could not install: $packages"
     return
   fi
-  have apt-get || fail "missing: $*; install a C compiler, curl, protoc with its include files and the server of PostgreSQL $pg_oldest or later"
+  have apt-get || fail "missing: $*; install a C compiler, curl, protoc with its include files, the server of PostgreSQL $pg_oldest or later and Python 3.10 or later with its module venv"
   may_install || fail "missing: $*; run: sudo apt-get update && sudo apt-get install $packages"
   step "installing $packages (apt-get)"
   attend_quietly "$dev_dir/log/install.log" "${as_root[@]+"${as_root[@]}"}" apt-get update ||

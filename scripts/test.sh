@@ -5,6 +5,7 @@ run_tests() {
   local output code=0 packages=--workspace argument
   begin_session test
   install_tools
+  install_test_tools
   start_test_database
   pick_port
   step "starting a Temporal server on port $REPLY"
@@ -18,6 +19,8 @@ run_tests() {
       -p | -p?* | --package | --package=*) packages= ;;
     esac
   done
+  [ "$(uname -s)" = Linux ] ||
+    note "not tested here: clocks that are wrong (R22) and a full disk (R35), which need Linux's LD_PRELOAD"
   output=$run_dir/output.txt # two runs at once must not count each other's results
   step "testing (cargo test${packages:+ $packages} --no-fail-fast${*:+ $*})"
   # shellcheck disable=SC2016 # expanded by the inner shell
@@ -45,7 +48,7 @@ configure_tests() {
   url=$(database_url "$test_pg_port" postgres)
   export DATABASE_URL=$url MOCK_SWITCH_DATABASE_URL=$url TEST_DATABASE_URL=$url
   export TEST_TEMPORAL_ADDRESS=http://127.0.0.1:$1
-  export TEMPORAL_CLI=$temporal
+  export TEMPORAL_CLI=$temporal TEST_PG_BIN=$pg_bin TEST_SCHEMATHESIS=$schemathesis
 }
 
 # The sum over the lines "test result: ok. 5 passed; 0 failed; 0 ignored; ..." of all test programs.

@@ -8,6 +8,8 @@ pg_major=       # their major version
 pg_oldest=15    # the oldest PostgreSQL the SQL is written for
 temporal_module=github.com/temporalio/cli/cmd/temporal@v1.5.1 # later ones carry a replace directive and do not install
 
+schemathesis= # path of the HTTP fuzzer that ./dev test drives
+
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # Leaves every tool found, or ends with what is missing.
@@ -92,6 +94,29 @@ build_temporal() {
   mv "$work/bin/temporal" "$tools_dir/temporal"
   rm -rf "$work"
   temporal=$tools_dir/temporal
+}
+
+# What only the tests need: an HTTP fuzzer from PyPI, in a folder of its own, with every version pinned.
+install_test_tools() {
+  local pinned=scripts/schemathesis.txt dir
+  dir=${tools_dir%/bin}/schemathesis-$(cksum <"$pinned" | cut -d ' ' -f 1)
+  schemathesis=$dir/bin/schemathesis
+  [ ! -f "$dir/complete" ] || return 0
+  makes_venvs || {
+    install_packages venv
+    makes_venvs || fail "python3 cannot make virtual environments: install Python 3.10 or later with its module venv"
+  }
+  step "installing schemathesis from PyPI into $dir: once"
+  rm -rf "$dir"
+  attend_quietly "$dev_dir/log/schemathesis.log" python3 -m venv "$dir" || fail "python3 could not make the folder $dir"
+  attend_quietly "$dev_dir/log/schemathesis.log" "$dir/bin/pip" install --disable-pip-version-check -r "$pinned" ||
+    fail "schemathesis could not be installed; see .dev/log/schemathesis.log"
+  : >"$dir/complete"
+}
+
+# Debian keeps what makes a virtual environment in a package of its own.
+makes_venvs() {
+  have python3 && python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1
 }
 
 # The version must be the one Cargo.toml asks for; a toolchain of rustup's is brought up to date by its owner.

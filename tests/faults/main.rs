@@ -1,10 +1,16 @@
 //! What goes wrong, and what holds all the same. One file per fault or family of faults; each test names the
 //! fault's number (`../faults.md`).
 
+mod busy_switch;
+#[cfg(target_os = "linux")]
+mod clocks;
 mod contradictory;
+#[cfg(target_os = "linux")]
+mod full_disk;
 mod interrupted;
 mod late_release;
 mod sla_edge;
+mod starts;
 mod table;
 mod truth_table;
 

@@ -15,6 +15,7 @@
 //! | `idempotent` | is it a repeat? |
 //! | `routes` | one file per route |
 //! | `error` | what does the caller see when it fails? |
+//! | `whole` | is a number whole, however it is written? |
 //! | `nudge`, `notify` | who else is told? |
 
 mod admission;
@@ -29,6 +30,7 @@ mod notify;
 mod nudge;
 mod observe;
 mod routes;
+mod whole;
 
 use service_kit::metrics::Metrics;
 use tokio_util::sync::CancellationToken;

@@ -18,6 +18,7 @@ use crate::breaker::Breaker;
 use crate::clock::SwitchClock;
 use crate::config::SwitchOptions;
 use crate::http::{excerpt, may_pass};
+use crate::quiet::Quiet;
 use crate::read_back::{Found, Sought};
 use crate::statement::Positions;
 use crate::wire::{
@@ -72,6 +73,7 @@ pub struct SwitchClient {
     /// How far its statement was read.
     pub(crate) positions: Positions,
     breaker: Breaker,
+    pub(crate) quiet: Quiet,
 }
 
 /// The HTTP client could not be made.
@@ -124,6 +126,7 @@ impl SwitchClient {
             timeout,
             positions: Positions::default(),
             breaker: Breaker::new(profile.breaker_failures, Duration::from_millis(profile.breaker_open_ms)),
+            quiet: Quiet::new(Duration::from_millis(profile.ask_interval_max_ms)),
         })
     }
 
@@ -141,10 +144,18 @@ impl SwitchClient {
     }
 
     /// Whether a submit may be made now, or the switch is left in peace for a moment because submits in
-    /// a row had no answer. To be asked before an attempt is recorded.
+    /// a row had no answer, or because it asked for that. To be asked before an attempt is recorded.
     #[must_use]
     pub fn takes_submits(&self) -> bool {
-        self.breaker.passes(Instant::now())
+        let now = Instant::now();
+        self.breaker.passes(now) && self.quiet.left(now).is_none()
+    }
+
+    /// How long the switch still wants to be left alone, by its last `Retry-After` and at most the profile's
+    /// `ask_interval_max_ms`: what is asked again is better asked after that. None when it does not.
+    #[must_use]
+    pub fn asked_to_wait(&self) -> Option<Duration> {
+        self.quiet.left(Instant::now())
     }
 
     /// Sends a transfer.

@@ -1,7 +1,9 @@
 //! One call over HTTP: what came back, before it is understood.
 
+use std::time::Instant;
+
 use jiff::Timestamp;
-use reqwest::header::{DATE, HeaderMap};
+use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use reqwest::{Method, StatusCode};
 use secrecy::ExposeSecret as _;
 use serde::de::DeserializeOwned;
@@ -43,6 +45,7 @@ impl SwitchClient {
         let mut response = request.send().await.map_err(|error| no_answer(&error))?;
         let switch_now = self.hear(response.headers());
         let status = response.status();
+        self.hear_wish(status, response.headers());
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| no_answer(&error))? {
             if body.len().saturating_add(chunk.len()) > ANSWER_BYTES_MAX {
@@ -51,6 +54,15 @@ impl SwitchClient {
             body.extend_from_slice(&chunk);
         }
         Ok(Reply { status, switch_now, body })
+    }
+
+    /// Hears how long the switch wants to be left alone, where it says that it is busy.
+    fn hear_wish(&self, status: StatusCode, headers: &HeaderMap) {
+        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+            && let Some(wish) = headers.get(RETRY_AFTER).and_then(|wish| wish.to_str().ok())
+        {
+            self.quiet.hear(wish, Instant::now());
+        }
     }
 
     fn hear(&self, headers: &HeaderMap) -> Option<Timestamp> {

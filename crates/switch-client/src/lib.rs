@@ -9,6 +9,7 @@
 //! | `http` | how is one call made, and what came back? |
 //! | [`wire`] | how does it look on the wire? |
 //! | `breaker` | is the switch to be left in peace for a moment? |
+//! | `quiet` | has it asked for that itself? |
 //! | [`clock`] | what time is it on the switch's clock? |
 //!
 //! No answer is ever turned into a failure: what is not a definite answer is unknown. Whether to ask
@@ -19,6 +20,7 @@ pub mod client;
 pub mod clock;
 pub mod config;
 mod http;
+mod quiet;
 pub mod read_back;
 pub mod statement;
 pub mod wire;

@@ -72,12 +72,20 @@ impl System {
     /// # Errors
     /// No answer.
     pub async fn tell(&self, callback: &Callback) -> anyhow::Result<u16> {
+        self.tell_at(callback, 0).await
+    }
+
+    /// The same, signed as at `offset_s` seconds from now.
+    ///
+    /// # Errors
+    /// No answer.
+    pub async fn tell_at(&self, callback: &Callback, offset_s: i64) -> anyhow::Result<u16> {
         let body = json!({
             "type": "transfer.completed", "reference": callback.reference, "status": callback.status,
             "amount_minor": callback.amount_minor, "currency": "EUR",
         })
         .to_string();
-        let now_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().saturating_add_signed(offset_s);
         let request = self
             .http
             .post(format!("{}/callbacks/{}", self.webhook.url(), callback.switch))

@@ -5,7 +5,10 @@
 //! |---|---|
 //! | [`surroundings`] | where are PostgreSQL, Temporal and the binaries? |
 //! | [`database`] | how does a test get a database of its own? |
+//! | [`cluster`] | how does it get a whole PostgreSQL of its own, to break it? |
+//! | [`preload`] | how is a process's clock set wrong, or its disk filled? |
 //! | [`process`] | how is one process started, killed, paused, started again? |
+//! | [`proxy`] | how is a link cut, held back, made slow? |
 //! | [`system`] | how does a test get a whole bank and a switch? |
 //! | `configuration` | what are the processes told? |
 //! | [`callback`] | how does a test speak as a switch? |
@@ -16,9 +19,12 @@
 
 pub mod auditor;
 pub mod callback;
+pub mod cluster;
 mod configuration;
 pub mod database;
+pub mod preload;
 pub mod process;
+pub mod proxy;
 pub mod surroundings;
 pub mod switch;
 pub mod system;

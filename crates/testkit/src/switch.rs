@@ -69,6 +69,14 @@ impl SwitchAdmin {
         self.put("/admin/shape", &shape).await
     }
 
+    /// Sets its clock off by so many milliseconds.
+    ///
+    /// # Errors
+    /// What the switch said.
+    pub async fn set_clock_off(&self, offset_ms: i64) -> anyhow::Result<()> {
+        self.put("/admin/clock", &serde_json::json!({"offset_ms": offset_ms})).await
+    }
+
     /// Settles or rejects a pending transfer now.
     ///
     /// # Errors

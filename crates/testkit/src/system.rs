@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::auditor::{self, Audit};
 use crate::configuration::configuration;
 use crate::database::{self, Database};
+use crate::preload::Preload;
 use crate::process::Process;
 use crate::surroundings::Surroundings;
 use crate::switch::SwitchAdmin;
@@ -53,6 +54,13 @@ pub struct Options {
     pub lock_grants_max: u64,
     /// What the switch can do, as in its configuration; fields left out are true.
     pub shape: Value,
+    /// Maintenance URL of another PostgreSQL for the bank's database than the common one. The switch's book stays
+    /// at the common one.
+    pub database_url: Option<String>,
+    /// Where our processes find Temporal, as a URL, if not where the tests do: through a proxy.
+    pub temporal_address: Option<String>,
+    /// A fault that webhook, worker and relay are started with.
+    pub preload: Option<Preload>,
 }
 
 impl Default for Options {
@@ -72,6 +80,9 @@ impl Default for Options {
             cached_workflows: 100,
             lock_grants_max: 100,
             shape: json!({}),
+            database_url: None,
+            temporal_address: None,
+            preload: None,
         }
     }
 }
@@ -138,7 +149,8 @@ impl System {
         let surroundings = Surroundings::find()?;
         let folder = surroundings.scratch.join(format!("{name}-{}", Uuid::new_v4().simple()));
         std::fs::create_dir_all(&folder)?;
-        let database = database::fresh(&surroundings.database_url).await?;
+        let database =
+            database::fresh(options.database_url.as_deref().unwrap_or(&surroundings.database_url)).await?;
         let switch_database = database::empty(&surroundings.database_url).await?;
         let task_queue = format!("test-{}", Uuid::new_v4().simple());
 
@@ -146,7 +158,7 @@ impl System {
             let path = folder.join("payments.toml");
             let text = configuration(
                 &database.url,
-                &surroundings.temporal_address,
+                options.temporal_address.as_ref().unwrap_or(&surroundings.temporal_address),
                 &task_queue,
                 base_url,
                 &options,
@@ -154,8 +166,12 @@ impl System {
             std::fs::write(&path, text)?;
             Ok(path)
         };
-        let environment =
-            |path: PathBuf| BTreeMap::from([("PAYMENTS_CONFIG".to_owned(), path.display().to_string())]);
+        let fault = options.preload.map(|preload| preload.environment(&folder)).transpose()?;
+        let environment = |path: PathBuf| {
+            let mut environment: BTreeMap<_, _> = fault.iter().flatten().cloned().collect();
+            environment.insert("PAYMENTS_CONFIG".to_owned(), path.display().to_string());
+            environment
+        };
         let (binaries, logs) = (surroundings.binaries.as_path(), folder.as_path());
 
         // The webhook does not call the switch, so it can come first and say where callbacks go.
@@ -214,13 +230,21 @@ impl System {
         }
         sqlx::query(
             "INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes)
-             VALUES ('pk_000000000000', $1, 'test', 'test', 'test', '{pay,read}')",
+             VALUES ('pk_000000000000', $1, 'test', 'test', $2, '{pay,read}')",
         )
         .bind(Sha256::digest(API_KEY).to_vec())
+        .bind(self.client())
         .execute(&mut *tx)
         .await?;
         tx.commit().await?;
         self.open_account(ALICE).await
+    }
+
+    /// The client that the API key belongs to, another in each system: payment ids come from it, and all systems
+    /// share one Temporal.
+    #[must_use]
+    pub fn client(&self) -> &str {
+        &self.task_queue
     }
 
     /// Opens a customer's account that holds [`OPENING_MINOR`] EUR.
@@ -327,6 +351,20 @@ impl System {
                 Err(error.context(format!("{timeline}\n{}", self.worker.log_tail())))
             }
         }
+    }
+
+    /// Waits until no payment is open.
+    ///
+    /// # Errors
+    /// With how many are, when some stay so.
+    pub async fn wait_until_all_have_ended(&self) -> anyhow::Result<()> {
+        let ended = until("every payment has ended", END_WITHIN, || async {
+            let open: i64 = sqlx::query_scalar("SELECT count(*) FROM payments WHERE ended_at IS NULL")
+                .fetch_one(&self.database.pool)
+                .await?;
+            Ok((open == 0).then_some(()))
+        });
+        ended.await.map_err(|error| error.context(self.worker.log_tail()))
     }
 
     /// The payment's timeline, as `state: detail`.

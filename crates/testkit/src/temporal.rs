@@ -4,13 +4,16 @@ use std::str::FromStr as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use temporalio_client::errors::WorkflowInteractionError;
 use temporalio_client::tonic::IntoRequest as _;
 use temporalio_client::{
     Client, ClientOptions, ConnectionOptions, UntypedWorkflow, UntypedWorkflowHandle, Url,
-    WorkflowFetchHistoryOptions,
+    WorkflowDescribeOptions, WorkflowFetchHistoryOptions,
 };
 use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
-use temporalio_common::protos::temporal::api::workflowservice::v1::ResetWorkflowExecutionRequest;
+use temporalio_common::protos::temporal::api::workflowservice::v1::{
+    DeleteWorkflowExecutionRequest, ResetWorkflowExecutionRequest,
+};
 use uuid::Uuid;
 
 pub use temporalio_common::protos::temporal::api::enums::v1::EventType;
@@ -105,5 +108,27 @@ impl System {
         let mut service = self.temporal().await?.connection().workflow_service();
         service.reset_workflow_execution(request.into_request()).await?;
         Ok(())
+    }
+
+    /// Deletes a workflow with its history, open or closed, and waits until Temporal knows nothing of it.
+    ///
+    /// # Errors
+    /// What Temporal said, or that it still knows it.
+    pub async fn forget(&self, workflow_id: &str) -> anyhow::Result<()> {
+        let request = DeleteWorkflowExecutionRequest {
+            namespace: NAMESPACE.to_owned(),
+            workflow_execution: Some(WorkflowExecution {
+                workflow_id: workflow_id.to_owned(),
+                run_id: String::new(),
+            }),
+        };
+        let mut service = self.temporal().await?.connection().workflow_service();
+        service.delete_workflow_execution(request.into_request()).await?;
+        until(&format!("{workflow_id} is forgotten"), WITHIN, || async {
+            let handle = self.workflow(workflow_id).await?;
+            let described = handle.describe(WorkflowDescribeOptions::default()).await;
+            Ok(matches!(described, Err(WorkflowInteractionError::NotFound(_))).then_some(()))
+        })
+        .await
     }
 }

@@ -20,6 +20,7 @@ use crate::error::{ApiError, excerpt};
 use crate::extract::RawBody;
 use crate::notify::notify;
 use crate::routes::docs::ProblemDocument;
+use crate::whole::whole;
 
 /// The one type of event that is understood: how a transfer ended.
 const TRANSFER_COMPLETED: &str = "transfer.completed";
@@ -37,6 +38,7 @@ pub(crate) struct CallbackBody {
     reference: String,
     status: Status,
     /// Amount of the transfer, in minor units.
+    #[serde(deserialize_with = "whole")]
     amount_minor: i64,
     /// ISO 4217 code.
     currency: String,

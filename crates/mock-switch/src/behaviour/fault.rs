@@ -24,6 +24,8 @@ pub enum HttpFault {
     Error404,
     /// 429 with `Retry-After: 1`.
     TooManyRequests,
+    /// 429 with `Retry-After` of so many seconds.
+    BusyS(u64),
     /// 500 `internal`.
     #[serde(rename = "error_500")]
     Error500,

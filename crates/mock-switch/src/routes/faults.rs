@@ -47,13 +47,16 @@ pub(super) async fn suffer(fault: &HttpFault) -> Option<Response> {
             Problem::new(StatusCode::FORBIDDEN, "forbidden", "Not allowed").detail("scripted")
         }
         HttpFault::Error404 => Problem::missing("not_found", "there is nothing at this path"),
-        HttpFault::TooManyRequests => {
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", "Too many requests")
-                .detail("scripted")
-                .retry_after(Duration::from_secs(1))
-        }
+        HttpFault::TooManyRequests => busy(1),
+        HttpFault::BusyS(seconds) => busy(*seconds),
         HttpFault::Error500 => Problem::internal().detail("scripted"),
         HttpFault::Error503 => Problem::unavailable("scripted"),
     };
     Some(problem.into_response())
+}
+
+fn busy(retry_after_s: u64) -> Problem {
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", "Too many requests")
+        .detail("scripted")
+        .retry_after(Duration::from_secs(retry_after_s))
 }

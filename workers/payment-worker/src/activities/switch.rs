@@ -77,10 +77,12 @@ impl SwitchActivities {
     }
 }
 
-/// The pause that the switch's clock asks for, within the profile's own bound: a clock that was wrong
-/// for a moment must not put the payment to sleep.
-fn longest_pause(payment: &Payment, not_before_ms: Option<u64>) -> Option<Duration> {
-    not_before_ms.map(|wanted_ms| Duration::from_millis(wanted_ms.min(payment.profile.ask_interval_max_ms)))
+/// The pause that the switch asks for: by its clock, within the profile's own bound, since a clock that was wrong for
+/// a moment must not put the payment to sleep, or because it is busy. The longer one holds.
+fn pause(line: Line<'_>, not_before_ms: Option<u64>) -> Option<Duration> {
+    let bound_ms = line.payment.profile.ask_interval_max_ms;
+    let by_its_clock = not_before_ms.map(|wanted_ms| Duration::from_millis(wanted_ms.min(bound_ms)));
+    by_its_clock.max(line.client.asked_to_wait())
 }
 
 #[activities]
@@ -92,19 +94,23 @@ impl SwitchActivities {
         ctx: ActivityContext,
         payment: Payment,
     ) -> Result<Submitted, ActivityError> {
-        let door = SendDoor::new(self.line(&payment)?, run_id(&ctx)?);
+        let line = self.line(&payment)?;
+        let door = SendDoor::new(line, run_id(&ctx)?);
+        let not_now = |kind, error: &DoorError| again(kind, &error.to_string(), line.client.asked_to_wait());
         let attempt = submit::attempt(&door, &payment).await.map_err(|error| match error {
             DoorError::Ledger(error) => no_outcome(error),
-            DoorError::LeftInPeace => again("switch_left_in_peace", &error.to_string(), None),
-            DoorError::SwitchClock(_) => again("switch_clock_unknown", &error.to_string(), None),
-            DoorError::NothingToReadBack(_) => again("switch_list_unknown", &error.to_string(), None),
+            DoorError::LeftInPeace => not_now("switch_left_in_peace", &error),
+            DoorError::SwitchClock(_) => not_now("switch_clock_unknown", &error),
+            DoorError::NothingToReadBack(_) => not_now("switch_list_unknown", &error),
         })?;
         Ok(match attempt {
             Attempt::Accepted => Submitted::Accepted,
             Attempt::Refused { reason } => Submitted::Refused { reason },
             Attempt::Settled => Submitted::Settled,
             Attempt::NotSent(reason) => Submitted::NotSent(reason),
-            Attempt::Unknown { detail } => return Err(again("submit_unknown", &detail, None)),
+            Attempt::Unknown { detail } => {
+                return Err(again("submit_unknown", &detail, line.client.asked_to_wait()));
+            }
         })
     }
 
@@ -116,7 +122,8 @@ impl SwitchActivities {
         input: AskInput,
     ) -> Result<Asked, ActivityError> {
         let payment = &input.payment;
-        let door = AskDoor::to_cancel(self.line(payment)?, input.cause);
+        let line = self.line(payment)?;
+        let door = AskDoor::to_cancel(line, input.cause);
         Ok(match cancel::ask(&door, payment).await.map_err(no_outcome)? {
             Asking::Dead => Asked::Dead,
             Asking::Settled => Asked::Settled,
@@ -131,7 +138,7 @@ impl SwitchActivities {
                         .await
                         .map_err(no_outcome)?;
                 }
-                return Err(again("cancel_undecided", &detail, longest_pause(payment, not_before_ms)));
+                return Err(again("cancel_undecided", &detail, pause(line, not_before_ms)));
             }
         })
     }
@@ -143,7 +150,8 @@ impl SwitchActivities {
         _ctx: ActivityContext,
         payment: Payment,
     ) -> Result<Recalled, ActivityError> {
-        let door = BackDoor { line: self.line(&payment)? };
+        let line = self.line(&payment)?;
+        let door = BackDoor { line };
         match recall::ask(&door, &payment).await.map_err(no_outcome)? {
             Recalling::Decided(recalled) => Ok(recalled),
             Recalling::Again { detail } => {
@@ -151,7 +159,7 @@ impl SwitchActivities {
                     .alert(&payment.payment_id, "recall_undecided", &detail)
                     .await
                     .map_err(no_outcome)?;
-                Err(again("recall_undecided", &detail, None))
+                Err(again("recall_undecided", &detail, pause(line, None)))
             }
         }
     }
@@ -165,13 +173,14 @@ impl SwitchActivities {
         input: PollInput,
     ) -> Result<Event, ActivityError> {
         let payment = &input.payment;
-        let door = AskDoor::to_look(self.line(payment)?);
+        let line = self.line(payment)?;
+        let door = AskDoor::to_look(line);
         match poll::poll(&door, payment).await.map_err(no_outcome)? {
             Polled::SuccessReported if !input.standing || is_news(door.ruled()) => Ok(Event::SuccessReported),
             Polled::FailureReported { reason } if !input.standing => Ok(Event::FailureReported { reason }),
             Polled::SuccessReported => Err(again("poll_no_news", "a SUCCESS that is known to differ", None)),
             Polled::FailureReported { reason } => Err(again("poll_no_news", &reason, None)),
-            Polled::Again { detail } => Err(again("poll_undecided", &detail, None)),
+            Polled::Again { detail } => Err(again("poll_undecided", &detail, pause(line, None))),
         }
     }
 

@@ -1,0 +1,106 @@
+//! R24: schemathesis reads our OpenAPI document and sends what it says one may send, and what it says one may not, to a
+//! real webhook over a real database: no 5xx, every answer as documented, nothing without a key.
+//!
+//! Always the same requests (`--generation-deterministic`), bounded in number and time. `hooks.py` puts ids that are there into requests,
+//! signs callbacks and adds the check that nothing is told without a key; `schemathesis.toml` says which checks are
+//! adjusted, and why.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::json;
+use testkit::system::{API_KEY, SWITCH_SECRET};
+use testkit::{Options, System};
+use tokio::process::Command;
+
+/// Requests of one operation in each phase.
+const EXAMPLES_MAX: &str = "25";
+/// A run takes seconds; one that hangs fails.
+const WITHIN: Duration = Duration::from_secs(180);
+
+/// Who sends the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Caller {
+    HasKey,
+    HasNone,
+}
+
+#[tokio::test]
+async fn r24_hostile_requests_with_a_key_find_no_fault() -> anyhow::Result<()> {
+    let system = System::start("hostile", Options::default()).await?;
+    fuzz(&system, Caller::HasKey).await?;
+    ensure!(payments(&system).await? > 2, "requests made payments, so they came past the checks");
+    let callbacks: i64 = sqlx::query_scalar("SELECT count(*) FROM switch_callbacks WHERE status = 'FAILURE'")
+        .fetch_one(&system.database.pool)
+        .await?;
+    ensure!(callbacks > 0, "signed callbacks were stored");
+    ensure!(cancels(&system).await? > 0, "a wish to cancel was stored");
+    // Hostile or not, each of them is one payment of the books.
+    system.wait_until_all_have_ended().await?;
+    system.audit().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn r24_without_a_key_hostile_requests_are_told_nothing() -> anyhow::Result<()> {
+    let system = System::start("hostile-keyless", Options::default()).await?;
+    fuzz(&system, Caller::HasNone).await?;
+    ensure!(payments(&system).await? == 2, "nobody made a payment");
+    ensure!(cancels(&system).await? == 0, "nobody cancelled one");
+    Ok(())
+}
+
+/// Runs schemathesis once, against a settled payment and one that waits for the switch.
+async fn fuzz(system: &System, caller: Caller) -> anyhow::Result<()> {
+    let program = std::env::var_os("TEST_SCHEMATHESIS").context(
+        "TEST_SCHEMATHESIS is not set: run the tests by `./dev test`, which installs schemathesis",
+    )?;
+    let settled = system.pay("1.00").await?;
+    system.wait_for_state(&settled.payment_id, "settled").await?;
+    system.switch.behave(json!({"outcome": "hold"})).await?;
+    let held = system.pay("2.00").await?;
+    system.wait_for_state(&held.payment_id, "submitted").await?;
+    system.switch.behave(json!({})).await?;
+
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("http");
+    let mut command = Command::new(program);
+    command
+        .args(["--config-file".as_ref(), here.join("schemathesis.toml").as_os_str()])
+        .args(["run", &format!("{}/openapi.json", system.webhook.url())])
+        .args(["--checks", "all", "--workers", "1", "--max-examples", EXAMPLES_MAX])
+        .args(["--generation-deterministic", "--no-shrink", "--no-color"])
+        .args(["--request-timeout", "10", "--continue-on-failure", "--suppress-health-check", "all"])
+        .env("SCHEMATHESIS_HOOKS", here.join("hooks.py"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("HOSTILE_PAYMENTS", format!("{},{}", settled.payment_id, held.payment_id))
+        .env("HOSTILE_REFERENCE", &held.reference)
+        .env("HOSTILE_SWITCH_SECRET", SWITCH_SECRET)
+        .env("HOSTILE_KEYLESS", if caller == Caller::HasNone { "1" } else { "" })
+        .current_dir(std::env::temp_dir())
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    match caller {
+        Caller::HasKey => command.args(["--header", &format!("Authorization: Bearer {API_KEY}")]),
+        // One answer to everything: nothing to go on from, and little to vary.
+        Caller::HasNone => command.args(["--phases", "examples,coverage"]),
+    };
+    let ran = tokio::time::timeout(WITHIN, command.output())
+        .await
+        .with_context(|| format!("schemathesis did not end within {WITHIN:?}"))?
+        .context("schemathesis cannot be started")?;
+    let said = String::from_utf8_lossy(&ran.stdout);
+    ensure!(ran.status.success(), "{}:\n{said}\n{}", ran.status, String::from_utf8_lossy(&ran.stderr));
+    Ok(())
+}
+
+async fn payments(system: &System) -> anyhow::Result<i64> {
+    Ok(sqlx::query_scalar("SELECT count(*) FROM payments").fetch_one(&system.database.pool).await?)
+}
+
+async fn cancels(system: &System) -> anyhow::Result<i64> {
+    Ok(sqlx::query_scalar("SELECT count(*) FROM inbox WHERE kind = 'cancel'")
+        .fetch_one(&system.database.pool)
+        .await?)
+}
