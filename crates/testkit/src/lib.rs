@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`surroundings`] | where are PostgreSQL, Temporal and the binaries? |
 //! | [`database`] | how does a test get a database of its own? |
+//! | [`broker`] | how does a test get a message broker of its own? |
 //! | [`process`] | how is one process started, killed, paused, started again? |
 //! | [`system`] | how does a test get a whole bank and a switch? |
 //! | `configuration` | what are the processes told? |
@@ -15,6 +16,7 @@
 //! | [`wait`] | how does a test wait without sleeping? |
 
 pub mod auditor;
+pub mod broker;
 pub mod callback;
 mod configuration;
 pub mod database;
@@ -25,6 +27,7 @@ pub mod system;
 pub mod temporal;
 pub mod wait;
 
+pub use broker::Broker;
 pub use callback::Callback;
 pub use system::{Options, System};
 
