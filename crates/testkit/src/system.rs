@@ -53,6 +53,8 @@ pub struct Options {
     pub lock_grants_max: u64,
     /// What the switch can do, as in its configuration; fields left out are true.
     pub shape: Value,
+    /// URL of the message broker. Nobody listens at the default one.
+    pub broker: String,
 }
 
 impl Default for Options {
@@ -72,6 +74,7 @@ impl Default for Options {
             cached_workflows: 100,
             lock_grants_max: 100,
             shape: json!({}),
+            broker: "nats://127.0.0.1:9".into(),
         }
     }
 }
@@ -114,6 +117,9 @@ pub struct System {
     pub task_queue: String,
     /// The Temporal frontend.
     pub temporal_address: String,
+    surroundings: Surroundings,
+    folder: PathBuf,
+    environment: BTreeMap<String, String>,
     pub(crate) http: reqwest::Client,
     pub(crate) temporal: OnceCell<Client>,
 }
@@ -183,7 +189,8 @@ impl System {
             "PAYMENTS_WORKER__METRICS_LISTEN",
             environment.clone(),
         );
-        let relay = Process::start("relay", binaries, logs, "PAYMENTS_RELAY__METRICS_LISTEN", environment);
+        let relay =
+            Process::start("relay", binaries, logs, "PAYMENTS_RELAY__METRICS_LISTEN", environment.clone());
         let (worker, relay) = tokio::try_join!(worker, relay)?;
 
         let system = Self {
@@ -195,12 +202,31 @@ impl System {
             mock_switch,
             task_queue,
             temporal_address: surroundings.temporal_address.clone(),
+            surroundings,
+            folder,
+            environment,
             http: crate::http(),
             temporal: OnceCell::new(),
         };
         system.switch.shape(options.shape).await?;
         system.open_accounts().await?;
         Ok(system)
+    }
+
+    /// Starts one more process of this bank: a second one of its kind, or one that not every test needs.
+    /// `listen_variable` is the setting of its address.
+    ///
+    /// # Errors
+    /// With the end of its log when it does not become ready.
+    pub async fn start_another(
+        &self,
+        name: &'static str,
+        listen_variable: &'static str,
+    ) -> anyhow::Result<Process> {
+        let logs = self.folder.join(Uuid::new_v4().simple().to_string());
+        std::fs::create_dir_all(&logs)?;
+        Process::start(name, &self.surroundings.binaries, &logs, listen_variable, self.environment.clone())
+            .await
     }
 
     /// Accounts and an API key, written by hand: the test shares no code with the service.

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file is a binary of its own and uses a part of this")]
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -53,13 +53,26 @@ pub(crate) struct Memory {
     pub(crate) relay: String,
     /// What is answered to the event and the number of its try, from 1.
     manner: Manner,
+    tries: Arc<Mutex<HashMap<String, usize>>>,
 }
+
+/// No answer since the event was lost on its way.
+pub(crate) fn lost() -> PublishError {
+    PublishError::Unknown { reason: LOST.into() }
+}
+
+/// No answer since that was lost on its way back.
+pub(crate) fn unanswered() -> PublishError {
+    PublishError::Unknown { reason: "the answer was lost".into() }
+}
+
+const LOST: &str = "the event was lost";
 
 impl Memory {
     pub(crate) fn new(
         manner: impl Fn(&Event, usize) -> Result<(), PublishError> + Send + Sync + 'static,
     ) -> Self {
-        Self { came: Arc::default(), relay: "first".into(), manner: Arc::new(manner) }
+        Self { came: Arc::default(), relay: "first".into(), manner: Arc::new(manner), tries: Arc::default() }
     }
 
     /// The same broker, reached by another relay.
@@ -84,6 +97,11 @@ impl Memory {
         self.came.lock().unwrap().iter().filter(|(_, event)| event.event_id == event_id).count()
     }
 
+    /// Times it was tried to publish an event.
+    pub(crate) fn tries(&self, event_id: &str) -> usize {
+        self.tries.lock().unwrap().get(event_id).copied().unwrap_or_default()
+    }
+
     /// Who told of events, each once, in order.
     pub(crate) fn relays(&self) -> Vec<String> {
         let mut relays: Vec<String> =
@@ -97,8 +115,17 @@ impl Publisher for Memory {
     async fn publish(&self, event: &Event) -> Result<(), PublishError> {
         // As a real one: others go on meanwhile.
         tokio::task::yield_now().await;
-        self.came.lock().unwrap().push((self.relay.clone(), event.clone()));
-        (self.manner)(event, self.times(&event.event_id))
+        let tries = {
+            let mut tries = self.tries.lock().unwrap();
+            let tries = tries.entry(event.event_id.clone()).or_default();
+            *tries += 1;
+            *tries
+        };
+        let answer = (self.manner)(event, tries);
+        if answer != Err(lost()) {
+            self.came.lock().unwrap().push((self.relay.clone(), event.clone()));
+        }
+        answer
     }
 }
 
