@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::future::try_join_all;
+use outbox::Nudge;
 use payment_ledger::Ledger;
 use service_kit::{metrics, serve, shutdown};
 use switch_client::SwitchClient;
@@ -60,13 +61,14 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             task_queue: prefix.clone(),
             grants_max: options.worker.lock_grants_max,
         };
+        let nudge = Nudge::start(ledger.pool().clone(), stop.clone());
         let mut workers = vec![Worker::new(
             &runtime,
             client.clone(),
             WorkerOptions::new(prefix.clone())
                 .register_workflow::<InterBankPaymentWorkflow>()?
                 .register_workflow::<AccountLockWorkflow>()?
-                .register_activities(LedgerActivities { ledger: ledger.clone() })
+                .register_activities(LedgerActivities { ledger: ledger.clone(), nudge })
                 .register_activities(locks)
                 .max_cached_workflows(options.worker.cached_workflows)
                 .graceful_shutdown_period(grace)
