@@ -2,6 +2,7 @@
 //! fault's number (`../faults.md`).
 
 mod contradictory;
+mod events;
 mod interrupted;
 mod late_release;
 mod sla_edge;
