@@ -6,7 +6,7 @@ programs_folder() {
   REPLY=$(cargo metadata --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')/debug
 }
 
-# Builds the five programs; with `tests`, the tests too. Both in one go, since the tests' dependencies may turn on
+# Builds the programs; with `tests`, the tests too. Both in one go, since the tests' dependencies may turn on
 # features and the libraries would be compiled twice.
 build() {
   local what=(--bins)

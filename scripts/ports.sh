@@ -13,7 +13,9 @@ require_free_ports() {
     "$switch_port DEV_SWITCH_PORT the mock switch" \
     "$api_port DEV_API_PORT the payments API" \
     "$worker_metrics_port DEV_WORKER_METRICS_PORT the worker's metrics" \
-    "$relay_metrics_port DEV_RELAY_METRICS_PORT the relay's metrics"; do
+    "$relay_metrics_port DEV_RELAY_METRICS_PORT the relay's metrics" \
+    "$notifier_metrics_port DEV_NOTIFIER_METRICS_PORT the notifier's metrics" \
+    "$nats_port DEV_NATS_PORT the message broker"; do
     port=${line%% *}
     line=${line#* }
     case $port in

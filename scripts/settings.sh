@@ -8,6 +8,8 @@ switch_port=${DEV_SWITCH_PORT:-8090}
 api_port=${DEV_API_PORT:-8080}
 worker_metrics_port=${DEV_WORKER_METRICS_PORT:-9101}
 relay_metrics_port=${DEV_RELAY_METRICS_PORT:-9102}
+notifier_metrics_port=${DEV_NOTIFIER_METRICS_PORT:-9103}
+nats_port=${DEV_NATS_PORT:-4422}
 
 dev_dir=$root/.dev                                                 # this clone's logs, run records, Temporal data
 tools_dir=${XDG_CACHE_HOME:-$HOME/.cache}/instant-payments/bin     # shared by all clones of one user

@@ -15,7 +15,7 @@ have() { command -v "$1" >/dev/null 2>&1; }
 # Leaves every tool found, or ends with what is missing.
 install_tools() {
   local missing
-  PATH=$PATH:$HOME/.cargo/bin:/usr/local/go/bin:$HOME/go/bin # where they are when the shell's profile was not read
+  PATH=$PATH:$HOME/.cargo/bin:/usr/local/go/bin:$HOME/go/bin:/usr/sbin # where they are when the shell's profile was not read
   mkdir -p "$dev_dir/log" "$tools_dir"
   require_rust
   missing=$(missing_packages)
@@ -28,7 +28,7 @@ install_tools() {
   fi
   find_postgres || fail "PostgreSQL $pg_oldest or later was not found"
   find_temporal || build_temporal
-  step "tools: rust $(version_of cargo), $(protoc --version | tr ' ' '-'), PostgreSQL $pg_major, temporal ($temporal)"
+  step "tools: rust $(version_of cargo), $(protoc --version | tr ' ' '-'), PostgreSQL $pg_major, $(nats-server --version | tr -d ' ' | tr ':' '-'), temporal ($temporal)"
 }
 
 # Which of the tools that come as packages are not there.
@@ -37,6 +37,7 @@ missing_packages() {
   have curl || printf 'curl '
   protoc_works || printf 'protoc '
   find_postgres || printf 'postgres '
+  have nats-server || printf 'nats '
 }
 
 # protoc alone is not enough: Debian ships the standard .proto files in another package.

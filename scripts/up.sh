@@ -2,7 +2,7 @@
 # `./dev up`: the whole system on this machine, one payment through it, then its addresses; ends with Ctrl-C.
 
 up() {
-  local kind=up cluster temporal_file
+  local kind=up cluster temporal_file broker_folder
   case ${1:-} in
     '') ;;
     --once) kind=once ;;
@@ -19,12 +19,15 @@ up() {
   if [ "$kind" = once ]; then
     temporary_folder temporal
     temporal_file=$REPLY/temporal.db
+    temporary_folder broker
+    broker_folder=$REPLY
     temporary_folder database
     cluster=$REPLY
     step "starting a throw-away database on port $pg_port"
     start_cluster temporary "$cluster" "$pg_port"
   else
     temporal_file=$dev_dir/temporal.db
+    broker_folder=$dev_dir/broker
     kept_cluster_folder
     cluster=$REPLY
     step "starting the database on port $pg_port (its data: $cluster)"
@@ -32,6 +35,8 @@ up() {
   fi
   step "starting the Temporal server on port $temporal_port"
   start_temporal "$temporal_port" "$temporal_file" "$temporal_ui_port"
+  step "starting the message broker on port $nats_port"
+  start_broker "$nats_port" "$broker_folder"
   start_services
   pay_once
   [ "$kind" = up ] || return 0
@@ -48,12 +53,15 @@ configure_services() {
   mock_switch=http://127.0.0.1:$switch_port
   worker_metrics=http://127.0.0.1:$worker_metrics_port
   relay_metrics=http://127.0.0.1:$relay_metrics_port
+  notifier_metrics=http://127.0.0.1:$notifier_metrics_port
   export PAYMENTS_CONFIG=${PAYMENTS_CONFIG:-$root/deploy/demo.toml}
   export PAYMENTS_DATABASE__URL=$payments_url
   export PAYMENTS_TEMPORAL__ADDRESS=http://127.0.0.1:$temporal_port
   export PAYMENTS_WEBHOOK__LISTEN=127.0.0.1:$api_port
   export PAYMENTS_WORKER__METRICS_LISTEN=127.0.0.1:$worker_metrics_port
   export PAYMENTS_RELAY__METRICS_LISTEN=127.0.0.1:$relay_metrics_port
+  export PAYMENTS_NOTIFIER__METRICS_LISTEN=127.0.0.1:$notifier_metrics_port
+  export PAYMENTS_BROKER__URL=nats://127.0.0.1:$nats_port
   export PAYMENTS_SWITCHES__MOCK__BASE_URL=$mock_switch
   export MOCK_SWITCH_LISTEN=127.0.0.1:$switch_port
   export MOCK_SWITCH_DATABASE_URL=$switch_url
@@ -84,6 +92,9 @@ start_services() {
   step "starting the relay"
   start relay "$programs/relay"
   wait_ready relay "$relay_metrics/ready"
+  step "starting the notifier"
+  start notifier "$programs/notifier"
+  wait_ready notifier "$notifier_metrics/ready"
 }
 
 fail_with_log() {
@@ -117,6 +128,7 @@ print_addresses() {
   Metrics                           $worker_metrics/metrics
                                     $api/metrics
                                     $relay_metrics/metrics
+                                    $notifier_metrics/metrics
   Database                          $PAYMENTS_DATABASE__URL
   Logs                              ${log_dir#"$root"/}
 

@@ -5,8 +5,10 @@ mod busy_switch;
 #[cfg(target_os = "linux")]
 mod clocks;
 mod contradictory;
+mod drift;
 #[cfg(target_os = "linux")]
 mod full_disk;
+mod events;
 mod interrupted;
 mod late_release;
 mod sla_edge;

@@ -1,7 +1,7 @@
 //! `payctl`: the command line of operators and developers.
 //!
-//! `migrate`, `demo`, `keys` and `accounts` work on the database; `list`, `stuck`, `exceptions`, `show`,
-//! `decide` and `switch` on the bank's own configuration; `pay` is a customer of the HTTP API. What is
+//! `migrate`, `demo`, `keys` and `accounts` work on the database; `list`, `stuck`, `exceptions`, `events`,
+//! `show`, `decide` and `switch` on the bank's own configuration; `pay` is a customer of the HTTP API. What is
 //! printed on stdout is the result, what is printed on stderr is about the run. It starts no process, and
 //! moves money only by the doors that are there for everybody: the ledger's deposits and decisions, and
 //! the API's payments.
@@ -36,7 +36,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
-    accounts, completions, decide, demo, exceptions, keys, list, migrate, pay, reconcile, show, stuck, switch,
+    accounts, completions, decide, demo, events, exceptions, keys, list, migrate, pay, reconcile, show,
+    stuck, switch,
 };
 use crate::out::{Out, OutError};
 use crate::outcome::Outcome;
@@ -67,6 +68,8 @@ enum Command {
     Stuck(stuck::Args),
     Exceptions(exceptions::Args),
     Reconcile(reconcile::Args),
+    #[command(subcommand)]
+    Events(events::Command),
     Show(show::Args),
     Decide(decide::Args),
     #[command(subcommand)]
@@ -100,6 +103,7 @@ async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
         Command::Stuck(args) => stuck::run(args, out).await,
         Command::Exceptions(args) => exceptions::run(args, out).await,
         Command::Reconcile(args) => reconcile::run(args, out).await,
+        Command::Events(command) => events::run(command, out).await,
         Command::Decide(args) => decide::run(args, out).await,
         Command::Show(args) => show::run(args, out).await,
         Command::Switch(command) => switch::run(command, out).await,

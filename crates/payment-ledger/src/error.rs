@@ -47,3 +47,11 @@ impl From<sqlx::Error> for LedgerError {
         }
     }
 }
+
+impl From<outbox::OutboxError> for LedgerError {
+    fn from(error: outbox::OutboxError) -> Self {
+        match error {
+            outbox::OutboxError::Database(error) => error.into(),
+        }
+    }
+}

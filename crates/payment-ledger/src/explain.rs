@@ -9,6 +9,7 @@ use payment_protocol::{SwitchProfile, keys};
 use sqlx::Executor as _;
 
 use crate::decisions::{self, DecisionView};
+use crate::notifications::{self, Notification};
 use crate::queues::ExceptionView;
 use crate::view::{self, PaymentView, TimelineEntry};
 use crate::{Ledger, LedgerError};
@@ -36,6 +37,8 @@ pub struct Explained {
     pub exceptions: Vec<ExceptionView>,
     /// What was alerted.
     pub alerts: Vec<RaisedAlert>,
+    /// What the customer was told.
+    pub notifications: Vec<Notification>,
     /// What happened.
     pub timeline: Vec<TimelineEntry>,
 }
@@ -216,6 +219,7 @@ impl Ledger {
             decisions,
             exceptions: read::exceptions(tx, payment_id).await?,
             alerts: read::alerts(tx, payment_id).await?,
+            notifications: notifications::notifications(tx, payment_id, timeline_limit).await?,
             timeline: view::timeline(tx, payment_id, timeline_limit, true).await?,
         }))
     }

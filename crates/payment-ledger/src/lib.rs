@@ -16,6 +16,7 @@
 //! | [`sent`] | what do our own books know of what was sent? |
 //! | [`verdict`] | what was the switch's first definite answer? |
 //! | [`inbox`] | what came in for a payment? |
+//! | [`events`], [`notifications`] | what are others told, what was the customer told? |
 //! | [`operator`], [`decisions`] | what must a person see, what did people decide? |
 //! | [`view`] | what does a payment look like from outside? |
 //! | [`reconcile`] | do the switches' statements, our books and the workflows agree? |
@@ -31,10 +32,12 @@ pub mod cancelling;
 mod connect;
 pub mod decisions;
 mod error;
+pub mod events;
 pub mod explain;
 pub mod inbox;
 mod locked;
 pub mod measure;
+pub mod notifications;
 pub mod operator;
 pub mod queues;
 pub mod recall;
@@ -55,7 +58,7 @@ use sqlx::migrate::Migrator;
 pub use connect::{DatabaseOptions, DatabaseOptionsError};
 pub use error::LedgerError;
 
-/// Migrations of the ledger's tables.
+/// Migrations of the ledger's tables, and of the outbox's, which its steps write into.
 pub static MIGRATOR: Migrator = sqlx::migrate!();
 
 /// The ledger over a pool of connections. Cheap to clone.

@@ -7,9 +7,9 @@ use payment_protocol::decision::CarriedOut;
 use payment_protocol::ids::PaymentId;
 use sqlx::PgConnection;
 
-use crate::LedgerError;
+use crate::{LedgerError, events};
 
-/// Moves the payment to `state` and writes the timeline. An end gets its time, and closes what people had yet to decide:
+/// Moves the payment to `state`, writes the timeline and tells others. An end gets its time, and closes what people had yet to decide:
 /// what moved the payment was quicker.
 pub(crate) async fn state(
     tx: &mut PgConnection,
@@ -42,7 +42,8 @@ pub(crate) async fn state(
     )
     .execute(&mut *tx)
     .await?;
-    timeline(tx, payment_id, state, detail).await
+    timeline(tx, payment_id, state, detail).await?;
+    events::tell(tx, payment_id, state).await
 }
 
 /// Foreign words as a column can hold them. A switch's JSON may carry NUL and PostgreSQL's text may

@@ -22,12 +22,14 @@ pub(crate) fn configuration(
          [temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\n\n\
          [worker]\nidle_ms = {}\nidle_look_every_ms = 500\ncached_workflows = {}\n\
          lock_grants_max = {}\n\n\
-         [relay]\nlook_every_ms = 50\nbackoff_ms = 100\n\n\
+         [relay]\nlook_every_ms = 50\nbackoff_ms = 100\nmeasure_every_ms = 100\n\n\
+         [broker]\nurl = {:?}\n\n[notifier]\nack_wait_ms = 2000\n\n\
          [switches.mock]\nbase_url = {base_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
          callback_secrets = [{SWITCH_SECRET:?}]\nroutes = [\"XX\"]\n\n[switches.mock.profile]\n{}",
         options.idle_ms,
         options.cached_workflows,
         options.lock_grants_max,
+        options.broker,
         profile(&options.profile)?,
     );
     if let Some(other) = &options.other {

@@ -7,6 +7,7 @@
 //! | [`database`] | how does a test get a database of its own? |
 //! | [`cluster`] | how does it get a whole PostgreSQL of its own, to break it? |
 //! | [`preload`] | how is a process's clock set wrong, or its disk filled? |
+//! | [`broker`] | how does a test get a message broker of its own? |
 //! | [`process`] | how is one process started, killed, paused, started again? |
 //! | [`proxy`] | how is a link cut, held back, made slow? |
 //! | [`system`] | how does a test get a whole bank and a switch? |
@@ -18,6 +19,7 @@
 //! | [`wait`] | how does a test wait without sleeping? |
 
 pub mod auditor;
+pub mod broker;
 pub mod callback;
 pub mod cluster;
 mod configuration;
@@ -31,6 +33,7 @@ pub mod system;
 pub mod temporal;
 pub mod wait;
 
+pub use broker::Broker;
 pub use callback::Callback;
 pub use system::{Options, System};
 

@@ -61,6 +61,8 @@ pub struct Options {
     pub temporal_address: Option<String>,
     /// A fault that webhook, worker and relay are started with.
     pub preload: Option<Preload>,
+    /// URL of the message broker. Nobody listens at the default one.
+    pub broker: String,
 }
 
 impl Default for Options {
@@ -83,6 +85,7 @@ impl Default for Options {
             database_url: None,
             temporal_address: None,
             preload: None,
+            broker: "nats://127.0.0.1:9".into(),
         }
     }
 }
@@ -125,6 +128,9 @@ pub struct System {
     pub task_queue: String,
     /// The Temporal frontend.
     pub temporal_address: String,
+    surroundings: Surroundings,
+    folder: PathBuf,
+    environment: BTreeMap<String, String>,
     pub(crate) http: reqwest::Client,
     pub(crate) temporal: OnceCell<Client>,
 }
@@ -199,7 +205,8 @@ impl System {
             "PAYMENTS_WORKER__METRICS_LISTEN",
             environment.clone(),
         );
-        let relay = Process::start("relay", binaries, logs, "PAYMENTS_RELAY__METRICS_LISTEN", environment);
+        let relay =
+            Process::start("relay", binaries, logs, "PAYMENTS_RELAY__METRICS_LISTEN", environment.clone());
         let (worker, relay) = tokio::try_join!(worker, relay)?;
 
         let system = Self {
@@ -211,12 +218,31 @@ impl System {
             mock_switch,
             task_queue,
             temporal_address: surroundings.temporal_address.clone(),
+            surroundings,
+            folder,
+            environment,
             http: crate::http(),
             temporal: OnceCell::new(),
         };
         system.switch.shape(options.shape).await?;
         system.open_accounts().await?;
         Ok(system)
+    }
+
+    /// Starts one more process of this bank: a second one of its kind, or one that not every test needs.
+    /// `listen_variable` is the setting of its address.
+    ///
+    /// # Errors
+    /// With the end of its log when it does not become ready.
+    pub async fn start_another(
+        &self,
+        name: &'static str,
+        listen_variable: &'static str,
+    ) -> anyhow::Result<Process> {
+        let logs = self.folder.join(Uuid::new_v4().simple().to_string());
+        std::fs::create_dir_all(&logs)?;
+        Process::start(name, &self.surroundings.binaries, &logs, listen_variable, self.environment.clone())
+            .await
     }
 
     /// Accounts and an API key, written by hand: the test shares no code with the service.

@@ -16,6 +16,8 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct RunningWorkflows {
     reach: Reach,
+    /// What tells this bank's workflows from another's in the same namespace.
+    task_queue: String,
 }
 
 /// The ids of all that run, a page at a time.
@@ -27,7 +29,8 @@ impl RunningWorkflows {
     /// Does not connect yet. `identity` is shown in the UI.
     #[must_use]
     pub fn new(options: TemporalOptions, identity: &'static str) -> Self {
-        Self { reach: Reach::new(options, identity) }
+        let task_queue = options.task_queue.clone();
+        Self { reach: Reach::new(options, identity), task_queue }
     }
 
     /// Begins to list.
@@ -38,7 +41,10 @@ impl RunningWorkflows {
         let client = timeout(PAGE_TIMEOUT, self.reach.client())
             .await
             .map_err(|_| "Temporal does not answer".to_owned())??;
-        let query = format!("WorkflowType = '{WORKFLOW_TYPE}' AND ExecutionStatus = 'Running'");
+        let queue = self.task_queue.replace('\\', "").replace('\'', "");
+        let query = format!(
+            "WorkflowType = '{WORKFLOW_TYPE}' AND ExecutionStatus = 'Running' AND TaskQueue = '{queue}'"
+        );
         let rpc = RpcOptions::builder().timeout(PAGE_TIMEOUT).build();
         let options = WorkflowListOptions::builder().rpc_options(rpc).build();
         Ok(Running { stream: client.list_workflows(query, options) })

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ::reconciliation::Reconciler;
 use anyhow::Context as _;
 use futures::future::try_join_all;
+use outbox::Nudge;
 use payment_ledger::Ledger;
 use service_kit::{metrics, serve, shutdown};
 use switch_client::SwitchClient;
@@ -67,6 +68,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         let temporal = RunningWorkflows::new(options.temporal.clone(), "payment-worker");
         let books =
             ReconciliationActivities { reconciler: Reconciler::new(ledger.clone(), profiles, temporal)? };
+        let nudge = Nudge::start(ledger.pool().clone(), stop.clone());
         let mut workers = vec![Worker::new(
             &runtime,
             client.clone(),
@@ -74,7 +76,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
                 .register_workflow::<InterBankPaymentWorkflow>()?
                 .register_workflow::<AccountLockWorkflow>()?
                 .register_workflow::<ReconciliationWorkflow>()?
-                .register_activities(LedgerActivities { ledger: ledger.clone() })
+                .register_activities(LedgerActivities { ledger: ledger.clone(), nudge })
                 .register_activities(locks)
                 .register_activities(books)
                 .max_cached_workflows(options.worker.cached_workflows)

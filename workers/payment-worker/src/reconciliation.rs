@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use reconciliation::{Patience, Reconciler, Report};
+pub use reconciliation::Patience;
+use reconciliation::{Reconciler, Report};
 use serde::{Deserialize, Serialize};
 use temporalio_client::Client;
 use temporalio_client::schedules::{

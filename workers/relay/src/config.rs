@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use outbox::nats::BrokerOptions;
 use payment_ledger::DatabaseOptions;
 use serde::Deserialize;
 use workflow_api::TemporalOptions;
@@ -14,6 +15,8 @@ pub(crate) struct Options {
     pub(crate) database: DatabaseOptions,
     /// `[temporal]`
     pub(crate) temporal: TemporalOptions,
+    /// `[broker]`
+    pub(crate) broker: BrokerOptions,
     /// `[relay]`
     pub(crate) relay: RelayOptions,
 }
@@ -35,6 +38,10 @@ pub(crate) struct RelayOptions {
     pub(crate) measure_every_ms: u64,
     /// Pause between two looks after the table of idempotency keys, in milliseconds. Default 60000.
     pub(crate) keep_every_ms: u64,
+    /// Pause between two looks for events when nobody nudges, in milliseconds; 1 to 500 (S3.5). Default 250.
+    pub(crate) publish_every_ms: u64,
+    /// How long published events are kept so that they can be published again, in seconds. Default 14 days.
+    pub(crate) events_kept_s: u64,
 }
 
 impl Default for RelayOptions {
@@ -46,6 +53,8 @@ impl Default for RelayOptions {
             batch: 100,
             measure_every_ms: 5_000,
             keep_every_ms: 60_000,
+            publish_every_ms: 250,
+            events_kept_s: 14 * 24 * 3600,
         }
     }
 }

@@ -7,12 +7,16 @@ use payment_ledger::{Ledger, LedgerError};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::RelayOptions;
+use crate::publish;
 
 /// Runs until `stop`.
 pub(crate) async fn run(ledger: &Ledger, options: &RelayOptions, stop: &CancellationToken) {
     while !stop.is_cancelled() {
         if let Err(error) = measure(ledger).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "measuring failed");
+        }
+        if let Err(error) = publish::measure(ledger.pool()).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "measuring events failed");
         }
         tokio::select! {
             () = stop.cancelled() => break,

@@ -1,5 +1,5 @@
-//! Keeps the table of idempotency keys: days ahead, days over, holders that are gone (S3.4, S4.2, S4.5). Here, since
-//! whoever takes requests must not stop for it.
+//! Keeps the table of idempotency keys: days ahead, days over, holders that are gone (S3.4, S4.2, S4.5); and deletes events
+//! that were published long ago. Here, since whoever takes requests must not stop for it.
 
 use std::time::Duration;
 
@@ -25,6 +25,13 @@ pub(crate) async fn run(pool: &PgPool, options: &RelayOptions, stop: &Cancellati
             // What was begun is finished the next time; a day that is missing is made by who finds it so.
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "keeping idempotency keys failed");
+            }
+        }
+        match outbox::keep::prune_published(pool, Duration::from_secs(options.events_kept_s)).await {
+            Ok(0) => {}
+            Ok(events) => tracing::info!(events, "published events deleted"),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "deleting published events failed");
             }
         }
         tokio::select! {

@@ -1,11 +1,13 @@
 //! `relay`: what must go on when others crash. Tells workflows again what was stored and not
 //! delivered (the webhook crashed, Temporal was down, the workflow was not started yet), measures what is
-//! held, by state and age, and keeps the table of idempotency keys. Needs PostgreSQL only; Temporal may come and go.
+//! held, by state and age, keeps the table of idempotency keys, and publishes events. Needs PostgreSQL only; Temporal and
+//! the broker may come and go, and what one of them keeps waiting waits alone.
 
 mod config;
 mod deliver;
 mod gauges;
 mod keep;
+mod publish;
 
 use anyhow::Context as _;
 use payment_ledger::Ledger;
@@ -26,12 +28,14 @@ async fn main() -> anyhow::Result<()> {
     });
     let listen = options.relay.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_RELAY__METRICS_LISTEN", health, stop.clone());
+    let publishing = publish::relay(ledger.pool(), &options).await?;
     let signaller = Signaller::new(options.temporal, "relay");
     let work = async {
         tokio::join!(
             deliver::run(&ledger, &signaller, &options.relay, &stop),
             gauges::run(&ledger, &options.relay, &stop),
             keep::run(ledger.pool(), &options.relay, &stop),
+            publishing.run(&stop),
         );
         Ok(())
     };

@@ -49,6 +49,9 @@ pub(crate) struct Payment {
     pub(crate) ended_at: Option<Timestamp>,
     /// Oldest first.
     pub(crate) timeline: Vec<Step>,
+    /// Oldest first; an older server has none.
+    #[serde(default)]
+    pub(crate) notifications: Vec<Told>,
 }
 
 /// One line of a payment's timeline.
@@ -58,6 +61,15 @@ pub(crate) struct Step {
     pub(crate) status: String,
     /// What happened.
     pub(crate) detail: String,
+    /// By the database's clock.
+    pub(crate) at: Timestamp,
+}
+
+/// A message to the customer.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Told {
+    /// In words.
+    pub(crate) message: String,
     /// By the database's clock.
     pub(crate) at: Timestamp,
 }

@@ -4,6 +4,7 @@ pub(crate) mod accounts;
 pub(crate) mod completions;
 pub(crate) mod decide;
 pub(crate) mod demo;
+pub(crate) mod events;
 pub(crate) mod exceptions;
 pub(crate) mod keys;
 pub(crate) mod list;

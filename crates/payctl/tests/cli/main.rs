@@ -7,6 +7,7 @@ mod bank;
 mod completions;
 mod database;
 mod decide;
+mod events;
 mod keys;
 mod liar;
 mod mock;

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
 use super::payment_id;
-use super::view::{Payment, Step};
+use super::view::{Payment, Step, Told};
 use crate::app::App;
 use crate::auth::Reader;
 use crate::error::{ApiError, payment_not_found};
@@ -21,6 +21,8 @@ use crate::routes::docs::ProblemDocument;
 
 /// Lines of the timeline that are shown; a payment that loops at a dead switch has more.
 const TIMELINE_MAX: i64 = 200;
+/// Messages to the customer that are shown; there is one of a kind.
+const NOTIFICATIONS_MAX: i64 = 50;
 /// Between the first two looks of a waiting request. It doubles.
 const LOOK_FIRST: Duration = Duration::from_millis(50);
 /// Between two looks later on.
@@ -44,6 +46,8 @@ pub(crate) struct PaymentWithTimeline {
     payment: Payment,
     /// What happened, oldest first.
     timeline: Vec<Step>,
+    /// What the customer was told, oldest first; a little later than it happened.
+    notifications: Vec<Told>,
 }
 
 /// Ask for a payment
@@ -78,7 +82,9 @@ pub(crate) async fn read_payment(
     }
     let timeline = app.ledger.timeline(&id, TIMELINE_MAX).await?;
     let timeline = timeline.into_iter().map(Step::from).collect();
-    Ok(Json(PaymentWithTimeline { payment: Payment::of(view)?, timeline }))
+    let notifications = app.ledger.notifications(&id, NOTIFICATIONS_MAX).await?;
+    let notifications = notifications.into_iter().map(Told::from).collect();
+    Ok(Json(PaymentWithTimeline { payment: Payment::of(view)?, timeline, notifications }))
 }
 
 async fn find(app: &App, caller: &api_keys::Caller, id: &PaymentId) -> Result<PaymentView, ApiError> {

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use payment_ledger::LedgerError;
+use payment_ledger::notifications::Notification;
 use payment_ledger::view::{PaymentView, TimelineEntry};
 use payment_protocol::decision::Action;
 use payment_protocol::money::{format_major, parse_currency};
@@ -91,6 +92,19 @@ pub(crate) struct Step {
     at: Timestamp,
 }
 
+/// A message to the customer.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Told {
+    /// `transfer_pending`, `transfer_needs_operator`, `transfer_sent`, `transfer_rejected`, `transfer_failed`,
+    /// `transfer_timed_out` or `transfer_cancelled`.
+    kind: String,
+    /// In words.
+    message: String,
+    /// When it was told, by the database's clock.
+    #[schema(value_type = String, format = DateTime)]
+    at: Timestamp,
+}
+
 impl Payment {
     /// Shows a stored payment.
     ///
@@ -121,6 +135,12 @@ impl Payment {
             updated_at: view.updated_at,
             ended_at: view.ended_at,
         })
+    }
+}
+
+impl From<Notification> for Told {
+    fn from(told: Notification) -> Self {
+        Self { kind: told.kind, message: told.message, at: told.told_at }
     }
 }
 

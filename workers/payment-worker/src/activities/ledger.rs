@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use outbox::Nudge;
 use payment_ledger::Ledger;
 use payment_ledger::release::Release;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
@@ -60,6 +61,8 @@ pub struct CloseDecisionInput {
 pub struct LedgerActivities {
     /// Where the money is.
     pub ledger: Ledger,
+    /// Tells the relay that a step may have written an event.
+    pub nudge: Nudge,
 }
 
 /// The run that this activity works for.
@@ -79,7 +82,9 @@ impl LedgerActivities {
         payment_id: PaymentId,
     ) -> Result<Reserved, ActivityError> {
         let run = run_id(&ctx)?;
-        match self.ledger.reserve(&payment_id, &run).await {
+        let reserved = self.ledger.reserve(&payment_id, &run).await;
+        self.nudge.ask();
+        match reserved {
             Err(error) if error.is_final() => {
                 tracing::error!(payment.id = %payment_id, error = chain(&error), "reserve has no outcome");
                 Ok(Reserved::Unknown)
@@ -95,7 +100,9 @@ impl LedgerActivities {
         _ctx: ActivityContext,
         payment_id: PaymentId,
     ) -> Result<(), ActivityError> {
-        self.ledger.refuse_unreserved(&payment_id, ReserveRefusal::Invalid).await.map_err(no_outcome)
+        let rejected = self.ledger.refuse_unreserved(&payment_id, ReserveRefusal::Invalid).await;
+        self.nudge.ask();
+        rejected.map_err(no_outcome)
     }
 
     /// Makes a late reserve refuse.
@@ -137,6 +144,7 @@ impl LedgerActivities {
         payment_id: PaymentId,
     ) -> Result<Settled, ActivityError> {
         let settled = self.ledger.settle(&payment_id).await.map_err(no_outcome)?;
+        self.nudge.ask();
         if settled == Settled::Done {
             metrics::counter!("payments_ended_total", "state" => "settled").increment(1);
         }
@@ -151,7 +159,9 @@ impl LedgerActivities {
         input: ReleaseInput,
     ) -> Result<Released, ActivityError> {
         let ReleaseInput { payment_id, cause } = input;
-        match self.ledger.release(&payment_id, &cause).await {
+        let released = self.ledger.release(&payment_id, &cause).await;
+        self.nudge.ask();
+        match released {
             Ok(Release::Done(first)) => {
                 metrics::counter!("payments_ended_total", "state" => first.end().as_str()).increment(1);
                 Ok(Released::Done(first))
@@ -171,7 +181,9 @@ impl LedgerActivities {
         input: OperatorInput,
     ) -> Result<Standing, ActivityError> {
         metrics::counter!("payments_needs_operator_total", "reason" => input.reason.as_str()).increment(1);
-        self.ledger.needs_operator(&input.payment_id, input.reason).await.map_err(no_outcome)
+        let standing = self.ledger.needs_operator(&input.payment_id, input.reason).await;
+        self.nudge.ask();
+        standing.map_err(no_outcome)
     }
 
     /// Raises an alert.

@@ -25,7 +25,18 @@ pub(super) async fn run(
     for step in &payment.timeline {
         out.line(Line { since: payment.created_at, step })?;
     }
+    if !payment.notifications.is_empty() {
+        out.line(format_args!("\ntold the customer\n{}", told(&payment)))?;
+    }
     Ok(Outcome::Done)
+}
+
+fn told(payment: &Payment) -> Table<2> {
+    let mut table = Table::new([("at", Align::Left), ("message", Align::Left)]);
+    for one in &payment.notifications {
+        table.row([&one.at.to_string(), &one.message]);
+    }
+    table
 }
 
 fn facts(payment: &Payment) -> Table<2> {

@@ -40,6 +40,7 @@ pub(super) fn document(picture: &Picture) -> Value {
         "decisions": ledger.decisions.iter().map(document::decision).collect::<Vec<_>>(),
         "exceptions": ledger.exceptions.iter().map(document::exception).collect::<Vec<_>>(),
         "alerts": alerts(ledger),
+        "notifications": notifications(ledger),
         "invariants": invariants,
         "timeline": timeline(ledger),
     })
@@ -156,6 +157,11 @@ fn inbox(ledger: &Explained) -> Vec<Value> {
 fn alerts(ledger: &Explained) -> Vec<Value> {
     let rows = ledger.alerts.iter();
     rows.map(|row| json!({ "kind": row.kind, "detail": row.detail, "raised_at": row.raised_at })).collect()
+}
+
+fn notifications(ledger: &Explained) -> Vec<Value> {
+    let rows = ledger.notifications.iter();
+    rows.map(|row| json!({ "kind": row.kind, "message": row.message, "told_at": row.told_at })).collect()
 }
 
 fn timeline(ledger: &Explained) -> Vec<Value> {

@@ -31,6 +31,7 @@ pub(super) fn print(picture: &Picture, out: &mut Out<'_>) -> Result<(), OutError
     section(out, "decisions", &decisions(ledger))?;
     section(out, "exceptions", &exceptions::table(&ledger.exceptions, picture.read_at))?;
     section(out, "alerts", &alerts(ledger))?;
+    section(out, "told the customer", &notifications(ledger))?;
     section(out, "invariants", &invariants(picture))?;
     out.line("\ntimeline")?;
     for entry in &ledger.timeline {
@@ -225,6 +226,14 @@ fn alerts(ledger: &Explained) -> Table<3> {
     let mut table = Table::new(["alert", "raised at", "what"].map(|name| (name, Left)));
     for row in &ledger.alerts {
         table.row([&row.kind, &row.raised_at.to_string(), &row.detail]);
+    }
+    table
+}
+
+fn notifications(ledger: &Explained) -> Table<3> {
+    let mut table = Table::new(["kind", "told at", "message"].map(|name| (name, Left)));
+    for row in &ledger.notifications {
+        table.row([&row.kind, &row.told_at.to_string(), &row.message]);
     }
     table
 }

@@ -1,0 +1,160 @@
+//! A consumer's side in its database: what it has taken in, and what it could not.
+
+use std::error::Error;
+use std::future::Future;
+
+use jiff::Timestamp;
+use sqlx::{PgConnection, PgPool};
+
+use crate::{Event, OutboxError};
+
+/// What a consumer does with an event. It is called in the transaction that marks the event as taken in, and changes
+/// nothing outside it: then its effect happens once, however often the event comes.
+pub trait Effect: Send + Sync {
+    /// Writes the effect into `tx`.
+    ///
+    /// # Errors
+    /// [`EffectError`]: nothing of it stays.
+    fn apply(
+        &self,
+        tx: &mut PgConnection,
+        event: &Event,
+    ) -> impl Future<Output = Result<(), EffectError>> + Send;
+}
+
+/// An event without its effect.
+#[derive(Debug, thiserror::Error)]
+pub enum EffectError {
+    /// This event cannot be taken in, whenever it comes: it is parked after some deliveries.
+    #[error("the event cannot be taken in: {0}")]
+    Poison(String),
+    /// It cannot be taken in now: it is delivered again, for as long as it takes.
+    #[error("the event cannot be taken in now")]
+    Unavailable(#[source] Box<dyn Error + Send + Sync>),
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Its effect is stored, now.
+    Now,
+    /// Its effect was stored before.
+    Before,
+}
+
+/// Takes an event in: marks it and applies its effect in one transaction.
+///
+/// # Errors
+/// [`EffectError`]; a commit without an answer is [`EffectError::Unavailable`], and the mark decides when the event comes
+/// again.
+pub async fn take_in(
+    pool: &PgPool,
+    consumer: &str,
+    event: &Event,
+    effect: &impl Effect,
+) -> Result<Taken, EffectError> {
+    let unavailable = |error: sqlx::Error| EffectError::Unavailable(error.into());
+    let mut tx = pool.begin().await.map_err(unavailable)?;
+    if !claim(&mut tx, consumer, &event.event_id)
+        .await
+        .map_err(|error| EffectError::Unavailable(error.into()))?
+    {
+        tx.rollback().await.map_err(unavailable)?;
+        return Ok(Taken::Before);
+    }
+    effect.apply(&mut tx, event).await?;
+    tx.commit().await.map_err(unavailable)?;
+    Ok(Taken::Now)
+}
+
+/// Marks the event as taken in by `consumer`, in the transaction of the effect. False when it was before: then there is
+/// nothing to do. While another transaction is at the same event, this one waits for it.
+///
+/// # Errors
+/// [`OutboxError`].
+pub async fn claim(tx: &mut PgConnection, consumer: &str, event_id: &str) -> Result<bool, OutboxError> {
+    let rows = sqlx::query!(
+        "INSERT INTO processed_events (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+        consumer,
+        event_id,
+    )
+    .execute(tx)
+    .await?;
+    Ok(rows.rows_affected() > 0)
+}
+
+/// A message that could not be taken in, as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParkedDelivery {
+    /// Who could not.
+    pub consumer: String,
+    /// The broker's stream.
+    pub stream: String,
+    /// Its number there.
+    pub stream_sequence: i64,
+    /// Its subject.
+    pub subject: String,
+    /// The event, where that could be read.
+    pub event_id: Option<String>,
+    /// Its bytes.
+    pub payload: Vec<u8>,
+    /// Why.
+    pub reason: String,
+    /// Times it was delivered.
+    pub deliveries: i64,
+}
+
+/// Parks a message; once, however often it is tried.
+///
+/// # Errors
+/// [`OutboxError`]: the message must not be confirmed.
+pub async fn park(pool: &PgPool, delivery: &ParkedDelivery) -> Result<(), OutboxError> {
+    // PostgreSQL's text holds no NUL, and a poisonous message may.
+    let storable = |words: &str| words.replace('\0', "\u{fffd}");
+    sqlx::query!(
+        "INSERT INTO parked_deliveries
+             (consumer, stream, stream_sequence, subject, event_id, payload, reason, deliveries)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING",
+        delivery.consumer,
+        delivery.stream,
+        delivery.stream_sequence,
+        storable(&delivery.subject),
+        delivery.event_id.as_deref().map(storable),
+        delivery.payload,
+        storable(&delivery.reason),
+        delivery.deliveries,
+    )
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
+/// What is parked, the oldest first, at most `limit`; with the times at which it was.
+///
+/// # Errors
+/// [`OutboxError`].
+pub async fn parked(pool: &PgPool, limit: i64) -> Result<Vec<(ParkedDelivery, Timestamp)>, OutboxError> {
+    let rows = sqlx::query!(
+        "SELECT consumer, stream, stream_sequence, subject, event_id, payload, reason, deliveries, parked_at
+         FROM parked_deliveries ORDER BY parked_at, consumer, stream_sequence LIMIT $1",
+        limit,
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let delivery = ParkedDelivery {
+                consumer: row.consumer,
+                stream: row.stream,
+                stream_sequence: row.stream_sequence,
+                subject: row.subject,
+                event_id: row.event_id,
+                payload: row.payload,
+                reason: row.reason,
+                deliveries: row.deliveries,
+            };
+            (delivery, row.parked_at.to_jiff())
+        })
+        .collect())
+}

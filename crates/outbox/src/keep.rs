@@ -1,0 +1,145 @@
+//! Keeps the tables small, shows what is parked, and has things published again.
+//!
+//! A broker may lose what it confirmed (NATS flushes its files now and then; a power failure takes what was not flushed). So
+//! published events are kept for a while and can be published again from any time on; consumers know them by their ids.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sqlx::PgPool;
+
+use crate::OutboxError;
+
+/// Rows deleted in one statement.
+const BATCH: i64 = 1_000;
+/// Statements in one call, so that it ends; the next call goes on.
+const BATCHES_MAX: usize = 100;
+
+/// Deletes events that were published longer than `keep` ago; says how many.
+///
+/// # Errors
+/// [`OutboxError`]; what was deleted stays so.
+pub async fn prune_published(pool: &PgPool, keep: Duration) -> Result<u64, OutboxError> {
+    let mut deleted = 0;
+    for _ in 0..BATCHES_MAX {
+        let rows = sqlx::query!(
+            "DELETE FROM outbox WHERE position IN (
+                 SELECT position FROM outbox
+                 WHERE published_at < clock_timestamp() - $1 * interval '1 second'
+                 ORDER BY published_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
+            keep.as_secs_f64(),
+            BATCH,
+        )
+        .execute(pool)
+        .await?
+        .rows_affected();
+        deleted += rows;
+        if rows < BATCH.unsigned_abs() {
+            break;
+        }
+    }
+    Ok(deleted)
+}
+
+/// Forgets what consumers took in longer than `keep` ago; says how much. Must be longer than anything can still be told
+/// again: than published events are kept, and than the broker keeps them.
+///
+/// # Errors
+/// [`OutboxError`]; what was deleted stays so.
+pub async fn prune_processed(pool: &PgPool, keep: Duration) -> Result<u64, OutboxError> {
+    let mut deleted = 0;
+    for _ in 0..BATCHES_MAX {
+        let rows = sqlx::query!(
+            "DELETE FROM processed_events WHERE (consumer, event_id) IN (
+                 SELECT consumer, event_id FROM processed_events
+                 WHERE processed_at < clock_timestamp() - $1 * interval '1 second'
+                 ORDER BY processed_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
+            keep.as_secs_f64(),
+            BATCH,
+        )
+        .execute(pool)
+        .await?
+        .rows_affected();
+        deleted += rows;
+        if rows < BATCH.unsigned_abs() {
+            break;
+        }
+    }
+    Ok(deleted)
+}
+
+/// An event that the broker refused until it was parked. It keeps back the later events of its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parked {
+    /// Which.
+    pub event_id: String,
+    /// Of what kind.
+    pub kind: String,
+    /// Of which key.
+    pub key: String,
+    /// Its number among those of its key.
+    pub sequence: i64,
+    /// Why it was refused the last time.
+    pub refusal: String,
+    /// Times it was refused.
+    pub refusals: i32,
+    /// Since when it is parked.
+    pub parked_at: Timestamp,
+}
+
+/// What is parked, the oldest first, at most `limit`.
+///
+/// # Errors
+/// [`OutboxError`].
+pub async fn parked(pool: &PgPool, limit: i64) -> Result<Vec<Parked>, OutboxError> {
+    let rows = sqlx::query!(
+        r#"SELECT event_id, kind, subject_key, sequence, refusal AS "refusal!", refusals, parked_at AS "parked_at!"
+           FROM outbox WHERE published_at IS NULL AND parked_at IS NOT NULL ORDER BY position LIMIT $1"#,
+        limit,
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Parked {
+            event_id: row.event_id,
+            kind: row.kind,
+            key: row.subject_key,
+            sequence: row.sequence,
+            refusal: row.refusal,
+            refusals: row.refusals,
+            parked_at: row.parked_at.to_jiff(),
+        })
+        .collect())
+}
+
+/// Has a parked event tried again from the start; says whether it was parked.
+///
+/// # Errors
+/// [`OutboxError`].
+pub async fn retry(pool: &PgPool, event_id: &str) -> Result<bool, OutboxError> {
+    let rows = sqlx::query!(
+        "UPDATE outbox SET parked_at = NULL, refusals = 0, try_at = clock_timestamp()
+         WHERE event_id = $1 AND parked_at IS NOT NULL",
+        event_id,
+    )
+    .execute(pool)
+    .await?;
+    Ok(rows.rows_affected() > 0)
+}
+
+/// Has everything published again that was published in the last `since`; says how much. For a broker that has lost what
+/// it confirmed.
+///
+/// # Errors
+/// [`OutboxError`].
+pub async fn republish(pool: &PgPool, since: Duration) -> Result<u64, OutboxError> {
+    let rows = sqlx::query!(
+        "UPDATE outbox SET published_at = NULL, refusals = 0, try_at = clock_timestamp()
+         WHERE published_at >= clock_timestamp() - $1 * interval '1 second'",
+        since.as_secs_f64(),
+    )
+    .execute(pool)
+    .await?;
+    Ok(rows.rows_affected())
+}

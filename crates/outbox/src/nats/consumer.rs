@@ -1,0 +1,185 @@
+//! Taking events in: a durable pull consumer for each lane, one message at a time, so that the next event of a key comes only
+//! after the one before it had its effect or was parked.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
+use async_nats::jetstream::message::{AckKind, Message};
+use futures::StreamExt as _;
+use futures::future::join_all;
+use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
+
+use super::{Broker, BrokerError, LANES};
+use crate::Event;
+use crate::intake::{self, Effect, EffectError, ParkedDelivery, Taken};
+
+/// Pause before the broker is asked again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How often the broker says that it is there while nothing comes; two that are missing end a pull.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+/// How long one pull is open.
+const PULL: Duration = Duration::from_secs(10);
+/// Longest pause before a message is delivered again.
+const AGAIN_MAX: Duration = Duration::from_secs(5);
+
+/// How a consumer works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsumerOptions {
+    /// Its name, also of its marks in the database. For ever: another name takes everything in anew.
+    pub name: String,
+    /// How long an effect may take until the broker delivers again, also after a crash. Longer than the database lets a
+    /// transaction take. Default 15 s.
+    pub ack_wait: Duration,
+    /// Deliveries of a message that cannot be taken in, until it is parked; at least 1. Default 5.
+    pub deliveries_max: i64,
+    /// Pause before it is delivered again; doubled each time, 5 s at most. Default 200 ms.
+    pub again_after: Duration,
+}
+
+impl ConsumerOptions {
+    /// The defaults under a name.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            ack_wait: Duration::from_secs(15),
+            deliveries_max: 5,
+            again_after: Duration::from_millis(200),
+        }
+    }
+}
+
+/// Takes events in, each one once. Any number of processes may, under one name.
+#[derive(Debug)]
+pub struct Consumer<E> {
+    broker: Broker,
+    pool: PgPool,
+    effect: E,
+    options: ConsumerOptions,
+}
+
+impl<E: Effect> Consumer<E> {
+    /// A consumer with its effect; the tables must be migrated.
+    #[must_use]
+    pub fn new(broker: Broker, pool: PgPool, effect: E, options: ConsumerOptions) -> Self {
+        Self { broker, pool, effect, options }
+    }
+
+    /// Takes in until `stop`; what is under way then is finished.
+    pub async fn run(&self, stop: &CancellationToken) {
+        join_all((0..LANES).map(|lane| self.keep_lane(lane, stop))).await;
+    }
+
+    async fn keep_lane(&self, lane: u8, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
+            if let Err(error) = self.take_lane(lane, stop).await {
+                tracing::warn!(lane, error = &error as &dyn std::error::Error, "no events come in");
+            }
+            let _ = stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await;
+        }
+    }
+
+    /// Takes a lane in until `stop` or until the broker is gone.
+    async fn take_lane(&self, lane: u8, stop: &CancellationToken) -> Result<(), BrokerError> {
+        let name = format!("{}-{lane}", self.options.name);
+        let lost = |source: Box<dyn std::error::Error + Send + Sync>| BrokerError::Consumer {
+            consumer: name.clone(),
+            source,
+        };
+        let config = pull::Config {
+            durable_name: Some(name.clone()),
+            filter_subject: format!("{}.{lane}.*", self.broker.options.subjects),
+            deliver_policy: DeliverPolicy::All,
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: self.options.ack_wait,
+            // Without end: how often is our own decision.
+            max_deliver: -1,
+            // The next one comes when this one is confirmed.
+            max_ack_pending: 1,
+            ..pull::Config::default()
+        };
+        let stream = self.broker.stream().await?;
+        let consumer = stream.create_consumer(config).await.map_err(|error| lost(error.into()))?;
+        let messages = consumer.stream().heartbeat(HEARTBEAT).expires(PULL).messages();
+        let mut messages = messages.await.map_err(|error| lost(error.into()))?;
+        while let Some(Some(message)) = stop.run_until_cancelled(messages.next()).await {
+            self.take(&message.map_err(|error| lost(error.into()))?).await;
+        }
+        Ok(())
+    }
+
+    /// Takes one message in and tells the broker. Where that cannot be told it comes again, and is known by its id.
+    async fn take(&self, message: &Message) {
+        let outcome = match serde_json::from_slice::<Event>(&message.payload) {
+            Ok(event) => {
+                let taken = intake::take_in(&self.pool, &self.options.name, &event, &self.effect).await;
+                (Some(event.event_id), taken)
+            }
+            Err(error) => (None, Err(EffectError::Poison(format!("this is no event: {error}")))),
+        };
+        let told = match outcome {
+            (_, Ok(taken)) => {
+                let as_what = if taken == Taken::Now { "now" } else { "before" };
+                metrics::counter!("events_taken_total", "as" => as_what).increment(1);
+                AckKind::Ack
+            }
+            (event_id, Err(EffectError::Poison(reason))) => self.poison(message, event_id, reason).await,
+            (event_id, Err(EffectError::Unavailable(error))) => {
+                metrics::counter!("events_put_off_total").increment(1);
+                tracing::warn!(
+                    event.id = event_id,
+                    error = &*error as &dyn std::error::Error,
+                    "event put off"
+                );
+                AckKind::Nak(Some(self.again_after(deliveries(message))))
+            }
+        };
+        if let Err(error) = message.ack_with(told).await {
+            tracing::debug!(error = &*error as &dyn std::error::Error, "the broker was not told");
+        }
+    }
+
+    /// A message that cannot be taken in: again, until it is parked in our database and not before.
+    async fn poison(&self, message: &Message, event_id: Option<String>, reason: String) -> AckKind {
+        let deliveries = deliveries(message);
+        let again = AckKind::Nak(Some(self.again_after(deliveries)));
+        if deliveries < self.options.deliveries_max {
+            tracing::warn!(event.id = event_id, deliveries, reason, "event cannot be taken in");
+            return again;
+        }
+        let Ok(info) = message.info() else { return again };
+        let parked = ParkedDelivery {
+            consumer: self.options.name.clone(),
+            stream: info.stream.to_owned(),
+            stream_sequence: i64::try_from(info.stream_sequence).unwrap_or(i64::MAX),
+            subject: message.subject.to_string(),
+            event_id,
+            payload: message.payload.to_vec(),
+            reason,
+            deliveries,
+        };
+        match intake::park(&self.pool, &parked).await {
+            Ok(()) => {
+                metrics::counter!("events_parked_total").increment(1);
+                let ParkedDelivery { event_id, reason, .. } = parked;
+                tracing::error!(event.id = event_id, deliveries, reason, "message parked");
+                AckKind::Term
+            }
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a message could not be parked");
+                again
+            }
+        }
+    }
+
+    fn again_after(&self, deliveries: i64) -> Duration {
+        let doubled = u32::try_from(deliveries.saturating_sub(1)).unwrap_or(0).min(8);
+        self.options.again_after.saturating_mul(2_u32.saturating_pow(doubled)).min(AGAIN_MAX)
+    }
+}
+
+/// Times the broker has delivered the message, this time included.
+fn deliveries(message: &Message) -> i64 {
+    message.info().map_or(1, |info| info.delivered)
+}

@@ -1,0 +1,112 @@
+//! A consumer's effect happens once, however often the event comes (S3.6).
+
+mod support;
+
+use std::time::Duration;
+
+use outbox::intake::{Effect, EffectError, ParkedDelivery, Taken, park, parked, take_in};
+use outbox::{Event, MIGRATOR, keep};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{PgConnection, PgPool};
+
+/// Counts in a table.
+struct Counts {
+    fails: bool,
+}
+
+impl Effect for Counts {
+    async fn apply(&self, tx: &mut PgConnection, event: &Event) -> Result<(), EffectError> {
+        sqlx::query("INSERT INTO effects VALUES ($1)").bind(&event.event_id).execute(tx).await.unwrap();
+        if self.fails { Err(EffectError::Poison("no".into())) } else { Ok(()) }
+    }
+}
+
+fn event(id: &str) -> Event {
+    Event {
+        event_id: id.into(),
+        kind: "happened".into(),
+        version: 1,
+        key: "k".into(),
+        sequence: 1,
+        appended_at: jiff::Timestamp::UNIX_EPOCH,
+        body: serde_json::json!({}),
+    }
+}
+
+async fn effects(pool: &PgPool) -> i64 {
+    sqlx::query_scalar("SELECT count(*) FROM effects").fetch_one(pool).await.unwrap()
+}
+
+async fn crowded(connect: PgConnectOptions) -> PgPool {
+    let pool = PgPoolOptions::new().max_connections(16).connect_with(connect).await.unwrap();
+    sqlx::query("CREATE TABLE effects (event_id text NOT NULL)").execute(&pool).await.unwrap();
+    pool
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s3_6_an_event_delivered_sixteen_times_at_once_has_one_effect(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let pool = crowded(connect).await;
+    let deliveries = (0..16).map(|_| {
+        let pool = pool.clone();
+        tokio::spawn(async move { take_in(&pool, "c", &event("e"), &Counts { fails: false }).await.unwrap() })
+    });
+    let mut now = 0;
+    for delivery in deliveries.collect::<Vec<_>>() {
+        now += usize::from(delivery.await.unwrap() == Taken::Now);
+    }
+    assert_eq!((now, effects(&pool).await), (1, 1));
+    // Another consumer has an effect of its own.
+    assert_eq!(take_in(&pool, "d", &event("e"), &Counts { fails: false }).await.unwrap(), Taken::Now);
+    assert_eq!(effects(&pool).await, 2);
+    pool.close().await;
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s3_6_an_effect_that_fails_leaves_no_mark(_: PgPoolOptions, connect: PgConnectOptions) {
+    let pool = crowded(connect).await;
+    assert!(take_in(&pool, "c", &event("e"), &Counts { fails: true }).await.is_err());
+    assert_eq!(effects(&pool).await, 0);
+    assert_eq!(take_in(&pool, "c", &event("e"), &Counts { fails: false }).await.unwrap(), Taken::Now);
+    assert_eq!(effects(&pool).await, 1);
+    pool.close().await;
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s3_6_marks_are_kept_for_as_long_as_is_said(_: PgPoolOptions, connect: PgConnectOptions) {
+    let pool = crowded(connect).await;
+    for id in ["old", "new"] {
+        take_in(&pool, "c", &event(id), &Counts { fails: false }).await.unwrap();
+    }
+    sqlx::query(
+        "UPDATE processed_events SET processed_at = now() - interval '3 hours' WHERE event_id = 'old'",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    assert_eq!(keep::prune_processed(&pool, Duration::from_secs(7200)).await.unwrap(), 1);
+    assert_eq!(take_in(&pool, "c", &event("new"), &Counts { fails: false }).await.unwrap(), Taken::Before);
+    pool.close().await;
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn r23_a_poisonous_message_is_parked_as_it_came_and_once(pool: PgPool) {
+    let delivery = ParkedDelivery {
+        consumer: "c".into(),
+        stream: "S".into(),
+        stream_sequence: 7,
+        subject: "s.0.x".into(),
+        event_id: Some("nul \0 in it".into()),
+        payload: vec![0, 159, 146, 150],
+        reason: "unreadable \0".into(),
+        deliveries: 5,
+    };
+    park(&pool, &delivery).await.unwrap();
+    park(&pool, &delivery).await.unwrap();
+    let rows = parked(&pool, 10).await.unwrap();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].0.payload, delivery.payload);
+    assert_eq!(outbox::measure(&pool).await.unwrap().parked_deliveries, 1);
+}

@@ -1,0 +1,282 @@
+//! The whole way over a real broker that is killed, paused and poisoned (R23, R32, S3.5, S3.6).
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_nats::jetstream;
+use outbox::intake::{self, Effect, EffectError};
+use outbox::nats::{Broker, BrokerOptions, Consumer, ConsumerOptions, JetStream};
+use outbox::{Event, MIGRATOR, NewEvent, append, keep};
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{PgConnection, PgPool};
+use support::{Running, options, until, until_all_published, write};
+use testkit::Broker as Server;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+const CONSUMER: &str = "test";
+
+/// Writes what it took in, in order; cannot take in an event whose body says so.
+struct Log;
+
+impl Effect for Log {
+    async fn apply(&self, tx: &mut PgConnection, event: &Event) -> Result<(), EffectError> {
+        if event.body["poison"] == json!(true) {
+            return Err(EffectError::Poison("it says so".into()));
+        }
+        let written = sqlx::query("INSERT INTO effects (event_id, key, sequence) VALUES ($1, $2, $3)")
+            .bind(&event.event_id)
+            .bind(&event.key)
+            .bind(event.sequence)
+            .execute(tx)
+            .await;
+        written.map(|_| ()).map_err(|error| EffectError::Unavailable(error.into()))
+    }
+}
+
+/// A consumer that runs until it is dropped.
+struct Taking(JoinHandle<()>);
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+struct Line {
+    server: Server,
+    options: BrokerOptions,
+    pool: PgPool,
+}
+
+impl Line {
+    async fn new(name: &str, connect: PgConnectOptions) -> Self {
+        let pool = PgPoolOptions::new().max_connections(12).connect_with(connect).await.unwrap();
+        sqlx::query(
+            "CREATE TABLE effects (position bigint GENERATED ALWAYS AS IDENTITY, event_id text, key text, sequence bigint)",
+        )
+        .execute(&pool)
+        .await
+        .unwrap();
+        let server = Server::start(name).await.unwrap();
+        let options = BrokerOptions { url: server.url(), ..BrokerOptions::default() };
+        Self { server, options, pool }
+    }
+
+    async fn relay(&self) -> Running {
+        let broker = Broker::connect(&self.options, "relay").await.unwrap();
+        Running::start(&self.pool, JetStream::new(broker), options())
+    }
+
+    async fn take(&self) -> Taking {
+        let broker = Broker::connect(&self.options, CONSUMER).await.unwrap();
+        let consumer = Consumer::new(
+            broker,
+            self.pool.clone(),
+            Log,
+            ConsumerOptions {
+                ack_wait: Duration::from_secs(1),
+                deliveries_max: 3,
+                again_after: Duration::from_millis(20),
+                ..ConsumerOptions::new(CONSUMER)
+            },
+        );
+        Taking(tokio::spawn(async move { consumer.run(&CancellationToken::new()).await }))
+    }
+
+    /// The stream itself, past the relay.
+    async fn raw(&self) -> jetstream::Context {
+        jetstream::new(async_nats::connect(&self.options.url).await.unwrap())
+    }
+
+    async fn effects(&self) -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM effects").fetch_one(&self.pool).await.unwrap()
+    }
+
+    async fn until_effects(&self, count: i64) {
+        until("everything had its effect", async || self.effects().await >= count).await;
+        assert_eq!(self.effects().await, count);
+    }
+
+    /// The numbers of each key in the order of their effects.
+    async fn orders(&self) -> BTreeMap<String, Vec<i64>> {
+        let rows: Vec<(String, i64)> = sqlx::query_as("SELECT key, sequence FROM effects ORDER BY position")
+            .fetch_all(&self.pool)
+            .await
+            .unwrap();
+        let mut orders: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+        for (key, sequence) in rows {
+            orders.entry(key).or_default().push(sequence);
+        }
+        orders
+    }
+}
+
+fn in_order(keys: i64, count: i64) -> BTreeMap<String, Vec<i64>> {
+    (0..keys).map(|key| (format!("key-{key}"), (1..=count).collect())).collect()
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s3_5_s3_6_events_have_their_effect_once_and_in_order(_: PgPoolOptions, connect: PgConnectOptions) {
+    let line = Line::new("events", connect).await;
+    // The consumer comes first and finds neither stream nor events.
+    let taking = line.take().await;
+    let relay = line.relay().await;
+    for n in 1..=10 {
+        for key in 0..8 {
+            write(&line.pool, &format!("key-{key}"), n).await;
+        }
+    }
+    line.until_effects(80).await;
+    assert_eq!(line.orders().await, in_order(8, 10));
+
+    // The broker knows the ids no more (a new stream, which the relay makes), so all of it comes again.
+    drop(taking);
+    line.raw().await.delete_stream("EVENTS").await.unwrap();
+    assert_eq!(keep::republish(&line.pool, Duration::from_secs(600)).await.unwrap(), 80);
+    until_all_published(&line.pool).await;
+    let taking = line.take().await;
+    write(&line.pool, "key-0", 11).await;
+    line.until_effects(81).await;
+    relay.stop().await;
+    drop(taking);
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn r32_a_broker_that_is_killed_and_paused_loses_nothing_and_keeps_the_order(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let mut line = Line::new("broker-down", connect).await;
+    let (relay, taking) = (line.relay().await, line.take().await);
+    let pool = line.pool.clone();
+    let writing = tokio::spawn(async move {
+        for n in 1..=60 {
+            for key in 0..5 {
+                write(&pool, &format!("key-{key}"), n).await;
+            }
+        }
+    });
+    for round in 0..3 {
+        let before = line.effects().await;
+        until("events flow", async || line.effects().await > before || writing.is_finished()).await;
+        if round == 1 {
+            line.server.pause().unwrap();
+            until("events wait", async || outbox::measure(&line.pool).await.unwrap().oldest_ms > 300).await;
+            line.server.go_on().unwrap();
+        } else {
+            line.server.kill().await.unwrap();
+            until("events wait", async || {
+                writing.is_finished() || outbox::measure(&line.pool).await.unwrap().oldest_ms > 300
+            })
+            .await;
+            line.server.start_again().await.unwrap();
+        }
+    }
+    writing.await.unwrap();
+    until_all_published(&line.pool).await;
+    line.until_effects(300).await;
+    assert_eq!(line.orders().await, in_order(5, 60));
+    relay.stop().await;
+    drop(taking);
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn r32_a_consumer_that_dies_over_a_message_is_followed_in_order(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let line = Line::new("consumer-dies", connect).await;
+    let relay = line.relay().await;
+    write(&line.pool, "key-0", 1).await;
+    until_all_published(&line.pool).await;
+    // Effects cannot be written, so a message is under way when the consumer goes.
+    let mut lock = line.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE effects IN SHARE MODE").execute(&mut *lock).await.unwrap();
+    let first = line.take().await;
+    until("a message is under way", async || {
+        sqlx::query_scalar::<_, i64>("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            .fetch_one(&line.pool)
+            .await
+            .unwrap()
+            > 0
+    })
+    .await;
+    drop(first);
+    // The later ones could be taken in at once; the first comes again only after a second.
+    for n in 2..=10 {
+        write(&line.pool, "key-0", n).await;
+    }
+    let second = line.take().await;
+    lock.rollback().await.unwrap();
+    line.until_effects(10).await;
+    assert_eq!(line.orders().await, in_order(1, 10));
+    relay.stop().await;
+    drop(second);
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn r23_poison_is_parked_on_both_sides_and_the_others_go_on(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let line = Line::new("poison", connect).await;
+    let relay = line.relay().await;
+    write(&line.pool, "key-0", 1).await;
+    until_all_published(&line.pool).await;
+    // What is no event at all stands in each lane before everything else.
+    let raw = line.raw().await;
+    for lane in 0..outbox::nats::LANES {
+        let subject = format!("events.{lane}.happened");
+        raw.publish(subject, vec![b'{', 0, 255].into()).await.unwrap().await.unwrap();
+    }
+    // The broker takes no message of two megabytes.
+    let large = json!({"text": "x".repeat(2 << 20)});
+    let poison = json!({"poison": true});
+    let mut tx = line.pool.begin().await.unwrap();
+    for (event_id, kind, key, body) in [
+        ("large", "happened", "key-large", &large),
+        ("nowhere", "not.a.token", "key-nowhere", &poison),
+        ("poison", "happened", "key-poison", &poison),
+    ] {
+        append(&mut tx, NewEvent { event_id, kind, version: 1, key, body }).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    let taking = line.take().await;
+    for n in 2..=6 {
+        write(&line.pool, "key-0", n).await;
+    }
+    line.until_effects(6).await;
+    until("poison is parked", async || {
+        let now = outbox::measure(&line.pool).await.unwrap();
+        (now.parked, now.unpublished, now.parked_deliveries) == (2, 0, 9)
+    })
+    .await;
+    let refused: Vec<String> =
+        keep::parked(&line.pool, 10).await.unwrap().into_iter().map(|parked| parked.event_id).collect();
+    assert_eq!(refused, ["large", "nowhere"]);
+    let parked = intake::parked(&line.pool, 20).await.unwrap();
+    assert!(parked.iter().all(|(one, _)| one.deliveries == 3), "{parked:?}");
+    assert_eq!(parked.iter().filter(|(one, _)| one.event_id.as_deref() == Some("poison")).count(), 1);
+    assert_eq!(line.orders().await, in_order(1, 6));
+    relay.stop().await;
+    drop(taking);
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s3_5_a_stream_that_is_another_is_left_alone(_: PgPoolOptions, connect: PgConnectOptions) {
+    let line = Line::new("other-stream", connect).await;
+    let another = jetstream::stream::Config {
+        name: "EVENTS".into(),
+        subjects: vec!["others.>".into()],
+        ..Default::default()
+    };
+    line.raw().await.create_stream(another).await.unwrap();
+    let broker = Broker::connect(&line.options, "test").await.unwrap();
+    until("it is connected", async || broker.is_connected().is_ok()).await;
+    let refused = broker.stream().await.unwrap_err().to_string();
+    assert!(refused.contains("EVENTS") && refused.contains("its subjects"), "{refused}");
+}

@@ -1,0 +1,1 @@
+../../outbox/migrations/0001_outbox.sql

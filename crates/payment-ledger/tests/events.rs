@@ -1,0 +1,175 @@
+//! What is told of payments: with what happened or not at all, once, and in the published form.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use jsonschema::Validator;
+use outbox::Event;
+use payment_ledger::events::{EventKind, Transfer, VERSION};
+use payment_protocol::PaymentState;
+use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
+use payment_protocol::world::Reserved;
+use serde_json::Value;
+use sqlx::PgPool;
+use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Sample, Stage};
+
+fn catalogue() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("events")
+}
+
+fn document(name: &str) -> Value {
+    let path = catalogue().join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn schema(kind: EventKind) -> Validator {
+    let document = document(&format!("{kind}.v{VERSION}.schema.json"));
+    jsonschema::options().should_validate_formats(true).build(&document).unwrap()
+}
+
+fn example(kind: EventKind) -> Value {
+    document(&format!("{kind}.v{VERSION}.example.json"))
+}
+
+/// What was told of a payment, as messages.
+async fn told(bank: &Bank, p: &Sample) -> Vec<Event> {
+    let rows: Vec<(String, String, i32, String, i64, i64, Value)> = sqlx::query_as(
+        "SELECT event_id, kind, version, subject_key, sequence, extract(epoch FROM appended_at)::bigint, body
+         FROM outbox WHERE subject_key = $1 ORDER BY sequence",
+    )
+    .bind(p.id.as_str())
+    .fetch_all(&bank.pool)
+    .await
+    .unwrap();
+    let read = |(event_id, kind, version, key, sequence, at_s, body)| Event {
+        event_id,
+        kind,
+        version,
+        key,
+        sequence,
+        appended_at: jiff::Timestamp::from_second(at_s).unwrap(),
+        body,
+    };
+    rows.into_iter().map(read).collect()
+}
+
+async fn kinds(bank: &Bank, p: &Sample) -> Vec<String> {
+    told(bank, p).await.into_iter().map(|event| event.kind).collect()
+}
+
+/// Payments that went every way there is something to tell of.
+async fn every_way(bank: &Bank) -> Vec<(Sample, &'static [EventKind])> {
+    use EventKind::*;
+    let mut ways: Vec<(Sample, &'static [EventKind])> = Vec::new();
+    let stages: [(Stage, &'static [EventKind]); 8] = [
+        (Stage::Accepted, &[]),
+        (Stage::Rejected, &[TransferRejected]),
+        (Stage::Sent, &[TransferPending]),
+        (Stage::Confirmed, &[TransferPending]),
+        (Stage::Settled, &[TransferPending, TransferSent]),
+        (Stage::Dead, &[TransferPending]),
+        (Stage::Released, &[TransferPending, TransferTimedOut]),
+        (Stage::ReleasedUnreserved, &[TransferFailed]),
+    ];
+    for (stage, wanted) in stages {
+        ways.push((bank.payment_at(stage, &format!("{stage:?}")).await, wanted));
+    }
+
+    let cancelled = bank.payment_at(Stage::Accepted, "cancelled").await;
+    bank.ledger.refuse_unreserved(&cancelled.id, ReserveRefusal::CustomerCancel).await.unwrap();
+    ways.push((cancelled, &[TransferCancelled]));
+
+    // It comes to stand twice, is told once, and settles in the end.
+    let stands = bank.payment_at(Stage::Differing, "stands").await;
+    for reason in [OperatorReason::ReportDiffers, OperatorReason::RetentionPassed] {
+        bank.ledger.needs_operator(&stands.id, reason).await.unwrap();
+    }
+    ways.push((stands, &[TransferPending, TransferNeedsOperator]));
+
+    // Turned round for a cause of its own, and released.
+    let failed = bank.payment_at(Stage::Sent, "failed").await;
+    let cause = Cause::SubmitRefused { reason: "no such account".into() };
+    bank.ledger.begin_cancel(&failed.id, &cause).await.unwrap();
+    bank.ledger.record_dead(&failed.id, payment_protocol::cancel::Death::Rejected).await.unwrap();
+    bank.ledger.release(&failed.id, &Cause::SlaPassed).await.unwrap();
+    ways.push((failed, &[TransferPending, TransferFailed]));
+    ways
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s3_5_what_happens_to_a_payment_is_told_once_and_in_the_published_form(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let mut seen = BTreeSet::new();
+    for (p, wanted) in every_way(&bank).await {
+        let events = told(&bank, &p).await;
+        let found: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
+        let wanted: Vec<&str> = wanted.iter().map(|kind| kind.as_str()).collect();
+        assert_eq!(found, wanted, "{}", p.id);
+        for (n, event) in (1..).zip(&events) {
+            assert_eq!((event.sequence, event.key.as_str()), (n, p.id.as_str()));
+            let message = serde_json::to_value(event).unwrap();
+            let kind = EventKind::parse(&event.kind).unwrap();
+            if let Err(error) = schema(kind).validate(&message) {
+                panic!("{message:#}\nbreaks its schema: {error}");
+            }
+            let transfer: Transfer = serde_json::from_value(event.body.clone()).unwrap();
+            assert_eq!((transfer.amount_minor, transfer.amount.as_str()), (AMOUNT_MINOR, "10.00"));
+            seen.insert(event.kind.clone());
+        }
+    }
+    let all: BTreeSet<String> = EventKind::ALL.iter().map(|kind| kind.to_string()).collect();
+    assert_eq!(seen, all, "every kind was told of some payment");
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s3_5_what_cannot_be_told_does_not_happen(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Accepted, "untold").await;
+    bank.sql("ALTER TABLE outbox RENAME TO outbox_gone").await;
+    assert!(bank.ledger.reserve(&p.id, &support::first_run()).await.is_err());
+    assert_eq!((bank.available(&p).await, bank.hold(&p).await.as_str()), (FUNDS_MINOR, "none"));
+    bank.sql("ALTER TABLE outbox_gone RENAME TO outbox").await;
+    for _ in 0..3 {
+        assert_eq!(bank.reserve(&p).await, Reserved::Held);
+    }
+    assert_eq!(kinds(&bank, &p).await, ["transfer_pending"]);
+    bank.audit().await;
+}
+
+#[test]
+fn s3_5_every_kind_has_a_schema_an_example_and_a_line_in_the_catalogue() {
+    let readme = std::fs::read_to_string(catalogue().join("README.md")).unwrap();
+    let mut wanted = BTreeSet::from(["README.md".to_owned()]);
+    for kind in EventKind::ALL {
+        for form in ["schema", "example"] {
+            wanted.insert(format!("{kind}.v{VERSION}.{form}.json"));
+        }
+        assert!(
+            readme.contains(&format!("| [`{kind}`]({kind}.v{VERSION}.schema.json)")),
+            "{kind} has no line"
+        );
+        for of in EventKind::ALL {
+            let fits = schema(*kind).is_valid(&example(*of));
+            assert_eq!(fits, kind == of, "the example of {of} against the schema of {kind}");
+        }
+        let event: Event = serde_json::from_value(example(*kind)).unwrap();
+        let body: Transfer = serde_json::from_value(event.body.clone()).unwrap();
+        assert_eq!(serde_json::to_value(body).unwrap(), event.body, "the example of {kind} is whole");
+    }
+    let found: BTreeSet<String> = std::fs::read_dir(catalogue())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn s3_5_every_end_is_told() {
+    for state in PaymentState::ALL {
+        let is_told = EventKind::of(*state).is_some();
+        assert!(is_told || state.end().is_none(), "{state} is an end and is not told");
+    }
+}

@@ -1,0 +1,123 @@
+//! A message broker of a test's own: a real nats-server, killed and paused with real signals.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tokio::process::{Child, Command};
+use uuid::Uuid;
+
+use crate::wait::until;
+
+/// How long it may take to be there.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// A broker. Killed when dropped; what it keeps on disk outlives [`Broker::kill`].
+#[derive(Debug)]
+pub struct Broker {
+    folder: PathBuf,
+    child: Option<Child>,
+    port: u16,
+}
+
+impl Broker {
+    /// Starts a broker on a free port, with a folder under the test's name.
+    ///
+    /// # Errors
+    /// There is no nats-server, or it does not start.
+    pub async fn start(name: &str) -> anyhow::Result<Self> {
+        let beside = std::env::current_exe()?;
+        let beside = beside.ancestors().nth(2).context("the test binary lies nowhere")?;
+        let folder = beside.join("system-tests").join(format!("{name}-{}", Uuid::new_v4().simple()));
+        std::fs::create_dir_all(&folder)?;
+        let mut broker = Self { folder, child: None, port: 0 };
+        broker.start_again().await?;
+        Ok(broker)
+    }
+
+    /// Starts it again after it was killed, on the same port and with what it had.
+    ///
+    /// # Errors
+    /// As [`Broker::start`].
+    pub async fn start_again(&mut self) -> anyhow::Result<()> {
+        let log = File::options().create(true).append(true).open(self.folder.join("nats-server.log"))?;
+        // -1 takes a free one and says so in a file.
+        let port = if self.port == 0 { "-1".to_owned() } else { self.port.to_string() };
+        // Debian keeps it where only root's PATH looks.
+        let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
+        let mut child = Command::new("nats-server")
+            .env("PATH", path)
+            .args(["--addr", "127.0.0.1", "--port", &port, "--jetstream", "--store_dir"])
+            .arg(self.folder.join("store"))
+            .arg("--ports_file_dir")
+            .arg(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .context("nats-server cannot be started; `./dev install` installs it")?;
+        let pid = child.id().context("nats-server has ended")?;
+        let said = self.folder.join(format!("nats-server_{pid}.ports"));
+        self.port = until("nats-server listens", WITHIN, || {
+            let port = std::fs::read_to_string(&said).ok().as_deref().and_then(client_port);
+            let ended = child.try_wait();
+            async move {
+                if let (None, Ok(Some(status))) = (port, ended) {
+                    bail!("it ended with {status}");
+                }
+                Ok(port)
+            }
+        })
+        .await?;
+        self.child = Some(child);
+        Ok(())
+    }
+
+    /// SIGKILL, and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it was not running.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.take().context("the broker is not running")?.kill().await?;
+        Ok(())
+    }
+
+    /// SIGSTOP: it keeps its connections and answers nothing.
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn pause(&self) -> anyhow::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// SIGCONT: it goes on where it stood.
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn go_on(&self) -> anyhow::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// `nats://127.0.0.1:port`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let id = self.child.as_ref().and_then(Child::id).and_then(|id| i32::try_from(id).ok());
+        kill_process(id.and_then(Pid::from_raw).context("the broker is not running")?, signal)?;
+        Ok(())
+    }
+}
+
+/// The port in a ports file, once that is whole.
+fn client_port(text: &str) -> Option<u16> {
+    let said: Value = serde_json::from_str(text).ok()?;
+    said["nats"][0].as_str()?.rsplit(':').next()?.parse().ok()
+}

@@ -1,0 +1,226 @@
+//! R32, R23: the relay, the broker and the notifier die at the wrong moment, or something poisonous comes their way. What
+//! happened to a payment is told all the same: once, in order, and the payments themselves wait for none of it.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use outbox::NewEvent;
+use serde_json::{Value, json};
+use testkit::process::Process;
+use testkit::wait::until;
+use testkit::{Broker, Options, System};
+
+/// How long anything may take to be told.
+const WITHIN: Duration = Duration::from_secs(60);
+/// What is told of a payment that settles.
+const SETTLED: [&str; 2] = ["transfer_pending", "transfer_sent"];
+
+/// A bank with a broker and a notifier.
+struct Bank {
+    system: System,
+    broker: Broker,
+    notifier: Process,
+}
+
+impl Bank {
+    async fn start(name: &str) -> anyhow::Result<Self> {
+        let broker = Broker::start(&format!("{name}-broker")).await?;
+        let system = System::start(name, Options { broker: broker.url(), ..Options::default() }).await?;
+        let notifier = system.start_another("notifier", "PAYMENTS_NOTIFIER__METRICS_LISTEN").await?;
+        Ok(Self { system, broker, notifier })
+    }
+
+    /// Makes payments that settle, whatever becomes of the events.
+    async fn settle(&self, count: usize) -> anyhow::Result<Vec<String>> {
+        let mut ids = Vec::new();
+        for _ in 0..count {
+            ids.push(self.system.pay("5.00").await?.payment_id);
+        }
+        for id in &ids {
+            self.system.wait_for_state(id, "settled").await?;
+        }
+        Ok(ids)
+    }
+
+    /// What the API says the customer was told, in order.
+    async fn told(&self, id: &str) -> anyhow::Result<Vec<String>> {
+        let payment = self.system.payment(id).await?;
+        let told = payment["notifications"].as_array().context("no notifications")?;
+        Ok(told.iter().filter_map(|one| one["kind"].as_str().map(str::to_owned)).collect())
+    }
+
+    /// Waits until the last of it was told, then compares all of it.
+    async fn wait_until_settled_is_told(&self, ids: &[String]) -> anyhow::Result<()> {
+        for id in ids {
+            until(&format!("{id} is told to the end"), WITHIN, || async {
+                Ok(self.told(id).await?.iter().any(|kind| kind == SETTLED[1]).then_some(()))
+            })
+            .await
+            .map_err(|error| error.context(self.notifier.log_tail()).context(self.system.relay.log_tail()))?;
+            assert_eq!(self.told(id).await?, SETTLED, "{id}");
+        }
+        Ok(())
+    }
+
+    async fn wait_until_published(&self) -> anyhow::Result<()> {
+        until("everything is published", WITHIN, || async {
+            Ok((outbox::measure(&self.system.database.pool).await?.unpublished == 0).then_some(()))
+        })
+        .await
+    }
+
+    /// A number that a process shows.
+    async fn shows(&self, process: &Process, name: &str) -> anyhow::Result<f64> {
+        let text = reqwest::get(format!("{}/metrics", process.url())).await?.text().await?;
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.with_context(|| format!("{name} is not shown"))?.parse().context("not a number")
+    }
+
+    /// The stream itself, past relay and notifier.
+    async fn raw(&self) -> anyhow::Result<async_nats::jetstream::Context> {
+        Ok(async_nats::jetstream::new(async_nats::connect(self.broker.url()).await?))
+    }
+}
+
+#[tokio::test]
+async fn r32_a_relay_killed_between_publish_and_mark_tells_again_and_the_customer_hears_once()
+-> anyhow::Result<()> {
+    let mut bank = Bank::start("relay-killed").await?;
+    bank.system.relay.kill().await?;
+    let ids = bank.settle(3).await?;
+    // Nothing can be marked, so the relay stands between the two.
+    let mut lock = bank.system.database.pool.begin().await?;
+    sqlx::query("SELECT position FROM outbox FOR UPDATE").execute(&mut *lock).await?;
+    bank.system.relay.start_again().await?;
+    bank.wait_until_settled_is_told(&ids).await?;
+    bank.system.relay.kill().await?;
+    // PostgreSQL would still carry out what the dead relay asked for: the mark dies with it, as it does with the machine.
+    let sessions = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                    WHERE datname = current_database() AND application_name = 'relay'";
+    until("the dead relay's sessions are gone", WITHIN, || async {
+        let left: i64 = sqlx::query_scalar(sessions).fetch_one(&bank.system.database.pool).await?;
+        Ok((left == 0).then_some(()))
+    })
+    .await?;
+    lock.rollback().await?;
+    assert_eq!(outbox::measure(&bank.system.database.pool).await?.unpublished, 6, "published and not marked");
+    // A broker that knew the ids would keep the repeats out: this one has forgotten.
+    bank.raw().await?.delete_stream("EVENTS").await?;
+    bank.system.relay.start_again().await?;
+    bank.wait_until_published().await?;
+    // What is told after the repeats shows that they were taken in.
+    let later = bank.settle(8).await?;
+    bank.wait_until_settled_is_told(&later).await?;
+    bank.wait_until_settled_is_told(&ids).await?;
+    until("the repeats were known", WITHIN, || async {
+        let known = bank.shows(&bank.notifier, "events_taken_total{as=\"before\"}").await.unwrap_or(0.0);
+        Ok((known >= 6.0).then_some(()))
+    })
+    .await?;
+    bank.system.audit().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn r32_a_broker_that_is_down_under_load_delays_what_is_told_and_no_payment() -> anyhow::Result<()> {
+    let mut bank = Bank::start("broker-down").await?;
+    let mut ids = bank.settle(1).await?;
+    bank.wait_until_settled_is_told(&ids).await?;
+    bank.broker.kill().await?;
+    ids.extend(bank.settle(10).await?);
+    let relay = &bank.system.relay;
+    until("the lag is seen to rise", WITHIN, || async {
+        let waiting = bank.shows(relay, "outbox_unpublished").await? >= 20.0;
+        let old = bank.shows(relay, "outbox_oldest_unpublished_seconds").await? > 0.5;
+        Ok((waiting && old).then_some(()))
+    })
+    .await?;
+    relay.wait_ready().await?;
+    for id in &ids[1..] {
+        assert_eq!(bank.told(id).await?, Vec::<String>::new());
+    }
+    bank.broker.start_again().await?;
+    bank.wait_until_settled_is_told(&ids).await?;
+    until("the lag is seen to fall", WITHIN, || async {
+        let relay = &bank.system.relay;
+        let waiting = bank.shows(relay, "outbox_unpublished").await?;
+        let oldest = bank.shows(relay, "outbox_oldest_unpublished_seconds").await?;
+        Ok((waiting <= 0.0 && oldest <= 0.0).then_some(()))
+    })
+    .await?;
+    assert_eq!(bank.system.audit().await?.debited, 11);
+    Ok(())
+}
+
+#[tokio::test]
+async fn r32_a_second_relay_takes_over_when_the_first_is_killed() -> anyhow::Result<()> {
+    let mut bank = Bank::start("two-relays").await?;
+    let second = bank.system.start_another("relay", "PAYMENTS_RELAY__METRICS_LISTEN").await?;
+    let mut ids = bank.settle(2).await?;
+    bank.wait_until_settled_is_told(&ids).await?;
+    let published = "outbox_published_total";
+    assert!(bank.shows(&bank.system.relay, published).await? >= 4.0);
+    assert!(bank.shows(&second, published).await.is_err(), "the second one has published nothing");
+    bank.system.relay.kill().await?;
+    ids.extend(bank.settle(2).await?);
+    bank.wait_until_settled_is_told(&ids).await?;
+    assert!(bank.shows(&second, published).await? >= 4.0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s3_6_a_notifier_that_is_killed_again_and_again_tells_each_thing_once() -> anyhow::Result<()> {
+    let mut bank = Bank::start("notifier-killed").await?;
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        for _ in 0..4 {
+            ids.push(bank.system.pay("5.00").await?.payment_id);
+        }
+        bank.notifier.kill().await?;
+        bank.notifier.start_again().await?;
+    }
+    bank.wait_until_settled_is_told(&ids).await?;
+    bank.wait_until_published().await?;
+    let told: i64 = sqlx::query_scalar("SELECT count(*) FROM notifications")
+        .fetch_one(&bank.system.database.pool)
+        .await?;
+    assert_eq!(told, 2 * 16);
+    Ok(())
+}
+
+#[tokio::test]
+async fn r23_a_poisonous_event_is_parked_and_all_others_are_told() -> anyhow::Result<()> {
+    let bank = Bank::start("poison-event").await?;
+    let first = bank.settle(1).await?;
+    bank.wait_until_settled_is_told(&first).await?;
+    // A row that no broker takes, one that no customer can be told of, and what is no event at all in every lane.
+    let unknown = json!({"payment_id": "pay_of_nobody", "transaction_id": "t", "tenant_id": "t", "status": "settled",
+        "amount": "1.00", "amount_minor": 100, "currency": "EUR", "source_account": "a"});
+    let mut tx = bank.system.database.pool.begin().await?;
+    for (kind, key, body) in
+        [("no.subject", "pay_no_subject", &Value::Null), ("transfer_sent", "pay_of_nobody", &unknown)]
+    {
+        let event_id = format!("{key}:{kind}");
+        outbox::append(&mut tx, NewEvent { event_id: &event_id, kind, version: 1, key, body }).await?;
+    }
+    tx.commit().await?;
+    let raw = bank.raw().await?;
+    for lane in 0..outbox::nats::LANES {
+        raw.publish(format!("events.{lane}.transfer_sent"), "{".into()).await?.await?;
+    }
+    let ids = bank.settle(6).await?;
+    bank.wait_until_settled_is_told(&ids).await?;
+    until("poison is seen to be parked", WITHIN, || async {
+        let relay = &bank.system.relay;
+        let refused = bank.shows(relay, "outbox_parked").await?;
+        let parked = bank.shows(relay, "outbox_parked_deliveries").await?;
+        Ok((refused >= 1.0 && parked >= 9.0).then_some(()))
+    })
+    .await?;
+    let refused = outbox::keep::parked(&bank.system.database.pool, 10).await?;
+    assert_eq!(refused.iter().map(|one| one.key.as_str()).collect::<Vec<_>>(), ["pay_no_subject"]);
+    let parked = outbox::intake::parked(&bank.system.database.pool, 20).await?;
+    assert_eq!(parked.len(), 9);
+    assert!(parked.iter().all(|(one, _)| one.deliveries == 5), "tried as often as is allowed: {parked:?}");
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! `notifier`: takes events of payments in and tells the customer, once for each event (S3.6). What is told is a row of
+//! `notifications`, written in the transaction that marks the event as taken in; how it reaches a telephone is the business
+//! of whoever reads them. Any number of these processes may run; the broker may come and go.
+//!
+//! | file | question |
+//! |---|---|
+//! | `tell` | what does an event do? |
+//! | `words` | what is the customer told? |
+//! | `config` | how is it set up? |
+
+mod config;
+mod tell;
+mod words;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use outbox::nats::{Broker, Consumer};
+use payment_ledger::Ledger;
+use service_kit::{metrics, serve, shutdown, telemetry};
+use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
+
+/// Pause between two looks for marks that are old.
+const PRUNE_EVERY: Duration = Duration::from_secs(600);
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    telemetry::init("notifier");
+    let options: config::Options = service_kit::config::load("PAYMENTS", "PAYMENTS_CONFIG")?;
+    let how = options.consumer()?;
+    let stop = shutdown::on_signals();
+    let ledger = Ledger::new(options.database.pool("notifier")?);
+    let recorder = metrics::install().context("metrics could not be set up")?;
+    let ready = ledger.clone();
+    let health = metrics::routes(recorder, move || {
+        let ledger = ready.clone();
+        Box::pin(async move { ledger.ping().await.map_err(|error| error.to_string()) })
+    });
+    let listen = options.notifier.metrics_listen;
+    let server = serve::serve(listen, "PAYMENTS_NOTIFIER__METRICS_LISTEN", health, stop.clone());
+    let broker = Broker::connect(&options.broker, "notifier").await?;
+    let consumer = Consumer::new(broker, ledger.pool().clone(), tell::TellCustomer, how);
+    let kept = Duration::from_secs(options.notifier.marks_kept_s);
+    let work = async {
+        tokio::join!(consumer.run(&stop), prune(ledger.pool(), kept, &stop));
+        Ok(())
+    };
+    tracing::info!("notifier is ready");
+    tokio::try_join!(server, work)?;
+    tracing::info!("notifier has stopped");
+    Ok(())
+}
+
+/// Forgets, until `stop`, what was taken in so long ago that it cannot come again.
+async fn prune(pool: &PgPool, kept: Duration, stop: &CancellationToken) {
+    while !stop.is_cancelled() {
+        match outbox::keep::prune_processed(pool, kept).await {
+            Ok(0) => {}
+            Ok(marks) => tracing::info!(marks, "old marks of events deleted"),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "deleting old marks failed");
+            }
+        }
+        let _ = stop.run_until_cancelled(tokio::time::sleep(PRUNE_EVERY)).await;
+    }
+}

@@ -1,0 +1,21 @@
+//! What a customer is told, in words.
+
+use payment_ledger::events::{EventKind, Transfer};
+
+/// The message of an event. Reasons are for programs and stay out of it, save that nothing was charged.
+pub(crate) fn message(kind: EventKind, transfer: &Transfer) -> String {
+    let Transfer { amount, currency, source_account, end_to_end_id, .. } = transfer;
+    let what = match kind {
+        EventKind::TransferPending => "is pending: the amount is held in your account",
+        EventKind::TransferNeedsOperator => {
+            "takes longer: our staff look after it, there is nothing for you to do"
+        }
+        EventKind::TransferSent => "was sent: your account was debited",
+        EventKind::TransferRejected => "was rejected: nothing was charged",
+        EventKind::TransferFailed => "failed: nothing was charged",
+        EventKind::TransferTimedOut => "was not confirmed in time: nothing was charged",
+        EventKind::TransferCancelled => "was cancelled: nothing was charged",
+    };
+    let reference = end_to_end_id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
+    format!("Your transfer of {amount} {currency} from {source_account}{reference} {what}.")
+}

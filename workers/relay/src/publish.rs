@@ -1,0 +1,41 @@
+//! Publishes events to the broker (S3.5), and measures how many wait. Here, since whoever moves money must not wait for a
+//! broker.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use outbox::nats::{Broker, JetStream};
+use outbox::{OutboxError, Relay, RelayOptions};
+use sqlx::PgPool;
+
+use crate::config::Options;
+
+/// Longest pause between two looks (S3.5), in milliseconds.
+const PUBLISH_EVERY_MAX_MS: u64 = 500;
+
+/// What publishes. The broker need not be there.
+///
+/// # Errors
+/// A setting that is refused.
+pub(crate) async fn relay(pool: &PgPool, options: &Options) -> anyhow::Result<Relay<JetStream>> {
+    let every_ms = options.relay.publish_every_ms;
+    ensure!(
+        (1..=PUBLISH_EVERY_MAX_MS).contains(&every_ms),
+        "relay.publish_every_ms must be from 1 to {PUBLISH_EVERY_MAX_MS}"
+    );
+    let publisher = JetStream::new(Broker::connect(&options.broker, "relay").await?);
+    let how = RelayOptions { look_every: Duration::from_millis(every_ms), ..RelayOptions::default() };
+    Ok(Relay::new(pool.clone(), publisher, how))
+}
+
+/// Measures what waits to be published and what is parked.
+#[allow(clippy::cast_precision_loss, reason = "gauges are doubles; counts stay far below 2^53")]
+pub(crate) async fn measure(pool: &PgPool) -> Result<(), OutboxError> {
+    let now = outbox::measure(pool).await?;
+    let oldest = Duration::from_millis(now.oldest_ms.unsigned_abs());
+    metrics::gauge!("outbox_unpublished").set(now.unpublished as f64);
+    metrics::gauge!("outbox_oldest_unpublished_seconds").set(oldest.as_secs_f64());
+    metrics::gauge!("outbox_parked").set(now.parked as f64);
+    metrics::gauge!("outbox_parked_deliveries").set(now.parked_deliveries as f64);
+    Ok(())
+}
