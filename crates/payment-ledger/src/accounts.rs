@@ -1,5 +1,5 @@
 //! Accounts: customers' with a balance row, internal ones (holding, escrow, funding, claims, losses)
-//! whose balance is the sum of their entries.
+//! whose balance is what was sealed of their entries, and the entries since.
 
 use iso_currency::Currency;
 use payment_protocol::ids::{AccountId, PaymentId, TenantId};
@@ -193,6 +193,29 @@ impl Ledger {
         .await?;
         Ok(row)
     }
+}
+
+/// What an internal account holds now, in minor units: exact at every instant, at the cost of the entries that are not
+/// sealed yet. Zero where the currency is not used.
+///
+/// # Errors
+/// [`LedgerError`].
+pub async fn internal_balance(
+    connection: &mut PgConnection,
+    account: Internal,
+    currency: Currency,
+) -> Result<i64, LedgerError> {
+    // One statement, one snapshot: an entry is either sealed or waits.
+    let balance_minor = sqlx::query_scalar!(
+        r#"SELECT (coalesce((SELECT balance_minor FROM sealed_balances WHERE account_id = $1), 0)
+                   + coalesce((SELECT sum(CASE WHEN j.credit_account = $1 THEN j.amount_minor ELSE -j.amount_minor END)
+                               FROM journal_unsealed u JOIN journal j USING (entry_id)
+                               WHERE $1 IN (j.credit_account, j.debit_account)), 0))::bigint AS "balance_minor!""#,
+        account.account(currency),
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(balance_minor)
 }
 
 /// ISO 4217 codes of tenants' customer accounts, one for each that is asked for, read on the caller's connection: a

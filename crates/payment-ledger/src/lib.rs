@@ -8,6 +8,7 @@
 //! | file | question |
 //! |---|---|
 //! | [`accounts`] | what does an account hold? |
+//! | [`seal`] | was history changed? |
 //! | [`account_lock`] | who has a destination account at a switch without references? |
 //! | [`accept`] | how does a payment come in? |
 //! | [`starter`] | which payments are to be started, which were lost? |
@@ -40,6 +41,7 @@ pub mod recall;
 mod record;
 pub mod release;
 pub mod reserve;
+pub mod seal;
 pub mod sent;
 pub mod settle;
 pub mod starter;

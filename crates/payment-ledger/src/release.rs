@@ -77,13 +77,16 @@ pub(crate) async fn give_back(
     close_hold(tx, payment_id, "released").await
 }
 
+/// Closes the payment's hold, at the time of the entry that moved what was held.
 pub(crate) async fn close_hold(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
     status: &str,
 ) -> Result<(), LedgerError> {
     sqlx::query!(
-        "UPDATE holds SET status = $2, closed_at = clock_timestamp() WHERE payment_id = $1",
+        "UPDATE holds SET status = $2, closed_at = (
+             SELECT posted_at FROM journal WHERE payment_id = $1 AND kind IN ('settle', 'release'))
+         WHERE payment_id = $1",
         payment_id.as_str(),
         status,
     )

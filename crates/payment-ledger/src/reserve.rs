@@ -147,12 +147,11 @@ async fn hold(tx: &mut PgConnection, locked: &Locked) -> Result<Result<(), Reser
         },
     )
     .await?;
+    // At its entry's own time: what can be spent and what is held change together.
     sqlx::query!(
-        "INSERT INTO holds (payment_id, account_id, amount_minor, currency) VALUES ($1, $2, $3, $4)",
-        payment_id.as_str(),
-        source_account.as_str(),
-        money.amount_minor(),
-        money.currency().code(),
+        "INSERT INTO holds (payment_id, account_id, amount_minor, currency, opened_at)
+         SELECT payment_id, debit_account, amount_minor, currency, posted_at FROM journal WHERE operation_key = $1",
+        key.as_str(),
     )
     .execute(&mut *tx)
     .await?;
