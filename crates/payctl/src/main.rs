@@ -1,6 +1,6 @@
 //! `payctl`: the command line of operators and developers.
 //!
-//! `migrate`, `demo`, `keys` and `accounts` work on the database; `list`, `stuck`, `exceptions`, `show`,
+//! `migrate`, `demo`, `keys`, `accounts` and `ledger` work on the database; `list`, `stuck`, `exceptions`, `show`,
 //! `decide` and `switch` on the bank's own configuration; `pay` is a customer of the HTTP API. What is
 //! printed on stdout is the result, what is printed on stderr is about the run. It starts no process, and
 //! moves money only by the doors that are there for everybody: the ledger's deposits and decisions, and
@@ -36,7 +36,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
-    accounts, completions, decide, demo, exceptions, keys, list, migrate, pay, show, stuck, switch,
+    accounts, completions, decide, demo, exceptions, keys, ledger, list, migrate, pay, show, stuck, switch,
 };
 use crate::out::{Out, OutError};
 use crate::outcome::Outcome;
@@ -62,6 +62,8 @@ enum Command {
     Keys(keys::Command),
     #[command(subcommand)]
     Accounts(accounts::Command),
+    #[command(subcommand)]
+    Ledger(ledger::Command),
     Pay(pay::Args),
     List(list::Args),
     Stuck(stuck::Args),
@@ -94,6 +96,7 @@ async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
         Command::Demo(args) => demo::run(args, out).await,
         Command::Keys(command) => keys::run(command, out).await,
         Command::Accounts(command) => accounts::run(command, out).await,
+        Command::Ledger(command) => ledger::run(command, out).await,
         Command::Pay(args) => pay::run(args, out).await,
         Command::List(args) => list::run(args, out).await,
         Command::Stuck(args) => stuck::run(args, out).await,

@@ -35,6 +35,10 @@ pub(crate) struct RelayOptions {
     pub(crate) measure_every_ms: u64,
     /// Pause between two looks after the table of idempotency keys, in milliseconds. Default 60000.
     pub(crate) keep_every_ms: u64,
+    /// Pause between two batches of entries that are sealed, in milliseconds; none after a full one. Default 1000.
+    pub(crate) seal_every_ms: u64,
+    /// Entries of a batch at most, 10000 at most. Default 5000.
+    pub(crate) seal_batch: i64,
 }
 
 impl Default for RelayOptions {
@@ -46,6 +50,8 @@ impl Default for RelayOptions {
             batch: 100,
             measure_every_ms: 5_000,
             keep_every_ms: 60_000,
+            seal_every_ms: 1_000,
+            seal_batch: 5_000,
         }
     }
 }

@@ -1,11 +1,12 @@
 //! `relay`: what must go on when others crash. Tells workflows again what was stored and not
 //! delivered (the webhook crashed, Temporal was down, the workflow was not started yet), measures what is
-//! held, by state and age, and keeps the table of idempotency keys. Needs PostgreSQL only; Temporal may come and go.
+//! held, by state and age, seals the journal, and keeps the table of idempotency keys. Needs PostgreSQL only; Temporal may come and go.
 
 mod config;
 mod deliver;
 mod gauges;
 mod keep;
+mod seal;
 
 use anyhow::Context as _;
 use payment_ledger::Ledger;
@@ -32,6 +33,7 @@ async fn main() -> anyhow::Result<()> {
             deliver::run(&ledger, &signaller, &options.relay, &stop),
             gauges::run(&ledger, &options.relay, &stop),
             keep::run(ledger.pool(), &options.relay, &stop),
+            seal::run(&ledger, &options.relay, &stop),
         );
         Ok(())
     };

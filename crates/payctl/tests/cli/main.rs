@@ -8,6 +8,7 @@ mod completions;
 mod database;
 mod decide;
 mod keys;
+mod ledger;
 mod liar;
 mod mock;
 mod payments;
