@@ -138,7 +138,6 @@ impl Ledger {
                 value: row.currency,
             });
         }
-        change_available(&mut tx, account, money.amount_minor()).await?;
         let funding = Internal::Funding.account(money.currency());
         let posting =
             Posting { key, payment_id: None, kind: "fund", debit: &funding, credit: account.as_str(), money };
@@ -252,7 +251,8 @@ pub(crate) struct Posting<'a> {
     pub(crate) money: Money,
 }
 
-/// Posts to the journal.
+/// Posts to the journal. The database moves the customers' balances and opens or closes the hold with it, and refuses what
+/// would make a balance negative.
 pub(crate) async fn post(tx: &mut PgConnection, posting: Posting<'_>) -> Result<(), LedgerError> {
     sqlx::query!(
         "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
@@ -264,22 +264,6 @@ pub(crate) async fn post(tx: &mut PgConnection, posting: Posting<'_>) -> Result<
         posting.credit,
         posting.money.amount_minor(),
         posting.money.currency().code(),
-    )
-    .execute(&mut *tx)
-    .await?;
-    Ok(())
-}
-
-/// Changes a customer's available balance; the database refuses a negative one.
-pub(crate) async fn change_available(
-    tx: &mut PgConnection,
-    account: &AccountId,
-    by_minor: i64,
-) -> Result<(), LedgerError> {
-    sqlx::query!(
-        "UPDATE accounts SET available_minor = available_minor + $2 WHERE account_id = $1",
-        account.as_str(),
-        by_minor,
     )
     .execute(&mut *tx)
     .await?;

@@ -22,6 +22,7 @@
 //! | [`queues`], [`explain`] | what do operators look at? |
 //! | [`measure`] | how much is open, held, undelivered, waiting for people? |
 //! | [`api_keys`] | who may call, and what for? |
+//! | [`service_role`] | what may the services do in the database? |
 
 pub mod accept;
 pub mod account_lock;
@@ -43,6 +44,7 @@ pub mod release;
 pub mod reserve;
 pub mod seal;
 pub mod sent;
+pub mod service_role;
 pub mod settle;
 pub mod starter;
 pub mod submissions;

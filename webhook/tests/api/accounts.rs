@@ -9,15 +9,9 @@ use crate::support::{ACME, Api, GLOBEX};
 async fn an_account_shows_what_can_be_spent_and_what_is_held(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.paid("k").await;
-    sqlx::query("INSERT INTO holds (payment_id, account_id, amount_minor, currency) VALUES ($1, 'acme-eur', 1250, 'EUR')")
-        .bind(&id)
-        .execute(&api.pool)
-        .await
-        .unwrap();
-    sqlx::query("UPDATE accounts SET available_minor = 98750 WHERE account_id = 'acme-eur'")
-        .execute(&api.pool)
-        .await
-        .unwrap();
+    let reserve = "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
+                   VALUES ('r', $1, 'reserve', 'acme-eur', 'internal:holding:EUR', 1250, 'EUR')";
+    sqlx::query(reserve).bind(&id).execute(&api.pool).await.unwrap();
     let expected = json!({
         "account_id": "acme-eur", "currency": "EUR", "status": "active",
         "available": "987.50", "available_minor": 98_750, "held": "12.50", "held_minor": 1_250,

@@ -87,10 +87,10 @@ impl Ledger {
         let mut tx = self.pool.begin().await?;
         tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
         tx.execute(STATEMENT_BOUND).await?;
-        let mut verified = Verified::default();
-        verified.waiting = sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM journal_unsealed"#)
+        let waiting = sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM journal_unsealed"#)
             .fetch_one(&mut *tx)
             .await?;
+        let mut verified = Verified { waiting, ..Verified::default() };
         let is_known = walk(&mut tx, &mut verified, expected).await?;
         if let (Some(expected), false) = (expected, is_known) {
             let detail = "it was noted as a head, and the chain does not contain it".into();
