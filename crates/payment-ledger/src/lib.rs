@@ -8,6 +8,7 @@
 //! | file | question |
 //! |---|---|
 //! | [`accounts`] | what does an account hold? |
+//! | [`statement`] | what did it hold at an instant, what moved it? |
 //! | [`seal`] | was history changed? |
 //! | [`account_lock`] | who has a destination account at a switch without references? |
 //! | [`accept`] | how does a payment come in? |
@@ -47,6 +48,7 @@ pub mod sent;
 pub mod service_role;
 pub mod settle;
 pub mod starter;
+pub mod statement;
 pub mod submissions;
 pub mod verdict;
 pub mod view;

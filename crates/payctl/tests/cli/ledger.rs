@@ -54,3 +54,63 @@ async fn r36_what_was_tampered_with_is_named() {
         ["entry_changed entry 2", "sealed_balance_differs internal:funding:EUR", "balance_differs A-2"];
     assert_eq!(named, expected);
 }
+
+#[tokio::test]
+async fn r10_the_books_are_read_at_an_instant() {
+    let (scratch, pool) = sealed().await;
+    let move_to = "SET LOCAL session_replication_role = replica;
+                   UPDATE journal SET posted_at = '2026-01-31T23:00:00Z'::timestamptz + entry_id * interval '1 hour';
+                   UPDATE sealed_hours SET hour = '2026-02-01T00:00:00Z', moved_minor = -100";
+    sqlx::raw_sql(move_to).execute(&pool).await.unwrap();
+    sqlx::raw_sql("INSERT INTO sealed_hours VALUES ('internal:funding:EUR', '2026-02-01T01:00:00Z', -200)")
+        .execute(&pool)
+        .await
+        .unwrap();
+    let ledger =
+        async |args: &[&str]| payctl(&[&["ledger"], args, &["--database-url", scratch.url()]].concat()).await;
+
+    let said = ledger(&["trial-balance", "--at", "2026-02-01T00:30:00Z"]).await.done();
+    let expected = "\
+account                    debit     credit
+customers                          1.00 EUR
+internal:claims:EUR                0.00 EUR
+internal:escrow:EUR                0.00 EUR
+internal:funding:EUR    1.00 EUR
+internal:holding:EUR               0.00 EUR
+internal:losses:EUR                0.00 EUR
+sum in EUR                         0.00 EUR
+";
+    assert_eq!(said, expected);
+    let said = ledger(&["balance", "internal:funding:EUR", "--at", "2026-02-01T00:00:00Z"]).await.done();
+    assert!(
+        said.contains("internal:funding:EUR   -1.00 EUR   0.00 EUR   -1.00 EUR   2026-02-01T00:00:00Z"),
+        "{said}"
+    );
+    let from = ["--from", "2026-02-01T00:00:00Z"];
+    let said =
+        ledger(&[&["statement", "internal:funding:EUR", "--limit", "1"], &from[..]].concat()).await.done();
+    assert!(said.contains("2026-02-01T00:00:00Z   fund   -1.00 EUR         -1.00 EUR   A-1"), "{said}");
+    let next = said.split("--after ").nth(1).unwrap().trim();
+    let rest = ["statement", "internal:funding:EUR", "--json", "--after", next];
+    let said = ledger(&[&rest[..], &from[..]].concat()).await.done();
+    let document: Value = serde_json::from_str(&said).unwrap();
+    let entry = &document["entries"][0];
+    assert_eq!(
+        (&entry["amount_minor"], &entry["available_after_minor"]),
+        (&(-200).into(), &(-300).into()),
+        "{said}"
+    );
+    assert_eq!(
+        (&document["next"], &document["closing"]["balance_minor"]),
+        (&Value::Null, &(-300).into()),
+        "{said}"
+    );
+    let said = ledger(&["balance", "nobody"]).await.refused();
+    assert!(said.contains("there is no account nobody"), "{said}");
+
+    // Money that came from nowhere does not add up.
+    let tamper = "SET LOCAL session_replication_role = replica; UPDATE accounts SET available_minor = 101 WHERE account_id = 'A-1'";
+    sqlx::raw_sql(tamper).execute(&pool).await.unwrap();
+    let said = ledger(&["trial-balance"]).await.not_as_it_should_be();
+    assert!(said.contains("sum in EUR                         0.01 EUR"), "{said}");
+}
