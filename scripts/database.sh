@@ -103,5 +103,18 @@ stop_cluster() {
   done
 }
 
-# The address of one database of a cluster.
-database_url() { printf 'postgres://payments@127.0.0.1:%s/%s' "$1" "$2"; }
+# The address of one database of a cluster: database_url PORT DATABASE [USER]; the owner's unless another user is named.
+database_url() { printf 'postgres://%s@127.0.0.1:%s/%s' "${3:-payments}" "$1" "$2"; }
+
+service_login=payments_app # may do what the services do, and nothing else; its rights are the migrations'
+
+# Makes the services' login, after the migrations, which make its role.
+make_service_login() {
+  pg psql -X -q -v ON_ERROR_STOP=1 -h 127.0.0.1 -p "$1" -U payments -d postgres >"$log_dir/login.log" 2>&1 -c "
+    DO \$\$ BEGIN
+      IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '$service_login') THEN
+        CREATE ROLE $service_login LOGIN IN ROLE payments_service;
+        ALTER ROLE $service_login SET role = payments_service;
+      END IF;
+    END \$\$" || fail_with_log login "the services' login could not be made"
+}

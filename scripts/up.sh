@@ -47,7 +47,8 @@ up() {
 # The configuration of every process: the demo file, with the addresses of this run on top.
 configure_services() {
   local payments_url switch_url
-  payments_url=$(database_url "$pg_port" payments)
+  owner_url=$(database_url "$pg_port" payments)
+  payments_url=$(database_url "$pg_port" payments "$service_login")
   switch_url=$(database_url "$pg_port" mock_switch)
   api=http://127.0.0.1:$api_port
   mock_switch=http://127.0.0.1:$switch_port
@@ -76,8 +77,9 @@ start_services() {
   start mock-switch "$programs/mock-switch"
   wait_ready mock-switch "$mock_switch/ready"
   step "applying the migrations, opening the demo accounts"
-  attend "$programs/payctl" migrate >"$log_dir/migrate.log" 2>&1 || fail_with_log migrate "the migrations failed"
-  attend "$programs/payctl" demo --json >"$demo" 2>"$log_dir/demo.log" || fail_with_log demo "the demo accounts could not be opened"
+  attend "$programs/payctl" migrate --database-url "$owner_url" >"$log_dir/migrate.log" 2>&1 || fail_with_log migrate "the migrations failed"
+  make_service_login "$pg_port"
+  attend "$programs/payctl" demo --json --database-url "$owner_url" >"$demo" 2>"$log_dir/demo.log" || fail_with_log demo "the demo accounts could not be opened"
   api_key=$(json_text api_key "$demo")
   source_account=$(json_text source_account "$demo")
   destination_account=$(json_text destination_account "$demo")
@@ -129,7 +131,7 @@ print_addresses() {
                                     $api/metrics
                                     $relay_metrics/metrics
                                     $notifier_metrics/metrics
-  Database                          $PAYMENTS_DATABASE__URL
+  Database, as its owner            $owner_url
   Logs                              ${log_dir#"$root"/}
 
   The next payment:

@@ -30,7 +30,7 @@ use crate::config::{Config, SetupError};
 use crate::limits::Limits;
 use crate::nudge::Nudge;
 use crate::routes::payments::acceptance::Acceptances;
-use crate::routes::{accounts, callbacks, docs, payments};
+use crate::routes::{accounts, callbacks, docs, history, payments};
 use crate::{admission, idempotent, limits, observe};
 
 /// What every route may use.
@@ -101,6 +101,8 @@ pub fn router(
         .routes(routes!(payments::read::read_payment))
         .routes(keyed(routes!(payments::cancel::cancel_payment), &app))
         .routes(routes!(accounts::read_account))
+        .routes(routes!(history::read_balance))
+        .routes(routes!(history::read_statement))
         .routes(routes!(callbacks::take_callback))
         .split_for_parts();
     let admission = Arc::new(Semaphore::new(config.webhook.requests_max));

@@ -59,7 +59,7 @@ impl DatabaseArgs {
             .with_context(|| format!("{place} cannot be opened; see --database-url"))?;
         // What the newest migration that a command here needs made.
         let migrated: bool =
-            sqlx::query_scalar("SELECT to_regclass('api_keys_by_client') IS NOT NULL").fetch_one(&pool).await?;
+            sqlx::query_scalar("SELECT to_regproc('refuse_by_hand') IS NOT NULL").fetch_one(&pool).await?;
         anyhow::ensure!(migrated, "{place} is not up to date; run: payctl migrate");
         Ok(Ledger::new(pool))
     }

@@ -1,7 +1,7 @@
 //! `payctl`: the command line of operators and developers.
 //!
-//! `migrate`, `demo`, `keys` and `accounts` work on the database; `list`, `stuck`, `exceptions`, `events`,
-//! `show`, `decide` and `switch` on the bank's own configuration; `pay` is a customer of the HTTP API. What is
+//! `migrate`, `demo`, `keys`, `accounts` and `ledger` work on the database; `list`, `stuck`, `exceptions`, `events`,
+//! `reconcile`, `show`, `decide` and `switch` on the bank's own configuration; `pay` is a customer of the HTTP API. What is
 //! printed on stdout is the result, what is printed on stderr is about the run. It starts no process, and
 //! moves money only by the doors that are there for everybody: the ledger's deposits and decisions, and
 //! the API's payments.
@@ -36,7 +36,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
-    accounts, completions, decide, demo, events, exceptions, keys, list, migrate, pay, reconcile, show,
+    accounts, completions, decide, demo, events, exceptions, keys, ledger, list, migrate, pay, reconcile, show,
     stuck, switch,
 };
 use crate::out::{Out, OutError};
@@ -63,6 +63,8 @@ enum Command {
     Keys(keys::Command),
     #[command(subcommand)]
     Accounts(accounts::Command),
+    #[command(subcommand)]
+    Ledger(ledger::Command),
     Pay(pay::Args),
     List(list::Args),
     Stuck(stuck::Args),
@@ -98,6 +100,7 @@ async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
         Command::Demo(args) => demo::run(args, out).await,
         Command::Keys(command) => keys::run(command, out).await,
         Command::Accounts(command) => accounts::run(command, out).await,
+        Command::Ledger(command) => ledger::run(command, out).await,
         Command::Pay(args) => pay::run(args, out).await,
         Command::List(args) => list::run(args, out).await,
         Command::Stuck(args) => stuck::run(args, out).await,

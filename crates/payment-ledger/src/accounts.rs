@@ -1,5 +1,5 @@
 //! Accounts: customers' with a balance row, internal ones (holding, escrow, funding, claims, losses)
-//! whose balance is the sum of their entries.
+//! whose balance is what was sealed of their entries, and the entries since.
 
 use iso_currency::Currency;
 use payment_protocol::ids::{AccountId, PaymentId, TenantId};
@@ -138,7 +138,6 @@ impl Ledger {
                 value: row.currency,
             });
         }
-        change_available(&mut tx, account, money.amount_minor()).await?;
         let funding = Internal::Funding.account(money.currency());
         let posting =
             Posting { key, payment_id: None, kind: "fund", debit: &funding, credit: account.as_str(), money };
@@ -195,6 +194,29 @@ impl Ledger {
     }
 }
 
+/// What an internal account holds now, in minor units: exact at every instant, at the cost of the entries that are not
+/// sealed yet. Zero where the currency is not used.
+///
+/// # Errors
+/// [`LedgerError`].
+pub async fn internal_balance(
+    connection: &mut PgConnection,
+    account: Internal,
+    currency: Currency,
+) -> Result<i64, LedgerError> {
+    // One statement, one snapshot: an entry is either sealed or waits.
+    let balance_minor = sqlx::query_scalar!(
+        r#"SELECT (coalesce((SELECT balance_minor FROM sealed_balances WHERE account_id = $1), 0)
+                   + coalesce((SELECT sum(CASE WHEN j.credit_account = $1 THEN j.amount_minor ELSE -j.amount_minor END)
+                               FROM journal_unsealed u JOIN journal j USING (entry_id)
+                               WHERE $1 IN (j.credit_account, j.debit_account)), 0))::bigint AS "balance_minor!""#,
+        account.account(currency),
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(balance_minor)
+}
+
 /// ISO 4217 codes of tenants' customer accounts, one for each that is asked for, read on the caller's connection: a
 /// transaction that asked the pool for a second one could wait for itself. None where there is no such account.
 ///
@@ -229,7 +251,8 @@ pub(crate) struct Posting<'a> {
     pub(crate) money: Money,
 }
 
-/// Posts to the journal.
+/// Posts to the journal. The database moves the customers' balances and opens or closes the hold with it, and refuses what
+/// would make a balance negative.
 pub(crate) async fn post(tx: &mut PgConnection, posting: Posting<'_>) -> Result<(), LedgerError> {
     sqlx::query!(
         "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
@@ -241,22 +264,6 @@ pub(crate) async fn post(tx: &mut PgConnection, posting: Posting<'_>) -> Result<
         posting.credit,
         posting.money.amount_minor(),
         posting.money.currency().code(),
-    )
-    .execute(&mut *tx)
-    .await?;
-    Ok(())
-}
-
-/// Changes a customer's available balance; the database refuses a negative one.
-pub(crate) async fn change_available(
-    tx: &mut PgConnection,
-    account: &AccountId,
-    by_minor: i64,
-) -> Result<(), LedgerError> {
-    sqlx::query!(
-        "UPDATE accounts SET available_minor = available_minor + $2 WHERE account_id = $1",
-        account.as_str(),
-        by_minor,
     )
     .execute(&mut *tx)
     .await?;

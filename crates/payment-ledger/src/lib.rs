@@ -8,6 +8,8 @@
 //! | file | question |
 //! |---|---|
 //! | [`accounts`] | what does an account hold? |
+//! | [`statement`] | what did it hold at an instant, what moved it? |
+//! | [`seal`] | was history changed? |
 //! | [`account_lock`] | who has a destination account at a switch without references? |
 //! | [`accept`] | how does a payment come in? |
 //! | [`starter`] | which payments are to be started, which were lost? |
@@ -23,6 +25,7 @@
 //! | [`queues`], [`explain`] | what do operators look at? |
 //! | [`measure`] | how much is open, held, undelivered, waiting for people? |
 //! | [`api_keys`] | who may call, and what for? |
+//! | [`service_role`] | what may the services do in the database? |
 
 pub mod accept;
 pub mod account_lock;
@@ -45,9 +48,12 @@ pub mod reconcile;
 mod record;
 pub mod release;
 pub mod reserve;
+pub mod seal;
 pub mod sent;
+pub mod service_role;
 pub mod settle;
 pub mod starter;
+pub mod statement;
 pub mod submissions;
 pub mod verdict;
 pub mod view;

@@ -38,6 +38,15 @@ pub struct ExceptionsOfKind {
     pub count: i64,
 }
 
+/// Entries of the journal that are not sealed yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsealed {
+    /// How many.
+    pub count: i64,
+    /// Age of the oldest, in seconds.
+    pub oldest_s: i64,
+}
+
 /// Payments that stand before a person for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StandingFor {
@@ -87,6 +96,21 @@ impl Ledger {
                FROM holds WHERE status = 'open' GROUP BY currency"#
         )
         .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// Entries that wait to be sealed.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn unsealed(&self) -> Result<Unsealed, LedgerError> {
+        Ok(sqlx::query_as!(
+            Unsealed,
+            r#"SELECT count(*) AS "count!",
+                      coalesce(extract(epoch FROM clock_timestamp() - min(j.posted_at)), 0)::bigint AS "oldest_s!"
+               FROM journal_unsealed u LEFT JOIN journal j USING (entry_id)"#
+        )
+        .fetch_one(&self.pool)
         .await?)
     }
 

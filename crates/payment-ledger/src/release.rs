@@ -61,7 +61,6 @@ pub(crate) async fn give_back(
     key: &UndoKey,
 ) -> Result<(), LedgerError> {
     let Locked { payment_id, source_account, money, .. } = locked;
-    accounts::change_available(tx, source_account, money.amount_minor()).await?;
     accounts::post(
         tx,
         accounts::Posting {
@@ -73,23 +72,7 @@ pub(crate) async fn give_back(
             money: *money,
         },
     )
-    .await?;
-    close_hold(tx, payment_id, "released").await
-}
-
-pub(crate) async fn close_hold(
-    tx: &mut PgConnection,
-    payment_id: &PaymentId,
-    status: &str,
-) -> Result<(), LedgerError> {
-    sqlx::query!(
-        "UPDATE holds SET status = $2, closed_at = clock_timestamp() WHERE payment_id = $1",
-        payment_id.as_str(),
-        status,
-    )
-    .execute(&mut *tx)
-    .await?;
-    Ok(())
+    .await
 }
 
 /// Records the cause that turned the payment round; the first one stands.

@@ -112,7 +112,7 @@ async fn refuse(
     record::state(tx, payment_id, refusal.end().into(), &detail).await
 }
 
-/// Takes the amount out of the available balance and posts source -> holding, or says why not.
+/// Posts source -> holding, or says why not.
 async fn hold(tx: &mut PgConnection, locked: &Locked) -> Result<Result<(), ReserveRefusal>, LedgerError> {
     let Locked { payment_id, money, source_account, .. } = locked;
     let account = sqlx::query!(
@@ -134,7 +134,6 @@ async fn hold(tx: &mut PgConnection, locked: &Locked) -> Result<Result<(), Reser
     }
     let key = keys::reserve(payment_id);
     record::done(tx, key.as_str(), payment_id).await?;
-    accounts::change_available(tx, source_account, -money.amount_minor()).await?;
     accounts::post(
         tx,
         accounts::Posting {
@@ -146,15 +145,6 @@ async fn hold(tx: &mut PgConnection, locked: &Locked) -> Result<Result<(), Reser
             money: *money,
         },
     )
-    .await?;
-    sqlx::query!(
-        "INSERT INTO holds (payment_id, account_id, amount_minor, currency) VALUES ($1, $2, $3, $4)",
-        payment_id.as_str(),
-        source_account.as_str(),
-        money.amount_minor(),
-        money.currency().code(),
-    )
-    .execute(&mut *tx)
     .await?;
     Ok(Ok(()))
 }

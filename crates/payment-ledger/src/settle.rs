@@ -9,7 +9,6 @@ use payment_protocol::world::Settled;
 
 use crate::accounts::{self, Internal};
 use crate::locked::{Locked, lock};
-use crate::release::close_hold;
 use crate::{Ledger, LedgerError, record};
 
 impl Ledger {
@@ -56,7 +55,6 @@ impl Ledger {
             },
         )
         .await?;
-        close_hold(&mut tx, payment_id, "settled").await?;
         let detail = format!("transfer sent: {money} debited");
         record::state(&mut tx, payment_id, PaymentState::Settled, &detail).await?;
         tx.commit().await?;

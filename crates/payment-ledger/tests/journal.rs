@@ -13,11 +13,16 @@ const RESTRICT: &str = "23001";
 const UNIQUE: &str = "23505";
 const CHECK: &str = "23514";
 
-/// An entry of a payment that moves its amount between internal accounts.
+/// An entry of a payment, between the accounts that its kind is between.
 fn entry(payment: &str, kind: &str, key: &str) -> String {
+    let (debit, credit) = match kind {
+        "reserve" => ("from-open", "internal:holding:EUR"),
+        "release" => ("internal:holding:EUR", "from-open"),
+        _ => ("internal:holding:EUR", "internal:escrow:EUR"),
+    };
     format!(
         "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
-         VALUES ('{key}', '{payment}', '{kind}', 'internal:holding:EUR', 'internal:escrow:EUR', 1, 'EUR')"
+         VALUES ('{key}', '{payment}', '{kind}', '{debit}', '{credit}', 1, 'EUR')"
     )
 }
 
@@ -53,10 +58,23 @@ async fn the_database_has_the_last_word(pool: PgPool) {
         (RESTRICT, "is settled",  format!("UPDATE holds SET status = 'released' {}", of(&settled))),
         (RESTRICT, "is released", format!("UPDATE holds SET status = 'settled' {}", of(&released))),
         (RESTRICT, "is released", format!("UPDATE holds SET status = 'open', closed_at = NULL {}", of(&released))),
-        (CHECK, "holds_close_has_a_time", format!("UPDATE holds SET status = 'settled' {}", of(&open))),
-        (CHECK, "holds_status_known",     format!("UPDATE holds SET status = 'lost', closed_at = now() {}", of(&open))),
-        (UNIQUE, "holds_pkey", format!("INSERT INTO holds (payment_id, account_id, amount_minor, currency)
-                                        SELECT payment_id, account_id, 1, currency FROM holds {}", of(&released))),
+        // and changes with its entries only, which are of its amount and account
+        (RESTRICT, "a hold changes by entries", format!("UPDATE holds SET status = 'settled', closed_at = now() {}", of(&open))),
+        (RESTRICT, "a hold changes by entries", format!("UPDATE holds SET amount_minor = 1 {}", of(&open))),
+        (RESTRICT, "a hold changes by entries", format!("DELETE FROM holds {}", of(&released))),
+        (RESTRICT, "a hold changes by entries", "TRUNCATE holds".into()),
+        (RESTRICT, "a hold changes by entries", format!("INSERT INTO holds (payment_id, account_id, amount_minor, currency)
+                                                         SELECT payment_id, account_id, 1, currency FROM holds {}", of(&released))),
+        (RESTRICT, "holds nothing that this settle is of",  entry(open.id.as_str(), "settle", "x")),
+        (RESTRICT, "holds nothing that this release is of", entry(dead.id.as_str(), "release", "x").replace(", 1, ", ", 1000, ")),
+        (RESTRICT, "holds nothing that this release is of", entry("nobody", "release", "x")),
+        // an entry is between the accounts of its kind, and in the account's own currency
+        (CHECK, "journal_way_fits_its_kind", entry(open.id.as_str(), "settle", "x").replace("escrow", "claims")),
+        (CHECK, "journal_way_fits_its_kind", entry(open.id.as_str(), "settle", "x").replace("escrow:EUR", "escrow:USD")),
+        (CHECK, "journal_way_fits_its_kind", entry(open.id.as_str(), "release", "x").replace("from-open", "internal:funding:EUR")),
+        (RESTRICT, "there is no account from-open in USD", entry(open.id.as_str(), "release", "x").replace("EUR", "USD")),
+        (RESTRICT, "there is no account from-open in USD", entry(open.id.as_str(), "reserve", "x").replace("EUR", "USD")),
+        (RESTRICT, "there is no account nobody in EUR",  entry(open.id.as_str(), "release", "x").replace("from-open", "nobody")),
         // the first answer, the first run and the end are written once
         (RESTRICT, "is written: settled", format!("UPDATE payments SET verdict = 'dead' {}", of(&settled))),
         (RESTRICT, "is written: dead",    format!("UPDATE payments SET verdict = 'settled' {}", of(&dead))),
@@ -70,8 +88,12 @@ async fn the_database_has_the_last_word(pool: PgPool) {
         (CHECK, "payments_attempts_begin_once", format!("UPDATE payments SET attempts = 0 {}", of(&open))),
         (CHECK, "payments_state_known",         format!("UPDATE payments SET state = 'blocked' {}", of(&open))),
         // nobody owes us
-        (CHECK, "accounts_available_not_negative", "UPDATE accounts SET available_minor = -1 WHERE account_id = 'from-open'".into()),
-        (CHECK, "accounts_only_customers_keep_a_balance", "UPDATE accounts SET available_minor = 0 WHERE kind = 'internal'".into()),
+        (CHECK, "accounts_available_not_negative", entry(open.id.as_str(), "reserve", "x").replace(", 1, ", ", 9001, ")),
+        // a balance changes with its entries only
+        (RESTRICT, "a balance changes by entries", "UPDATE accounts SET available_minor = available_minor + 1 WHERE account_id = 'from-open'".into()),
+        (RESTRICT, "a balance changes by entries", "UPDATE accounts SET available_minor = 0 WHERE kind = 'internal'".into()),
+        (RESTRICT, "a balance changes by entries", "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor) VALUES ('rich', 't', 'customer', 'EUR', 1)".into()),
+        (CHECK, "accounts_only_customers_keep_a_balance", "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor) VALUES ('internal:x', 't', 'internal', 'EUR', 0)".into()),
         // a key is recorded once, a refusal with its reason
         (UNIQUE, "operations_pkey", format!("INSERT INTO operations (operation_key, outcome) VALUES ('{}:debit', 'done')", settled.tx)),
         (CHECK, "operations_refusal_has_a_reason", "INSERT INTO operations (operation_key, outcome) VALUES ('x', 'refused')".into()),
@@ -93,7 +115,12 @@ async fn the_database_has_the_last_word(pool: PgPool) {
 async fn a_refusal_of_the_database_is_a_defect_and_not_a_wait(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Confirmed, "k").await;
-    bank.sql(&entry(p.id.as_str(), "release", "forged")).await;
+    // Somebody else's entry has the key that settling is to have.
+    bank.sql(
+        "INSERT INTO journal (operation_key, kind, debit_account, credit_account, amount_minor, currency)
+         SELECT tx_id || ':debit', 'fund', 'internal:funding:EUR', source_account, 1, 'EUR' FROM payments",
+    )
+    .await;
     let error = bank.ledger.settle(&p.id).await.unwrap_err();
     assert!(matches!(error, LedgerError::Refused(_)), "{error:?}");
     assert!(error.is_final());

@@ -7,9 +7,11 @@ mod support;
 
 use std::cell::Cell;
 
+use iso_currency::Currency;
 use payment_ledger::Ledger;
-use payment_ledger::accounts::AccountStatus;
+use payment_ledger::accounts::{AccountStatus, Internal, internal_balance};
 use payment_ledger::inbox::{Callback, Stored};
+use payment_ledger::seal::{BatchSize, Sealed};
 use payment_protocol::cancel::Death;
 use payment_protocol::cause::Cause;
 use payment_protocol::facts::RecallRecord;
@@ -44,6 +46,7 @@ enum Op {
     Recall(usize, bool),
     Freeze(usize, bool),
     PayIn(usize),
+    Seal(i64),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -65,6 +68,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (p(), any::<bool>()).prop_map(|(p, yes)| Op::Recall(p, yes)),
         2 => (0..ACCOUNTS, prop_oneof![2 => Just(false), 1 => Just(true)]).prop_map(|(a, frozen)| Op::Freeze(a, frozen)),
         1 => (0..ACCOUNTS).prop_map(Op::PayIn),
+        2 => (1..4_i64).prop_map(Op::Seal),
     ]
 }
 
@@ -242,18 +246,38 @@ impl Modelled {
     }
 }
 
+/// Holding, escrow and funding, sealed or not.
+async fn internal_balances(bank: &Bank) -> [i64; 3] {
+    let mut connection = bank.pool.acquire().await.unwrap();
+    let mut balances = [0; 3];
+    for (balance, account) in
+        balances.iter_mut().zip([Internal::Holding, Internal::Escrow, Internal::Funding])
+    {
+        *balance = internal_balance(&mut connection, account, Currency::EUR).await.unwrap();
+    }
+    balances
+}
+
 /// The bank and its model, side by side.
 struct Both {
     bank: Bank,
     samples: Vec<Sample>,
     modelled: Vec<Modelled>,
     purses: [Purse; ACCOUNTS],
+    /// What was paid in.
+    deposits: Vec<i64>,
+    /// Entries that are sealed.
+    sealed: usize,
+    /// What the internal accounts held before.
+    before: [i64; 3],
     accounts: [String; ACCOUNTS],
     step: usize,
 }
 
 impl Both {
     async fn open(bank: Bank, case: usize) -> Self {
+        while bank.ledger.seal(BatchSize::new(BatchSize::MAX)).await.unwrap() != Sealed::Nothing {}
+        let before = internal_balances(&bank).await;
         let accounts = [0, 1].map(|a| format!("case-{case}-account-{a}"));
         for account in &accounts {
             bank.open(account, OPENING_MINOR).await;
@@ -265,7 +289,24 @@ impl Both {
             samples.push(bank.take(&payment_ledger::accept::NewPayment { source_account, ..order }).await);
         }
         let modelled = vec![Modelled::default(); PAYMENTS];
-        Self { bank, samples, modelled, purses: [(OPENING_MINOR, false); ACCOUNTS], accounts, step: 0 }
+        let purses = [(OPENING_MINOR, false); ACCOUNTS];
+        let deposits = vec![OPENING_MINOR; ACCOUNTS];
+        Self { bank, samples, modelled, purses, deposits, sealed: 0, before, accounts, step: 0 }
+    }
+
+    /// Entries that the journal must have.
+    fn entries(&self) -> usize {
+        let of = |modelled: &Modelled| match modelled.hold {
+            None => 0,
+            Some("open") => 1,
+            Some(_) => 2,
+        };
+        self.deposits.len() + self.modelled.iter().map(of).sum::<usize>()
+    }
+
+    /// Payments whose hold is `status`.
+    fn holds(&self, status: &str) -> i64 {
+        self.modelled.iter().filter(|modelled| modelled.hold == Some(status)).map(|_| 1).sum()
     }
 
     /// Carries one operation out on both; what each said.
@@ -354,7 +395,19 @@ impl Both {
                 let key = format!("{}:{}", self.accounts[a], self.step);
                 let new = ledger.fund(&account_id(&self.accounts[a]), eur(500), &key).await.unwrap();
                 self.purses[a].0 += 500;
+                self.deposits.push(500);
                 (format!("{new}"), "true".into())
+            }
+            Op::Seal(size) => {
+                let sealed = match ledger.seal(BatchSize::new(size)).await.unwrap() {
+                    Sealed::Batch { entries, .. } => entries,
+                    Sealed::Nothing => 0,
+                    Sealed::Busy => panic!("nobody else seals"),
+                };
+                let waiting = self.entries() - self.sealed;
+                let modelled = waiting.min(usize::try_from(size).unwrap());
+                self.sealed += modelled;
+                (sealed.to_string(), modelled.to_string())
             }
         }
     }
@@ -372,6 +425,11 @@ impl Both {
             seen.push(self.bank.available(&self.samples[a]).await.to_string());
             modelled.push(purse.0.to_string());
         }
+        let after = internal_balances(&self.bank).await;
+        let moved: Vec<_> = after.iter().zip(self.before).map(|(after, before)| after - before).collect();
+        seen.push(format!("{moved:?}"));
+        let [held, debited] = ["open", "settled"].map(|status| self.holds(status) * AMOUNT_MINOR);
+        modelled.push(format!("{:?}", [held, debited, -self.deposits.iter().sum::<i64>()]));
         (seen, modelled)
     }
 }
@@ -386,6 +444,7 @@ async fn side_by_side(bank: Bank, case: usize, ops: Vec<Op>) -> Result<(), TestC
         proptest::prop_assert_eq!(seen, modelled, "after step {}: {:?}", both.step, op);
         both.bank.audit().await;
     }
+    proptest::prop_assert_eq!(both.bank.ledger.verify(None).await.unwrap().findings, []);
     Ok(())
 }
 

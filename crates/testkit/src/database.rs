@@ -1,6 +1,7 @@
 //! A database of its own for each test, cloned from a migrated template.
 
 use anyhow::Context as _;
+use payment_ledger::service_role::SERVICE_ROLE;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use std::str::FromStr as _;
@@ -11,12 +12,15 @@ const TEMPLATE_LOCK: i64 = 7_301_200_301;
 /// The template. The cluster of a test run is fresh, so it always has the current migrations.
 const TEMPLATE: &str = "payments_template";
 
+/// The login of the processes under test, with the rights of the services and no others.
+const SERVICE_LOGIN: &str = "payments_app";
+
 /// One test's database.
 #[derive(Clone, Debug)]
 pub struct Database {
     /// URL for the processes under test.
     pub url: String,
-    /// A small pool for the test's own looks.
+    /// A small pool for the test's own looks, as the owner.
     pub pool: PgPool,
 }
 
@@ -33,8 +37,9 @@ pub async fn fresh(maintenance_url: &str) -> anyhow::Result<Database> {
     let name = format!("test_{}", Uuid::new_v4().simple());
     create(&mut maintenance, &name, Some(TEMPLATE)).await?;
     maintenance.close().await?;
-    let url = url_of(maintenance_url, &name);
-    let pool = PgPoolOptions::new().max_connections(4).connect(&url).await?;
+    let owner = options.database(&name);
+    let url = owner.clone().username(SERVICE_LOGIN).to_url_lossy().to_string();
+    let pool = PgPoolOptions::new().max_connections(4).connect_with(owner).await?;
     Ok(Database { url, pool })
 }
 
@@ -64,9 +69,26 @@ async fn make_template(maintenance: &mut PgConnection, options: &PgConnectOption
     let mut template = options.clone().database(&unfinished).connect().await?;
     payment_ledger::MIGRATOR.run(&mut template).await?;
     idempotency::MIGRATOR.run(&mut template).await?;
+    payment_ledger::service_role::hand_over_keys(&mut template).await?;
+    make_login(&mut template).await?;
     template.close().await?;
     let rename = format!("ALTER DATABASE {unfinished} RENAME TO {TEMPLATE}");
     sqlx::query(AssertSqlSafe(rename)).execute(maintenance).await?;
+    Ok(())
+}
+
+/// What the services make is their role's, not this login's.
+async fn make_login(connection: &mut PgConnection) -> anyhow::Result<()> {
+    let known: Option<i32> = sqlx::query_scalar("SELECT 1 FROM pg_roles WHERE rolname = $1")
+        .bind(SERVICE_LOGIN)
+        .fetch_optional(&mut *connection)
+        .await?;
+    if known.is_none() {
+        let make = format!(
+            "CREATE ROLE {SERVICE_LOGIN} LOGIN IN ROLE {SERVICE_ROLE}; ALTER ROLE {SERVICE_LOGIN} SET role = {SERVICE_ROLE}"
+        );
+        sqlx::raw_sql(AssertSqlSafe(make)).execute(connection).await?;
+    }
     Ok(())
 }
 

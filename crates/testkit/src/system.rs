@@ -279,9 +279,14 @@ impl System {
     /// What PostgreSQL said.
     pub async fn open_account(&self, account_id: &str) -> anyhow::Result<()> {
         sqlx::query(
-            "WITH opened AS (
-                 INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor)
-                 VALUES ($1, 'test', 'customer', 'EUR', $2))
+            "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor)
+             VALUES ($1, 'test', 'customer', 'EUR', 0)",
+        )
+        .bind(account_id)
+        .execute(&self.database.pool)
+        .await?;
+        sqlx::query(
+            "WITH done AS (INSERT INTO operations (operation_key, outcome) VALUES ('opening:' || $1, 'done'))
              INSERT INTO journal (operation_key, kind, debit_account, credit_account, amount_minor, currency)
              VALUES ('opening:' || $1, 'fund', 'internal:funding:EUR', $1, $2, 'EUR')",
         )

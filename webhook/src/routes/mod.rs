@@ -3,4 +3,5 @@
 pub(crate) mod accounts;
 pub(crate) mod callbacks;
 pub(crate) mod docs;
+pub(crate) mod history;
 pub(crate) mod payments;

@@ -9,15 +9,9 @@ use crate::support::{ACME, Api, GLOBEX};
 async fn an_account_shows_what_can_be_spent_and_what_is_held(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.paid("k").await;
-    sqlx::query("INSERT INTO holds (payment_id, account_id, amount_minor, currency) VALUES ($1, 'acme-eur', 1250, 'EUR')")
-        .bind(&id)
-        .execute(&api.pool)
-        .await
-        .unwrap();
-    sqlx::query("UPDATE accounts SET available_minor = 98750 WHERE account_id = 'acme-eur'")
-        .execute(&api.pool)
-        .await
-        .unwrap();
+    let reserve = "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
+                   VALUES ('r', $1, 'reserve', 'acme-eur', 'internal:holding:EUR', 1250, 'EUR')";
+    sqlx::query(reserve).bind(&id).execute(&api.pool).await.unwrap();
     let expected = json!({
         "account_id": "acme-eur", "currency": "EUR", "status": "active",
         "available": "987.50", "available_minor": 98_750, "held": "12.50", "held_minor": 1_250,
@@ -42,4 +36,68 @@ async fn other_accounts_are_not_found(pool: PgPool) {
         answer.assert_problem(404, "account_not_found", account);
     }
     api.get("nobody", "/api/v1/accounts/acme-eur").await.assert_problem(401, "unauthorized", "no key");
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r10_a_statement_and_a_balance_at_an_instant(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let (id, _) = api.paid("k").await;
+    let reserve = "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
+                   VALUES ('r', $1, 'reserve', 'acme-eur', 'internal:holding:EUR', 1250, 'EUR')";
+    sqlx::query(reserve).bind(&id).execute(&api.pool).await.unwrap();
+    let page = api.get(ACME, "/api/v1/accounts/acme-eur/statement?from=2026-01-01T00:00:00Z&limit=1").await;
+    assert_eq!(page.status, 200, "{page:?}");
+    let opening = &page.json["opening"];
+    assert_eq!(
+        (&opening["balance"], &opening["at"]),
+        (&json!("0.00"), &json!("2025-12-31T23:59:59.999999Z"))
+    );
+    let closing = &page.json["closing"];
+    assert_eq!(
+        (&closing["available"], &closing["held"], &closing["balance_minor"]),
+        (&json!("987.50"), &json!("12.50"), &json!(100_000))
+    );
+    let entry = &page.json["entries"][0];
+    assert_eq!(
+        (&entry["kind"], &entry["amount"], &entry["payment_id"]),
+        (&json!("fund"), &json!("1000.00"), &json!(null))
+    );
+
+    let next = page.json["next"].as_str().unwrap();
+    let path = format!("/api/v1/accounts/acme-eur/statement?from=2026-01-01T00:00:00Z&after={next}");
+    let page = api.get(ACME, &path).await.json;
+    let entry = &page["entries"][0];
+    assert_eq!(
+        (&entry["kind"], &entry["amount_minor"], &entry["available_after"], &entry["payment_id"]),
+        (&json!("reserve"), &json!(-1_250), &json!("987.50"), &json!(id))
+    );
+    assert_eq!((page["entries"].as_array().unwrap().len(), &page["next"]), (1, &json!(null)));
+
+    let before = entry["posted_at"].as_str().unwrap().replace('Z', "");
+    let balance =
+        async |at: &str| api.get(ACME, &format!("/api/v1/accounts/acme-eur/balance{at}")).await.json;
+    assert_eq!(balance("").await["available"], "987.50");
+    assert_eq!(balance(&format!("?at={before}Z")).await["available"], "987.50");
+    assert_eq!(balance("?at=2026-01-01T00:00:00Z").await["balance_minor"], 0);
+    assert_eq!(balance("?at=2999-01-01T00:00:00Z").await["held"], "12.50", "what is to come is now");
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn what_is_asked_of_a_history_is_checked(pool: PgPool) {
+    let api = Api::new(pool).await;
+    for query in [
+        "statement",
+        "statement?from=yesterday",
+        "statement?from=2026-01-01T00:00:00Z&to=2025-01-01T00:00:00Z",
+        "statement?from=2026-01-01T00:00:00Z&limit=0",
+        "statement?from=2026-01-01T00:00:00Z&limit=201",
+        "statement?from=2026-01-01T00:00:00Z&after=x",
+        "statement?from=-005000-01-01T00:00:00Z",
+        "statement?from=2026-01-01T00:00:00Z&what=7",
+        "balance?at=now",
+        "balance?at=1969-12-31T23:59:59Z",
+    ] {
+        let answer = api.get(ACME, &format!("/api/v1/accounts/acme-eur/{query}")).await;
+        answer.assert_problem(400, "malformed_query", query);
+    }
 }

@@ -32,6 +32,8 @@ async fn every_route_is_described_with_its_problems(pool: PgPool) {
         described,
         [
             "get /api/v1/accounts/{account_id}",
+            "get /api/v1/accounts/{account_id}/balance",
+            "get /api/v1/accounts/{account_id}/statement",
             "get /api/v1/payments",
             "get /api/v1/payments/{payment_id}",
             "post /api/v1/payments",

@@ -108,8 +108,10 @@ async fn anothers_account_reads_as_one_that_is_not_there(pool: PgPool) {
     let not_there = api.get(GLOBEX, "/api/v1/accounts/unheard-of").await;
     not_there.assert_problem(404, "account_not_found", "unheard-of");
     for account in ["acme-eur", "acme-jpy", "internal:holding:EUR"] {
-        let there = api.get(GLOBEX, &format!("/api/v1/accounts/{account}")).await;
-        assert_eq!(without(&there, account), without(&not_there, "unheard-of"), "{account}");
+        for of in ["", "/balance", "/statement?from=2026-01-01T00:00:00Z"] {
+            let there = api.get(GLOBEX, &format!("/api/v1/accounts/{account}{of}")).await;
+            assert_eq!(without(&there, account), without(&not_there, "unheard-of"), "{account}{of}");
+        }
     }
     assert_eq!(api.get(GLOBEX, "/api/v1/accounts/globex-eur").await.status, 200);
 }

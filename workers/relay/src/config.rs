@@ -42,6 +42,10 @@ pub(crate) struct RelayOptions {
     pub(crate) publish_every_ms: u64,
     /// How long published events are kept so that they can be published again, in seconds. Default 14 days.
     pub(crate) events_kept_s: u64,
+    /// Pause between two batches of entries that are sealed, in milliseconds; none after a full one. Default 1000.
+    pub(crate) seal_every_ms: u64,
+    /// Entries of a batch at most, 10000 at most. Default 5000.
+    pub(crate) seal_batch: i64,
 }
 
 impl Default for RelayOptions {
@@ -55,6 +59,8 @@ impl Default for RelayOptions {
             keep_every_ms: 60_000,
             publish_every_ms: 250,
             events_kept_s: 14 * 24 * 3600,
+            seal_every_ms: 1_000,
+            seal_batch: 5_000,
         }
     }
 }

@@ -36,6 +36,9 @@ async fn measure(ledger: &Ledger) -> Result<(), LedgerError> {
         metrics::gauge!("holds_open", "currency" => held.currency.clone()).set(held.count as f64);
         metrics::gauge!("holds_open_minor", "currency" => held.currency).set(held.amount_minor as f64);
     }
+    let unsealed = ledger.unsealed().await?;
+    metrics::gauge!("journal_unsealed").set(unsealed.count as f64);
+    metrics::gauge!("journal_unsealed_oldest_seconds").set(unsealed.oldest_s as f64);
     metrics::gauge!("inbox_undelivered").set(ledger.undelivered().await? as f64);
     for standing in ledger.standing_by_reason().await? {
         let reason = standing.reason.as_str();

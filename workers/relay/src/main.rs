@@ -1,13 +1,14 @@
 //! `relay`: what must go on when others crash. Tells workflows again what was stored and not
 //! delivered (the webhook crashed, Temporal was down, the workflow was not started yet), measures what is
-//! held, by state and age, keeps the table of idempotency keys, and publishes events. Needs PostgreSQL only; Temporal and
-//! the broker may come and go, and what one of them keeps waiting waits alone.
+//! held, by state and age, seals the journal, keeps the table of idempotency keys, and publishes events. Needs PostgreSQL
+//! only; Temporal and the broker may come and go, and what one of them keeps waiting waits alone.
 
 mod config;
 mod deliver;
 mod gauges;
 mod keep;
 mod publish;
+mod seal;
 
 use anyhow::Context as _;
 use payment_ledger::Ledger;
@@ -36,6 +37,7 @@ async fn main() -> anyhow::Result<()> {
             gauges::run(&ledger, &options.relay, &stop),
             keep::run(ledger.pool(), &options.relay, &stop),
             publishing.run(&stop),
+            seal::run(&ledger, &options.relay, &stop),
         );
         Ok(())
     };

@@ -1,5 +1,6 @@
 //! `payctl migrate`: brings the payments database to the schema of this version, and creates it if
-//! it is not there. Safe to repeat and to run twice at once. The mock switch migrates its own.
+//! it is not there. Safe to repeat and to run twice at once. The mock switch migrates its own. It is run as the owner of
+//! everything; the services themselves connect with the rights of `payments_service`.
 
 use std::io;
 use std::time::Duration;
@@ -45,6 +46,9 @@ pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome
             out.line(format_args!("{schema}: up to date"))?;
         }
     }
+    payment_ledger::service_role::hand_over_keys(&mut connection)
+        .await
+        .context("the tables that are the services' own could not be handed over")?;
     connection.close().await.context("the connection could not be closed")?;
     Ok(Outcome::Done)
 }

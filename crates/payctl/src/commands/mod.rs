@@ -7,6 +7,7 @@ pub(crate) mod demo;
 pub(crate) mod events;
 pub(crate) mod exceptions;
 pub(crate) mod keys;
+pub(crate) mod ledger;
 pub(crate) mod list;
 pub(crate) mod migrate;
 pub(crate) mod pay;

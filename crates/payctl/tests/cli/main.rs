@@ -9,6 +9,7 @@ mod database;
 mod decide;
 mod events;
 mod keys;
+mod ledger;
 mod liar;
 mod mock;
 mod payments;

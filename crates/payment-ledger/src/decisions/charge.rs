@@ -10,7 +10,7 @@ use crate::LedgerError;
 use crate::accounts::{self, Internal, Posting};
 use crate::locked::Locked;
 use crate::record::{self, Exception};
-use crate::release::{close_hold, give_back};
+use crate::release::give_back;
 
 /// Debits a payment that stands, under the decision's own key. Says in words what was booked.
 pub(super) async fn by_decision(
@@ -33,7 +33,6 @@ pub(super) async fn by_decision(
             money: *money,
         };
         accounts::post(tx, posting).await?;
-        close_hold(tx, payment_id, "settled").await?;
         return Ok(format!("{money} debited"));
     }
     if held {
@@ -70,7 +69,6 @@ pub(super) async fn late(
     };
     match &shortfall {
         None => {
-            accounts::change_available(tx, source_account, -money.amount_minor()).await?;
             accounts::post(tx, posting).await?;
             Ok(format!("{money} debited late"))
         }

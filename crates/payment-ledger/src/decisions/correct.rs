@@ -113,10 +113,7 @@ pub(super) async fn book(
                         &claims
                     }
                 }
-                _ => {
-                    accounts::change_available(tx, source_account, money.amount_minor()).await?;
-                    source_account.as_str()
-                }
+                _ => source_account.as_str(),
             };
             accounts::post(tx, post("return_credit", &escrow, credit)).await?;
             format!("{money} given back to {credit}")

@@ -1,0 +1,68 @@
+//! `payctl ledger trial-balance`: what all accounts held, and whether it adds up to zero.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use payment_ledger::statement::TrialLine;
+use serde_json::{Value, json};
+
+use crate::database::DatabaseArgs;
+use crate::document::money;
+use crate::out::Out;
+use crate::outcome::{EXIT_CODES, Outcome};
+use crate::table::{Align, Table};
+
+/// Show what all accounts held at an instant, by currency; it must add up to zero
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    database: DatabaseArgs,
+    /// The instant, like 2026-01-31T23:00:00Z [default: now]
+    #[arg(long, value_name = "INSTANT")]
+    at: Option<Timestamp>,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+    let ledger = args.database.ledger().await?;
+    let lines = ledger.trial_balance(args.at).await?;
+    let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
+    for line in &lines {
+        let sum = sums.entry(&line.currency).or_default();
+        *sum = sum.saturating_add(line.balance_minor);
+    }
+    if args.json {
+        let lines: Vec<Value> = lines
+            .iter()
+            .map(|line| {
+                json!({"currency": line.currency, "account": line.account, "balance_minor": line.balance_minor})
+            })
+            .collect();
+        out.json(&json!({ "lines": lines, "sums_minor": sums }))?;
+    } else if lines.is_empty() {
+        out.line("no account")?;
+    } else {
+        out.line(table(&lines, &sums))?;
+    }
+    let adds_up = sums.values().all(|sum| *sum == 0);
+    Ok(if adds_up { Outcome::Done } else { Outcome::NotAsItShouldBe })
+}
+
+/// Debits and credits, as accountants read them.
+fn table(lines: &[TrialLine], sums: &BTreeMap<&str, i64>) -> Table<3> {
+    let mut table = Table::new([("account", Align::Left), ("debit", Align::Right), ("credit", Align::Right)]);
+    let mut row = |account: &str, currency: &str, minor: i64| {
+        let amount = money(minor.saturating_abs(), currency);
+        if minor < 0 { table.row([account, &amount, ""]) } else { table.row([account, "", &amount]) }
+    };
+    for line in lines {
+        row(&line.account, &line.currency, line.balance_minor);
+    }
+    for (currency, sum) in sums {
+        row(&format!("sum in {currency}"), currency, *sum);
+    }
+    table
+}

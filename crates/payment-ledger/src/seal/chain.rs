@@ -1,0 +1,234 @@
+//! The chain itself: how an entry becomes a hash, and a batch of entries a link. No SQL.
+//!
+//! An encoding is a sequence of fields, each with its length in front (8 bytes, the highest first), so that no two entries
+//! have the same bytes. Its first field names its version: another encoding gets another name, and old links keep theirs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sha2::{Digest as _, Sha256};
+
+/// First field of an entry's encoding.
+const ENTRY: &[u8] = b"journal-entry/1";
+/// First field of a batch's encoding.
+const BATCH: &[u8] = b"journal-batch/1";
+/// Bytes of a hash.
+const HASH_BYTES: usize = 32;
+
+/// A SHA-256 of the chain. Shown and read as 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SealHash([u8; HASH_BYTES]);
+
+/// A text or column that holds no [`SealHash`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a seal is 64 hexadecimal digits")]
+pub struct SealHashError;
+
+impl SealHash {
+    /// What the first batch has in the place of a batch before it.
+    pub(super) const NONE: Self = Self([0; HASH_BYTES]);
+
+    /// Its bytes, as they are stored.
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl TryFrom<&[u8]> for SealHash {
+    type Error = SealHashError;
+
+    fn try_from(bytes: &[u8]) -> Result<Self, Self::Error> {
+        bytes.try_into().map(Self).map_err(|_| SealHashError)
+    }
+}
+
+impl FromStr for SealHash {
+    type Err = SealHashError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // from_str_radix would take a sign too.
+        if text.len() != 2 * HASH_BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(SealHashError);
+        }
+        let mut hash = [0; HASH_BYTES];
+        for (n, byte) in hash.iter_mut().enumerate() {
+            let digits = text.get(2 * n..2 * n + 2).ok_or(SealHashError)?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| SealHashError)?;
+        }
+        Ok(Self(hash))
+    }
+}
+
+impl fmt::Display for SealHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for SealHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// An entry of the journal, whole: what is not in here is not sealed.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) entry_id: i64,
+    pub(super) operation_key: String,
+    pub(super) payment_id: Option<String>,
+    pub(super) kind: String,
+    pub(super) debit_account: String,
+    pub(super) credit_account: String,
+    pub(super) amount_minor: i64,
+    pub(super) currency: String,
+    pub(super) posted_at: jiff_sqlx::Timestamp,
+}
+
+impl Entry {
+    /// The hash of its content.
+    pub(super) fn hash(&self) -> SealHash {
+        let mut encoding = Encoding::new(ENTRY);
+        encoding.number(self.entry_id);
+        encoding.text(&self.operation_key);
+        // An entry without a payment is another one than an entry of a payment without a name.
+        encoding.number(self.payment_id.is_some().into());
+        encoding.text(self.payment_id.as_deref().unwrap_or_default());
+        encoding.text(&self.kind);
+        encoding.text(&self.debit_account);
+        encoding.text(&self.credit_account);
+        encoding.number(self.amount_minor);
+        encoding.text(&self.currency);
+        encoding.number(self.posted_at.to_jiff().as_microsecond());
+        encoding.end()
+    }
+}
+
+/// The link that a batch of entries makes.
+pub(super) struct Link(Encoding);
+
+impl Link {
+    /// Begins batch number `batch`, whose first entry is at `first_position`, after `previous`.
+    pub(super) fn new(batch: i64, first_position: i64, previous: &SealHash) -> Self {
+        let mut encoding = Encoding::new(BATCH);
+        encoding.number(batch);
+        encoding.number(first_position);
+        encoding.field(previous.as_bytes());
+        Self(encoding)
+    }
+
+    /// The next entry.
+    pub(super) fn push(&mut self, entry: &SealHash) {
+        self.0.field(entry.as_bytes());
+    }
+
+    /// The batch's hash.
+    pub(super) fn end(self) -> SealHash {
+        self.0.end()
+    }
+}
+
+struct Encoding(Sha256);
+
+impl Encoding {
+    fn new(version: &[u8]) -> Self {
+        let mut encoding = Self(Sha256::new());
+        encoding.field(version);
+        encoding
+    }
+
+    fn field(&mut self, bytes: &[u8]) {
+        self.0.update((bytes.len() as u64).to_be_bytes());
+        self.0.update(bytes);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.field(text.as_bytes());
+    }
+
+    fn number(&mut self, number: i64) {
+        self.field(&number.to_be_bytes());
+    }
+
+    fn end(self) -> SealHash {
+        SealHash(self.0.finalize().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        Entry {
+            entry_id: 1,
+            operation_key: "fund:a".into(),
+            payment_id: None,
+            kind: "fund".into(),
+            debit_account: "internal:funding:EUR".into(),
+            credit_account: "a".into(),
+            amount_minor: 5,
+            currency: "EUR".into(),
+            posted_at: jiff_sqlx::ToSqlx::to_sqlx(jiff::Timestamp::UNIX_EPOCH),
+        }
+    }
+
+    #[test]
+    fn every_field_of_an_entry_is_sealed() {
+        type Change = fn(&mut Entry);
+        let changes: [Change; 11] = [
+            |entry| entry.entry_id = 2,
+            |entry| entry.operation_key = "fund:b".into(),
+            |entry| entry.payment_id = Some(String::new()),
+            |entry| entry.payment_id = Some("p".into()),
+            |entry| entry.kind = "reserve".into(),
+            |entry| entry.debit_account = "b".into(),
+            |entry| entry.credit_account = "b".into(),
+            |entry| entry.amount_minor = 6,
+            |entry| entry.currency = "USD".into(),
+            |entry| {
+                entry.posted_at = jiff_sqlx::ToSqlx::to_sqlx(jiff::Timestamp::from_microsecond(1).unwrap())
+            },
+            // The same bytes, divided otherwise.
+            |entry| (entry.operation_key, entry.kind) = ("fund:af".into(), "und".into()),
+        ];
+        let mut seen = vec![entry().hash()];
+        for change in changes {
+            let mut changed = entry();
+            change(&mut changed);
+            let hash = changed.hash();
+            assert!(!seen.contains(&hash), "{changed:?}");
+            seen.push(hash);
+        }
+    }
+
+    #[test]
+    fn a_batch_seals_its_number_its_place_what_came_before_and_the_order() {
+        let (a, b) = (SealHash([1; 32]), SealHash([2; 32]));
+        let link = |batch, first, previous: &SealHash, entries: &[SealHash]| {
+            let mut link = Link::new(batch, first, previous);
+            entries.iter().for_each(|entry| link.push(entry));
+            link.end()
+        };
+        let one = link(1, 1, &SealHash::NONE, &[a, b]);
+        assert_eq!(one, link(1, 1, &SealHash::NONE, &[a, b]));
+        for other in [
+            link(2, 1, &SealHash::NONE, &[a, b]),
+            link(1, 2, &SealHash::NONE, &[a, b]),
+            link(1, 1, &a, &[a, b]),
+            link(1, 1, &SealHash::NONE, &[b, a]),
+            link(1, 1, &SealHash::NONE, &[a]),
+        ] {
+            assert_ne!(one, other);
+        }
+    }
+
+    #[test]
+    fn a_hash_is_read_as_it_is_shown() {
+        let hash = entry().hash();
+        assert_eq!(hash.to_string().parse(), Ok(hash));
+        for wrong in ["", "00", &"+1".repeat(32), &"é".repeat(32), &hash.to_string()[1..]] {
+            assert_eq!(wrong.parse::<SealHash>(), Err(SealHashError), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Balances at any instant, statements and trial balances, against sums over the whole journal.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use jiff::{SignedDuration, Timestamp};
+use payment_ledger::accept::NewPayment;
+use payment_ledger::seal::{BatchSize, Sealed};
+use payment_ledger::statement::{Line, Period, Statement};
+use sqlx::PgPool;
+use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, account_id, tenant};
+
+const ACCOUNT: &str = "purse";
+const HOLDING: &str = "internal:holding:EUR";
+const ESCROW: &str = "internal:escrow:EUR";
+const FUNDING: &str = "internal:funding:EUR";
+
+/// Minutes between two entries: they are spread over hours, and one lies on each full hour.
+const STEP_M: i64 = 20;
+
+async fn seal(bank: &Bank, entries: i64) {
+    assert!(matches!(bank.ledger.seal(BatchSize::new(entries)).await.unwrap(), Sealed::Batch { .. }));
+}
+
+/// The start of the book.
+fn start() -> Timestamp {
+    "2026-03-28T22:00:00Z".parse().unwrap()
+}
+
+fn after(minutes: i64) -> Timestamp {
+    start() + SignedDuration::from_mins(minutes)
+}
+
+/// One account and payments of each end; the entries and holds are moved to times of their own before anything is sealed. Half
+/// of the entries are sealed then, not the oldest.
+async fn book(pool: PgPool) -> (Bank, i64) {
+    let bank = Bank::new(pool);
+    let account = bank.open(ACCOUNT, FUNDS_MINOR).await;
+    bank.open("other", FUNDS_MINOR).await;
+    for (n, stage) in
+        [Stage::Settled, Stage::Released, Stage::Reserved, Stage::Settled].into_iter().enumerate()
+    {
+        let order = NewPayment { source_account: account.clone(), ..bank.order(&format!("k{n}")) };
+        let p = bank.take(&order).await;
+        bank.bring(&p, stage).await;
+    }
+    bank.sql(&format!(
+        "SET LOCAL session_replication_role = replica;
+         UPDATE journal SET posted_at = '{}'::timestamptz + entry_id * interval '{STEP_M} minutes';
+         UPDATE holds h SET
+             opened_at = (SELECT posted_at FROM journal j WHERE j.payment_id = h.payment_id AND kind = 'reserve'),
+             closed_at = (SELECT posted_at FROM journal j WHERE j.payment_id = h.payment_id AND kind <> 'reserve');
+         CREATE TABLE early AS SELECT entry_id FROM journal_unsealed WHERE entry_id % 3 = 0;
+         DELETE FROM journal_unsealed WHERE entry_id % 3 = 0",
+        start()
+    ))
+    .await;
+    seal(&bank, 4).await;
+    // These were committed late: their hours are sealed already, or wait.
+    bank.sql("INSERT INTO journal_unsealed TABLE early").await;
+    let entries = bank.number("SELECT max(entry_id) FROM journal").await;
+    (bank, entries)
+}
+
+/// What an account held at an instant, by all of its entries.
+async fn summed(bank: &Bank, account: &str, at: Timestamp) -> i64 {
+    bank.number(&format!(
+        "SELECT coalesce(sum(CASE WHEN credit_account = '{account}' THEN amount_minor ELSE -amount_minor END), 0)::bigint
+         FROM journal WHERE '{account}' IN (credit_account, debit_account) AND posted_at <= '{at}'"
+    ))
+    .await
+}
+
+/// What a customer's holds were at an instant: reserved, and not yet settled or released.
+async fn held(bank: &Bank, account: &str, at: Timestamp) -> i64 {
+    bank.number(&format!(
+        "SELECT coalesce(sum(CASE j.kind WHEN 'reserve' THEN j.amount_minor ELSE -j.amount_minor END), 0)::bigint
+         FROM journal j JOIN payments p USING (payment_id)
+         WHERE p.source_account = '{account}' AND j.kind IN ('reserve', 'settle', 'release') AND j.posted_at <= '{at}'"
+    ))
+    .await
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r10_a_balance_is_exact_at_every_instant(pool: PgPool) {
+    let (bank, entries) = book(pool).await;
+    let mut looks = 0;
+    for round in 0..3 {
+        for n in -1..=entries + 1 {
+            for us in [-1, 0, 1] {
+                let at = after(n * STEP_M) + SignedDuration::from_micros(us);
+                for account in [ACCOUNT, "other", HOLDING, ESCROW, FUNDING] {
+                    let seen = bank.ledger.balance_at(account, None, Some(at)).await.unwrap().unwrap();
+                    let wanted = (summed(&bank, account, at).await, held(&bank, account, at).await);
+                    assert_eq!((seen.available_minor, seen.held_minor), wanted, "{round}: {account} at {at}");
+                    looks += i64::from(seen.ledger_minor() != 0);
+                }
+                let trial = bank.ledger.trial_balance(Some(at)).await.unwrap();
+                assert_eq!(trial.iter().map(|line| line.balance_minor).sum::<i64>(), 0, "{at}: {trial:?}");
+                let customers = trial.iter().find(|line| line.account == "customers").unwrap();
+                let both = summed(&bank, ACCOUNT, at).await + summed(&bank, "other", at).await;
+                assert_eq!((customers.balance_minor, trial.len()), (both, 6), "{at}");
+            }
+        }
+        match round {
+            // What came late is added to hours that were sealed before, in part and then all of it.
+            0 => seal(&bank, 2).await,
+            _ => while bank.ledger.seal(BatchSize::new(3)).await.unwrap() != Sealed::Nothing {},
+        }
+    }
+    assert!(looks > 50, "most instants have something to show");
+    assert_eq!(bank.ledger.verify(None).await.unwrap().findings, []);
+}
+
+/// As it went: each step's balance is found again at its instant.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r10_the_past_is_as_it_was_seen(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let order = bank.order("k");
+    let account = bank.open(order.source_account.as_str(), FUNDS_MINOR).await;
+    let one = bank.take(&order).await;
+    let other = NewPayment { source_account: account.clone(), ..bank.order("other") };
+    let other = bank.take(&other).await;
+    let mut seen = vec![];
+    let steps =
+        [(&one, Stage::Accepted), (&one, Stage::Reserved), (&other, Stage::Released), (&one, Stage::Settled)];
+    for (p, stage) in steps {
+        bank.bring(p, stage).await;
+        let now = bank.words("SELECT to_json(clock_timestamp()) #>> '{}'").await.pop().unwrap();
+        let account = bank.ledger.account(&tenant(), &account).await.unwrap().unwrap();
+        seen.push((now.parse::<Timestamp>().unwrap(), account));
+    }
+    let amounts: Vec<_> = seen.iter().map(|(_, seen)| (seen.available_minor, seen.held_minor)).collect();
+    let left = FUNDS_MINOR - AMOUNT_MINOR;
+    assert_eq!(amounts, [(FUNDS_MINOR, 0), (left, AMOUNT_MINOR), (left, AMOUNT_MINOR), (left, 0)]);
+    for (at, account) in seen {
+        let then =
+            bank.ledger.balance_at(&account.account_id, Some(&tenant()), Some(at)).await.unwrap().unwrap();
+        let seen = (account.available_minor, account.held_minor);
+        assert_eq!((then.available_minor, then.held_minor), seen, "{at}");
+    }
+}
+
+/// All pages of a period.
+async fn pages(
+    bank: &Bank,
+    account: &str,
+    from: Timestamp,
+    to: Timestamp,
+    limit: i64,
+) -> (Statement, Vec<Line>) {
+    let mut period = Period { from, to: Some(to), after: None, limit };
+    let mut lines = vec![];
+    loop {
+        let page = bank.ledger.statement(account, None, &period).await.unwrap().unwrap();
+        lines.extend(page.lines.iter().cloned());
+        assert!(page.lines.len() <= usize::try_from(limit).unwrap());
+        match page.next {
+            None => return (page, lines),
+            next => period.after = next,
+        }
+    }
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r10_a_statement_leads_from_its_opening_to_its_closing_balance(pool: PgPool) {
+    let (bank, entries) = book(pool).await;
+    for account in [ACCOUNT, "other", HOLDING, ESCROW, FUNDING] {
+        for (from, to) in
+            [(0, entries * STEP_M + 1), (STEP_M, 4 * STEP_M), (3 * STEP_M, 3 * STEP_M + 1), (70, 75)]
+        {
+            let (from, to) = (after(from), after(to));
+            let (whole, all) = pages(&bank, account, from, to, 1_000).await;
+            for limit in [1, 2, 3] {
+                let (page, lines) = pages(&bank, account, from, to, limit).await;
+                assert_eq!(lines, all, "{account} by {limit}");
+                assert_eq!((page.opening, page.closing), (whole.opening.clone(), whole.closing.clone()));
+            }
+            let mut running = whole.opening.available_minor;
+            let mut last = None;
+            for line in &all {
+                running += line.amount_minor;
+                assert_eq!(line.balance_minor, running, "{account}: {line:?}");
+                assert!((from..to).contains(&line.posted_at) && last < Some(line.posted_at), "{line:?}");
+                last = Some(line.posted_at);
+                let then =
+                    bank.ledger.balance_at(account, None, Some(line.posted_at)).await.unwrap().unwrap();
+                assert_eq!(then.available_minor, running);
+            }
+            assert_eq!(running, whole.closing.available_minor, "{account}");
+            let counted = format!(
+                "SELECT count(*) FROM journal WHERE '{account}' IN (debit_account, credit_account)
+                 AND posted_at >= '{from}' AND posted_at < '{to}'"
+            );
+            assert_eq!(bank.number(&counted).await, i64::try_from(all.len()).unwrap());
+        }
+    }
+    // A customer sees what was set aside, given back and debited.
+    let (whole, all) = pages(&bank, ACCOUNT, after(0), after(1_000), 100).await;
+    let kinds: Vec<_> = all.iter().map(|line| (line.kind.as_str(), line.amount_minor)).collect();
+    let (taken, given) = (("reserve", -AMOUNT_MINOR), ("release", AMOUNT_MINOR));
+    assert_eq!(kinds, [("fund", FUNDS_MINOR), taken, taken, given, taken, taken]);
+    assert_eq!(whole.opening.ledger_minor(), 0);
+    let closing = (whole.closing.available_minor, whole.closing.held_minor, whole.closing.ledger_minor());
+    assert_eq!(closing, (FUNDS_MINOR - 3 * AMOUNT_MINOR, AMOUNT_MINOR, FUNDS_MINOR - 2 * AMOUNT_MINOR));
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn another_tenants_history_is_not_there(pool: PgPool) {
+    let (bank, _) = book(pool).await;
+    let stranger = payment_protocol::ids::TenantId::new("stranger").unwrap();
+    let period = Period { from: after(0), to: None, after: None, limit: 10 };
+    let (own, account) = (tenant(), account_id(ACCOUNT));
+    for (account, tenant) in [(account.as_str(), &stranger), ("nobody", &own), (HOLDING, &own)] {
+        assert_eq!(bank.ledger.balance_at(account, Some(tenant), None).await.unwrap(), None, "{account}");
+        assert_eq!(bank.ledger.statement(account, Some(tenant), &period).await.unwrap(), None, "{account}");
+    }
+    assert!(bank.ledger.balance_at(ACCOUNT, Some(&own), None).await.unwrap().is_some());
+}
