@@ -191,7 +191,9 @@ async fn r32_a_consumer_that_dies_over_a_message_is_followed_in_order(
 ) {
     let line = Line::new("consumer-dies", connect).await;
     let relay = line.relay().await;
-    write(&line.pool, "key-0", 1).await;
+    for n in 1..=10 {
+        write(&line.pool, "key-0", n).await;
+    }
     until_all_published(&line.pool).await;
     // Effects cannot be written, so a message is under way when the consumer goes.
     let mut lock = line.pool.begin().await.unwrap();
@@ -206,10 +208,6 @@ async fn r32_a_consumer_that_dies_over_a_message_is_followed_in_order(
     })
     .await;
     drop(first);
-    // The later ones could be taken in at once; the first comes again only after a second.
-    for n in 2..=10 {
-        write(&line.pool, "key-0", n).await;
-    }
     let second = line.take().await;
     lock.rollback().await.unwrap();
     line.until_effects(10).await;

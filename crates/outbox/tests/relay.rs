@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use outbox::{MIGRATOR, Nudge, PublishError, RelayOptions, keep};
 use sqlx::PgPool;
-use support::{Memory, Running, options, unpublished, until, until_all_published, write};
+use support::{Memory, Running, lost, options, unanswered, unpublished, until, until_all_published, write};
 use tokio_util::sync::CancellationToken;
 
 fn refused() -> PublishError {

@@ -34,6 +34,20 @@ async fn a_payment_shows_where_it_stands_and_what_happened(pool: PgPool) {
     let timeline = shown.json["timeline"].as_array().unwrap();
     assert_eq!(timeline.len(), 1);
     assert_eq!(timeline[0]["status"], "accepted");
+    assert_eq!(shown.json["notifications"], json!([]));
+
+    sqlx::query(
+        "INSERT INTO notifications (payment_id, event_id, kind, message)
+         VALUES ($1, 'e1', 'transfer_pending', 'It is held.'), ($1, 'e2', 'transfer_sent', 'It went.')",
+    )
+    .bind(&id)
+    .execute(api.ledger.pool())
+    .await
+    .unwrap();
+    let told = api.get(ACME_TILL, &this).await.json["notifications"].clone();
+    assert_eq!((&told[0]["kind"], &told[0]["message"]), (&json!("transfer_pending"), &json!("It is held.")));
+    assert_eq!((&told[1]["kind"], &told[1]["message"]), (&json!("transfer_sent"), &json!("It went.")));
+    assert!(told[1]["at"].is_string());
 
     api.end(&id, "rejected").await;
     let ended = api.get(ACME, &this).await.json;
