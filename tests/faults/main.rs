@@ -6,9 +6,9 @@ mod busy_switch;
 mod clocks;
 mod contradictory;
 mod drift;
+mod events;
 #[cfg(target_os = "linux")]
 mod full_disk;
-mod events;
 mod interrupted;
 mod late_release;
 mod sla_edge;

@@ -36,8 +36,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
-    accounts, completions, decide, demo, events, exceptions, keys, ledger, list, migrate, pay, reconcile, show,
-    stuck, switch,
+    accounts, completions, decide, demo, events, exceptions, keys, ledger, list, migrate, pay, reconcile,
+    show, stuck, switch,
 };
 use crate::out::{Out, OutError};
 use crate::outcome::Outcome;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use payment_ledger::reconcile::SweepId;
-use payment_ledger::reconcile::drift::{Patience, judge};
+use payment_ledger::reconcile::drift::{Drift, Patience, judge};
 use payment_ledger::reconcile::found::Finding;
 use payment_ledger::reconcile::payments::{Compared, Sources};
 use payment_ledger::reconcile::statement::{Line, LineStatus};
@@ -83,6 +83,7 @@ impl Reconciler {
         // After the statements: a workflow that ends meanwhile is still open in none of the books that follow.
         let has_workflows = self.list_workflows(sweep, &mut report, progress).await?;
         let sources = Sources { sweep, statements, has_workflows };
+        self.chain(&mut report).await?;
         self.payments(&sources, patience, &mut report, progress).await?;
         self.strays(&sources, patience, &mut report, progress).await?;
         let stored = serde_json::to_value(&report)?;
@@ -161,6 +162,18 @@ impl Reconciler {
             self.ledger.note_running(sweep, &page).await?;
             progress(report.workflows);
         }
+    }
+
+    /// Whether our own history is what was sealed, and balances and holds are what it says.
+    async fn chain(&self, report: &mut Report) -> Result<(), SweepError> {
+        let verified = self.ledger.verify(None).await?;
+        let findings = verified.findings.into_iter().map(|found| Finding {
+            drift: Drift::BrokenChain,
+            payment_id: None,
+            origin: format!("{}:{}", found.kind, found.of),
+            detail: format!("{} of {}: {}", found.kind, found.of, found.detail),
+        });
+        self.open(findings.collect(), report).await
     }
 
     async fn payments(
