@@ -10,6 +10,7 @@ mod decide;
 mod keys;
 mod ledger;
 mod liar;
+mod limits;
 mod mock;
 mod payments;
 mod queues;
