@@ -1,7 +1,7 @@
 //! `payctl`: the command line of operators and developers.
 //!
-//! `migrate`, `demo`, `keys`, `accounts` and `ledger` work on the database; `list`, `stuck`, `exceptions`, `events`,
-//! `reconcile`, `show`, `decide` and `switch` on the bank's own configuration; `pay` is a customer of the HTTP API. What is
+//! `migrate`, `demo`, `keys`, `accounts`, `ledger`, `limits` and `kill-switch` work on the database; `list`, `stuck`,
+//! `exceptions`, `events`, `reconcile`, `show`, `decide` and `switch` on the bank's own configuration; `pay` is a customer of the HTTP API. What is
 //! printed on stdout is the result, what is printed on stderr is about the run. It starts no process, and
 //! moves money only by the doors that are there for everybody: the ledger's deposits and decisions, and
 //! the API's payments.
@@ -36,8 +36,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
-    accounts, completions, decide, demo, events, exceptions, keys, ledger, list, migrate, pay, reconcile,
-    show, stuck, switch,
+    accounts, completions, decide, demo, events, exceptions, keys, kill_switch, ledger, limits, list,
+    migrate, pay, reconcile, show, stuck, switch,
 };
 use crate::out::{Out, OutError};
 use crate::outcome::Outcome;
@@ -65,6 +65,10 @@ enum Command {
     Accounts(accounts::Command),
     #[command(subcommand)]
     Ledger(ledger::Command),
+    #[command(subcommand)]
+    Limits(limits::Command),
+    #[command(subcommand)]
+    KillSwitch(kill_switch::Command),
     Pay(pay::Args),
     List(list::Args),
     Stuck(stuck::Args),
@@ -101,6 +105,8 @@ async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
         Command::Keys(command) => keys::run(command, out).await,
         Command::Accounts(command) => accounts::run(command, out).await,
         Command::Ledger(command) => ledger::run(command, out).await,
+        Command::Limits(command) => limits::run(command, out).await,
+        Command::KillSwitch(command) => kill_switch::run(command, out).await,
         Command::Pay(args) => pay::run(args, out).await,
         Command::List(args) => list::run(args, out).await,
         Command::Stuck(args) => stuck::run(args, out).await,

@@ -113,3 +113,95 @@ GRANT UPDATE (status, confirmed_by, confirmed_at, confirm_reason, outcome, detai
 GRANT UPDATE ON sealed_balances, sealed_hours TO payments_service;
 -- What is sealed stops waiting; the table's own trigger refuses the rest.
 GRANT DELETE ON journal_unsealed TO payments_service;
+
+-- What may leave an account, or a tenant's accounts together, in one currency. A limit is never changed: the newest counts,
+-- and one without numbers is none. A day is UTC's, by the database's clock when the amount is held.
+CREATE TABLE limits (
+    limit_id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    scope             text        NOT NULL,
+    scope_id          text        NOT NULL,
+    currency          text        NOT NULL,
+    per_payment_minor bigint,
+    per_day_minor     bigint,
+    per_day_count     bigint,
+    set_by            text        NOT NULL,
+    reason            text        NOT NULL,
+    set_at            timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT limits_scope_known CHECK (scope IN ('account', 'tenant')),
+    CONSTRAINT limits_not_negative CHECK (per_payment_minor >= 0 AND per_day_minor >= 0 AND per_day_count >= 0),
+    CONSTRAINT limits_named_and_reasoned CHECK (btrim(set_by) <> '' AND btrim(reason) <> '')
+);
+
+CREATE INDEX limits_newest ON limits (scope, scope_id, currency, limit_id DESC);
+CREATE TRIGGER limits_are_append_only BEFORE UPDATE OR DELETE ON limits FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER limits_are_not_truncated BEFORE TRUNCATE ON limits FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+-- What a day has used of its limit. There are rows only where there is a limit.
+CREATE TABLE limit_days (
+    scope      text   NOT NULL,
+    scope_id   text   NOT NULL,
+    currency   text   NOT NULL,
+    day        date   NOT NULL,
+    used_minor bigint NOT NULL DEFAULT 0,
+    used_count bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (scope, scope_id, currency, day),
+    CONSTRAINT limit_days_not_negative CHECK (used_minor >= 0 AND used_count >= 0)
+);
+
+-- Which payment used it, so that exactly that is given back with what was held.
+CREATE TABLE limit_uses (
+    payment_id    text        NOT NULL REFERENCES payments,
+    scope         text        NOT NULL,
+    scope_id      text        NOT NULL,
+    currency      text        NOT NULL,
+    day           date        NOT NULL,
+    amount_minor  bigint      NOT NULL,
+    given_back_at timestamptz,
+    PRIMARY KEY (payment_id, scope)
+);
+
+-- What takes no new payments: a switch, or a corridor (a currency and the beginning of the destination account). Who stopped
+-- it, who lifted that, and why, stays on record.
+CREATE TABLE stops (
+    stop_id            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    switch             text,
+    currency           text,
+    destination_prefix text,
+    stopped_by         text        NOT NULL,
+    reason             text        NOT NULL,
+    stopped_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    lifted_by          text,
+    lift_reason        text,
+    lifted_at          timestamptz,
+    CONSTRAINT stops_of_a_switch_or_a_corridor CHECK (
+        (switch IS NULL) = (currency IS NOT NULL) AND (currency IS NULL) = (destination_prefix IS NULL)),
+    CONSTRAINT stops_named_and_reasoned CHECK (
+        btrim(stopped_by) <> '' AND btrim(reason) <> '' AND btrim(lifted_by) <> '' AND btrim(lift_reason) <> ''),
+    CONSTRAINT stops_lifted_whole CHECK (
+        (lifted_at IS NULL) = (lifted_by IS NULL) AND (lifted_at IS NULL) = (lift_reason IS NULL))
+);
+
+CREATE UNIQUE INDEX stops_once ON stops (coalesce(switch, ''), coalesce(currency, ''), coalesce(destination_prefix, ''))
+    WHERE lifted_at IS NULL;
+
+CREATE FUNCTION keep_stop() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF OLD.lifted_at IS NOT NULL
+       OR (NEW.stop_id, NEW.switch, NEW.currency, NEW.destination_prefix, NEW.stopped_by, NEW.reason, NEW.stopped_at)
+          IS DISTINCT FROM
+          (OLD.stop_id, OLD.switch, OLD.currency, OLD.destination_prefix, OLD.stopped_by, OLD.reason, OLD.stopped_at) THEN
+        RAISE EXCEPTION 'stop % is written: it can only be lifted, once', OLD.stop_id USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER stops_are_kept BEFORE UPDATE ON stops FOR EACH ROW EXECUTE FUNCTION keep_stop();
+CREATE TRIGGER stops_are_not_deleted BEFORE DELETE ON stops FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER stops_are_not_truncated BEFORE TRUNCATE ON stops FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+-- Limits and stops are set by the bank's own people.
+GRANT SELECT ON limits, limit_days, limit_uses, stops TO payments_service;
+GRANT INSERT ON limit_days, limit_uses TO payments_service;
+GRANT UPDATE (used_minor, used_count) ON limit_days TO payments_service;
+GRANT UPDATE (given_back_at) ON limit_uses TO payments_service;

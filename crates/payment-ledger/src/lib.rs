@@ -14,6 +14,7 @@
 //! | [`accept`] | how does a payment come in? |
 //! | [`starter`] | which payments are to be started, which were lost? |
 //! | [`reserve`], [`settle`], [`release`] | how does money move? |
+//! | [`limits`], [`stops`] | what may leave, what takes no new payments? |
 //! | [`submissions`], [`cancelling`], [`recall`] | what was asked of the switch, what did it say? |
 //! | [`sent`] | what do our own books know of what was sent? |
 //! | [`verdict`] | what was the switch's first definite answer? |
@@ -38,6 +39,7 @@ mod error;
 pub mod events;
 pub mod explain;
 pub mod inbox;
+pub mod limits;
 mod locked;
 pub mod measure;
 pub mod notifications;
@@ -54,6 +56,7 @@ pub mod service_role;
 pub mod settle;
 pub mod starter;
 pub mod statement;
+pub mod stops;
 pub mod submissions;
 pub mod verdict;
 pub mod view;

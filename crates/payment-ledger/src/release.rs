@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 
 use crate::accounts::{self, Internal};
 use crate::locked::{Locked, lock};
-use crate::{Ledger, LedgerError, record, reserve};
+use crate::{Ledger, LedgerError, limits, record, reserve};
 
 /// Outcome of release.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +72,8 @@ pub(crate) async fn give_back(
             money: *money,
         },
     )
-    .await
+    .await?;
+    limits::give_back(tx, payment_id).await
 }
 
 /// Records the cause that turned the payment round; the first one stands.

@@ -12,13 +12,13 @@ use sqlx::PgConnection;
 
 use crate::accounts::{self, Internal};
 use crate::locked::{Locked, lock};
-use crate::{Ledger, LedgerError, record};
+use crate::{Ledger, LedgerError, limits, record};
 
 impl Ledger {
     /// Holds the amount for the run `run`, once, under `{payment_id}:reserve` (S0.3).
     ///
     /// Refusals in order of precedence: a customer's cancel, a start past `valid_until`, unknown
-    /// account, wrong currency, frozen account, insufficient funds. Each is recorded.
+    /// account, wrong currency, frozen account, insufficient funds, a limit. Each is recorded.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -131,6 +131,9 @@ async fn hold(tx: &mut PgConnection, locked: &Locked) -> Result<Result<(), Reser
     }
     if account.available_minor.unwrap_or(0) < money.amount_minor() {
         return Ok(Err(ReserveRefusal::InsufficientFunds));
+    }
+    if !limits::spend(tx, locked).await? {
+        return Ok(Err(ReserveRefusal::LimitExceeded));
     }
     let key = keys::reserve(payment_id);
     record::done(tx, key.as_str(), payment_id).await?;

@@ -176,3 +176,50 @@ async fn an_account_shows_what_is_held(pool: PgPool) {
     }
     bank.audit().await;
 }
+
+/// Currencies of no, two and three decimals keep apart, each balanced in its own minor units; what no number can hold is
+/// refused whole.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r10_currencies_keep_apart_and_no_sum_overflows(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let money = |minor, currency| payment_protocol::money::Money::from_minor(minor, currency).unwrap();
+    for currency in [iso_currency::Currency::JPY, iso_currency::Currency::EUR, iso_currency::Currency::BHD] {
+        let account = account_id(&format!("purse-{}", currency.code()));
+        bank.ledger.open_account(&support::tenant(), &account, currency).await.unwrap();
+        assert!(bank.ledger.fund(&account, money(1_234, currency), currency.code()).await.unwrap());
+        for other in [iso_currency::Currency::JPY, iso_currency::Currency::EUR, iso_currency::Currency::BHD] {
+            if other != currency {
+                let key = format!("{} into {}", other.code(), currency.code());
+                assert!(bank.ledger.fund(&account, money(1, other), &key).await.is_err(), "{key}");
+                let by_hand = bank.refused(&format!(
+                    "INSERT INTO journal (operation_key, kind, debit_account, credit_account, amount_minor, currency)
+                     VALUES ('x', 'fund', 'internal:funding:{0}', '{account}', 1, '{0}')",
+                    other.code()
+                ));
+                let told = format!("there is no account {account} in {}", other.code());
+                assert_eq!(by_hand.await, (RESTRICT.to_owned(), told));
+            }
+        }
+    }
+    let trial = bank.ledger.trial_balance(None).await.unwrap();
+    let of = |account: &str| -> Vec<_> {
+        let lines = trial.iter().filter(|line| line.account.starts_with(account));
+        lines.map(|line| (line.currency.as_str(), line.balance_minor)).collect()
+    };
+    assert_eq!(of("customers"), [("BHD", 1_234), ("EUR", 1_234), ("JPY", 1_234)]);
+    assert_eq!(of("internal:funding"), [("BHD", -1_234), ("EUR", -1_234), ("JPY", -1_234)]);
+
+    // One below what a bigint holds.
+    bank.sql(&format!(
+        "SET LOCAL session_replication_role = replica;
+         UPDATE accounts SET available_minor = {} WHERE account_id = 'purse-EUR'",
+        i64::MAX - 1
+    ))
+    .await;
+    let over = bank.ledger.fund(&account_id("purse-EUR"), eur(2), "over").await.unwrap_err();
+    assert!(matches!(over, LedgerError::Refused(_)), "{over:?}");
+    assert_eq!(bank.operation("over").await, [""; 0], "all or nothing");
+    assert!(bank.ledger.fund(&account_id("purse-EUR"), eur(1), "just").await.unwrap());
+    let entries = "SELECT count(*) FROM journal WHERE credit_account = 'purse-EUR'";
+    assert_eq!(bank.number(entries).await, 2);
+}

@@ -111,6 +111,8 @@ text_enum!(
         WrongCurrency = "wrong_currency",
         /// The available balance is below the amount.
         InsufficientFunds = "insufficient_funds",
+        /// More than the account or its tenant may send with one payment or on one day.
+        LimitExceeded = "limit_exceeded",
         /// Not started by `valid_until`: rejected, never sent late.
         StartedTooLate = "started_too_late",
         /// The customer cancelled before anything was held.

@@ -98,7 +98,10 @@ fn complete(operation: &mut Operation) {
         add("408", "body_timeout: the body took too long to come; nothing was done");
     }
     add("500", "internal: a defect on our side");
-    add("503", "store_unavailable, overloaded or request_timeout: repeat it, with the same Idempotency-Key");
+    add(
+        "503",
+        "store_unavailable, overloaded, request_timeout, or for new payments switch_stopped, corridor_stopped: repeat it, with the same Idempotency-Key",
+    );
 }
 
 fn problem(description: &str) -> openapi::Response {

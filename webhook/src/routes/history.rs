@@ -93,9 +93,9 @@ pub(crate) struct Instant {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Which {
-    /// From this instant on (RFC 3339).
+    /// From this instant on (RFC 3339). Default from the beginning.
     #[param(format = DateTime, example = "2026-01-01T00:00:00Z")]
-    from: String,
+    from: Option<String>,
     /// Until before this instant (RFC 3339). Default now, and now for one that is still to come.
     #[param(format = DateTime, example = "2026-02-01T00:00:00Z")]
     to: Option<String>,
@@ -168,7 +168,7 @@ pub(crate) async fn read_statement(
 }
 
 fn period(which: &Which) -> Result<Period, Problem> {
-    let from = instant("from", &which.from)?;
+    let from = which.from.as_deref().map_or(Ok(Timestamp::UNIX_EPOCH), |text| instant("from", text))?;
     let to = which.to.as_deref().map(|text| instant("to", text)).transpose()?;
     if to.is_some_and(|to| from >= to) {
         return Err(refused("from must be before to"));

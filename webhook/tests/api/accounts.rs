@@ -86,7 +86,6 @@ async fn r10_a_statement_and_a_balance_at_an_instant(pool: PgPool) {
 async fn what_is_asked_of_a_history_is_checked(pool: PgPool) {
     let api = Api::new(pool).await;
     for query in [
-        "statement",
         "statement?from=yesterday",
         "statement?from=2026-01-01T00:00:00Z&to=2025-01-01T00:00:00Z",
         "statement?from=2026-01-01T00:00:00Z&limit=0",

@@ -71,14 +71,14 @@ async fn r10_the_books_are_read_at_an_instant() {
 
     let said = ledger(&["trial-balance", "--at", "2026-02-01T00:30:00Z"]).await.done();
     let expected = "\
-account                    debit     credit
-customers                          1.00 EUR
-internal:claims:EUR                0.00 EUR
-internal:escrow:EUR                0.00 EUR
-internal:funding:EUR    1.00 EUR
-internal:holding:EUR               0.00 EUR
-internal:losses:EUR                0.00 EUR
-sum in EUR                         0.00 EUR
+account                   debit     credit
+customers                         1.00 EUR
+internal:claims:EUR               0.00 EUR
+internal:escrow:EUR               0.00 EUR
+internal:funding:EUR   1.00 EUR
+internal:holding:EUR              0.00 EUR
+internal:losses:EUR               0.00 EUR
+sum in EUR                        0.00 EUR
 ";
     assert_eq!(said, expected);
     let said = ledger(&["balance", "internal:funding:EUR", "--at", "2026-02-01T00:00:00Z"]).await.done();
@@ -112,5 +112,5 @@ sum in EUR                         0.00 EUR
     let tamper = "SET LOCAL session_replication_role = replica; UPDATE accounts SET available_minor = 101 WHERE account_id = 'A-1'";
     sqlx::raw_sql(tamper).execute(&pool).await.unwrap();
     let said = ledger(&["trial-balance"]).await.not_as_it_should_be();
-    assert!(said.contains("sum in EUR                         0.01 EUR"), "{said}");
+    assert!(said.contains("sum in EUR                        0.01 EUR"), "{said}");
 }

@@ -11,6 +11,7 @@ mod events;
 mod keys;
 mod ledger;
 mod liar;
+mod limits;
 mod mock;
 mod payments;
 mod queues;

@@ -1,11 +1,13 @@
 //! Accepting payments: many at once, in the transaction that holds their keys (S3.1).
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use idempotency::{Answer, Effect, IdempotencyError, Verdict};
 use jiff::Timestamp;
 use payment_ledger::accept::{self, Accepted, NewPayment};
+use payment_ledger::stops::{self, StopView};
 use payment_ledger::{LedgerError, accounts, api_keys};
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{PaymentId, TxId};
@@ -19,6 +21,9 @@ use utoipa::ToSchema;
 use super::order::Order;
 use crate::error::excerpt;
 use crate::limits::Writes;
+
+/// What is stopped is not lifted within seconds.
+const STOPPED_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The acceptance of a payment; a repeat gets the same bytes.
 #[derive(Debug, Serialize, ToSchema)]
@@ -95,12 +100,13 @@ impl Effect for Acceptances {
         let sources: Vec<_> =
             requests.iter().map(|asked| (&asked.caller.tenant, &asked.order.source_account)).collect();
         let currencies = accounts::currencies_of(tx, &sources).await?;
+        let stops = stops::standing(tx).await?;
         let judged: Vec<Result<&SwitchProfile, Problem>> = requests
             .iter()
             .zip(currencies)
             .map(|(asked, currency)| {
                 asked.writes.admit()?;
-                self.judge(&asked.order, currency.as_deref())
+                self.judge(&asked.order, currency.as_deref(), &stops)
             })
             .collect();
 
@@ -149,8 +155,14 @@ fn created(body: Vec<u8>) -> Answer {
 
 impl Acceptances {
     /// Judges an order by what is configured and stored now: 422 `no_route`, `over_limit`, `unknown_account` or
-    /// `wrong_currency`, the first that applies. `currency` is that of the source account, if there is one.
-    fn judge(&self, order: &Order, currency: Option<&str>) -> Result<&SwitchProfile, Problem> {
+    /// `wrong_currency`, or 503 `switch_stopped` or `corridor_stopped`, the first that applies. `currency` is that of the
+    /// source account, if there is one.
+    fn judge(
+        &self,
+        order: &Order,
+        currency: Option<&str>,
+        stops: &[StopView],
+    ) -> Result<&SwitchProfile, Problem> {
         let refused = |code: &'static str, detail: String| Err(Problem::unprocessable(code, detail));
         let Some(profile) = self.switches.route(&order.destination_account) else {
             return refused("no_route", format!("no switch serves {}", order.destination_account));
@@ -166,9 +178,26 @@ impl Acceptances {
             Some(currency) if currency != order.money.currency().code() => {
                 refused("wrong_currency", format!("{account} is an account in {currency}"))
             }
-            Some(_) => Ok(profile),
+            Some(_) => match stops
+                .iter()
+                .find(|stop| stop.covers(&profile.switch, order.money.currency(), &order.destination_account))
+            {
+                Some(stop) => Err(stopped(stop)),
+                None => Ok(profile),
+            },
         }
     }
+}
+
+/// 503: people have stopped what the payment would go through, and nobody knows until when. Why is theirs to tell.
+fn stopped(stop: &StopView) -> Problem {
+    let (code, title) = match stop.switch {
+        Some(_) => ("switch_stopped", "The switch takes no new payments"),
+        None => ("corridor_stopped", "No new payments are taken to this destination in this currency"),
+    };
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, title)
+        .detail("the bank has stopped it; payments that were accepted go on; repeat the request later, under the same key")
+        .retry_after(STOPPED_RETRY_AFTER)
 }
 
 impl Asked {

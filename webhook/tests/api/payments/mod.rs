@@ -4,3 +4,4 @@ mod cancel;
 mod create;
 mod list;
 mod read;
+mod stopped;

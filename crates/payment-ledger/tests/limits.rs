@@ -1,0 +1,170 @@
+//! Limits, where the amount is held: aligned with what has been used, under a crowd, and given back.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use futures::future::join_all;
+use iso_currency::Currency;
+use payment_ledger::accept::NewPayment;
+use payment_ledger::limits::{Bounds, LimitScope};
+use payment_protocol::cause::{Cause, ReserveRefusal};
+use payment_protocol::ids::AccountId;
+use payment_protocol::world::Reserved;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use support::{Bank, Sample, account_id, eur, tenant};
+
+const OVER: Reserved = Reserved::Refused(ReserveRefusal::LimitExceeded);
+
+async fn set(bank: &Bank, scope: &LimitScope, bounds: Bounds) {
+    bank.ledger.set_limit(scope, Currency::EUR, bounds, "ann", "a test").await.unwrap();
+}
+
+async fn order(bank: &Bank, account: &AccountId, minor: i64, key: &str) -> Sample {
+    let order = NewPayment {
+        source_account: account.clone(),
+        money: eur(minor),
+        ..bank.order(&format!("{account} {key}"))
+    };
+    bank.take(&order).await
+}
+
+/// What today has used, by scope.
+async fn used(bank: &Bank) -> Vec<String> {
+    bank.words("SELECT scope || ' ' || used_minor || ' in ' || used_count FROM limit_days ORDER BY scope")
+        .await
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r10_a_limit_is_reached_and_not_passed(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let of = |per_payment_minor, per_day_minor, per_day_count| Bounds {
+        per_payment_minor,
+        per_day_minor,
+        per_day_count,
+    };
+    #[rustfmt::skip]
+    let table = [
+        // account's limit,                tenant's limit,                   amounts,         which of them are held
+        (of(None, None, None),             of(None, None, None),             vec![100, 9_900],      vec![true, true]),
+        (of(Some(100), None, None),        of(None, None, None),             vec![100, 101, 100],   vec![true, false, true]),
+        (of(None, Some(250), None),        of(None, None, None),             vec![100, 151, 150, 1],vec![true, false, true, false]),
+        (of(None, None, Some(2)),          of(None, None, None),             vec![1, 1, 1],         vec![true, true, false]),
+        (of(None, None, None),             of(Some(99), None, None),         vec![100, 99],         vec![false, true]),
+        (of(None, None, None),             of(None, Some(100), None),        vec![60, 60, 40],      vec![true, false, true]),
+        (of(None, None, None),             of(None, None, Some(1)),          vec![1, 1],            vec![true, false]),
+        (of(None, Some(1_000), None),      of(None, Some(100), None),        vec![60, 60, 40],      vec![true, false, true]),
+        (of(None, Some(0), None),          of(None, None, None),             vec![1],               vec![false]),
+        (of(Some(i64::MAX), Some(i64::MAX), Some(i64::MAX)), of(None, Some(i64::MAX), None), vec![10_000], vec![true]),
+    ];
+    for (n, (account_bounds, tenant_bounds, amounts, wanted)) in table.into_iter().enumerate() {
+        let account = bank.open(&format!("purse-{n}"), support::FUNDS_MINOR).await;
+        set(&bank, &LimitScope::Account(account.clone()), account_bounds).await;
+        set(&bank, &LimitScope::Tenant(tenant()), tenant_bounds).await;
+        // A row of its own for each case.
+        bank.sql("DELETE FROM limit_days WHERE scope = 'tenant'").await;
+        for (place, (minor, is_held)) in amounts.into_iter().zip(wanted).enumerate() {
+            let p = order(&bank, &account, minor, &format!("{place}")).await;
+            let expected = if is_held { Reserved::Held } else { OVER };
+            assert_eq!(bank.reserve(&p).await, expected, "row {n}, payment {place}");
+            assert_eq!(bank.reserve(&p).await, expected, "a refusal is recorded and stands");
+            if !is_held {
+                assert_eq!(bank.state(&p).await, "rejected");
+                assert_eq!(bank.hold(&p).await, "none");
+            }
+        }
+    }
+    bank.audit().await;
+}
+
+/// What is released is given back to the day it was taken from, once; what is settled is not. What was held before there was a
+/// limit gives nothing back.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r10_what_is_released_is_given_back_to_its_limit(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let account = bank.open("purse", support::FUNDS_MINOR).await;
+    let before = order(&bank, &account, 1_000, "before").await;
+    assert_eq!(bank.reserve(&before).await, Reserved::Held);
+    let day = Bounds { per_day_minor: Some(2_000), per_day_count: Some(2), ..Bounds::default() };
+    set(&bank, &LimitScope::Account(account.clone()), day).await;
+    set(&bank, &LimitScope::Tenant(tenant()), day).await;
+    assert_eq!(used(&bank).await, [""; 0], "nothing is counted, so no row is there to be locked");
+
+    let (one, two) = (order(&bank, &account, 1_000, "one").await, order(&bank, &account, 1_000, "two").await);
+    assert_eq!([bank.reserve(&one).await, bank.reserve(&two).await], [Reserved::Held, Reserved::Held]);
+    let full = ["account 2000 in 2", "tenant 2000 in 2"];
+    assert_eq!(used(&bank).await, full);
+    let three = order(&bank, &account, 1, "three").await;
+    assert_eq!(bank.reserve(&three).await, OVER);
+
+    // Yesterday's, by the time it is released.
+    bank.sql("UPDATE limit_days SET day = day - 1; UPDATE limit_uses SET day = day - 1").await;
+    for _ in 0..2 {
+        bank.ledger.release(&before.id, &Cause::SlaPassed).await.unwrap();
+        bank.ledger.release(&one.id, &Cause::SlaPassed).await.unwrap();
+    }
+    assert_eq!(used(&bank).await, ["account 1000 in 1", "tenant 1000 in 1"]);
+    let stands = bank.ledger.limits(10).await.unwrap();
+    assert_eq!(
+        stands.iter().map(|limit| limit.used_minor).sum::<i64>(),
+        0,
+        "today has used nothing: {stands:?}"
+    );
+    assert_eq!(bank.reserve(&three).await, OVER, "a refusal stands, whatever is given back");
+    bank.audit().await;
+}
+
+/// 64 at once, from eight accounts of one tenant: as many are held as the limit allows, not one more.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r34_a_limit_is_not_passed_by_a_crowd(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::crowded(options, connect, 32).await;
+    set(&bank, &LimitScope::Tenant(tenant()), Bounds { per_day_minor: Some(2_500), ..Bounds::default() })
+        .await;
+    let mut payments = vec![];
+    for n in 0..64 {
+        let account = account_id(&format!("purse-{}", n % 8));
+        if n < 8 {
+            bank.open(account.as_str(), support::FUNDS_MINOR).await;
+            let own = Bounds { per_day_count: Some(7), ..Bounds::default() };
+            set(&bank, &LimitScope::Account(account.clone()), own).await;
+        }
+        payments.push(order(&bank, &account, 100, &n.to_string()).await);
+    }
+    let outcomes = join_all(payments.iter().map(|p| bank.reserve(p))).await;
+    let held = outcomes.iter().filter(|outcome| **outcome == Reserved::Held).count();
+    assert_eq!((held, outcomes.iter().filter(|outcome| **outcome == OVER).count()), (25, 39));
+    let tenants = "SELECT used_minor FROM limit_days WHERE scope = 'tenant'";
+    assert_eq!(bank.number(tenants).await, 2_500);
+    let releases = payments.iter().map(|p| bank.ledger.release(&p.id, &Cause::SlaPassed));
+    join_all(releases).await.into_iter().for_each(|released| {
+        released.unwrap();
+    });
+    assert_eq!(bank.number("SELECT sum(used_minor + used_count)::bigint FROM limit_days").await, 0);
+    bank.audit().await;
+    bank.close().await;
+}
+
+/// The newest limit counts, and one without bounds is none; the trail stays.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_limit_is_set_anew_and_never_changed(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let account = bank.open("purse", support::FUNDS_MINOR).await;
+    let scope = LimitScope::Account(account.clone());
+    for (minor, outcome) in [(Some(10), OVER), (Some(1_000), Reserved::Held), (None, Reserved::Held)] {
+        set(&bank, &scope, Bounds { per_payment_minor: minor, ..Bounds::default() }).await;
+        let p = order(&bank, &account, 1_000, &minor.unwrap_or(0).to_string()).await;
+        assert_eq!(bank.reserve(&p).await, outcome, "{minor:?}");
+    }
+    assert_eq!(bank.ledger.limits(10).await.unwrap(), []);
+    assert_eq!(bank.number("SELECT count(*) FROM limits").await, 3);
+    // Another currency's limit is another limit.
+    let dollars = Bounds { per_payment_minor: Some(1), ..Bounds::default() };
+    bank.ledger.set_limit(&scope, Currency::USD, dollars, "ann", "a test").await.unwrap();
+    assert_eq!(bank.reserve(&order(&bank, &account, 1_000, "euros").await).await, Reserved::Held);
+    for sql in ["UPDATE limits SET per_payment_minor = 1", "DELETE FROM limits", "TRUNCATE limits"] {
+        assert_eq!(bank.refused(sql).await.0, "23001", "{sql}");
+    }
+    let nobody = bank.ledger.set_limit(&scope, Currency::EUR, Bounds::default(), " ", "a test").await;
+    assert!(matches!(nobody, Err(payment_ledger::LedgerError::Refused(_))), "{nobody:?}");
+}
