@@ -58,8 +58,9 @@ impl DatabaseArgs {
             .await
             .with_context(|| format!("{place} cannot be opened; see --database-url"))?;
         // What the newest migration that a command here needs made.
-        let migrated: bool =
-            sqlx::query_scalar("SELECT to_regclass('api_keys_by_client') IS NOT NULL").fetch_one(&pool).await?;
+        let migrated: bool = sqlx::query_scalar("SELECT to_regclass('api_keys_by_client') IS NOT NULL")
+            .fetch_one(&pool)
+            .await?;
         anyhow::ensure!(migrated, "{place} is not up to date; run: payctl migrate");
         Ok(Ledger::new(pool))
     }
