@@ -41,7 +41,7 @@ impl RunningWorkflows {
         let client = timeout(PAGE_TIMEOUT, self.reach.client())
             .await
             .map_err(|_| "Temporal does not answer".to_owned())??;
-        let queue = self.task_queue.replace('\\', "").replace('\'', "");
+        let queue = self.task_queue.replace(['\\', '\''], "");
         let query = format!(
             "WorkflowType = '{WORKFLOW_TYPE}' AND ExecutionStatus = 'Running' AND TaskQueue = '{queue}'"
         );
