@@ -2,11 +2,17 @@
 # `./dev bench`: what a part costs, against what one would do without it, side by side in one run.
 
 bench() {
-  [ $# -gt 0 ] || fail "./dev bench what? There is: idempotency"
+  local redis=()
+  case ${1:-} in
+    idempotency | ledger) ;;
+    *) fail "./dev bench what? There is: idempotency, ledger" ;;
+  esac
   begin_session bench
   install_tools
-  have redis-server || install_packages redis
-  have redis-server || fail "redis-server is missing"
+  if [ "$1" = idempotency ]; then
+    have redis-server || install_packages redis
+    have redis-server || fail "redis-server is missing"
+  fi
   step "building the bench (cargo build --release -p benches)"
   attend_quietly "$log_dir/build.log" cargo build --release -p benches || {
     show_log "$log_dir/build.log"
@@ -14,13 +20,16 @@ bench() {
   }
   start_test_database durable
   pg psql -h 127.0.0.1 -p "$test_pg_port" -U payments -d postgres -qc 'CREATE DATABASE bench' || fail "no database for the bench"
-  temporary_folder redis
-  pick_port
-  step "starting Redis on port $REPLY"
-  start_redis "$REPLY" "$(sed -n 1p "$run_dir"/*-redis.folder)"
+  if [ "$1" = idempotency ]; then
+    temporary_folder redis
+    pick_port
+    step "starting Redis on port $REPLY"
+    start_redis "$REPLY" "$(sed -n 1p "$run_dir"/*-redis.folder)"
+    redis=(--redis-url "$redis_url")
+  fi
   programs_folder
   # One way after the other, all against the same database: what counts is how they compare.
-  attend "${REPLY%/*}/release/bench" "$@" --database-url "$(database_url "$test_pg_port" bench)" --redis-url "$redis_url"
+  attend "${REPLY%/*}/release/bench" "$@" --database-url "$(database_url "$test_pg_port" bench)" "${redis[@]+"${redis[@]}"}"
 }
 
 redis_url=

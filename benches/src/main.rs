@@ -4,6 +4,7 @@
 #![allow(clippy::float_arithmetic, reason = "what is measured is no money")]
 
 mod idempotency;
+mod ledger;
 mod load;
 
 use clap::Parser;
@@ -13,11 +14,14 @@ use clap::Parser;
 enum Args {
     /// The idempotency layer: no layer, the plain way, a cache first, both, and ours
     Idempotency(idempotency::Args),
+    /// The ledger where it is hot: one escrow account, against the same with a balance row
+    Ledger(ledger::Args),
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     match Args::parse() {
         Args::Idempotency(args) => idempotency::run(args).await,
+        Args::Ledger(args) => ledger::run(args).await,
     }
 }

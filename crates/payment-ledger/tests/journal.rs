@@ -191,13 +191,13 @@ async fn r10_currencies_keep_apart_and_no_sum_overflows(pool: PgPool) {
             if other != currency {
                 let key = format!("{} into {}", other.code(), currency.code());
                 assert!(bank.ledger.fund(&account, money(1, other), &key).await.is_err(), "{key}");
-                let by_hand = bank.refused(&format!(
+                let sql = format!(
                     "INSERT INTO journal (operation_key, kind, debit_account, credit_account, amount_minor, currency)
                      VALUES ('x', 'fund', 'internal:funding:{0}', '{account}', 1, '{0}')",
                     other.code()
-                ));
+                );
                 let told = format!("there is no account {account} in {}", other.code());
-                assert_eq!(by_hand.await, (RESTRICT.to_owned(), told));
+                assert_eq!(bank.refused(&sql).await, (RESTRICT.to_owned(), told));
             }
         }
     }
