@@ -1,5 +1,7 @@
 //! An event is true together with what it tells of, and keeps its place among those of its key.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+
 mod support;
 
 use outbox::{MIGRATOR, NewEvent, append};

@@ -1,5 +1,7 @@
 //! The whole way over a real broker that is killed, paused and poisoned (R23, R32, S3.5, S3.6).
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
+
 mod support;
 
 use std::collections::BTreeMap;

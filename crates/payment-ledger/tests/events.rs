@@ -1,5 +1,7 @@
 //! What is told of payments: with what happened or not at all, once, and in the published form.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
 mod support;
 
 use std::collections::BTreeSet;
