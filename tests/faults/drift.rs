@@ -31,8 +31,10 @@ fn drift(of: &[(&str, u64)]) -> BTreeMap<String, u64> {
 
 #[tokio::test]
 async fn r36_a_sweep_on_temporal_names_what_went_wrong_behind_the_services_back() -> anyhow::Result<()> {
-    // Nothing is looked after while the test has it in pieces.
-    let options = Options { idle_ms: 600_000, ..Options::default() }.profile("has_statement", true);
+    // Nothing is looked after, and no SLA passes, while the test has it in pieces.
+    let options = Options { idle_ms: 600_000, ..Options::default() }
+        .profile("has_statement", true)
+        .profile("sla_ms", 600_000);
     let system = System::start("drift", options).await?;
     let settled = system.pay("5.00").await?;
     system.wait_for_state(&settled.payment_id, "settled").await?;

@@ -205,7 +205,7 @@ async fn blocked(system: &System, lock: &Lock, steps: usize) -> anyhow::Result<(
                  SELECT a.pid FROM pg_stat_activity a JOIN behind b ON b.pid = ANY(pg_blocking_pids(a.pid))
                  WHERE a.datname = current_database())
              SELECT count(*) FROM behind JOIN pg_stat_activity a USING (pid)
-             WHERE pid <> $1 AND a.query LIKE '%accounts%'",
+             WHERE pid <> $1 AND (a.query LIKE '%accounts%' OR a.query LIKE '%INTO journal%')",
         )
         .bind(lock.pid)
         .fetch_one(&system.database.pool)

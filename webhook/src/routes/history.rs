@@ -103,7 +103,7 @@ pub(crate) struct Which {
     #[param(minimum = 1, maximum = 200)]
     limit: Option<i64>,
     /// Only after this place: `next` of the page before.
-    #[param(min_length = 3, max_length = 48, pattern = "^-?[0-9]+-[0-9]+$")]
+    #[param(min_length = 3, max_length = 36, pattern = "^-?[0-9]{1,16}-[1-9][0-9]{0,17}$")]
     after: Option<String>,
 }
 
