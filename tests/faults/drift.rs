@@ -20,9 +20,11 @@ async fn sweep(system: &System, name: &str) -> anyhow::Result<Swept> {
     let id = format!("{}-{name}", system.task_queue);
     let options = WorkflowStartOptions::new(system.task_queue.clone(), id).build();
     let handle = client.start_workflow(ReconciliationWorkflow::run, patience, options).await?;
-    tokio::time::timeout(Duration::from_secs(60), handle.get_result(WorkflowGetResultOptions::default()))
-        .await?
-        .context(system.worker.log_tail())
+    let swept = handle.get_result(WorkflowGetResultOptions::default());
+    match tokio::time::timeout(Duration::from_secs(60), swept).await {
+        Ok(swept) => swept.context(system.worker.log_tail()),
+        Err(_) => anyhow::bail!("no sweep within a minute:\n{}", system.worker.log_tail()),
+    }
 }
 
 fn drift(of: &[(&str, u64)]) -> BTreeMap<String, u64> {

@@ -1,5 +1,6 @@
 //! One sweep through the three books.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use payment_ledger::reconcile::SweepId;
@@ -167,13 +168,18 @@ impl Reconciler {
     /// Whether our own history is what was sealed, and balances and holds are what it says.
     async fn chain(&self, report: &mut Report) -> Result<(), SweepError> {
         let verified = self.ledger.verify(None).await?;
-        let findings = verified.findings.into_iter().map(|found| Finding {
-            drift: Drift::BrokenChain,
-            payment_id: None,
-            origin: format!("{}:{}", found.kind, found.of),
-            detail: format!("{} of {}: {}", found.kind, found.of, found.detail),
-        });
-        self.open(findings.collect(), report).await
+        // One thing may be wrong in more than one way, and is one matter.
+        let mut findings = BTreeMap::new();
+        for found in verified.findings {
+            let origin = format!("{}:{}", found.kind, found.of);
+            findings.entry(origin.clone()).or_insert_with(|| Finding {
+                drift: Drift::BrokenChain,
+                payment_id: None,
+                origin,
+                detail: format!("{} of {}: {}", found.kind, found.of, found.detail),
+            });
+        }
+        self.open(findings.into_values().collect(), report).await
     }
 
     async fn payments(

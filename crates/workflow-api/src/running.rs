@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use futures::stream::Fuse;
 use temporalio_client::{ListWorkflowsStream, RpcOptions, WorkflowListOptions};
 use tokio::time::timeout;
 
@@ -22,7 +23,8 @@ pub struct RunningWorkflows {
 
 /// The ids of all that run, a page at a time.
 pub struct Running {
-    stream: ListWorkflowsStream,
+    /// Fused: it may be asked again at its end.
+    stream: Fuse<ListWorkflowsStream>,
 }
 
 impl RunningWorkflows {
@@ -47,7 +49,7 @@ impl RunningWorkflows {
         );
         let rpc = RpcOptions::builder().timeout(PAGE_TIMEOUT).build();
         let options = WorkflowListOptions::builder().rpc_options(rpc).build();
-        Ok(Running { stream: client.list_workflows(query, options) })
+        Ok(Running { stream: client.list_workflows(query, options).fuse() })
     }
 }
 

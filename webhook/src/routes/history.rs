@@ -145,6 +145,8 @@ pub(crate) async fn read_balance(
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 404, description = "account_not_found; another tenant's account is not found either",
          body = ProblemDocument, content_type = "application/problem+json"),
+        (status = 422, description = "empty_period: from is not before to",
+         body = ProblemDocument, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn read_statement(
@@ -171,7 +173,7 @@ fn period(which: &Which) -> Result<Period, Problem> {
     let from = which.from.as_deref().map_or(Ok(Timestamp::UNIX_EPOCH), |text| instant("from", text))?;
     let to = which.to.as_deref().map(|text| instant("to", text)).transpose()?;
     if to.is_some_and(|to| from >= to) {
-        return Err(refused("from must be before to"));
+        return Err(Problem::unprocessable("empty_period", "from must be before to".to_owned()));
     }
     let limit = which.limit.unwrap_or(LIMIT_DEFAULT);
     if !(1..=LIMIT_MAX).contains(&limit) {
