@@ -10,9 +10,9 @@ use payment_ledger::reconcile::SweepId;
 use payment_ledger::reconcile::drift::{Drift, Patience, judge};
 use payment_ledger::reconcile::found::{Finding, Known};
 use payment_ledger::reconcile::payments::Sources;
-use payment_ledger::reconcile::statement::{Line, LineStatus};
 use payment_protocol::ids::{PaymentId, SwitchName};
 use payment_protocol::keys;
+use payment_protocol::report::{LineStatus, StatementLine};
 use sqlx::{AssertSqlSafe, PgPool};
 use support::{AMOUNT_MINOR, Bank, SWITCH, Sample, Stage, success};
 
@@ -24,8 +24,8 @@ fn switch() -> SwitchName {
 }
 
 /// A line of the statement about a payment.
-fn line(p: &Sample, transfer: &str, status: LineStatus) -> Line {
-    Line {
+fn line(p: &Sample, transfer: &str, status: LineStatus) -> StatementLine {
+    StatementLine {
         cursor: format!("{transfer}-{status:?}"),
         transfer_id: transfer.into(),
         reference: Some(keys::submit(&p.tx).to_string()),
@@ -37,7 +37,7 @@ fn line(p: &Sample, transfer: &str, status: LineStatus) -> Line {
 }
 
 impl Bank {
-    async fn lines(&self, lines: &[Line]) -> u64 {
+    async fn lines(&self, lines: &[StatementLine]) -> u64 {
         self.ledger.store_lines(&switch(), lines).await.unwrap()
     }
 
@@ -154,7 +154,7 @@ async fn r36_each_planted_drift_is_named_and_nothing_else(pool: PgPool) {
 
     let p = bank.payment_at(Stage::Settled, "other amount").await;
     plant(&p, Drift::OtherAmount);
-    bank.lines(&[Line { amount_minor: AMOUNT_MINOR + 1, ..line(&p, "t-more", settled) }]).await;
+    bank.lines(&[StatementLine { amount_minor: AMOUNT_MINOR + 1, ..line(&p, "t-more", settled) }]).await;
 
     let p = bank.payment_at(Stage::Settled, "settled twice").await;
     plant(&p, Drift::SettledTwice);
@@ -173,8 +173,8 @@ async fn r36_each_planted_drift_is_named_and_nothing_else(pool: PgPool) {
     .await;
 
     // What belongs to no payment.
-    let nobody = Line { reference: Some("tx_nobody:submit".into()), ..line(&well, "t-nobody", settled) };
-    bank.lines(&[nobody, Line { reference: None, ..line(&well, "t-nameless", LineStatus::Rejected) }]).await;
+    let nobody = StatementLine { reference: Some("tx_nobody:submit".into()), ..line(&well, "t-nobody", settled) };
+    bank.lines(&[nobody, StatementLine { reference: None, ..line(&well, "t-nameless", LineStatus::Rejected) }]).await;
     expected.insert("northern:t-nobody".into(), Drift::UnknownTransfer);
     let mut foreign = success(&well, "evt-foreign");
     foreign.reference = "tx_unheard_of:submit".into();

@@ -1,5 +1,6 @@
 //! What a switch says of a transfer, and the ONE place where SUCCESS is compared with the payment.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::SwitchName;
@@ -20,6 +21,39 @@ pub struct SettledReport {
     pub amount_minor: i64,
     /// The currency it named.
     pub currency: String,
+}
+
+text_enum!(
+    /// How a transfer ended at the switch, in the switch's words. A recalled one was settled before.
+    LineStatus {
+        /// The money left.
+        Settled = "SETTLED",
+        /// Refused by whom it went to.
+        Rejected = "REJECTED",
+        /// Cancelled before it settled.
+        Cancelled = "CANCELLED",
+        /// Settled, and given back.
+        Recalled = "RECALLED",
+    }
+);
+
+/// One line of a switch's statement: one end of a transfer. A recalled one has two, its settlement, then its return.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatementLine {
+    /// Its place in the statement, as the switch names it.
+    pub cursor: String,
+    /// What the switch calls the transfer.
+    pub transfer_id: String,
+    /// Our reference; none from a switch without references.
+    pub reference: Option<String>,
+    /// How it ended.
+    pub status: LineStatus,
+    /// How much, in minor units.
+    pub amount_minor: i64,
+    /// ISO 4217 code, as the switch wrote it.
+    pub currency: String,
+    /// When it ended, by the switch's clock.
+    pub finished_at: Timestamp,
 }
 
 text_enum!(

@@ -7,14 +7,13 @@ use payment_ledger::reconcile::SweepId;
 use payment_ledger::reconcile::drift::{Drift, Patience, judge};
 use payment_ledger::reconcile::found::Finding;
 use payment_ledger::reconcile::payments::{Compared, Sources};
-use payment_ledger::reconcile::statement::{Line, LineStatus};
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::SwitchProfile;
+use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::{PaymentId, SwitchName};
 use switch_client::SwitchClient;
 use switch_client::client::ClientError;
 use switch_client::config::SwitchOptions;
-use switch_client::statement::{EndStatus, Entry};
 use workflow_api::RunningWorkflows;
 
 use crate::report::Report;
@@ -121,10 +120,9 @@ impl Reconciler {
                         break;
                     }
                 };
-                let lines: Vec<Line> = page.entries.into_iter().map(line).collect();
-                report.new_lines += self.ledger.store_lines(&source.name, &lines).await?;
+                report.new_lines += self.ledger.store_lines(&source.name, &page.lines).await?;
                 progress(report.new_lines);
-                place = lines.into_iter().next_back().map(|line| line.cursor).or(place);
+                place = page.lines.into_iter().next_back().map(|line| line.cursor).or(place);
                 if page.is_last {
                     whole.push(source.name.clone());
                     break;
@@ -256,7 +254,7 @@ impl Reconciler {
 /// What is wrong with a payment, in words.
 fn judged(compared: &Compared, patience: Patience) -> impl Iterator<Item = Finding> {
     let Compared { payment_id, switch, currency, amount_minor, at_the_switch, seen } = compared;
-    let hold = seen.hold.map_or("none".to_owned(), |hold| format!("{hold:?}").to_lowercase());
+    let hold = seen.hold.map_or("none", HoldStatus::as_str);
     let detail = format!(
         "{amount_minor} {currency} (minor units) by {switch}; {}; hold {hold}; debits {}; at the switch: {at_the_switch}",
         seen.state, seen.debits
@@ -267,21 +265,4 @@ fn judged(compared: &Compared, patience: Patience) -> impl Iterator<Item = Findi
         origin: payment_id.to_string(),
         detail: detail.clone(),
     })
-}
-
-fn line(entry: Entry) -> Line {
-    Line {
-        cursor: entry.cursor,
-        transfer_id: entry.transfer_id,
-        reference: entry.reference,
-        status: match entry.status {
-            EndStatus::Settled => LineStatus::Settled,
-            EndStatus::Rejected => LineStatus::Rejected,
-            EndStatus::Cancelled => LineStatus::Cancelled,
-            EndStatus::Recalled => LineStatus::Recalled,
-        },
-        amount_minor: entry.amount_minor,
-        currency: entry.currency,
-        finished_at: entry.finished_at,
-    }
 }

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use jiff::Timestamp;
+use payment_protocol::report::{LineStatus, StatementLine};
 use payment_protocol::submit::QueryAnswer;
 use reqwest::{Method, StatusCode};
 
@@ -30,68 +31,34 @@ const PLACES_MAX: usize = 10_000;
 /// What is said of a statement that was not read to its end in one look. The next look reads on.
 pub const NOT_AT_ITS_END: &str = "the statement is long and is read on with the next look";
 
-/// How a transfer ended at the switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndStatus {
-    /// The money left.
-    Settled,
-    /// Refused by whom it went to.
-    Rejected,
-    /// Cancelled before it settled.
-    Cancelled,
-    /// Settled, and given back.
-    Recalled,
-}
-
-/// One end of a transfer. A recalled one has two: its settlement, then its return.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its place in the statement.
-    pub cursor: String,
-    /// The switch's own id.
-    pub transfer_id: String,
-    /// What it was sent by; none from a switch without references.
-    pub reference: Option<String>,
-    /// How it ended.
-    pub status: EndStatus,
-    /// How much, in minor units.
-    pub amount_minor: i64,
-    /// ISO 4217 code, as the switch wrote it.
-    pub currency: String,
-    /// When it ended, by the switch's clock.
-    pub finished_at: Timestamp,
-}
-
 /// A page of the statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Its entries, in their order.
-    pub entries: Vec<Entry>,
+    /// Its lines, in their order.
+    pub lines: Vec<StatementLine>,
     /// Whether nothing comes after it yet.
     pub is_last: bool,
 }
 
-impl Entry {
-    /// A line that lacks what a book must have cannot be passed over: the statement stands still there.
-    fn read(entry: StatementEntry) -> Result<Self, String> {
-        let StatementEntry { cursor, transfer } = entry;
-        let lacks = |what: &str| format!("the statement's entry {cursor} has no {what}");
-        Ok(Self {
-            transfer_id: transfer.transfer_id.ok_or_else(|| lacks("transfer_id"))?,
-            reference: transfer.reference,
-            status: match transfer.status {
-                TransferStatus::Settled => EndStatus::Settled,
-                TransferStatus::Rejected => EndStatus::Rejected,
-                TransferStatus::Cancelled => EndStatus::Cancelled,
-                TransferStatus::Recalled => EndStatus::Recalled,
-                TransferStatus::Pending => return Err(lacks("end: it is pending")),
-            },
-            amount_minor: transfer.amount_minor.ok_or_else(|| lacks("amount_minor"))?,
-            currency: transfer.currency.ok_or_else(|| lacks("currency"))?,
-            finished_at: transfer.finished_at.ok_or_else(|| lacks("finished_at"))?,
-            cursor,
-        })
-    }
+/// A line that lacks what a book must have cannot be passed over: the statement stands still there.
+fn line(entry: StatementEntry) -> Result<StatementLine, String> {
+    let StatementEntry { cursor, transfer } = entry;
+    let lacks = |what: &str| format!("the statement's entry {cursor} has no {what}");
+    Ok(StatementLine {
+        transfer_id: transfer.transfer_id.ok_or_else(|| lacks("transfer_id"))?,
+        reference: transfer.reference,
+        status: match transfer.status {
+            TransferStatus::Settled => LineStatus::Settled,
+            TransferStatus::Rejected => LineStatus::Rejected,
+            TransferStatus::Cancelled => LineStatus::Cancelled,
+            TransferStatus::Recalled => LineStatus::Recalled,
+            TransferStatus::Pending => return Err(lacks("end: it is pending")),
+        },
+        amount_minor: transfer.amount_minor.ok_or_else(|| lacks("amount_minor"))?,
+        currency: transfer.currency.ok_or_else(|| lacks("currency"))?,
+        finished_at: transfer.finished_at.ok_or_else(|| lacks("finished_at"))?,
+        cursor,
+    })
 }
 
 /// How far the statement was read.
@@ -184,8 +151,8 @@ impl SwitchClient {
             Ok((_, page)) => page,
             Err(Unread::OurFault(detail) | Unread::NoAnswer(detail)) => return Err(detail),
         };
-        let entries = page.entries.into_iter().map(Entry::read).collect::<Result<_, _>>()?;
-        Ok(Page { entries, is_last: page.next.is_none() })
+        let lines = page.entries.into_iter().map(line).collect::<Result<_, _>>()?;
+        Ok(Page { lines, is_last: page.next.is_none() })
     }
 
     async fn page(

@@ -111,13 +111,11 @@ impl Ledger {
                 let payment_id = PaymentId::new(row.payment_id.as_str())
                     .map_err(|_| unreadable("payment_id", &row.payment_id))?;
                 let state = PaymentState::parse(&row.state).ok_or_else(|| unreadable("state", &row.state))?;
-                let hold = match row.hold.as_deref() {
-                    None => None,
-                    Some("open") => Some(HoldStatus::Open),
-                    Some("settled") => Some(HoldStatus::Settled),
-                    Some("released") => Some(HoldStatus::Released),
-                    Some(other) => return Err(unreadable("hold", other)),
-                };
+                let hold = row
+                    .hold
+                    .as_deref()
+                    .map(|word| HoldStatus::parse(word).ok_or_else(|| unreadable("hold", word)))
+                    .transpose()?;
                 let seen = Seen {
                     state,
                     operator_reason: row.operator_reason.as_deref().and_then(OperatorReason::parse),

@@ -1,53 +1,10 @@
 //! The lines of a switch's statement, as they were read.
 
-use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
 use payment_protocol::ids::SwitchName;
+use payment_protocol::report::StatementLine;
 
 use crate::{Ledger, LedgerError, record};
-
-/// How a transfer ended at the switch. A recalled one was settled before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineStatus {
-    /// The money left.
-    Settled,
-    /// Refused by whom it went to.
-    Rejected,
-    /// Cancelled before it settled.
-    Cancelled,
-    /// Settled, and given back.
-    Recalled,
-}
-
-impl LineStatus {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Settled => "SETTLED",
-            Self::Rejected => "REJECTED",
-            Self::Cancelled => "CANCELLED",
-            Self::Recalled => "RECALLED",
-        }
-    }
-}
-
-/// One line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// Its place in the statement, as the switch names it.
-    pub cursor: String,
-    /// What the switch calls the transfer.
-    pub transfer_id: String,
-    /// Our reference; none from a switch without references.
-    pub reference: Option<String>,
-    /// How it ended.
-    pub status: LineStatus,
-    /// How much, in minor units.
-    pub amount_minor: i64,
-    /// ISO 4217 code, as the switch wrote it.
-    pub currency: String,
-    /// When it ended, by the switch's clock.
-    pub finished_at: Timestamp,
-}
 
 impl Ledger {
     /// How far the statement of a switch was read; none from its beginning.
@@ -67,8 +24,8 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn store_lines(&self, switch: &SwitchName, page: &[Line]) -> Result<u64, LedgerError> {
-        let words = |of: fn(&Line) -> &str| -> Vec<String> {
+    pub async fn store_lines(&self, switch: &SwitchName, page: &[StatementLine]) -> Result<u64, LedgerError> {
+        let words = |of: fn(&StatementLine) -> &str| -> Vec<String> {
             page.iter().map(|line| record::storable(of(line)).into_owned()).collect()
         };
         let references: Vec<Option<String>> = page
