@@ -172,8 +172,8 @@ async fn what_waits_for_people_is_measured(pool: PgPool) {
         ("late_confirmation", 0), ("contradiction", 0), ("report_differs", 3), ("not_sent", 0), ("unknown_payment", 0),
         ("other_switch", 0), ("event_reused", 0), ("charged_to_claims", 0),
     ];
-    let found_by_a_sweep = Drift::ALL.map(|drift| (drift.as_str(), 0));
-    assert_eq!(known, [&met_when_it_came_in[..], &found_by_a_sweep].concat());
+    let found_by_a_sweep = Drift::ALL.iter().map(|drift| (drift.as_str(), 0));
+    assert_eq!(known, met_when_it_came_in.into_iter().chain(found_by_a_sweep).collect::<Vec<_>>());
     assert_eq!(bank.ledger.open_exceptions().await.unwrap(), 3);
     let standing = bank.ledger.standing_by_reason().await.unwrap();
     assert_eq!(standing.len(), OperatorReason::ALL.len());

@@ -173,8 +173,13 @@ async fn r36_each_planted_drift_is_named_and_nothing_else(pool: PgPool) {
     .await;
 
     // What belongs to no payment.
-    let nobody = StatementLine { reference: Some("tx_nobody:submit".into()), ..line(&well, "t-nobody", settled) };
-    bank.lines(&[nobody, StatementLine { reference: None, ..line(&well, "t-nameless", LineStatus::Rejected) }]).await;
+    let nobody =
+        StatementLine { reference: Some("tx_nobody:submit".into()), ..line(&well, "t-nobody", settled) };
+    bank.lines(&[
+        nobody,
+        StatementLine { reference: None, ..line(&well, "t-nameless", LineStatus::Rejected) },
+    ])
+    .await;
     expected.insert("northern:t-nobody".into(), Drift::UnknownTransfer);
     let mut foreign = success(&well, "evt-foreign");
     foreign.reference = "tx_unheard_of:submit".into();

@@ -77,7 +77,7 @@ pub struct Listed {
     pub is_new: bool,
     /// What the books say.
     pub detail: String,
-    /// What people may do.
+    /// What people may do, as it is typed at `payctl decide`.
     pub allowed: Vec<String>,
 }
 
@@ -92,7 +92,7 @@ impl Report {
             workflows: 0,
             not_compared: Vec::new(),
             totals: Vec::new(),
-            drift: Drift::ALL.into_iter().map(|drift| (drift, 0)).collect(),
+            drift: Drift::ALL.iter().map(|drift| (*drift, 0)).collect(),
             closed_before: 0,
             findings: Vec::new(),
         }
@@ -150,7 +150,12 @@ impl Report {
                     exception_id,
                     is_new,
                     detail: finding.detail,
-                    allowed: finding.drift.allowed().iter().map(|word| (*word).to_owned()).collect(),
+                    allowed: finding
+                        .drift
+                        .allowed()
+                        .iter()
+                        .map(|deed| deed.as_str().replace('_', "-"))
+                        .collect(),
                 });
             }
         }

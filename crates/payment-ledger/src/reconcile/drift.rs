@@ -3,89 +3,62 @@
 
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
+use payment_protocol::decision::Action;
 use payment_protocol::facts::HoldStatus;
+use payment_protocol::text_enum;
 use serde::{Deserialize, Serialize};
 
-/// A kind of disagreement between the bank's ledger, the switch's statement and the workflows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Drift {
-    /// Sent or posted, and no hold stands behind it.
-    MissingHold,
-    /// An open hold of a payment that has ended, or that no journal entry explains.
-    OrphanHold,
-    /// The money left, and nobody was debited.
-    SettledNotDebited,
-    /// Debited, and the switch's statement knows of no settlement, or the money came back.
-    DebitedNotSettled,
-    /// The money left, and the customer was given the hold back.
-    ReleasedYetSettled,
-    /// The switch settled another amount or currency than was asked for.
-    OtherAmount,
-    /// The switch settled more than one transfer of one payment.
-    SettledTwice,
-    /// The switch settled a transfer that is no payment's.
-    UnknownTransfer,
-    /// An open payment that no workflow carries on.
-    PaymentWithoutWorkflow,
-    /// A running workflow of no payment, or of one that has ended or that another workflow has.
-    WorkflowWithoutPayment,
-    /// An authentic callback that belongs to no payment.
-    CallbackUnmatched,
-    /// A payment whose switch has been asked to cancel for too long.
-    StuckCancelling,
-    /// The journal is not what was sealed.
-    BrokenChain,
-}
+use crate::decisions::{Correction, Deed};
+
+text_enum!(
+    /// A kind of disagreement between the bank's ledger, the switch's statement and the workflows, in the order of reports.
+    Drift {
+        /// Sent or posted, and no hold stands behind it.
+        MissingHold = "missing_hold",
+        /// An open hold of a payment that has ended, or that no journal entry explains.
+        OrphanHold = "orphan_hold",
+        /// The money left, and nobody was debited.
+        SettledNotDebited = "settled_not_debited",
+        /// Debited, and the switch's statement knows of no settlement, or the money came back.
+        DebitedNotSettled = "debited_not_settled",
+        /// The money left, and the customer was given the hold back.
+        ReleasedYetSettled = "released_yet_settled",
+        /// The switch settled another amount or currency than was asked for.
+        OtherAmount = "other_amount",
+        /// The switch settled more than one transfer of one payment.
+        SettledTwice = "settled_twice",
+        /// The switch settled a transfer that is no payment's.
+        UnknownTransfer = "unknown_transfer",
+        /// An open payment that no workflow carries on.
+        PaymentWithoutWorkflow = "payment_without_workflow",
+        /// A running workflow of no payment, or of one that has ended or that another workflow has.
+        WorkflowWithoutPayment = "workflow_without_payment",
+        /// An authentic callback that belongs to no payment.
+        CallbackUnmatched = "callback_unmatched",
+        /// A payment whose switch has been asked to cancel for too long.
+        StuckCancelling = "stuck_cancelling",
+        /// The journal is not what was sealed.
+        BrokenChain = "broken_chain",
+    }
+);
 
 impl Drift {
-    /// Every kind, in the order of reports.
-    pub const ALL: [Self; 13] = [
-        Self::MissingHold,
-        Self::OrphanHold,
-        Self::SettledNotDebited,
-        Self::DebitedNotSettled,
-        Self::ReleasedYetSettled,
-        Self::OtherAmount,
-        Self::SettledTwice,
-        Self::UnknownTransfer,
-        Self::PaymentWithoutWorkflow,
-        Self::WorkflowWithoutPayment,
-        Self::CallbackUnmatched,
-        Self::StuckCancelling,
-        Self::BrokenChain,
-    ];
-
-    /// The word in reports, metrics and exceptions.
+    /// What people may do about it. An open payment is decided where it stands; what moves money after the end is a
+    /// correction, by two people.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub fn allowed(self) -> &'static [Deed] {
+        const STANDING: &[Deed] = &[
+            Deed::Standing(Action::AskAgain),
+            Deed::Standing(Action::Settle),
+            Deed::Standing(Action::Release),
+            Deed::Close,
+        ];
         match self {
-            Self::MissingHold => "missing_hold",
-            Self::OrphanHold => "orphan_hold",
-            Self::SettledNotDebited => "settled_not_debited",
-            Self::DebitedNotSettled => "debited_not_settled",
-            Self::ReleasedYetSettled => "released_yet_settled",
-            Self::OtherAmount => "other_amount",
-            Self::SettledTwice => "settled_twice",
-            Self::UnknownTransfer => "unknown_transfer",
-            Self::PaymentWithoutWorkflow => "payment_without_workflow",
-            Self::WorkflowWithoutPayment => "workflow_without_payment",
-            Self::CallbackUnmatched => "callback_unmatched",
-            Self::StuckCancelling => "stuck_cancelling",
-            Self::BrokenChain => "broken_chain",
-        }
-    }
-
-    /// What people may do about it, in the words of `payctl decide` and `payctl exceptions`. An open payment is decided
-    /// where it stands; what moves money after the end is a correction, by two people.
-    #[must_use]
-    pub fn allowed(self) -> &'static [&'static str] {
-        match self {
-            Self::SettledNotDebited | Self::ReleasedYetSettled => &["late-debit", "close"],
-            Self::DebitedNotSettled => &["return-credit", "close"],
-            Self::StuckCancelling | Self::PaymentWithoutWorkflow => {
-                &["ask-again", "settle", "release", "close"]
+            Self::SettledNotDebited | Self::ReleasedYetSettled => {
+                &[Deed::Correction(Correction::LateDebit), Deed::Close]
             }
+            Self::DebitedNotSettled => &[Deed::Correction(Correction::ReturnCredit), Deed::Close],
+            Self::StuckCancelling | Self::PaymentWithoutWorkflow => STANDING,
             Self::MissingHold
             | Self::OrphanHold
             | Self::OtherAmount
@@ -93,7 +66,7 @@ impl Drift {
             | Self::UnknownTransfer
             | Self::WorkflowWithoutPayment
             | Self::CallbackUnmatched
-            | Self::BrokenChain => &["close"],
+            | Self::BrokenChain => &[Deed::Close],
         }
     }
 }
