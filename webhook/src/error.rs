@@ -87,6 +87,10 @@ pub(crate) fn payment_not_found(id: &str) -> Problem {
     Problem::missing("payment_not_found", format!("there is no payment {}", excerpt(id)))
 }
 
+pub(crate) fn account_not_found(id: &str) -> Problem {
+    Problem::missing("account_not_found", format!("you have no account {}", excerpt(id)))
+}
+
 /// The beginning of something a caller sent, short enough to be sent back.
 pub(crate) fn excerpt(text: &str) -> String {
     text.chars().take(64).collect()

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::payments::decimal;
 use crate::app::App;
 use crate::auth::Reader;
-use crate::error::{ApiError, excerpt};
+use crate::error::{ApiError, account_not_found};
 use crate::routes::docs::ProblemDocument;
 
 /// An account as it stands. Amounts are decimals in major units, and the same in minor units.
@@ -51,9 +51,9 @@ pub(crate) async fn read_account(
     Reader(caller): Reader,
     Path(id): Path<String>,
 ) -> Result<Json<Account>, ApiError> {
-    let not_found = || Problem::missing("account_not_found", format!("you have no account {}", excerpt(&id)));
-    let account_id = AccountId::new(id.as_str()).map_err(|_| not_found())?;
-    let account = app.ledger.account(&caller.tenant, &account_id).await?.ok_or_else(not_found)?;
+    let account_id = account_id(&id)?;
+    let account = app.ledger.account(&caller.tenant, &account_id).await?;
+    let account = account.ok_or_else(|| account_not_found(&id))?;
     let decimal = |minor: i64| decimal(&account.account_id, minor, &account.currency);
     let balance_minor = account.ledger_minor();
     Ok(Json(Account {
@@ -67,4 +67,9 @@ pub(crate) async fn read_account(
         currency: account.currency,
         status: account.status,
     }))
+}
+
+/// Reads an account's id from a path; one that cannot be is not found.
+pub(super) fn account_id(id: &str) -> Result<AccountId, Problem> {
+    AccountId::new(id).map_err(|_| account_not_found(id))
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use axum::extract::State;
 use jiff::Timestamp;
 use payment_ledger::statement::{BalanceAt, Line, Period};
-use payment_protocol::ids::AccountId;
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem, Query};
 use utoipa::{IntoParams, ToSchema};
 
+use super::accounts::account_id;
 use super::payments::decimal;
 use crate::app::App;
 use crate::auth::Reader;
-use crate::error::{ApiError, excerpt};
+use crate::error::{ApiError, account_not_found};
 use crate::routes::docs::ProblemDocument;
 
 /// Entries on a page when nothing is said.
@@ -128,9 +128,9 @@ pub(crate) async fn read_balance(
     Query(which): Query<Instant>,
 ) -> Result<Json<Balance>, ApiError> {
     let at = which.at.as_deref().map(|text| instant("at", text)).transpose()?;
-    let account_id = account(&id)?;
+    let account_id = account_id(&id)?;
     let found = app.ledger.balance_at(account_id.as_str(), Some(&caller.tenant), at).await?;
-    Ok(Json(balance(found.ok_or_else(|| not_found(&id))?)?))
+    Ok(Json(balance(found.ok_or_else(|| account_not_found(&id))?)?))
 }
 
 /// Ask for an account's statement
@@ -156,9 +156,9 @@ pub(crate) async fn read_statement(
     Query(which): Query<Which>,
 ) -> Result<Json<Statement>, ApiError> {
     let period = period(&which)?;
-    let account_id = account(&id)?;
+    let account_id = account_id(&id)?;
     let found = app.ledger.statement(account_id.as_str(), Some(&caller.tenant), &period).await?;
-    let found = found.ok_or_else(|| not_found(&id))?;
+    let found = found.ok_or_else(|| account_not_found(&id))?;
     let currency = found.opening.currency.clone();
     let entries = found.lines.into_iter().map(|line| entry(&id, &currency, line));
     Ok(Json(Statement {
@@ -196,14 +196,6 @@ fn instant(name: &str, text: &str) -> Result<Timestamp, Problem> {
 
 fn refused(detail: &str) -> Problem {
     Problem::bad_request("malformed_query", detail.to_owned())
-}
-
-fn not_found(id: &str) -> Problem {
-    Problem::missing("account_not_found", format!("you have no account {}", excerpt(id)))
-}
-
-fn account(id: &str) -> Result<AccountId, Problem> {
-    AccountId::new(id).map_err(|_| not_found(id))
 }
 
 fn balance(at: BalanceAt) -> Result<Balance, ApiError> {
