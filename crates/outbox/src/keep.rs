@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use sqlx::PgPool;
+use sqlx::postgres::PgQueryResult;
 
 use crate::OutboxError;
 
@@ -15,24 +16,14 @@ const BATCH: i64 = 1_000;
 /// Statements in one call, so that it ends; the next call goes on.
 const BATCHES_MAX: usize = 100;
 
-/// Deletes events that were published longer than `keep` ago; says how many.
-///
-/// # Errors
-/// [`OutboxError`]; what was deleted stays so.
-pub async fn prune_published(pool: &PgPool, keep: Duration) -> Result<u64, OutboxError> {
+/// Deletes a batch at a time until there is less than one; says how many rows.
+async fn in_batches<D>(delete: impl Fn() -> D) -> Result<u64, OutboxError>
+where
+    D: Future<Output = Result<PgQueryResult, sqlx::Error>>,
+{
     let mut deleted = 0;
     for _ in 0..BATCHES_MAX {
-        let rows = sqlx::query!(
-            "DELETE FROM outbox WHERE position IN (
-                 SELECT position FROM outbox
-                 WHERE published_at < clock_timestamp() - $1 * interval '1 second'
-                 ORDER BY published_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
-            keep.as_secs_f64(),
-            BATCH,
-        )
-        .execute(pool)
-        .await?
-        .rows_affected();
+        let rows = delete().await?.rows_affected();
         deleted += rows;
         if rows < BATCH.unsigned_abs() {
             break;
@@ -41,15 +32,33 @@ pub async fn prune_published(pool: &PgPool, keep: Duration) -> Result<u64, Outbo
     Ok(deleted)
 }
 
+/// Deletes events that were published longer than `keep` ago; says how many.
+///
+/// # Errors
+/// [`OutboxError`]; what was deleted stays so.
+pub async fn prune_published(pool: &PgPool, keep: Duration) -> Result<u64, OutboxError> {
+    in_batches(|| {
+        sqlx::query!(
+            "DELETE FROM outbox WHERE position IN (
+                 SELECT position FROM outbox
+                 WHERE published_at < clock_timestamp() - $1 * interval '1 second'
+                 ORDER BY published_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
+            keep.as_secs_f64(),
+            BATCH,
+        )
+        .execute(pool)
+    })
+    .await
+}
+
 /// Forgets what consumers took in longer than `keep` ago; says how much. Must be longer than anything can still be told
 /// again: than published events are kept, and than the broker keeps them.
 ///
 /// # Errors
 /// [`OutboxError`]; what was deleted stays so.
 pub async fn prune_processed(pool: &PgPool, keep: Duration) -> Result<u64, OutboxError> {
-    let mut deleted = 0;
-    for _ in 0..BATCHES_MAX {
-        let rows = sqlx::query!(
+    in_batches(|| {
+        sqlx::query!(
             "DELETE FROM processed_events WHERE (consumer, event_id) IN (
                  SELECT consumer, event_id FROM processed_events
                  WHERE processed_at < clock_timestamp() - $1 * interval '1 second'
@@ -58,14 +67,8 @@ pub async fn prune_processed(pool: &PgPool, keep: Duration) -> Result<u64, Outbo
             BATCH,
         )
         .execute(pool)
-        .await?
-        .rows_affected();
-        deleted += rows;
-        if rows < BATCH.unsigned_abs() {
-            break;
-        }
-    }
-    Ok(deleted)
+    })
+    .await
 }
 
 /// An event that the broker refused until it was parked. It keeps back the later events of its key.
