@@ -3,19 +3,17 @@
 //!
 //! Every commit is durable, the sealer runs beside all ways, and each round measures every way: what counts is how they compare.
 
-use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use payment_ledger::Ledger;
 use payment_ledger::seal::{BatchSize, Sealed};
 use serde_json::json;
-use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 use tokio_util::sync::CancellationToken;
 
+use crate::common::{durable_pool, say, two};
 use crate::load::{self, median};
 
 /// Writers at once, each with a connection of its own.
@@ -80,21 +78,11 @@ impl Way {
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
-    let pool = PgPoolOptions::new()
-        .max_connections(WRITERS + 2)
-        .acquire_timeout(Duration::from_secs(30))
-        .connect(&args.database_url)
-        .await
-        .context("the database cannot be reached")?;
-    let fsync: String =
-        sqlx::query_scalar("SELECT current_setting('fsync') || ' ' || current_setting('synchronous_commit')")
-            .fetch_one(&pool)
-            .await?;
-    anyhow::ensure!(fsync == "on on", "commits are not durable here (fsync, synchronous_commit: {fsync})");
+    let pool = durable_pool(&args.database_url, WRITERS + 2).await?;
     payment_ledger::MIGRATOR.run(&pool).await?;
     make_book(&pool).await?;
     say(&format!(
-        "{WRITERS} writers, {} rounds of {} s each, sealed meanwhile\n",
+        "{WRITERS} writers, {} rounds of {} s each, sealed meanwhile\n\n",
         args.rounds, args.seconds
     ))?;
 
@@ -107,7 +95,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
             let load = measure(&pool, way, Duration::from_secs(args.seconds)).await?;
             anyhow::ensure!(load.failed == 0, "{} failed {} times", way.name(), load.failed);
             say(&format!(
-                "round {} {:<18} {:>7.0}/s  p99 {:.1} ms",
+                "round {} {:<18} {:>7.0}/s  p99 {:.1} ms\n",
                 round + 1,
                 way.name(),
                 load.rate(),
@@ -133,7 +121,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
             "way": way.name(), "per_second": median(rates.clone()).round(), "p99_ms": two(median(p99s.clone())),
         })).collect::<Vec<_>>(),
     });
-    say(&format!("\n{json}"))
+    say(&format!("\n{json}\n"))
 }
 
 /// Accounts: the internal ones, one for each writer, and the row that one way changes.
@@ -209,12 +197,4 @@ async fn seal(ledger: Ledger, stop: CancellationToken) -> anyhow::Result<i64> {
         }
     }
     Ok(behind)
-}
-
-fn two(value: f64) -> f64 {
-    (value * 100.0).round() / 100.0
-}
-
-fn say(line: &str) -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{line}").context("the result cannot be written")
 }

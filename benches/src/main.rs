@@ -3,6 +3,7 @@
 
 #![allow(clippy::float_arithmetic, reason = "what is measured is no money")]
 
+mod common;
 mod idempotency;
 mod ledger;
 mod load;

@@ -15,8 +15,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::json;
 use sqlx::PgPool;
-use sqlx::postgres::PgPoolOptions;
 
+use crate::common::{durable_pool, say, two};
 use crate::load::{self, Load, median};
 use ways::{Way, Ways};
 
@@ -61,17 +61,7 @@ struct Measured {
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let time = Duration::from_secs(args.seconds);
-    let pool = PgPoolOptions::new()
-        .max_connections(CONNECTIONS)
-        .acquire_timeout(Duration::from_secs(30))
-        .connect(&args.database_url)
-        .await
-        .context("the database cannot be reached")?;
-    let fsync: String =
-        sqlx::query_scalar("SELECT current_setting('fsync') || ' ' || current_setting('synchronous_commit')")
-            .fetch_one(&pool)
-            .await?;
-    anyhow::ensure!(fsync == "on on", "commits are not durable here (fsync, synchronous_commit: {fsync})");
+    let pool = durable_pool(&args.database_url, CONNECTIONS).await?;
     idempotency::MIGRATOR.run(&pool).await?;
     orders::make_tables(&pool).await?;
     let ways = Ways::new(pool.clone(), &args.redis_url, args.lanes).await?;
@@ -270,16 +260,6 @@ fn print_ways(measured: &[Measured]) -> anyhow::Result<()> {
         ))?;
     }
     Ok(())
-}
-
-fn two(value: f64) -> f64 {
-    (value * 100.0).round() / 100.0
-}
-
-fn say(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    Ok(out.flush()?)
 }
 
 fn progress(text: &str) -> anyhow::Result<()> {
