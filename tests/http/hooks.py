@@ -12,6 +12,7 @@ import schemathesis
 from schemathesis import GenerationMode
 
 PAYMENTS = os.environ["HOSTILE_PAYMENTS"].split(",")
+CANCELLABLE = os.environ["HOSTILE_CANCELLABLE"]
 REFERENCE = os.environ["HOSTILE_REFERENCE"]
 SECRET = base64.b64decode(os.environ["HOSTILE_SWITCH_SECRET"].removeprefix("whsec_"))
 KEYLESS = os.environ["HOSTILE_KEYLESS"] == "1"
@@ -30,7 +31,8 @@ def before_call(context, case, kwargs):
         return
     path = case.path_parameters
     if path and "payment_id" in path:
-        path["payment_id"] = chosen(path["payment_id"], [*PAYMENTS, path["payment_id"]])
+        known = [CANCELLABLE] * 3 if case.path.endswith("/cancel") else PAYMENTS
+        path["payment_id"] = chosen(path["payment_id"], [*known, path["payment_id"]])
     if path and "account_id" in path:
         path["account_id"] = chosen(path["account_id"], [ACCOUNT, path["account_id"]])
     if case.path == "/api/v1/payments" and isinstance(case.body, dict):

@@ -31,11 +31,12 @@ enum Caller {
 async fn r24_hostile_requests_with_a_key_find_no_fault() -> anyhow::Result<()> {
     let system = System::start("hostile", Options::default()).await?;
     fuzz(&system, Caller::HasKey).await?;
-    ensure!(payments(&system).await? > 2, "requests made payments, so they came past the checks");
+    ensure!(payments(&system).await? > 3, "requests made payments, so they came past the checks");
     let callbacks: i64 = sqlx::query_scalar("SELECT count(*) FROM switch_callbacks WHERE status = 'FAILURE'")
         .fetch_one(&system.database.pool)
         .await?;
     ensure!(callbacks > 0, "signed callbacks were stored");
+    ensure!(cancels(&system).await? > 0, "a wish to cancel was stored");
     // Hostile or not, each of them is one payment of the books.
     system.wait_until_all_have_ended().await?;
     system.audit().await?;
@@ -46,12 +47,13 @@ async fn r24_hostile_requests_with_a_key_find_no_fault() -> anyhow::Result<()> {
 async fn r24_without_a_key_hostile_requests_are_told_nothing() -> anyhow::Result<()> {
     let system = System::start("hostile-keyless", Options::default()).await?;
     fuzz(&system, Caller::HasNone).await?;
-    ensure!(payments(&system).await? == 2, "nobody made a payment");
+    ensure!(payments(&system).await? == 3, "nobody made a payment");
     ensure!(cancels(&system).await? == 0, "nobody cancelled one");
     Ok(())
 }
 
-/// Runs schemathesis once, against a settled payment and one that waits for the switch.
+/// Runs schemathesis once, against a settled payment, one that waits for the switch and is called back about, and one that
+/// waits and nobody is told of, so that it can be cancelled.
 async fn fuzz(system: &System, caller: Caller) -> anyhow::Result<()> {
     let program = std::env::var_os("TEST_SCHEMATHESIS").context(
         "TEST_SCHEMATHESIS is not set: run the tests by `./dev test`, which installs schemathesis",
@@ -61,6 +63,8 @@ async fn fuzz(system: &System, caller: Caller) -> anyhow::Result<()> {
     system.switch.behave(json!({"outcome": "hold"})).await?;
     let held = system.pay("2.00").await?;
     system.wait_for_state(&held.payment_id, "submitted").await?;
+    let cancellable = system.pay("3.00").await?;
+    system.wait_for_state(&cancellable.payment_id, "submitted").await?;
     system.switch.behave(json!({})).await?;
 
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("http");
@@ -74,6 +78,7 @@ async fn fuzz(system: &System, caller: Caller) -> anyhow::Result<()> {
         .env("SCHEMATHESIS_HOOKS", here.join("hooks.py"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("HOSTILE_PAYMENTS", format!("{},{}", settled.payment_id, held.payment_id))
+        .env("HOSTILE_CANCELLABLE", &cancellable.payment_id)
         .env("HOSTILE_REFERENCE", &held.reference)
         .env("HOSTILE_SWITCH_SECRET", SWITCH_SECRET)
         .env("HOSTILE_KEYLESS", if caller == Caller::HasNone { "1" } else { "" })
