@@ -5,6 +5,8 @@
 ci() {
   [ $# = 0 ] || fail "ci takes no arguments"
   begin_session ci
+  # Everything is built once here: data for a second build would only fill the disk.
+  export CARGO_INCREMENTAL=0
   install_tools
   require_rust_components
   part "the lock file fits the manifests" cargo fetch --locked
