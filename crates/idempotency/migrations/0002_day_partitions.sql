@@ -68,7 +68,8 @@ DROP TABLE idempotency_keys_before;
 
 -- The claims of one transaction, in one round trip: first the locks, then what is kept under the keys. Each statement of
 -- a volatile function sees the table as it is when that statement begins; in one statement the look-up would see it as it
--- stood before the locks were granted. A lock is tried, not waited for.
+-- stood before the locks were granted. A lock is tried, not waited for. A claim is dated by its statement: the transaction may
+-- have begun with the commit of the one before it, earlier than the requests came.
 CREATE FUNCTION idempotency_claim(scope_ids uuid[], lock_numbers bigint[], lease_ms text)
 RETURNS TABLE (place bigint, is_granted boolean, is_day_there boolean, claimed_at timestamptz, request_hash bytea,
                claim_token uuid, response_status smallint, response_body bytea, is_lease_passed boolean,
@@ -85,7 +86,7 @@ BEGIN
     -- Every day on which a live row can have been written; one index look-up per key and day, whatever the planner
     -- believes of a new partition's size.
     RETURN QUERY
-    SELECT wanted.place, granted[wanted.place], day_there, now(), kept.request_hash, kept.claim_token,
+    SELECT wanted.place, granted[wanted.place], day_there, statement_timestamp(), kept.request_hash, kept.claim_token,
            kept.response_status, kept.response_body, kept.lease_until <= clock_timestamp(), kept.schema_version
     FROM unnest(scope_ids) WITH ORDINALITY AS wanted (scope_id, place)
     LEFT JOIN LATERAL (

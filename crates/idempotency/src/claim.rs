@@ -61,7 +61,7 @@ pub async fn claim(
 }
 
 impl Lease {
-    /// When the key was claimed, by the database's clock: the start of the transaction.
+    /// When the key was claimed, by the database's clock: later than everything that was committed before it was asked for.
     #[must_use]
     pub fn claimed_at(&self) -> Timestamp {
         self.claimed_at

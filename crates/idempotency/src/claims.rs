@@ -43,7 +43,7 @@ pub(crate) enum Turn {
 /// The claims of one transaction.
 #[derive(Debug)]
 pub(crate) struct Claims {
-    /// The start of the transaction by the database's clock.
+    /// When they reached the database, by its clock.
     pub(crate) claimed_at: Timestamp,
     /// For each request, in their order.
     pub(crate) turns: Vec<Turn>,

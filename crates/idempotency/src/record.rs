@@ -31,7 +31,7 @@ pub(crate) struct Found {
     pub(crate) is_granted: bool,
     /// Whether there is a partition for today.
     pub(crate) is_day_there: bool,
-    /// The start of the transaction by the database's clock.
+    /// When the claim reached the database, by its clock.
     pub(crate) claimed_at: Timestamp,
     /// The live row, if there is one.
     pub(crate) record: Option<Record>,

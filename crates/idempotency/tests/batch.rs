@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use idempotency::{
-    Answer, Batcher, Breaker, Claim, IdempotencyError, MIGRATOR, Outcome, Terms, Width, claim,
+    Answer, Batcher, Breaker, Claim, Effect, IdempotencyError, MIGRATOR, Outcome, Terms, Verdict, Width,
+    claim,
 };
-use sqlx::PgPool;
+use jiff::Timestamp;
 use sqlx::postgres::PgPoolOptions;
+use sqlx::{PgConnection, PgPool};
 use support::{Notes, PATIENCE, batcher, body, count, fingerprint, keep, key, make_table, scope};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -85,6 +87,44 @@ async fn s4_3_what_is_bad_in_a_batch_fails_alone(pool: PgPool) {
     // What broke and what was refused burnt no key.
     assert_eq!(count(&pool, "idempotency_keys").await, 32);
     assert_eq!(keep(&batcher, "k3", "a").await.unwrap(), answered("a"));
+}
+
+/// Answers with the time of the claim, in microseconds.
+struct Dates;
+
+impl Effect for Dates {
+    type Request = ();
+    type Refusal = String;
+    type Error = sqlx::Error;
+
+    async fn carry_out(
+        &self,
+        _: &mut PgConnection,
+        claimed_at: Timestamp,
+        requests: &[&()],
+    ) -> Result<Vec<Verdict<String>>, sqlx::Error> {
+        let at = claimed_at.as_microsecond().to_string();
+        Ok(requests.iter().map(|()| Verdict::Answered(Answer::new(201, at.clone()))).collect())
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s4_3_a_claim_is_dated_after_its_request(pool: PgPool) {
+    let (terms, breaker) = (Terms::default(), Arc::new(Breaker::default()));
+    let batcher = Batcher::start(Dates, pool.clone(), terms, ONE_LANE, breaker, &CancellationToken::new());
+    // Each but the first comes in a transaction that was begun before it.
+    for n in 0..20 {
+        let asked: i64 =
+            sqlx::query_scalar("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+                .fetch_one(&pool)
+                .await
+                .unwrap();
+        let key = key(&format!("k{n}"));
+        let said = batcher.carry_out(&scope(&key), &fingerprint("a"), ()).await.unwrap();
+        let Outcome::Answered(answer) = said else { unreachable!("{said:?}") };
+        let claimed: i64 = String::from_utf8(answer.body).unwrap().parse().unwrap();
+        assert!(claimed >= asked, "{n}: claimed {} us before it was asked for", asked - claimed);
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]

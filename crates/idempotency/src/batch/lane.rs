@@ -16,8 +16,8 @@ use crate::claims::{self, Keyed, Turn};
 use crate::partition;
 use crate::{IdempotencyError, Terms};
 
-/// A lane that has had nothing to do for so long gives its connection back. A claim is dated by the start of its
-/// transaction, so this is also how much earlier than its request that may be.
+/// A lane that has had nothing to do for so long gives its connection back. A key expires by the start of its transaction,
+/// so this is also by how much it may expire early.
 const IDLE: Duration = Duration::from_millis(20);
 
 /// Longest wait for a rollback. A connection that is lost takes its locks with it.
