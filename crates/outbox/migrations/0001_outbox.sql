@@ -43,6 +43,17 @@ CREATE TABLE processed_events (
 
 CREATE INDEX processed_events_by_age ON processed_events (processed_at);
 
+-- How far a consumer has come with each key: its next event is the one after this.
+CREATE TABLE consumed_keys (
+    consumer      text        NOT NULL,
+    subject_key   text        NOT NULL,
+    last_sequence bigint      NOT NULL,
+    moved_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (consumer, subject_key)
+);
+
+CREATE INDEX consumed_keys_by_age ON consumed_keys (moved_at);
+
 -- What a consumer could not take in, as it came.
 CREATE TABLE parked_deliveries (
     consumer        text        NOT NULL,

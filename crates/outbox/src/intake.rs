@@ -40,6 +40,17 @@ pub enum Taken {
     Now,
     /// Its effect was stored before.
     Before,
+    /// Nothing was done: an earlier event of its key was not taken in yet.
+    TooEarly,
+}
+
+/// What of an event that comes before an earlier one of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It has to wait.
+    Kept,
+    /// It is taken in: the earlier one has been waited for long enough, and may never come.
+    Waived,
 }
 
 /// Takes an event in: marks it and applies its effect in one transaction.
@@ -51,18 +62,25 @@ pub async fn take_in(
     pool: &PgPool,
     consumer: &str,
     event: &Event,
+    turn: Turn,
     effect: &impl Effect,
 ) -> Result<Taken, EffectError> {
     let unavailable = |error: sqlx::Error| EffectError::Unavailable(error.into());
+    let not_now = |error: OutboxError| EffectError::Unavailable(error.into());
     let mut tx = pool.begin().await.map_err(unavailable)?;
-    if !claim(&mut tx, consumer, &event.event_id)
-        .await
-        .map_err(|error| EffectError::Unavailable(error.into()))?
-    {
+    let known = if !claim(&mut tx, consumer, &event.event_id).await.map_err(not_now)? {
+        Some(Taken::Before)
+    } else if turn == Turn::Kept && !is_next(&mut tx, consumer, event).await.map_err(not_now)? {
+        Some(Taken::TooEarly)
+    } else {
+        None
+    };
+    if let Some(known) = known {
         tx.rollback().await.map_err(unavailable)?;
-        return Ok(Taken::Before);
+        return Ok(known);
     }
     effect.apply(&mut tx, event).await?;
+    come_to(&mut tx, consumer, &event.key, event.sequence).await.map_err(not_now)?;
     tx.commit().await.map_err(unavailable)?;
     Ok(Taken::Now)
 }
@@ -81,6 +99,34 @@ pub async fn claim(tx: &mut PgConnection, consumer: &str, event_id: &str) -> Res
     .execute(tx)
     .await?;
     Ok(rows.rows_affected() > 0)
+}
+
+/// Whether every earlier event of its key was taken in, or was given up. The broker delivers in order, save what it delivers
+/// again; this is what keeps the order of effects then.
+async fn is_next(tx: &mut PgConnection, consumer: &str, event: &Event) -> Result<bool, OutboxError> {
+    let last = sqlx::query_scalar!(
+        "SELECT last_sequence FROM consumed_keys WHERE consumer = $1 AND subject_key = $2",
+        consumer,
+        event.key,
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(event.sequence <= last.unwrap_or(0).saturating_add(1))
+}
+
+/// Remembers that the consumer has come to `sequence` with the key; it never goes back.
+async fn come_to(tx: &mut PgConnection, consumer: &str, key: &str, sequence: i64) -> Result<(), OutboxError> {
+    sqlx::query!(
+        "INSERT INTO consumed_keys AS k (consumer, subject_key, last_sequence) VALUES ($1, $2, $3)
+         ON CONFLICT (consumer, subject_key) DO UPDATE
+         SET last_sequence = greatest(k.last_sequence, excluded.last_sequence), moved_at = clock_timestamp()",
+        consumer,
+        key,
+        sequence,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
 }
 
 /// A message that could not be taken in, as it came.
@@ -104,11 +150,17 @@ pub struct ParkedDelivery {
     pub deliveries: i64,
 }
 
-/// Parks a message; once, however often it is tried.
+/// Parks a message; once, however often it is tried. `event` is what could be read of it: the later ones of its key wait for
+/// it no longer.
 ///
 /// # Errors
 /// [`OutboxError`]: the message must not be confirmed.
-pub async fn park(pool: &PgPool, delivery: &ParkedDelivery) -> Result<(), OutboxError> {
+pub async fn park(
+    pool: &PgPool,
+    delivery: &ParkedDelivery,
+    event: Option<&Event>,
+) -> Result<(), OutboxError> {
+    let mut tx = pool.begin().await?;
     // PostgreSQL's text holds no NUL, and a poisonous message may.
     let storable = |words: &str| words.replace('\0', "\u{fffd}");
     sqlx::query!(
@@ -124,8 +176,12 @@ pub async fn park(pool: &PgPool, delivery: &ParkedDelivery) -> Result<(), Outbox
         storable(&delivery.reason),
         delivery.deliveries,
     )
-    .execute(pool)
+    .execute(&mut *tx)
     .await?;
+    if let Some(event) = event {
+        come_to(&mut tx, &delivery.consumer, &event.key, event.sequence).await?;
+    }
+    tx.commit().await?;
     Ok(())
 }
 

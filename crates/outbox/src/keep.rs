@@ -51,12 +51,25 @@ pub async fn prune_published(pool: &PgPool, keep: Duration) -> Result<u64, Outbo
     .await
 }
 
-/// Forgets what consumers took in longer than `keep` ago; says how much. Must be longer than anything can still be told
-/// again: than published events are kept, and than the broker keeps them.
+/// Forgets what consumers took in longer than `keep` ago, and how far they had come with keys of which nothing came since; says
+/// how many events. Must be longer than anything can still be told again: than published events are kept, and than the broker
+/// keeps them.
 ///
 /// # Errors
 /// [`OutboxError`]; what was deleted stays so.
 pub async fn prune_processed(pool: &PgPool, keep: Duration) -> Result<u64, OutboxError> {
+    in_batches(|| {
+        sqlx::query!(
+            "DELETE FROM consumed_keys WHERE (consumer, subject_key) IN (
+                 SELECT consumer, subject_key FROM consumed_keys
+                 WHERE moved_at < clock_timestamp() - $1 * interval '1 second'
+                 ORDER BY moved_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
+            keep.as_secs_f64(),
+            BATCH,
+        )
+        .execute(pool)
+    })
+    .await?;
     in_batches(|| {
         sqlx::query!(
             "DELETE FROM processed_events WHERE (consumer, event_id) IN (

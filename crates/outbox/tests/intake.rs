@@ -6,7 +6,7 @@ mod support;
 
 use std::time::Duration;
 
-use outbox::intake::{Effect, EffectError, ParkedDelivery, Taken, park, parked, take_in};
+use outbox::intake::{Effect, EffectError, ParkedDelivery, Taken, Turn, park, parked, take_in};
 use outbox::{Event, MIGRATOR, keep};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{PgConnection, PgPool};
@@ -53,7 +53,9 @@ async fn s3_6_an_event_delivered_sixteen_times_at_once_has_one_effect(
     let pool = crowded(connect).await;
     let deliveries = (0..16).map(|_| {
         let pool = pool.clone();
-        tokio::spawn(async move { take_in(&pool, "c", &event("e"), &Counts { fails: false }).await.unwrap() })
+        tokio::spawn(async move {
+            take_in(&pool, "c", &event("e"), Turn::Kept, &Counts { fails: false }).await.unwrap()
+        })
     });
     let mut now = 0;
     for delivery in deliveries.collect::<Vec<_>>() {
@@ -61,7 +63,10 @@ async fn s3_6_an_event_delivered_sixteen_times_at_once_has_one_effect(
     }
     assert_eq!((now, effects(&pool).await), (1, 1));
     // Another consumer has an effect of its own.
-    assert_eq!(take_in(&pool, "d", &event("e"), &Counts { fails: false }).await.unwrap(), Taken::Now);
+    assert_eq!(
+        take_in(&pool, "d", &event("e"), Turn::Kept, &Counts { fails: false }).await.unwrap(),
+        Taken::Now
+    );
     assert_eq!(effects(&pool).await, 2);
     pool.close().await;
 }
@@ -69,10 +74,49 @@ async fn s3_6_an_event_delivered_sixteen_times_at_once_has_one_effect(
 #[sqlx::test(migrator = "MIGRATOR")]
 async fn s3_6_an_effect_that_fails_leaves_no_mark(_: PgPoolOptions, connect: PgConnectOptions) {
     let pool = crowded(connect).await;
-    assert!(take_in(&pool, "c", &event("e"), &Counts { fails: true }).await.is_err());
+    assert!(take_in(&pool, "c", &event("e"), Turn::Kept, &Counts { fails: true }).await.is_err());
     assert_eq!(effects(&pool).await, 0);
-    assert_eq!(take_in(&pool, "c", &event("e"), &Counts { fails: false }).await.unwrap(), Taken::Now);
+    assert_eq!(
+        take_in(&pool, "c", &event("e"), Turn::Kept, &Counts { fails: false }).await.unwrap(),
+        Taken::Now
+    );
     assert_eq!(effects(&pool).await, 1);
+    pool.close().await;
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s3_6_an_event_waits_for_the_earlier_ones_of_its_key(_: PgPoolOptions, connect: PgConnectOptions) {
+    let pool = crowded(connect).await;
+    let counts = Counts { fails: false };
+    let numbered = |sequence: i64| Event { sequence, ..event(&format!("e{sequence}")) };
+    let take = async |sequence, turn| take_in(&pool, "c", &numbered(sequence), turn, &counts).await.unwrap();
+    assert_eq!(take(2, Turn::Kept).await, Taken::TooEarly);
+    assert_eq!(effects(&pool).await, 0);
+    assert_eq!(take(1, Turn::Kept).await, Taken::Now);
+    assert_eq!(take(2, Turn::Kept).await, Taken::Now);
+    assert_eq!(take(1, Turn::Kept).await, Taken::Before);
+    // One that is given up keeps nobody back, and neither does one that was waited for long enough.
+    let delivery = ParkedDelivery {
+        consumer: "c".into(),
+        stream: "S".into(),
+        stream_sequence: 3,
+        subject: "s.0.x".into(),
+        event_id: Some("e3".into()),
+        payload: Vec::new(),
+        reason: "no".into(),
+        deliveries: 5,
+    };
+    park(&pool, &delivery, Some(&numbered(3))).await.unwrap();
+    assert_eq!(take(4, Turn::Kept).await, Taken::Now);
+    assert_eq!(take(6, Turn::Kept).await, Taken::TooEarly);
+    assert_eq!(take(6, Turn::Waived).await, Taken::Now);
+    assert_eq!(take(5, Turn::Kept).await, Taken::Now, "it comes late, and is not lost");
+    assert_eq!(take(7, Turn::Kept).await, Taken::Now, "nobody goes back");
+    // Another consumer and another key have turns of their own.
+    let other = Event { key: "another".into(), ..numbered(1) };
+    assert_eq!(take_in(&pool, "d", &numbered(1), Turn::Kept, &counts).await.unwrap(), Taken::Now);
+    let other = Event { event_id: "o1".into(), ..other };
+    assert_eq!(take_in(&pool, "c", &other, Turn::Kept, &counts).await.unwrap(), Taken::Now);
     pool.close().await;
 }
 
@@ -80,7 +124,7 @@ async fn s3_6_an_effect_that_fails_leaves_no_mark(_: PgPoolOptions, connect: PgC
 async fn s3_6_marks_are_kept_for_as_long_as_is_said(_: PgPoolOptions, connect: PgConnectOptions) {
     let pool = crowded(connect).await;
     for id in ["old", "new"] {
-        take_in(&pool, "c", &event(id), &Counts { fails: false }).await.unwrap();
+        take_in(&pool, "c", &event(id), Turn::Kept, &Counts { fails: false }).await.unwrap();
     }
     sqlx::query(
         "UPDATE processed_events SET processed_at = now() - interval '3 hours' WHERE event_id = 'old'",
@@ -89,7 +133,10 @@ async fn s3_6_marks_are_kept_for_as_long_as_is_said(_: PgPoolOptions, connect: P
     .await
     .unwrap();
     assert_eq!(keep::prune_processed(&pool, Duration::from_secs(7200)).await.unwrap(), 1);
-    assert_eq!(take_in(&pool, "c", &event("new"), &Counts { fails: false }).await.unwrap(), Taken::Before);
+    assert_eq!(
+        take_in(&pool, "c", &event("new"), Turn::Kept, &Counts { fails: false }).await.unwrap(),
+        Taken::Before
+    );
     pool.close().await;
 }
 
@@ -105,8 +152,8 @@ async fn r23_a_poisonous_message_is_parked_as_it_came_and_once(pool: PgPool) {
         reason: "unreadable \0".into(),
         deliveries: 5,
     };
-    park(&pool, &delivery).await.unwrap();
-    park(&pool, &delivery).await.unwrap();
+    park(&pool, &delivery, None).await.unwrap();
+    park(&pool, &delivery, None).await.unwrap();
     let rows = parked(&pool, 10).await.unwrap();
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].0.payload, delivery.payload);

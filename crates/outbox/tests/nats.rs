@@ -187,13 +187,25 @@ async fn r32_a_broker_that_is_killed_and_paused_loses_nothing_and_keeps_the_orde
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
+async fn r32_a_consumer_that_dies_before_many_messages_is_followed_in_order(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    dies_over_its_first_of(10, Line::new("consumer-dies-before", connect).await).await;
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
 async fn r32_a_consumer_that_dies_over_a_message_is_followed_in_order(
     _: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let line = Line::new("consumer-dies", connect).await;
+    dies_over_its_first_of(1, Line::new("consumer-dies-over", connect).await).await;
+}
+
+/// A consumer dies over the first of so many events, the others of ten come after its death, and another goes on.
+async fn dies_over_its_first_of(written_before: i64, line: Line) {
     let relay = line.relay().await;
-    for n in 1..=10 {
+    for n in 1..=written_before {
         write(&line.pool, "key-0", n).await;
     }
     until_all_published(&line.pool).await;
@@ -210,6 +222,10 @@ async fn r32_a_consumer_that_dies_over_a_message_is_followed_in_order(
     })
     .await;
     drop(first);
+    // These could be taken in at once; the first comes again only after a second.
+    for n in written_before + 1..=10 {
+        write(&line.pool, "key-0", n).await;
+    }
     let second = line.take().await;
     lock.rollback().await.unwrap();
     line.until_effects(10).await;

@@ -1,6 +1,6 @@
 -- What the services may do with the tables of events, of what customers were told, and of reconciliation.
 
-GRANT SELECT, INSERT, UPDATE, DELETE ON outbox, outbox_keys, processed_events, parked_deliveries TO payments_service;
+GRANT SELECT, INSERT, UPDATE, DELETE ON outbox, outbox_keys, processed_events, consumed_keys, parked_deliveries TO payments_service;
 GRANT SELECT, INSERT ON notifications, statement_lines TO payments_service;
 GRANT SELECT, INSERT, UPDATE ON statement_places TO payments_service;
 GRANT SELECT, INSERT ON reconciliations TO payments_service;

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Broker, BrokerError, LANES};
 use crate::Event;
-use crate::intake::{self, Effect, EffectError, ParkedDelivery, Taken};
+use crate::intake::{self, Effect, EffectError, ParkedDelivery, Taken, Turn};
 
 /// Pause before the broker is asked again.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -35,6 +35,9 @@ pub struct ConsumerOptions {
     pub deliveries_max: i64,
     /// Pause before it is delivered again; doubled each time, 5 s at most. Default 200 ms.
     pub again_after: Duration,
+    /// Deliveries in which an event waits for the earlier ones of its key; then it is taken in before them. With the pauses
+    /// between them this must be longer than `ack_wait`, in which the one before it comes again. Default 20: about 80 s.
+    pub turn_deliveries_max: i64,
 }
 
 impl ConsumerOptions {
@@ -46,6 +49,7 @@ impl ConsumerOptions {
             ack_wait: Duration::from_secs(15),
             deliveries_max: 5,
             again_after: Duration::from_millis(200),
+            turn_deliveries_max: 20,
         }
     }
 }
@@ -111,37 +115,53 @@ impl<E: Effect> Consumer<E> {
 
     /// Takes one message in and tells the broker. Where that cannot be told it comes again, and is known by its id.
     async fn take(&self, message: &Message) {
-        let outcome = match serde_json::from_slice::<Event>(&message.payload) {
-            Ok(event) => {
-                let taken = intake::take_in(&self.pool, &self.options.name, &event, &self.effect).await;
-                (Some(event.event_id), taken)
-            }
-            Err(error) => (None, Err(EffectError::Poison(format!("this is no event: {error}")))),
-        };
-        let told = match outcome {
-            (_, Ok(taken)) => {
-                let as_what = if taken == Taken::Now { "now" } else { "before" };
-                metrics::counter!("events_taken_total", "as" => as_what).increment(1);
-                AckKind::Ack
-            }
-            (event_id, Err(EffectError::Poison(reason))) => self.poison(message, event_id, reason).await,
-            (event_id, Err(EffectError::Unavailable(error))) => {
-                metrics::counter!("events_put_off_total").increment(1);
-                tracing::warn!(
-                    event.id = event_id,
-                    error = &*error as &dyn std::error::Error,
-                    "event put off"
-                );
-                AckKind::Nak(Some(self.again_after(deliveries(message))))
-            }
+        let told = match serde_json::from_slice::<Event>(&message.payload) {
+            Ok(event) => self.take_event(message, &event).await,
+            Err(error) => self.poison(message, None, format!("this is no event: {error}")).await,
         };
         if let Err(error) = message.ack_with(told).await {
             tracing::debug!(error = &*error as &dyn std::error::Error, "the broker was not told");
         }
     }
 
+    /// Takes an event in; what the broker is to be told.
+    async fn take_event(&self, message: &Message, event: &Event) -> AckKind {
+        let deliveries = deliveries(message);
+        let turn = if deliveries < self.options.turn_deliveries_max { Turn::Kept } else { Turn::Waived };
+        let again = AckKind::Nak(Some(self.again_after(deliveries)));
+        let taken_as = |what: &'static str| {
+            metrics::counter!("events_taken_total", "as" => what).increment(1);
+            AckKind::Ack
+        };
+        match intake::take_in(&self.pool, &self.options.name, event, turn, &self.effect).await {
+            Ok(Taken::Now) => {
+                if turn == Turn::Waived {
+                    tracing::warn!(
+                        event.id = event.event_id,
+                        "event taken in, perhaps before an earlier one"
+                    );
+                }
+                taken_as("now")
+            }
+            Ok(Taken::Before) => taken_as("before"),
+            Ok(Taken::TooEarly) => {
+                metrics::counter!("events_too_early_total").increment(1);
+                tracing::info!(event.id = event.event_id, deliveries, "event waits for the one before it");
+                again
+            }
+            Err(EffectError::Poison(reason)) => self.poison(message, Some(event), reason).await,
+            Err(EffectError::Unavailable(error)) => {
+                metrics::counter!("events_put_off_total").increment(1);
+                let error = &*error as &dyn std::error::Error;
+                tracing::warn!(event.id = event.event_id, error, "event put off");
+                again
+            }
+        }
+    }
+
     /// A message that cannot be taken in: again, until it is parked in our database and not before.
-    async fn poison(&self, message: &Message, event_id: Option<String>, reason: String) -> AckKind {
+    async fn poison(&self, message: &Message, event: Option<&Event>, reason: String) -> AckKind {
+        let event_id = event.map(|event| event.event_id.clone());
         let deliveries = deliveries(message);
         let again = AckKind::Nak(Some(self.again_after(deliveries)));
         if deliveries < self.options.deliveries_max {
@@ -159,7 +179,7 @@ impl<E: Effect> Consumer<E> {
             reason,
             deliveries,
         };
-        match intake::park(&self.pool, &parked).await {
+        match intake::park(&self.pool, &parked, event).await {
             Ok(()) => {
                 metrics::counter!("events_parked_total").increment(1);
                 let ParkedDelivery { event_id, reason, .. } = parked;
