@@ -74,19 +74,37 @@ impl Line {
     }
 
     async fn take(&self) -> Taking {
+        self.take_and_wait_for(ConsumerOptions::new(CONSUMER).turn_deliveries_max).await
+    }
+
+    /// An event waits so many deliveries for the one before it.
+    async fn take_and_wait_for(&self, turn_deliveries_max: i64) -> Taking {
         let broker = Broker::connect(&self.options, CONSUMER).await.unwrap();
-        let consumer = Consumer::new(
-            broker,
-            self.pool.clone(),
-            Log,
-            ConsumerOptions {
-                ack_wait: Duration::from_secs(1),
-                deliveries_max: 3,
-                again_after: Duration::from_millis(20),
-                ..ConsumerOptions::new(CONSUMER)
-            },
-        );
+        let options = ConsumerOptions {
+            ack_wait: Duration::from_secs(1),
+            deliveries_max: 3,
+            again_after: Duration::from_millis(20),
+            turn_deliveries_max,
+            ..ConsumerOptions::new(CONSUMER)
+        };
+        let consumer = Consumer::new(broker, self.pool.clone(), Log, options);
         Taking(tokio::spawn(async move { consumer.run(&CancellationToken::new()).await }))
+    }
+
+    /// Puts an event into the stream as if the relay had, whatever comes before it.
+    async fn put(&self, sequence: i64) {
+        let event = Event {
+            event_id: format!("key-0:{sequence}"),
+            kind: "happened".into(),
+            version: 1,
+            key: "key-0".into(),
+            sequence,
+            appended_at: jiff::Timestamp::UNIX_EPOCH,
+            body: json!({}),
+        };
+        let payload = serde_json::to_vec(&event).unwrap();
+        let raw = self.raw().await;
+        raw.publish("events.0.happened", payload.into()).await.unwrap().await.unwrap();
     }
 
     /// The stream itself, past the relay.
@@ -232,6 +250,26 @@ async fn dies_over_its_first_of(written_before: i64, line: Line) {
     assert_eq!(line.orders().await, in_order(1, 10));
     relay.stop().await;
     drop(second);
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s3_6_what_comes_before_its_turn_waits_and_not_for_ever(_: PgPoolOptions, connect: PgConnectOptions) {
+    let line = Line::new("turns", connect).await;
+    let broker = Broker::connect(&line.options, "test").await.unwrap();
+    until("the stream is there", async || broker.stream().await.is_ok()).await;
+    for sequence in [3, 2, 1] {
+        line.put(sequence).await;
+    }
+    let taking = line.take().await;
+    line.until_effects(3).await;
+    assert_eq!(line.orders().await, in_order(1, 3));
+    drop(taking);
+
+    // The fourth never comes.
+    line.put(5).await;
+    let taking = line.take_and_wait_for(3).await;
+    line.until_effects(4).await;
+    drop(taking);
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]

@@ -1,5 +1,6 @@
-//! Taking events in: a durable pull consumer for each lane, one message at a time, so that the next event of a key comes only
-//! after the one before it had its effect or was parked.
+//! Taking events in: a durable pull consumer for each lane. The broker brings the events of a key in order, save what it brings
+//! again or brings to two processes; where one comes before its turn, it waits until the one before it had its effect or was
+//! parked. What waits so keeps nothing else back.
 
 use std::time::Duration;
 
@@ -20,6 +21,11 @@ const PAUSE: Duration = Duration::from_millis(500);
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// How long one pull is open.
 const PULL: Duration = Duration::from_secs(10);
+/// Messages of a lane that are delivered and not yet confirmed, in all processes: one that waits for its turn leaves room for the
+/// one that it waits for.
+const UNDER_WAY: i64 = 16;
+/// Messages of one pull. What waits in our memory is on the clock of `ack_wait`.
+const PULLED: usize = 4;
 /// Longest pause before a message is delivered again.
 const AGAIN_MAX: Duration = Duration::from_secs(5);
 
@@ -99,13 +105,13 @@ impl<E: Effect> Consumer<E> {
             ack_wait: self.options.ack_wait,
             // Without end: how often is our own decision.
             max_deliver: -1,
-            // The next one comes when this one is confirmed.
-            max_ack_pending: 1,
+            max_ack_pending: UNDER_WAY,
             ..pull::Config::default()
         };
         let stream = self.broker.stream().await?;
         let consumer = stream.create_consumer(config).await.map_err(|error| lost(error.into()))?;
-        let messages = consumer.stream().heartbeat(HEARTBEAT).expires(PULL).messages();
+        let messages =
+            consumer.stream().max_messages_per_batch(PULLED).heartbeat(HEARTBEAT).expires(PULL).messages();
         let mut messages = messages.await.map_err(|error| lost(error.into()))?;
         while let Some(Some(message)) = stop.run_until_cancelled(messages.next()).await {
             self.take(&message.map_err(|error| lost(error.into()))?).await;

@@ -1,7 +1,7 @@
 //! The broker: NATS JetStream. One stream keeps all events; a message's subject is `{subjects}.{lane}.{kind}`.
 //!
-//! A lane is a part of the keys. A consumer takes each lane in by itself and one message at a time, so the events of one key
-//! have their effects in order, whatever crashes, and eight at once are under way.
+//! A lane is a part of the keys. A consumer takes each lane in by itself, so that a key's events mostly come one after the other
+//! and eight effects at once are under way.
 
 mod consumer;
 mod publisher;
@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 pub use consumer::{Consumer, ConsumerOptions};
 pub use publisher::JetStream;
 
-/// Parts of the keys. For ever: with another number, a key's next event may be taken in before its last one.
+/// Parts of the keys. For ever: what a broker keeps lies in these.
 pub const LANES: u8 = 8;
 
 /// How long the broker may take to answer.
