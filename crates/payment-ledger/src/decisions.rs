@@ -33,7 +33,7 @@ use crate::inbox::Notice;
 
 pub use refusal::DecisionRefused;
 pub use rows::is_unseen;
-pub(crate) use rows::{of_payment, reopen_delivery};
+pub(crate) use rows::{of_payment, reopen_delivery, said};
 
 text_enum!(
     /// How money moves after a payment's end. Each needs two people and an open exception of that payment.

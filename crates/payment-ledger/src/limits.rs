@@ -5,6 +5,7 @@ use iso_currency::Currency;
 use payment_protocol::ids::{AccountId, PaymentId, TenantId};
 use sqlx::PgConnection;
 
+use crate::decisions::{DecideError, said};
 use crate::locked::Locked;
 use crate::{Ledger, LedgerError};
 
@@ -62,7 +63,8 @@ impl Ledger {
     /// Sets a limit in the place of the one before; without bounds there is none. A day's use counts from then on.
     ///
     /// # Errors
-    /// [`LedgerError`]; a negative bound, or an empty name or reason, is [`LedgerError::Refused`].
+    /// [`DecideError`]: a name or reason that a decision would not take either is refused; a negative bound is
+    /// [`LedgerError::Refused`].
     pub async fn set_limit(
         &self,
         scope: &LimitScope,
@@ -70,7 +72,8 @@ impl Ledger {
         bounds: Bounds,
         by: &str,
         reason: &str,
-    ) -> Result<(), LedgerError> {
+    ) -> Result<(), DecideError> {
+        let (by, reason) = said(by, reason)?;
         let (scope, scope_id) = scope.words();
         sqlx::query!(
             "INSERT INTO limits (scope, scope_id, currency, per_payment_minor, per_day_minor, per_day_count, set_by, reason)

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use payment_protocol::ids::{AccountId, SwitchName};
 use sqlx::PgConnection;
 
+use crate::decisions::{DecideError, said};
 use crate::{Ledger, LedgerError};
 
 /// What can be stopped.
@@ -93,8 +94,9 @@ impl Ledger {
     /// Stops `target`. Returns the number of the stop, and whether it is new: what stands already stays as it is.
     ///
     /// # Errors
-    /// [`LedgerError`]; an empty name or reason is [`LedgerError::Refused`].
-    pub async fn stop(&self, target: &Target, by: &str, reason: &str) -> Result<(i64, bool), LedgerError> {
+    /// [`DecideError`]: a name or reason that a decision would not take either is refused.
+    pub async fn stop(&self, target: &Target, by: &str, reason: &str) -> Result<(i64, bool), DecideError> {
+        let (by, reason) = said(by, reason)?;
         let (switch, currency, prefix) = match target {
             Target::Switch(switch) => (Some(switch.as_str()), None, None),
             Target::Corridor { currency, destination_prefix } => {
@@ -135,8 +137,9 @@ impl Ledger {
     /// Lifts a stop. Returns whether one of that number stood.
     ///
     /// # Errors
-    /// [`LedgerError`]; an empty name or reason is [`LedgerError::Refused`].
-    pub async fn lift(&self, stop_id: i64, by: &str, reason: &str) -> Result<bool, LedgerError> {
+    /// [`DecideError`], as [`Ledger::stop`].
+    pub async fn lift(&self, stop_id: i64, by: &str, reason: &str) -> Result<bool, DecideError> {
+        let (by, reason) = said(by, reason)?;
         let lifted = sqlx::query!(
             "UPDATE stops SET lifted_by = $2, lift_reason = $3, lifted_at = clock_timestamp()
              WHERE stop_id = $1 AND lifted_at IS NULL",

@@ -7,9 +7,11 @@ mod support;
 use futures::future::join_all;
 use iso_currency::Currency;
 use payment_ledger::accept::NewPayment;
+use payment_ledger::decisions::{DecideError, DecisionRefused};
 use payment_ledger::limits::{Bounds, LimitScope};
+use payment_ledger::stops::Target;
 use payment_protocol::cause::{Cause, ReserveRefusal};
-use payment_protocol::ids::AccountId;
+use payment_protocol::ids::{AccountId, SwitchName};
 use payment_protocol::world::Reserved;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -165,6 +167,45 @@ async fn a_limit_is_set_anew_and_never_changed(pool: PgPool) {
     for sql in ["UPDATE limits SET per_payment_minor = 1", "DELETE FROM limits", "TRUNCATE limits"] {
         assert_eq!(bank.refused(sql).await.0, "23001", "{sql}");
     }
-    let nobody = bank.ledger.set_limit(&scope, Currency::EUR, Bounds::default(), " ", "a test").await;
-    assert!(matches!(nobody, Err(payment_ledger::LedgerError::Refused(_))), "{nobody:?}");
+}
+
+/// Who sets a limit or a stop, and why, is on record for ever: what a decision would not take is not taken here either, and
+/// nothing is written.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn limits_and_stops_say_who_and_why(pool: PgPool) {
+    use DecisionRefused::*;
+    let bank = Bank::new(pool);
+    let account = LimitScope::Account(bank.open("purse", support::FUNDS_MINOR).await);
+    let target = Target::Switch(SwitchName::new(support::SWITCH).unwrap());
+    let long = "x".repeat(2_001);
+    let table = [
+        ("", "why", NoName),
+        (" \t", "why", NoName),
+        ("...", "why", BadName),
+        ("a\u{430}n", "why", BadName),
+        ("ann\n", "", NoReason),
+        ("ann", " \n", NoReason),
+        ("ann", "a\u{202e}b", Hidden("the reason")),
+        ("ann", "a\0b", Hidden("the reason")),
+        ("ann", &long, TooLong("the reason")),
+    ];
+    let (standing, _) = bank.ledger.stop(&target, " ann ", "a test\n").await.unwrap();
+    for (by, reason, refused) in table {
+        let outcomes = [
+            bank.ledger.set_limit(&account, Currency::EUR, Bounds::default(), by, reason).await,
+            bank.ledger.stop(&target, by, reason).await.map(drop),
+            bank.ledger.lift(standing, by, reason).await.map(drop),
+        ];
+        for outcome in outcomes {
+            match outcome {
+                Err(DecideError::Refused(said)) => assert_eq!(said, refused, "{by:?} {reason:?}"),
+                other => panic!("{by:?} {reason:?}: {other:?}"),
+            }
+        }
+    }
+    assert_eq!(bank.number("SELECT count(*) FROM limits").await, 0);
+    let stops = bank.ledger.stops(true, 10).await.unwrap();
+    let said: Vec<_> =
+        stops.iter().map(|s| (s.stopped_by.as_str(), s.reason.as_str(), &s.lifted_by)).collect();
+    assert_eq!(said, [("ann", "a test", &None)], "trimmed, and still standing");
 }

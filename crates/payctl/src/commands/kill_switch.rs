@@ -90,7 +90,6 @@ async fn stop(args: StopArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
         (None, Some(currency), Some(destination_prefix)) => Target::Corridor { currency, destination_prefix },
         _ => anyhow::bail!("what is to be stopped? give --switch, or --currency and --prefix"),
     };
-    super::on_record(&args.by, &args.reason)?;
     let ledger = args.database.ledger().await?;
     let (stop_id, is_new) = ledger.stop(&target, &args.by, &args.reason).await?;
     let word = if is_new { "stopped" } else { "was stopped before" };
@@ -99,7 +98,6 @@ async fn stop(args: StopArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
 }
 
 async fn lift(args: LiftArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
-    super::on_record(&args.by, &args.reason)?;
     let ledger = args.database.ledger().await?;
     let stood = ledger.lift(args.stop_id, &args.by, &args.reason).await?;
     anyhow::ensure!(stood, "no stop {} stands; see payctl kill-switch list", args.stop_id);

@@ -90,7 +90,6 @@ async fn set(args: SetArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
         per_day_minor: minor(args.per_day)?,
         per_day_count: args.per_day_count,
     };
-    super::on_record(&args.by, &args.reason)?;
     let ledger = args.database.ledger().await?;
     ledger.set_limit(&scope, args.currency, bounds, &args.by, &args.reason).await?;
     out.line(if bounds == Bounds::default() { "no limit any more" } else { "limit set" })?;

@@ -20,12 +20,6 @@ pub(crate) mod switch;
 
 use idempotency::{IdempotencyKey, KeyError};
 
-/// Whether somebody says who decides, and why.
-fn on_record(by: &str, reason: &str) -> anyhow::Result<()> {
-    anyhow::ensure!(!by.trim().is_empty() && !reason.trim().is_empty(), "--by and --reason are on record");
-    Ok(())
-}
-
 /// Reads an id from an argument.
 fn id<T: TryFrom<String>>(text: &str) -> Result<T, T::Error> {
     T::try_from(text.to_owned())

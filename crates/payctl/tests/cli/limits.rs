@@ -32,8 +32,15 @@ async fn a_limit_is_set_listed_and_taken_away() {
         let told = limits(&[&of[..], &wrong[..], &words[..]].concat()).await.refused();
         assert!(told.contains(said), "{wrong:?}: {told}");
     }
-    let told = limits(&[&of[..], &["--by", " ", "--reason", "x"]].concat()).await.refused();
-    assert!(told.contains("are on record"), "{told}");
+    for (by, reason, said) in [
+        (" ", "x", "no name is given"),
+        ("ann\u{200b}", "x", "a name is 1 to 64 letters"),
+        ("ann", " ", "no reason is given"),
+        ("ann", "a\u{202e}b", "characters that nobody sees"),
+    ] {
+        let told = limits(&[&of[..], &["--by", by, "--reason", reason]].concat()).await.refused();
+        assert!(told.contains(said), "{by:?} {reason:?}: {told}");
+    }
 }
 
 #[tokio::test]
