@@ -25,6 +25,7 @@ impl Breaker {
     /// Opens after `failures_max` (at least 1) failures in a row, and looks again after each `pause`.
     #[must_use]
     pub fn new(failures_max: u32, pause: Duration) -> Self {
+        show(false);
         Self { failures_max: failures_max.max(1), pause, state: Mutex::default() }
     }
 
@@ -49,6 +50,10 @@ impl Breaker {
     pub fn note(&self, error: Option<&IdempotencyError>) {
         let mut state = self.lock();
         if !error.is_some_and(IdempotencyError::is_store_lost) {
+            if state.look_at.is_some() {
+                tracing::info!("the idempotency store answers again");
+                show(false);
+            }
             *state = State::default();
             return;
         }
@@ -58,13 +63,18 @@ impl Breaker {
                 tracing::warn!(failures = state.failures, "the idempotency store is left in peace");
             }
             state.look_at = Some(Instant::now() + self.pause);
+            show(true);
         }
-        metrics::gauge!("idempotency_breaker_open").set(f64::from(u8::from(state.look_at.is_some())));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Shows whether the store is left in peace.
+fn show(is_open: bool) {
+    metrics::gauge!("idempotency_breaker_open").set(f64::from(u8::from(is_open)));
 }
 
 impl Default for Breaker {
@@ -76,6 +86,8 @@ impl Default for Breaker {
 
 #[cfg(test)]
 mod tests {
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
     use super::*;
 
     fn lost() -> IdempotencyError {
@@ -93,6 +105,24 @@ mod tests {
         assert!(matches!(breaker.check(), Err(IdempotencyError::Unavailable)));
         breaker.note(None);
         assert!(breaker.check().is_ok());
+    }
+
+    /// Also after the store came back: an alert that never clears is soon ignored.
+    #[test]
+    fn s4_6_the_gauge_says_whether_it_is_open() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let shown = recorder.handle();
+        let says = |value: &str| shown.render().contains(&format!("idempotency_breaker_open {value}\n"));
+        metrics::with_local_recorder(&recorder, || {
+            let breaker = Breaker::new(2, Duration::from_secs(60));
+            assert!(says("0"), "there from the beginning");
+            breaker.note(Some(&lost()));
+            assert!(says("0"));
+            breaker.note(Some(&lost()));
+            assert!(says("1"));
+            breaker.note(None);
+            assert!(says("0"));
+        });
     }
 
     #[test]

@@ -34,6 +34,11 @@ impl Breaker {
         self.lock().open_until.is_none_or(|until| until <= now)
     }
 
+    /// Whether the last submits had no answer, so that the switch is left in peace; until one has an answer.
+    pub(crate) fn is_open(&self) -> bool {
+        self.lock().open_until.is_some()
+    }
+
     /// Takes note of what a submit brought.
     pub(crate) fn note(&self, answered: bool, now: Instant) {
         let mut state = self.lock();
@@ -67,10 +72,11 @@ mod tests {
         }
         breaker.note(false, at(0));
         assert!(!breaker.passes(at(0)) && !breaker.passes(at(4)));
-        assert!(breaker.passes(at(5)), "one more try");
+        assert!(breaker.passes(at(5)) && breaker.is_open(), "one more try");
         breaker.note(false, at(5));
         assert!(!breaker.passes(at(9)), "without an answer it opens anew at once");
         breaker.note(true, at(10));
+        assert!(!breaker.is_open());
         breaker.note(false, at(10));
         assert!(breaker.passes(at(10)), "an answer forgets");
     }

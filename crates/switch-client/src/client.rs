@@ -117,7 +117,7 @@ impl SwitchClient {
         }
         let http =
             builder.build().map_err(|source| ClientError { switch: profile.switch.clone(), source })?;
-        Ok(Self {
+        let client = Self {
             name: profile.switch.clone(),
             base_url: options.base_url.trim_end_matches('/').to_owned(),
             api_token: options.api_token.clone(),
@@ -127,7 +127,9 @@ impl SwitchClient {
             positions: Positions::default(),
             breaker: Breaker::new(profile.breaker_failures, Duration::from_millis(profile.breaker_open_ms)),
             quiet: Quiet::new(Duration::from_millis(profile.ask_interval_max_ms)),
-        })
+        };
+        client.show_breaker();
+        Ok(client)
     }
 
     /// The switch's clock now: as last heard, else asked for.
@@ -162,7 +164,13 @@ impl SwitchClient {
     pub async fn send(&self, order: &TransferOrder) -> Answered<SendAnswer> {
         let said = self.send_once(order).await;
         self.breaker.note(!matches!(said.answer, SendAnswer::Unknown { .. }), Instant::now());
+        self.show_breaker();
         said
+    }
+
+    fn show_breaker(&self) {
+        let is_open = f64::from(u8::from(self.breaker.is_open()));
+        metrics::gauge!("switch_breaker_open", "switch" => self.name.to_string()).set(is_open);
     }
 
     async fn send_once(&self, order: &TransferOrder) -> Answered<SendAnswer> {
