@@ -14,6 +14,7 @@ mod clock;
 mod config;
 mod cut;
 mod error;
+mod measured;
 mod routes;
 pub mod sandbox;
 mod settings;
@@ -21,6 +22,7 @@ mod settle;
 mod switch;
 
 pub use config::Config;
+pub use measured::METRICS;
 pub use settings::Shape;
 pub use switch::{Running, connect, start};
 

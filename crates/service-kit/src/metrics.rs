@@ -1,7 +1,8 @@
 //! Metrics in Prometheus text, and the three routes every process answers:
 //! `/health` (alive), `/ready` (able to work) and `/metrics`.
 //!
-//! What is measured is decided by whoever calls the `metrics` macros.
+//! What is measured is decided by whoever calls the `metrics` macros; what each metric means is listed once, as a
+//! [`Metric`], by whoever knows.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -32,6 +33,56 @@ static INSTALLED: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
 
 /// A future on the heap, as the readiness check returns it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What a metric counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows, until the process starts anew.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by size.
+    Histogram,
+}
+
+impl Kind {
+    /// The word of the `metrics` macro, and of documents.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// One metric, for whoever reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What it counts.
+    pub kind: Kind,
+    /// What one is: events, seconds, minor units.
+    pub unit: &'static str,
+    /// Names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it says.
+    pub meaning: &'static str,
+}
+
+impl Metric {
+    /// Has the recorder tell its meaning and unit with the numbers. To be called when the recorder is installed.
+    pub fn describe(&self) {
+        let told = format!("{} ({})", self.meaning, self.unit);
+        match self.kind {
+            Kind::Counter => metrics::describe_counter!(self.name, told),
+            Kind::Gauge => metrics::describe_gauge!(self.name, told),
+            Kind::Histogram => metrics::describe_histogram!(self.name, told),
+        }
+    }
+}
 
 /// Why metrics could not be installed.
 #[derive(Debug, thiserror::Error)]

@@ -161,6 +161,6 @@ fn storable(text: String) -> String {
 }
 
 fn count(switch: &SwitchName, outcome: &'static str) {
-    let labels = [("switch", switch.to_string()), ("outcome", outcome.to_owned())];
-    metrics::counter!("webhook_callbacks_total", &labels).increment(1);
+    metrics::counter!("webhook_callbacks_total", "switch" => switch.to_string(), "outcome" => outcome)
+        .increment(1);
 }
