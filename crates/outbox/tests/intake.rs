@@ -159,3 +159,44 @@ async fn r23_a_poisonous_message_is_parked_as_it_came_and_once(pool: PgPool) {
     assert_eq!(rows[0].0.payload, delivery.payload);
     assert_eq!(outbox::measure(&pool).await.unwrap().parked_deliveries, 1);
 }
+
+/// By its marks, whether it runs or not; what is not published yet is the relay's delay, what is parked is shown elsewhere.
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s3_6_how_far_a_consumer_is_behind_is_measured(_: PgPoolOptions, connect: PgConnectOptions) {
+    let pool = crowded(connect).await;
+    sqlx::raw_sql(
+        "INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body, published_at)
+         SELECT 'e' || n, 'happened', 1, 'k', n, '{}', CASE WHEN n < 4 THEN now() - n * interval '100 s' END
+         FROM generate_series(1, 4) AS n",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    let behind = async || {
+        let behind = outbox::behind(&pool, "c").await.unwrap();
+        (behind.events, behind.oldest_ms / 100_000)
+    };
+    assert_eq!(behind().await, (3, 3));
+    take_in(&pool, "c", &event("e3"), Turn::Kept, &Counts { fails: false }).await.unwrap();
+    assert_eq!(behind().await, (2, 2));
+    take_in(&pool, "another", &event("e2"), Turn::Kept, &Counts { fails: false }).await.unwrap();
+    assert_eq!(behind().await, (2, 2), "another's marks are not its own");
+    let poison = ParkedDelivery {
+        consumer: "c".into(),
+        stream: "S".into(),
+        stream_sequence: 1,
+        subject: "s".into(),
+        event_id: Some("e2".into()),
+        payload: vec![],
+        reason: "poison".into(),
+        deliveries: 5,
+    };
+    park(&pool, &poison, None).await.unwrap();
+    assert_eq!(behind().await, (1, 1));
+    assert_eq!(outbox::measure(&pool).await.unwrap().parked_deliveries, 1);
+    take_in(&pool, "c", &event("e2"), Turn::Kept, &Counts { fails: false }).await.unwrap();
+    assert_eq!(outbox::measure(&pool).await.unwrap().parked_deliveries, 0, "it was published again");
+    take_in(&pool, "c", &event("e1"), Turn::Kept, &Counts { fails: false }).await.unwrap();
+    assert_eq!(behind().await, (0, 0));
+    pool.close().await;
+}

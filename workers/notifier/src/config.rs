@@ -6,10 +6,8 @@ use std::time::Duration;
 use anyhow::ensure;
 use outbox::nats::{BrokerOptions, ConsumerOptions};
 use payment_ledger::DatabaseOptions;
+use payment_ledger::notifications::CONSUMER;
 use serde::Deserialize;
-
-/// The consumer's name at the broker and in `processed_events`. Another one would tell everything anew.
-const CONSUMER: &str = "notifier";
 
 /// Sections of the shared configuration file.
 #[derive(Debug, Default, Deserialize)]
