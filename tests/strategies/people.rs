@@ -38,6 +38,8 @@ pub(crate) async fn outcome(system: &System, decision: &DecisionId) -> anyhow::R
 /// Waits until the relay has nothing left to tell.
 pub(crate) async fn told(system: &System) -> anyhow::Result<()> {
     let ledger = Ledger::new(system.database.pool.clone());
-    until("everything is told", WITHIN, || async { Ok((ledger.undelivered().await? == 0).then_some(())) })
-        .await
+    until("everything is told", WITHIN, || async {
+        Ok((ledger.undelivered().await?.count == 0).then_some(()))
+    })
+    .await
 }

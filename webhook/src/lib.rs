@@ -32,6 +32,8 @@ mod observe;
 mod routes;
 mod whole;
 
+use monitoring::measure;
+use monitoring::metrics::Process;
 use service_kit::metrics::Metrics;
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +50,7 @@ pub async fn run(config: Config, metrics: Metrics, shutdown: CancellationToken) 
     let listen = config.webhook.listen;
     let bounds = config.webhook.connection_bounds()?;
     let pool = config.database.pool("webhook")?;
+    measure::start(Process::Webhook, pool.clone(), shutdown.clone());
     let router = router(config, pool, metrics, shutdown.clone())?;
     let setting = "PAYMENTS_WEBHOOK__LISTEN (webhook.listen)";
     let listener = service_kit::serve::bind(listen, setting).await?;

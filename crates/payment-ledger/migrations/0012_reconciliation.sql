@@ -64,3 +64,5 @@ ALTER TABLE exceptions ADD CONSTRAINT exceptions_kind_known CHECK (kind IN (
 CREATE INDEX exceptions_by_origin ON exceptions (kind, origin);
 CREATE INDEX submissions_by_transfer ON submissions (transfer_id) WHERE transfer_id IS NOT NULL;
 CREATE INDEX switch_callbacks_unmatched ON switch_callbacks (switch, event_id) WHERE payment_id IS NULL;
+-- The bank's own accounts are few, and looked at every minute.
+CREATE INDEX accounts_internal ON accounts (account_id) WHERE kind = 'internal';

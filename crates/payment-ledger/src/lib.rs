@@ -66,6 +66,7 @@ use sqlx::migrate::Migrator;
 
 pub use connect::{DatabaseOptions, DatabaseOptionsError};
 pub use error::LedgerError;
+pub use record::Exception;
 
 /// Migrations of the ledger's tables, and of the outbox's, which its steps write into.
 pub static MIGRATOR: Migrator = sqlx::migrate!();

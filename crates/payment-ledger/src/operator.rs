@@ -3,10 +3,25 @@
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::ids::PaymentId;
+use payment_protocol::text_enum;
 use payment_protocol::world::Standing;
 
 use crate::locked::lock;
 use crate::{Ledger, LedgerError, decisions, record};
+
+text_enum!(
+    /// What a person is alerted to about one payment.
+    AlertKind {
+        /// It stands before a person.
+        NeedsOperator = "needs_operator",
+        /// A step could not be undone; the other steps are.
+        UndoFailed = "undo_failed",
+        /// The switch has been asked to cancel for longer than its profile's `alert_after_ms`, or says that we ask wrongly.
+        CancelUndecided = "cancel_undecided",
+        /// The switch was asked for the money back and has not decided.
+        RecallUndecided = "recall_undecided",
+    }
+);
 
 impl Ledger {
     /// Shows the payment as standing before a person, and alerts; or says what is on record already.
@@ -35,7 +50,7 @@ impl Ledger {
         record::state(&mut tx, payment_id, PaymentState::NeedsOperator, &detail).await?;
         decisions::reopen_delivery(&mut tx, payment_id).await?;
         tx.commit().await?;
-        self.alert(payment_id, "needs_operator", reason.as_str()).await?;
+        self.alert(payment_id, AlertKind::NeedsOperator, reason.as_str()).await?;
         Ok(locked.facts.verdict.map_or(Standing::Stands, Standing::Verdict))
     }
 
@@ -43,17 +58,27 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
-    pub async fn alert(&self, payment_id: &PaymentId, kind: &str, detail: &str) -> Result<(), LedgerError> {
+    pub async fn alert(
+        &self,
+        payment_id: &PaymentId,
+        kind: AlertKind,
+        detail: &str,
+    ) -> Result<(), LedgerError> {
         let raised = sqlx::query!(
             "INSERT INTO alerts (payment_id, kind, detail) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
             payment_id.as_str(),
-            kind,
+            kind.as_str(),
             &*record::storable(detail),
         )
         .execute(&self.pool)
         .await?;
         if raised.rows_affected() > 0 {
-            tracing::error!(payment.id = payment_id.as_str(), alert.kind = kind, detail, "alert raised");
+            tracing::error!(
+                payment.id = payment_id.as_str(),
+                alert.kind = kind.as_str(),
+                detail,
+                "alert raised"
+            );
         }
         Ok(())
     }

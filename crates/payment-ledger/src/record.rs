@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use payment_protocol::PaymentState;
 use payment_protocol::decision::CarriedOut;
 use payment_protocol::ids::PaymentId;
+use payment_protocol::text_enum;
 use sqlx::PgConnection;
 
 use crate::{LedgerError, events};
@@ -161,45 +162,28 @@ async fn not_done(
     Ok(())
 }
 
-/// Kinds of exception: what contradicts the books.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Exception {
-    LateConfirmation,
-    Contradiction,
-    ReportDiffers,
-    NotSent,
-    UnknownPayment,
-    OtherSwitch,
-    EventReused,
-    ChargedToClaims,
-}
-
-impl Exception {
-    /// What is met when a word comes in; what a sweep finds is [`crate::reconcile::drift::Drift`].
-    pub(crate) const ALL: [Self; 8] = [
-        Self::LateConfirmation,
-        Self::Contradiction,
-        Self::ReportDiffers,
-        Self::NotSent,
-        Self::UnknownPayment,
-        Self::OtherSwitch,
-        Self::EventReused,
-        Self::ChargedToClaims,
-    ];
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::LateConfirmation => "late_confirmation",
-            Self::Contradiction => "contradiction",
-            Self::ReportDiffers => "report_differs",
-            Self::NotSent => "not_sent",
-            Self::UnknownPayment => "unknown_payment",
-            Self::OtherSwitch => "other_switch",
-            Self::EventReused => "event_reused",
-            Self::ChargedToClaims => "charged_to_claims",
-        }
+text_enum!(
+    /// A contradiction met when a word came in or a decision was carried out; what an audit or a sweep finds is
+    /// [`crate::reconcile::drift::Drift`].
+    Exception {
+        /// SUCCESS of a payment that had ended otherwise.
+        LateConfirmation = "late_confirmation",
+        /// A definite answer that is not the first one.
+        Contradiction = "contradiction",
+        /// SUCCESS of another amount, currency or reference.
+        ReportDiffers = "report_differs",
+        /// SUCCESS of a payment of which no attempt is on record.
+        NotSent = "not_sent",
+        /// An authentic callback for a reference that is no payment's.
+        UnknownPayment = "unknown_payment",
+        /// A word of one switch about another's payment.
+        OtherSwitch = "other_switch",
+        /// An event id used again with another body.
+        EventReused = "event_reused",
+        /// A debit that the customer's account could not bear: the claims account does.
+        ChargedToClaims = "charged_to_claims",
     }
-}
+);
 
 /// Opens an exception, once per kind and origin.
 pub(crate) async fn exception(

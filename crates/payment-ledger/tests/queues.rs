@@ -4,15 +4,20 @@
 
 mod support;
 
+use iso_currency::Currency;
+use payment_ledger::accept::NewPayment;
 use payment_ledger::decisions::DecisionStatus;
+use payment_ledger::limits::{Bounds, LimitScope};
+use payment_ledger::measure::Restrained;
 use payment_ledger::queues::ListFilter;
 use payment_ledger::reconcile::drift::Drift;
+use payment_ledger::stops::Target;
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{ClientId, PaymentId, SwitchName, TenantId};
 use sqlx::PgPool;
-use support::{Bank, OTHER_SWITCH, SWITCH, Stage, event, success, tenant};
+use support::{Bank, OTHER_SWITCH, SWITCH, Stage, account_id, event, success, tenant};
 
 /// Lets the payment's times lie `seconds` further back.
 async fn age(bank: &Bank, p: &support::Sample, seconds: i64) {
@@ -167,6 +172,7 @@ async fn what_waits_for_people_is_measured(pool: PgPool) {
 
     let kinds = bank.ledger.open_exceptions_by_kind().await.unwrap();
     let known: Vec<_> = kinds.iter().map(|kind| (kind.kind, kind.count)).collect();
+    assert!(kinds.iter().all(|kind| kind.count > 0 || kind.oldest_s == 0), "{kinds:?}");
     #[rustfmt::skip]
     let met_when_it_came_in = [
         ("late_confirmation", 0), ("contradiction", 0), ("report_differs", 3), ("not_sent", 0), ("unknown_payment", 0),
@@ -183,4 +189,52 @@ async fn what_waits_for_people_is_measured(pool: PgPool) {
         .map(|standing| (standing.reason, standing.count, standing.oldest_s / 100))
         .collect();
     assert_eq!(some, [(OperatorReason::ReportDiffers, 1, 3), (OperatorReason::CannotAsk, 2, 2)]);
+    let alerted = bank.ledger.alerted_by_kind().await.unwrap();
+    let alerted: Vec<_> = alerted.iter().map(|alerted| (alerted.kind.as_str(), alerted.count)).collect();
+    let none = [("undo_failed", 0), ("cancel_undecided", 0), ("recall_undecided", 0)];
+    assert_eq!(alerted, [&[("needs_operator", 3)], &none[..]].concat());
+    let idle: Vec<_> = bank.ledger.open_by_state().await.unwrap();
+    let standing = idle.iter().find(|open| open.state == PaymentState::NeedsOperator).unwrap();
+    assert_eq!((standing.count, standing.idle_s / 100), (3, 3));
+}
+
+/// What people have restrained, and when the books were last compared.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn what_people_restrain_and_when_the_books_were_compared_is_measured(pool: PgPool) {
+    let bank = Bank::new(pool);
+    assert_eq!(bank.ledger.restrained().await.unwrap(), Restrained::default());
+    let (account, tenant) = (bank.open("purse", 5_000).await, LimitScope::Tenant(tenant()));
+    let account = LimitScope::Account(account);
+    let euro = Currency::EUR;
+    let day = |minor| Bounds { per_day_minor: Some(minor), ..Bounds::default() };
+    bank.ledger.set_limit(&account, euro, day(1_000), "ann", "a test").await.unwrap();
+    bank.ledger.set_limit(&tenant, euro, day(1_001), "ann", "a test").await.unwrap();
+    bank.ledger.set_limit(&tenant, Currency::USD, day(0), "ann", "a test").await.unwrap();
+    let order = NewPayment { source_account: account_id("purse"), ..bank.order("k") };
+    let p = bank.take(&order).await;
+    bank.reserve(&p).await;
+    let target = Target::Switch(SwitchName::new(SWITCH).unwrap());
+    bank.ledger.stop(&target, "ann", "a test").await.unwrap();
+    bank.damage("UPDATE stops SET stopped_at = stopped_at - interval '200 s'".into()).await;
+    let restrained = bank.ledger.restrained().await.unwrap();
+    let expected = Restrained {
+        switches_stopped: 1,
+        stop_oldest_s: restrained.stop_oldest_s,
+        accounts_limited: 1,
+        tenants_limited: 2,
+        accounts_used_up: 1,
+        tenants_used_up: 1,
+        ..Restrained::default()
+    };
+    assert_eq!(restrained, expected);
+    assert_eq!(restrained.stop_oldest_s / 100, 2);
+
+    // No sweep yet: for as long as there have been payments.
+    age(&bank, &p, 700).await;
+    assert_eq!(bank.ledger.last_sweep().await.unwrap().finished_s / 100, 7);
+    let sweep = bank.ledger.begin_sweep().await.unwrap();
+    assert_eq!(bank.ledger.last_sweep().await.unwrap().finished_s / 100, 7, "begun is not finished");
+    bank.ledger.finish_sweep(sweep, &serde_json::json!({"not_compared": ["a", "b"]})).await.unwrap();
+    let last = bank.ledger.last_sweep().await.unwrap();
+    assert_eq!((last.finished_s / 100, last.not_compared), (0, 2));
 }

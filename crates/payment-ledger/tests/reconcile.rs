@@ -7,13 +7,13 @@ mod support;
 use std::collections::BTreeMap;
 
 use payment_ledger::reconcile::SweepId;
-use payment_ledger::reconcile::drift::{Drift, Patience, judge};
+use payment_ledger::reconcile::drift::{Drift, Patience};
 use payment_ledger::reconcile::found::{Finding, Known};
 use payment_ledger::reconcile::payments::Sources;
 use payment_protocol::ids::{PaymentId, SwitchName};
 use payment_protocol::keys;
 use payment_protocol::report::{LineStatus, StatementLine};
-use sqlx::{AssertSqlSafe, PgPool};
+use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, SWITCH, Sample, Stage, success};
 
 /// Nothing is merely under way, but a cancel is given an hour.
@@ -41,32 +41,19 @@ impl Bank {
         self.ledger.store_lines(&switch(), lines).await.unwrap()
     }
 
-    /// Damage that the database would not let anybody do.
-    async fn damage(&self, sql: String) {
-        let mut tx = self.pool.begin().await.unwrap();
-        sqlx::raw_sql("SET LOCAL session_replication_role = replica").execute(&mut *tx).await.unwrap();
-        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *tx).await.unwrap();
-        tx.commit().await.unwrap();
-    }
-
     /// One sweep in batches of three.
     async fn sweep(&self, running: &[String]) -> (SweepId, Vec<Finding>) {
         let sweep = self.ledger.begin_sweep().await.unwrap();
         self.ledger.note_running(sweep, running).await.unwrap();
-        let sources = Sources { sweep, statements: vec![switch()], has_workflows: true };
+        let sources = Sources { statements: vec![switch()], workflows: Some(sweep) };
         let mut findings = Vec::new();
         let mut after: Option<PaymentId> = None;
         loop {
-            let batch = self.ledger.compare(&sources, after.as_ref(), 3).await.unwrap();
+            let batch = self.ledger.payments_after(after.as_ref(), 3).await.unwrap();
             let Some(last) = batch.last() else { break };
-            after = Some(last.payment_id.clone());
-            for compared in &batch {
-                findings.extend(judge(&compared.seen, IMPATIENT).into_iter().map(|drift| Finding {
-                    drift,
-                    payment_id: Some(compared.payment_id.clone()),
-                    origin: compared.payment_id.to_string(),
-                    detail: compared.at_the_switch.clone(),
-                }));
+            after = Some(last.clone());
+            for compared in &self.ledger.compare(&sources, &batch).await.unwrap() {
+                findings.extend(compared.findings(IMPATIENT));
             }
         }
         let mut after = Some(0);

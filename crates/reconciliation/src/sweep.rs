@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use payment_ledger::reconcile::SweepId;
-use payment_ledger::reconcile::drift::{Drift, Patience, judge};
+use payment_ledger::reconcile::drift::{Drift, Patience};
 use payment_ledger::reconcile::found::Finding;
-use payment_ledger::reconcile::payments::{Compared, Sources};
+use payment_ledger::reconcile::payments::Sources;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::SwitchProfile;
-use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::{PaymentId, SwitchName};
 use switch_client::SwitchClient;
 use switch_client::client::ClientError;
@@ -82,7 +81,7 @@ impl Reconciler {
         let statements = self.read_statements(&mut report, progress).await?;
         // After the statements: a workflow that ends meanwhile is still open in none of the books that follow.
         let has_workflows = self.list_workflows(sweep, &mut report, progress).await?;
-        let sources = Sources { sweep, statements, has_workflows };
+        let sources = Sources { statements, workflows: has_workflows.then_some(sweep) };
         self.chain(&mut report).await?;
         self.payments(&sources, patience, &mut report, progress).await?;
         self.strays(&sources, patience, &mut report, progress).await?;
@@ -189,13 +188,13 @@ impl Reconciler {
     ) -> Result<(), SweepError> {
         let mut after: Option<PaymentId> = None;
         loop {
-            let batch = self.ledger.compare(sources, after.as_ref(), BATCH).await?;
+            let batch = self.ledger.payments_after(after.as_ref(), BATCH).await?;
             let Some(last) = batch.last() else { return Ok(()) };
-            after = Some(last.payment_id.clone());
+            after = Some(last.clone());
             let mut findings = Vec::new();
-            for compared in &batch {
+            for compared in &self.ledger.compare(sources, &batch).await? {
                 report.count(compared);
-                findings.extend(judged(compared, patience));
+                findings.extend(compared.findings(patience));
             }
             self.open(findings, report).await?;
             progress(report.payments);
@@ -226,12 +225,10 @@ impl Reconciler {
                 break;
             }
         }
-        if !sources.has_workflows {
-            return Ok(());
-        }
+        let Some(sweep) = sources.workflows else { return Ok(()) };
         let mut after = None;
         loop {
-            let page = self.ledger.stray_workflows(sources.sweep, after.as_ref(), patience, BATCH).await?;
+            let page = self.ledger.stray_workflows(sweep, after.as_ref(), patience, BATCH).await?;
             self.open(page.findings, report).await?;
             after = page.next;
             if after.is_none() {
@@ -249,20 +246,4 @@ impl Reconciler {
         report.note(findings, &known);
         Ok(())
     }
-}
-
-/// What is wrong with a payment, in words.
-fn judged(compared: &Compared, patience: Patience) -> impl Iterator<Item = Finding> {
-    let Compared { payment_id, switch, currency, amount_minor, at_the_switch, seen } = compared;
-    let hold = seen.hold.map_or("none", HoldStatus::as_str);
-    let detail = format!(
-        "{amount_minor} {currency} (minor units) by {switch}; {}; hold {hold}; debits {}; at the switch: {at_the_switch}",
-        seen.state, seen.debits
-    );
-    judge(seen, patience).into_iter().map(move |drift| Finding {
-        drift,
-        payment_id: Some(payment_id.clone()),
-        origin: payment_id.to_string(),
-        detail: detail.clone(),
-    })
 }

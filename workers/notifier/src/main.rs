@@ -15,6 +15,8 @@ mod words;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use monitoring::measure;
+use monitoring::metrics::Process;
 use outbox::nats::{Broker, Consumer};
 use payment_ledger::Ledger;
 use service_kit::{metrics, serve, shutdown, telemetry};
@@ -32,6 +34,7 @@ async fn main() -> anyhow::Result<()> {
     let stop = shutdown::on_signals();
     let ledger = Ledger::new(options.database.pool("notifier")?);
     let recorder = metrics::install().context("metrics could not be set up")?;
+    measure::start(Process::Notifier, ledger.pool().clone(), stop.clone());
     let ready = ledger.clone();
     let health = metrics::routes(recorder, move || {
         let ledger = ready.clone();

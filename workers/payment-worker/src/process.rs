@@ -9,6 +9,8 @@ use std::time::Duration;
 use ::reconciliation::Reconciler;
 use anyhow::Context as _;
 use futures::future::try_join_all;
+use monitoring::measure;
+use monitoring::metrics::Process;
 use outbox::Nudge;
 use payment_ledger::Ledger;
 use service_kit::{metrics, serve, shutdown};
@@ -40,14 +42,14 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let stop = shutdown::on_signals();
     let switches = options.switches.check().context("the switches' configuration is refused")?;
     let ledger = Ledger::new(options.database.pool("payment-worker")?);
+    let recorder = metrics::install().context("metrics could not be set up")?;
+    measure::start(Process::Worker, ledger.pool().clone(), stop.clone());
     let mut clients = BTreeMap::new();
     for (name, switch, profile) in switches.iter() {
         clients.insert(name.clone(), SwitchClient::new(switch, profile)?);
     }
-
     let clients = Arc::new(clients);
 
-    let recorder = metrics::install().context("metrics could not be set up")?;
     let health = health(recorder, ledger.clone());
     let listen = options.worker.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_WORKER__METRICS_LISTEN", health, stop.clone());

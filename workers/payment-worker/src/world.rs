@@ -7,6 +7,7 @@ use std::cell::Cell;
 use std::pin::pin;
 use std::time::{Duration, SystemTime};
 
+use payment_ledger::operator::AlertKind;
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{CarriedOut, Decision};
 use payment_protocol::payment::InvalidPayment;
@@ -413,7 +414,7 @@ impl World for TemporalWorld<'_> {
         let input = || match &alert {
             Alert::UndoFailed { detail } => AlertInput {
                 payment_id: self.payment.payment_id.clone(),
-                kind: "undo_failed".into(),
+                kind: AlertKind::UndoFailed,
                 detail: detail.clone(),
             },
         };

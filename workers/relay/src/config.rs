@@ -36,6 +36,8 @@ pub(crate) struct RelayOptions {
     pub(crate) batch: i64,
     /// Pause between two measurements, in milliseconds. Default 5000.
     pub(crate) measure_every_ms: u64,
+    /// Pause between two audits of what is held, in milliseconds. Default 60000.
+    pub(crate) audit_every_ms: u64,
     /// Pause between two looks after the table of idempotency keys, in milliseconds. Default 60000.
     pub(crate) keep_every_ms: u64,
     /// Pause between two looks for events when nobody nudges, in milliseconds; 1 to 500 (S3.5). Default 250.
@@ -56,6 +58,7 @@ impl Default for RelayOptions {
             backoff_ms: 500,
             batch: 100,
             measure_every_ms: 5_000,
+            audit_every_ms: 60_000,
             keep_every_ms: 60_000,
             publish_every_ms: 250,
             events_kept_s: 14 * 24 * 3600,

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use monitoring::task::RelayTask;
 use payment_ledger::inbox::NoticeKind;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::decision::{CarriedOut, Decision};
@@ -22,8 +23,12 @@ pub(crate) async fn run(
 ) {
     while !stop.is_cancelled() {
         match deliver(ledger, signaller, options).await {
-            Ok(taken) if taken > 0 => continue,
-            Ok(_) => {}
+            Ok(taken) => {
+                RelayTask::Deliver.succeeded();
+                if taken > 0 {
+                    continue;
+                }
+            }
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "looking into the inbox failed");
             }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use monitoring::task::RelayTask;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
@@ -11,7 +12,12 @@ use crate::config::RelayOptions;
 /// Runs until `stop`. Several relays may: whoever finds another at it does nothing.
 pub(crate) async fn run(pool: &PgPool, options: &RelayOptions, stop: &CancellationToken) {
     while !stop.is_cancelled() {
-        match idempotency::keeper::keep(pool).await {
+        let kept = idempotency::keeper::keep(pool).await;
+        let pruned = outbox::keep::prune_published(pool, Duration::from_secs(options.events_kept_s)).await;
+        if kept.is_ok() && pruned.is_ok() {
+            RelayTask::Keep.succeeded();
+        }
+        match kept {
             Ok(kept) if kept == idempotency::keeper::Kept::default() => {}
             Ok(kept) => {
                 let days = kept.days;
@@ -27,7 +33,7 @@ pub(crate) async fn run(pool: &PgPool, options: &RelayOptions, stop: &Cancellati
                 tracing::warn!(error = &error as &dyn std::error::Error, "keeping idempotency keys failed");
             }
         }
-        match outbox::keep::prune_published(pool, Duration::from_secs(options.events_kept_s)).await {
+        match pruned {
             Ok(0) => {}
             Ok(events) => tracing::info!(events, "published events deleted"),
             Err(error) => {

@@ -1,8 +1,9 @@
 //! `relay`: what must go on when others crash. Tells workflows again what was stored and not
 //! delivered (the webhook crashed, Temporal was down, the workflow was not started yet), measures what is
-//! held, by state and age, seals the journal, keeps the table of idempotency keys, and publishes events. Needs PostgreSQL
+//! held, by state and age, audits it, seals the journal, keeps the table of idempotency keys, and publishes events. Needs PostgreSQL
 //! only; Temporal and the broker may come and go, and what one of them keeps waiting waits alone.
 
+mod audit;
 mod config;
 mod deliver;
 mod gauges;
@@ -11,6 +12,9 @@ mod publish;
 mod seal;
 
 use anyhow::Context as _;
+use monitoring::measure;
+use monitoring::metrics::Process;
+use monitoring::task::RelayTask;
 use payment_ledger::Ledger;
 use service_kit::{metrics, serve, shutdown, telemetry};
 use workflow_api::Signaller;
@@ -22,6 +26,8 @@ async fn main() -> anyhow::Result<()> {
     let stop = shutdown::on_signals();
     let ledger = Ledger::new(options.database.pool("relay")?);
     let recorder = metrics::install().context("metrics could not be set up")?;
+    measure::start(Process::Relay, ledger.pool().clone(), stop.clone());
+    RelayTask::ALL.iter().for_each(|task| task.succeeded());
     let ready = ledger.clone();
     let health = metrics::routes(recorder, move || {
         let ledger = ready.clone();
@@ -35,6 +41,7 @@ async fn main() -> anyhow::Result<()> {
         tokio::join!(
             deliver::run(&ledger, &signaller, &options.relay, &stop),
             gauges::run(&ledger, &options.relay, &stop),
+            audit::run(&ledger, &options.relay, &stop),
             keep::run(ledger.pool(), &options.relay, &stop),
             publishing.run(&stop),
             seal::run(&ledger, &options.relay, &stop),

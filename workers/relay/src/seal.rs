@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use monitoring::task::RelayTask;
 use payment_ledger::Ledger;
 use payment_ledger::seal::{BatchSize, Sealed};
 use tokio_util::sync::CancellationToken;
@@ -15,13 +16,14 @@ pub(crate) async fn run(ledger: &Ledger, options: &RelayOptions, stop: &Cancella
     while !stop.is_cancelled() {
         match ledger.seal(size).await {
             Ok(Sealed::Batch { entries, is_full }) => {
+                RelayTask::Seal.succeeded();
                 metrics::counter!("journal_sealed_total").increment(entries as u64);
                 // What came meanwhile waits for the next look, or a batch of its own would be made for each entry.
                 if is_full {
                     continue;
                 }
             }
-            Ok(Sealed::Nothing | Sealed::Busy) => {}
+            Ok(Sealed::Nothing | Sealed::Busy) => RelayTask::Seal.succeeded(),
             // What was begun is sealed the next time; how old what waits has become is a gauge.
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "sealing failed");

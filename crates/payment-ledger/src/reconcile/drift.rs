@@ -126,12 +126,15 @@ pub fn judge(seen: &Seen, patience: Patience) -> Vec<Drift> {
     // A person has it before them, with its reason and what may be decided.
     let stands = seen.state == PaymentState::NeedsOperator;
     let followed_up = seen.settled_for_s.is_none_or(|age| age >= patience.grace_s);
+    let past_reserve =
+        matches!(seen.state, PaymentState::Reserved | PaymentState::Submitted | PaymentState::Confirmed);
     let released = seen.hold == Some(HoldStatus::Released);
     let given_back = left && seen.debits == 0 && ended && released;
     let checks = [
         (
             Drift::MissingHold,
-            seen.hold.is_none() && (seen.is_reserved || (seen.attempts > 0 && !ended && !stands)),
+            seen.hold.is_none()
+                && (seen.is_reserved || past_reserve || (seen.attempts > 0 && !ended && !stands)),
         ),
         (Drift::OrphanHold, seen.hold == Some(HoldStatus::Open) && (ended || !seen.is_reserved)),
         (Drift::SettledNotDebited, left && seen.debits == 0 && !given_back && !stands && followed_up),
@@ -222,6 +225,8 @@ mod tests {
             ("no statement, no temporal",      Seen { settled: None, has_workflow: None, ..well() },                       vec![]),
             ("reserve without hold",           Seen { hold: None, ..open() },                                              vec![MissingHold]),
             ("attempt without hold",           Seen { hold: None, is_reserved: false, ..open() },                          vec![MissingHold]),
+            ("state without hold",             Seen { state: S::Reserved, attempts: 0, hold: None, is_reserved: false, ..open() }, vec![MissingHold]),
+            ("undone before it was held",      Seen { state: S::Cancelling, attempts: 0, hold: None, is_reserved: false, ..open() }, vec![]),
             ("hold of an ended payment",       Seen { hold: Some(HoldStatus::Open), ..undone() },                          vec![OrphanHold]),
             ("hold without an entry",          Seen { is_reserved: false, ..open() },                                      vec![OrphanHold]),
             ("left, long ago, not followed",   Seen { settled: Some(1), settled_for_s: Some(600), ..open() },              vec![SettledNotDebited]),

@@ -9,11 +9,13 @@
 //! | [`drift`] | what may be wrong, and what is merely under way? |
 //! | [`statement`] | what did the switch's statement say? |
 //! | [`payments`] | what do the three books say of each payment? |
+//! | [`holds`] | what is held, and can all of it be? |
 //! | [`strays`] | what belongs to no payment? |
 //! | [`found`] | what becomes of what was found? |
 
 pub mod drift;
 pub mod found;
+pub mod holds;
 pub mod payments;
 pub mod statement;
 pub mod strays;

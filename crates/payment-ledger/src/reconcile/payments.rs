@@ -1,4 +1,4 @@
-//! All payments, in batches: what the three books say of each.
+//! Payments, in batches: what the three books say of each.
 
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
@@ -6,7 +6,8 @@ use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::{PaymentId, SwitchName};
 
 use super::SweepId;
-use super::drift::Seen;
+use super::drift::{Patience, Seen, judge};
+use super::found::Finding;
 use crate::{Ledger, LedgerError};
 
 /// One payment in the three books.
@@ -26,42 +27,77 @@ pub struct Compared {
     pub seen: Seen,
 }
 
-/// What a sweep had before it when it came to the payments.
-#[derive(Clone, Debug)]
+impl Compared {
+    /// What is wrong with it, in words.
+    pub fn findings(&self, patience: Patience) -> impl Iterator<Item = Finding> {
+        let Self { payment_id, switch, currency, amount_minor, at_the_switch, seen } = self;
+        let hold = seen.hold.map_or("none", HoldStatus::as_str);
+        let detail = format!(
+            "{amount_minor} {currency} (minor units) by {switch}; {}; hold {hold}; debits {}; at the switch: {at_the_switch}",
+            seen.state, seen.debits
+        );
+        judge(seen, patience).into_iter().map(move |drift| Finding {
+            drift,
+            payment_id: Some(payment_id.clone()),
+            origin: payment_id.to_string(),
+            detail: detail.clone(),
+        })
+    }
+}
+
+/// The books that payments are compared with, besides our own.
+#[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// The sweep.
-    pub sweep: SweepId,
     /// Switches whose statement was read to its end.
     pub statements: Vec<SwitchName>,
-    /// Whether Temporal said which workflows run.
-    pub has_workflows: bool,
+    /// The sweep to which Temporal said which workflows run; none where it was not asked or did not say.
+    pub workflows: Option<SweepId>,
 }
 
 impl Ledger {
-    /// At most `limit` payments after `after`, in the order of their ids, as the three books have them now.
+    /// At most `limit` payments after `after`, in the order of their ids.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn payments_after(
+        &self,
+        after: Option<&PaymentId>,
+        limit: i64,
+    ) -> Result<Vec<PaymentId>, LedgerError> {
+        let ids = sqlx::query_scalar!(
+            "SELECT payment_id FROM payments WHERE payment_id > $1 ORDER BY payment_id LIMIT $2",
+            after.map_or("", PaymentId::as_str),
+            limit,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        ids.iter().map(|id| read_id(id)).collect()
+    }
+
+    /// These payments, in the order of their ids, as the three books have them now.
     ///
     /// # Errors
     /// [`LedgerError`].
     pub async fn compare(
         &self,
         sources: &Sources,
-        after: Option<&PaymentId>,
-        limit: i64,
+        payments: &[PaymentId],
     ) -> Result<Vec<Compared>, LedgerError> {
+        let ids: Vec<&str> = payments.iter().map(PaymentId::as_str).collect();
         let statements: Vec<&str> = sources.statements.iter().map(SwitchName::as_str).collect();
         let rows = sqlx::query!(
             r#"SELECT p.payment_id, p.switch, p.currency, p.amount_minor, p.state, p.operator_reason, p.attempts,
                       h.status AS "hold?",
                       EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'reserve') AS "is_reserved!",
                       d.debits AS "debits!", d.debited_before_s,
-                      p.switch = ANY ($4) AS "has_statement!", l.settled AS "settled!", l.other_amounts AS "other_amounts!",
+                      p.switch = ANY ($3) AS "has_statement!", l.settled AS "settled!", l.other_amounts AS "other_amounts!",
                       l.settled_for_s, l.said,
                       CASE WHEN p.state = 'cancelling'
                            THEN extract(epoch FROM clock_timestamp() - p.cancelling_since)::bigint END AS cancelling_s,
                       extract(epoch FROM clock_timestamp() - p.updated_at)::bigint AS "idle_s!",
                       EXISTS (SELECT FROM running_workflows w
-                              WHERE w.reconciliation_id = $3 AND w.workflow_id = p.workflow_id) AS "has_workflow!"
-               FROM (SELECT * FROM payments WHERE payment_id > $1 ORDER BY payment_id LIMIT $2) AS p
+                              WHERE w.reconciliation_id = $2 AND w.workflow_id = p.workflow_id) AS "has_workflow!"
+               FROM (SELECT * FROM payments WHERE payment_id = ANY ($1)) AS p
                LEFT JOIN holds h ON h.payment_id = p.payment_id
                LEFT JOIN statement_places r ON r.switch = p.switch
                CROSS JOIN LATERAL (
@@ -94,9 +130,8 @@ impl Ledger {
                               ON s.switch = p.switch AND s.transfer_id = m.transfer_id AND s.reference IS NULL
                          WHERE m.payment_id = p.payment_id AND s.status = 'SETTLED') AS line) AS l
                ORDER BY p.payment_id"#,
-            after.map_or("", PaymentId::as_str),
-            limit,
-            sources.sweep.0,
+            &ids as &[&str],
+            sources.workflows.map(|sweep| sweep.0),
             &statements as &[&str],
         )
         .fetch_all(&self.pool)
@@ -108,8 +143,7 @@ impl Ledger {
                     column,
                     value: value.to_owned(),
                 };
-                let payment_id = PaymentId::new(row.payment_id.as_str())
-                    .map_err(|_| unreadable("payment_id", &row.payment_id))?;
+                let payment_id = read_id(&row.payment_id)?;
                 let state = PaymentState::parse(&row.state).ok_or_else(|| unreadable("state", &row.state))?;
                 let hold = row
                     .hold
@@ -129,7 +163,7 @@ impl Ledger {
                     debited_before_s: row.debited_before_s,
                     cancelling_s: row.cancelling_s,
                     idle_s: row.idle_s,
-                    has_workflow: sources.has_workflows.then_some(row.has_workflow),
+                    has_workflow: sources.workflows.map(|_| row.has_workflow),
                 };
                 Ok(Compared {
                     payment_id,
@@ -142,4 +176,12 @@ impl Ledger {
             })
             .collect()
     }
+}
+
+pub(super) fn read_id(text: &str) -> Result<PaymentId, LedgerError> {
+    PaymentId::new(text).map_err(|_| LedgerError::Unreadable {
+        id: text.to_owned(),
+        column: "payment_id",
+        value: text.to_owned(),
+    })
 }

@@ -334,6 +334,14 @@ impl Bank {
         sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.pool).await.unwrap();
     }
 
+    /// Damage that the database would not let anybody do.
+    pub(crate) async fn damage(&self, sql: String) {
+        let mut tx = self.pool.begin().await.unwrap();
+        sqlx::raw_sql("SET LOCAL session_replication_role = replica").execute(&mut *tx).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
     /// Runs SQL that the database must refuse; the SQLSTATE and the constraint or message.
     pub(crate) async fn refused(&self, sql: &str) -> (String, String) {
         let error = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.pool).await.unwrap_err();

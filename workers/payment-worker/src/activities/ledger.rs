@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use outbox::Nudge;
 use payment_ledger::Ledger;
+use payment_ledger::operator::AlertKind;
 use payment_ledger::release::Release;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::decision::CarriedOut;
@@ -41,7 +42,7 @@ pub struct AlertInput {
     /// Which payment.
     pub payment_id: PaymentId,
     /// Kind of alert.
-    pub kind: String,
+    pub kind: AlertKind,
     /// What a person should know.
     pub detail: String,
 }
@@ -193,7 +194,7 @@ impl LedgerActivities {
         _ctx: ActivityContext,
         input: AlertInput,
     ) -> Result<(), ActivityError> {
-        metrics::counter!("payments_alerts_total", "kind" => input.kind.clone()).increment(1);
-        self.ledger.alert(&input.payment_id, &input.kind, &input.detail).await.map_err(no_outcome)
+        metrics::counter!("payments_alerts_total", "kind" => input.kind.as_str()).increment(1);
+        self.ledger.alert(&input.payment_id, input.kind, &input.detail).await.map_err(no_outcome)
     }
 }

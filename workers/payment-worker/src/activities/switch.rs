@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use payment_ledger::Ledger;
+use payment_ledger::operator::AlertKind;
 use payment_protocol::Payment;
 use payment_protocol::cancel::{self, Asking};
 use payment_protocol::cause::{Cause, OperatorReason};
@@ -75,6 +76,12 @@ impl SwitchActivities {
         })?;
         Ok(Line { ledger: &self.ledger, client, payment })
     }
+
+    /// Has a person see that the switch has not decided.
+    async fn alert(&self, payment: &Payment, kind: AlertKind, detail: &str) -> Result<(), ActivityError> {
+        metrics::counter!("payments_alerts_total", "kind" => kind.as_str()).increment(1);
+        self.ledger.alert(&payment.payment_id, kind, detail).await.map_err(no_outcome)
+    }
 }
 
 /// The pause that the switch asks for: by its clock, within the profile's own bound, since a clock that was wrong for
@@ -132,11 +139,7 @@ impl SwitchActivities {
             Asking::Ended(end) => Asked::Ended(end),
             Asking::Again { not_before_ms, detail, alert } => {
                 if alert {
-                    metrics::counter!("payments_alerts_total", "kind" => "cancel_undecided").increment(1);
-                    self.ledger
-                        .alert(&payment.payment_id, "cancel_undecided", &detail)
-                        .await
-                        .map_err(no_outcome)?;
+                    self.alert(payment, AlertKind::CancelUndecided, &detail).await?;
                 }
                 return Err(again("cancel_undecided", &detail, pause(line, not_before_ms)));
             }
@@ -155,10 +158,7 @@ impl SwitchActivities {
         match recall::ask(&door, &payment).await.map_err(no_outcome)? {
             Recalling::Decided(recalled) => Ok(recalled),
             Recalling::Again { detail } => {
-                self.ledger
-                    .alert(&payment.payment_id, "recall_undecided", &detail)
-                    .await
-                    .map_err(no_outcome)?;
+                self.alert(&payment, AlertKind::RecallUndecided, &detail).await?;
                 Err(again("recall_undecided", &detail, pause(line, None)))
             }
         }

@@ -1,0 +1,161 @@
+//! The hold audit: what is held is counted by state and by who decides, and what cannot be is named once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use iso_currency::Currency;
+use payment_ledger::reconcile::drift::{Drift, Patience};
+use payment_ledger::reconcile::found::Known;
+use payment_ledger::reconcile::holds::DecidedBy;
+use payment_protocol::PaymentState;
+use payment_protocol::cause::OperatorReason;
+use sqlx::PgPool;
+use support::{AMOUNT_MINOR, Bank, Stage, account_id, tenant};
+
+/// A cancel is given an hour.
+const PATIENCE: Patience = Patience { grace_s: 600, cancelling_s: 3_600 };
+
+impl Bank {
+    /// What an audit names for the first time, by what it is about.
+    async fn newly_named(&self) -> BTreeMap<String, Drift> {
+        let audited = self.ledger.audit_holds(PATIENCE).await.unwrap();
+        audited
+            .found
+            .into_iter()
+            .filter(|(_, known)| matches!(known, Known::Opened(_)))
+            .map(|(finding, _)| (finding.origin, finding.drift))
+            .collect()
+    }
+}
+
+/// Every state is there in every currency, the ends too, which hold nothing.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_15_what_is_held_is_counted_by_state_and_by_who_decides(pool: PgPool) {
+    let bank = Bank::new(pool);
+    assert_eq!(bank.ledger.held_by_state().await.unwrap(), [], "no account, no currency");
+    bank.ledger.open_account(&tenant(), &account_id("dollars"), Currency::USD).await.unwrap();
+    let mut expected = BTreeMap::new();
+    for (stage, key) in [
+        (Stage::Accepted, "accepted"),
+        (Stage::Reserved, "reserved"),
+        (Stage::Reserved, "reserved too"),
+        (Stage::Sent, "sent"),
+        (Stage::Cancelling, "cancelling"),
+        (Stage::Confirmed, "confirmed"),
+        (Stage::Settled, "settled"),
+        (Stage::Released, "released"),
+        (Stage::Rejected, "rejected"),
+    ] {
+        let p = bank.payment_at(stage, key).await;
+        let held = match stage {
+            Stage::Accepted | Stage::Settled | Stage::Released | Stage::Rejected => continue,
+            Stage::Reserved => DecidedBy::Bank,
+            _ => DecidedBy::Switch,
+        };
+        let age = format!(
+            "UPDATE holds SET opened_at = opened_at - interval '100 s' WHERE payment_id = '{}'",
+            p.id
+        );
+        bank.damage(age).await;
+        let sum = expected.entry((bank.state(&p).await, held)).or_insert((0, 0));
+        *sum = (sum.0 + 1, sum.1 + AMOUNT_MINOR);
+    }
+    let standing = bank.payment_at(Stage::Differing, "standing").await;
+    bank.stand(&standing, OperatorReason::ReportDiffers).await;
+    expected.insert(("needs_operator".into(), DecidedBy::Switch), (1, AMOUNT_MINOR));
+
+    let held = bank.ledger.held_by_state().await.unwrap();
+    assert_eq!(held.len(), PaymentState::ALL.len() * DecidedBy::ALL.len() * 2);
+    let some: BTreeMap<_, _> = held
+        .iter()
+        .filter(|held| held.count > 0)
+        .map(|held| {
+            assert_eq!(held.currency, "EUR");
+            assert!(held.state == PaymentState::NeedsOperator || held.oldest_s >= 100, "{held:?}");
+            ((held.state.to_string(), held.decided_by), (held.count, held.amount_minor))
+        })
+        .collect();
+    assert_eq!(some, expected);
+
+    // What is settled is committed; what is held is on the holding account.
+    let internal = bank.ledger.internal_accounts().await.unwrap();
+    let balance = |name: &str, currency: &str| {
+        let found = internal.iter().find(|account| account.name == name && account.currency == currency);
+        found.map(|account| account.balance_minor)
+    };
+    let sum: i64 = expected.values().map(|(_, minor)| minor).sum();
+    assert_eq!(balance("holding", "EUR"), Some(sum));
+    assert_eq!(balance("escrow", "EUR"), Some(AMOUNT_MINOR));
+    assert_eq!(balance("holding", "USD"), Some(0));
+    assert_eq!(internal.iter().filter(|account| account.currency == "EUR").count(), 5);
+    bank.ledger.seal(payment_ledger::seal::BatchSize::new(1_000)).await.unwrap();
+    assert_eq!(bank.ledger.internal_accounts().await.unwrap(), internal, "sealed or not");
+    let audited = bank.ledger.audit_holds(PATIENCE).await.unwrap();
+    assert_eq!((audited.payments, audited.found), (7, vec![]), "all is well");
+}
+
+/// One of each, planted behind the database's back; each is named in the next audit, once, with nothing else.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_15_the_hold_audit_names_what_cannot_be(pool: PgPool) {
+    let bank = Bank::new(pool);
+    for (stage, key) in [(Stage::Sent, "well"), (Stage::Settled, "ended"), (Stage::Fenced, "fenced")] {
+        bank.payment_at(stage, key).await;
+    }
+    assert_eq!(bank.newly_named().await, BTreeMap::new());
+
+    // The money is on the holding account no more, so that the sums differ too.
+    let ended = bank.payment_at(Stage::Released, "hold of an ended payment").await;
+    bank.damage(format!(
+        "UPDATE holds SET status = 'open', closed_at = NULL WHERE payment_id = '{}'",
+        ended.id
+    ))
+    .await;
+    let holding = "holding_differs:internal:holding:EUR".to_owned();
+    let named = [(ended.id.to_string(), Drift::OrphanHold), (holding.clone(), Drift::BrokenChain)];
+    assert_eq!(bank.newly_named().await, BTreeMap::from(named));
+
+    let unexplained = bank.payment_at(Stage::Reserved, "hold without an entry").await;
+    bank.damage(format!("DELETE FROM journal WHERE payment_id = '{}'", unexplained.id)).await;
+    assert_eq!(bank.newly_named().await, BTreeMap::from([(unexplained.id.to_string(), Drift::OrphanHold)]));
+
+    for (stage, key, sql) in [
+        (Stage::Sent, "sent without hold", "DELETE FROM holds WHERE payment_id = '{}'"),
+        (
+            Stage::Reserved,
+            "reserved by its state alone",
+            "DELETE FROM holds WHERE payment_id = '{}'; DELETE FROM journal WHERE payment_id = '{}'",
+        ),
+    ] {
+        let p = bank.payment_at(stage, key).await;
+        bank.damage(sql.replace("{}", p.id.as_str())).await;
+        assert_eq!(
+            bank.newly_named().await,
+            BTreeMap::from([(p.id.to_string(), Drift::MissingHold)]),
+            "{key}"
+        );
+    }
+
+    let slow = bank.payment_at(Stage::Cancelling, "stays cancelling").await;
+    let since = |age_s: i64| {
+        let id = &slow.id;
+        format!(
+            "UPDATE payments SET cancelling_since = now() - interval '{age_s} s' WHERE payment_id = '{id}'"
+        )
+    };
+    bank.sql(&since(3_500)).await;
+    assert_eq!(bank.newly_named().await, BTreeMap::new(), "it is merely under way");
+    bank.sql(&since(3_601)).await;
+    assert_eq!(bank.newly_named().await, BTreeMap::from([(slow.id.to_string(), Drift::StuckCancelling)]));
+
+    assert_eq!(bank.newly_named().await, BTreeMap::new(), "what is known is not opened again");
+    let known = bank.ledger.audit_holds(PATIENCE).await.unwrap().found;
+    assert_eq!(known.len(), 6, "{known:?}");
+    let kinds = "SELECT kind || ' ' || count(*) FROM exceptions GROUP BY kind ORDER BY kind";
+    let expected = ["broken_chain 1", "missing_hold 2", "orphan_hold 2", "stuck_cancelling 1"];
+    assert_eq!(bank.words(kinds).await, expected);
+    let of_holding = format!("SELECT origin FROM exceptions WHERE origin = '{holding}'");
+    assert_eq!(bank.words(&of_holding).await, [holding], "as the verification of the ledger names it");
+}
