@@ -9,6 +9,7 @@ pg_oldest=15    # the oldest PostgreSQL the SQL is written for
 temporal_module=github.com/temporalio/cli/cmd/temporal@v1.5.1 # later ones carry a replace directive and do not install
 
 schemathesis= # path of the HTTP fuzzer that ./dev test drives
+promtool=     # path of the program that checks the alert rules
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
@@ -97,8 +98,51 @@ build_temporal() {
   temporal=$tools_dir/temporal
 }
 
-# What only the tests need: an HTTP fuzzer from PyPI, in a folder of its own, with every version pinned.
+# What only the tests need.
 install_test_tools() {
+  install_schemathesis
+  find_promtool || install_promtool
+}
+
+find_promtool() {
+  promtool=$(command -v promtool || true)
+  if [ -z "$promtool" ] && [ -x "$tools_dir/promtool" ]; then
+    promtool=$tools_dir/promtool
+  fi
+  [ -n "$promtool" ]
+}
+
+# Prometheus' own check of alert rules. Debian has it in the server's package: only the program is taken out of it, so that
+# no server is set up.
+install_promtool() {
+  local work
+  if have brew; then
+    install_packages prometheus
+    find_promtool || fail "brew installed prometheus, but promtool is not in PATH"
+    return
+  fi
+  have apt-get && have dpkg-deb || fail "promtool is missing: install Prometheus (https://prometheus.io/download)"
+  temporary_folder promtool
+  work=$REPLY
+  step "taking promtool out of the package prometheus: once"
+  download_prometheus "$work" || {
+    may_install && attend_quietly "$dev_dir/log/promtool.log" "${as_root[@]+"${as_root[@]}"}" apt-get update &&
+      download_prometheus "$work"
+  } || fail "apt-get could not download prometheus; see .dev/log/promtool.log"
+  dpkg-deb --fsys-tarfile "$work"/prometheus_*.deb | tar -x -C "$work" ./usr/bin/promtool ||
+    fail "there is no promtool in the package prometheus"
+  mv "$work/usr/bin/promtool" "$tools_dir/promtool"
+  promtool=$tools_dir/promtool
+}
+
+# Into a folder. It needs the lists that `apt-get update` brings, and no rights.
+download_prometheus() {
+  # shellcheck disable=SC2016 # expanded by the inner shell
+  attend_quietly "$dev_dir/log/promtool.log" bash -c 'cd "$1" && apt-get download prometheus' bash "$1"
+}
+
+# An HTTP fuzzer from PyPI, in a folder of its own, with every version pinned.
+install_schemathesis() {
   local pinned=scripts/schemathesis.txt dir
   dir=${tools_dir%/bin}/schemathesis-$(cksum <"$pinned" | cut -d ' ' -f 1)
   schemathesis=$dir/bin/schemathesis

@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod alerts;
+mod codes;
 mod listed;
+mod promtool;
+mod runbook;
 
 use std::path::{Path, PathBuf};
 
