@@ -9,3 +9,4 @@ mod path_b;
 mod path_c;
 mod submitted_twice;
 mod temporal_down;
+mod watched;

@@ -12,6 +12,7 @@ import schemathesis
 from schemathesis import GenerationMode
 
 PAYMENTS = os.environ["HOSTILE_PAYMENTS"].split(",")
+SETTLED = PAYMENTS[0]
 CANCELLABLE = os.environ["HOSTILE_CANCELLABLE"]
 REFERENCE = os.environ["HOSTILE_REFERENCE"]
 SECRET = base64.b64decode(os.environ["HOSTILE_SWITCH_SECRET"].removeprefix("whsec_"))
@@ -33,6 +34,9 @@ def before_call(context, case, kwargs):
     if path and "payment_id" in path:
         known = [CANCELLABLE] * 3 if case.path.endswith("/cancel") else PAYMENTS
         path["payment_id"] = chosen(path["payment_id"], [*known, path["payment_id"]])
+    if case.path.endswith("/events"):
+        # Only what has ended, or is not there: the stream of a payment under way ends when that does.
+        path["payment_id"] = chosen(path["payment_id"], [SETTLED, SETTLED, "pay_of_nobody"])
     if path and "account_id" in path:
         path["account_id"] = chosen(path["account_id"], [ACCOUNT, path["account_id"]])
     if case.path == "/api/v1/payments" and isinstance(case.body, dict):

@@ -31,6 +31,7 @@ use crate::limits::Limits;
 use crate::nudge::Nudge;
 use crate::routes::payments::acceptance::Acceptances;
 use crate::routes::{accounts, callbacks, docs, history, payments};
+use crate::streams::Streams;
 use crate::{admission, idempotent, limits, observe};
 
 /// What every route may use.
@@ -45,6 +46,8 @@ pub(crate) struct App {
     pub(crate) acceptances: Batcher<Acceptances>,
     /// How much each client may do.
     pub(crate) limits: Arc<Limits>,
+    /// Who watches payments.
+    pub(crate) streams: Streams,
     /// How idempotency keys are kept.
     pub(crate) terms: Terms,
     /// Leaves the store in peace while it does not answer.
@@ -81,9 +84,11 @@ pub fn router(
     );
     let limits = Limits::start(&config.webhook, stopping.clone())?;
     let ledger = Ledger::new(pool);
+    let streams = Streams::start(&config.webhook, ledger.clone(), stopping.clone())?;
     let app = Arc::new(App {
         nudge: Nudge::start(ledger.clone(), stopping.clone()),
         limits,
+        streams,
         signaller: Signaller::new(config.temporal, "webhook"),
         acceptances,
         breaker,
@@ -99,6 +104,7 @@ pub fn router(
     let (api, document) = OpenApiRouter::with_openapi(docs::description())
         .routes(keyed(routes!(payments::create::create_payment, payments::list::list_payments), &app))
         .routes(routes!(payments::read::read_payment))
+        .routes(routes!(payments::events::watch_payment))
         .routes(keyed(routes!(payments::cancel::cancel_payment), &app))
         .routes(routes!(accounts::read_account))
         .routes(routes!(history::read_balance))

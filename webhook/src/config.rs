@@ -15,6 +15,7 @@ use switch_client::{SwitchConfigError, Switches};
 use workflow_api::TemporalOptions;
 
 pub use crate::limits::RateOptions;
+pub use crate::streams::StreamOptions;
 
 /// For how long a claim of an idempotency key may stand still (S4.4).
 const LEASE: Duration = Duration::from_secs(30);
@@ -69,6 +70,8 @@ pub struct WebhookOptions {
     pub writes: RateOptions,
     /// Looks at payments and accounts that one client may take.
     pub reads: RateOptions,
+    /// Streams of events.
+    pub streams: StreamOptions,
 }
 
 impl Default for WebhookOptions {
@@ -88,6 +91,7 @@ impl Default for WebhookOptions {
             request_timeout_s: 40,
             writes: RateOptions::default(),
             reads: RateOptions::default(),
+            streams: StreamOptions::default(),
         }
     }
 }
@@ -194,7 +198,7 @@ impl WebhookOptions {
     }
 }
 
-fn not_zero<T: Default + PartialEq>(setting: &'static str, number: T) -> Result<(), SetupError> {
+pub(crate) fn not_zero<T: Default + PartialEq>(setting: &'static str, number: T) -> Result<(), SetupError> {
     if number == T::default() { Err(SetupError::Zero(setting)) } else { Ok(()) }
 }
 

@@ -12,6 +12,7 @@
 //! | `app` | which routes are there, and what stands around them? |
 //! | `auth`, `extract` | who calls, may it, under which key, with which body? |
 //! | `limits` | how much may a client do? |
+//! | `streams` | who may watch a payment, and how are they told? |
 //! | `idempotent` | is it a repeat? |
 //! | `routes` | one file per route |
 //! | `error` | what does the caller see when it fails? |
@@ -30,6 +31,7 @@ mod notify;
 mod nudge;
 mod observe;
 mod routes;
+mod streams;
 mod whole;
 
 use monitoring::measure;

@@ -220,7 +220,7 @@ impl Ledger {
             exceptions: read::exceptions(tx, payment_id).await?,
             alerts: read::alerts(tx, payment_id).await?,
             notifications: notifications::notifications(tx, payment_id, timeline_limit).await?,
-            timeline: view::timeline(tx, payment_id, timeline_limit, true).await?,
+            timeline: view::timeline(tx, payment_id, 0, timeline_limit, true).await?,
         }))
     }
 }

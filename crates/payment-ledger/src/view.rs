@@ -184,16 +184,40 @@ impl Ledger {
         rows.into_iter().map(|row| Ok(view!(row))).collect()
     }
 
-    /// A payment's timeline, oldest first, at most `limit` lines.
+    /// A payment's timeline, oldest first: at most `limit` lines after the first `after`.
+    ///
+    /// A line keeps its place for ever. Whoever writes one holds the lock of the payment's row, so a payment's lines are
+    /// numbered in the order of their commits; numbers of different payments are not, and mean nothing to each other.
     ///
     /// # Errors
     /// [`LedgerError`].
     pub async fn timeline(
         &self,
         payment_id: &PaymentId,
+        after: i64,
         limit: i64,
     ) -> Result<Vec<TimelineEntry>, LedgerError> {
-        timeline(&mut *self.pool.acquire().await?, payment_id, limit, false).await
+        timeline(&mut *self.pool.acquire().await?, payment_id, after, limit, false).await
+    }
+
+    /// The number of each payment's newest line, the bank's own lines among them: it grows with every line. Numbers of
+    /// different payments say nothing about each other.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn newest_lines(&self, payments: &[PaymentId]) -> Result<Vec<(PaymentId, i64)>, LedgerError> {
+        let ids: Vec<String> = payments.iter().map(PaymentId::to_string).collect();
+        let rows = sqlx::query!(
+            r#"SELECT w.place AS "place!", t.entry_id
+               FROM unnest($1::text[]) WITH ORDINALITY AS w (payment_id, place)
+               CROSS JOIN LATERAL (SELECT l.entry_id FROM timeline l WHERE l.payment_id = w.payment_id
+                                   ORDER BY l.entry_id DESC LIMIT 1) t"#,
+            &ids,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        let asked = |place: i64| usize::try_from(place - 1).ok().and_then(|place| payments.get(place));
+        Ok(rows.into_iter().filter_map(|row| Some((asked(row.place)?.clone(), row.entry_id))).collect())
     }
 }
 
@@ -201,13 +225,15 @@ impl Ledger {
 pub(crate) async fn timeline(
     connection: &mut PgConnection,
     payment_id: &PaymentId,
+    after: i64,
     limit: i64,
     with_internal: bool,
 ) -> Result<Vec<TimelineEntry>, LedgerError> {
     let rows = sqlx::query!(
         "SELECT state, detail, happened_at FROM timeline
-         WHERE payment_id = $1 AND ($3 OR NOT is_internal) ORDER BY entry_id LIMIT $2",
+         WHERE payment_id = $1 AND ($4 OR NOT is_internal) ORDER BY entry_id OFFSET $2 LIMIT $3",
         payment_id.as_str(),
+        after,
         limit,
         with_internal,
     )

@@ -293,7 +293,7 @@ async fn what_is_met_again_after_it_was_closed_is_opened_anew(pool: PgPool) {
     let told = |lines: &[payment_ledger::view::TimelineEntry]| {
         lines.iter().any(|line| line.detail.contains("noise"))
     };
-    assert!(!told(&bank.ledger.timeline(&p.id, 100).await.unwrap()), "the customer is shown it");
+    assert!(!told(&bank.ledger.timeline(&p.id, 0, 100).await.unwrap()), "the customer is shown it");
     assert!(told(&bank.ledger.explain(&p.id, 100).await.unwrap().unwrap().timeline));
 }
 

@@ -5,11 +5,17 @@
 //! cancelled, rejected, recalled or never there <=> released once, or never held; nothing else.
 
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 use sqlx::{Executor as _, PgPool, Row as _};
 
 use crate::switch::{BookEntry, SwitchAdmin};
+
+/// Between two samples: the ledger is to be watched, not worn out.
+const SAMPLE_EVERY: Duration = Duration::from_millis(50);
 
 /// What was compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +29,8 @@ pub struct Audit {
 }
 
 /// Looks at the ledger in one repeatable-read snapshot: nothing negative, the journal explains every
-/// balance, holding is the sum of the open holds, and money neither comes nor goes (S0.13).
+/// balance and what is held of it, holding is the sum of the open holds, and money neither comes nor
+/// goes (S0.13).
 ///
 /// # Errors
 /// The first thing that does not hold.
@@ -62,6 +69,23 @@ pub async fn conservation(pool: &PgPool) -> anyhow::Result<()> {
         let open = held.get(account).copied().unwrap_or(0);
         ensure!(*balance == open, "{account} holds {balance}, its open holds are {open}");
     }
+    for row in sqlx::query(
+        "SELECT account_id, amount_minor, coalesce(explained, 0)::bigint AS explained FROM
+            (SELECT account_id, sum(amount_minor)::bigint AS amount_minor FROM holds WHERE status = 'open' GROUP BY 1) h
+         FULL JOIN
+            (SELECT p.source_account AS account_id,
+                    sum(CASE j.kind WHEN 'reserve' THEN j.amount_minor WHEN 'settle' THEN -j.amount_minor
+                                    WHEN 'release' THEN -j.amount_minor END) AS explained
+             FROM journal j JOIN payments p USING (payment_id) GROUP BY 1) j USING (account_id)",
+    )
+    .fetch_all(&mut *tx)
+    .await?
+    {
+        let (account, explained): (String, i64) = (row.get("account_id"), row.get("explained"));
+        let open = row.get::<Option<i64>, _>("amount_minor").unwrap_or(0);
+        // So what can be spent and what is held are together what the journal says the customer owns.
+        ensure!(open == explained, "of {account} {open} is held, the journal says {explained}");
+    }
     for (account, balance) in moved.iter().filter(|(account, _)| account.starts_with("internal:escrow:")) {
         ensure!(*balance >= 0, "{account} is negative: {balance}");
     }
@@ -71,6 +95,33 @@ pub async fn conservation(pool: &PgPool) -> anyhow::Result<()> {
         ensure!(*balance <= 0, "{account} has {balance}: more came back than it bore");
     }
     Ok(())
+}
+
+/// Runs `work` and looks at the ledger over and over meanwhile ([`conservation`]), to its end; gives what
+/// `work` gave and how often was looked, once at least.
+///
+/// # Errors
+/// What `work` failed with, or the first sample that does not hold, which ends it.
+pub async fn while_sampled<T>(
+    pool: &PgPool,
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<(T, usize)> {
+    let samples = AtomicUsize::new(0);
+    let sampling = async {
+        loop {
+            if let Err(violated) = conservation(pool).await {
+                break violated.context(format!("sample {}", samples.load(Ordering::Relaxed) + 1));
+            }
+            samples.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(SAMPLE_EVERY).await;
+        }
+    };
+    let done = tokio::select! {
+        done = work => done?,
+        violated = sampling => return Err(violated),
+    };
+    conservation(pool).await.context("the last sample")?;
+    Ok((done, samples.load(Ordering::Relaxed) + 1))
 }
 
 /// Compares bank and switch when everything has ended, or may stand before a person.

@@ -14,6 +14,7 @@
 //! | `configuration` | what are the processes told? |
 //! | [`callback`] | how does a test speak as a switch? |
 //! | [`temporal`] | what has Temporal recorded, and how is a workflow reset? |
+//! | [`stream`] | how does a test watch a payment? |
 //! | [`switch`] | how is the mock switch told to misbehave, and what does its book say? |
 //! | [`auditor`] | do the books agree? Shares no code and no query with the service. |
 //! | [`wait`] | how does a test wait without sleeping? |
@@ -27,6 +28,7 @@ pub mod database;
 pub mod preload;
 pub mod process;
 pub mod proxy;
+pub mod stream;
 pub mod surroundings;
 pub mod switch;
 pub mod system;

@@ -36,6 +36,7 @@ async fn every_route_is_described_with_its_problems(pool: PgPool) {
             "get /api/v1/accounts/{account_id}/statement",
             "get /api/v1/payments",
             "get /api/v1/payments/{payment_id}",
+            "get /api/v1/payments/{payment_id}/events",
             "post /api/v1/payments",
             "post /api/v1/payments/{payment_id}/cancel",
             "post /callbacks/{switch}",

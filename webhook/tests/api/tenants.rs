@@ -29,7 +29,7 @@ async fn anothers_payment_reads_as_one_that_is_not_there(pool: PgPool) {
     let before = api.trace().await;
 
     for id in [&theirs, &ended, &tx_id] {
-        for query in ["", "?wait=30"] {
+        for query in ["", "?wait=30", "/events"] {
             let there = api.get(GLOBEX, &format!("{PAYMENTS}/{id}{query}")).await;
             there.assert_problem(404, "payment_not_found", id);
             let not_there = api.get(GLOBEX, &format!("{PAYMENTS}/{nobodys}{query}")).await;

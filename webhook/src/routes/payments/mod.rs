@@ -3,6 +3,7 @@
 pub(crate) mod acceptance;
 pub(crate) mod cancel;
 pub(crate) mod create;
+pub(crate) mod events;
 pub(crate) mod list;
 mod order;
 pub(crate) mod read;

@@ -80,14 +80,18 @@ pub(crate) async fn read_payment(
         let wait = Duration::from_secs(wait_s.into()).min(app.wait_max);
         view = wait_for_end(&app, &caller, &id, view, wait).await?;
     }
-    let timeline = app.ledger.timeline(&id, TIMELINE_MAX).await?;
+    let timeline = app.ledger.timeline(&id, 0, TIMELINE_MAX).await?;
     let timeline = timeline.into_iter().map(Step::from).collect();
     let notifications = app.ledger.notifications(&id, NOTIFICATIONS_MAX).await?;
     let notifications = notifications.into_iter().map(Told::from).collect();
     Ok(Json(PaymentWithTimeline { payment: Payment::of(view)?, timeline, notifications }))
 }
 
-async fn find(app: &App, caller: &api_keys::Caller, id: &PaymentId) -> Result<PaymentView, ApiError> {
+pub(super) async fn find(
+    app: &App,
+    caller: &api_keys::Caller,
+    id: &PaymentId,
+) -> Result<PaymentView, ApiError> {
     let found = app.ledger.payment(&caller.tenant, id).await?;
     found.ok_or_else(|| payment_not_found(id.as_str()).into())
 }

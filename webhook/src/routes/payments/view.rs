@@ -144,6 +144,13 @@ impl From<Notification> for Told {
     }
 }
 
+impl Step {
+    /// The state it was in or went to.
+    pub(super) fn status(&self) -> &str {
+        &self.status
+    }
+}
+
 impl From<TimelineEntry> for Step {
     fn from(entry: TimelineEntry) -> Self {
         Self { status: entry.state, detail: entry.detail, at: entry.happened_at }

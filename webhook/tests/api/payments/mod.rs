@@ -2,6 +2,7 @@
 
 mod cancel;
 mod create;
+mod events;
 mod list;
 mod read;
 mod stopped;

@@ -1,0 +1,67 @@
+//! A payment watched by its stream of events: each step arrives while the payment stands there, and none is missed.
+
+use serde_json::json;
+use testkit::stream::Event;
+use testkit::{Options, System};
+
+fn names(events: &[Event]) -> Vec<&str> {
+    events.iter().map(|event| event.name.as_str()).collect()
+}
+
+#[tokio::test]
+async fn s0_3_to_s0_7_each_step_is_seen_live_and_none_is_missed_when_the_webhook_is_killed()
+-> anyhow::Result<()> {
+    let mut system = System::start("watched", Options::default()).await?;
+    system.switch.behave(json!({"outcome": "hold"})).await?;
+    let payment = system.pay("12.50").await?;
+    let mut events = system.watch(&payment.payment_id, None).await?;
+    // The switch holds it back, so what comes now comes while the payment is under way.
+    let mut seen = events.until("submitted").await?;
+    assert_eq!(system.payment(&payment.payment_id).await?["status"], "submitted");
+
+    system.webhook.kill().await?;
+    assert!(events.next().await.is_err(), "cut, not closed");
+    // Without a worker it stands at `confirmed` until that was seen; the rest happens while nobody can tell of it.
+    system.worker.kill().await?;
+    system.webhook.start_again().await?;
+    let last = seen.last().map(|event| event.id.clone());
+    let mut events = system.watch(&payment.payment_id, last.as_deref()).await?;
+    system.switch.decide(&payment.reference, "settle").await?;
+    seen.extend(events.until("confirmed").await?);
+    system.webhook.kill().await?;
+    system.worker.start_again().await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    system.webhook.start_again().await?;
+    let last = seen.last().map(|event| event.id.clone());
+    let mut events = system.watch(&payment.payment_id, last.as_deref()).await?;
+    seen.extend(events.until("end").await?);
+    assert_eq!(events.next().await?, None, "closed after the end");
+
+    assert_eq!(names(&seen), ["accepted", "reserved", "submitted", "confirmed", "settled", "end"]);
+    let (lines, end) = seen.split_at(5);
+    let lines: Vec<_> = lines.iter().map(|event| event.data.clone()).collect();
+    assert_eq!(json!(lines), system.payment(&payment.payment_id).await?["timeline"], "what GET shows");
+    assert_eq!(end[0].data["status"], "settled");
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_webhook_that_is_told_to_stop_is_not_held_up_by_those_who_watch() -> anyhow::Result<()> {
+    let mut system = System::start("watched-stop", Options::default()).await?;
+    system.switch.behave(json!({"outcome": "hold"})).await?;
+    let payment = system.pay("1.00").await?;
+    let mut watchers = Vec::new();
+    for _ in 0..8 {
+        let mut events = system.watch(&payment.payment_id, None).await?;
+        events.until("submitted").await?;
+        watchers.push(events);
+    }
+    let begun = std::time::Instant::now();
+    system.webhook.stop().await?;
+    println!("stopped within {:?}, {} watching", begun.elapsed(), watchers.len());
+    for events in &mut watchers {
+        assert_eq!(events.next().await?, None, "closed, not cut");
+    }
+    Ok(())
+}
