@@ -121,12 +121,14 @@ impl<E: Effect> Consumer<E> {
         let told = match outcome {
             (_, Ok(taken)) => {
                 let as_what = if taken == Taken::Now { "now" } else { "before" };
-                metrics::counter!("events_taken_total", "as" => as_what).increment(1);
+                metrics::counter!("events_taken_total", "consumer" => self.options.name.clone(), "as" => as_what)
+                    .increment(1);
                 AckKind::Ack
             }
             (event_id, Err(EffectError::Poison(reason))) => self.poison(message, event_id, reason).await,
             (event_id, Err(EffectError::Unavailable(error))) => {
-                metrics::counter!("events_put_off_total").increment(1);
+                metrics::counter!("events_put_off_total", "consumer" => self.options.name.clone())
+                    .increment(1);
                 tracing::warn!(
                     event.id = event_id,
                     error = &*error as &dyn std::error::Error,
@@ -161,7 +163,8 @@ impl<E: Effect> Consumer<E> {
         };
         match intake::park(&self.pool, &parked).await {
             Ok(()) => {
-                metrics::counter!("events_parked_total").increment(1);
+                metrics::counter!("events_parked_total", "consumer" => self.options.name.clone())
+                    .increment(1);
                 let ParkedDelivery { event_id, reason, .. } = parked;
                 tracing::error!(event.id = event_id, deliveries, reason, "message parked");
                 AckKind::Term
