@@ -8,7 +8,8 @@ pg_major=       # their major version
 pg_oldest=15    # the oldest PostgreSQL the SQL is written for
 temporal_module=github.com/temporalio/cli/cmd/temporal@v1.5.1 # later ones carry a replace directive and do not install
 
-schemathesis= # path of the HTTP fuzzer that ./dev test drives
+schemathesis=     # path of the HTTP fuzzer that ./dev test drives
+standardwebhooks= # path of a Python that has the library of Standard Webhooks
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
@@ -97,22 +98,32 @@ build_temporal() {
   temporal=$tools_dir/temporal
 }
 
-# What only the tests need: an HTTP fuzzer from PyPI, in a folder of its own, with every version pinned.
+# What only the tests need, from PyPI: an HTTP fuzzer, and a receiver's library.
 install_test_tools() {
-  local pinned=scripts/schemathesis.txt dir
-  dir=${tools_dir%/bin}/schemathesis-$(cksum <"$pinned" | cut -d ' ' -f 1)
-  schemathesis=$dir/bin/schemathesis
+  install_from_pypi schemathesis
+  schemathesis=$REPLY/schemathesis
+  install_from_pypi standardwebhooks
+  standardwebhooks=$REPLY/python
+}
+
+# Installs what scripts/NAME.txt lists, with every version pinned, into a folder of its own; leaves that of the programs in
+# REPLY.
+install_from_pypi() {
+  local name=$1 pinned=scripts/$1.txt dir
+  dir=${tools_dir%/bin}/$name-$(cksum <"$pinned" | cut -d ' ' -f 1)
+  REPLY=$dir/bin
   [ ! -f "$dir/complete" ] || return 0
   makes_venvs || {
     install_packages venv
     makes_venvs || fail "python3 cannot make virtual environments: install Python 3.10 or later with its module venv"
   }
-  step "installing schemathesis from PyPI into $dir: once"
+  step "installing $name from PyPI into $dir: once"
   rm -rf "$dir"
-  attend_quietly "$dev_dir/log/schemathesis.log" python3 -m venv "$dir" || fail "python3 could not make the folder $dir"
-  attend_quietly "$dev_dir/log/schemathesis.log" "$dir/bin/pip" install --disable-pip-version-check -r "$pinned" ||
-    fail "schemathesis could not be installed; see .dev/log/schemathesis.log"
+  attend_quietly "$dev_dir/log/$name.log" python3 -m venv "$dir" || fail "python3 could not make the folder $dir"
+  attend_quietly "$dev_dir/log/$name.log" "$dir/bin/pip" install --disable-pip-version-check -r "$pinned" ||
+    fail "$name could not be installed; see .dev/log/$name.log"
   : >"$dir/complete"
+  REPLY=$dir/bin
 }
 
 # Debian keeps what makes a virtual environment in a package of its own.
