@@ -49,6 +49,7 @@ configure_tests() {
   export DATABASE_URL=$url MOCK_SWITCH_DATABASE_URL=$url TEST_DATABASE_URL=$url
   export TEST_TEMPORAL_ADDRESS=http://127.0.0.1:$1
   export TEMPORAL_CLI=$temporal TEST_PG_BIN=$pg_bin TEST_SCHEMATHESIS=$schemathesis TEST_PROMTOOL=$promtool
+  export TEST_STANDARDWEBHOOKS=$standardwebhooks
 }
 
 # The sum over the lines "test result: ok. 5 passed; 0 failed; 0 ignored; ..." of all test programs.

@@ -8,8 +8,9 @@ pg_major=       # their major version
 pg_oldest=15    # the oldest PostgreSQL the SQL is written for
 temporal_module=github.com/temporalio/cli/cmd/temporal@v1.5.1 # later ones carry a replace directive and do not install
 
-schemathesis= # path of the HTTP fuzzer that ./dev test drives
-promtool=     # path of the program that checks the alert rules
+schemathesis=     # path of the HTTP fuzzer that ./dev test drives
+standardwebhooks= # path of a Python that has the library of Standard Webhooks
+promtool=         # path of the program that checks the alert rules
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
@@ -98,9 +99,12 @@ build_temporal() {
   temporal=$tools_dir/temporal
 }
 
-# What only the tests need.
+# What only the tests need: from PyPI an HTTP fuzzer and a receiver's library, and the check of alert rules.
 install_test_tools() {
-  install_schemathesis
+  install_from_pypi schemathesis
+  schemathesis=$REPLY/schemathesis
+  install_from_pypi standardwebhooks
+  standardwebhooks=$REPLY/python
   find_promtool || install_promtool
 }
 
@@ -141,22 +145,24 @@ download_prometheus() {
   attend_quietly "$dev_dir/log/promtool.log" bash -c 'cd "$1" && apt-get download prometheus' bash "$1"
 }
 
-# An HTTP fuzzer from PyPI, in a folder of its own, with every version pinned.
-install_schemathesis() {
-  local pinned=scripts/schemathesis.txt dir
-  dir=${tools_dir%/bin}/schemathesis-$(cksum <"$pinned" | cut -d ' ' -f 1)
-  schemathesis=$dir/bin/schemathesis
+# Installs what scripts/NAME.txt lists, with every version pinned, into a folder of its own; leaves that of the programs in
+# REPLY.
+install_from_pypi() {
+  local name=$1 pinned=scripts/$1.txt dir
+  dir=${tools_dir%/bin}/$name-$(cksum <"$pinned" | cut -d ' ' -f 1)
+  REPLY=$dir/bin
   [ ! -f "$dir/complete" ] || return 0
   makes_venvs || {
     install_packages venv
     makes_venvs || fail "python3 cannot make virtual environments: install Python 3.10 or later with its module venv"
   }
-  step "installing schemathesis from PyPI into $dir: once"
+  step "installing $name from PyPI into $dir: once"
   rm -rf "$dir"
-  attend_quietly "$dev_dir/log/schemathesis.log" python3 -m venv "$dir" || fail "python3 could not make the folder $dir"
-  attend_quietly "$dev_dir/log/schemathesis.log" "$dir/bin/pip" install --disable-pip-version-check -r "$pinned" ||
-    fail "schemathesis could not be installed; see .dev/log/schemathesis.log"
+  attend_quietly "$dev_dir/log/$name.log" python3 -m venv "$dir" || fail "python3 could not make the folder $dir"
+  attend_quietly "$dev_dir/log/$name.log" "$dir/bin/pip" install --disable-pip-version-check -r "$pinned" ||
+    fail "$name could not be installed; see .dev/log/$name.log"
   : >"$dir/complete"
+  REPLY=$dir/bin
 }
 
 # Debian keeps what makes a virtual environment in a package of its own.

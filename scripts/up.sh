@@ -62,11 +62,25 @@ configure_services() {
   export PAYMENTS_WORKER__METRICS_LISTEN=127.0.0.1:$worker_metrics_port
   export PAYMENTS_RELAY__METRICS_LISTEN=127.0.0.1:$relay_metrics_port
   export PAYMENTS_NOTIFIER__METRICS_LISTEN=127.0.0.1:$notifier_metrics_port
+  webhooks_master_key
+  export PAYMENTS_WEBHOOKS__MASTER_KEY=$REPLY
   export PAYMENTS_BROKER__URL=nats://127.0.0.1:$nats_port
   export PAYMENTS_SWITCHES__MOCK__BASE_URL=$mock_switch
   export MOCK_SWITCH_LISTEN=127.0.0.1:$switch_port
   export MOCK_SWITCH_DATABASE_URL=$switch_url
   export MOCK_SWITCH_CALLBACK_URL=$api/callbacks/mock
+}
+
+# What the secrets of webhook endpoints are made from, in REPLY: kept as long as the database that has the endpoints, so a
+# throw-away one gets a throw-away key.
+webhooks_master_key() {
+  local file=$dev_dir/webhooks.key
+  if [ "$kind" = once ] || [ ! -s "$file" ]; then
+    REPLY=$(head -c 32 /dev/urandom | base64)
+    [ "$kind" = once ] || (umask 077 && printf '%s\n' "$REPLY" >"$file")
+  else
+    REPLY=$(sed -n 1p "$file")
+  fi
 }
 
 # Starts our processes, each after what it needs; none is started before the one before it is ready.
@@ -133,6 +147,8 @@ print_addresses() {
                                     $notifier_metrics/metrics
   Database, as its owner            $owner_url
   Logs                              ${log_dir#"$root"/}
+
+  To be told over HTTP on this machine  README.md, "Your own systems are told"
 
   The next payment:
 

@@ -15,6 +15,7 @@ mod sla_edge;
 mod starts;
 mod table;
 mod truth_table;
+mod webhooks;
 
 /// Held by tests that make many payments at once and have instants to meet: one at a time.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

@@ -13,6 +13,8 @@ from schemathesis import GenerationMode
 
 PAYMENTS = os.environ["HOSTILE_PAYMENTS"].split(",")
 SETTLED = PAYMENTS[0]
+ENDPOINT = os.environ["HOSTILE_ENDPOINT"]
+EVENT = os.environ["HOSTILE_EVENT"]
 CANCELLABLE = os.environ["HOSTILE_CANCELLABLE"]
 REFERENCE = os.environ["HOSTILE_REFERENCE"]
 SECRET = base64.b64decode(os.environ["HOSTILE_SWITCH_SECRET"].removeprefix("whsec_"))
@@ -39,6 +41,11 @@ def before_call(context, case, kwargs):
         path["payment_id"] = chosen(path["payment_id"], [SETTLED, SETTLED, "pay_of_nobody"])
     if path and "account_id" in path:
         path["account_id"] = chosen(path["account_id"], [ACCOUNT, path["account_id"]])
+    if path and "endpoint_id" in path and case.method != "DELETE":
+        # Who deletes it leaves nothing for the others.
+        path["endpoint_id"] = chosen(path["endpoint_id"], [ENDPOINT, path["endpoint_id"]])
+    if path and "event_id" in path:
+        path["event_id"] = chosen(path["event_id"], [EVENT, path["event_id"]])
     if case.path == "/api/v1/payments" and isinstance(case.body, dict):
         # Three of four come from an account that is there to one that can be reached.
         if chosen(case.body, [True, True, True, False]):

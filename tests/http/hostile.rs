@@ -37,6 +37,10 @@ async fn r24_hostile_requests_with_a_key_find_no_fault() -> anyhow::Result<()> {
         .await?;
     ensure!(callbacks > 0, "signed callbacks were stored");
     ensure!(cancels(&system).await? > 0, "a wish to cancel was stored");
+    let rotated: i64 = sqlx::query_scalar("SELECT count(*) FROM webhook_endpoints WHERE secret_version > 1")
+        .fetch_one(&system.database.pool)
+        .await?;
+    ensure!(rotated > 0, "a secret was rotated, so requests came past the checks");
     // Hostile or not, each of them is one payment of the books.
     system.wait_until_all_have_ended().await?;
     system.audit().await?;
@@ -49,6 +53,12 @@ async fn r24_without_a_key_hostile_requests_are_told_nothing() -> anyhow::Result
     fuzz(&system, Caller::HasNone).await?;
     ensure!(payments(&system).await? == 3, "nobody made a payment");
     ensure!(cancels(&system).await? == 0, "nobody cancelled one");
+    let endpoints: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM webhook_endpoints WHERE secret_version = 1 AND status = 'active'",
+    )
+    .fetch_one(&system.database.pool)
+    .await?;
+    ensure!(endpoints == 1, "nobody made, changed or deleted an endpoint");
     Ok(())
 }
 
@@ -63,6 +73,7 @@ async fn fuzz(system: &System, caller: Caller) -> anyhow::Result<()> {
     system.switch.behave(json!({"outcome": "hold"})).await?;
     let held = system.pay("2.00").await?;
     system.wait_for_state(&held.payment_id, "submitted").await?;
+    let endpoint = make_endpoint(system, caller).await?;
     let cancellable = system.pay("3.00").await?;
     system.wait_for_state(&cancellable.payment_id, "submitted").await?;
     system.switch.behave(json!({})).await?;
@@ -79,6 +90,8 @@ async fn fuzz(system: &System, caller: Caller) -> anyhow::Result<()> {
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("HOSTILE_PAYMENTS", format!("{},{}", settled.payment_id, held.payment_id))
         .env("HOSTILE_CANCELLABLE", &cancellable.payment_id)
+        .env("HOSTILE_ENDPOINT", endpoint)
+        .env("HOSTILE_EVENT", format!("{}:transfer_sent", settled.payment_id))
         .env("HOSTILE_REFERENCE", &held.reference)
         .env("HOSTILE_SWITCH_SECRET", SWITCH_SECRET)
         .env("HOSTILE_KEYLESS", if caller == Caller::HasNone { "1" } else { "" })
@@ -97,6 +110,23 @@ async fn fuzz(system: &System, caller: Caller) -> anyhow::Result<()> {
     let said = String::from_utf8_lossy(&ran.stdout);
     ensure!(ran.status.success(), "{}:\n{said}\n{}", ran.status, String::from_utf8_lossy(&ran.stderr));
     Ok(())
+}
+
+/// An endpoint with a delivery, so that requests find one; nothing is sent, since no notifier runs.
+async fn make_endpoint(system: &System, caller: Caller) -> anyhow::Result<String> {
+    let url = format!("{}/api/v1/webhook-endpoints", system.webhook.url());
+    let request =
+        testkit::http().post(url).bearer_auth(API_KEY).header("Idempotency-Key", format!("{caller:?}"));
+    let answer =
+        request.json(&json!({"url": "https://bank.example/hooks"})).send().await?.error_for_status()?;
+    let made: serde_json::Value = answer.json().await?;
+    sqlx::query(
+        "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body)
+         SELECT endpoint_id, payment_id || ':transfer_sent', 'transfer_sent', '{}' FROM webhook_endpoints, payments",
+    )
+    .execute(&system.database.pool)
+    .await?;
+    made["endpoint_id"].as_str().map(str::to_owned).context("no endpoint_id")
 }
 
 async fn payments(system: &System) -> anyhow::Result<i64> {

@@ -9,7 +9,9 @@ use axum::http::header::{AUTHORIZATION, HeaderName};
 use axum::middleware::{from_fn, from_fn_with_state};
 use idempotency::http::IdempotencyLayer;
 use idempotency::{Batcher, Breaker, Terms, Width};
+use outbound_webhooks::CheckedWebhooks;
 use payment_ledger::Ledger;
+use payment_ledger::api_keys::Scope;
 use payment_protocol::ids::SwitchName;
 use secrecy::ExposeSecret as _;
 use service_kit::bounds::bounded;
@@ -30,7 +32,7 @@ use crate::config::{Config, SetupError};
 use crate::limits::Limits;
 use crate::nudge::Nudge;
 use crate::routes::payments::acceptance::Acceptances;
-use crate::routes::{accounts, callbacks, docs, history, payments};
+use crate::routes::{accounts, callbacks, docs, history, payments, webhook_endpoints};
 use crate::streams::Streams;
 use crate::{admission, idempotent, limits, observe};
 
@@ -52,6 +54,8 @@ pub(crate) struct App {
     pub(crate) terms: Terms,
     /// Leaves the store in peace while it does not answer.
     pub(crate) breaker: Arc<Breaker>,
+    /// How webhook endpoints are set up.
+    pub(crate) webhooks: CheckedWebhooks,
     pub(crate) wait_max: Duration,
     /// One permit for each request that may wait.
     pub(crate) waiters: Semaphore,
@@ -72,6 +76,7 @@ pub fn router(
     let bounds = config.webhook.bounds()?;
     let terms = config.webhook.terms()?;
     let switches = config.switches.check()?;
+    let webhooks = config.webhooks.check()?;
     let callback_secrets = callback_secrets(&switches)?;
     let breaker = Arc::new(Breaker::default());
     let acceptances = Batcher::start(
@@ -95,6 +100,7 @@ pub fn router(
         callback_secrets,
         callback_tolerance_s: i64::from(config.webhook.callback_tolerance_s),
         terms,
+        webhooks,
         wait_max: Duration::from_secs(config.webhook.wait_max_s),
         waiters: Semaphore::new(config.webhook.waiters_max),
         stopping,
@@ -102,14 +108,19 @@ pub fn router(
     });
 
     let (api, document) = OpenApiRouter::with_openapi(docs::description())
-        .routes(keyed(routes!(payments::create::create_payment, payments::list::list_payments), &app))
+        .routes(keyed(
+            routes!(payments::create::create_payment, payments::list::list_payments),
+            &app,
+            Scope::Pay,
+        ))
         .routes(routes!(payments::read::read_payment))
         .routes(routes!(payments::events::watch_payment))
-        .routes(keyed(routes!(payments::cancel::cancel_payment), &app))
+        .routes(keyed(routes!(payments::cancel::cancel_payment), &app, Scope::Pay))
         .routes(routes!(accounts::read_account))
         .routes(routes!(history::read_balance))
         .routes(routes!(history::read_statement))
         .routes(routes!(callbacks::take_callback))
+        .merge(webhook_endpoint_routes(&app))
         .split_for_parts();
     let admission = Arc::new(Semaphore::new(config.webhook.requests_max));
     let api = api
@@ -133,13 +144,41 @@ pub fn router(
         ])))
 }
 
+/// Where tenants are told of their payments.
+fn webhook_endpoint_routes(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
+    use webhook_endpoints::{
+        change, create, delete, deliveries, list, read, replay, replay_failed, rotate_secret,
+    };
+    OpenApiRouter::new()
+        .routes(keyed(
+            routes!(create::create_webhook_endpoint, list::list_webhook_endpoints),
+            app,
+            Scope::Webhooks,
+        ))
+        .routes(keyed(
+            routes!(
+                read::read_webhook_endpoint,
+                change::change_webhook_endpoint,
+                delete::delete_webhook_endpoint
+            ),
+            app,
+            Scope::Webhooks,
+        ))
+        .routes(keyed(routes!(rotate_secret::rotate_webhook_secret), app, Scope::Webhooks))
+        .routes(routes!(deliveries::list_webhook_deliveries))
+        .routes(keyed(routes!(replay::replay_webhook_delivery), app, Scope::Webhooks))
+        .routes(keyed(routes!(replay_failed::replay_failed_webhooks), app, Scope::Webhooks))
+}
+
 /// Whatever these routes change is changed once per `Idempotency-Key` (S3.1). Only methods that a route has are
 /// asked for one.
 fn keyed(
     (schemas, paths, route): UtoipaMethodRouter<Arc<App>>,
     app: &Arc<App>,
+    scope: Scope,
 ) -> UtoipaMethodRouter<Arc<App>> {
-    let layer = IdempotencyLayer::new(ByApiKey(Arc::clone(app))).refusing_by(idempotent::refuse);
+    let identify = ByApiKey { app: Arc::clone(app), scope };
+    let layer = IdempotencyLayer::new(identify).refusing_by(idempotent::refuse);
     (schemas, paths, route.route_layer(layer))
 }
 

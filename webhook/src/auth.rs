@@ -1,7 +1,7 @@
 //! Who calls, and may it: `Authorization: Bearer <key>`. Keys are stored as SHA-256, never as they are,
 //! and found by it, so the time of an answer says nothing of a key.
 //!
-//! A route takes the extractor of what it does: [`Payer`] or [`Reader`].
+//! A route takes the extractor of what it does: [`Payer`], [`Reader`], [`WebhookManager`] or [`WebhookReader`].
 
 use std::sync::Arc;
 
@@ -33,6 +33,17 @@ pub(crate) struct Payer {
 /// A caller that may look at payments and accounts, and has quota for it.
 pub(crate) struct Reader(pub(crate) Caller);
 
+/// A caller that may change its tenant's webhook endpoints.
+pub(crate) struct WebhookManager {
+    /// Who it is.
+    pub(crate) caller: Caller,
+    /// To be asked once the request turned out to be no repeat.
+    pub(crate) writes: Writes,
+}
+
+/// A caller that may look at its tenant's webhook endpoints, and has quota for it.
+pub(crate) struct WebhookReader(pub(crate) Caller);
+
 /// What is stored of an API key.
 #[must_use]
 pub fn key_hash(key: &str) -> [u8; 32] {
@@ -43,12 +54,16 @@ impl FromRequestParts<Arc<App>> for Payer {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        // Who came through the layer of the keys is known already.
-        let caller = match parts.extensions.get::<Caller>() {
-            Some(known) => known.clone(),
-            None => authorised(parts, app, Scope::Pay).await?,
-        };
-        let writes = app.limits.writes(caller.clone(), Told::of(&parts.extensions));
+        let (caller, writes) = writer(parts, app, Scope::Pay).await?;
+        Ok(Self { caller, writes })
+    }
+}
+
+impl FromRequestParts<Arc<App>> for WebhookManager {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+        let (caller, writes) = writer(parts, app, Scope::Webhooks).await?;
         Ok(Self { caller, writes })
     }
 }
@@ -57,19 +72,47 @@ impl FromRequestParts<Arc<App>> for Reader {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        let caller = authorised(parts, app, Scope::Read).await?;
-        app.limits.admit_read(&caller, &Told::of(&parts.extensions))?;
-        Ok(Self(caller))
+        Ok(Self(reader(parts, app, Scope::Read).await?))
     }
 }
 
-/// Finds out who calls before an idempotency key is looked at: the caller is left in the extensions.
+impl FromRequestParts<Arc<App>> for WebhookReader {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
+        Ok(Self(reader(parts, app, Scope::Webhooks).await?))
+    }
+}
+
+/// A caller that changes something, and its way to count it.
+async fn writer(parts: &Parts, app: &Arc<App>, scope: Scope) -> Result<(Caller, Writes), ApiError> {
+    // Who came through the layer of the keys is known already, and has the scope.
+    let caller = match parts.extensions.get::<Caller>() {
+        Some(known) => known.clone(),
+        None => authorised(parts, app, scope).await?,
+    };
+    let writes = app.limits.writes(caller.clone(), Told::of(&parts.extensions));
+    Ok((caller, writes))
+}
+
+/// A caller that looks at something; it is counted.
+async fn reader(parts: &Parts, app: &App, scope: Scope) -> Result<Caller, ApiError> {
+    let caller = authorised(parts, app, scope).await?;
+    app.limits.admit_read(&caller, &Told::of(&parts.extensions))?;
+    Ok(caller)
+}
+
+/// Finds out who calls, and may it, before an idempotency key is looked at: the caller is left in the extensions.
 #[derive(Clone)]
-pub(crate) struct ByApiKey(pub(crate) Arc<App>);
+pub(crate) struct ByApiKey {
+    pub(crate) app: Arc<App>,
+    /// What the key must be good for.
+    pub(crate) scope: Scope,
+}
 
 impl Identify for ByApiKey {
     async fn identify(&self, parts: &mut Parts) -> Result<Owner, Response> {
-        let caller = authorised(parts, &self.0, Scope::Pay).await.map_err(IntoResponse::into_response)?;
+        let caller = authorised(parts, &self.app, self.scope).await.map_err(IntoResponse::into_response)?;
         let owner = Owner { tenant: caller.tenant.to_string(), client: caller.client.to_string() };
         parts.extensions.insert(caller);
         Ok(owner)
@@ -96,6 +139,7 @@ fn insufficient(scope: Scope) -> Problem {
     let challenge = match scope {
         Scope::Pay => "Bearer error=\"insufficient_scope\", scope=\"pay\"",
         Scope::Read => "Bearer error=\"insufficient_scope\", scope=\"read\"",
+        Scope::Webhooks => "Bearer error=\"insufficient_scope\", scope=\"webhooks\"",
         Scope::Operate => "Bearer error=\"insufficient_scope\", scope=\"operate\"",
     };
     Problem::new(StatusCode::FORBIDDEN, "insufficient_scope", "Your key may not do this")

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use idempotency::{Terms, TermsError};
+use outbound_webhooks::WebhooksOptions;
+use outbound_webhooks::config::WebhooksConfigError;
 use payment_ledger::{DatabaseOptions, DatabaseOptionsError};
 use serde::Deserialize;
 use service_kit::bounds::Bounds;
@@ -32,6 +34,9 @@ pub struct Config {
     /// Section `[webhook]`.
     #[serde(default)]
     pub webhook: WebhookOptions,
+    /// Section `[webhooks]`.
+    #[serde(default)]
+    pub webhooks: WebhooksOptions,
     /// Sections `[switches.NAME]`.
     #[serde(default)]
     pub switches: Switches,
@@ -123,6 +128,9 @@ pub enum SetupError {
         /// The largest burst.
         burst_max: u32,
     },
+    /// Webhook endpoints are set up wrong.
+    #[error(transparent)]
+    Webhooks(#[from] WebhooksConfigError),
     /// Keys kept too short or too long.
     #[error("webhook.idempotency_ttl_h is refused")]
     Terms(#[from] TermsError),

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use idempotency::IdempotencyError;
 use idempotency::http::Refusal;
+use outbound_webhooks::WebhooksError;
 use payment_ledger::LedgerError;
 use service_kit::problem::Problem;
 
@@ -27,6 +28,9 @@ pub(crate) enum ApiError {
     /// The idempotency store has no answer, or a defect.
     #[error(transparent)]
     Idempotency(IdempotencyError),
+    /// A row of webhook endpoints that cannot be read.
+    #[error(transparent)]
+    Webhooks(WebhooksError),
     /// An answer that cannot be written as JSON.
     #[error("the answer cannot be written")]
     Unwritable(#[from] serde_json::Error),
@@ -43,6 +47,15 @@ impl From<IdempotencyError> for ApiError {
         match error {
             IdempotencyError::Database(error) => error.into(),
             other => Self::Idempotency(other),
+        }
+    }
+}
+
+impl From<WebhooksError> for ApiError {
+    fn from(error: WebhooksError) -> Self {
+        match error {
+            WebhooksError::Database(error) => error.into(),
+            other => Self::Webhooks(other),
         }
     }
 }
@@ -80,6 +93,13 @@ fn store_unavailable() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", "The store is unavailable")
         .detail("repeat the request, with the same Idempotency-Key if it has one")
         .retry_after(RETRY_AFTER)
+}
+
+/// 503: nobody could verify what an endpoint is sent.
+pub(crate) fn webhooks_not_configured() -> Problem {
+    let title = "Webhook endpoints are not set up";
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "webhooks_not_configured", title)
+        .detail("the service has no webhooks.master_key, so no secret can be made; nothing was done")
 }
 
 /// 404, for other tenants' payments too.

@@ -99,10 +99,21 @@ impl Held {
 
     /// Stores the answer and commits. Without an answer to the commit the outcome is unknown, and the
     /// repeat will show it.
-    pub(crate) async fn complete(mut self, answer: Answer) -> Result<Response, ApiError> {
+    pub(crate) async fn complete(self, answer: Answer) -> Result<Response, ApiError> {
+        Ok(http::write(self.store(answer).await?, false))
+    }
+
+    /// As [`Held::complete`], for an answer that goes out otherwise than it is stored.
+    pub(crate) async fn store(mut self, answer: Answer) -> Result<Answer, ApiError> {
         self.lease.complete(&mut self.tx, &answer).await?;
         self.tx.commit().await?;
-        Ok(http::write(answer, false))
+        Ok(answer)
+    }
+
+    /// Gives the key back unused, and says why.
+    pub(crate) async fn refuse<T>(self, why: impl Into<ApiError>) -> Result<T, ApiError> {
+        self.give_back().await?;
+        Err(why.into())
     }
 
     /// Gives the key back unused.

@@ -135,6 +135,22 @@ fn others() -> Vec<Alert> {
             "an event is taken in within a second; 10,000 is as far as it is counted",
         ),
         alert(
+            "WebhooksLate",
+            "max(webhooks_oldest_due_seconds) > 300",
+            60,
+            Warning,
+            "A delivery to a webhook endpoint has been due for five minutes",
+            "what is due is sent at once; an attempt takes ten seconds at most, and an endpoint that hangs keeps only its own waiting",
+        ),
+        alert(
+            "WebhookEndpointDisabled",
+            "sum by (reason) (increase(webhooks_endpoints_disabled_total[1h])) > 0",
+            15,
+            Info,
+            "A webhook endpoint was disabled because of what it answered",
+            "its tenant is told nothing there until somebody enables it",
+        ),
+        alert(
             "IdempotencyStoreLeft",
             "max(idempotency_breaker_open) > 0",
             10,

@@ -58,8 +58,9 @@ impl DatabaseArgs {
             .await
             .with_context(|| format!("{place} cannot be opened; see --database-url"))?;
         // What the newest migration that a command here needs made.
-        let migrated: bool =
-            sqlx::query_scalar("SELECT to_regproc('refuse_by_hand') IS NOT NULL").fetch_one(&pool).await?;
+        let migrated: bool = sqlx::query_scalar("SELECT to_regclass('webhook_deliveries') IS NOT NULL")
+            .fetch_one(&pool)
+            .await?;
         anyhow::ensure!(migrated, "{place} is not up to date; run: payctl migrate");
         Ok(Ledger::new(pool))
     }

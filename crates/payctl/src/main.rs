@@ -1,6 +1,6 @@
 //! `payctl`: the command line of operators and developers.
 //!
-//! `migrate`, `demo`, `keys`, `accounts`, `ledger`, `limits` and `kill-switch` work on the database; `list`, `stuck`,
+//! `migrate`, `demo`, `keys`, `accounts`, `ledger`, `limits`, `webhooks` and `kill-switch` work on the database; `list`, `stuck`,
 //! `exceptions`, `events`, `reconcile`, `show`, `decide` and `switch` on the bank's own configuration; `pay` is a customer of the HTTP API. What is
 //! printed on stdout is the result, what is printed on stderr is about the run. It starts no process, and
 //! moves money only by the doors that are there for everybody: the ledger's deposits and decisions, and
@@ -37,7 +37,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
     accounts, completions, decide, demo, events, exceptions, keys, kill_switch, ledger, limits, list,
-    migrate, pay, reconcile, show, stuck, switch,
+    migrate, pay, reconcile, show, stuck, switch, webhooks,
 };
 use crate::out::{Out, OutError};
 use crate::outcome::Outcome;
@@ -80,6 +80,8 @@ enum Command {
     Decide(decide::Args),
     #[command(subcommand)]
     Switch(switch::Command),
+    #[command(subcommand)]
+    Webhooks(webhooks::Command),
     Completions(completions::Args),
 }
 
@@ -116,6 +118,7 @@ async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
         Command::Decide(args) => decide::run(args, out).await,
         Command::Show(args) => show::run(args, out).await,
         Command::Switch(command) => switch::run(command, out).await,
+        Command::Webhooks(command) => webhooks::run(command, out).await,
         Command::Completions(args) => completions::run(&args, Cli::command(), out),
     }
 }

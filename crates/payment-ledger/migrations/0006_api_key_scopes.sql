@@ -4,13 +4,13 @@ ALTER TABLE api_keys ADD COLUMN id text, ADD COLUMN scopes text[], ADD COLUMN ex
     ADD COLUMN rotated_to text;
 
 -- Keys from before may do everything, as they could.
-UPDATE api_keys SET id = 'pk_' || left(replace(gen_random_uuid()::text, '-', ''), 12), scopes = '{pay,read,operate}';
+UPDATE api_keys SET id = 'pk_' || left(replace(gen_random_uuid()::text, '-', ''), 12), scopes = '{pay,read,webhooks,operate}';
 
 ALTER TABLE api_keys ALTER COLUMN id SET NOT NULL, ALTER COLUMN scopes SET NOT NULL;
 ALTER TABLE api_keys
     ADD CONSTRAINT api_keys_id_unique UNIQUE (id),
     ADD CONSTRAINT api_keys_id_readable CHECK (id ~ '^pk_[0-9a-f]{12}$'),
-    ADD CONSTRAINT api_keys_scopes_known CHECK (scopes <@ '{pay,read,operate}'),
+    ADD CONSTRAINT api_keys_scopes_known CHECK (scopes <@ '{pay,read,webhooks,operate}'),
     ADD CONSTRAINT api_keys_scopes_some CHECK (cardinality(scopes) > 0),
     ADD CONSTRAINT api_keys_rotated_to_another CHECK (rotated_to <> id),
     -- Its last hour is known.

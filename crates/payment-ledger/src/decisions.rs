@@ -33,7 +33,8 @@ use crate::inbox::Notice;
 
 pub use refusal::DecisionRefused;
 pub use rows::is_unseen;
-pub(crate) use rows::{of_payment, reopen_delivery, said};
+pub use rows::said;
+pub(crate) use rows::{of_payment, reopen_delivery};
 
 text_enum!(
     /// How money moves after a payment's end. Each needs two people and an open exception of that payment.

@@ -17,6 +17,16 @@ use crate::LedgerError;
 pub const VERSION: i32 = 1;
 
 text_enum!(
+    /// Who takes events in, by name at the broker and in `processed_events`. Another name would tell everything anew.
+    Consumer {
+        /// Tells customers.
+        Customers = "notifier",
+        /// Tells the webhook endpoints of tenants.
+        Endpoints = "webhooks",
+    }
+);
+
+text_enum!(
     /// What is told of a payment, each at most once.
     EventKind {
         /// The amount is held in the customer's account.

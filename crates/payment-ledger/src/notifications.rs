@@ -8,10 +8,6 @@ use sqlx::PgConnection;
 use crate::events::EventKind;
 use crate::{Ledger, LedgerError};
 
-/// The name under which events are taken in to tell customers: at the broker, and of the marks in `processed_events`.
-/// Another one would tell everything anew.
-pub const CONSUMER: &str = "notifier";
-
 /// A message to a customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {

@@ -99,6 +99,10 @@ async fn r36_the_services_cannot_change_history(options: PgPoolOptions, connect:
         "DELETE FROM exceptions",
         "INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes) VALUES ('pk_000000000000', '', 'x', 't', 'c', '{pay}')",
         "UPDATE api_keys SET expires_at = NULL",
+        "UPDATE webhook_endpoints SET tenant_id = 'mine'",
+        "UPDATE webhook_deliveries SET body = '{}'",
+        "UPDATE webhook_deliveries SET event_id = 'forged'",
+        "UPDATE webhook_attempts SET status = 200",
     ];
     for sql in table {
         assert_eq!(service.refused(sql).await.0, NOT_ALLOWED, "{sql}");

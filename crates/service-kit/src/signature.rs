@@ -109,6 +109,18 @@ pub fn sign(secret: &Secret, id: &str, timestamp_s: i64, body: &[u8]) -> String 
     format!("{VERSION},{}", STANDARD.encode(mac.finalize().into_bytes()))
 }
 
+/// Signs a body with several secrets, as a sender does while one is being
+/// rotated: the values of [`sign`], separated by spaces.
+pub fn sign_with_each(secrets: &[Secret], id: &str, timestamp_s: i64, body: &[u8]) -> String {
+    let signatures: Vec<String> = secrets.iter().map(|secret| sign(secret, id, timestamp_s, body)).collect();
+    signatures.join(" ")
+}
+
+/// A secret of these bytes as it is handed out: `whsec_` and base64.
+pub fn written(bytes: [u8; 32]) -> String {
+    format!("{SECRET_PREFIX}{}", STANDARD.encode(bytes))
+}
+
 /// Believes a webhook, or says why not; returns the event id.
 ///
 /// `now_s` and `tolerance_s` are in seconds; a timestamp exactly at the

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::system::{OTHER_SECRET, Options, SWITCH_SECRET, SWITCH_TOKEN};
+use crate::system::{OTHER_SECRET, Options, SWITCH_SECRET, SWITCH_TOKEN, WEBHOOKS_MASTER_KEY};
 
 /// Its text. Both switches stand at `base_url`.
 pub(crate) fn configuration(
@@ -24,6 +24,9 @@ pub(crate) fn configuration(
          lock_grants_max = {}\n\n\
          [relay]\nlook_every_ms = 50\nbackoff_ms = 100\nmeasure_every_ms = 100\n\n\
          [broker]\nurl = {:?}\n\n[notifier]\nack_wait_ms = 2000\n\n\
+         [webhooks]\nmaster_key = {WEBHOOKS_MASTER_KEY:?}\nallow_http = true\nallowed_ports = []\n\
+         allowed_networks = [\"127.0.0.0/8\"]\nattempt_timeout_ms = 3000\nlease_ms = 6000\n\
+         pauses_ms = [100, 200, 500, 1000, 2000, 5000, 5000, 5000, 5000, 5000, 5000]\nlook_every_ms = 50\n\n\
          [switches.mock]\nbase_url = {base_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
          callback_secrets = [{SWITCH_SECRET:?}]\nroutes = [\"XX\"]\n\n[switches.mock.profile]\n{}",
         options.idle_ms,

@@ -36,6 +36,9 @@ pub const SWITCH_SECRET: &str = "whsec_dGVzdC1vbmx5LXNlY3JldC0wMTIzNDU2Nzg5YWI="
 /// What the switch `other` signs its callbacks with.
 pub const OTHER_SECRET: &str = "whsec_b3RoZXItc3dpdGNoLW9ubHktMDEyMzQ1Njc4OWFi";
 
+/// What the secrets of webhook endpoints are made from.
+pub(crate) const WEBHOOKS_MASTER_KEY: &str = "dGVzdC1vbmx5LW1hc3Rlci1rZXktMDEyMzQ1Njc4OWE=";
+
 /// What a test may want different. Times are short, since tests wait for them.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -256,7 +259,7 @@ impl System {
         }
         sqlx::query(
             "INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes)
-             VALUES ('pk_000000000000', $1, 'test', 'test', $2, '{pay,read}')",
+             VALUES ('pk_000000000000', $1, 'test', 'test', $2, '{pay,read,webhooks}')",
         )
         .bind(Sha256::digest(API_KEY).to_vec())
         .bind(self.client())

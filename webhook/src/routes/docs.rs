@@ -40,6 +40,7 @@ pub(crate) struct ProblemDocument {
         (name = "payments", description = "Make, watch and cancel payments"),
         (name = "accounts", description = "What an account holds"),
         (name = "callbacks", description = "For switches"),
+        (name = "webhooks", description = "Be told of what happens to payments"),
     ),
     components(schemas(ProblemDocument)),
     modifiers(&ApiKey),
@@ -54,7 +55,7 @@ impl Modify for ApiKey {
         let scheme =
             HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
                 "Your API key. It is good for the scopes it was made with: pay (make and cancel payments), read (look at \
-                 payments and accounts), operate (nothing here needs it yet)",
+                 payments and accounts), webhooks (manage webhook endpoints), operate (nothing here needs it yet)",
             )).build();
         if let Some(components) = document.components.as_mut() {
             components.add_security_scheme("api_key", SecurityScheme::Http(scheme));
@@ -100,7 +101,7 @@ fn complete(operation: &mut Operation) {
     add("500", "internal: a defect on our side");
     add(
         "503",
-        "store_unavailable, overloaded, request_timeout, or for new payments switch_stopped, corridor_stopped: repeat it, with the same Idempotency-Key",
+        "store_unavailable, overloaded, request_timeout, or for new payments switch_stopped, corridor_stopped, for webhook endpoints webhooks_not_configured: repeat it, with the same Idempotency-Key",
     );
 }
 

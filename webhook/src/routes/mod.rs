@@ -5,3 +5,4 @@ pub(crate) mod callbacks;
 pub(crate) mod docs;
 pub(crate) mod history;
 pub(crate) mod payments;
+pub(crate) mod webhook_endpoints;

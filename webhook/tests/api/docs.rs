@@ -24,21 +24,34 @@ async fn every_route_is_described_with_its_problems(pool: PgPool) {
             for status in ["403", "429"] {
                 assert_eq!(operation["responses"][status].is_null(), open, "{verb} {path} {status}");
             }
-            assert_eq!(operation["responses"]["408"].is_object(), verb == "post", "{verb} {path}");
+            assert_eq!(
+                operation["responses"]["408"].is_object(),
+                ["post", "patch"].contains(&verb.as_str()),
+                "{verb} {path}"
+            );
         }
     }
     described.sort();
     assert_eq!(
         described,
         [
+            "delete /api/v1/webhook-endpoints/{endpoint_id}",
             "get /api/v1/accounts/{account_id}",
             "get /api/v1/accounts/{account_id}/balance",
             "get /api/v1/accounts/{account_id}/statement",
             "get /api/v1/payments",
             "get /api/v1/payments/{payment_id}",
             "get /api/v1/payments/{payment_id}/events",
+            "get /api/v1/webhook-endpoints",
+            "get /api/v1/webhook-endpoints/{endpoint_id}",
+            "get /api/v1/webhook-endpoints/{endpoint_id}/deliveries",
+            "patch /api/v1/webhook-endpoints/{endpoint_id}",
             "post /api/v1/payments",
             "post /api/v1/payments/{payment_id}/cancel",
+            "post /api/v1/webhook-endpoints",
+            "post /api/v1/webhook-endpoints/{endpoint_id}/deliveries/{event_id}/replay",
+            "post /api/v1/webhook-endpoints/{endpoint_id}/replay-failed",
+            "post /api/v1/webhook-endpoints/{endpoint_id}/rotate-secret",
             "post /callbacks/{switch}",
         ]
     );

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use payment_ledger::api_keys::{Rotation, Scope, Successor};
 use payment_protocol::ids::KeyId;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::PgPool;
 
 use crate::support::{ACME, Answer, Api, PAYMENTS, order};
@@ -17,6 +17,22 @@ fn whole(answer: &Answer) -> (u16, BTreeMap<String, Vec<u8>>, Vec<u8>) {
     let headers = answer.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
     let headers = headers.filter(|(name, _)| !PER_REQUEST.contains(&name.as_str())).collect();
     (answer.status.as_u16(), headers, answer.bytes.clone())
+}
+
+const ENDPOINT: &str = "whe_00000000000000000000000000000001";
+
+/// Leaves one webhook endpoint of acme's, which has one delivery.
+async fn endpoint_anew(pool: &PgPool) {
+    for sql in [
+        "DELETE FROM webhook_deliveries",
+        "DELETE FROM webhook_endpoints",
+        "INSERT INTO webhook_endpoints (endpoint_id, tenant_id, url, secret_check)
+         VALUES ('whe_00000000000000000000000000000001', 'acme', 'https://bank.example/', '')",
+        "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body)
+         VALUES ('whe_00000000000000000000000000000001', 'e1', 'transfer_sent', '{}')",
+    ] {
+        sqlx::query(sql).execute(pool).await.unwrap();
+    }
 }
 
 /// Every route by its scope in the document, asked with every set of scopes: a key opens a route exactly
@@ -38,17 +54,20 @@ async fn a_key_opens_what_its_scopes_name(pool: PgPool) {
                 let Value::Array(needed) = &operation["security"][0]["api_key"] else { continue };
                 let [Value::String(needed)] = &needed[..] else { panic!("{verb} {path}: {needed:?}") };
                 let needed: Scope = needed.parse().unwrap();
+                let body = match (verb.as_str(), path.rsplit('/').next().unwrap_or_default()) {
+                    ("post", "webhook-endpoints") => json!({"url": "https://bank.example/hooks"}),
+                    ("patch", _) => json!({"status": "active"}),
+                    ("post", "replay-failed") => json!({"since": "2020-01-01T00:00:00Z"}),
+                    _ => order(),
+                };
                 let path = path.replace("{payment_id}", &id).replace("{account_id}", "acme-eur");
+                let path = path.replace("{endpoint_id}", ENDPOINT).replace("{event_id}", "e1");
+                endpoint_anew(&api.pool).await;
                 let answer = match verb.as_str() {
                     "get" => api.get(&key, &path).await,
-                    _ => {
-                        api.post(
-                            &key,
-                            &path,
-                            &format!("{set} {path}").replace(' ', "-"),
-                            &order().to_string(),
-                        )
-                        .await
+                    verb => {
+                        let once = format!("{set} {verb} {path}").replace(' ', "-");
+                        api.send_as(&verb.to_uppercase(), &key, &path, &once, &body.to_string()).await
                     }
                 };
                 asked += 1;
@@ -63,11 +82,11 @@ async fn a_key_opens_what_its_scopes_name(pool: PgPool) {
                 assert_eq!(answer.header("www-authenticate"), challenge, "{case}");
             }
         }
-        if !held(Scope::Pay) {
+        if !held(Scope::Pay) && !held(Scope::Webhooks) {
             assert_eq!(api.trace().await, before, "{scopes:?}");
         }
     }
-    assert_eq!(asked, 7 * 8, "every set of scopes at every route that asks for a key");
+    assert_eq!(asked, 16 * 16, "every set of scopes at every route that asks for a key");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]

@@ -12,3 +12,4 @@ mod limits;
 mod payments;
 mod support;
 mod tenants;
+mod webhook_endpoints;

@@ -80,7 +80,7 @@ impl Api {
             (GLOBEX, "globex", "shop"),
         ];
         for (key, tenant, client) in keys {
-            api.make_key(key, tenant, client, &[Scope::Pay, Scope::Read]).await;
+            api.make_key(key, tenant, client, &[Scope::Pay, Scope::Read, Scope::Webhooks]).await;
         }
         for (tenant, account, code) in
             [("acme", "acme-eur", "EUR"), ("acme", "acme-jpy", "JPY"), ("globex", "globex-eur", "EUR")]
@@ -144,7 +144,21 @@ impl Api {
 
     /// POST with a bearer key and an idempotency key.
     pub(crate) async fn post(&self, api_key: &str, path: &str, key: &str, body: &str) -> Answer {
-        let request = Request::post(path)
+        self.send_as("POST", api_key, path, key, body).await
+    }
+
+    /// A request with a bearer key and an idempotency key.
+    pub(crate) async fn send_as(
+        &self,
+        verb: &str,
+        api_key: &str,
+        path: &str,
+        key: &str,
+        body: &str,
+    ) -> Answer {
+        let request = Request::builder()
+            .method(verb)
+            .uri(path)
             .header("authorization", format!("Bearer {api_key}"))
             .header("idempotency-key", key)
             .header("content-type", "application/json");
@@ -269,6 +283,7 @@ pub(crate) fn config(webhook: Value) -> Config {
     serde_json::from_value(json!({
         "temporal": {"address": "http://127.0.0.1:1"},
         "webhook": webhook,
+        "webhooks": {"master_key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="},
         "switches": {
             NORTH: switch("DE", &[NORTH_SECRET, NORTH_SECRET_OLD]),
             SOUTH: switch("FR", &[SOUTH_SECRET]),

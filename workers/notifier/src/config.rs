@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::ensure;
+use outbound_webhooks::WebhooksOptions;
 use outbox::nats::{BrokerOptions, ConsumerOptions};
 use payment_ledger::DatabaseOptions;
-use payment_ledger::notifications::CONSUMER;
+use payment_ledger::events::Consumer;
 use serde::Deserialize;
 
 /// Sections of the shared configuration file.
@@ -19,6 +20,8 @@ pub(crate) struct Options {
     pub(crate) broker: BrokerOptions,
     /// `[notifier]`
     pub(crate) notifier: NotifierOptions,
+    /// `[webhooks]`
+    pub(crate) webhooks: WebhooksOptions,
 }
 
 /// How this process works.
@@ -48,11 +51,23 @@ impl Default for NotifierOptions {
 }
 
 impl Options {
-    /// How events are taken in.
+    /// How events are taken in to tell customers.
     ///
     /// # Errors
     /// A setting that is refused.
-    pub(crate) fn consumer(&self) -> anyhow::Result<ConsumerOptions> {
+    pub(crate) fn customers(&self) -> anyhow::Result<ConsumerOptions> {
+        self.consumer(Consumer::Customers)
+    }
+
+    /// How events are taken in to tell webhook endpoints.
+    ///
+    /// # Errors
+    /// A setting that is refused.
+    pub(crate) fn endpoints(&self) -> anyhow::Result<ConsumerOptions> {
+        self.consumer(Consumer::Endpoints)
+    }
+
+    fn consumer(&self, consumer: Consumer) -> anyhow::Result<ConsumerOptions> {
         let NotifierOptions { ack_wait_ms, deliveries_max, marks_kept_s, .. } = self.notifier;
         ensure!(ack_wait_ms > 0, "notifier.ack_wait_ms must be greater than zero");
         ensure!(deliveries_max > 0, "notifier.deliveries_max must be greater than zero");
@@ -63,7 +78,7 @@ impl Options {
         Ok(ConsumerOptions {
             ack_wait: Duration::from_millis(ack_wait_ms),
             deliveries_max,
-            ..ConsumerOptions::new(CONSUMER)
+            ..ConsumerOptions::new(consumer.as_str())
         })
     }
 }
@@ -75,8 +90,8 @@ mod tests {
     #[test]
     fn marks_must_outlive_what_can_come_again() {
         let mut options = Options::default();
-        assert!(options.consumer().is_ok());
+        assert!(options.customers().is_ok());
         options.notifier.marks_kept_s = options.broker.max_age_s;
-        assert!(options.consumer().unwrap_err().to_string().contains("marks_kept_s"));
+        assert!(options.customers().unwrap_err().to_string().contains("marks_kept_s"));
     }
 }

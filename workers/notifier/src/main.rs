@@ -1,15 +1,18 @@
 //! `notifier`: takes events of payments in and tells the customer, once for each event (S3.6). What is told is a row of
 //! `notifications`, written in the transaction that marks the event as taken in; how it reaches a telephone is the business
-//! of whoever reads them. Any number of these processes may run; the broker may come and go.
+//! of whoever reads them. It tells the tenants' own webhook endpoints too, by another consumer and over connections of its own:
+//! a customer's message never waits for an endpoint. Any number of these processes may run; the broker may come and go.
 //!
 //! | file | question |
 //! |---|---|
 //! | `tell` | what does an event do? |
 //! | `words` | what is the customer told? |
+//! | `webhooks` | how are endpoints told? |
 //! | `config` | how is it set up? |
 
 mod config;
 mod tell;
+mod webhooks;
 mod words;
 
 use std::time::Duration;
@@ -23,6 +26,8 @@ use service_kit::{metrics, serve, shutdown, telemetry};
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
+use crate::webhooks::Webhooks;
+
 /// Pause between two looks for marks that are old.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
@@ -30,7 +35,8 @@ const PRUNE_EVERY: Duration = Duration::from_secs(600);
 async fn main() -> anyhow::Result<()> {
     telemetry::init("notifier");
     let options: config::Options = service_kit::config::load("PAYMENTS", "PAYMENTS_CONFIG")?;
-    let how = options.consumer()?;
+    let (customers, endpoints) = (options.customers()?, options.endpoints()?);
+    let webhooks = options.webhooks.check()?;
     let stop = shutdown::on_signals();
     let ledger = Ledger::new(options.database.pool("notifier")?);
     let recorder = metrics::install().context("metrics could not be set up")?;
@@ -43,10 +49,11 @@ async fn main() -> anyhow::Result<()> {
     let listen = options.notifier.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_NOTIFIER__METRICS_LISTEN", health, stop.clone());
     let broker = Broker::connect(&options.broker, "notifier").await?;
-    let consumer = Consumer::new(broker, ledger.pool().clone(), tell::TellCustomer, how);
+    let consumer = Consumer::new(broker.clone(), ledger.pool().clone(), tell::TellCustomer, customers);
+    let webhooks = Webhooks::new(options.database.pool("notifier-webhooks")?, broker, endpoints, &webhooks)?;
     let kept = Duration::from_secs(options.notifier.marks_kept_s);
     let work = async {
-        tokio::join!(consumer.run(&stop), prune(ledger.pool(), kept, &stop));
+        tokio::join!(consumer.run(&stop), webhooks.run(&stop), prune(ledger.pool(), kept, &stop));
         Ok(())
     };
     tracing::info!("notifier is ready");

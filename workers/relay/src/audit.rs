@@ -119,6 +119,7 @@ mod tests {
             "outbox_parked",
             "outbox_parked_deliveries",
             "events_unprocessed{consumer=\"notifier\"}",
+            "events_unprocessed{consumer=\"webhooks\"}",
             "stops_standing{target=\"switch\"}",
             "stops_standing{target=\"corridor\"}",
             "limits_used_up{scope=\"account\"}",

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use outbox::nats::{Broker, JetStream};
 use outbox::{OutboxError, Relay, RelayOptions};
-use payment_ledger::notifications::CONSUMER;
+use payment_ledger::events::Consumer;
 use sqlx::PgPool;
 
 use crate::config::Options;
@@ -29,7 +29,7 @@ pub(crate) async fn relay(pool: &PgPool, options: &Options) -> anyhow::Result<Re
     Ok(Relay::new(pool.clone(), publisher, how))
 }
 
-/// Measures what waits to be published, what is parked, and how far who tells customers is behind.
+/// Measures what waits to be published, what is parked, and how far behind are those who tell of events.
 #[allow(clippy::cast_precision_loss, reason = "gauges are doubles; counts stay far below 2^53")]
 pub(crate) async fn measure(pool: &PgPool) -> Result<(), OutboxError> {
     let now = outbox::measure(pool).await?;
@@ -38,9 +38,12 @@ pub(crate) async fn measure(pool: &PgPool) -> Result<(), OutboxError> {
     metrics::gauge!("outbox_oldest_unpublished_seconds").set(oldest.as_secs_f64());
     metrics::gauge!("outbox_parked").set(now.parked as f64);
     metrics::gauge!("outbox_parked_deliveries").set(now.parked_deliveries as f64);
-    let behind = outbox::behind(pool, CONSUMER).await?;
-    let oldest = Duration::from_millis(behind.oldest_ms.unsigned_abs());
-    metrics::gauge!("events_unprocessed", "consumer" => CONSUMER).set(behind.events as f64);
-    metrics::gauge!("events_unprocessed_oldest_seconds", "consumer" => CONSUMER).set(oldest.as_secs_f64());
+    for consumer in Consumer::ALL {
+        let name = consumer.as_str();
+        let behind = outbox::behind(pool, name).await?;
+        let oldest = Duration::from_millis(behind.oldest_ms.unsigned_abs());
+        metrics::gauge!("events_unprocessed", "consumer" => name).set(behind.events as f64);
+        metrics::gauge!("events_unprocessed_oldest_seconds", "consumer" => name).set(oldest.as_secs_f64());
+    }
     Ok(())
 }

@@ -136,7 +136,8 @@ impl<E: Effect> Consumer<E> {
         let turn = if deliveries < self.options.turn_deliveries_max { Turn::Kept } else { Turn::Waived };
         let again = AckKind::Nak(Some(self.again_after(deliveries)));
         let taken_as = |what: &'static str| {
-            metrics::counter!("events_taken_total", "as" => what).increment(1);
+            metrics::counter!("events_taken_total", "consumer" => self.options.name.clone(), "as" => what)
+                .increment(1);
             AckKind::Ack
         };
         match intake::take_in(&self.pool, &self.options.name, event, turn, &self.effect).await {
@@ -151,13 +152,15 @@ impl<E: Effect> Consumer<E> {
             }
             Ok(Taken::Before) => taken_as("before"),
             Ok(Taken::TooEarly) => {
-                metrics::counter!("events_too_early_total").increment(1);
+                metrics::counter!("events_too_early_total", "consumer" => self.options.name.clone())
+                    .increment(1);
                 tracing::info!(event.id = event.event_id, deliveries, "event waits for the one before it");
                 again
             }
             Err(EffectError::Poison(reason)) => self.poison(message, Some(event), reason).await,
             Err(EffectError::Unavailable(error)) => {
-                metrics::counter!("events_put_off_total").increment(1);
+                metrics::counter!("events_put_off_total", "consumer" => self.options.name.clone())
+                    .increment(1);
                 let error = &*error as &dyn std::error::Error;
                 tracing::warn!(event.id = event.event_id, error, "event put off");
                 again
@@ -187,7 +190,8 @@ impl<E: Effect> Consumer<E> {
         };
         match intake::park(&self.pool, &parked, event).await {
             Ok(()) => {
-                metrics::counter!("events_parked_total").increment(1);
+                metrics::counter!("events_parked_total", "consumer" => self.options.name.clone())
+                    .increment(1);
                 let ParkedDelivery { event_id, reason, .. } = parked;
                 tracing::error!(event.id = event_id, deliveries, reason, "message parked");
                 AckKind::Term

@@ -37,7 +37,7 @@ pub(crate) struct CreateArgs {
     /// The client within the tenant
     #[arg(long, value_parser = super::id::<ClientId>)]
     client: ClientId,
-    /// What it may do: pay, read or operate; may be given more than once [default: pay and read]
+    /// What it may do: pay, read, webhooks or operate; may be given more than once [default: pay and read]
     #[arg(long = "scope", value_name = "SCOPE", value_parser = str::parse::<Scope>)]
     scopes: Vec<Scope>,
     /// Days that it is good for [default: until it is rotated or revoked]

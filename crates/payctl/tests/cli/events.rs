@@ -27,7 +27,7 @@ async fn r23_what_is_parked_is_listed_and_tried_again() {
         reason: "this is no event".into(),
         deliveries: 5,
     };
-    park(bank.ledger.pool(), &delivery).await.unwrap();
+    park(bank.ledger.pool(), &delivery, None).await.unwrap();
 
     let listed = bank.payctl(&["events", "parked"]).await.not_as_it_should_be();
     for part in [event_id.as_str(), "too large", "PAYMENTS 7", "this is no event"] {

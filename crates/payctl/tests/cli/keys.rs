@@ -106,7 +106,7 @@ async fn scopes_and_an_end_are_given_at_the_start() {
     assert_eq!(days_to(&key["expires_at"]), 90);
     assert_eq!(keys.good(&key["key"]).await.unwrap().scopes.words(), ["read", "operate"]);
     for (wrong, why) in [
-        (&["--scope", "rule"][..], "the scopes are pay, read and operate"),
+        (&["--scope", "rule"][..], "the scopes are pay, read, webhooks and operate"),
         (&["--expires-in-days", "0"], "0 is not in 1..=3650"),
     ] {
         let create = [&["create", "--tenant", "acme", "--client", "shop"], wrong].concat();

@@ -20,3 +20,4 @@ mod scratch;
 mod show;
 mod stub;
 mod switches;
+mod webhooks;

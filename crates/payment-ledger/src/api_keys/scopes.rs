@@ -11,18 +11,20 @@ pub enum Scope {
     Pay,
     /// Look at payments and accounts.
     Read,
+    /// Manage the tenant's webhook endpoints, and see what they were sent.
+    Webhooks,
     /// Operate the service. Nothing that the API offers needs it yet.
     Operate,
 }
 
 /// A word that is no scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the scopes are pay, read and operate")]
+#[error("the scopes are pay, read, webhooks and operate")]
 pub struct UnknownScope;
 
 impl Scope {
     /// Every scope.
-    pub const ALL: [Self; 3] = [Self::Pay, Self::Read, Self::Operate];
+    pub const ALL: [Self; 4] = [Self::Pay, Self::Read, Self::Webhooks, Self::Operate];
 
     /// Its word, as it is stored and shown.
     #[must_use]
@@ -30,6 +32,7 @@ impl Scope {
         match self {
             Self::Pay => "pay",
             Self::Read => "read",
+            Self::Webhooks => "webhooks",
             Self::Operate => "operate",
         }
     }

@@ -130,7 +130,10 @@ pub(crate) const WORDS_MAX: usize = 2_000;
 
 /// Who decides and why, trimmed and as the table can hold it. A name is one that a login has, so that no two spellings
 /// look the same.
-pub(crate) fn said(by: &str, reason: &str) -> Result<(String, String), DecisionRefused> {
+///
+/// # Errors
+/// [`DecisionRefused`]: a name or reason that is missing, too long or cannot be read.
+pub fn said(by: &str, reason: &str) -> Result<(String, String), DecisionRefused> {
     let by = by.trim();
     if by.is_empty() {
         return Err(DecisionRefused::NoName);

@@ -46,6 +46,15 @@ fn known_vectors() {
 }
 
 #[test]
+fn several_secrets_sign_side_by_side() {
+    let secrets = [secret(OTHER_SECRET), secret(SECRET)];
+    let both = sign_with_each(&secrets, ID, AT_S, BODY);
+    assert_eq!(both, format!("{} {SIGNATURE}", sign(&secrets[0], ID, AT_S, BODY)));
+    assert_eq!(check(&headers(ID, &AT_S.to_string(), &both), BODY), Ok(ID.to_owned()));
+    assert_eq!(written(*b"demo-only-secret-do-not-use-it!!"), SECRET);
+}
+
+#[test]
 fn good_webhook_gives_its_id() {
     assert_eq!(check(&headers(ID, &AT_S.to_string(), SIGNATURE), BODY), Ok(ID.to_owned()));
 }

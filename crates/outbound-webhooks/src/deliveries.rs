@@ -1,0 +1,236 @@
+//! What was delivered to an endpoint and what not, attempt by attempt, and how it is sent again. A delivery is named by its
+//! event: an endpoint has one of each.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use sqlx::PgConnection;
+
+use crate::{EndpointId, WebhooksError};
+
+/// Attempts of one delivery that are shown, the last ones.
+const ATTEMPTS_SHOWN: i64 = 20;
+/// Deliveries that one call replays at most.
+pub const REPLAYED_MAX: i64 = 1_000;
+
+/// Where a delivery stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryState {
+    /// An attempt is due, or under way.
+    Pending,
+    /// An attempt was answered with success.
+    Delivered,
+    /// No further attempt is made by itself.
+    Failed,
+}
+
+impl DeliveryState {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Pending, Self::Delivered, Self::Failed];
+
+    /// Its word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Delivered => "delivered",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Reads a word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+}
+
+/// One attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// When it was over.
+    pub ended_at: Timestamp,
+    /// How long it took, in milliseconds.
+    pub took_ms: i64,
+    /// The status of the answer, if one came.
+    pub status: Option<i32>,
+    /// Why it was no success.
+    pub error: Option<String>,
+    /// The beginning of the answer.
+    pub answer: Option<String>,
+}
+
+/// A delivery with its last attempts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The event; sent as `webhook-id`.
+    pub event_id: String,
+    /// Its kind.
+    pub kind: String,
+    /// Where it stands.
+    pub state: DeliveryState,
+    /// Attempts that failed since it was made or replayed.
+    pub tries: i32,
+    /// When the next attempt is due, while it is pending.
+    pub next_at: Option<Timestamp>,
+    /// When the event was taken in.
+    pub made_at: Timestamp,
+    /// When it was delivered, or given up.
+    pub ended_at: Option<Timestamp>,
+    /// The last attempts, the oldest first.
+    pub attempts: Vec<Attempt>,
+}
+
+/// Which deliveries of an endpoint. All conditions must hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Filter<'a> {
+    /// Only in this state.
+    pub state: Option<DeliveryState>,
+    /// Only those after this one in the list, by its event.
+    pub after: Option<&'a str>,
+}
+
+/// Deliveries of an endpoint with their last attempts, the newest first, at most `limit`. Whose the endpoint is, is the
+/// caller's to know.
+///
+/// # Errors
+/// [`WebhooksError`].
+pub async fn list(
+    connection: &mut PgConnection,
+    endpoint: &EndpointId,
+    filter: Filter<'_>,
+    limit: i64,
+) -> Result<Vec<Delivery>, WebhooksError> {
+    let rows = sqlx::query!(
+        "SELECT position, event_id, kind, state, tries, next_at, made_at, ended_at
+         FROM webhook_deliveries
+         WHERE endpoint_id = $1 AND ($2::text IS NULL OR state = $2)
+           AND ($3::text IS NULL OR position < (
+               SELECT a.position FROM webhook_deliveries a WHERE a.endpoint_id = $1 AND a.event_id = $3))
+         ORDER BY position DESC LIMIT $4",
+        endpoint.as_str(),
+        filter.state.map(DeliveryState::as_str),
+        filter.after,
+        limit,
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    let positions: Vec<i64> = rows.iter().map(|row| row.position).collect();
+    let mut attempts = attempts(connection, &positions).await?;
+    rows.into_iter()
+        .map(|row| {
+            let state = DeliveryState::parse(&row.state).ok_or_else(|| WebhooksError::Unreadable {
+                id: row.event_id.clone(),
+                what: "state",
+                value: row.state.clone(),
+            })?;
+            Ok(Delivery {
+                attempts: attempts.remove(&row.position).unwrap_or_default(),
+                next_at: (state == DeliveryState::Pending).then(|| row.next_at.to_jiff()),
+                event_id: row.event_id,
+                kind: row.kind,
+                state,
+                tries: row.tries,
+                made_at: row.made_at.to_jiff(),
+                ended_at: row.ended_at.map(jiff_sqlx::Timestamp::to_jiff),
+            })
+        })
+        .collect()
+}
+
+async fn attempts(
+    connection: &mut PgConnection,
+    positions: &[i64],
+) -> Result<HashMap<i64, Vec<Attempt>>, WebhooksError> {
+    let rows = sqlx::query!(
+        r#"SELECT a.position AS "position!", a.ended_at AS "ended_at!", a.took_ms AS "took_ms!", a.status, a.error, a.answer
+           FROM unnest($1::bigint[]) AS d (position)
+           CROSS JOIN LATERAL (
+               SELECT * FROM webhook_attempts w WHERE w.position = d.position ORDER BY w.attempt_id DESC LIMIT $2) a
+           ORDER BY a.attempt_id"#,
+        positions,
+        ATTEMPTS_SHOWN,
+    )
+    .fetch_all(connection)
+    .await?;
+    let mut by_delivery: HashMap<i64, Vec<Attempt>> = HashMap::new();
+    for row in rows {
+        by_delivery.entry(row.position).or_default().push(Attempt {
+            ended_at: row.ended_at.to_jiff(),
+            took_ms: row.took_ms,
+            status: row.status,
+            error: row.error,
+            answer: row.answer,
+        });
+    }
+    Ok(by_delivery)
+}
+
+/// What became of a wish to send something again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replay {
+    /// It is due now, with the whole schedule before it.
+    Due,
+    /// An attempt is under way: there is nothing to do.
+    UnderWay,
+    /// The endpoint has no delivery of such an event, or no longer.
+    Unknown,
+}
+
+/// Sends one event to an endpoint again, whether it was delivered or not. Whose the endpoint is, is the caller's to know.
+///
+/// # Errors
+/// [`WebhooksError`].
+pub async fn replay(
+    tx: &mut PgConnection,
+    endpoint: &EndpointId,
+    event_id: &str,
+) -> Result<Replay, WebhooksError> {
+    let rows = sqlx::query!(
+        "UPDATE webhook_deliveries
+         SET state = 'pending', tries = 0, next_at = clock_timestamp(), lease = NULL, ended_at = NULL
+         WHERE endpoint_id = $1 AND event_id = $2 AND (lease IS NULL OR next_at <= clock_timestamp())",
+        endpoint.as_str(),
+        event_id,
+    )
+    .execute(&mut *tx)
+    .await?;
+    if rows.rows_affected() > 0 {
+        return Ok(Replay::Due);
+    }
+    let known = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM webhook_deliveries WHERE endpoint_id = $1 AND event_id = $2) AS "known!""#,
+        endpoint.as_str(),
+        event_id,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(if known { Replay::UnderWay } else { Replay::Unknown })
+}
+
+/// Sends an endpoint again what failed of the events that were taken in since an instant, the oldest first and at most
+/// [`REPLAYED_MAX`]; says how much. Whose the endpoint is, is the caller's to know.
+///
+/// # Errors
+/// [`WebhooksError`].
+pub async fn replay_failed(
+    tx: &mut PgConnection,
+    endpoint: &EndpointId,
+    since: Timestamp,
+) -> Result<u64, WebhooksError> {
+    let rows = sqlx::query!(
+        "UPDATE webhook_deliveries
+         SET state = 'pending', tries = 0, next_at = clock_timestamp(), ended_at = NULL
+         WHERE position IN (
+             SELECT position FROM webhook_deliveries
+             WHERE endpoint_id = $1 AND state = 'failed' AND made_at >= $2
+             ORDER BY position LIMIT $3 FOR UPDATE)",
+        endpoint.as_str(),
+        since.to_sqlx(),
+        REPLAYED_MAX,
+    )
+    .execute(tx)
+    .await?;
+    Ok(rows.rows_affected())
+}

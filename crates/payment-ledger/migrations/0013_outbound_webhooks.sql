@@ -1,0 +1,1 @@
+../../outbound-webhooks/migrations/0001_outbound_webhooks.sql
