@@ -4,8 +4,8 @@
 bench() {
   local redis=()
   case ${1:-} in
-    idempotency | ledger) ;;
-    *) fail "./dev bench what? There is: idempotency, ledger" ;;
+    idempotency | ledger | reconcile) ;;
+    *) fail "./dev bench what? There is: idempotency, ledger, reconcile" ;;
   esac
   begin_session bench
   install_tools

@@ -7,6 +7,7 @@ mod common;
 mod idempotency;
 mod ledger;
 mod load;
+mod reconcile;
 
 use clap::Parser;
 
@@ -17,6 +18,8 @@ enum Args {
     Idempotency(idempotency::Args),
     /// The ledger where it is hot: one escrow account, against the same with a balance row
     Ledger(ledger::Args),
+    /// Reconciliation: time and memory of a sweep with no drift and with nothing else, over few payments and over many
+    Reconcile(reconcile::Args),
 }
 
 #[tokio::main]
@@ -24,5 +27,6 @@ async fn main() -> anyhow::Result<()> {
     match Args::parse() {
         Args::Idempotency(args) => idempotency::run(args).await,
         Args::Ledger(args) => ledger::run(args).await,
+        Args::Reconcile(args) => reconcile::run(args).await,
     }
 }
