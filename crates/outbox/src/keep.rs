@@ -70,6 +70,19 @@ pub async fn prune_processed(pool: &PgPool, keep: Duration) -> Result<u64, Outbo
         .execute(pool)
     })
     .await?;
+    // What was parked and taken in since must not look parked again when its mark is gone.
+    in_batches(|| {
+        sqlx::query!(
+            "DELETE FROM parked_deliveries WHERE (consumer, stream, stream_sequence) IN (
+                 SELECT d.consumer, d.stream, d.stream_sequence
+                 FROM parked_deliveries d JOIN processed_events p USING (consumer, event_id)
+                 WHERE p.processed_at < clock_timestamp() - $1 * interval '1 second' LIMIT $2)",
+            keep.as_secs_f64(),
+            BATCH,
+        )
+        .execute(pool)
+    })
+    .await?;
     in_batches(|| {
         sqlx::query!(
             "DELETE FROM processed_events WHERE (consumer, event_id) IN (
@@ -144,18 +157,34 @@ pub async fn retry(pool: &PgPool, event_id: &str) -> Result<bool, OutboxError> {
     Ok(rows.rows_affected() > 0)
 }
 
-/// Has everything published again that was published in the last `since`; says how much. For a broker that has lost what
-/// it confirmed.
+/// Has everything published again that was published in the last `since`, the oldest first; says how much. For a broker that has
+/// lost what it confirmed. However much it is, no statement is long; the relay publishes meanwhile.
 ///
 /// # Errors
-/// [`OutboxError`].
+/// [`OutboxError`]; what was done until then stays so, and it can be called again.
 pub async fn republish(pool: &PgPool, since: Duration) -> Result<u64, OutboxError> {
-    let rows = sqlx::query!(
-        "UPDATE outbox SET published_at = NULL, refusals = 0, try_at = clock_timestamp()
-         WHERE published_at >= clock_timestamp() - $1 * interval '1 second'",
-        since.as_secs_f64(),
-    )
-    .execute(pool)
-    .await?;
-    Ok(rows.rows_affected())
+    // What the relay publishes from now on is not taken a second time.
+    let now = sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#).fetch_one(pool).await?;
+    let (mut after, mut republished) = (0, 0);
+    loop {
+        let rows = sqlx::query_scalar!(
+            "UPDATE outbox SET published_at = NULL, refusals = 0, try_at = clock_timestamp()
+             WHERE position IN (SELECT position FROM outbox
+                                WHERE published_at >= $1::timestamptz - $2 * interval '1 second' AND published_at < $1
+                                  AND position > $3
+                                ORDER BY position LIMIT $4)
+             RETURNING position",
+            now,
+            since.as_secs_f64(),
+            after,
+            BATCH,
+        )
+        .fetch_all(pool)
+        .await?;
+        republished += rows.len() as u64;
+        match rows.into_iter().max() {
+            Some(last) => after = last,
+            None => return Ok(republished),
+        }
+    }
 }

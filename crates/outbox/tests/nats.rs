@@ -70,21 +70,21 @@ impl Line {
 
     async fn relay(&self) -> Running {
         let broker = Broker::connect(&self.options, "relay").await.unwrap();
-        Running::start(&self.pool, JetStream::new(broker), options())
+        Running::start(&self.pool, JetStream::new(broker, &[CONSUMER]), options())
     }
 
     async fn take(&self) -> Taking {
-        self.take_and_wait_for(ConsumerOptions::new(CONSUMER).turn_deliveries_max).await
+        self.take_and_wait_for(ConsumerOptions::new(CONSUMER).turns_max).await
     }
 
-    /// An event waits so many deliveries for the one before it.
-    async fn take_and_wait_for(&self, turn_deliveries_max: i64) -> Taking {
+    /// An event is put off so often for the one before it.
+    async fn take_and_wait_for(&self, turns_max: u32) -> Taking {
         let broker = Broker::connect(&self.options, CONSUMER).await.unwrap();
         let options = ConsumerOptions {
             ack_wait: Duration::from_secs(1),
             deliveries_max: 3,
             again_after: Duration::from_millis(20),
-            turn_deliveries_max,
+            turns_max,
             ..ConsumerOptions::new(CONSUMER)
         };
         let consumer = Consumer::new(broker, self.pool.clone(), Log, options);
@@ -256,7 +256,7 @@ async fn dies_over_its_first_of(written_before: i64, line: Line) {
 async fn s3_6_what_comes_before_its_turn_waits_and_not_for_ever(_: PgPoolOptions, connect: PgConnectOptions) {
     let line = Line::new("turns", connect).await;
     let broker = Broker::connect(&line.options, "test").await.unwrap();
-    until("the stream is there", async || broker.stream().await.is_ok()).await;
+    until("the stream is there", async || broker.keep_for(&[CONSUMER]).await.is_ok()).await;
     for sequence in [3, 2, 1] {
         line.put(sequence).await;
     }
@@ -281,12 +281,15 @@ async fn r23_poison_is_parked_on_both_sides_and_the_others_go_on(
     let relay = line.relay().await;
     write(&line.pool, "key-0", 1).await;
     until_all_published(&line.pool).await;
-    // What is no event at all stands in each lane before everything else.
+    // What is no event at all stands in each lane before everything else, and what PostgreSQL cannot hold.
     let raw = line.raw().await;
     for lane in 0..outbox::nats::LANES {
         let subject = format!("events.{lane}.happened");
         raw.publish(subject, vec![b'{', 0, 255].into()).await.unwrap().await.unwrap();
     }
+    let nul = json!({"event_id": "nul \0", "kind": "happened", "version": 1, "key": "k", "sequence": 1,
+        "appended_at": "2026-01-01T00:00:00Z", "body": {}});
+    raw.publish("events.0.happened", nul.to_string().into()).await.unwrap().await.unwrap();
     // The broker takes no message of two megabytes.
     let large = json!({"text": "x".repeat(2 << 20)});
     let poison = json!({"poison": true});
@@ -306,7 +309,7 @@ async fn r23_poison_is_parked_on_both_sides_and_the_others_go_on(
     line.until_effects(6).await;
     until("poison is parked", async || {
         let now = outbox::measure(&line.pool).await.unwrap();
-        (now.parked, now.unpublished, now.parked_deliveries) == (2, 0, 9)
+        (now.parked, now.unpublished, now.parked_deliveries) == (2, 0, 10)
     })
     .await;
     let refused: Vec<String> =
@@ -318,6 +321,36 @@ async fn r23_poison_is_parked_on_both_sides_and_the_others_go_on(
     assert_eq!(line.orders().await, in_order(1, 6));
     relay.stop().await;
     drop(taking);
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s3_5_the_stream_keeps_what_somebody_has_not_taken_in_and_nothing_else(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let mut line = Line::new("interest", connect).await;
+    // The consumer has not run once, and misses nothing.
+    let relay = line.relay().await;
+    for n in 1..=20 {
+        write(&line.pool, "key-0", n).await;
+    }
+    until_all_published(&line.pool).await;
+    let raw = line.raw().await;
+    let kept = async || raw.get_stream("EVENTS").await.unwrap().cached_info().state.messages;
+    assert_eq!(kept().await, 20);
+    let taking = line.take().await;
+    line.until_effects(20).await;
+    until("nothing is kept", async || kept().await == 0).await;
+    drop(taking);
+    relay.stop().await;
+
+    // Other bounds are the stream's from the next start on.
+    line.options.max_bytes = 1 << 20;
+    line.options.max_age_s = 3_600;
+    let broker = Broker::connect(&line.options, "test").await.unwrap();
+    until("it is connected", async || broker.is_connected().is_ok()).await;
+    let bounds = broker.stream().await.unwrap().cached_info().config.clone();
+    assert_eq!((bounds.max_bytes, bounds.max_age), (1 << 20, Duration::from_secs(3_600)));
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]

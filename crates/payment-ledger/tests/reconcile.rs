@@ -199,6 +199,10 @@ async fn r36_each_planted_drift_is_named_and_nothing_else(pool: PgPool) {
     bank.ledger.close_exception(*id, "ann", "looked at").await.unwrap();
     let after = bank.ledger.open_findings(&findings[..1]).await.unwrap();
     assert_eq!(after, [Known::Closed(*id)]);
+    // What is wrong otherwise since then is another matter.
+    let otherwise = Finding { detail: "it differs by more".into(), ..findings[0].clone() };
+    let after = bank.ledger.open_findings(std::slice::from_ref(&otherwise)).await.unwrap();
+    assert!(matches!(after[..], [Known::Opened(other)] if other != *id), "{after:?}");
 
     // A sweep leaves no list of workflows behind.
     bank.ledger.finish_sweep(sweep, &serde_json::json!({})).await.unwrap();

@@ -24,7 +24,8 @@ pub(crate) async fn relay(pool: &PgPool, options: &Options) -> anyhow::Result<Re
         (1..=PUBLISH_EVERY_MAX_MS).contains(&every_ms),
         "relay.publish_every_ms must be from 1 to {PUBLISH_EVERY_MAX_MS}"
     );
-    let publisher = JetStream::new(Broker::connect(&options.broker, "relay").await?);
+    let consumers: Vec<&str> = Consumer::ALL.iter().map(|consumer| consumer.as_str()).collect();
+    let publisher = JetStream::new(Broker::connect(&options.broker, "relay").await?, &consumers);
     let how = RelayOptions { look_every: Duration::from_millis(every_ms), ..RelayOptions::default() };
     Ok(Relay::new(pool.clone(), publisher, how))
 }

@@ -2,6 +2,8 @@
 //! again or brings to two processes; where one comes before its turn, it waits until the one before it had its effect or was
 //! parked. What waits so keeps nothing else back.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
@@ -11,7 +13,7 @@ use futures::future::join_all;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
-use super::{Broker, BrokerError, LANES};
+use super::{Broker, BrokerError, BrokerOptions, LANES};
 use crate::Event;
 use crate::intake::{self, Effect, EffectError, ParkedDelivery, Taken, Turn};
 
@@ -24,6 +26,8 @@ const PULL: Duration = Duration::from_secs(10);
 /// Messages of a lane that are delivered and not yet confirmed, in all processes: one that waits for its turn leaves room for the
 /// one that it waits for.
 const UNDER_WAY: i64 = 16;
+/// Events whose coming too early is remembered.
+const EARLY_MAX: usize = 1_024;
 /// Messages of one pull. What waits in our memory is on the clock of `ack_wait`.
 const PULLED: usize = 4;
 /// Longest pause before a message is delivered again.
@@ -41,9 +45,9 @@ pub struct ConsumerOptions {
     pub deliveries_max: i64,
     /// Pause before it is delivered again; doubled each time, 5 s at most. Default 200 ms.
     pub again_after: Duration,
-    /// Deliveries in which an event waits for the earlier ones of its key; then it is taken in before them. With the pauses
-    /// between them this must be longer than `ack_wait`, in which the one before it comes again. Default 20: about 80 s.
-    pub turn_deliveries_max: i64,
+    /// Times an event is put off because an earlier one of its key was not taken in; then it is taken in before that. With the
+    /// pauses between them this must be longer than `ack_wait`, in which the one before it comes again. Default 20: about 80 s.
+    pub turns_max: u32,
 }
 
 impl ConsumerOptions {
@@ -55,7 +59,7 @@ impl ConsumerOptions {
             ack_wait: Duration::from_secs(15),
             deliveries_max: 5,
             again_after: Duration::from_millis(200),
-            turn_deliveries_max: 20,
+            turns_max: 20,
         }
     }
 }
@@ -67,13 +71,16 @@ pub struct Consumer<E> {
     pool: PgPool,
     effect: E,
     options: ConsumerOptions,
+    /// How often each event that is under way here came too early. A delivery that failed for another reason does not count:
+    /// after an outage of the database nothing may overtake what waited as long.
+    early: Mutex<HashMap<String, u32>>,
 }
 
 impl<E: Effect> Consumer<E> {
     /// A consumer with its effect; the tables must be migrated.
     #[must_use]
     pub fn new(broker: Broker, pool: PgPool, effect: E, options: ConsumerOptions) -> Self {
-        Self { broker, pool, effect, options }
+        Self { broker, pool, effect, options, early: Mutex::default() }
     }
 
     /// Takes in until `stop`; what is under way then is finished.
@@ -92,22 +99,12 @@ impl<E: Effect> Consumer<E> {
 
     /// Takes a lane in until `stop` or until the broker is gone.
     async fn take_lane(&self, lane: u8, stop: &CancellationToken) -> Result<(), BrokerError> {
-        let name = format!("{}-{lane}", self.options.name);
+        let name = place_name(&self.options.name, lane);
         let lost = |source: Box<dyn std::error::Error + Send + Sync>| BrokerError::Consumer {
             consumer: name.clone(),
             source,
         };
-        let config = pull::Config {
-            durable_name: Some(name.clone()),
-            filter_subject: format!("{}.{lane}.*", self.broker.options.subjects),
-            deliver_policy: DeliverPolicy::All,
-            ack_policy: AckPolicy::Explicit,
-            ack_wait: self.options.ack_wait,
-            // Without end: how often is our own decision.
-            max_deliver: -1,
-            max_ack_pending: UNDER_WAY,
-            ..pull::Config::default()
-        };
+        let config = place(&self.broker.options, &self.options, lane);
         let stream = self.broker.stream().await?;
         let consumer = stream.create_consumer(config).await.map_err(|error| lost(error.into()))?;
         let messages =
@@ -122,6 +119,12 @@ impl<E: Effect> Consumer<E> {
     /// Takes one message in and tells the broker. Where that cannot be told it comes again, and is known by its id.
     async fn take(&self, message: &Message) {
         let told = match serde_json::from_slice::<Event>(&message.payload) {
+            // PostgreSQL's text holds no NUL, and would refuse it for ever.
+            Ok(event)
+                if [&event.event_id, &event.kind, &event.key].iter().any(|text| text.contains('\0')) =>
+            {
+                self.poison(message, None, "there is a NUL in its id, kind or key".into()).await
+            }
             Ok(event) => self.take_event(message, &event).await,
             Err(error) => self.poison(message, None, format!("this is no event: {error}")).await,
         };
@@ -133,7 +136,8 @@ impl<E: Effect> Consumer<E> {
     /// Takes an event in; what the broker is to be told.
     async fn take_event(&self, message: &Message, event: &Event) -> AckKind {
         let deliveries = deliveries(message);
-        let turn = if deliveries < self.options.turn_deliveries_max { Turn::Kept } else { Turn::Waived };
+        let early = self.early().get(&event.event_id).copied().unwrap_or(0);
+        let turn = if early < self.options.turns_max { Turn::Kept } else { Turn::Waived };
         let again = AckKind::Nak(Some(self.again_after(deliveries)));
         let taken_as = |what: &'static str| {
             metrics::counter!("events_taken_total", "consumer" => self.options.name.clone(), "as" => what)
@@ -148,6 +152,7 @@ impl<E: Effect> Consumer<E> {
                         "event taken in, perhaps before an earlier one"
                     );
                 }
+                self.early().remove(&event.event_id);
                 taken_as("now")
             }
             Ok(Taken::Before) => taken_as("before"),
@@ -155,6 +160,7 @@ impl<E: Effect> Consumer<E> {
                 metrics::counter!("events_too_early_total", "consumer" => self.options.name.clone())
                     .increment(1);
                 tracing::info!(event.id = event.event_id, deliveries, "event waits for the one before it");
+                self.note_early(&event.event_id);
                 again
             }
             Err(EffectError::Poison(reason)) => self.poison(message, Some(event), reason).await,
@@ -166,6 +172,19 @@ impl<E: Effect> Consumer<E> {
                 again
             }
         }
+    }
+
+    fn early(&self) -> MutexGuard<'_, HashMap<String, u32>> {
+        self.early.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was brought to another process in the end stays behind here; when that is much, everybody's count begins anew.
+    fn note_early(&self, event_id: &str) {
+        let mut early = self.early();
+        if early.len() >= EARLY_MAX {
+            early.clear();
+        }
+        *early.entry(event_id.to_owned()).or_default() += 1;
     }
 
     /// A message that cannot be taken in: again, until it is parked in our database and not before.
@@ -206,6 +225,26 @@ impl<E: Effect> Consumer<E> {
     fn again_after(&self, deliveries: i64) -> Duration {
         let doubled = u32::try_from(deliveries.saturating_sub(1)).unwrap_or(0).min(8);
         self.options.again_after.saturating_mul(2_u32.saturating_pow(doubled)).min(AGAIN_MAX)
+    }
+}
+
+/// What the broker calls a consumer's place in a lane.
+pub(super) fn place_name(consumer: &str, lane: u8) -> String {
+    format!("{consumer}-{lane}")
+}
+
+/// A consumer's place in a lane, which the broker keeps whether the consumer runs or not.
+pub(super) fn place(broker: &BrokerOptions, options: &ConsumerOptions, lane: u8) -> pull::Config {
+    pull::Config {
+        durable_name: Some(place_name(&options.name, lane)),
+        filter_subject: format!("{}.{lane}.*", broker.subjects),
+        deliver_policy: DeliverPolicy::All,
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: options.ack_wait,
+        // Without end: how often is our own decision.
+        max_deliver: -1,
+        max_ack_pending: UNDER_WAY,
+        ..pull::Config::default()
     }
 }
 

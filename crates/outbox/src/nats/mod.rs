@@ -9,7 +9,7 @@ mod publisher;
 use std::time::Duration;
 
 use async_nats::connection::State;
-use async_nats::jetstream::context::{Context, ContextBuilder, CreateStreamError};
+use async_nats::jetstream::context::{Context, ContextBuilder, CreateStreamError, UpdateStreamError};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream};
 use async_nats::{Client, ConnectError, ConnectOptions};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -47,9 +47,10 @@ pub struct BrokerOptions {
     pub stream: String,
     /// First part of all subjects. Default `events`.
     pub subjects: String,
-    /// How large the stream may become, in bytes; a full one takes nothing more, and the events wait with us. Default 1 GiB.
+    /// How large the stream may become, in bytes; a full one takes nothing more, and the events wait with us. It holds what somebody
+    /// has not taken in. Default 1 GiB.
     pub max_bytes: i64,
-    /// How long a message is kept, in seconds. Default 7 days.
+    /// How long a message is kept that somebody has not taken in, in seconds. Default 7 days.
     pub max_age_s: u64,
     /// Copies in a cluster, 1 to 5. Default 1.
     pub replicas: usize,
@@ -101,6 +102,14 @@ pub enum BrokerError {
         stream: String,
         /// In what.
         what: &'static str,
+    },
+    /// The stream's bounds cannot be changed to those that are configured.
+    #[error("the bounds of the stream {stream} cannot be changed")]
+    Bounds {
+        /// Which.
+        stream: String,
+        /// What the broker said.
+        source: UpdateStreamError,
     },
     /// The consumer cannot be had, or what it brings has ended.
     #[error("the consumer {consumer} cannot be had")]
@@ -168,7 +177,8 @@ impl Broker {
         let wanted = Config {
             name: stream.clone(),
             subjects: vec![format!("{subjects}.>")],
-            retention: RetentionPolicy::Limits,
+            // Kept until everybody has taken it in and no longer, so that only what waits takes up room.
+            retention: RetentionPolicy::Interest,
             // What is not taken in yet must not make room for what comes.
             discard: DiscardPolicy::New,
             max_bytes: *max_bytes,
@@ -192,10 +202,37 @@ impl Broker {
             "what it does when it is full"
         } else if is.storage != wanted.storage || is.no_ack || is.sealed {
             "how it keeps messages"
-        } else {
+        } else if (is.max_bytes, is.max_age, is.num_replicas)
+            == (wanted.max_bytes, wanted.max_age, wanted.num_replicas)
+        {
             return Ok(found);
+        } else {
+            let lost = |source| BrokerError::Bounds { stream: stream.clone(), source };
+            self.context.update_stream(wanted).await.map_err(lost)?;
+            let found = self.context.get_stream(stream).await;
+            return found.map_err(|_| BrokerError::NotConnected);
         };
         Err(BrokerError::StreamDiffers { stream: stream.clone(), what })
+    }
+
+    /// The stream, and a place in it for each of these consumers, made where they are not there. What is published is kept until
+    /// each of them has taken it in; a consumer that has no place yet misses it.
+    ///
+    /// # Errors
+    /// [`BrokerError`].
+    pub async fn keep_for(&self, consumers: &[impl AsRef<str>]) -> Result<(), BrokerError> {
+        let stream = self.stream().await?;
+        for consumer in consumers.iter().map(AsRef::as_ref) {
+            for lane in 0..LANES {
+                let options = ConsumerOptions::new(consumer);
+                let config = consumer::place(&self.options, &options, lane);
+                let name = consumer::place_name(consumer, lane);
+                stream.get_or_create_consumer(&name, config).await.map_err(|error| {
+                    BrokerError::Consumer { consumer: name.clone(), source: error.into() }
+                })?;
+            }
+        }
+        Ok(())
     }
 
     /// The subject of an event; none for a kind that cannot be a part of one.

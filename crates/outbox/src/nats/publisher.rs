@@ -15,15 +15,18 @@ use crate::{Event, PublishError, Publisher};
 #[derive(Debug)]
 pub struct JetStream {
     broker: Broker,
+    consumers: Vec<String>,
     /// The stream was seen since the broker last said that there is none.
     is_seen: AtomicBool,
 }
 
 impl JetStream {
-    /// Over a connection; the stream is looked for, or made, before the first event.
+    /// Over a connection; the stream is looked for, or made, before the first event, with places for these consumers: what is
+    /// published is kept until each of them has taken it in.
     #[must_use]
-    pub fn new(broker: Broker) -> Self {
-        Self { broker, is_seen: AtomicBool::new(false) }
+    pub fn new(broker: Broker, consumers: &[&str]) -> Self {
+        let consumers = consumers.iter().map(|name| (*name).to_owned()).collect();
+        Self { broker, consumers, is_seen: AtomicBool::new(false) }
     }
 }
 
@@ -33,7 +36,7 @@ impl Publisher for JetStream {
         let refused = |reason: String| PublishError::Refused { reason };
         self.broker.is_connected().map_err(|error| unknown(&error))?;
         if !self.is_seen.load(Ordering::Relaxed) {
-            self.broker.stream().await.map_err(|error| unknown(&error))?;
+            self.broker.keep_for(&self.consumers).await.map_err(|error| unknown(&error))?;
             self.is_seen.store(true, Ordering::Relaxed);
         }
         let subject = self

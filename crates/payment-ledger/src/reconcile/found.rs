@@ -25,7 +25,7 @@ pub enum Known {
     Opened(i64),
     /// Opened before, by a sweep or when the word came in.
     Open(i64),
-    /// A person has closed it: it is not opened again.
+    /// A person has closed it as it is now: it is not opened again. Where something else is wrong since, it is.
     Closed(i64),
 }
 
@@ -59,7 +59,8 @@ impl Ledger {
                    SELECT f.place, e.exception_id, e.closed_at IS NOT NULL AS is_closed
                    FROM found f CROSS JOIN LATERAL (
                        SELECT exception_id, closed_at FROM (
-                           SELECT exception_id, closed_at FROM exceptions WHERE kind = f.kind AND origin = f.origin
+                           SELECT exception_id, closed_at FROM exceptions
+                           WHERE kind = f.kind AND origin = f.origin AND (closed_at IS NULL OR detail = f.detail)
                            UNION ALL
                            SELECT e.exception_id, e.closed_at FROM exceptions e
                            JOIN (VALUES ('released_yet_settled', 'late_confirmation'), ('released_yet_settled', 'contradiction'),

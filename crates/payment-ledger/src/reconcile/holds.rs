@@ -168,7 +168,7 @@ impl Ledger {
     /// accounts, so that it is one matter.
     async fn holding_differs(&self) -> Result<Vec<Finding>, LedgerError> {
         let rows = sqlx::query!(
-            r#"SELECT account_id, held.minor AS "held!", open.minor AS "open!"
+            r#"SELECT account_id, held.minor - open.minor AS "more!"
                FROM accounts a
                CROSS JOIN LATERAL (
                    SELECT (coalesce((SELECT balance_minor FROM sealed_balances b WHERE b.account_id = a.account_id), 0)
@@ -191,8 +191,8 @@ impl Ledger {
                 payment_id: None,
                 origin: format!("holding_differs:{}", row.account_id),
                 detail: format!(
-                    "holding_differs of {}: it holds {}, the open holds are {}",
-                    row.account_id, row.held, row.open
+                    "holding_differs of {}: it holds {} more than the open holds",
+                    row.account_id, row.more
                 ),
             })
             .collect())

@@ -1,4 +1,5 @@
-//! What must agree besides the chain: each question lists what does not, as (of what, what is wrong).
+//! What must agree besides the chain: each question lists what does not, as (of what, what is wrong). What is wrong is told by
+//! the difference, which stays while payments go on: another difference is another finding.
 
 /// Answers of one question that are listed.
 pub(super) const ANSWERS_MAX: usize = 100;
@@ -34,7 +35,7 @@ pub(super) const CHECKS: [(&str, &str); 11] = [
     ),
     (
         "sealed_balance_differs",
-        "SELECT account_id, 'rolled forward to ' || coalesce(b.balance_minor, 0) || ', its sealed entries say ' || coalesce(e.minor, 0)
+        "SELECT account_id, 'rolled forward to ' || coalesce(b.balance_minor, 0) - coalesce(e.minor, 0) || ' more than its sealed entries say'
          FROM sealed_balances b
          FULL JOIN (SELECT m.account_id, sum(m.minor) AS minor
                     FROM journal_seals s JOIN journal j USING (entry_id)
@@ -57,7 +58,7 @@ pub(super) const CHECKS: [(&str, &str); 11] = [
     ),
     (
         "balance_differs",
-        "SELECT a.account_id, 'its balance is ' || a.available_minor || ', its entries say ' || coalesce(e.minor, 0)
+        "SELECT a.account_id, 'its balance is ' || a.available_minor - coalesce(e.minor, 0) || ' more than its entries say'
          FROM accounts a
          LEFT JOIN (SELECT m.account_id, sum(m.minor) AS minor
                     FROM journal j
@@ -90,7 +91,7 @@ pub(super) const CHECKS: [(&str, &str); 11] = [
     ),
     (
         "holding_differs",
-        "SELECT a.account_id, 'it holds ' || coalesce(posted.minor, 0) || ', the open holds are ' || coalesce(open.minor, 0)
+        "SELECT a.account_id, 'it holds ' || coalesce(posted.minor, 0) - coalesce(open.minor, 0) || ' more than the open holds'
          FROM accounts a
          LEFT JOIN (SELECT m.account_id, sum(m.minor) AS minor
                     FROM journal j
