@@ -15,9 +15,9 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures::{StreamExt as _, stream};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use service_kit::problem::{Path, Problem, Query};
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 
 use self::following::Following;
 use super::payment_id;
@@ -70,6 +70,18 @@ impl FromStr for Seen {
     }
 }
 
+/// One event of the stream.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct StreamEvent {
+    /// The place of the line in the payment's timeline, from 1; `end` of the last event.
+    #[schema(pattern = "^([0-9]{1,9}|end)$")]
+    id: String,
+    /// The `status` of the line; `end` of the last event.
+    event: String,
+    /// JSON: a line of the timeline; of the last event the payment.
+    data: String,
+}
+
 /// Watch a payment
 ///
 /// Server-sent events: one for each line of the timeline, past and to come, in order. Its name is the line's `status`, its
@@ -81,11 +93,11 @@ impl FromStr for Seen {
     params(
         ("payment_id" = String, Path, description = "From the acceptance"),
         Resume,
-        ("Last-Event-ID" = Option<String>, Header, pattern = "^([0-9]{1,9}|end)$",
+        ("Last-Event-ID" = Option<String>, Header, nullable = false, pattern = "^([0-9]{1,9}|end)$",
          description = "The id of the last event that was seen", example = "3"),
     ),
     responses(
-        (status = 200, description = "The events, until the payment's end", body = String, content_type = "text/event-stream"),
+        (status = 200, description = "The events, until the payment's end", body = StreamEvent, content_type = "text/event-stream"),
         (status = 204, description = "The end was seen: nothing is to come, and a browser does not ask again"),
         (status = 400, description = "malformed_query, malformed_last_event_id",
          body = ProblemDocument, content_type = "application/problem+json"),
@@ -133,7 +145,10 @@ pub(crate) async fn watch_payment(
 /// The header before the query: it is what a browser sends when it comes again to the same address.
 fn last_seen(headers: &HeaderMap, query: Option<&str>) -> Result<Seen, Problem> {
     let header = headers.get(LAST_EVENT_ID).map(|value| String::from_utf8_lossy(value.as_bytes()));
-    header.as_deref().or(query).map_or(Ok(Seen::Lines(0)), str::parse)
+    // Both must be ids, whichever counts.
+    let query = query.map(str::parse).transpose()?;
+    let header = header.as_deref().map(str::parse).transpose()?;
+    Ok(header.or(query).unwrap_or(Seen::Lines(0)))
 }
 
 fn unknown_event(id: &str) -> Problem {
@@ -158,6 +173,7 @@ mod tests {
         assert_eq!(seen(Some("7"), None), Ok(Seen::Lines(7)));
         assert_eq!(seen(Some("8"), Some("7")), Ok(Seen::Lines(8)));
         assert_eq!(seen(None, Some("end")), Ok(Seen::End));
+        assert_eq!(seen(Some("8"), Some("")), Err("malformed_last_event_id".into()));
         assert_eq!(seen(None, Some("999999999")), Ok(Seen::Lines(999_999_999)));
         for bad in ["", "-1", "+1", "1.0", "x", "END", "1000000000", "١"] {
             assert_eq!(seen(None, Some(bad)), Err("malformed_last_event_id".into()), "{bad:?}");
