@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import itertools
 import os
 import time
 import zlib
@@ -20,6 +21,7 @@ REFERENCE = os.environ["HOSTILE_REFERENCE"]
 SECRET = base64.b64decode(os.environ["HOSTILE_SWITCH_SECRET"].removeprefix("whsec_"))
 KEYLESS = os.environ["HOSTILE_KEYLESS"] == "1"
 ACCOUNT = "ALICE"
+ENDPOINT_KEYS = itertools.count()
 
 
 def chosen(text, among):
@@ -44,6 +46,10 @@ def before_call(context, case, kwargs):
     if path and "endpoint_id" in path and case.method != "DELETE":
         # Who deletes it leaves nothing for the others.
         path["endpoint_id"] = chosen(path["endpoint_id"], [ENDPOINT, path["endpoint_id"]])
+    if case.path == "/api/v1/webhook-endpoints" and case.method == "POST" and case.headers is not None:
+        # A key that was used is answered with its first endpoint, which may have been deleted since: right, and to the
+        # fuzzer a resource that was made and is not there.
+        case.headers["Idempotency-Key"] = f"endpoint-{next(ENDPOINT_KEYS)}"
     if path and "event_id" in path:
         path["event_id"] = chosen(path["event_id"], [EVENT, path["event_id"]])
     if case.path == "/api/v1/payments" and isinstance(case.body, dict):
