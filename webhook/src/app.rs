@@ -78,6 +78,7 @@ pub fn router(
     let switches = config.switches.check()?;
     let webhooks = config.webhooks.check()?;
     let callback_secrets = callback_secrets(&switches)?;
+    callbacks::show_from_zero(callback_secrets.keys());
     let breaker = Arc::new(Breaker::default());
     let acceptances = Batcher::start(
         Acceptances { switches },

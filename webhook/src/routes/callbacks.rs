@@ -164,3 +164,14 @@ fn count(switch: &SwitchName, outcome: &'static str) {
     metrics::counter!("webhook_callbacks_total", "switch" => switch.to_string(), "outcome" => outcome)
         .increment(1);
 }
+
+/// Shows what alerts watch from zero on: the first of a kind would not be seen to have been added.
+pub(crate) fn show_from_zero<'a>(switches: impl Iterator<Item = &'a SwitchName>) {
+    for switch in switches {
+        for outcome in ["not_believed", "unreadable"] {
+            metrics::counter!("webhook_callbacks_total", "switch" => switch.to_string(), "outcome" => outcome)
+                .increment(0);
+        }
+    }
+    metrics::counter!("webhook_overloaded_total").increment(0);
+}

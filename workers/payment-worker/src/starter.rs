@@ -71,6 +71,8 @@ impl Starter {
 
     /// Looks after payments that went quiet until `stop`.
     pub(crate) async fn watch_idle(&self, stop: CancellationToken) {
+        // An alert watches it: the first would not be seen to have been added.
+        metrics::counter!("payments_resumed_total").increment(0);
         while !stop.is_cancelled() {
             if let Err(error) = self.look_after_idle().await {
                 tracing::warn!(

@@ -71,6 +71,10 @@ impl Sender {
 
     /// Sends until `stop`; what is under way then may finish within 5 s.
     pub async fn run(&self, stop: &CancellationToken) {
+        // An alert watches them: the first would not be seen to have been added.
+        for reason in ["gone", "failing"] {
+            metrics::counter!("webhooks_endpoints_disabled_total", "reason" => reason).increment(0);
+        }
         let mut under_way = JoinSet::new();
         while !stop.is_cancelled() {
             while under_way.try_join_next().is_some() {}
