@@ -54,6 +54,8 @@ CREATE TABLE webhook_deliveries (
 );
 
 CREATE INDEX webhook_deliveries_due ON webhook_deliveries (endpoint_id, next_at) WHERE state = 'pending';
+-- Apart, so that who counts what is under way does not read what is scheduled for later.
+CREATE INDEX webhook_deliveries_under_way ON webhook_deliveries (endpoint_id, next_at) WHERE lease IS NOT NULL;
 CREATE INDEX webhook_deliveries_by_endpoint ON webhook_deliveries (endpoint_id, position);
 CREATE INDEX webhook_deliveries_failed ON webhook_deliveries (endpoint_id, position) WHERE state = 'failed';
 CREATE INDEX webhook_deliveries_by_age ON webhook_deliveries (made_at);

@@ -29,7 +29,7 @@ pub(super) struct Claimed {
 /// fills its own slots and no others; those that answer come before those that fail. What another claims at the same moment
 /// is left to it.
 ///
-/// It looks once at each active endpoint, by an index.
+/// It looks once at each active endpoint, by indexes: what is scheduled for later is not read.
 pub(super) async fn claim(
     pool: &PgPool,
     room: i64,
@@ -43,8 +43,7 @@ pub(super) async fn claim(
                FROM webhook_endpoints e
                CROSS JOIN LATERAL (
                    SELECT count(*) AS under_way FROM webhook_deliveries u
-                   WHERE u.endpoint_id = e.endpoint_id AND u.state = 'pending'
-                     AND u.lease IS NOT NULL AND u.next_at > now()) busy
+                   WHERE u.endpoint_id = e.endpoint_id AND u.lease IS NOT NULL AND u.next_at > now()) busy
                CROSS JOIN LATERAL (
                    SELECT c.position FROM webhook_deliveries c
                    WHERE c.endpoint_id = e.endpoint_id AND c.state = 'pending' AND c.next_at <= now()

@@ -136,7 +136,11 @@ impl Book {
     }
 
     pub(crate) fn sender_of(&self, options: CheckedWebhooks) -> Running {
-        let sender = Sender::new(self.pool.clone(), master_key(&options).clone(), &options).unwrap();
+        self.sender_over(self.pool.clone(), options)
+    }
+
+    pub(crate) fn sender_over(&self, pool: PgPool, options: CheckedWebhooks) -> Running {
+        let sender = Sender::new(pool, master_key(&options).clone(), &options).unwrap();
         let stop = CancellationToken::new();
         let stopping = stop.clone();
         Running { stop, task: tokio::spawn(async move { sender.run(&stopping).await }) }
