@@ -39,6 +39,9 @@ pub struct WebhooksOptions {
     /// Pauses before the second attempt, the third and so on, in milliseconds, up to a fifth longer by chance; after the last
     /// one a delivery has failed. Default 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h.
     pub pauses_ms: Vec<u64>,
+    /// Pause before another look at what could not be sent by a fault of ours, in milliseconds, at least 1; up to a fifth longer
+    /// by chance. Default 5 min.
+    pub put_off_ms: u64,
     /// Longest `Retry-After` that is obeyed, in seconds. Default 24 hours.
     pub retry_after_max_s: u64,
     /// An endpoint at which every attempt has failed for so long is disabled, in seconds. Default 5 days.
@@ -81,6 +84,7 @@ impl Default for WebhooksOptions {
                 20 * HOUR_MS,
                 24 * HOUR_MS,
             ],
+            put_off_ms: 5 * MINUTE_MS,
             retry_after_max_s: 24 * 3_600,
             disable_after_s: 5 * DAY_S,
             slots: 64,
@@ -147,6 +151,8 @@ pub struct CheckedWebhooks {
     pub lease: Duration,
     /// When an attempt is made again.
     pub schedule: Schedule,
+    /// See [`WebhooksOptions::put_off_ms`].
+    pub put_off: Duration,
     /// See [`WebhooksOptions::disable_after_s`].
     pub disable_after_s: u32,
     /// See [`WebhooksOptions::slots`].
@@ -168,6 +174,7 @@ impl WebhooksOptions {
         for (setting, is_zero) in [
             ("endpoints_max", self.endpoints_max < 1),
             ("attempt_timeout_ms", self.attempt_timeout_ms == 0),
+            ("put_off_ms", self.put_off_ms == 0),
             ("disable_after_s", self.disable_after_s == 0),
             ("slots", self.slots == 0),
             ("slots_per_endpoint", self.slots_per_endpoint < 1),
@@ -202,6 +209,7 @@ impl WebhooksOptions {
             attempt_timeout: Duration::from_millis(self.attempt_timeout_ms),
             lease: Duration::from_millis(self.lease_ms),
             schedule,
+            put_off: Duration::from_millis(self.put_off_ms),
             disable_after_s: self.disable_after_s,
             slots: self.slots,
             slots_per_endpoint: self.slots_per_endpoint,

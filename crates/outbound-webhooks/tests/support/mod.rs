@@ -37,6 +37,7 @@ pub(crate) fn options() -> WebhooksOptions {
         attempt_timeout_ms: 2_000,
         lease_ms: 4_000,
         pauses_ms: vec![20, 20, 20],
+        put_off_ms: 20,
         look_every_ms: 10,
         ..WebhooksOptions::default()
     }
