@@ -51,6 +51,8 @@ pub struct WebhooksOptions {
     /// Attempts under way at once at one endpoint, at least 1; two processes that look at the same moment may both take as
     /// many. Default 4.
     pub slots_per_endpoint: i64,
+    /// Attempts under way at once at all endpoints of one tenant, at least 1, with the same exception. Default 16.
+    pub slots_per_tenant: i64,
     /// Pause between two looks for what is due, in milliseconds, at least 1. Default 250.
     pub look_every_ms: u64,
     /// For how long deliveries and their attempts are kept, in seconds; longer than all pauses together. Default 30 days.
@@ -89,6 +91,7 @@ impl Default for WebhooksOptions {
             disable_after_s: 5 * DAY_S,
             slots: 64,
             slots_per_endpoint: 4,
+            slots_per_tenant: 16,
             look_every_ms: 250,
             kept_s: 30 * 24 * 3_600,
         }
@@ -159,6 +162,8 @@ pub struct CheckedWebhooks {
     pub slots: usize,
     /// See [`WebhooksOptions::slots_per_endpoint`].
     pub slots_per_endpoint: i64,
+    /// See [`WebhooksOptions::slots_per_tenant`].
+    pub slots_per_tenant: i64,
     /// See [`WebhooksOptions::look_every_ms`].
     pub look_every: Duration,
     /// See [`WebhooksOptions::kept_s`].
@@ -178,6 +183,7 @@ impl WebhooksOptions {
             ("disable_after_s", self.disable_after_s == 0),
             ("slots", self.slots == 0),
             ("slots_per_endpoint", self.slots_per_endpoint < 1),
+            ("slots_per_tenant", self.slots_per_tenant < 1),
             ("look_every_ms", self.look_every_ms == 0),
         ] {
             if is_zero {
@@ -213,6 +219,7 @@ impl WebhooksOptions {
             disable_after_s: self.disable_after_s,
             slots: self.slots,
             slots_per_endpoint: self.slots_per_endpoint,
+            slots_per_tenant: self.slots_per_tenant,
             look_every: Duration::from_millis(self.look_every_ms),
             kept: Duration::from_secs(self.kept_s),
         })
@@ -245,6 +252,7 @@ mod tests {
         // 75.6 hours and a fifth.
         assert!(refused(|options| options.kept_s = 326_526).contains("pauses_ms"));
         assert!(refused(|options| options.slots_per_endpoint = 0).contains("slots_per_endpoint"));
+        assert!(refused(|options| options.slots_per_tenant = 0).contains("slots_per_tenant"));
         assert!(refused(|options| options.master_key = Some("short".into())).contains("openssl"));
         assert!(refused(|options| options.ca_file = Some("/no/such.pem".into())).contains("/no/such.pem"));
     }

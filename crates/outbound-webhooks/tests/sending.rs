@@ -230,6 +230,59 @@ async fn s3_5_an_endpoint_that_hangs_fills_its_own_slots_only(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
+async fn s3_5_a_tenant_whose_endpoints_hang_fills_its_own_slots_only(pool: PgPool) {
+    let mut book = Book::new(pool);
+    // Longer than the test waits for anything.
+    book.options.attempt_timeout = std::time::Duration::from_secs(120);
+    book.options.lease = std::time::Duration::from_secs(240);
+    (book.options.slots, book.options.slots_per_endpoint, book.options.slots_per_tenant) = (6, 2, 4);
+    let receiver =
+        Receiver::start(|came, _| if came.path == "hung" { Reply::Never } else { status(200) }).await;
+    for _ in 0..10 {
+        book.endpoint("acme", &receiver.url("hung"), &[]).await;
+    }
+    let well = book.endpoint("globex", &receiver.url("well"), &[]).await;
+    for n in 0..3 {
+        assert_eq!(book.happens("acme", &format!("h{n}"), "happened").await, 10);
+    }
+    let _sender = book.sender();
+    until("it hangs", async || receiver.came_to("hung").len() == 4).await;
+    for n in 0..20 {
+        book.happens("globex", &format!("w{n}"), "happened").await;
+    }
+    until("the other one is told everything", async || {
+        book.deliveries(&well.id).await.iter().all(|one| one.state == DeliveryState::Delivered)
+    })
+    .await;
+    assert_eq!((receiver.most_at_once("hung"), receiver.came_to("hung").len()), (4, 4));
+}
+
+/// They answer, so nothing counts as failed, and there is always more for them.
+#[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
+async fn s3_5_tenants_that_never_run_out_do_not_keep_another_waiting(pool: PgPool) {
+    let mut book = Book::new(pool);
+    (book.options.slots, book.options.slots_per_endpoint, book.options.slots_per_tenant) = (2, 2, 2);
+    let receiver = Receiver::start(|_, _| status(200)).await;
+    for tenant in ["acme", "initech"] {
+        for _ in 0..10 {
+            book.endpoint(tenant, &receiver.url("busy"), &[]).await;
+        }
+        for n in 0..50 {
+            assert_eq!(book.happens(tenant, &format!("{tenant}-{n}"), "happened").await, 10);
+        }
+    }
+    let quiet = book.endpoint("globex", &receiver.url("quiet"), &[]).await;
+    let _sender = book.sender();
+    until("they are busy", async || receiver.came().len() > 20).await;
+    book.happens("globex", "w1", "happened").await;
+    let before = receiver.came().len();
+    book.until_one(&quiet.id, "told", |one| one.state == DeliveryState::Delivered).await;
+    let place = receiver.came().iter().position(|one| one.path == "quiet").unwrap();
+    // By chance, of three at most; those that never run out have a thousand.
+    assert!(place < before + 100, "it came after {place} others, {before} before it was due");
+}
+
+#[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
 async fn no_answer_in_time_is_a_failed_attempt(pool: PgPool) {
     let mut book = Book::new(pool);
     book.options.attempt_timeout = std::time::Duration::from_millis(200);

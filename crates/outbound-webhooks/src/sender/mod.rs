@@ -23,7 +23,7 @@ use crate::CheckedWebhooks;
 use crate::schedule::Schedule;
 use crate::secret::MasterKey;
 
-use self::claim::Claimed;
+use self::claim::{Claimed, Room};
 use self::courier::Courier;
 
 /// How long attempts under way may go on when the process is to stop. What is cut off is made again when its lease ends.
@@ -43,6 +43,7 @@ struct Inner {
     lease: Duration,
     slots: usize,
     slots_per_endpoint: i64,
+    slots_per_tenant: i64,
     look_every: Duration,
 }
 
@@ -67,6 +68,7 @@ impl Sender {
             lease: options.lease,
             slots: options.slots,
             slots_per_endpoint: options.slots_per_endpoint,
+            slots_per_tenant: options.slots_per_tenant,
             look_every: options.look_every,
         })))
     }
@@ -99,8 +101,12 @@ impl Sender {
         if room == 0 {
             return Vec::new();
         }
-        let room = i64::try_from(room).unwrap_or(i64::MAX);
-        match claim::claim(&inner.pool, room, inner.slots_per_endpoint, inner.lease).await {
+        let room = Room {
+            now: i64::try_from(room).unwrap_or(i64::MAX),
+            per_endpoint: inner.slots_per_endpoint,
+            per_tenant: inner.slots_per_tenant,
+        };
+        match claim::claim(&inner.pool, room, inner.lease).await {
             Ok(claimed) => claimed,
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "no webhooks can be claimed");
