@@ -121,14 +121,20 @@ impl Courier {
             .body(body.to_vec())
             .send()
             .await
-            .map_err(|error| Came::Nothing { why: self.no_answer(&error) })
+            .map_err(|error| {
+                let cause = root(&error);
+                tracing::info!(endpoint.id = %claimed.endpoint, cause, "no answer of a webhook endpoint");
+                Came::Nothing { why: self.no_answer(&error) }
+            })
     }
 
+    /// What is stored, and shown to the tenant. Why there is no connection is for our log alone: a name that leads inside must
+    /// not be told from one that is not there.
     fn no_answer(&self, error: &reqwest::Error) -> String {
         let why = if error.is_timeout() {
             format!("no answer within {} ms", self.timeout.as_millis())
         } else if error.is_connect() {
-            format!("no connection: {}", root(error))
+            "no connection".to_owned()
         } else {
             format!("the connection broke: {}", root(error))
         };
