@@ -16,7 +16,7 @@ CREATE TABLE webhook_endpoints (
     secret_check     bytea       NOT NULL,
     -- Until then what is sent is signed with the version before, too.
     old_secret_until timestamptz,
-    -- Since when no attempt has succeeded; none while they do.
+    -- Since when no attempt has succeeded; none while they do, and when nothing is tried any more.
     failing_since    timestamptz,
     made_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
     rotated_at       timestamptz,

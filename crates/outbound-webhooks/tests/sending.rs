@@ -76,7 +76,6 @@ async fn s3_5_after_the_last_pause_it_has_failed_and_can_be_replayed(pool: PgPoo
     let _sender = book.sender();
     let failed = book.until_one(&endpoint.id, "failed", |one| one.state == DeliveryState::Failed).await;
     assert_eq!((failed.tries, failed.attempts.len(), receiver.came().len()), (4, 4, 4), "three pauses");
-    assert!(book.read(&endpoint.id).await.failing_since.is_some());
 
     receiver.behave(|_, _| status(200));
     let mut connection = book.pool.acquire().await.unwrap();
@@ -389,6 +388,36 @@ async fn an_endpoint_that_fails_for_days_is_disabled(pool: PgPool) {
         sender.stop().await;
         assert_eq!(book.read(&endpoint.id).await.disabled_for, expected, "{age}");
     }
+}
+
+#[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
+async fn s3_5_quiet_days_after_a_failure_disable_nothing(pool: PgPool) {
+    let book = Book::new(pool);
+    let receiver = Receiver::start(|_, _| status(503)).await;
+    let endpoint = book.endpoint("acme", &receiver.url("hook"), &[]).await;
+    for event in ["e1", "e2", "e3"] {
+        book.happens("acme", event, "happened").await;
+    }
+    let sender = book.sender();
+    until("it fails", async || book.read(&endpoint.id).await.failing_since.is_some()).await;
+    until("all have failed", async || {
+        book.deliveries(&endpoint.id).await.iter().all(|one| one.state == DeliveryState::Failed)
+    })
+    .await;
+    sender.stop().await;
+    assert_eq!(book.read(&endpoint.id).await.failing_since, None, "nothing is tried any more");
+    // Ten days pass with no event, and then there is a hiccup.
+    book.sql(
+        "UPDATE webhook_endpoints SET failing_since = failing_since - interval '10 days' WHERE endpoint_id = $1",
+        &endpoint.id,
+    )
+    .await;
+    receiver.behave(|_, times| status(if times == 1 { 503 } else { 200 }));
+    book.happens("acme", "e4", "happened").await;
+    let _sender = book.sender();
+    until("it is told", async || book.deliveries(&endpoint.id).await[0].state == DeliveryState::Delivered)
+        .await;
+    assert_eq!(book.read(&endpoint.id).await.status, Status::Active);
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]

@@ -199,12 +199,31 @@ async fn judge(
         claimed.url,
         i64::from(sender.disable_after_s),
     )
-    .fetch_optional(tx)
+    .fetch_optional(&mut *tx)
     .await?;
     if let Some(reason) = disabled {
         metrics::counter!("webhooks_endpoints_disabled_total", "reason" => reason.clone()).increment(1);
         tracing::warn!(endpoint.id = id, reason, "a webhook endpoint is disabled");
+    } else if outcome == Outcome::Failed {
+        rest(tx, id).await?;
     }
+    Ok(())
+}
+
+/// An endpoint that nothing is tried at any more is not failing on: the days until the next event say nothing of it.
+async fn rest(tx: &mut PgConnection, id: &str) -> Result<(), WebhooksError> {
+    // Two that end at once would each see the other one waiting; whoever comes second looks after the first has committed.
+    sqlx::query!("SELECT FROM webhook_endpoints WHERE endpoint_id = $1 FOR UPDATE", id)
+        .execute(&mut *tx)
+        .await?;
+    sqlx::query!(
+        "UPDATE webhook_endpoints SET failing_since = NULL
+         WHERE endpoint_id = $1 AND NOT EXISTS (
+             SELECT FROM webhook_deliveries d WHERE d.endpoint_id = $1 AND d.state = 'pending')",
+        id,
+    )
+    .execute(tx)
+    .await?;
     Ok(())
 }
 
