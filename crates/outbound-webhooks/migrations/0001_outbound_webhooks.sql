@@ -29,6 +29,7 @@ CREATE TABLE webhook_endpoints (
 );
 
 CREATE INDEX webhook_endpoints_by_tenant ON webhook_endpoints (tenant_id, made_at) WHERE status <> 'deleted';
+CREATE INDEX webhook_endpoints_deleted ON webhook_endpoints (endpoint_id) WHERE status = 'deleted';
 CREATE INDEX webhook_endpoints_active ON webhook_endpoints (endpoint_id) WHERE status = 'active';
 
 -- One for each endpoint and event, with the very bytes that are sent.
@@ -58,7 +59,7 @@ CREATE INDEX webhook_deliveries_due ON webhook_deliveries (endpoint_id, next_at)
 CREATE INDEX webhook_deliveries_under_way ON webhook_deliveries (endpoint_id, next_at) WHERE lease IS NOT NULL;
 CREATE INDEX webhook_deliveries_by_endpoint ON webhook_deliveries (endpoint_id, position);
 CREATE INDEX webhook_deliveries_failed ON webhook_deliveries (endpoint_id, position) WHERE state = 'failed';
-CREATE INDEX webhook_deliveries_by_age ON webhook_deliveries (made_at);
+CREATE INDEX webhook_deliveries_by_age ON webhook_deliveries (coalesce(ended_at, next_at));
 
 -- What came of each attempt. The last ones of a delivery are kept.
 CREATE TABLE webhook_attempts (

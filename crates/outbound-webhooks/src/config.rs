@@ -55,7 +55,8 @@ pub struct WebhooksOptions {
     pub slots_per_tenant: i64,
     /// Pause between two looks for what is due, in milliseconds, at least 1. Default 250.
     pub look_every_ms: u64,
-    /// For how long deliveries and their attempts are kept, in seconds; longer than all pauses together. Default 30 days.
+    /// For how long deliveries and their attempts are kept after their end, in seconds; longer than all pauses together. What could
+    /// not be sent for so long has failed. Default 30 days.
     pub kept_s: u64,
 }
 
@@ -118,11 +119,13 @@ pub enum WebhooksConfigError {
         attempt_timeout_ms: u64,
     },
     /// What is still tried would be deleted.
-    #[error("webhooks.kept_s ({kept_s}) must be more than all of webhooks.pauses_ms together ({pauses_s} s)")]
+    #[error(
+        "webhooks.kept_s ({kept_s}) must be more than all of webhooks.pauses_ms together, each as long as webhooks.retry_after_max_s can make it ({pauses_s} s)"
+    )]
     Kept {
         /// As configured.
         kept_s: u64,
-        /// All pauses together, with what chance adds.
+        /// All pauses together, as long as they can be.
         pauses_s: u64,
     },
     /// The file of certificate authorities cannot be used.
@@ -249,8 +252,8 @@ mod tests {
             options.check().unwrap_err().to_string()
         };
         assert!(refused(|options| options.lease_ms = 19_999).contains("lease_ms"));
-        // 75.6 hours and a fifth.
-        assert!(refused(|options| options.kept_s = 326_526).contains("pauses_ms"));
+        // Eight days, since an endpoint may ask for a day each time, and one and a fifth.
+        assert!(refused(|options| options.kept_s = 794_880).contains("pauses_ms"));
         assert!(refused(|options| options.slots_per_endpoint = 0).contains("slots_per_endpoint"));
         assert!(refused(|options| options.slots_per_tenant = 0).contains("slots_per_tenant"));
         assert!(refused(|options| options.master_key = Some("short".into())).contains("openssl"));

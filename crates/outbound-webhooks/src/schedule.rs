@@ -27,12 +27,13 @@ impl Schedule {
         Some(pause.max(wish.unwrap_or_default().min(self.retry_after_max)))
     }
 
-    /// All pauses together, as long as chance can make them.
+    /// All pauses together, as long as chance and the endpoint's wishes can make them.
     #[must_use]
     pub fn longest(&self) -> Duration {
         self.pauses
             .iter()
-            .fold(Duration::ZERO, |all, pause| all.saturating_add(pause.saturating_add(*pause / CHANCE_PART)))
+            .map(|pause| pause.saturating_add(*pause / CHANCE_PART).max(self.retry_after_max))
+            .fold(Duration::ZERO, Duration::saturating_add)
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) struct Claimed {
     pub(super) body: String,
     /// Attempts that failed before this one.
     pub(super) tries: i32,
+    /// Whether it was taken in so long ago that it is put off no longer.
+    pub(super) is_old: bool,
     pub(super) secret_version: i32,
     /// Whether the secret before it still signs.
     pub(super) old_secret_signs: bool,
@@ -42,7 +44,12 @@ pub(super) struct Room {
 /// another claims at the same moment is left to it.
 ///
 /// It looks once at each active endpoint, by indexes: what is scheduled for later is not read.
-pub(super) async fn claim(pool: &PgPool, room: Room, lease: Duration) -> Result<Vec<Claimed>, WebhooksError> {
+pub(super) async fn claim(
+    pool: &PgPool,
+    room: Room,
+    lease: Duration,
+    kept: Duration,
+) -> Result<Vec<Claimed>, WebhooksError> {
     let rows = sqlx::query!(
         r#"WITH told AS MATERIALIZED (
                SELECT e.*, busy.under_way, sum(busy.under_way) OVER (PARTITION BY e.tenant_id)::bigint AS of_tenant
@@ -72,12 +79,14 @@ pub(super) async fn claim(pool: &PgPool, room: Room, lease: Duration) -> Result<
            SET lease = gen_random_uuid(), next_at = clock_timestamp() + $4 * interval '1 second'
            FROM due WHERE d.position = due.position
            RETURNING d.position, d.lease AS "lease!", due.endpoint_id, due.url, d.event_id, d.body, d.tries,
+                     d.made_at < now() - $5 * interval '1 second' AS "is_old!",
                      due.secret_version, due.secret_check,
                      coalesce(due.old_secret_until > now(), false) AS "old_secret_signs!""#,
         room.now,
         room.per_endpoint,
         room.per_tenant,
         lease.as_secs_f64(),
+        kept.as_secs_f64(),
     )
     .fetch_all(pool)
     .await?;
@@ -97,6 +106,7 @@ pub(super) async fn claim(pool: &PgPool, room: Room, lease: Duration) -> Result<
                 event_id: row.event_id,
                 body: row.body,
                 tries: row.tries,
+                is_old: row.is_old,
                 secret_version: row.secret_version,
                 old_secret_signs: row.old_secret_signs,
                 secret_check: row.secret_check,

@@ -45,6 +45,7 @@ struct Inner {
     slots_per_endpoint: i64,
     slots_per_tenant: i64,
     look_every: Duration,
+    kept: Duration,
 }
 
 /// The HTTP client could not be made.
@@ -70,6 +71,7 @@ impl Sender {
             slots_per_endpoint: options.slots_per_endpoint,
             slots_per_tenant: options.slots_per_tenant,
             look_every: options.look_every,
+            kept: options.kept,
         })))
     }
 
@@ -106,7 +108,7 @@ impl Sender {
             per_endpoint: inner.slots_per_endpoint,
             per_tenant: inner.slots_per_tenant,
         };
-        match claim::claim(&inner.pool, room, inner.lease).await {
+        match claim::claim(&inner.pool, room, inner.lease, inner.kept).await {
             Ok(claimed) => claimed,
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "no webhooks can be claimed");

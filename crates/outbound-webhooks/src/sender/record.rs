@@ -72,7 +72,7 @@ pub(super) async fn record(
     let pause = if is_sent {
         sender.schedule.pause(failed, chance(), wish)
     } else {
-        Some(longer_by_chance(sender.put_off, chance()))
+        (!claimed.is_old).then(|| longer_by_chance(sender.put_off, chance()))
     };
     let outcome = match (status, pause) {
         (Some(status), _) if is_success(status) => Outcome::Delivered,
