@@ -120,8 +120,8 @@ pub const METRICS: &[Listed] = &[
     of(&[Notifier], Counter, "events_put_off_total", &["consumer"], "times", "Times an event was put off because the database did not answer"),
     of(&[Notifier], Counter, "events_parked_total", &["consumer"], "events", "Events that could not be taken in and were parked"),
 
-    of(&[Notifier], Gauge, "webhooks_pending", &[], "deliveries", "Deliveries to webhook endpoints that are not made yet"),
-    of(&[Notifier], Gauge, "webhooks_due", &[], "deliveries", "Of those, deliveries whose next attempt is due, to active endpoints"),
+    of(&[Notifier], Gauge, "webhooks_pending", &[], "deliveries", "Deliveries to active webhook endpoints that are not made yet, counted up to 10,000"),
+    of(&[Notifier], Gauge, "webhooks_due", &[], "deliveries", "Of those, deliveries whose next attempt is due, counted up to 10,000"),
     of(&[Notifier], Gauge, "webhooks_oldest_due_seconds", &[], "seconds", "For how long the oldest of them has been due"),
     of(&[Notifier], Gauge, "webhooks_endpoints_active", &[], "endpoints", "Webhook endpoints that are told of events"),
     of(&[Notifier], Gauge, "webhooks_endpoints_disabled", &[], "endpoints", "Webhook endpoints that are told nothing, whoever disabled them"),

@@ -143,6 +143,22 @@ fn others() -> Vec<Alert> {
             "what is due is sent at once; an attempt takes ten seconds at most, and an endpoint that hangs keeps only its own waiting",
         ),
         alert(
+            "WebhooksNotDelivered",
+            "sum(rate(webhooks_attempts_total{outcome!~\"delivered|taken_over\"}[15m])) / sum(rate(webhooks_attempts_total{outcome!=\"taken_over\"}[15m])) > 0.5",
+            900,
+            Warning,
+            "More than half of the attempts to deliver webhooks do not",
+            "an endpoint that is down fails alone and is tried ever more seldom; half of all, for so long, is a fault of ours or of a large tenant",
+        ),
+        alert(
+            "WebhooksNotSent",
+            "sum(increase(webhooks_attempts_total{outcome=\"not_sent\"}[15m])) > 0",
+            0,
+            Warning,
+            "Webhooks are put off because we cannot send them",
+            "another master key, no certificates or changed rules; no endpoint can mend that, and it waits until we do",
+        ),
+        alert(
             "WebhookEndpointDisabled",
             "sum by (reason) (increase(webhooks_endpoints_disabled_total[1h])) > 0",
             15,

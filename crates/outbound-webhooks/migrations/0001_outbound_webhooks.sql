@@ -16,7 +16,7 @@ CREATE TABLE webhook_endpoints (
     secret_check     bytea       NOT NULL,
     -- Until then what is sent is signed with the version before, too.
     old_secret_until timestamptz,
-    -- Since when no attempt has succeeded; none while they do.
+    -- Since when no attempt has succeeded; none while they do, and when nothing is tried any more.
     failing_since    timestamptz,
     made_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
     rotated_at       timestamptz,
@@ -29,6 +29,7 @@ CREATE TABLE webhook_endpoints (
 );
 
 CREATE INDEX webhook_endpoints_by_tenant ON webhook_endpoints (tenant_id, made_at) WHERE status <> 'deleted';
+CREATE INDEX webhook_endpoints_deleted ON webhook_endpoints (endpoint_id) WHERE status = 'deleted';
 CREATE INDEX webhook_endpoints_active ON webhook_endpoints (endpoint_id) WHERE status = 'active';
 
 -- One for each endpoint and event, with the very bytes that are sent.
@@ -54,9 +55,11 @@ CREATE TABLE webhook_deliveries (
 );
 
 CREATE INDEX webhook_deliveries_due ON webhook_deliveries (endpoint_id, next_at) WHERE state = 'pending';
+-- Apart, so that who counts what is under way does not read what is scheduled for later.
+CREATE INDEX webhook_deliveries_under_way ON webhook_deliveries (endpoint_id, next_at) WHERE lease IS NOT NULL;
 CREATE INDEX webhook_deliveries_by_endpoint ON webhook_deliveries (endpoint_id, position);
 CREATE INDEX webhook_deliveries_failed ON webhook_deliveries (endpoint_id, position) WHERE state = 'failed';
-CREATE INDEX webhook_deliveries_by_age ON webhook_deliveries (made_at);
+CREATE INDEX webhook_deliveries_by_age ON webhook_deliveries (coalesce(ended_at, next_at));
 
 -- What came of each attempt. The last ones of a delivery are kept.
 CREATE TABLE webhook_attempts (

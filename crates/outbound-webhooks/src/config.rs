@@ -39,6 +39,9 @@ pub struct WebhooksOptions {
     /// Pauses before the second attempt, the third and so on, in milliseconds, up to a fifth longer by chance; after the last
     /// one a delivery has failed. Default 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h.
     pub pauses_ms: Vec<u64>,
+    /// Pause before another look at what could not be sent by a fault of ours, in milliseconds, at least 1; up to a fifth longer
+    /// by chance. Default 5 min.
+    pub put_off_ms: u64,
     /// Longest `Retry-After` that is obeyed, in seconds. Default 24 hours.
     pub retry_after_max_s: u64,
     /// An endpoint at which every attempt has failed for so long is disabled, in seconds. Default 5 days.
@@ -48,9 +51,12 @@ pub struct WebhooksOptions {
     /// Attempts under way at once at one endpoint, at least 1; two processes that look at the same moment may both take as
     /// many. Default 4.
     pub slots_per_endpoint: i64,
+    /// Attempts under way at once at all endpoints of one tenant, at least 1, with the same exception. Default 16.
+    pub slots_per_tenant: i64,
     /// Pause between two looks for what is due, in milliseconds, at least 1. Default 250.
     pub look_every_ms: u64,
-    /// For how long deliveries and their attempts are kept, in seconds; longer than all pauses together. Default 30 days.
+    /// For how long deliveries and their attempts are kept after their end, in seconds; longer than all pauses together. What could
+    /// not be sent for so long has failed. Default 30 days.
     pub kept_s: u64,
 }
 
@@ -81,10 +87,12 @@ impl Default for WebhooksOptions {
                 20 * HOUR_MS,
                 24 * HOUR_MS,
             ],
+            put_off_ms: 5 * MINUTE_MS,
             retry_after_max_s: 24 * 3_600,
             disable_after_s: 5 * DAY_S,
             slots: 64,
             slots_per_endpoint: 4,
+            slots_per_tenant: 16,
             look_every_ms: 250,
             kept_s: 30 * 24 * 3_600,
         }
@@ -111,11 +119,13 @@ pub enum WebhooksConfigError {
         attempt_timeout_ms: u64,
     },
     /// What is still tried would be deleted.
-    #[error("webhooks.kept_s ({kept_s}) must be more than all of webhooks.pauses_ms together ({pauses_s} s)")]
+    #[error(
+        "webhooks.kept_s ({kept_s}) must be more than all of webhooks.pauses_ms together, each as long as webhooks.retry_after_max_s can make it ({pauses_s} s)"
+    )]
     Kept {
         /// As configured.
         kept_s: u64,
-        /// All pauses together, with what chance adds.
+        /// All pauses together, as long as they can be.
         pauses_s: u64,
     },
     /// The file of certificate authorities cannot be used.
@@ -147,12 +157,16 @@ pub struct CheckedWebhooks {
     pub lease: Duration,
     /// When an attempt is made again.
     pub schedule: Schedule,
+    /// See [`WebhooksOptions::put_off_ms`].
+    pub put_off: Duration,
     /// See [`WebhooksOptions::disable_after_s`].
     pub disable_after_s: u32,
     /// See [`WebhooksOptions::slots`].
     pub slots: usize,
     /// See [`WebhooksOptions::slots_per_endpoint`].
     pub slots_per_endpoint: i64,
+    /// See [`WebhooksOptions::slots_per_tenant`].
+    pub slots_per_tenant: i64,
     /// See [`WebhooksOptions::look_every_ms`].
     pub look_every: Duration,
     /// See [`WebhooksOptions::kept_s`].
@@ -168,9 +182,11 @@ impl WebhooksOptions {
         for (setting, is_zero) in [
             ("endpoints_max", self.endpoints_max < 1),
             ("attempt_timeout_ms", self.attempt_timeout_ms == 0),
+            ("put_off_ms", self.put_off_ms == 0),
             ("disable_after_s", self.disable_after_s == 0),
             ("slots", self.slots == 0),
             ("slots_per_endpoint", self.slots_per_endpoint < 1),
+            ("slots_per_tenant", self.slots_per_tenant < 1),
             ("look_every_ms", self.look_every_ms == 0),
         ] {
             if is_zero {
@@ -202,9 +218,11 @@ impl WebhooksOptions {
             attempt_timeout: Duration::from_millis(self.attempt_timeout_ms),
             lease: Duration::from_millis(self.lease_ms),
             schedule,
+            put_off: Duration::from_millis(self.put_off_ms),
             disable_after_s: self.disable_after_s,
             slots: self.slots,
             slots_per_endpoint: self.slots_per_endpoint,
+            slots_per_tenant: self.slots_per_tenant,
             look_every: Duration::from_millis(self.look_every_ms),
             kept: Duration::from_secs(self.kept_s),
         })
@@ -234,9 +252,10 @@ mod tests {
             options.check().unwrap_err().to_string()
         };
         assert!(refused(|options| options.lease_ms = 19_999).contains("lease_ms"));
-        // 75.6 hours and a fifth.
-        assert!(refused(|options| options.kept_s = 326_526).contains("pauses_ms"));
+        // Eight days, since an endpoint may ask for a day each time, and one and a fifth.
+        assert!(refused(|options| options.kept_s = 794_880).contains("pauses_ms"));
         assert!(refused(|options| options.slots_per_endpoint = 0).contains("slots_per_endpoint"));
+        assert!(refused(|options| options.slots_per_tenant = 0).contains("slots_per_tenant"));
         assert!(refused(|options| options.master_key = Some("short".into())).contains("openssl"));
         assert!(refused(|options| options.ca_file = Some("/no/such.pem".into())).contains("/no/such.pem"));
     }

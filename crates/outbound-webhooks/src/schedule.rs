@@ -23,20 +23,25 @@ impl Schedule {
     /// what failed together shall not come again together. The endpoint's own wish counts where it is longer.
     #[must_use]
     pub fn pause(&self, failed: usize, chance: u32, wish: Option<Duration>) -> Option<Duration> {
-        let pause = *self.pauses.get(failed.checked_sub(1)?)?;
-        let longer = pause / CHANCE_PART;
-        let longer_ms = u64::try_from(longer.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
-        let pause = pause.saturating_add(Duration::from_millis(u64::from(chance) % longer_ms));
+        let pause = longer_by_chance(*self.pauses.get(failed.checked_sub(1)?)?, chance);
         Some(pause.max(wish.unwrap_or_default().min(self.retry_after_max)))
     }
 
-    /// All pauses together, as long as chance can make them.
+    /// All pauses together, as long as chance and the endpoint's wishes can make them.
     #[must_use]
     pub fn longest(&self) -> Duration {
         self.pauses
             .iter()
-            .fold(Duration::ZERO, |all, pause| all.saturating_add(pause.saturating_add(*pause / CHANCE_PART)))
+            .map(|pause| pause.saturating_add(*pause / CHANCE_PART).max(self.retry_after_max))
+            .fold(Duration::ZERO, Duration::saturating_add)
     }
+}
+
+/// A pause, longer by a fifth at most; `chance` is any random number.
+pub(crate) fn longer_by_chance(pause: Duration, chance: u32) -> Duration {
+    let longer = pause / CHANCE_PART;
+    let longer_ms = u64::try_from(longer.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+    pause.saturating_add(Duration::from_millis(u64::from(chance) % longer_ms))
 }
 
 /// Reads a `Retry-After` in whole seconds. A date would need the other's clock; what cannot be read is as if it was not said.

@@ -165,7 +165,7 @@ async fn the_tables_stay_small(pool: PgPool) {
     let mut connection = book.pool.acquire().await.unwrap();
     assert!(endpoints::delete(&mut connection, "acme", &deleted).await.unwrap());
     book.sql(
-        "UPDATE webhook_deliveries SET made_at = now() - interval '31 days' WHERE endpoint_id = $1 AND event_id = 'old'",
+        "UPDATE webhook_deliveries SET made_at = now() - interval '31 days', ended_at = now() - interval '31 days' WHERE endpoint_id = $1 AND event_id = 'old'",
         &id,
     )
     .await;
@@ -176,6 +176,45 @@ async fn the_tables_stay_small(pool: PgPool) {
     let endpoints: i64 =
         sqlx::query_scalar("SELECT count(*) FROM webhook_endpoints").fetch_one(&book.pool).await.unwrap();
     assert_eq!(endpoints, 1);
+}
+
+#[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
+async fn s3_5_what_is_still_tried_is_kept_however_old(pool: PgPool) {
+    let book = Book::new(pool);
+    let active = book.endpoint("acme", URL, &["happened"]).await.id;
+    let disabled = book.endpoint("acme", URL, &["other"]).await.id;
+    for event in ["replayed", "ended-lately"] {
+        book.happens("acme", event, "happened").await;
+    }
+    book.happens("acme", "waits", "other").await;
+    book.sql(
+        "UPDATE webhook_endpoints SET status = 'disabled', disabled_for = 'asked' WHERE endpoint_id = $1",
+        &disabled,
+    )
+    .await;
+    book.sql(
+        "UPDATE webhook_deliveries SET next_at = now() - interval '31 days' WHERE endpoint_id = $1",
+        &disabled,
+    )
+    .await;
+    book.sql(
+        "UPDATE webhook_deliveries SET made_at = now() - interval '31 days',
+                state = 'failed', ended_at = now() - interval '1 day' WHERE endpoint_id = $1",
+        &active,
+    )
+    .await;
+    let mut connection = book.pool.acquire().await.unwrap();
+    assert_eq!(
+        deliveries::replay(&mut connection, &active, "replayed").await.unwrap(),
+        deliveries::Replay::Due
+    );
+    assert_eq!(keep::prune(&book.pool, Duration::from_secs(30 * 86_400)).await.unwrap(), 1);
+    let left: Vec<_> = book.deliveries(&active).await.into_iter().map(|one| one.event_id).collect();
+    assert_eq!(left, ["ended-lately", "replayed"]);
+    assert!(
+        book.deliveries(&disabled).await.is_empty(),
+        "it has waited in vain for as long as anything is kept"
+    );
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]

@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use crate::SwitchClient;
 use crate::wire::ProblemBody;
 
-/// Longest answer that is read, in bytes.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// Longest answer that is read, in bytes: a page of the statement, with a kilobyte for each of its lines.
+const ANSWER_BYTES_MAX: usize = 1_024 * crate::statement::WHOLE_PAGE;
 /// Longest excerpt of a foreign text that is kept, in characters.
 const EXCERPT_CHARS_MAX: usize = 200;
 

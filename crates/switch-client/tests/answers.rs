@@ -57,6 +57,22 @@ fn transfer(status: &str) -> String {
 }
 
 #[tokio::test]
+async fn s0_15_a_whole_page_of_the_statement_is_read_and_nothing_without_end() {
+    let entries = |details: usize| -> String {
+        let entry = |n: usize| {
+            json!({"cursor": n.to_string(), "reference": format!("tx_{n:032x}:submit"), "status": "SETTLED",
+                "transfer_id": format!("transfer-{n:032x}"), "amount_minor": 500, "currency": "EUR",
+                "finished_at": "2026-01-01T00:00:00.123456Z", "details": "x".repeat(details)})
+        };
+        json!({"entries": (0..1_000).map(entry).collect::<Vec<_>>(), "next": null}).to_string()
+    };
+    let page = client(200, &entries(300)).await.statement_page(None).await.unwrap();
+    assert_eq!((page.lines.len(), page.is_last), (1_000, true));
+    let said = client(200, &entries(2_000)).await.statement_page(None).await.unwrap_err();
+    assert!(said.contains("longer than"), "{said}");
+}
+
+#[tokio::test]
 async fn answers_to_a_transfer() {
     for (status, body, word) in [
         (202, transfer("PENDING"), "accepted"),

@@ -19,48 +19,74 @@ pub(super) struct Claimed {
     pub(super) body: String,
     /// Attempts that failed before this one.
     pub(super) tries: i32,
+    /// Whether it was taken in so long ago that it is put off no longer.
+    pub(super) is_old: bool,
     pub(super) secret_version: i32,
     /// Whether the secret before it still signs.
     pub(super) old_secret_signs: bool,
     pub(super) secret_check: Vec<u8>,
 }
 
-/// Claims what is due: `room` deliveries at most, and of each endpoint as many as it has slots left. An endpoint that hangs
-/// fills its own slots and no others; those that answer come before those that fail. What another claims at the same moment
-/// is left to it.
+/// How many attempts may be under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// For all that is claimed now.
+    pub(super) now: i64,
+    /// At one endpoint, with those that are under way.
+    pub(super) per_endpoint: i64,
+    /// At all endpoints of one tenant, with those that are under way.
+    pub(super) per_tenant: i64,
+}
+
+/// Claims what is due: of each endpoint and of each tenant as many as they have slots left. The tenant that has the fewest under
+/// way comes first, of equal ones any: by age, those that never run out would keep all others waiting. Of a tenant's endpoints,
+/// too, the one that has the fewest under way comes first, then those that answer, then what has been due for longest. What
+/// another claims at the same moment is left to it.
 ///
-/// It looks once at each active endpoint, by an index.
+/// It looks once at each active endpoint, by indexes: what is scheduled for later is not read.
 pub(super) async fn claim(
     pool: &PgPool,
-    room: i64,
-    slots_per_endpoint: i64,
+    room: Room,
     lease: Duration,
+    kept: Duration,
 ) -> Result<Vec<Claimed>, WebhooksError> {
     let rows = sqlx::query!(
-        r#"WITH due AS MATERIALIZED (
-               SELECT d.position, e.endpoint_id, e.url, e.secret_version, e.secret_check,
-                      coalesce(e.old_secret_until > now(), false) AS old_secret_signs
+        r#"WITH told AS MATERIALIZED (
+               SELECT e.*, busy.under_way, sum(busy.under_way) OVER (PARTITION BY e.tenant_id)::bigint AS of_tenant
                FROM webhook_endpoints e
                CROSS JOIN LATERAL (
                    SELECT count(*) AS under_way FROM webhook_deliveries u
-                   WHERE u.endpoint_id = e.endpoint_id AND u.state = 'pending'
-                     AND u.lease IS NOT NULL AND u.next_at > now()) busy
+                   WHERE u.endpoint_id = e.endpoint_id AND u.lease IS NOT NULL AND u.next_at > now()) busy
+               WHERE e.status = 'active'),
+           found AS MATERIALIZED (
+               SELECT d.position, d.next_at, t.*,
+                      row_number() OVER (PARTITION BY t.endpoint_id ORDER BY d.next_at) + t.under_way AS nth_of_endpoint
+               FROM told t
                CROSS JOIN LATERAL (
-                   SELECT c.position FROM webhook_deliveries c
-                   WHERE c.endpoint_id = e.endpoint_id AND c.state = 'pending' AND c.next_at <= now()
-                   ORDER BY c.next_at LIMIT greatest($2 - busy.under_way, 0)
-                   FOR UPDATE SKIP LOCKED) d
-               WHERE e.status = 'active'
-               ORDER BY e.failing_since NULLS FIRST
-               LIMIT $1)
+                   SELECT c.position, c.next_at FROM webhook_deliveries c
+                   WHERE c.endpoint_id = t.endpoint_id AND c.state = 'pending' AND c.next_at <= now()
+                   ORDER BY c.next_at LIMIT greatest(least($2 - t.under_way, $3 - t.of_tenant), 0)
+                   FOR UPDATE SKIP LOCKED) d),
+           ranked AS (
+               SELECT f.*, f.of_tenant + row_number() OVER (
+                          PARTITION BY f.tenant_id
+                          ORDER BY f.nth_of_endpoint, f.failing_since NULLS FIRST, f.next_at) AS nth_of_tenant
+               FROM found f),
+           due AS MATERIALIZED (
+               SELECT * FROM ranked WHERE nth_of_tenant <= $3
+               ORDER BY nth_of_tenant, random() LIMIT $1)
            UPDATE webhook_deliveries d
-           SET lease = gen_random_uuid(), next_at = clock_timestamp() + $3 * interval '1 second'
+           SET lease = gen_random_uuid(), next_at = clock_timestamp() + $4 * interval '1 second'
            FROM due WHERE d.position = due.position
            RETURNING d.position, d.lease AS "lease!", due.endpoint_id, due.url, d.event_id, d.body, d.tries,
-                     due.secret_version, due.secret_check, due.old_secret_signs AS "old_secret_signs!""#,
-        room,
-        slots_per_endpoint,
+                     d.made_at < now() - $5 * interval '1 second' AS "is_old!",
+                     due.secret_version, due.secret_check,
+                     coalesce(due.old_secret_until > now(), false) AS "old_secret_signs!""#,
+        room.now,
+        room.per_endpoint,
+        room.per_tenant,
         lease.as_secs_f64(),
+        kept.as_secs_f64(),
     )
     .fetch_all(pool)
     .await?;
@@ -80,6 +106,7 @@ pub(super) async fn claim(
                 event_id: row.event_id,
                 body: row.body,
                 tries: row.tries,
+                is_old: row.is_old,
                 secret_version: row.secret_version,
                 old_secret_signs: row.old_secret_signs,
                 secret_check: row.secret_check,

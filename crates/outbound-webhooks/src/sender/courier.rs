@@ -1,5 +1,6 @@
 //! One attempt: what is sent, and what came back. It touches no table.
 
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -34,8 +35,18 @@ pub(super) struct Attempt {
 /// An answer, or why there is none.
 #[derive(Debug)]
 pub(super) enum Came {
-    Answer { status: u16, wish: Option<Duration>, beginning: String },
-    Nothing { why: String },
+    Answer {
+        status: u16,
+        wish: Option<Duration>,
+        beginning: String,
+    },
+    Nothing {
+        why: String,
+    },
+    /// Nothing went out, for a reason that is ours and not the endpoint's.
+    NotSent {
+        why: String,
+    },
 }
 
 /// Posts.
@@ -76,20 +87,21 @@ impl Courier {
         let begun = Instant::now();
         let came = match self.post(claimed).await {
             Ok(response) => answer(response).await,
-            Err(why) => Came::Nothing { why },
+            Err(came) => came,
         };
         Attempt { took: begun.elapsed(), came }
     }
 
-    async fn post(&self, claimed: &Claimed) -> Result<Response, String> {
+    async fn post(&self, claimed: &Claimed) -> Result<Response, Came> {
+        let not_sent = |why: &dyn Display| Came::NotSent { why: format!("not sent: {why}") };
         // Another master key signs with secrets that nobody was shown.
         if claimed.secret_check != self.master_key.check(&claimed.endpoint) {
-            return Err("not sent: the secret was made of another webhooks.master_key; rotate it".into());
+            return Err(not_sent(&"the secret was made of another webhooks.master_key; rotate it"));
         }
         // The rules may have changed since the endpoint was made.
-        let target = Target::read(&claimed.url, &self.rules).map_err(|error| format!("not sent: {error}"))?;
+        let target = Target::read(&claimed.url, &self.rules).map_err(|error| not_sent(&error))?;
         let client = if target.is_encrypted() {
-            self.encrypted.as_ref().map_err(|reason| format!("not sent: {reason}"))?
+            self.encrypted.as_ref().map_err(|reason| not_sent(reason))?
         } else {
             &self.plain
         };
@@ -109,14 +121,20 @@ impl Courier {
             .body(body.to_vec())
             .send()
             .await
-            .map_err(|error| self.no_answer(&error))
+            .map_err(|error| {
+                let cause = root(&error);
+                tracing::info!(endpoint.id = %claimed.endpoint, cause, "no answer of a webhook endpoint");
+                Came::Nothing { why: self.no_answer(&error) }
+            })
     }
 
+    /// What is stored, and shown to the tenant. Why there is no connection is for our log alone: a name that leads inside must
+    /// not be told from one that is not there.
     fn no_answer(&self, error: &reqwest::Error) -> String {
         let why = if error.is_timeout() {
             format!("no answer within {} ms", self.timeout.as_millis())
         } else if error.is_connect() {
-            format!("no connection: {}", root(error))
+            "no connection".to_owned()
         } else {
             format!("the connection broke: {}", root(error))
         };

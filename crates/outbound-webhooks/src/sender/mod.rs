@@ -23,7 +23,7 @@ use crate::CheckedWebhooks;
 use crate::schedule::Schedule;
 use crate::secret::MasterKey;
 
-use self::claim::Claimed;
+use self::claim::{Claimed, Room};
 use self::courier::Courier;
 
 /// How long attempts under way may go on when the process is to stop. What is cut off is made again when its lease ends.
@@ -38,11 +38,14 @@ struct Inner {
     pool: PgPool,
     courier: Courier,
     schedule: Schedule,
+    put_off: Duration,
     disable_after_s: u32,
     lease: Duration,
     slots: usize,
     slots_per_endpoint: i64,
+    slots_per_tenant: i64,
     look_every: Duration,
+    kept: Duration,
 }
 
 /// The HTTP client could not be made.
@@ -61,11 +64,14 @@ impl Sender {
             pool,
             courier,
             schedule: options.schedule.clone(),
+            put_off: options.put_off,
             disable_after_s: options.disable_after_s,
             lease: options.lease,
             slots: options.slots,
             slots_per_endpoint: options.slots_per_endpoint,
+            slots_per_tenant: options.slots_per_tenant,
             look_every: options.look_every,
+            kept: options.kept,
         })))
     }
 
@@ -101,8 +107,12 @@ impl Sender {
         if room == 0 {
             return Vec::new();
         }
-        let room = i64::try_from(room).unwrap_or(i64::MAX);
-        match claim::claim(&inner.pool, room, inner.slots_per_endpoint, inner.lease).await {
+        let room = Room {
+            now: i64::try_from(room).unwrap_or(i64::MAX),
+            per_endpoint: inner.slots_per_endpoint,
+            per_tenant: inner.slots_per_tenant,
+        };
+        match claim::claim(&inner.pool, room, inner.lease, inner.kept).await {
             Ok(claimed) => claimed,
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "no webhooks can be claimed");

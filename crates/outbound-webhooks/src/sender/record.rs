@@ -6,6 +6,7 @@ use super::Inner;
 use super::claim::Claimed;
 use super::courier::{Attempt, Came};
 use crate::WebhooksError;
+use crate::schedule::longer_by_chance;
 
 /// Attempts of one delivery that are kept, the last ones: replays make more than the schedule has.
 const ATTEMPTS_KEPT: i64 = 100;
@@ -17,6 +18,8 @@ pub(super) enum Outcome {
     Delivered,
     /// To be tried again.
     Again,
+    /// Nothing went out, by a fault of ours: put off, and no try of the delivery.
+    NotSent,
     /// That was the last attempt.
     Failed,
     /// The endpoint says that it is gone for ever.
@@ -30,6 +33,7 @@ impl Outcome {
         match self {
             Self::Delivered => "delivered",
             Self::Again => "again",
+            Self::NotSent => "not_sent",
             Self::Failed => "failed",
             Self::Gone => "gone",
             Self::TakenOver => "taken_over",
@@ -39,9 +43,14 @@ impl Outcome {
     fn state(self) -> &'static str {
         match self {
             Self::Delivered => "delivered",
-            Self::Again | Self::TakenOver => "pending",
+            Self::Again | Self::NotSent | Self::TakenOver => "pending",
             Self::Failed | Self::Gone => "failed",
         }
+    }
+
+    /// Whether the endpoint was asked and did not take it.
+    fn is_failed_try(self) -> bool {
+        matches!(self, Self::Again | Self::Failed | Self::Gone)
     }
 }
 
@@ -56,13 +65,19 @@ pub(super) async fn record(
             let error = (!is_success(*status)).then(|| format!("answered {status}"));
             (Some(*status), *wish, Some(beginning.as_str()), error)
         }
-        Came::Nothing { why } => (None, None, None, Some(why.clone())),
+        Came::Nothing { why } | Came::NotSent { why } => (None, None, None, Some(why.clone())),
     };
+    let is_sent = !matches!(attempt.came, Came::NotSent { .. });
     let failed = usize::try_from(claimed.tries).unwrap_or(0).saturating_add(1);
-    let pause = sender.schedule.pause(failed, chance(), wish);
+    let pause = if is_sent {
+        sender.schedule.pause(failed, chance(), wish)
+    } else {
+        (!claimed.is_old).then(|| longer_by_chance(sender.put_off, chance()))
+    };
     let outcome = match (status, pause) {
         (Some(status), _) if is_success(status) => Outcome::Delivered,
         (Some(410), _) => Outcome::Gone,
+        (_, Some(_)) if !is_sent => Outcome::NotSent,
         (_, Some(_)) => Outcome::Again,
         (_, None) => Outcome::Failed,
     };
@@ -75,13 +90,16 @@ pub(super) async fn record(
         claimed.position,
         claimed.lease,
         outcome.state(),
-        i32::from(outcome != Outcome::Delivered),
+        i32::from(outcome.is_failed_try()),
         pause.unwrap_or_default().as_secs_f64(),
     )
     .fetch_optional(&mut *tx)
     .await?;
+    if !is_sent {
+        forget_the_same(&mut tx, claimed, error.as_deref()).await?;
+    }
     log(&mut tx, claimed, attempt, status, error.as_deref(), answer).await?;
-    if kept.is_some() {
+    if kept.is_some() && is_sent {
         judge(&mut tx, sender, claimed, outcome).await?;
     }
     tx.commit().await?;
@@ -128,6 +146,22 @@ async fn log(
     Ok(())
 }
 
+/// What is put off for days for one reason is on record once, or it would drive out what the endpoint answered.
+async fn forget_the_same(
+    tx: &mut PgConnection,
+    claimed: &Claimed,
+    error: Option<&str>,
+) -> Result<(), WebhooksError> {
+    sqlx::query!(
+        "DELETE FROM webhook_attempts WHERE position = $1 AND status IS NULL AND error = $2",
+        claimed.position,
+        error,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
 /// What it says of the endpoint: that it answers, that it fails, that it is gone.
 async fn judge(
     tx: &mut PgConnection,
@@ -165,12 +199,31 @@ async fn judge(
         claimed.url,
         i64::from(sender.disable_after_s),
     )
-    .fetch_optional(tx)
+    .fetch_optional(&mut *tx)
     .await?;
     if let Some(reason) = disabled {
         metrics::counter!("webhooks_endpoints_disabled_total", "reason" => reason.clone()).increment(1);
         tracing::warn!(endpoint.id = id, reason, "a webhook endpoint is disabled");
+    } else if outcome == Outcome::Failed {
+        rest(tx, id).await?;
     }
+    Ok(())
+}
+
+/// An endpoint that nothing is tried at any more is not failing on: the days until the next event say nothing of it.
+async fn rest(tx: &mut PgConnection, id: &str) -> Result<(), WebhooksError> {
+    // Two that end at once would each see the other one waiting; whoever comes second looks after the first has committed.
+    sqlx::query!("SELECT FROM webhook_endpoints WHERE endpoint_id = $1 FOR UPDATE", id)
+        .execute(&mut *tx)
+        .await?;
+    sqlx::query!(
+        "UPDATE webhook_endpoints SET failing_since = NULL
+         WHERE endpoint_id = $1 AND NOT EXISTS (
+             SELECT FROM webhook_deliveries d WHERE d.endpoint_id = $1 AND d.state = 'pending')",
+        id,
+    )
+    .execute(tx)
+    .await?;
     Ok(())
 }
 

@@ -37,6 +37,7 @@ pub(crate) fn options() -> WebhooksOptions {
         attempt_timeout_ms: 2_000,
         lease_ms: 4_000,
         pauses_ms: vec![20, 20, 20],
+        put_off_ms: 20,
         look_every_ms: 10,
         ..WebhooksOptions::default()
     }
@@ -136,7 +137,11 @@ impl Book {
     }
 
     pub(crate) fn sender_of(&self, options: CheckedWebhooks) -> Running {
-        let sender = Sender::new(self.pool.clone(), master_key(&options).clone(), &options).unwrap();
+        self.sender_over(self.pool.clone(), options)
+    }
+
+    pub(crate) fn sender_over(&self, pool: PgPool, options: CheckedWebhooks) -> Running {
+        let sender = Sender::new(pool, master_key(&options).clone(), &options).unwrap();
         let stop = CancellationToken::new();
         let stopping = stop.clone();
         Running { stop, task: tokio::spawn(async move { sender.run(&stopping).await }) }
