@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use async_nats::jetstream::consumer::pull;
 use outbox::NewEvent;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -85,7 +86,18 @@ impl Bank {
         Ok(async_nats::jetstream::new(async_nats::connect(self.broker.url()).await?))
     }
 
-    /// Reads all that the broker has: each payment's two events are there, in the order of their numbers. One that was
+    /// Has the broker keep all that is published from now on, for the test to read: somebody who never takes it in.
+    async fn keep_all(&self) -> anyhow::Result<()> {
+        until("somebody else reads the stream", WITHIN, || async {
+            let Ok(stream) = self.raw().await?.get_stream("EVENTS").await else { return Ok(None) };
+            let everything = pull::Config { durable_name: Some("witness".into()), ..pull::Config::default() };
+            stream.create_consumer(everything).await?;
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    /// Reads all that the broker has kept: each payment's two events are there, in the order of their numbers. One that was
     /// published again is no disorder: whoever takes it in has had it.
     async fn assert_published_in_order(&self, ids: &[String]) -> anyhow::Result<()> {
         let mut stream = self.raw().await?.get_stream("EVENTS").await?;
@@ -161,7 +173,9 @@ async fn r32_s0_13_a_broker_that_is_down_under_load_delays_what_is_told_and_no_p
 {
     let _alone = crate::ALONE.lock().await;
     let outage_s: i64 = std::env::var("OUTAGE_S").map_or(Ok(OUTAGE_S), |text| text.parse())?;
-    let Bank { system, mut broker, notifier } = Bank::start("broker-down").await?;
+    let bank = Bank::start("broker-down").await?;
+    bank.keep_all().await?;
+    let Bank { system, mut broker, notifier } = bank;
     let pool = &system.database.pool;
     let (stop, stopped) = oneshot::channel();
     let outage = async {
