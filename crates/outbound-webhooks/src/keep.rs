@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sqlx::PgPool;
+use sqlx::postgres::PgQueryResult;
 
 use crate::WebhooksError;
 
@@ -22,10 +23,9 @@ pub async fn prune(pool: &PgPool, kept: Duration) -> Result<u64, WebhooksError> 
 }
 
 async fn deleted_endpoints(pool: &PgPool) -> Result<u64, WebhooksError> {
-    let mut deleted = 0;
-    for _ in 0..BATCHES_MAX {
+    let deleted = in_batches(|| {
         // One under way is spared: its attempt would be recorded nowhere.
-        let rows = sqlx::query!(
+        sqlx::query!(
             "DELETE FROM webhook_deliveries WHERE position IN (
                  SELECT d.position FROM webhook_endpoints e JOIN webhook_deliveries d USING (endpoint_id)
                  WHERE e.status = 'deleted' AND (d.lease IS NULL OR d.next_at <= clock_timestamp())
@@ -33,13 +33,8 @@ async fn deleted_endpoints(pool: &PgPool) -> Result<u64, WebhooksError> {
             BATCH,
         )
         .execute(pool)
-        .await?
-        .rows_affected();
-        deleted += rows;
-        if rows < BATCH.unsigned_abs() {
-            break;
-        }
-    }
+    })
+    .await?;
     sqlx::query!(
         "DELETE FROM webhook_endpoints e
          WHERE e.status = 'deleted'
@@ -51,9 +46,8 @@ async fn deleted_endpoints(pool: &PgPool) -> Result<u64, WebhooksError> {
 }
 
 async fn old_deliveries(pool: &PgPool, kept: Duration) -> Result<u64, WebhooksError> {
-    let mut deleted = 0;
-    for _ in 0..BATCHES_MAX {
-        let rows = sqlx::query!(
+    in_batches(|| {
+        sqlx::query!(
             "DELETE FROM webhook_deliveries WHERE position IN (
                  SELECT d.position FROM webhook_deliveries d
                  WHERE coalesce(d.ended_at, d.next_at) < clock_timestamp() - $1 * interval '1 second'
@@ -62,8 +56,18 @@ async fn old_deliveries(pool: &PgPool, kept: Duration) -> Result<u64, WebhooksEr
             BATCH,
         )
         .execute(pool)
-        .await?
-        .rows_affected();
+    })
+    .await
+}
+
+/// Deletes a batch at a time until there is less than one; says how many rows.
+async fn in_batches<D>(delete: impl Fn() -> D) -> Result<u64, WebhooksError>
+where
+    D: Future<Output = Result<PgQueryResult, sqlx::Error>>,
+{
+    let mut deleted = 0;
+    for _ in 0..BATCHES_MAX {
+        let rows = delete().await?.rows_affected();
         deleted += rows;
         if rows < BATCH.unsigned_abs() {
             break;

@@ -8,9 +8,11 @@
 //! | `tell` | what does an event do? |
 //! | `words` | what is the customer told? |
 //! | `webhooks` | how are endpoints told? |
+//! | `prune` | what is deleted, and when? |
 //! | `config` | how is it set up? |
 
 mod config;
+mod prune;
 mod tell;
 mod webhooks;
 mod words;
@@ -23,13 +25,8 @@ use monitoring::metrics::Process;
 use outbox::nats::{Broker, Consumer};
 use payment_ledger::Ledger;
 use service_kit::{metrics, serve, shutdown, telemetry};
-use sqlx::PgPool;
-use tokio_util::sync::CancellationToken;
 
 use crate::webhooks::Webhooks;
-
-/// Pause between two looks for marks that are old.
-const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -52,26 +49,18 @@ async fn main() -> anyhow::Result<()> {
     let consumer = Consumer::new(broker.clone(), ledger.pool().clone(), tell::TellCustomer, customers);
     let webhooks = Webhooks::new(options.database.pool("notifier-webhooks")?, broker, endpoints, &webhooks)?;
     let kept = Duration::from_secs(options.notifier.marks_kept_s);
+    // What was taken in so long ago cannot come again.
+    let forget = async || outbox::keep::prune_processed(ledger.pool(), kept).await;
     let work = async {
-        tokio::join!(consumer.run(&stop), webhooks.run(&stop), prune(ledger.pool(), kept, &stop));
+        tokio::join!(
+            consumer.run(&stop),
+            webhooks.run(&stop),
+            prune::prune("marks of events", forget, &stop)
+        );
         Ok(())
     };
     tracing::info!("notifier is ready");
     tokio::try_join!(server, work)?;
     tracing::info!("notifier has stopped");
     Ok(())
-}
-
-/// Forgets, until `stop`, what was taken in so long ago that it cannot come again.
-async fn prune(pool: &PgPool, kept: Duration, stop: &CancellationToken) {
-    while !stop.is_cancelled() {
-        match outbox::keep::prune_processed(pool, kept).await {
-            Ok(0) => {}
-            Ok(marks) => tracing::info!(marks, "old marks of events deleted"),
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "deleting old marks failed");
-            }
-        }
-        let _ = stop.run_until_cancelled(tokio::time::sleep(PRUNE_EVERY)).await;
-    }
 }

@@ -35,8 +35,8 @@ pub trait Effect: Send + Sync + 'static {
     type Error: Into<IdempotencyError> + Send;
 
     /// Carries out `requests`, whose keys are claimed, on the connection that holds them; one verdict for each, in their
-    /// order. `claimed_at` is the database's clock after all of them had come. Everything that must be true together with the answers goes through it. A request is handed in again
-    /// when its batch is redone: nothing else may be touched.
+    /// order. `claimed_at` is the database's clock after all of them had come. Everything that must be true together with
+    /// the answers goes through it. A request is handed in again when its batch is redone: nothing else may be touched.
     fn carry_out(
         &self,
         tx: &mut PgConnection,

@@ -188,11 +188,11 @@ impl Broker {
             duplicate_window: DUPLICATE_WINDOW.min(Duration::from_secs(*max_age_s)),
             ..Config::default()
         };
-        let found = self
-            .context
-            .get_or_create_stream(wanted.clone())
-            .await
-            .map_err(|source| BrokerError::Stream { stream: stream.clone(), source })?;
+        let get = async || {
+            let found = self.context.get_or_create_stream(wanted.clone()).await;
+            found.map_err(|source| BrokerError::Stream { stream: stream.clone(), source })
+        };
+        let found = get().await?;
         let is = &found.cached_info().config;
         let what = if is.subjects != wanted.subjects {
             "its subjects"
@@ -208,9 +208,8 @@ impl Broker {
             return Ok(found);
         } else {
             let lost = |source| BrokerError::Bounds { stream: stream.clone(), source };
-            self.context.update_stream(wanted).await.map_err(lost)?;
-            let found = self.context.get_stream(stream).await;
-            return found.map_err(|_| BrokerError::NotConnected);
+            self.context.update_stream(&wanted).await.map_err(lost)?;
+            return get().await;
         };
         Err(BrokerError::StreamDiffers { stream: stream.clone(), what })
     }

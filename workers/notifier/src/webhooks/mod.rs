@@ -15,11 +15,10 @@ use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
 use self::take_in::WriteDeliveries;
+use crate::prune::prune;
 
 /// Pause between two measurements.
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
-/// Pause between two looks for what is old.
-const PRUNE_EVERY: Duration = Duration::from_secs(600);
 /// Measurements between two complaints that nothing can be sent.
 const COMPLAIN_EVERY: u32 = 12;
 
@@ -53,7 +52,9 @@ impl Webhooks {
 
     /// Runs until `stop`.
     pub(crate) async fn run(&self, stop: &CancellationToken) {
-        tokio::join!(self.consumer.run(stop), self.send(stop), self.measure(stop), self.prune(stop));
+        let forget = async || keep::prune(&self.pool, self.kept).await;
+        let pruning = prune("webhook deliveries", forget, stop);
+        tokio::join!(self.consumer.run(stop), self.send(stop), self.measure(stop), pruning);
     }
 
     async fn send(&self, stop: &CancellationToken) {
@@ -96,21 +97,5 @@ impl Webhooks {
         metrics::gauge!("webhooks_endpoints_active").set(now.active as f64);
         metrics::gauge!("webhooks_endpoints_disabled").set(now.disabled as f64);
         Ok(now.active)
-    }
-
-    async fn prune(&self, stop: &CancellationToken) {
-        while !stop.is_cancelled() {
-            match keep::prune(&self.pool, self.kept).await {
-                Ok(0) => {}
-                Ok(deliveries) => tracing::info!(deliveries, "old webhook deliveries deleted"),
-                Err(error) => {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "deleting old webhook deliveries failed"
-                    );
-                }
-            }
-            let _ = stop.run_until_cancelled(tokio::time::sleep(PRUNE_EVERY)).await;
-        }
     }
 }
