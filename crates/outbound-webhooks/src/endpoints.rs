@@ -176,9 +176,11 @@ pub enum Creation {
     Made(Box<Endpoint>),
     /// The tenant has as many as it may.
     TooMany,
+    /// The bank's own people have disabled an endpoint of this tenant on the same host: one made anew would undo that.
+    DisabledByOperator,
 }
 
-/// Makes an endpoint, unless the tenant has `max` already.
+/// Makes an endpoint, unless the tenant has `max` already, or has one on that host that was disabled by the bank's own people.
 ///
 /// # Errors
 /// [`WebhooksError`]: the transaction must not be committed.
@@ -195,6 +197,9 @@ pub async fn create(
     )
     .execute(&mut *tx)
     .await?;
+    if is_barred(&mut *tx, new.tenant, new.target).await? {
+        return Ok(Creation::DisabledByOperator);
+    }
     let id = EndpointId::random();
     let row = sqlx::query_as!(
         Row,
@@ -216,6 +221,21 @@ pub async fn create(
         Some(row) => Ok(Creation::Made(Box::new(row.try_into()?))),
         None => Ok(Creation::TooMany),
     }
+}
+
+/// Whether the bank's own people have disabled an endpoint of this tenant on the target's host.
+async fn is_barred(
+    connection: &mut PgConnection,
+    tenant: &str,
+    target: &Target,
+) -> Result<bool, WebhooksError> {
+    let disabled = sqlx::query_scalar!(
+        "SELECT url FROM webhook_endpoints WHERE tenant_id = $1 AND status <> 'deleted' AND disabled_for = 'operator'",
+        tenant,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(disabled.iter().any(|url| target.has_host_of(url)))
 }
 
 /// Endpoints, the oldest first, at most `limit`.
@@ -272,11 +292,22 @@ pub struct Change<'a> {
     pub target: Option<&'a Target>,
     /// What it is told of.
     pub kinds: Option<&'a [String]>,
-    /// Whether it is told. One that the bank's own people disabled stays so.
+    /// Whether it is told.
     pub status: Option<Status>,
 }
 
-/// Changes a tenant's endpoint; none where it has no such one. What waits for it goes to where it is then.
+/// What became of a tenant's wish about an endpoint of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish<T> {
+    /// It is done.
+    Done(T),
+    /// The tenant has no such endpoint.
+    NotFound,
+    /// The bank's own people have disabled it, or one on the host that it shall move to; only they can undo that.
+    DisabledByOperator,
+}
+
+/// Changes a tenant's endpoint. What waits for it goes to where it is then.
 ///
 /// # Errors
 /// [`WebhooksError`].
@@ -285,18 +316,22 @@ pub async fn change(
     tenant: &str,
     id: &EndpointId,
     change: Change<'_>,
-) -> Result<Option<Endpoint>, WebhooksError> {
+) -> Result<Wish<Box<Endpoint>>, WebhooksError> {
+    if let Some(target) = change.target
+        && is_barred(&mut *tx, tenant, target).await?
+    {
+        return Ok(Wish::DisabledByOperator);
+    }
     let row = sqlx::query_as!(
         Row,
         "UPDATE webhook_endpoints
-         SET url = coalesce($3, url), kinds = coalesce($4, kinds),
-             status = CASE WHEN disabled_for = 'operator' THEN status ELSE coalesce($5, status) END,
-             disabled_for = CASE WHEN disabled_for = 'operator' OR $5::text IS NULL THEN disabled_for
+         SET url = coalesce($3, url), kinds = coalesce($4, kinds), status = coalesce($5, status),
+             disabled_for = CASE WHEN $5::text IS NULL THEN disabled_for
                                  WHEN $5 = 'disabled' THEN coalesce(disabled_for, 'asked') END,
-             disabled_note = CASE WHEN disabled_for = 'operator' OR $5::text IS DISTINCT FROM 'active' THEN disabled_note END,
+             disabled_note = CASE WHEN $5::text IS DISTINCT FROM 'active' THEN disabled_note END,
              -- Another address, or another try, begins anew.
              failing_since = CASE WHEN $3::text IS NULL AND $5::text IS DISTINCT FROM 'active' THEN failing_since END
-         WHERE endpoint_id = $1 AND tenant_id = $2 AND status <> 'deleted'
+         WHERE endpoint_id = $1 AND tenant_id = $2 AND status <> 'deleted' AND disabled_for IS DISTINCT FROM 'operator'
          RETURNING endpoint_id, tenant_id, url, kinds, status, disabled_for, disabled_note, secret_version,
                    old_secret_until, failing_since, made_at, rotated_at",
         id.as_str(),
@@ -305,9 +340,22 @@ pub async fn change(
         change.kinds,
         change.status.map(Status::as_str),
     )
-    .fetch_optional(tx)
+    .fetch_optional(&mut *tx)
     .await?;
-    row.map(Endpoint::try_from).transpose()
+    match row {
+        Some(row) => Ok(Wish::Done(Box::new(row.try_into()?))),
+        None => why_not(tx, tenant, id).await,
+    }
+}
+
+/// Why a tenant's wish about an endpoint was not carried out.
+async fn why_not<T>(
+    connection: &mut PgConnection,
+    tenant: &str,
+    id: &EndpointId,
+) -> Result<Wish<T>, WebhooksError> {
+    let there = get(connection, Whose::Tenant(tenant), id).await?;
+    Ok(if there.is_some() { Wish::DisabledByOperator } else { Wish::NotFound })
 }
 
 /// Gives a tenant's endpoint its next secret; the one before signs on for `overlap_s` seconds, one still older no longer. None
@@ -342,20 +390,20 @@ pub async fn rotate(
     row.map(Endpoint::try_from).transpose()
 }
 
-/// Deletes a tenant's endpoint for ever, with whatever waits for it; says whether it had such a one.
+/// Deletes a tenant's endpoint for ever, with whatever waits for it.
 ///
 /// # Errors
 /// [`WebhooksError`].
-pub async fn delete(tx: &mut PgConnection, tenant: &str, id: &EndpointId) -> Result<bool, WebhooksError> {
+pub async fn delete(tx: &mut PgConnection, tenant: &str, id: &EndpointId) -> Result<Wish<()>, WebhooksError> {
     let rows = sqlx::query!(
         "UPDATE webhook_endpoints SET status = 'deleted', disabled_for = NULL, disabled_note = NULL
-         WHERE endpoint_id = $1 AND tenant_id = $2 AND status <> 'deleted'",
+         WHERE endpoint_id = $1 AND tenant_id = $2 AND status <> 'deleted' AND disabled_for IS DISTINCT FROM 'operator'",
         id.as_str(),
         tenant,
     )
-    .execute(tx)
+    .execute(&mut *tx)
     .await?;
-    Ok(rows.rows_affected() > 0)
+    if rows.rows_affected() > 0 { Ok(Wish::Done(())) } else { why_not(tx, tenant, id).await }
 }
 
 /// Disables anybody's endpoint, as the bank's own people do, with their words; says whether there is such a one.

@@ -95,6 +95,15 @@ impl Target {
         self.0.as_str()
     }
 
+    /// Whether `url` leads to the same host, by whatever port and path.
+    pub(crate) fn has_host_of(&self, url: &str) -> bool {
+        // The root's dot at the end of a name changes nothing.
+        fn name(url: &Url) -> Option<&str> {
+            url.host_str().map(|host| host.trim_end_matches('.'))
+        }
+        Url::parse(url).is_ok_and(|url| name(&url) == name(&self.0))
+    }
+
     /// Whether it is encrypted.
     pub(crate) fn is_encrypted(&self) -> bool {
         self.0.scheme() == "https"

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outbound_webhooks::deliveries::{self, DeliveryState, Filter};
-use outbound_webhooks::endpoints::{self, Change, Creation, DisabledFor, Status, Whose};
+use outbound_webhooks::endpoints::{self, Change, Creation, DisabledFor, Status, Whose, Wish};
+use outbound_webhooks::target::Target;
 use outbound_webhooks::{EndpointId, FanOutError, Message, fan_out, keep, measure};
 use serde_json::json;
 use sqlx::PgPool;
@@ -65,7 +66,7 @@ async fn a_tenant_has_ten_endpoints_at_most_however_it_asks(pool: PgPool) {
     assert_eq!(made.len(), 10);
     assert!(matches!(book.try_endpoint("globex", URL, &[]).await, Creation::Made(_)));
     let mut connection = book.pool.acquire().await.unwrap();
-    assert!(endpoints::delete(&mut connection, "acme", &made[0].id).await.unwrap());
+    assert_eq!(endpoints::delete(&mut connection, "acme", &made[0].id).await.unwrap(), Wish::Done(()));
     assert!(
         matches!(book.try_endpoint("acme", URL, &[]).await, Creation::Made(_)),
         "a deleted one makes room"
@@ -82,9 +83,9 @@ async fn anothers_endpoint_is_not_there(pool: PgPool) {
     let connection = &mut *connection;
     assert_eq!(endpoints::get(connection, Whose::Tenant("globex"), id).await.unwrap(), None);
     assert_eq!(endpoints::list(connection, Whose::Tenant("globex"), 10).await.unwrap(), []);
-    assert_eq!(endpoints::change(connection, "globex", id, Change::default()).await.unwrap(), None);
+    assert_eq!(endpoints::change(connection, "globex", id, Change::default()).await.unwrap(), Wish::NotFound);
     assert_eq!(endpoints::rotate(connection, key, "globex", id, 0).await.unwrap(), None);
-    assert!(!endpoints::delete(connection, "globex", id).await.unwrap());
+    assert_eq!(endpoints::delete(connection, "globex", id).await.unwrap(), Wish::NotFound);
     assert_eq!(book.read(id).await, theirs, "nothing has changed");
 }
 
@@ -94,14 +95,31 @@ async fn what_the_banks_own_people_disable_its_tenant_cannot_lift(pool: PgPool) 
     let id = book.endpoint("acme", URL, &[]).await.id;
     let mut connection = book.pool.acquire().await.unwrap();
     let set = |status| Change { status: Some(status), ..Change::default() };
-    let asked =
-        endpoints::change(&mut connection, "acme", &id, set(Status::Disabled)).await.unwrap().unwrap();
-    assert_eq!(asked.disabled_for, Some(DisabledFor::Asked));
-    let lifted = endpoints::change(&mut connection, "acme", &id, set(Status::Active)).await.unwrap().unwrap();
-    assert_eq!((lifted.status, lifted.disabled_for), (Status::Active, None));
+    let mut change = async |to| match endpoints::change(&mut connection, "acme", &id, set(to)).await.unwrap()
+    {
+        Wish::Done(endpoint) => Some((endpoint.status, endpoint.disabled_for)),
+        refused => {
+            assert_eq!(refused, Wish::DisabledByOperator);
+            None
+        }
+    };
+    assert_eq!(change(Status::Disabled).await, Some((Status::Disabled, Some(DisabledFor::Asked))));
+    assert_eq!(change(Status::Active).await, Some((Status::Active, None)));
 
-    assert!(endpoints::disable_as_operator(&mut connection, &id, "ann: it floods us").await.unwrap());
-    let still = endpoints::change(&mut connection, "acme", &id, set(Status::Active)).await.unwrap().unwrap();
+    let mut operator = book.pool.acquire().await.unwrap();
+    assert!(endpoints::disable_as_operator(&mut operator, &id, "ann: it floods us").await.unwrap());
+    assert_eq!(change(Status::Active).await, None);
+    assert_eq!(change(Status::Disabled).await, None, "nor does it become their own wish");
+    assert_eq!(endpoints::delete(&mut connection, "acme", &id).await.unwrap(), Wish::DisabledByOperator);
+    // Another of theirs on that host would be the same one; another's is not.
+    assert_eq!(book.try_endpoint("acme", URL, &[]).await, Creation::DisabledByOperator);
+    assert!(matches!(book.try_endpoint("globex", URL, &[]).await, Creation::Made(_)));
+    let elsewhere = book.endpoint("acme", "https://elsewhere.example/hook", &[]).await.id;
+    let there = Target::read(&format!("{URL}/other"), &book.options.rules).unwrap();
+    let moved = Change { target: Some(&there), ..Change::default() };
+    let moved = endpoints::change(&mut connection, "acme", &elsewhere, moved).await.unwrap();
+    assert_eq!(moved, Wish::DisabledByOperator);
+    let still = book.read(&id).await;
     assert_eq!((still.status, still.disabled_for), (Status::Disabled, Some(DisabledFor::Operator)));
     assert_eq!(still.disabled_note.as_deref(), Some("ann: it floods us"));
     assert!(endpoints::enable_as_operator(&mut connection, &id).await.unwrap());
@@ -163,7 +181,7 @@ async fn the_tables_stay_small(pool: PgPool) {
     assert_eq!(attempts().await, 100);
 
     let mut connection = book.pool.acquire().await.unwrap();
-    assert!(endpoints::delete(&mut connection, "acme", &deleted).await.unwrap());
+    assert_eq!(endpoints::delete(&mut connection, "acme", &deleted).await.unwrap(), Wish::Done(()));
     book.sql(
         "UPDATE webhook_deliveries SET made_at = now() - interval '31 days', ended_at = now() - interval '31 days' WHERE endpoint_id = $1 AND event_id = 'old'",
         &id,

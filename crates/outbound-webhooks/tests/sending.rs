@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use axum::body::{Body, Bytes};
 use axum::http::Response;
 use outbound_webhooks::deliveries::{self, DeliveryState, Replay};
-use outbound_webhooks::endpoints::{self, DisabledFor, Status};
+use outbound_webhooks::endpoints::{self, DisabledFor, Status, Wish};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use support::{Book, Receiver, Reply, options, status, until};
@@ -357,7 +357,8 @@ async fn an_endpoint_that_is_gone_is_disabled_and_what_waits_for_it_waits(pool: 
     book.happens("acme", "e3", "happened").await;
     let asked = endpoints::Change { status: Some(Status::Disabled), ..endpoints::Change::default() };
     let mut connection = book.pool.acquire().await.unwrap();
-    endpoints::change(&mut connection, "acme", &endpoint.id, asked).await.unwrap().unwrap();
+    let changed = endpoints::change(&mut connection, "acme", &endpoint.id, asked).await.unwrap();
+    assert!(matches!(changed, Wish::Done(_)), "{changed:?}");
     receiver.behave(|_, _| status(200));
     let _sender = book.sender();
     let other = book.endpoint("acme", &receiver.url("other"), &[]).await;
@@ -365,7 +366,8 @@ async fn an_endpoint_that_is_gone_is_disabled_and_what_waits_for_it_waits(pool: 
     book.until_one(&other.id, "the other one is told", |one| one.state == DeliveryState::Delivered).await;
     assert_eq!(receiver.came_to("hook").len(), 1);
     let again = endpoints::Change { status: Some(Status::Active), ..endpoints::Change::default() };
-    endpoints::change(&mut connection, "acme", &endpoint.id, again).await.unwrap().unwrap();
+    let changed = endpoints::change(&mut connection, "acme", &endpoint.id, again).await.unwrap();
+    assert!(matches!(changed, Wish::Done(_)), "{changed:?}");
     until("it is told what waited", async || receiver.came_to("hook").iter().any(|one| one.id() == "e3"))
         .await;
 }

@@ -201,9 +201,27 @@ async fn an_endpoint_is_changed_and_what_operators_disable_stays_so(pool: PgPool
     assert!(endpoints::disable_as_operator(&mut connection, &id(&made), "ann: a flood").await.unwrap());
     let refused = change("c5", json!({"status": "active", "url": HOOK})).await;
     refused.assert_problem(409, "disabled_by_operator", "lifted by its tenant");
+    let refused =
+        change("c6", json!({"kinds": ["transfer_sent"], "url": "https://elsewhere.example/"})).await;
+    refused.assert_problem(409, "disabled_by_operator", "changed by its tenant");
+    let refused = api.send_as("DELETE", ACME, &path(&made), "d1", "").await;
+    refused.assert_problem(409, "disabled_by_operator", "deleted by its tenant");
+    // One made anew where it stood would be the same, by whatever spelling of the host.
+    for (key, url) in [("n1", "https://bank.example/anew"), ("n2", "https://BANK.example.:443/")] {
+        let refused = api.post(ACME, ENDPOINTS, key, &request(url)).await;
+        refused.assert_problem(409, "disabled_by_operator", "made anew");
+    }
+    let other = api.post(ACME, ENDPOINTS, "n1", &request("https://elsewhere.example/")).await;
+    assert_eq!(other.status.as_u16(), 201, "the refused key is unused: {other:?}");
+    let refused = api.send_as("PATCH", ACME, &path(&other.json), "c7", &request(HOOK)).await;
+    refused.assert_problem(409, "disabled_by_operator", "another one moved there");
+
     let read = api.get(ACME, &path(&made)).await.json;
     assert_eq!(read["disabled_note"], "ann: a flood");
     assert_eq!(read["url"], "https://bank.example/other", "nothing of it was done");
+    assert!(endpoints::enable_as_operator(&mut connection, &id(&made)).await.unwrap());
+    let deleted = api.send_as("DELETE", ACME, &path(&made), "d1", "").await;
+    assert_eq!(deleted.status.as_u16(), 200, "theirs again: {deleted:?}");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]

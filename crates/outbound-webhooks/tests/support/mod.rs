@@ -61,7 +61,7 @@ impl Book {
     pub(crate) async fn endpoint(&self, tenant: &str, url: &str, kinds: &[&str]) -> Endpoint {
         match self.try_endpoint(tenant, url, kinds).await {
             Creation::Made(endpoint) => *endpoint,
-            Creation::TooMany => panic!("{tenant} has too many endpoints"),
+            refused => panic!("{tenant}: {refused:?}"),
         }
     }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use idempotency::http::{self, Ticket};
-use outbound_webhooks::endpoints::{self, Change, DisabledFor, Status};
+use outbound_webhooks::endpoints::{self, Change, Status, Wish};
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem};
 use utoipa::ToSchema;
 
 use super::view::WebhookEndpoint;
-use super::{endpoint_id, kinds, not_found, target};
+use super::{disabled_by_operator, endpoint_id, kinds, not_found, target};
 use crate::app::App;
 use crate::auth::WebhookManager;
 use crate::error::{ApiError, excerpt};
@@ -52,7 +52,7 @@ pub(crate) struct WebhookEndpointChange {
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 404, description = "endpoint_not_found; another tenant's endpoint is not found either",
          body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, description = "disabled_by_operator: the service's own people must have it told again. transaction_in_progress",
+        (status = 409, description = "disabled_by_operator: the service's own people have disabled it, or one on that host, and must have it told again. transaction_in_progress",
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 413, description = "body_too_large",
          body = ProblemDocument, content_type = "application/problem+json"),
@@ -82,14 +82,9 @@ pub(crate) async fn change_webhook_endpoint(
     let change = Change { target: target.as_ref(), kinds: kinds.as_deref(), status };
     let changed = endpoints::change(held.connection(), caller.tenant.as_str(), &id, change).await?;
     match changed {
-        None => held.refuse(not_found(id.as_str())).await,
-        Some(endpoint)
-            if status == Some(Status::Active) && endpoint.disabled_for == Some(DisabledFor::Operator) =>
-        {
-            let detail = "the service's own people have disabled this endpoint; ask them";
-            held.refuse(Problem::conflict("disabled_by_operator", detail)).await
-        }
-        Some(endpoint) => held.complete(WebhookEndpoint::of(endpoint).answer(200)?).await,
+        Wish::Done(endpoint) => held.complete(WebhookEndpoint::of(*endpoint).answer(200)?).await,
+        Wish::NotFound => held.refuse(not_found(id.as_str())).await,
+        Wish::DisabledByOperator => held.refuse(disabled_by_operator()).await,
     }
 }
 

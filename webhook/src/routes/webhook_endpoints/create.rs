@@ -11,7 +11,7 @@ use service_kit::problem::{Json, Problem};
 use utoipa::ToSchema;
 
 use super::view::{WebhookEndpoint, WebhookEndpointWithSecret, with_secret};
-use super::{kinds, master_key, target};
+use super::{disabled_by_operator, kinds, master_key, target};
 use crate::app::App;
 use crate::auth::WebhookManager;
 use crate::error::ApiError;
@@ -48,7 +48,7 @@ pub(crate) struct WebhookEndpointRequest {
          headers(("Idempotent-Replay" = String, description = "true for a repeat"))),
         (status = 400, description = "malformed_json, idempotency_key_missing, idempotency_key_malformed",
          body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, description = "transaction_in_progress",
+        (status = 409, description = "disabled_by_operator: the service's own people have disabled your endpoint on that host. transaction_in_progress",
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 413, description = "body_too_large",
          body = ProblemDocument, content_type = "application/problem+json"),
@@ -80,6 +80,7 @@ pub(crate) async fn create_webhook_endpoint(
             let detail = format!("you have {max} webhook endpoints, and more are not allowed; delete one");
             return held.refuse(Problem::unprocessable("too_many_endpoints", detail)).await;
         }
+        Creation::DisabledByOperator => return held.refuse(disabled_by_operator()).await,
     };
     let answer = held.store(WebhookEndpoint::of(endpoint).answer(201)?).await?;
     Ok(http::write(with_secret(answer, master_key)?, false))

@@ -7,12 +7,12 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use idempotency::Answer;
 use idempotency::http::{self, Ticket};
-use outbound_webhooks::endpoints;
+use outbound_webhooks::endpoints::{self, Wish};
 use serde::Serialize;
 use service_kit::problem::Path;
 use utoipa::ToSchema;
 
-use super::{endpoint_id, not_found};
+use super::{disabled_by_operator, endpoint_id, not_found};
 use crate::app::App;
 use crate::auth::WebhookManager;
 use crate::error::ApiError;
@@ -45,7 +45,7 @@ pub(crate) struct WebhookEndpointDeleted<'a> {
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 404, description = "endpoint_not_found; another tenant's endpoint is not found either",
          body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, description = "transaction_in_progress",
+        (status = 409, description = "disabled_by_operator: the service's own people must have it told again first. transaction_in_progress",
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 422, description = "payload_mismatch: the key was used for another request",
          body = ProblemDocument, content_type = "application/problem+json"),
@@ -63,8 +63,10 @@ pub(crate) async fn delete_webhook_endpoint(
         Begun::Replay(answer) => return Ok(http::write(answer, true)),
     };
 
-    if !endpoints::delete(held.connection(), caller.tenant.as_str(), &id).await? {
-        return held.refuse(not_found(id.as_str())).await;
+    match endpoints::delete(held.connection(), caller.tenant.as_str(), &id).await? {
+        Wish::Done(()) => {}
+        Wish::NotFound => return held.refuse(not_found(id.as_str())).await,
+        Wish::DisabledByOperator => return held.refuse(disabled_by_operator()).await,
     }
     let body = WebhookEndpointDeleted { endpoint_id: id.as_str(), status: "deleted" };
     held.complete(Answer::new(StatusCode::OK.as_u16(), serde_json::to_vec(&body)?)).await
