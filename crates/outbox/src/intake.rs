@@ -185,14 +185,18 @@ pub async fn park(
     Ok(())
 }
 
-/// What is parked, the oldest first, at most `limit`; with the times at which it was.
+/// What is parked, was not taken in since and not discarded, the oldest first, at most `limit`; with the times at which it was
+/// parked.
 ///
 /// # Errors
 /// [`OutboxError`].
 pub async fn parked(pool: &PgPool, limit: i64) -> Result<Vec<(ParkedDelivery, Timestamp)>, OutboxError> {
     let rows = sqlx::query!(
         "SELECT consumer, stream, stream_sequence, subject, event_id, payload, reason, deliveries, parked_at
-         FROM parked_deliveries ORDER BY parked_at, consumer, stream_sequence LIMIT $1",
+         FROM parked_deliveries d
+         WHERE discarded_at IS NULL
+           AND NOT EXISTS (SELECT FROM processed_events p WHERE p.consumer = d.consumer AND p.event_id = d.event_id)
+         ORDER BY parked_at, consumer, stream_sequence LIMIT $1",
         limit,
     )
     .fetch_all(pool)
@@ -213,4 +217,38 @@ pub async fn parked(pool: &PgPool, limit: i64) -> Result<Vec<(ParkedDelivery, Ti
             (delivery, row.parked_at.to_jiff())
         })
         .collect())
+}
+
+/// A person's word that a parked message will never be taken in.
+#[derive(Clone, Copy, Debug)]
+pub struct Discard<'a> {
+    /// Who could not take it in.
+    pub consumer: &'a str,
+    /// The broker's stream.
+    pub stream: &'a str,
+    /// Its number there.
+    pub stream_sequence: i64,
+    /// Who says so.
+    pub by: &'a str,
+    /// Why.
+    pub reason: &'a str,
+}
+
+/// Discards a parked message: it stays as a record and is no longer called parked. Says whether it was.
+///
+/// # Errors
+/// [`OutboxError`].
+pub async fn discard(pool: &PgPool, discard: Discard<'_>) -> Result<bool, OutboxError> {
+    let rows = sqlx::query!(
+        "UPDATE parked_deliveries SET discarded_at = clock_timestamp(), discarded_by = $4, discarded_reason = $5
+         WHERE consumer = $1 AND stream = $2 AND stream_sequence = $3 AND discarded_at IS NULL",
+        discard.consumer,
+        discard.stream,
+        discard.stream_sequence,
+        discard.by,
+        discard.reason,
+    )
+    .execute(pool)
+    .await?;
+    Ok(rows.rows_affected() > 0)
 }

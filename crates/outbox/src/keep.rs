@@ -70,13 +70,13 @@ pub async fn prune_processed(pool: &PgPool, keep: Duration) -> Result<u64, Outbo
         .execute(pool)
     })
     .await?;
-    // What was parked and taken in since must not look parked again when its mark is gone.
+    // What was parked and taken in since must not look parked again when its mark is gone. What was discarded goes as late.
     in_batches(|| {
         sqlx::query!(
             "DELETE FROM parked_deliveries WHERE (consumer, stream, stream_sequence) IN (
                  SELECT d.consumer, d.stream, d.stream_sequence
-                 FROM parked_deliveries d JOIN processed_events p USING (consumer, event_id)
-                 WHERE p.processed_at < clock_timestamp() - $1 * interval '1 second' LIMIT $2)",
+                 FROM parked_deliveries d LEFT JOIN processed_events p USING (consumer, event_id)
+                 WHERE least(p.processed_at, d.discarded_at) < clock_timestamp() - $1 * interval '1 second' LIMIT $2)",
             keep.as_secs_f64(),
             BATCH,
         )

@@ -35,7 +35,7 @@ use sqlx::migrate::Migrator;
 pub use append::{NewEvent, append};
 pub use error::OutboxError;
 pub use event::Event;
-pub use measure::{Behind, Measured, behind, measure};
+pub use measure::{Behind, Measured, Watch, measure};
 pub use nudge::Nudge;
 pub use publisher::{PublishError, Publisher};
 pub use relay::{Relay, RelayOptions};

@@ -6,8 +6,8 @@ mod support;
 
 use std::time::Duration;
 
-use outbox::intake::{Effect, EffectError, ParkedDelivery, Taken, Turn, park, parked, take_in};
-use outbox::{Event, MIGRATOR, keep};
+use outbox::intake::{Discard, Effect, EffectError, ParkedDelivery, Taken, Turn, park, parked, take_in};
+use outbox::{Behind, Event, MIGRATOR, Watch, keep};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{PgConnection, PgPool};
 
@@ -158,6 +158,17 @@ async fn r23_a_poisonous_message_is_parked_as_it_came_and_once(pool: PgPool) {
     assert_eq!(rows.len(), 1);
     assert_eq!(rows[0].0.payload, delivery.payload);
     assert_eq!(outbox::measure(&pool).await.unwrap().parked_deliveries, 1);
+    let discard = Discard {
+        consumer: "c",
+        stream: "S",
+        stream_sequence: delivery.stream_sequence,
+        by: "ann",
+        reason: "noise",
+    };
+    assert!(outbox::intake::discard(&pool, discard).await.unwrap());
+    assert!(!outbox::intake::discard(&pool, discard).await.unwrap(), "once");
+    assert_eq!(parked(&pool, 10).await.unwrap(), []);
+    assert_eq!(outbox::measure(&pool).await.unwrap().parked_deliveries, 0);
 }
 
 /// By its marks, whether it runs or not; what is not published yet is the relay's delay, what is parked is shown elsewhere.
@@ -173,7 +184,7 @@ async fn s3_6_how_far_a_consumer_is_behind_is_measured(_: PgPoolOptions, connect
     .await
     .unwrap();
     let behind = async || {
-        let behind = outbox::behind(&pool, "c").await.unwrap();
+        let behind = Watch::new("c").measure(&pool).await.unwrap();
         (behind.events, behind.oldest_ms / 100_000)
     };
     assert_eq!(behind().await, (3, 3));
@@ -198,5 +209,38 @@ async fn s3_6_how_far_a_consumer_is_behind_is_measured(_: PgPoolOptions, connect
     assert_eq!(outbox::measure(&pool).await.unwrap().parked_deliveries, 0, "it was published again");
     take_in(&pool, "c", &event("e1"), Turn::Kept, &Counts { fails: false }).await.unwrap();
     assert_eq!(behind().await, (0, 0));
+    pool.close().await;
+}
+
+/// What the broker lost stays in sight, however much was published and taken in since, and by a watch that has gone on.
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s3_6_a_lost_event_is_seen_behind_any_number_of_others(_: PgPoolOptions, connect: PgConnectOptions) {
+    let pool = crowded(connect).await;
+    let sql = async |sql| sqlx::raw_sql(sql).execute(&pool).await.unwrap();
+    // 25,000 events over 25,000 s, all taken in but one in the middle and the very last.
+    sql("INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body, published_at)
+         SELECT 'e' || n, 'happened', 1, 'k', n, '{}', now() - (25100 - n) * interval '1 s'
+         FROM generate_series(1, 25000) AS n;
+         INSERT INTO processed_events (consumer, event_id)
+         SELECT 'c', 'e' || n FROM generate_series(1, 24999) AS n WHERE n <> 12000")
+    .await;
+    let mut watch = Watch::new("c");
+    let one = watch.measure(&pool).await.unwrap();
+    assert_eq!((one.events, one.oldest_ms / 100_000), (1, 131));
+    let again = watch.measure(&pool).await.unwrap();
+    assert_eq!((again.events, again.oldest_ms / 100_000), (1, 131), "it stays where the lost one is");
+
+    sql("INSERT INTO processed_events (consumer, event_id) VALUES ('c', 'e12000')").await;
+    let last = watch.measure(&pool).await.unwrap();
+    assert_eq!((last.events, last.oldest_ms / 10_000), (1, 10), "past everything that was taken in");
+    sql("INSERT INTO processed_events (consumer, event_id) VALUES ('c', 'e25000')").await;
+    assert_eq!(watch.measure(&pool).await.unwrap(), Behind::default());
+    // A commit that came late is seen behind what the watch has seen.
+    sql("INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body, published_at)
+         VALUES ('late', 'happened', 1, 'k', 25001, '{}', now() - interval '30 s'),
+                ('newest', 'happened', 1, 'k', 25002, '{}', now());
+         INSERT INTO processed_events (consumer, event_id) VALUES ('c', 'newest')")
+    .await;
+    assert_eq!(watch.measure(&pool).await.unwrap().events, 1);
     pool.close().await;
 }

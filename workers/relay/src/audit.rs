@@ -75,7 +75,7 @@ mod tests {
     use sqlx::PgPool;
 
     use super::*;
-    use crate::gauges;
+    use crate::{gauges, publish};
 
     /// Made from the enums, so that none can be forgotten: with nothing in the books but a currency, all are there.
     #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
@@ -84,7 +84,7 @@ mod tests {
         let ledger = Ledger::new(pool);
         let (tenant, account) = (TenantId::new("acme").unwrap(), AccountId::new("purse").unwrap());
         ledger.open_account(&tenant, &account, Currency::EUR).await.unwrap();
-        gauges::measure(&ledger).await.unwrap();
+        gauges::measure(&ledger, &mut publish::watches()).await.unwrap();
         audit(&ledger).await.unwrap();
         let shown = shown.render();
         let has =

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use monitoring::task::RelayTask;
+use outbox::Watch;
 use payment_ledger::Ledger;
+use payment_ledger::events::Consumer;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::RelayOptions;
@@ -13,8 +15,9 @@ use crate::publish;
 
 /// Runs until `stop`.
 pub(crate) async fn run(ledger: &Ledger, options: &RelayOptions, stop: &CancellationToken) {
+    let mut watches = publish::watches();
     while !stop.is_cancelled() {
-        match measure(ledger).await {
+        match measure(ledger, &mut watches).await {
             Ok(()) => RelayTask::Measure.succeeded(),
             Err(error) => tracing::warn!(error = &*error as &dyn std::error::Error, "measuring failed"),
         }
@@ -27,7 +30,7 @@ pub(crate) async fn run(ledger: &Ledger, options: &RelayOptions, stop: &Cancella
 
 /// One measurement of everything.
 #[allow(clippy::cast_precision_loss, reason = "gauges are doubles; counts and ages stay far below 2^53")]
-pub(crate) async fn measure(ledger: &Ledger) -> Result<()> {
+pub(crate) async fn measure(ledger: &Ledger, watches: &mut [(Consumer, Watch)]) -> Result<()> {
     for open in ledger.open_by_state().await? {
         let state = open.state.as_str();
         metrics::gauge!("payments_open", "state" => state).set(open.count as f64);
@@ -63,6 +66,6 @@ pub(crate) async fn measure(ledger: &Ledger) -> Result<()> {
     let sweep = ledger.last_sweep().await?;
     metrics::gauge!("sweep_finished_age_seconds").set(sweep.finished_s as f64);
     metrics::gauge!("sweep_not_compared").set(sweep.not_compared as f64);
-    publish::measure(ledger.pool()).await?;
+    publish::measure(ledger.pool(), watches).await?;
     Ok(())
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use outbox::intake::ParkedDelivery;
+use outbox::intake::{Discard, ParkedDelivery};
 use outbox::keep::Parked;
+use payment_ledger::decisions::said;
 use serde_json::{Value, json};
 
 use crate::bank::BankArgs;
@@ -36,6 +37,24 @@ pub(crate) enum Command {
         /// As `parked` lists it
         event_id: String,
     },
+    /// Let go of a message that a consumer will never take in; what it held stays as a record
+    Discard {
+        #[command(flatten)]
+        bank: BankArgs,
+        /// Who could not take it in, as `parked` lists it
+        consumer: String,
+        /// Its stream
+        stream: String,
+        /// Its number there
+        #[arg(value_parser = clap::value_parser!(i64).range(1..))]
+        number: i64,
+        /// Who says so
+        #[arg(long, value_name = "NAME")]
+        by: String,
+        /// Why, in a sentence
+        #[arg(long)]
+        reason: String,
+    },
     /// Have everything published again that was published lately: for a broker that has lost something
     Republish {
         #[command(flatten)]
@@ -54,6 +73,21 @@ pub(crate) async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<O
             let was_parked = outbox::keep::retry(ledger.pool(), &event_id).await?;
             anyhow::ensure!(was_parked, "{event_id} is not parked");
             out.line(format_args!("{event_id} is published again"))?;
+            Ok(Outcome::Done)
+        }
+        Command::Discard { bank, consumer, stream, number, by, reason } => {
+            let (by, reason) = said(&by, &reason)?;
+            let ledger = bank.read()?.ledger().await?;
+            let discard = Discard {
+                consumer: &consumer,
+                stream: &stream,
+                stream_sequence: number,
+                by: &by,
+                reason: &reason,
+            };
+            let was_parked = outbox::intake::discard(ledger.pool(), discard).await?;
+            anyhow::ensure!(was_parked, "{stream} {number} is not parked for {consumer}");
+            out.line(format_args!("{stream} {number} is discarded for {consumer}"))?;
             Ok(Outcome::Done)
         }
         Command::Republish { bank, since } => {

@@ -37,6 +37,22 @@ async fn r23_what_is_parked_is_listed_and_tried_again() {
     assert!(bank.payctl(&["events", "retry", &event_id]).await.done().contains("published again"));
     let said = bank.payctl(&["events", "retry", &event_id]).await.refused();
     assert!(said.contains("is not parked"), "{said}");
+
+    // What nobody can read is never taken in: a person lets go of it, once.
+    let discard = ["events", "discard", "notifier", "PAYMENTS", "7", "--by", "ann", "--reason", "not ours"];
+    let said = bank.payctl(&discard[..5]).await.refused();
+    assert!(said.contains("--by"), "{said}");
+    assert_eq!(bank.payctl(&discard).await.done(), "PAYMENTS 7 is discarded for notifier\n");
+    let said = bank.payctl(&discard).await.refused();
+    assert!(said.contains("PAYMENTS 7 is not parked for notifier"), "{said}");
+    assert_eq!(bank.payctl(&["events", "parked"]).await.done(), "nothing is parked\n");
+    let record: (String, String, Vec<u8>) =
+        sqlx::query_as("SELECT discarded_by, discarded_reason, payload FROM parked_deliveries")
+            .fetch_one(bank.ledger.pool())
+            .await
+            .unwrap();
+    assert_eq!(record, ("ann".into(), "not ours".into(), b"{".to_vec()));
+
     sqlx::query("UPDATE outbox SET published_at = now()").execute(bank.ledger.pool()).await.unwrap();
     assert_eq!(
         bank.payctl(&["events", "republish", "--since", "10m"]).await.done(),

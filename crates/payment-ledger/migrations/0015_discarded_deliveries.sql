@@ -1,0 +1,1 @@
+../../outbox/migrations/0002_discarded_deliveries.sql
