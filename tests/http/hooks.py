@@ -15,6 +15,7 @@ from schemathesis import GenerationMode
 PAYMENTS = os.environ["HOSTILE_PAYMENTS"].split(",")
 SETTLED = PAYMENTS[0]
 ENDPOINT = os.environ["HOSTILE_ENDPOINT"]
+NOBODYS_ENDPOINT = "whe_" + 32 * "0"
 EVENT = os.environ["HOSTILE_EVENT"]
 CANCELLABLE = os.environ["HOSTILE_CANCELLABLE"]
 REFERENCE = os.environ["HOSTILE_REFERENCE"]
@@ -31,10 +32,14 @@ def chosen(text, among):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
+    path = case.path_parameters
+    if path and case.method == "DELETE" and path.get("endpoint_id") == ENDPOINT:
+        # Whoever deletes it leaves nothing for the others, and the next request that is led there is told of a resource
+        # that was made and is gone.
+        path["endpoint_id"] = NOBODYS_ENDPOINT
     # What must be refused stays as it was made.
     if case.meta is None or case.meta.generation.mode != GenerationMode.POSITIVE:
         return
-    path = case.path_parameters
     if path and "payment_id" in path:
         known = [CANCELLABLE] * 3 if case.path.endswith("/cancel") else PAYMENTS
         path["payment_id"] = chosen(path["payment_id"], [*known, path["payment_id"]])
@@ -44,11 +49,12 @@ def before_call(context, case, kwargs):
     if path and "account_id" in path:
         path["account_id"] = chosen(path["account_id"], [ACCOUNT, path["account_id"]])
     if path and "endpoint_id" in path and case.method != "DELETE":
-        # Who deletes it leaves nothing for the others.
         path["endpoint_id"] = chosen(path["endpoint_id"], [ENDPOINT, path["endpoint_id"]])
     if case.path == "/api/v1/webhook-endpoints" and case.method == "POST" and case.headers is not None:
         # A key that was used is answered with its first endpoint, which may have been deleted since: right, and to the
         # fuzzer a resource that was made and is not there.
+        # Other requests share these headers.
+        case.headers = case.headers.copy()
         case.headers["Idempotency-Key"] = f"endpoint-{next(ENDPOINT_KEYS)}"
     if path and "event_id" in path:
         path["event_id"] = chosen(path["event_id"], [EVENT, path["event_id"]])

@@ -90,7 +90,7 @@ async fn fuzz(system: &System, caller: Caller) -> anyhow::Result<()> {
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("HOSTILE_PAYMENTS", format!("{},{}", settled.payment_id, held.payment_id))
         .env("HOSTILE_CANCELLABLE", &cancellable.payment_id)
-        .env("HOSTILE_ENDPOINT", endpoint)
+        .env("HOSTILE_ENDPOINT", &endpoint)
         .env("HOSTILE_EVENT", format!("{}:transfer_sent", settled.payment_id))
         .env("HOSTILE_REFERENCE", &held.reference)
         .env("HOSTILE_SWITCH_SECRET", SWITCH_SECRET)
@@ -109,6 +109,11 @@ async fn fuzz(system: &System, caller: Caller) -> anyhow::Result<()> {
         .context("schemathesis cannot be started")?;
     let said = String::from_utf8_lossy(&ran.stdout);
     ensure!(ran.status.success(), "{}:\n{said}\n{}", ran.status, String::from_utf8_lossy(&ran.stderr));
+    let status: String = sqlx::query_scalar("SELECT status FROM webhook_endpoints WHERE endpoint_id = $1")
+        .bind(&endpoint)
+        .fetch_one(&system.database.pool)
+        .await?;
+    ensure!(status != "deleted", "the requests had an endpoint to find, to the end");
     Ok(())
 }
 
