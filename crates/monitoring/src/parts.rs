@@ -124,7 +124,7 @@ fn others() -> Vec<Alert> {
             15,
             Warning,
             "A consumer could not take an event in, five times",
-            "a customer was not told of something, and nothing tries it again",
+            "a customer or a tenant's endpoint was not told of something, and nothing tries it again",
         ),
         alert(
             "ConsumerBehind",

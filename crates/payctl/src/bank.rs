@@ -67,8 +67,7 @@ impl Bank {
     pub(crate) async fn ledger(&self) -> anyhow::Result<Ledger> {
         let pool = self.database.clone().pool("payctl")?;
         let place = database::place(&self.database.url.expose_secret().parse()?);
-        let migrated: bool = sqlx::query_scalar("SELECT to_regclass('reconciliations') IS NOT NULL")
-            .fetch_one(&pool)
+        let migrated = database::is_up_to_date(&pool)
             .await
             .with_context(|| format!("{place} cannot be opened; see --config, PAYMENTS_DATABASE__URL"))?;
         anyhow::ensure!(migrated, "{place} is not up to date; run: payctl migrate");

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use payment_ledger::Ledger;
 use secrecy::{ExposeSecret as _, SecretString};
+use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 /// One command works on one thing at a time.
@@ -57,13 +58,20 @@ impl DatabaseArgs {
             .connect_with(options)
             .await
             .with_context(|| format!("{place} cannot be opened; see --database-url"))?;
-        // What the newest migration that a command here needs made.
-        let migrated: bool = sqlx::query_scalar("SELECT to_regclass('webhook_deliveries') IS NOT NULL")
-            .fetch_one(&pool)
-            .await?;
-        anyhow::ensure!(migrated, "{place} is not up to date; run: payctl migrate");
+        anyhow::ensure!(is_up_to_date(&pool).await?, "{place} is not up to date; run: payctl migrate");
         Ok(Ledger::new(pool))
     }
+}
+
+/// Whether the newest migration that a command needs was applied, told by what it made: the services' role cannot read which
+/// were.
+pub(crate) async fn is_up_to_date(pool: &PgPool) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM information_schema.columns
+                        WHERE table_name = 'parked_deliveries' AND column_name = 'discarded_at')",
+    )
+    .fetch_one(pool)
+    .await
 }
 
 /// The database for people, without user and password.

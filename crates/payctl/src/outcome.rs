@@ -9,9 +9,9 @@ use payment_protocol::PaymentState;
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0 done (pay --watch: settled), 1 done, and not as it should be (pay --watch: ended otherwise; show: an
 invariant does not hold; ledger: history was changed or the books disagree; decide: refused by the switch or
-the books; switch: the profile is not safe or not true; reconcile: the books do not agree), 2 wrong arguments, no
-connection or refused, 3 unknown, not failed (pay --watch, decide: still open; switch probe: could not be seen;
-reconcile: a book could not be read).";
+the books; switch: the profile is not safe or not true; reconcile: the books do not agree; events parked: something is;
+webhooks deliveries: one has failed), 2 wrong arguments, no connection or refused, 3 unknown, not failed (pay --watch,
+decide: still open; switch probe: could not be seen; reconcile: a book could not be read).";
 
 /// How a command that was carried out came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

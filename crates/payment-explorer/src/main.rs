@@ -17,7 +17,7 @@ use payment_explorer::{profiles, tally};
 /// does not hold or was cut off, and where the fast tier did not meet exactly what it must.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Walk further: an hour or more instead of seconds
+    /// Walk further: an hour or more instead of half a minute
     #[arg(long)]
     deep: bool,
     /// Walk this profile alone, like `query:query+dedup+cancel+callback`; repeatable

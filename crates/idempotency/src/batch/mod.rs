@@ -73,7 +73,7 @@ pub enum Outcome<R> {
     Refused(R),
 }
 
-/// How many requests share what. The defaults are measured (see the decision record on the store).
+/// How many requests share what. `./dev bench idempotency --lanes N` measures another number of lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct Width {
     /// Batches at once, each on a connection of its own.

@@ -77,7 +77,7 @@ pub(crate) enum Command {
             conflicts_with = "failed_since"
         )]
         event: Option<String>,
-        /// Everything that failed of the events of so long
+        /// What failed of the events of this last while, like 2h
         #[arg(long, value_name = "AGE", value_parser = age::parse)]
         failed_since: Option<i64>,
     },

@@ -52,7 +52,7 @@ pub(crate) struct WebhookEndpointChange {
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 404, description = "endpoint_not_found; another tenant's endpoint is not found either",
          body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, description = "disabled_by_operator: the service's own people have disabled it, or one on that host, and must have it told again. transaction_in_progress",
+        (status = 409, description = "disabled_by_operator: the bank's own people have disabled it, or one on that host, and must have it told again. transaction_in_progress",
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 413, description = "body_too_large",
          body = ProblemDocument, content_type = "application/problem+json"),

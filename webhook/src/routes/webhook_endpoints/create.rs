@@ -24,7 +24,7 @@ use crate::routes::docs::ProblemDocument;
 #[schema(example = json!({"url": "https://bank.example/hooks", "kinds": ["transfer_sent", "transfer_failed"]}))]
 pub(crate) struct WebhookEndpointRequest {
     /// `https`, without user, password and fragment; its address must be one of the public internet, or of a network that the
-    /// service's own people have named.
+    /// bank's own people have named.
     #[schema(format = "uri", min_length = 1, max_length = 2048)]
     url: String,
     /// Kinds of events; none means all. See the events' catalogue.
@@ -48,7 +48,7 @@ pub(crate) struct WebhookEndpointRequest {
          headers(("Idempotent-Replay" = String, description = "true for a repeat"))),
         (status = 400, description = "malformed_json, idempotency_key_missing, idempotency_key_malformed",
          body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, description = "disabled_by_operator: the service's own people have disabled your endpoint on that host. transaction_in_progress",
+        (status = 409, description = "disabled_by_operator: the bank's own people have disabled your endpoint on that host. transaction_in_progress",
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 413, description = "body_too_large",
          body = ProblemDocument, content_type = "application/problem+json"),

@@ -45,7 +45,7 @@ pub(crate) struct WebhookEndpointDeleted<'a> {
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 404, description = "endpoint_not_found; another tenant's endpoint is not found either",
          body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 409, description = "disabled_by_operator: the service's own people must have it told again first. transaction_in_progress",
+        (status = 409, description = "disabled_by_operator: the bank's own people must have it told again first. transaction_in_progress",
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 422, description = "payload_mismatch: the key was used for another request",
          body = ProblemDocument, content_type = "application/problem+json"),

@@ -30,9 +30,9 @@ fn not_found(id: &str) -> ApiError {
     Problem::missing("endpoint_not_found", format!("you have no webhook endpoint {}", excerpt(id))).into()
 }
 
-/// 409: what the service's own people have disabled, its tenant neither changes nor deletes nor makes anew.
+/// 409: what the bank's own people have disabled, its tenant neither changes nor deletes nor makes anew.
 fn disabled_by_operator() -> Problem {
-    let detail = "the service's own people have disabled this endpoint, or yours on that host; ask them";
+    let detail = "the bank's own people have disabled this endpoint, or yours on that host; ask them";
     Problem::conflict("disabled_by_operator", detail)
 }
 

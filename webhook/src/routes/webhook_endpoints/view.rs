@@ -25,7 +25,7 @@ pub(crate) struct WebhookEndpoint {
     kinds: Vec<String>,
     /// `active` or `disabled`.
     status: String,
-    /// Why it is disabled: `asked`, `operator` (by the service's own people), `gone` (it answered 410), `failing` (every
+    /// Why it is disabled: `asked`, `operator` (by the bank's own people), `gone` (it answered 410), `failing` (every
     /// attempt failed for days).
     #[serde(skip_serializing_if = "Option::is_none")]
     disabled_for: Option<String>,
