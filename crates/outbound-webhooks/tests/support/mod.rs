@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file is a binary of its own and uses a part of this")]
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Response};
 use axum::routing::post;
+use axum::serve::Listener;
 use jiff::Timestamp;
 use outbound_webhooks::deliveries::{self, Delivery, Filter};
 use outbound_webhooks::endpoints::{self, Creation, Endpoint, NewEndpoint, Whose};
@@ -233,7 +235,8 @@ struct UnderWay {
 /// A real server on a port of its own.
 #[derive(Clone)]
 pub(crate) struct Receiver {
-    address: std::net::SocketAddr,
+    scheme: &'static str,
+    address: SocketAddr,
     came: Arc<Mutex<Vec<Came>>>,
     /// By path, and by path and event.
     under_way: Arc<Mutex<UnderWay>>,
@@ -279,14 +282,22 @@ impl Drop for Counted {
 impl Receiver {
     /// `manner` is given the request and how often its event has come to its path, from 1.
     pub(crate) async fn start(manner: impl Fn(&Came, usize) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::on(tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap(), "http", manner)
+    }
+
+    /// As [`Receiver::start`], on any listener.
+    pub(crate) fn on<L: Listener<Addr = SocketAddr>>(
+        listener: L,
+        scheme: &'static str,
+        manner: impl Fn(&Came, usize) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let address = listener.local_addr().unwrap();
         let (came, under_way) = (Arc::default(), Arc::default());
         let manner: Arc<Mutex<Arc<Manner>>> = Arc::new(Mutex::new(Arc::new(manner)));
         let shared = (Arc::clone(&came), Arc::clone(&under_way), Arc::clone(&manner));
         let app = axum::Router::new().route("/{name}", post(take)).with_state(shared);
         let task = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
-        Self { address, came, under_way, manner, _task: Arc::new(Aborted(task)) }
+        Self { scheme, address, came, under_way, manner, _task: Arc::new(Aborted(task)) }
     }
 
     pub(crate) fn behave(&self, manner: impl Fn(&Came, usize) -> Reply + Send + Sync + 'static) {
@@ -294,7 +305,7 @@ impl Receiver {
     }
 
     pub(crate) fn url(&self, name: &str) -> String {
-        format!("http://{}/{name}", self.address)
+        format!("{}://{}/{name}", self.scheme, self.address)
     }
 
     pub(crate) fn port(&self) -> u16 {
