@@ -7,6 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use outbound_webhooks::deliveries::{self, DeliveryState, Filter};
 use outbound_webhooks::endpoints::{self, Change, Creation, DisabledFor, Status, Whose, Wish};
 use outbound_webhooks::target::Target;
@@ -148,6 +149,26 @@ async fn deliveries_are_listed_in_pages(pool: PgPool) {
     assert_eq!(seen, ["e4", "e3", "e2", "e1", "e0"]);
     let failed = Filter { state: Some(DeliveryState::Failed), after: None };
     assert!(deliveries::list(&mut connection, &id, failed, 2).await.unwrap().is_empty());
+}
+
+#[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
+async fn so_many_are_replayed_at_once_the_oldest_first(pool: PgPool) {
+    let book = Book::new(pool);
+    let id = book.endpoint("acme", URL, &[]).await.id;
+    book.sql(
+        "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body, state, ended_at)
+         SELECT $1, 'e' || n, 'happened', '{}', 'failed', now() FROM generate_series(1, 1003) n",
+        &id,
+    )
+    .await;
+    let mut connection = book.pool.acquire().await.unwrap();
+    let mut replay =
+        async || deliveries::replay_failed(&mut connection, &id, Timestamp::UNIX_EPOCH).await.unwrap();
+    assert_eq!(replay().await, deliveries::REPLAYED_MAX.unsigned_abs());
+    let left = book.deliveries(&id).await;
+    let left: Vec<_> = left.iter().filter(|one| one.state == DeliveryState::Failed).collect();
+    assert_eq!(left.iter().map(|one| one.event_id.as_str()).collect::<Vec<_>>(), ["e1003", "e1002", "e1001"]);
+    assert_eq!([replay().await, replay().await], [3, 0]);
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]

@@ -10,6 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::http::Response;
 use outbound_webhooks::deliveries::{self, DeliveryState, Replay};
 use outbound_webhooks::endpoints::{self, DisabledFor, Status, Wish};
+use outbound_webhooks::target::Target;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use support::{Book, Receiver, Reply, options, status, until};
@@ -165,6 +166,23 @@ async fn r32_who_lost_the_lease_decides_nothing(pool: PgPool) {
     let delivery = book.until_one(&endpoint.id, "both on record", |one| one.attempts.len() == 2).await;
     assert_eq!((delivery.state, delivery.tries), (DeliveryState::Delivered, 0));
     assert_eq!(book.read(&endpoint.id).await.failing_since, None);
+}
+
+#[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
+async fn r32_what_is_under_way_is_not_replayed(pool: PgPool) {
+    let book = Book::new(pool);
+    let receiver = Receiver::start(|_, times| if times == 1 { Reply::Never } else { status(200) }).await;
+    let endpoint = book.endpoint("acme", &receiver.url("hook"), &[]).await;
+    book.happens("acme", "e1", "happened").await;
+    let _sender = book.sender();
+    until("it was sent", async || receiver.came().len() == 1).await;
+    let mut connection = book.pool.acquire().await.unwrap();
+    assert_eq!(deliveries::replay(&mut connection, &endpoint.id, "e1").await.unwrap(), Replay::UnderWay);
+    let tried = book.until_one(&endpoint.id, "tried", |one| !one.attempts.is_empty()).await;
+    assert!(
+        tried.attempts[0].error.as_deref().unwrap().starts_with("no answer"),
+        "its lease stood: {tried:?}"
+    );
 }
 
 /// A body that ends when something has come to pass.
@@ -372,6 +390,42 @@ async fn an_endpoint_that_is_gone_is_disabled_and_what_waits_for_it_waits(pool: 
         .await;
 }
 
+/// A 410 under way when its endpoint moves says nothing of where it is then, and lifts nothing that an operator has done.
+#[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
+async fn a_late_answer_undoes_nothing_that_was_decided_meanwhile(pool: PgPool) {
+    let book = Book::new(pool);
+    let (let_go, held) = tokio::sync::watch::channel(false);
+    let receiver = Receiver::start(move |_, _| {
+        let mut held = held.clone();
+        let body = Body::from_stream(futures_of(async move {
+            let _ = held.wait_for(|is_free| *is_free).await;
+        }));
+        Reply::Now(Response::builder().status(410).body(body).unwrap())
+    })
+    .await;
+    let moved = book.endpoint("acme", &receiver.url("moved"), &[]).await;
+    let stopped = book.endpoint("acme", &receiver.url("stopped"), &[]).await;
+    book.happens("acme", "e1", "happened").await;
+    let _sender = book.sender();
+    until("both were sent", async || receiver.came().len() == 2).await;
+
+    let mut connection = book.pool.acquire().await.unwrap();
+    let there = Target::read(&receiver.url("elsewhere"), &book.options.rules).unwrap();
+    let change = endpoints::Change { target: Some(&there), ..endpoints::Change::default() };
+    let changed = endpoints::change(&mut connection, "acme", &moved.id, change).await.unwrap();
+    assert!(matches!(changed, Wish::Done(_)), "{changed:?}");
+    assert!(endpoints::disable_as_operator(&mut connection, &stopped.id, "ann: a flood").await.unwrap());
+    let_go.send(true).unwrap();
+    for endpoint in [&moved, &stopped] {
+        book.until_one(&endpoint.id, "given up", |one| one.state == DeliveryState::Failed).await;
+    }
+    let moved = book.read(&moved.id).await;
+    assert_eq!((moved.status, moved.failing_since), (Status::Active, None));
+    let stopped = book.read(&stopped.id).await;
+    assert_eq!(stopped.disabled_for, Some(DisabledFor::Operator), "or its tenant could lift it");
+    assert_eq!(stopped.disabled_note.as_deref(), Some("ann: a flood"));
+}
+
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
 async fn an_endpoint_that_fails_for_days_is_disabled(pool: PgPool) {
     let book = Book::new(pool);
@@ -484,4 +538,23 @@ async fn s3_5_what_was_never_sent_is_put_off_and_no_try(pool: PgPool) {
     assert_eq!(rotated.old_secret_until, None, "nobody here can sign with the old one");
     book.until_one(&endpoint.id, "delivered", |one| one.state == DeliveryState::Delivered).await;
     assert!(receiver.came()[0].is_good(&book.secret(&endpoint.id, 2)));
+}
+
+#[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
+async fn s3_5_what_could_not_be_sent_for_as_long_as_anything_is_kept_has_failed(pool: PgPool) {
+    let mut book = Book::new(pool);
+    let endpoint = book.endpoint("acme", "http://127.0.0.1:9/hook", &[]).await;
+    book.happens("acme", "e1", "happened").await;
+    book.sql(
+        "UPDATE webhook_deliveries SET made_at = now() - interval '31 days' WHERE endpoint_id = $1",
+        &endpoint.id,
+    )
+    .await;
+    let mut other = options();
+    other.master_key = Some("//////////////////////////////////////////8=".into());
+    book.options = other.check().unwrap();
+    let _sender = book.sender();
+    let failed = book.until_one(&endpoint.id, "given up", |one| one.state == DeliveryState::Failed).await;
+    assert!(failed.attempts[0].error.as_deref().unwrap().starts_with("not sent"), "{failed:?}");
+    assert_eq!(book.read(&endpoint.id).await.failing_since, None, "no fault of the endpoint");
 }

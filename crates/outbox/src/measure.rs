@@ -120,8 +120,7 @@ impl Watch {
         Ok(Seen {
             events: row.events,
             last: row.last.map(jiff_sqlx::Timestamp::to_jiff),
-            // With no event, `least` knows the time alone, and would pass what is published and not to be seen yet.
-            all_before: row.all_before.map(jiff_sqlx::Timestamp::to_jiff).filter(|_| row.events > 0),
+            all_before: row.all_before.map(jiff_sqlx::Timestamp::to_jiff),
             behind: Behind { events: row.missed, oldest_ms: row.oldest_ms },
         })
     }

@@ -237,10 +237,97 @@ async fn s3_6_a_lost_event_is_seen_behind_any_number_of_others(_: PgPoolOptions,
     assert_eq!(watch.measure(&pool).await.unwrap(), Behind::default());
     // A commit that came late is seen behind what the watch has seen.
     sql("INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body, published_at)
-         VALUES ('late', 'happened', 1, 'k', 25001, '{}', now() - interval '30 s'),
-                ('newest', 'happened', 1, 'k', 25002, '{}', now());
+         VALUES ('newest', 'happened', 1, 'k', 25002, '{}', now());
          INSERT INTO processed_events (consumer, event_id) VALUES ('c', 'newest')")
     .await;
+    assert_eq!(watch.measure(&pool).await.unwrap(), Behind::default());
+    sql("INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body, published_at)
+         VALUES ('late', 'happened', 1, 'k', 25001, '{}', now() - interval '30 s')")
+    .await;
     assert_eq!(watch.measure(&pool).await.unwrap().events, 1);
+    pool.close().await;
+}
+
+fn unreadable(consumer: &str, stream_sequence: i64, event_id: Option<&str>) -> ParkedDelivery {
+    ParkedDelivery {
+        consumer: consumer.into(),
+        stream: "S".into(),
+        stream_sequence,
+        subject: "s.0.x".into(),
+        event_id: event_id.map(str::to_owned),
+        payload: b"{".to_vec(),
+        reason: "unreadable".into(),
+        deliveries: 5,
+    }
+}
+
+async fn listed(pool: &PgPool) -> Vec<(String, i64)> {
+    let rows = parked(pool, 10).await.unwrap();
+    rows.into_iter().map(|(one, _)| (one.consumer, one.stream_sequence)).collect()
+}
+
+/// Two consumers may fail at the same message: each is a matter of its own, until it took it in or a person let go of it.
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn r23_what_is_parked_is_its_consumers_until_it_is_taken_in_or_discarded(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let pool = crowded(connect).await;
+    for consumer in ["c", "d"] {
+        for (number, event_id) in [(7, None), (8, Some("e"))] {
+            park(&pool, &unreadable(consumer, number, event_id), None).await.unwrap();
+        }
+    }
+    take_in(&pool, "c", &event("e"), Turn::Kept, &Counts { fails: false }).await.unwrap();
+    let of = |consumer: &str, number| (consumer.to_owned(), number);
+    assert_eq!(listed(&pool).await, [of("c", 7), of("d", 7), of("d", 8)]);
+    let discard = Discard { consumer: "d", stream: "S", stream_sequence: 7, by: "ann", reason: "noise" };
+    for not_there in [
+        Discard { consumer: "nobody", ..discard },
+        Discard { stream: "T", ..discard },
+        Discard { stream_sequence: 9, ..discard },
+    ] {
+        assert!(!outbox::intake::discard(&pool, not_there).await.unwrap(), "{not_there:?}");
+    }
+    assert!(outbox::intake::discard(&pool, discard).await.unwrap());
+    assert_eq!(listed(&pool).await, [of("c", 7), of("d", 8)]);
+    pool.close().await;
+}
+
+/// What nobody has decided about stays, however old; what was, is a record for as long as marks are.
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn r23_what_is_parked_is_kept_until_long_after_it_was_decided(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let pool = crowded(connect).await;
+    for (number, event_id) in
+        [(1, None), (2, Some("lost")), (3, None), (4, None), (5, Some("new")), (6, Some("old"))]
+    {
+        park(&pool, &unreadable("c", number, event_id), None).await.unwrap();
+    }
+    for id in ["new", "old"] {
+        take_in(&pool, "c", &event(id), Turn::Kept, &Counts { fails: false }).await.unwrap();
+    }
+    for stream_sequence in [3, 4] {
+        let discard = Discard { consumer: "c", stream: "S", stream_sequence, by: "ann", reason: "noise" };
+        assert!(outbox::intake::discard(&pool, discard).await.unwrap());
+    }
+    sqlx::raw_sql(
+        "UPDATE parked_deliveries SET parked_at = now() - interval '3 hours';
+         UPDATE parked_deliveries SET discarded_at = now() - interval '3 hours' WHERE stream_sequence = 4;
+         UPDATE processed_events SET processed_at = now() - interval '3 hours' WHERE event_id = 'old'",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    keep::prune_processed(&pool, Duration::from_secs(7200)).await.unwrap();
+    let left: Vec<i64> =
+        sqlx::query_scalar("SELECT stream_sequence FROM parked_deliveries ORDER BY stream_sequence")
+            .fetch_all(&pool)
+            .await
+            .unwrap();
+    assert_eq!(left, [1, 2, 3, 5]);
+    assert_eq!(listed(&pool).await, [("c".to_owned(), 1), ("c".to_owned(), 2)], "and none is parked anew");
     pool.close().await;
 }

@@ -47,6 +47,18 @@ impl Api {
         fan_out(&mut connection, &message).await.unwrap();
     }
 
+    /// Neither as text nor in the bytes of a stored answer.
+    async fn assert_stored_nowhere(&self, secret: &str) {
+        let secret = secret.trim_start_matches("whsec_");
+        for table in ["webhook_endpoints", "idempotency_keys"] {
+            let rows = format!("SELECT coalesce(string_agg(t::text, ''), '') FROM {table} t");
+            let rows: String =
+                sqlx::query_scalar(sqlx::AssertSqlSafe(rows)).fetch_one(&self.pool).await.unwrap();
+            let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+            assert!(!rows.is_empty() && !rows.contains(secret) && !rows.contains(&hex), "{table}");
+        }
+    }
+
     async fn all_failed(&self) {
         sqlx::query("UPDATE webhook_deliveries SET state = 'failed', tries = 10, ended_at = now()")
             .execute(&self.pool)
@@ -83,12 +95,29 @@ async fn an_endpoint_is_made_once_and_its_secret_is_stored_nowhere(pool: PgPool)
     let read = api.get(ACME, &path(&first.json)).await.json;
     assert_eq!(listed["webhook_endpoints"][0], read);
     assert_eq!(read["secret"], Value::Null);
-    let secret = secret.trim_start_matches("whsec_");
-    for table in ["webhook_endpoints", "idempotency_keys"] {
-        let rows = format!("SELECT coalesce(string_agg(t::text, ''), '') FROM {table} t");
-        let rows: String = sqlx::query_scalar(sqlx::AssertSqlSafe(rows)).fetch_one(&api.pool).await.unwrap();
-        let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
-        assert!(!rows.is_empty() && !rows.contains(secret) && !rows.contains(&hex), "{table}");
+    api.assert_stored_nowhere(secret).await;
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn who_asked_for_a_secret_is_shown_it_and_nobody_else(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let made = api.made("k").await;
+    let path = path(&made);
+    api.happens("e1").await;
+    let rotated = api.post(ACME, &format!("{path}/rotate-secret"), "r", "").await.json;
+    api.assert_stored_nowhere(rotated["secret"].as_str().unwrap()).await;
+    for (verb, path, body) in [
+        ("GET", ENDPOINTS, ""),
+        ("GET", &path, ""),
+        ("GET", &format!("{path}/deliveries"), ""),
+        ("PATCH", &path, r#"{"status": "active"}"#),
+        ("POST", &format!("{path}/deliveries/e1/replay"), ""),
+        ("DELETE", &path, ""),
+    ] {
+        let answer = api.send_as(verb, ACME, path, verb, body).await;
+        assert!(answer.status.is_success(), "{answer:?}");
+        let text = String::from_utf8(answer.bytes).unwrap();
+        assert!(!text.contains("secret\"") && !text.contains("whsec_"), "{verb} {path}: {text}");
     }
 }
 
@@ -293,6 +322,41 @@ async fn what_was_sent_is_listed_and_sent_again(pool: PgPool) {
         api.post(ACME, &path, key, &body).await.assert_problem(409, "endpoint_disabled", &path);
     }
     assert!(api.due().await.is_empty());
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_unknown_kind_is_refused_when_an_endpoint_is_changed_too(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let made = api.made("k").await;
+    let change = json!({"kinds": ["transfer_sent", "transfer_imagined"]}).to_string();
+    let changed = api.send_as("PATCH", ACME, &path(&made), "c", &change).await;
+    changed.assert_problem(422, "unknown_kind", "it would never be told of it");
+    assert_eq!(api.get(ACME, &path(&made)).await.json["kinds"], json!([]));
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn deliveries_are_listed_by_their_state_and_one_under_way_is_left_alone(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let made = api.made("k").await;
+    api.happens("e1").await;
+    api.all_failed().await;
+    api.happens("e2").await;
+    let deliveries = format!("{}/deliveries", path(&made));
+    for (state, events) in [("failed", json!(["e1"])), ("pending", json!(["e2"])), ("delivered", json!([]))] {
+        let listed = api.get(ACME, &format!("{deliveries}?state={state}")).await.json;
+        let listed: Value =
+            listed["deliveries"].as_array().unwrap().iter().map(|one| one["event_id"].clone()).collect();
+        assert_eq!(listed, events, "{state}");
+    }
+    // As while a sender makes the attempt.
+    let lease = "UPDATE webhook_deliveries SET lease = gen_random_uuid(), next_at = now() + interval '1 hour'
+                 WHERE event_id = 'e2' RETURNING lease::text";
+    let lease: String = sqlx::query_scalar(lease).fetch_one(&api.pool).await.unwrap();
+    let again = api.post(ACME, &format!("{deliveries}/e2/replay"), "p", "").await;
+    assert_eq!((again.status.as_u16(), &again.json["status"]), (202, &json!("under_way")), "{again:?}");
+    let held = "SELECT lease::text FROM webhook_deliveries WHERE event_id = 'e2'";
+    let held: Option<String> = sqlx::query_scalar(held).fetch_one(&api.pool).await.unwrap();
+    assert_eq!(held, Some(lease), "or it would be sent twice at once");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]

@@ -42,6 +42,7 @@ async fn r23_what_is_parked_is_listed_and_tried_again() {
     let discard = ["events", "discard", "notifier", "PAYMENTS", "7", "--by", "ann", "--reason", "not ours"];
     let said = bank.payctl(&discard[..5]).await.refused();
     assert!(said.contains("--by"), "{said}");
+    bank.payctl(&[&discard[..6], &[" ", "--reason", "not ours"]].concat()).await.refused();
     assert_eq!(bank.payctl(&discard).await.done(), "PAYMENTS 7 is discarded for notifier\n");
     let said = bank.payctl(&discard).await.refused();
     assert!(said.contains("PAYMENTS 7 is not parked for notifier"), "{said}");

@@ -124,3 +124,37 @@ async fn an_endpoint_is_disabled_with_a_name_and_a_reason() {
     assert_eq!(webhooks.json(&["show", id]).await["status"], "active");
     webhooks.run(&["enable", id]).await.refused();
 }
+
+#[tokio::test]
+async fn what_is_not_there_is_not_disabled_nor_anything_for_no_reason() {
+    let webhooks = Webhooks::open().await;
+    let unknown = "whe_00000000000000000000000000000000";
+    let said = webhooks.run(&["disable", unknown, "--by", "ann", "--reason", "a flood"]).await.refused();
+    assert!(said.contains("there is no webhook endpoint"), "{said}");
+    let id = webhooks.endpoint.as_str();
+    webhooks.run(&["disable", id, "--by", "ann", "--reason", " "]).await.refused();
+    assert_eq!(webhooks.json(&["show", id]).await["status"], "active");
+
+    webhooks.run(&["disable", id, "--by", "ann", "--reason", "a flood"]).await.done();
+    let said = webhooks.run(&["replay", id, "pay_1:transfer_sent"]).await.refused();
+    assert!(said.contains("is disabled"), "{said}");
+    assert_eq!(webhooks.failed().await, 1);
+}
+
+#[tokio::test]
+async fn however_much_failed_lately_is_sent_again_and_nothing_older() {
+    let webhooks = Webhooks::open().await;
+    sqlx::query(
+        "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body, state, ended_at, made_at)
+         SELECT $1, 'pay_' || n, 'transfer_sent', '{}', 'failed', now(),
+                now() - CASE WHEN n > 1200 THEN interval '2 hours' ELSE interval '0' END
+         FROM generate_series(2, 1203) n",
+    )
+    .bind(&webhooks.endpoint)
+    .execute(&webhooks.pool)
+    .await
+    .unwrap();
+    let said = webhooks.run(&["replay", &webhooks.endpoint, "--failed-since", "1h"]).await.done();
+    assert_eq!(said, "1200 events are sent again\n");
+    assert_eq!(webhooks.failed().await, 3);
+}

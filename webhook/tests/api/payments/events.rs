@@ -8,8 +8,8 @@ use axum::body::{Body, BodyDataStream};
 use axum::http::{HeaderMap, Request, StatusCode};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
-use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use sqlx::{PgPool, PgTransaction};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -68,8 +68,12 @@ impl Events {
         }
     }
 
-    /// The next event; none at the end of the stream.
+    /// The next event; none at the end of the stream. Heartbeats alone, for ever, are neither.
     async fn next(&mut self) -> Option<Event> {
+        timeout(LONG, self.after_heartbeats()).await.expect("only heartbeats come")
+    }
+
+    async fn after_heartbeats(&mut self) -> Option<Event> {
         loop {
             let block = self.block().await?;
             let field = |name: &str| {
@@ -143,7 +147,10 @@ async fn step(api: &Api, id: &str, state: &str) {
 
 /// The end and its line, in one transaction as always.
 async fn settle(api: &Api, id: &str) {
-    let mut tx = api.pool.begin().await.unwrap();
+    settle_in(api.pool.begin().await.unwrap(), id).await;
+}
+
+async fn settle_in(mut tx: PgTransaction<'_>, id: &str) {
     write(&mut *tx, id, "settled", "it is settled", !INTERNAL).await;
     sqlx::query("UPDATE payments SET state = 'settled', ended_at = now() WHERE payment_id = $1")
         .bind(id)
@@ -151,6 +158,18 @@ async fn settle(api: &Api, id: &str) {
         .await
         .unwrap();
     tx.commit().await.unwrap();
+}
+
+/// Waits until somebody waits for a lock.
+async fn until_one_waits(api: &Api) {
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                   AND wait_event_type = 'Lock'";
+    let waits = async {
+        while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&api.pool).await.unwrap() == 0 {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    timeout(LONG, waits).await.expect("nobody waits for a lock");
 }
 
 fn names(events: &[Event]) -> Vec<&str> {
@@ -253,6 +272,7 @@ async fn a_reader_that_is_cut_again_and_again_while_lines_are_written_gets_each_
             for _ in 0..=seen.len() % 4 {
                 seen.extend(events.next().await);
             }
+            assert!(seen.len() < 100, "the same again and again: {seen:?}");
         }
         seen
     };
@@ -269,12 +289,16 @@ async fn a_number_that_is_committed_late_is_not_passed_over(pool: PgPool) {
     of_slow.some(1).await;
     of_quick.some(1).await;
     // It takes its number before the other one, and commits after the other one was seen.
-    let mut tx = api.pool.begin().await.unwrap();
-    write(&mut *tx, &slow, "reserved", "early number", !INTERNAL).await;
-    step(&api, &quick, "reserved").await;
-    assert_eq!(names(&of_quick.some(1).await), ["reserved"]);
-    tx.commit().await.unwrap();
-    assert_eq!(names(&of_slow.some(1).await), ["reserved"]);
+    let committing = async {
+        let mut tx = api.pool.begin().await.unwrap();
+        write(&mut *tx, &slow, "reserved", "early number", !INTERNAL).await;
+        step(&api, &quick, "reserved").await;
+        assert_eq!(names(&of_quick.some(1).await), ["reserved"]);
+        tx.commit().await.unwrap();
+    };
+    // It is read meanwhile, so that no earlier news is left that would have it look.
+    let (late, ()) = tokio::join!(of_slow.some(1), committing);
+    assert_eq!(names(&late), ["reserved"]);
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
@@ -288,14 +312,7 @@ async fn lines_of_one_payment_are_committed_in_the_order_of_their_numbers(pool: 
     let cancel = format!("{PAYMENTS}/{id}/cancel");
     // It would take the second number and commit first, if it did not wait for the payment's row.
     let committing = async {
-        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-                       AND wait_event_type = 'Lock'";
-        let waits = async {
-            while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&api.pool).await.unwrap() == 0 {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
-        };
-        timeout(LONG, waits).await.expect("nobody waits for the row");
+        until_one_waits(&api).await;
         tx.commit().await.unwrap();
     };
     let (cancelled, ()) = tokio::join!(api.post(ACME, &cancel, "c", ""), committing);
@@ -303,6 +320,70 @@ async fn lines_of_one_payment_are_committed_in_the_order_of_their_numbers(pool: 
     let seen = open(&api, &id, None).await.some(3).await;
     let details: Vec<_> = seen[1..].iter().map(|event| event.data["detail"].clone()).collect();
     assert_eq!(details, ["the first number", "the customer asked to cancel"]);
+}
+
+/// A stream that has told as many lines as are read at once: it looks for more before there is news.
+async fn about_to_look(api: &Api) -> (String, Events) {
+    let (id, _) = api.paid("k").await;
+    for n in 1..100 {
+        write(&api.pool, &id, "cancelling", &format!("asked {n}"), !INTERNAL).await;
+    }
+    let mut events = open(api, &id, None).await;
+    events.some(100).await;
+    (id, events)
+}
+
+/// Both come by one commit: a look that this commit falls into must not find the one without the other.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_end_is_never_told_before_its_line(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let (id, events) = about_to_look(&api).await;
+    let mut tx = api.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE payments").execute(&mut *tx).await.unwrap();
+    let settling = async {
+        until_one_waits(&api).await;
+        settle_in(tx, &id).await;
+    };
+    let (rest, ()) = tokio::join!(events.rest(), settling);
+    assert_eq!(names(&rest), ["settled", "end"]);
+}
+
+/// Breaks the connection of whoever waits for a lock, one after the other.
+async fn break_who_waits(api: &Api, times: usize) {
+    let broken = "SELECT pg_terminate_backend(pid, 20000) FROM pg_stat_activity
+                  WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    for _ in 0..times {
+        until_one_waits(api).await;
+        sqlx::query(broken).execute(&api.pool).await.unwrap();
+    }
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r35_a_database_that_breaks_off_is_asked_again_for_news(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let (id, _) = api.paid("k").await;
+    let mut events = open(&api, &id, None).await;
+    events.some(1).await;
+    let mut tx = api.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE timeline").execute(&mut *tx).await.unwrap();
+    break_who_waits(&api, 2).await;
+    settle_in(tx, &id).await;
+    assert_eq!(names(&events.rest().await), ["settled", "end"]);
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r35_a_stream_goes_on_after_the_database_broke_off(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let (id, events) = about_to_look(&api).await;
+    let mut tx = api.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE payments").execute(&mut *tx).await.unwrap();
+    let breaking = async {
+        // Oftener than it would look anyway: for the next lines, and for the first news.
+        break_who_waits(&api, 3).await;
+        settle_in(tx, &id).await;
+    };
+    let (rest, ()) = tokio::join!(events.rest(), breaking);
+    assert_eq!(names(&rest), ["settled", "end"]);
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
@@ -443,11 +524,14 @@ async fn ask(connection: &mut TcpStream, id: &str) {
 /// Reads until `wanted` came so often.
 async fn read_until(connection: &mut TcpStream, text: &mut String, wanted: &str, times: usize) {
     let mut buffer = [0; 4096];
-    while text.matches(wanted).count() < times {
-        let read = timeout(LONG, connection.read(&mut buffer)).await.expect("nothing comes").unwrap();
-        assert!(read > 0, "closed after {text}");
-        text.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
-    }
+    let reading = async {
+        while text.matches(wanted).count() < times {
+            let read = connection.read(&mut buffer).await.unwrap();
+            assert!(read > 0, "closed after {text}");
+            text.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+        }
+    };
+    timeout(LONG, reading).await.expect("it does not come");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
