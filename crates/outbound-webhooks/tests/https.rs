@@ -31,11 +31,14 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// What senders are told that believe it.
-    fn believed(&self) -> WebhooksOptions {
+    /// A book whose senders believe it.
+    fn book(&self, pool: PgPool) -> Book {
         let file = std::env::temp_dir().join(format!("authority-{}.pem", Uuid::new_v4().simple()));
         std::fs::write(&file, self.0.pem()).unwrap();
-        WebhooksOptions { allow_http: false, ca_file: Some(file), ..options() }
+        let options = WebhooksOptions { allow_http: false, ca_file: Some(file.clone()), ..options() };
+        let options = options.check().unwrap();
+        std::fs::remove_file(file).unwrap();
+        Book { pool, options }
     }
 
     /// A server with a certificate of this authority's for `name`.
@@ -81,9 +84,7 @@ impl Listener for Encrypted {
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
 async fn s3_5_an_authority_of_the_banks_own_is_believed_when_it_is_named(pool: PgPool) {
     let authority = Authority::new();
-    let options = authority.believed();
-    let book = Book { pool, options: options.check().unwrap() };
-    std::fs::remove_file(options.ca_file.unwrap()).unwrap();
+    let book = authority.book(pool);
     let receiver = authority.server("127.0.0.1").await;
     let endpoint = book.endpoint("acme", &receiver.url("hook"), &[]).await.id;
     book.happens("acme", "e1", "happened").await;
@@ -96,9 +97,7 @@ async fn s3_5_an_authority_of_the_banks_own_is_believed_when_it_is_named(pool: P
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
 async fn s3_5_a_stranger_with_a_certificate_is_told_nothing(pool: PgPool) {
     let authority = Authority::new();
-    let options = authority.believed();
-    let book = Book { pool, options: options.check().unwrap() };
-    std::fs::remove_file(options.ca_file.unwrap()).unwrap();
+    let book = authority.book(pool);
     // One that nobody has named, and a name that is another's.
     for (n, receiver) in [Authority::new().server("127.0.0.1").await, authority.server("bank.example").await]
         .iter()
