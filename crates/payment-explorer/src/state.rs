@@ -174,13 +174,14 @@ impl State {
         }
         if self.zombies.len() > 1 {
             self.zombies.sort_by_cached_key(|zombie| FixedState::default().hash_one(zombie));
-            let mut alike = 0;
-            let mut last = None;
-            self.zombies.retain(|zombie| {
-                alike = if last.as_ref() == Some(zombie) { alike + 1 } else { 1 };
-                last = Some(zombie.clone());
-                alike <= ALIKE_MAX
-            });
+            let mut at = ALIKE_MAX;
+            while at < self.zombies.len() {
+                if self.zombies[at] == self.zombies[at - ALIKE_MAX] {
+                    self.zombies.remove(at);
+                } else {
+                    at += 1;
+                }
+            }
         }
     }
 

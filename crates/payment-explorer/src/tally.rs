@@ -66,6 +66,7 @@ pub const DEEPER: &[&str] = &[
     "settle by decision: ended",
     "settle by decision: recall_under_way",
     "submit -> not sent no_open_hold",
+    "wait -> decided ask_again",
     "wait -> decided release",
     "wait -> decided settle",
 ];

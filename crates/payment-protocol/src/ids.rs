@@ -133,9 +133,8 @@ pub(crate) fn digest(parts: &[&str], hex_digits: usize) -> String {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }
-    let mut hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    hex.truncate(hex_digits);
-    hex
+    let nibbles = hash.finalize().into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    nibbles.take(hex_digits).filter_map(|nibble| char::from_digit(u32::from(nibble), 16)).collect()
 }
 
 #[cfg(test)]
