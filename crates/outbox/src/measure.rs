@@ -61,7 +61,7 @@ pub struct Behind {
 /// much was published since.
 #[derive(Debug)]
 pub struct Watch {
-    consumer: String,
+    consumer: &'static str,
     /// All that was published before was taken in or parked.
     from: Option<Timestamp>,
 }
@@ -69,8 +69,14 @@ pub struct Watch {
 impl Watch {
     /// A watch that begins with the oldest event that is kept.
     #[must_use]
-    pub fn new(consumer: &str) -> Self {
-        Self { consumer: consumer.to_owned(), from: None }
+    pub fn new(consumer: &'static str) -> Self {
+        Self { consumer, from: None }
+    }
+
+    /// Whom it watches over.
+    #[must_use]
+    pub fn consumer(&self) -> &'static str {
+        self.consumer
     }
 
     /// Measures how far the consumer is behind. The first measurement of a long table may not come to its end; the next one

@@ -7,7 +7,6 @@ use anyhow::Result;
 use monitoring::task::RelayTask;
 use outbox::Watch;
 use payment_ledger::Ledger;
-use payment_ledger::events::Consumer;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::RelayOptions;
@@ -30,7 +29,7 @@ pub(crate) async fn run(ledger: &Ledger, options: &RelayOptions, stop: &Cancella
 
 /// One measurement of everything.
 #[allow(clippy::cast_precision_loss, reason = "gauges are doubles; counts and ages stay far below 2^53")]
-pub(crate) async fn measure(ledger: &Ledger, watches: &mut [(Consumer, Watch)]) -> Result<()> {
+pub(crate) async fn measure(ledger: &Ledger, watches: &mut [Watch]) -> Result<()> {
     for open in ledger.open_by_state().await? {
         let state = open.state.as_str();
         metrics::gauge!("payments_open", "state" => state).set(open.count as f64);

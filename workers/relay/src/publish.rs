@@ -31,21 +31,21 @@ pub(crate) async fn relay(pool: &PgPool, options: &Options) -> anyhow::Result<Re
 }
 
 /// A watch over each consumer of events.
-pub(crate) fn watches() -> Vec<(Consumer, Watch)> {
-    Consumer::ALL.iter().map(|consumer| (*consumer, Watch::new(consumer.as_str()))).collect()
+pub(crate) fn watches() -> Vec<Watch> {
+    Consumer::ALL.iter().map(|consumer| Watch::new(consumer.as_str())).collect()
 }
 
 /// Measures what waits to be published, what is parked, and how far behind are those who tell of events.
 #[allow(clippy::cast_precision_loss, reason = "gauges are doubles; counts stay far below 2^53")]
-pub(crate) async fn measure(pool: &PgPool, watches: &mut [(Consumer, Watch)]) -> Result<(), OutboxError> {
+pub(crate) async fn measure(pool: &PgPool, watches: &mut [Watch]) -> Result<(), OutboxError> {
     let now = outbox::measure(pool).await?;
     let oldest = Duration::from_millis(now.oldest_ms.unsigned_abs());
     metrics::gauge!("outbox_unpublished").set(now.unpublished as f64);
     metrics::gauge!("outbox_oldest_unpublished_seconds").set(oldest.as_secs_f64());
     metrics::gauge!("outbox_parked").set(now.parked as f64);
     metrics::gauge!("outbox_parked_deliveries").set(now.parked_deliveries as f64);
-    for (consumer, watch) in watches {
-        let name = consumer.as_str();
+    for watch in watches {
+        let name = watch.consumer();
         let behind = watch.measure(pool).await?;
         let oldest = Duration::from_millis(behind.oldest_ms.unsigned_abs());
         metrics::gauge!("events_unprocessed", "consumer" => name).set(behind.events as f64);
