@@ -1,6 +1,7 @@
 //! R32, R23: the relay, the broker and the notifier die at the wrong moment, or something poisonous comes their way. What
 //! happened to a payment is told all the same: once, in order, and the payments themselves wait for none of it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -83,6 +84,21 @@ impl Bank {
     async fn raw(&self) -> anyhow::Result<async_nats::jetstream::Context> {
         Ok(async_nats::jetstream::new(async_nats::connect(self.broker.url()).await?))
     }
+
+    /// The broker has both events of each of these payments and no others: what it lost when it was killed was published again.
+    async fn assert_all_is_in_the_stream(&self, ids: &[String]) -> anyhow::Result<()> {
+        let mut stream = self.raw().await?.get_stream("EVENTS").await?;
+        let state = stream.info().await?.state.clone();
+        let mut published: BTreeMap<String, BTreeSet<i64>> = BTreeMap::new();
+        for place in state.first_sequence..=state.last_sequence {
+            let message = stream.get_raw_message(place).await?;
+            let event: outbox::Event = serde_json::from_slice(&message.payload)?;
+            published.entry(event.key).or_default().insert(event.sequence);
+        }
+        let expected = ids.iter().map(|id| (id.clone(), BTreeSet::from([1, 2]))).collect();
+        assert_eq!(published, expected);
+        Ok(())
+    }
 }
 
 /// A number that a process shows.
@@ -133,6 +149,28 @@ async fn r32_a_relay_killed_between_publish_and_mark_tells_again_and_the_custome
 }
 
 #[tokio::test]
+async fn r32_what_the_broker_has_lost_is_told_without_anybodys_help() -> anyhow::Result<()> {
+    let mut bank = Bank::start("events-lost").await?;
+    let told = bank.settle(1).await?;
+    bank.wait_until_settled_is_told(&told).await?;
+    bank.notifier.kill().await?;
+    let ids = bank.settle(3).await?;
+    bank.wait_until_published().await?;
+    // As a power failure takes it: confirmed, and gone, and no id is remembered.
+    bank.raw().await?.get_stream("EVENTS").await?.purge().await?;
+    bank.broker.kill().await?;
+    bank.broker.start_again().await?;
+    bank.notifier.start_again().await?;
+    bank.wait_until_settled_is_told(&ids).await?;
+    until("it is counted", WITHIN, || async {
+        Ok((shows(&bank.system.relay, "outbox_lost_total").await? >= 6.0).then_some(()))
+    })
+    .await?;
+    bank.system.audit().await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn r32_s0_13_a_broker_that_is_down_under_load_delays_what_is_told_and_no_payment() -> anyhow::Result<()>
 {
     let _alone = crate::ALONE.lock().await;
@@ -146,8 +184,7 @@ async fn r32_s0_13_a_broker_that_is_down_under_load_delays_what_is_told_and_no_p
             Ok((count(pool, "SELECT count(*) FROM notifications").await? >= 10).then_some(()))
         })
         .await?;
-        // Not SIGKILL: that may take from it what it has confirmed (crates/outbox/README.md).
-        broker.stop().await?;
+        broker.kill().await?;
         let down_at: String = sqlx::query_scalar("SELECT clock_timestamp()::text").fetch_one(pool).await?;
         // That a transfer was sent waits to be told: the payments settle, at the rate they are made.
         let settled = outage_s * PAYMENTS_PER_S;
@@ -202,6 +239,7 @@ async fn r32_s0_13_a_broker_that_is_down_under_load_delays_what_is_told_and_no_p
     .await?;
     let told = count(&bank.system.database.pool, "SELECT count(*) FROM notifications").await?;
     assert_eq!(usize::try_from(told)?, 2 * ids.len(), "each once");
+    bank.assert_all_is_in_the_stream(&ids).await?;
     let audit = bank.system.audit().await?;
     assert_eq!((audit.payments, audit.debited, audit.open), (ids.len(), ids.len(), 0));
     Ok(())

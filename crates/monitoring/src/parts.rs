@@ -62,7 +62,7 @@ fn late(task: RelayTask) -> Alert {
         // Of several relays one is enough.
         &format!("time() - max(relay_task_succeeded_at_seconds{{task=\"{word}\"}}) > {late_s}"),
         0,
-        if task == RelayTask::Keep { Warning } else { Critical },
+        if matches!(task, RelayTask::Keep | RelayTask::Mend) { Warning } else { Critical },
         &format!("The relay has not managed to {} for {late_s} s", spoken(word)),
         "several of its rounds have failed or hang; a single failure is tried again by itself",
     )

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_nats::jetstream;
 use outbox::intake::{self, Effect, EffectError};
 use outbox::nats::{Broker, BrokerOptions, Consumer, ConsumerOptions, JetStream};
-use outbox::{Event, MIGRATOR, NewEvent, append, keep};
+use outbox::{Event, MIGRATOR, NewEvent, Watch, append, keep};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{PgConnection, PgPool};
@@ -70,22 +70,29 @@ impl Line {
 
     async fn relay(&self) -> Running {
         let broker = Broker::connect(&self.options, "relay").await.unwrap();
-        Running::start(&self.pool, JetStream::new(broker, &[CONSUMER]), options())
+        Running::start(&self.pool, JetStream::new(broker), options())
     }
 
     async fn take(&self) -> Taking {
-        self.take_and_wait_for(ConsumerOptions::new(CONSUMER).turns_max).await
+        self.take_as(CONSUMER).await
+    }
+
+    async fn take_as(&self, name: &str) -> Taking {
+        self.take_with(ConsumerOptions::new(name)).await
     }
 
     /// An event is put off so often for the one before it.
     async fn take_and_wait_for(&self, turns_max: u32) -> Taking {
-        let broker = Broker::connect(&self.options, CONSUMER).await.unwrap();
+        self.take_with(ConsumerOptions { turns_max, ..ConsumerOptions::new(CONSUMER) }).await
+    }
+
+    async fn take_with(&self, options: ConsumerOptions) -> Taking {
+        let broker = Broker::connect(&self.options, &options.name).await.unwrap();
         let options = ConsumerOptions {
             ack_wait: Duration::from_secs(1),
             deliveries_max: 3,
             again_after: Duration::from_millis(20),
-            turns_max,
-            ..ConsumerOptions::new(CONSUMER)
+            ..options
         };
         let consumer = Consumer::new(broker, self.pool.clone(), Log, options);
         Taking(tokio::spawn(async move { consumer.run(&CancellationToken::new()).await }))
@@ -105,6 +112,42 @@ impl Line {
         let payload = serde_json::to_vec(&event).unwrap();
         let raw = self.raw().await;
         raw.publish("events.0.happened", payload.into()).await.unwrap().await.unwrap();
+    }
+
+    /// A connection that is there.
+    async fn broker(&self) -> Broker {
+        let broker = Broker::connect(&self.options, "test").await.unwrap();
+        until("it is connected", async || broker.is_connected().is_ok()).await;
+        broker
+    }
+
+    /// Has published again what is lost; says how many events.
+    async fn mend(&self, watch: &mut Watch) -> u64 {
+        outbox::mend(&self.pool, &self.broker().await, watch, Duration::ZERO).await.unwrap()
+    }
+
+    async fn taken_by(&self, consumer: &str) -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM processed_events WHERE consumer = $1")
+            .bind(consumer)
+            .fetch_one(&self.pool)
+            .await
+            .unwrap()
+    }
+
+    /// Has the broker killed and started again: it knows the ids of what it still has, and no others.
+    async fn restart(&mut self) {
+        self.server.kill().await.unwrap();
+        self.server.start_again().await.unwrap();
+    }
+
+    /// Where the broker keeps an event.
+    async fn stream_sequence(&self, event_id: &str) -> u64 {
+        let sequence: i64 = sqlx::query_scalar("SELECT stream_sequence FROM outbox WHERE event_id = $1")
+            .bind(event_id)
+            .fetch_one(&self.pool)
+            .await
+            .unwrap();
+        sequence.try_into().unwrap()
     }
 
     /// The stream itself, past the relay.
@@ -256,7 +299,7 @@ async fn dies_over_its_first_of(written_before: i64, line: Line) {
 async fn s3_6_what_comes_before_its_turn_waits_and_not_for_ever(_: PgPoolOptions, connect: PgConnectOptions) {
     let line = Line::new("turns", connect).await;
     let broker = Broker::connect(&line.options, "test").await.unwrap();
-    until("the stream is there", async || broker.keep_for(&[CONSUMER]).await.is_ok()).await;
+    until("the stream is there", async || broker.stream().await.is_ok()).await;
     for sequence in [3, 2, 1] {
         line.put(sequence).await;
     }
@@ -324,31 +367,142 @@ async fn r23_poison_is_parked_on_both_sides_and_the_others_go_on(
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_5_the_stream_keeps_what_somebody_has_not_taken_in_and_nothing_else(
+async fn r32_a_broker_that_is_killed_keeps_what_somebody_has_not_taken_in(
     _: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let mut line = Line::new("interest", connect).await;
-    // The consumer has not run once, and misses nothing.
+    let mut line = Line::new("behind", connect).await;
+    // One takes everything in and one nothing, each in all lanes.
+    let behind = line.take_as("behind").await;
     let relay = line.relay().await;
-    for n in 1..=20 {
+    write(&line.pool, "key-0", 1).await;
+    until("the one who will be behind has its places", async || line.taken_by("behind").await == 1).await;
+    drop(behind);
+    let taking = line.take().await;
+    for n in 2..=20 {
+        for key in 0..8 {
+            write(&line.pool, &format!("key-{key}"), if key == 0 { n } else { n - 1 }).await;
+        }
+    }
+    until_all_published(&line.pool).await;
+    until("one has all", async || line.taken_by(CONSUMER).await == 1 + 19 * 8).await;
+    drop(taking);
+    for _ in 0..3 {
+        line.restart().await;
+    }
+    let behind = line.take_as("behind").await;
+    // What a kill may take is what was not flushed.
+    let mut watch = Watch::new("behind");
+    until("the other has all, too", async || {
+        let _ = line.mend(&mut watch).await;
+        line.taken_by("behind").await == 1 + 19 * 8
+    })
+    .await;
+    drop(behind);
+    relay.stop().await;
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn r32_what_the_broker_has_lost_is_published_again(_: PgPoolOptions, connect: PgConnectOptions) {
+    let mut line = Line::new("lost", connect).await;
+    let mut watch = Watch::new(CONSUMER);
+    let relay = line.relay().await;
+    write(&line.pool, "key-0", 1).await;
+    until_all_published(&line.pool).await;
+    assert_eq!(line.mend(&mut watch).await, 0, "who was never there has lost nothing");
+    let taking = line.take().await;
+    line.until_effects(1).await;
+    drop(taking);
+
+    // Of three keys the first of three events is lost.
+    for n in 1..=3 {
+        for key in 1..=3 {
+            write(&line.pool, &format!("key-{key}"), n).await;
+        }
+    }
+    until_all_published(&line.pool).await;
+    let stream = line.raw().await.get_stream("EVENTS").await.unwrap();
+    for key in 1..=3 {
+        stream.delete_message(line.stream_sequence(&format!("key-{key}-1")).await).await.unwrap();
+    }
+    line.restart().await;
+    assert_eq!(line.mend(&mut watch).await, 0, "who has not come there may still be told of what is there");
+    let taking = line.take_and_wait_for(10_000).await;
+    let mut mended = 0;
+    until("all of it had its effect", async || {
+        mended += line.mend(&mut watch).await;
+        line.effects().await >= 10
+    })
+    .await;
+    assert_eq!(mended, 3);
+    let orders = line.orders().await;
+    assert!((1..=3).all(|key| orders[&format!("key-{key}")] == [1, 2, 3]), "{orders:?}");
+    assert_eq!(line.mend(&mut watch).await, 0, "it is told once");
+    drop(taking);
+    relay.stop().await;
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn r32_a_stream_that_was_made_anew_is_filled_again(_: PgPoolOptions, connect: PgConnectOptions) {
+    let line = Line::new("anew", connect).await;
+    let mut watch = Watch::new(CONSUMER);
+    let relay = line.relay().await;
+    for n in 1..=5 {
         write(&line.pool, "key-0", n).await;
     }
     until_all_published(&line.pool).await;
-    let raw = line.raw().await;
-    let kept = async || raw.get_stream("EVENTS").await.unwrap().cached_info().state.messages;
-    assert_eq!(kept().await, 20);
+    line.raw().await.delete_stream("EVENTS").await.unwrap();
+    // The numbers of what is lost are another's now.
+    for n in 1..=5 {
+        write(&line.pool, "key-1", n).await;
+    }
+    until_all_published(&line.pool).await;
     let taking = line.take().await;
-    line.until_effects(20).await;
-    until("nothing is kept", async || kept().await == 0).await;
+    until("all of it had its effect", async || {
+        let _ = line.mend(&mut watch).await;
+        line.effects().await >= 10
+    })
+    .await;
+    assert_eq!(line.orders().await, in_order(2, 5));
+    drop(taking);
+    relay.stop().await;
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s3_5_a_full_stream_makes_room_and_the_bounds_can_be_changed(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let mut line = Line::new("bounds", connect).await;
+    line.options.max_bytes = 30_000;
+    let mut watch = Watch::new(CONSUMER);
+    let taking = line.take().await;
+    let relay = line.relay().await;
+    write(&line.pool, "key-0", 1).await;
+    line.until_effects(1).await;
+    drop(taking);
+    for key in 1..=200 {
+        write(&line.pool, &format!("key-{key}"), 1).await;
+    }
+    // Nobody takes anything in, and nobody waits for that.
+    until_all_published(&line.pool).await;
+    let mut stream = line.raw().await.get_stream("EVENTS").await.unwrap();
+    let kept = stream.info().await.unwrap().state.messages;
+    assert!((20..180).contains(&kept), "{kept}");
+    line.restart().await;
+    let taking = line.take().await;
+    until("all of it had its effect", async || {
+        let _ = line.mend(&mut watch).await;
+        line.effects().await >= 201
+    })
+    .await;
     drop(taking);
     relay.stop().await;
 
     // Other bounds are the stream's from the next start on.
     line.options.max_bytes = 1 << 20;
     line.options.max_age_s = 3_600;
-    let broker = Broker::connect(&line.options, "test").await.unwrap();
-    until("it is connected", async || broker.is_connected().is_ok()).await;
+    let broker = line.broker().await;
     let bounds = broker.stream().await.unwrap().cached_info().config.clone();
     assert_eq!((bounds.max_bytes, bounds.max_age), (1 << 20, Duration::from_secs(3_600)));
 }

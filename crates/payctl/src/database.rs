@@ -68,7 +68,7 @@ impl DatabaseArgs {
 pub(crate) async fn is_up_to_date(pool: &PgPool) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM information_schema.columns
-                        WHERE table_name = 'parked_deliveries' AND column_name = 'discarded_at')",
+                        WHERE table_name = 'outbox' AND column_name = 'stream_sequence')",
     )
     .fetch_one(pool)
     .await

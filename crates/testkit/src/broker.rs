@@ -78,17 +78,6 @@ impl Broker {
         Ok(())
     }
 
-    /// SIGTERM, and waits for its end: it writes what it has confirmed, which SIGKILL may take from it.
-    ///
-    /// # Errors
-    /// When it does not run, or does not end in time.
-    pub async fn stop(&mut self) -> anyhow::Result<()> {
-        self.signal(Signal::TERM)?;
-        let mut child = self.child.take().context("the broker is not running")?;
-        tokio::time::timeout(WITHIN, child.wait()).await.context("the broker does not end")??;
-        Ok(())
-    }
-
     /// SIGKILL, and waits until it is gone.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use monitoring::measure;
 use monitoring::metrics::Process;
 use monitoring::task::RelayTask;
+use outbox::nats::Broker;
 use payment_ledger::Ledger;
 use service_kit::{metrics, serve, shutdown, telemetry};
 use workflow_api::Signaller;
@@ -35,7 +36,8 @@ async fn main() -> anyhow::Result<()> {
     });
     let listen = options.relay.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_RELAY__METRICS_LISTEN", health, stop.clone());
-    let publishing = publish::relay(ledger.pool(), &options).await?;
+    let broker = Broker::connect(&options.broker, "relay").await?;
+    let publishing = publish::relay(ledger.pool(), broker.clone(), &options.relay)?;
     let signaller = Signaller::new(options.temporal, "relay");
     let work = async {
         tokio::join!(
@@ -44,6 +46,7 @@ async fn main() -> anyhow::Result<()> {
             audit::run(&ledger, &options.relay, &stop),
             keep::run(ledger.pool(), &options.relay, &stop),
             publishing.run(&stop),
+            publish::mend(ledger.pool(), &broker, &options.relay, &stop),
             seal::run(&ledger, &options.relay, &stop),
         );
         Ok(())

@@ -1,33 +1,71 @@
-//! Publishes events to the broker (S3.5), and measures how many wait. Here, since whoever moves money must not wait for a
-//! broker.
+//! Publishes events to the broker (S3.5), has published again what it lost, and measures how many wait. Here, since whoever
+//! moves money must not wait for a broker.
 
 use std::time::Duration;
 
 use anyhow::ensure;
+use monitoring::task::RelayTask;
 use outbox::nats::{Broker, JetStream};
-use outbox::{OutboxError, Relay, RelayOptions, Watch};
+use outbox::{MendError, OutboxError, Relay, Watch};
 use payment_ledger::events::Consumer;
 use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
 
-use crate::config::Options;
+use crate::config::RelayOptions;
 
 /// Longest pause between two looks (S3.5), in milliseconds.
 const PUBLISH_EVERY_MAX_MS: u64 = 500;
+/// What was published longer ago and not taken in may be lost. An event that is merely slow is not touched: the broker has it.
+const LOST_AFTER: Duration = Duration::from_secs(5);
 
 /// What publishes. The broker need not be there.
 ///
 /// # Errors
 /// A setting that is refused.
-pub(crate) async fn relay(pool: &PgPool, options: &Options) -> anyhow::Result<Relay<JetStream>> {
-    let every_ms = options.relay.publish_every_ms;
+pub(crate) fn relay(
+    pool: &PgPool,
+    broker: Broker,
+    options: &RelayOptions,
+) -> anyhow::Result<Relay<JetStream>> {
+    let every_ms = options.publish_every_ms;
     ensure!(
         (1..=PUBLISH_EVERY_MAX_MS).contains(&every_ms),
         "relay.publish_every_ms must be from 1 to {PUBLISH_EVERY_MAX_MS}"
     );
-    let consumers: Vec<&str> = Consumer::ALL.iter().map(|consumer| consumer.as_str()).collect();
-    let publisher = JetStream::new(Broker::connect(&options.broker, "relay").await?, &consumers);
-    let how = RelayOptions { look_every: Duration::from_millis(every_ms), ..RelayOptions::default() };
-    Ok(Relay::new(pool.clone(), publisher, how))
+    let look_every = Duration::from_millis(every_ms);
+    let how = outbox::RelayOptions { look_every, ..outbox::RelayOptions::default() };
+    Ok(Relay::new(pool.clone(), JetStream::new(broker), how))
+}
+
+/// Has published again what the broker has lost, until `stop`. Several relays may.
+pub(crate) async fn mend(pool: &PgPool, broker: &Broker, options: &RelayOptions, stop: &CancellationToken) {
+    let mut watches = watches();
+    while !stop.is_cancelled() {
+        match mend_all(pool, broker, &mut watches).await {
+            Ok(0) => RelayTask::Mend.succeeded(),
+            Ok(events) => {
+                RelayTask::Mend.succeeded();
+                metrics::counter!("outbox_lost_total").increment(events);
+                tracing::warn!(events, "the broker has lost events, which are published again");
+            }
+            // Nothing is done by halves, and a broker that is away will be asked again.
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "what is lost is not known")
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = tokio::time::sleep(Duration::from_millis(options.mend_every_ms)) => {}
+        }
+    }
+}
+
+async fn mend_all(pool: &PgPool, broker: &Broker, watches: &mut [Watch]) -> Result<u64, MendError> {
+    let mut events = 0;
+    for watch in watches {
+        events += outbox::mend(pool, broker, watch, LOST_AFTER).await?;
+    }
+    Ok(events)
 }
 
 /// A watch over each consumer of events.

@@ -4,6 +4,7 @@
 //! and eight effects at once are under way.
 
 mod consumer;
+mod lost;
 mod publisher;
 
 use std::time::Duration;
@@ -47,10 +48,10 @@ pub struct BrokerOptions {
     pub stream: String,
     /// First part of all subjects. Default `events`.
     pub subjects: String,
-    /// How large the stream may become, in bytes; a full one takes nothing more, and the events wait with us. It holds what somebody
-    /// has not taken in. Default 1 GiB.
+    /// How large the stream may become, in bytes; then the oldest make room. Whoever is further behind has it told again.
+    /// Default 1 GiB.
     pub max_bytes: i64,
-    /// How long a message is kept that somebody has not taken in, in seconds. Default 7 days.
+    /// How long a message is kept, in seconds. Default 7 days.
     pub max_age_s: u64,
     /// Copies in a cluster, 1 to 5. Default 1.
     pub replicas: usize,
@@ -177,10 +178,10 @@ impl Broker {
         let wanted = Config {
             name: stream.clone(),
             subjects: vec![format!("{subjects}.>")],
-            // Kept until everybody has taken it in and no longer, so that only what waits takes up room.
-            retention: RetentionPolicy::Interest,
-            // What is not taken in yet must not make room for what comes.
-            discard: DiscardPolicy::New,
+            // Never dropped for having been taken in: Debian's broker, started again, drops so what others have not taken in.
+            retention: RetentionPolicy::Limits,
+            // Who is so far behind keeps nobody else from being told.
+            discard: DiscardPolicy::Old,
             max_bytes: *max_bytes,
             max_age: Duration::from_secs(*max_age_s),
             storage: StorageType::File,
@@ -212,26 +213,6 @@ impl Broker {
             return get().await;
         };
         Err(BrokerError::StreamDiffers { stream: stream.clone(), what })
-    }
-
-    /// The stream, and a place in it for each of these consumers, made where they are not there. What is published is kept until
-    /// each of them has taken it in; a consumer that has no place yet misses it.
-    ///
-    /// # Errors
-    /// [`BrokerError`].
-    pub async fn keep_for(&self, consumers: &[impl AsRef<str>]) -> Result<(), BrokerError> {
-        let stream = self.stream().await?;
-        for consumer in consumers.iter().map(AsRef::as_ref) {
-            for lane in 0..LANES {
-                let options = ConsumerOptions::new(consumer);
-                let config = consumer::place(&self.options, &options, lane);
-                let name = consumer::place_name(consumer, lane);
-                stream.get_or_create_consumer(&name, config).await.map_err(|error| {
-                    BrokerError::Consumer { consumer: name.clone(), source: error.into() }
-                })?;
-            }
-        }
-        Ok(())
     }
 
     /// The subject of an event; none for a kind that cannot be a part of one.

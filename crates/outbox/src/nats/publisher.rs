@@ -15,28 +15,25 @@ use crate::{Event, PublishError, Publisher};
 #[derive(Debug)]
 pub struct JetStream {
     broker: Broker,
-    consumers: Vec<String>,
     /// The stream was seen since the broker last said that there is none.
     is_seen: AtomicBool,
 }
 
 impl JetStream {
-    /// Over a connection; the stream is looked for, or made, before the first event, with places for these consumers: what is
-    /// published is kept until each of them has taken it in.
+    /// Over a connection; the stream is looked for, or made, before the first event.
     #[must_use]
-    pub fn new(broker: Broker, consumers: &[&str]) -> Self {
-        let consumers = consumers.iter().map(|name| (*name).to_owned()).collect();
-        Self { broker, consumers, is_seen: AtomicBool::new(false) }
+    pub fn new(broker: Broker) -> Self {
+        Self { broker, is_seen: AtomicBool::new(false) }
     }
 }
 
 impl Publisher for JetStream {
-    async fn publish(&self, event: &Event) -> Result<(), PublishError> {
+    async fn publish(&self, event: &Event) -> Result<i64, PublishError> {
         let unknown = |error: &dyn std::error::Error| PublishError::Unknown { reason: chain(error) };
         let refused = |reason: String| PublishError::Refused { reason };
         self.broker.is_connected().map_err(|error| unknown(&error))?;
         if !self.is_seen.load(Ordering::Relaxed) {
-            self.broker.keep_for(&self.consumers).await.map_err(|error| unknown(&error))?;
+            self.broker.stream().await.map_err(|error| unknown(&error))?;
             self.is_seen.store(true, Ordering::Relaxed);
         }
         let subject = self
@@ -47,7 +44,7 @@ impl Publisher for JetStream {
         let message = PublishMessage::build().payload(payload.into()).message_id(&event.event_id);
         let sent = async { self.broker.context.send_publish(subject, message).await?.await };
         match sent.await {
-            Ok(_) => Ok(()),
+            Ok(confirmed) => Ok(i64::try_from(confirmed.sequence).unwrap_or(i64::MAX)),
             Err(error) if is_refusal(&error) => Err(refused(chain(&error))),
             Err(error) => {
                 if error.kind() == PublishErrorKind::StreamNotFound {
@@ -59,7 +56,7 @@ impl Publisher for JetStream {
     }
 }
 
-/// Whether the broker will not take this very message. Everything else, a full stream too, may pass.
+/// Whether the broker will not take this very message. Everything else, a full disk too, may pass.
 fn is_refusal(error: &NatsError) -> bool {
     let said = std::error::Error::source(error).and_then(|source| source.downcast_ref::<JetStreamError>());
     let too_large = [ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM, ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM];

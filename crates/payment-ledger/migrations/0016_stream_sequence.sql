@@ -1,0 +1,1 @@
+../../outbox/migrations/0003_stream_sequence.sql
