@@ -2,7 +2,7 @@
 # `./dev bench`: what a part costs, against what one would do without it, side by side in one run.
 
 bench() {
-  local redis=()
+  local beside=()
   case ${1:-} in
     idempotency | ledger | reconcile) ;;
     *) fail "./dev bench what? There is: idempotency, ledger, reconcile" ;;
@@ -25,11 +25,17 @@ bench() {
     pick_port
     step "starting Redis on port $REPLY"
     start_redis "$REPLY" "$(sed -n 1p "$run_dir"/*-redis.folder)"
-    redis=(--redis-url "$redis_url")
+    beside=(--redis-url "$redis_url")
+  fi
+  if [ "$1" = reconcile ]; then
+    pick_port
+    step "starting a Temporal server on port $REPLY"
+    start_temporal "$REPLY" "" ""
+    beside=(--temporal-address "http://127.0.0.1:$REPLY")
   fi
   programs_folder
   # One way after the other, all against the same database: what counts is how they compare.
-  attend "${REPLY%/*}/release/bench" "$@" --database-url "$(database_url "$test_pg_port" bench)" "${redis[@]+"${redis[@]}"}"
+  attend "${REPLY%/*}/release/bench" "$@" --database-url "$(database_url "$test_pg_port" bench)" "${beside[@]+"${beside[@]}"}"
 }
 
 redis_url=

@@ -44,12 +44,15 @@ start_test_database() {
 
 # What the tests are told. They make their own databases from the address of the maintenance database.
 configure_tests() {
-  local url
+  local url cores
   url=$(database_url "$test_pg_port" postgres)
   export DATABASE_URL=$url MOCK_SWITCH_DATABASE_URL=$url TEST_DATABASE_URL=$url
   export TEST_TEMPORAL_ADDRESS=http://127.0.0.1:$1
   export TEMPORAL_CLI=$temporal TEST_PG_BIN=$pg_bin TEST_SCHEMATHESIS=$schemathesis TEST_PROMTOOL=$promtool
   export TEST_STANDARDWEBHOOKS=$standardwebhooks
+  # A test's pool may take five of the twenty connections that sqlx has for all of them.
+  cores=$(getconf _NPROCESSORS_ONLN)
+  [ "$cores" -le 4 ] || export RUST_TEST_THREADS=${RUST_TEST_THREADS:-4}
 }
 
 # The sum over the lines "test result: ok. 5 passed; 0 failed; 0 ignored; ..." of all test programs.

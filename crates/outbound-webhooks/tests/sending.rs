@@ -556,5 +556,6 @@ async fn s3_5_what_could_not_be_sent_for_as_long_as_anything_is_kept_has_failed(
     let _sender = book.sender();
     let failed = book.until_one(&endpoint.id, "given up", |one| one.state == DeliveryState::Failed).await;
     assert!(failed.attempts[0].error.as_deref().unwrap().starts_with("not sent"), "{failed:?}");
+    assert_eq!(failed.tries, 0, "the endpoint was never asked");
     assert_eq!(book.read(&endpoint.id).await.failing_since, None, "no fault of the endpoint");
 }

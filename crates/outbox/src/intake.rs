@@ -234,14 +234,16 @@ pub struct Discard<'a> {
     pub reason: &'a str,
 }
 
-/// Discards a parked message: it stays as a record and is no longer called parked. Says whether it was.
+/// Discards a parked message: it stays as a record and is no longer called parked. Says whether it was; what was taken in since
+/// is not.
 ///
 /// # Errors
 /// [`OutboxError`].
 pub async fn discard(pool: &PgPool, discard: Discard<'_>) -> Result<bool, OutboxError> {
     let rows = sqlx::query!(
-        "UPDATE parked_deliveries SET discarded_at = clock_timestamp(), discarded_by = $4, discarded_reason = $5
-         WHERE consumer = $1 AND stream = $2 AND stream_sequence = $3 AND discarded_at IS NULL",
+        "UPDATE parked_deliveries d SET discarded_at = clock_timestamp(), discarded_by = $4, discarded_reason = $5
+         WHERE consumer = $1 AND stream = $2 AND stream_sequence = $3 AND discarded_at IS NULL
+           AND NOT EXISTS (SELECT FROM processed_events p WHERE p.consumer = d.consumer AND p.event_id = d.event_id)",
         discard.consumer,
         discard.stream,
         discard.stream_sequence,

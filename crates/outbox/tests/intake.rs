@@ -286,6 +286,7 @@ async fn r23_what_is_parked_is_its_consumers_until_it_is_taken_in_or_discarded(
         Discard { consumer: "nobody", ..discard },
         Discard { stream: "T", ..discard },
         Discard { stream_sequence: 9, ..discard },
+        Discard { consumer: "c", stream_sequence: 8, ..discard },
     ] {
         assert!(!outbox::intake::discard(&pool, not_there).await.unwrap(), "{not_there:?}");
     }

@@ -48,7 +48,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the endpoint was asked and did not take it.
+    /// Whether the endpoint did not take it, if it was asked.
     fn is_failed_try(self) -> bool {
         matches!(self, Self::Again | Self::Failed | Self::Gone)
     }
@@ -90,7 +90,7 @@ pub(super) async fn record(
         claimed.position,
         claimed.lease,
         outcome.state(),
-        i32::from(outcome.is_failed_try()),
+        i32::from(is_sent && outcome.is_failed_try()),
         pause.unwrap_or_default().as_secs_f64(),
     )
     .fetch_optional(&mut *tx)

@@ -55,7 +55,8 @@ pub(crate) enum Command {
         #[arg(long)]
         reason: String,
     },
-    /// Have everything published again that was published lately: for a broker that has lost something
+    /// Have everything published again that was published lately: what was taken in is known. What the broker loses, the relay
+    /// publishes again by itself
     Republish {
         #[command(flatten)]
         bank: BankArgs,

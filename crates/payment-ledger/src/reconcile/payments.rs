@@ -101,10 +101,14 @@ impl Ledger {
                LEFT JOIN holds h ON h.payment_id = p.payment_id
                LEFT JOIN statement_places r ON r.switch = p.switch
                CROSS JOIN LATERAL (
-                   SELECT coalesce(sum(CASE j.kind WHEN 'return_credit' THEN -1 ELSE 1 END), 0)::bigint AS debits,
+                   -- Apart, as the journal's indexes by payment are.
+                   SELECT coalesce(sum(j.debits), 0)::bigint AS debits,
                           extract(epoch FROM r.read_at - max(j.posted_at))::bigint AS debited_before_s
-                   FROM journal j
-                   WHERE j.payment_id = p.payment_id AND j.kind IN ('settle', 'late_debit', 'return_credit')) AS d
+                   FROM (SELECT 1 AS debits, posted_at FROM journal
+                         WHERE payment_id = p.payment_id AND kind IN ('settle', 'late_debit')
+                         UNION ALL
+                         SELECT -1, posted_at FROM journal
+                         WHERE payment_id = p.payment_id AND kind = 'return_credit') AS j) AS d
                CROSS JOIN LATERAL (
                    SELECT count(DISTINCT transfer_id) FILTER (WHERE NOT is_recalled)::bigint AS settled,
                           count(DISTINCT transfer_id) FILTER (

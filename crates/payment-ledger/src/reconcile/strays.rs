@@ -23,14 +23,15 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`].
     pub async fn stray_lines(&self, after: i64, limit: i64) -> Result<Strays<i64>, LedgerError> {
+        // OFFSET 0: line by line and by index. PostgreSQL would rather read all payments for each page of lines.
         let rows = sqlx::query!(
             r#"SELECT l.line_id, l.switch, l.transfer_id, l.reference, l.amount_minor, l.currency,
                       l.status = 'SETTLED'
                       AND NOT EXISTS (SELECT FROM payments p
                                       WHERE p.tx_id = split_part(l.reference, ':', 1) AND p.switch = l.switch
-                                        AND l.reference = p.tx_id || ':submit')
+                                        AND l.reference = p.tx_id || ':submit' OFFSET 0)
                       AND NOT EXISTS (SELECT FROM submissions m JOIN payments p USING (payment_id)
-                                      WHERE m.transfer_id = l.transfer_id AND p.switch = l.switch) AS "is_stray!"
+                                      WHERE m.transfer_id = l.transfer_id AND p.switch = l.switch OFFSET 0) AS "is_stray!"
                FROM (SELECT * FROM statement_lines WHERE line_id > $1 ORDER BY line_id LIMIT $2) AS l
                ORDER BY l.line_id"#,
             after,

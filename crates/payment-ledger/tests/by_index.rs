@@ -1,0 +1,98 @@
+//! What a payment costs does not grow with the payments there were: each of its steps, each look at it and each of a sweep's
+//! judgements reaches its rows by an index that fits. PostgreSQL is told to prefer any index to a whole table, as it
+//! would where there are millions; then the rows that it reads are counted.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use payment_ledger::reconcile::drift::Patience;
+use payment_ledger::reconcile::payments::Sources;
+use payment_ledger::seal::{BatchSize, Sealed};
+use payment_protocol::ids::{PaymentId, SwitchName};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use support::{Bank, SWITCH, Stage, event, failure};
+
+/// What grows with payments.
+const GROWING: &[&str] = &[
+    "alerts",
+    "decisions",
+    "exceptions",
+    "holds",
+    "inbox",
+    "journal",
+    "journal_seals",
+    "notifications",
+    "operations",
+    "outbox",
+    "outbox_keys",
+    "payments",
+    "running_workflows",
+    "statement_lines",
+    "submissions",
+    "switch_callbacks",
+    "timeline",
+];
+
+/// Payments that have long settled, whose rows nobody else has to read.
+const OTHERS: usize = 100;
+/// Rows of one table that a step of one payment may read.
+const ROWS_MAX: i64 = 30;
+
+/// Which tables had more rows read since the last time than `payments` of them may cost. On one connection, which counts before it
+/// goes on.
+async fn read_too_much(bank: &Bank, payments: i64) -> Vec<String> {
+    bank.sql("SELECT pg_stat_force_next_flush()").await;
+    let found = format!(
+        "SELECT relname || ': ' || seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables
+         WHERE relname IN ('{}') AND seq_tup_read + idx_tup_fetch > {ROWS_MAX} * {payments} ORDER BY 1",
+        GROWING.join("', '")
+    );
+    let read = bank.words(&found).await;
+    bank.sql("SELECT pg_stat_reset()").await;
+    read
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_15_no_step_of_a_payment_reads_a_table_whole(_: PgPoolOptions, connect: PgConnectOptions) {
+    let connect = connect.options([("enable_seqscan", "off")]);
+    let bank = Bank::new(PgPoolOptions::new().max_connections(1).connect_with(connect).await.unwrap());
+    for n in 0..OTHERS {
+        let p = bank.payment_at(Stage::Settled, &format!("other {n}")).await;
+        bank.ledger.store_callback(&failure(&p, &event(&p, "late"))).await.unwrap();
+    }
+    while let Sealed::Batch { .. } = bank.ledger.seal(BatchSize::new(BatchSize::MAX)).await.unwrap() {}
+    bank.sql("ANALYZE").await;
+    read_too_much(&bank, 1).await;
+    bank.sql("SELECT count(*) FROM journal WHERE amount_minor > 0").await;
+    assert_eq!(read_too_much(&bank, 1).await, [format!("journal: {}", 3 * OTHERS)], "it is seen");
+
+    let mut ids: Vec<PaymentId> = Vec::new();
+    for stage in [
+        Stage::Settled,
+        Stage::Released,
+        Stage::Rejected,
+        Stage::Recalled,
+        Stage::RecallRefused,
+        Stage::Differing,
+    ] {
+        let p = bank.payment_at(stage, &format!("{stage:?}")).await;
+        assert_eq!(read_too_much(&bank, 1).await, [""; 0], "brought to {stage:?}");
+        bank.ledger.store_callback(&failure(&p, &event(&p, "late"))).await.unwrap();
+        assert_eq!(read_too_much(&bank, 1).await, [""; 0], "a callback after {stage:?}");
+        bank.ledger.explain(&p.id, 100).await.unwrap().unwrap();
+        assert_eq!(read_too_much(&bank, 1).await, [""; 0], "explained after {stage:?}");
+        ids.push(p.id);
+    }
+    let sweep = bank.ledger.begin_sweep().await.unwrap();
+    let sources = Sources { statements: vec![SwitchName::new(SWITCH).unwrap()], workflows: Some(sweep) };
+    assert_eq!(bank.ledger.compare(&sources, &ids).await.unwrap().len(), ids.len());
+    assert_eq!(read_too_much(&bank, 6).await, [""; 0], "compared");
+    bank.ledger.stray_lines(0, 3).await.unwrap();
+    bank.ledger.stray_callbacks(None, Patience::default(), 3).await.unwrap();
+    bank.ledger.stray_workflows(sweep, None, Patience::default(), 3).await.unwrap();
+    assert_eq!(read_too_much(&bank, 1).await, [""; 0], "strays");
+    bank.ledger.audit_holds(Patience::default()).await.unwrap();
+    assert_eq!(read_too_much(&bank, 6).await, [""; 0], "holds audited");
+    bank.close().await;
+}
