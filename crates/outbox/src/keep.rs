@@ -1,7 +1,7 @@
 //! Keeps the tables small, shows what is parked, and has things published again.
 //!
-//! A broker may lose what it confirmed (NATS flushes its files now and then; a power failure takes what was not flushed). So
-//! published events are kept for a while and can be published again from any time on; consumers know them by their ids.
+//! Published events are kept for a while, and can be published again: by [`crate::Mender`] where the broker has lost them, and by a
+//! person; consumers know them by their ids.
 
 use std::time::Duration;
 
@@ -52,8 +52,8 @@ pub async fn prune_published(pool: &PgPool, keep: Duration) -> Result<u64, Outbo
 }
 
 /// Forgets what consumers took in longer than `keep` ago, and how far they had come with keys of which nothing came since; says
-/// how many events. Must be longer than anything can still be told again: than published events are kept, and than the broker
-/// keeps them.
+/// how many events. Must be longer than the broker keeps them. An event whose row is kept can be published again, so that its mark
+/// is kept as long.
 ///
 /// # Errors
 /// [`OutboxError`]; what was deleted stays so.
@@ -76,7 +76,8 @@ pub async fn prune_processed(pool: &PgPool, keep: Duration) -> Result<u64, Outbo
             "DELETE FROM parked_deliveries WHERE (consumer, stream, stream_sequence) IN (
                  SELECT d.consumer, d.stream, d.stream_sequence
                  FROM parked_deliveries d LEFT JOIN processed_events p USING (consumer, event_id)
-                 WHERE least(p.processed_at, d.discarded_at) < clock_timestamp() - $1 * interval '1 second' LIMIT $2)",
+                 WHERE least(p.processed_at, d.discarded_at) < clock_timestamp() - $1 * interval '1 second'
+                   AND NOT EXISTS (SELECT FROM outbox o WHERE o.event_id = d.event_id) LIMIT $2)",
             keep.as_secs_f64(),
             BATCH,
         )
@@ -86,8 +87,9 @@ pub async fn prune_processed(pool: &PgPool, keep: Duration) -> Result<u64, Outbo
     in_batches(|| {
         sqlx::query!(
             "DELETE FROM processed_events WHERE (consumer, event_id) IN (
-                 SELECT consumer, event_id FROM processed_events
+                 SELECT consumer, event_id FROM processed_events p
                  WHERE processed_at < clock_timestamp() - $1 * interval '1 second'
+                   AND NOT EXISTS (SELECT FROM outbox o WHERE o.event_id = p.event_id)
                  ORDER BY processed_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
             keep.as_secs_f64(),
             BATCH,
@@ -157,8 +159,8 @@ pub async fn retry(pool: &PgPool, event_id: &str) -> Result<bool, OutboxError> {
     Ok(rows.rows_affected() > 0)
 }
 
-/// Has everything published again that was published in the last `since`, the oldest first; says how much. For a broker that has
-/// lost what it confirmed. However much it is, no statement is long; the relay publishes meanwhile.
+/// Has everything published again that was published in the last `since`, the oldest first; says how much. For a
+/// consumer whose effects and marks were lost. However much it is, no statement is long; the relay publishes meanwhile.
 ///
 /// # Errors
 /// [`OutboxError`]; what was done until then stays so, and it can be called again.

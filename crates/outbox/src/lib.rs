@@ -14,7 +14,7 @@
 //! | [`Publisher`] | what must a broker do? |
 //! | [`Nudge`] | how does the relay hear of a new event at once? |
 //! | [`keep`] | how do the tables stay small, and how is something published again? |
-//! | [`mend`](fn@mend) | what becomes of an event that the broker has lost? |
+//! | [`Mender`] | what becomes of an event that the broker has lost? |
 //! | [`measure`] | how much waits, and since when? |
 //! | [`intake`] | how is an event taken in once, and what of one that cannot be? |
 //! | [`nats`] | the broker: NATS JetStream |
@@ -38,7 +38,7 @@ pub use append::{NewEvent, append};
 pub use error::OutboxError;
 pub use event::Event;
 pub use measure::{Behind, Measured, Watch, measure};
-pub use mend::{MendError, mend};
+pub use mend::{MendError, Mended, Mender, MenderOptions};
 pub use nudge::Nudge;
 pub use publisher::{PublishError, Publisher};
 pub use relay::{Relay, RelayOptions};

@@ -1,7 +1,5 @@
 //! How much waits to be published, and since when.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx;
 use sqlx::PgPool;
@@ -102,37 +100,6 @@ impl Watch {
         Ok(Behind::default())
     }
 
-    /// What it has not taken in and nobody parked, the oldest first, of what was published longer than `after` ago: at most
-    /// `limit`, among the 10,000 that follow what [`Self::measure`] found to be taken in.
-    ///
-    /// # Errors
-    /// [`OutboxError`].
-    pub(crate) async fn missed(
-        &self,
-        pool: &PgPool,
-        after: Duration,
-        limit: i64,
-    ) -> Result<Vec<Missed>, OutboxError> {
-        Ok(sqlx::query_as!(
-            Missed,
-            "SELECT position, event_id, subject_key AS key, stream_sequence
-             FROM (SELECT position, event_id, subject_key, stream_sequence, published_at FROM outbox
-                   WHERE published_at IS NOT NULL AND published_at >= coalesce($2, '-infinity'::timestamptz)
-                   ORDER BY published_at LIMIT $3) AS next
-             WHERE published_at <= clock_timestamp() - $4 * interval '1 second'
-               AND NOT EXISTS (SELECT FROM processed_events p WHERE p.consumer = $1 AND p.event_id = next.event_id)
-               AND NOT EXISTS (SELECT FROM parked_deliveries d WHERE d.consumer = $1 AND d.event_id = next.event_id)
-             ORDER BY published_at, position LIMIT $5",
-            self.consumer,
-            self.from.map(ToSqlx::to_sqlx) as Option<jiff_sqlx::Timestamp>,
-            WINDOW,
-            after.as_secs_f64(),
-            limit,
-        )
-        .fetch_all(pool)
-        .await?)
-    }
-
     /// Looks at a window of what was published at `from` and after it.
     async fn look(&self, pool: &PgPool, from: Option<Timestamp>) -> Result<Seen, OutboxError> {
         let row = sqlx::query!(
@@ -163,19 +130,6 @@ impl Watch {
             behind: Behind { events: row.missed, oldest_ms: row.oldest_ms },
         })
     }
-}
-
-/// A published event that a consumer has neither taken in nor parked.
-#[derive(Debug)]
-pub(crate) struct Missed {
-    /// Its row.
-    pub(crate) position: i64,
-    /// Which.
-    pub(crate) event_id: String,
-    /// Of which key.
-    pub(crate) key: String,
-    /// Its number in the broker's stream; none where a former release published it.
-    pub(crate) stream_sequence: Option<i64>,
 }
 
 /// What a look at a window found.

@@ -132,6 +132,15 @@ async fn s3_6_marks_are_kept_for_as_long_as_is_said(_: PgPoolOptions, connect: P
     .execute(&pool)
     .await
     .unwrap();
+    // As long as there is a row that could be published again, its mark stays.
+    sqlx::query(
+        "INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body) VALUES ('old', 'k', 1, 'k', 1, '{}')",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    assert_eq!(keep::prune_processed(&pool, Duration::from_secs(7200)).await.unwrap(), 0);
+    sqlx::query("DELETE FROM outbox").execute(&pool).await.unwrap();
     assert_eq!(keep::prune_processed(&pool, Duration::from_secs(7200)).await.unwrap(), 1);
     assert_eq!(
         take_in(&pool, "c", &event("new"), Turn::Kept, &Counts { fails: false }).await.unwrap(),

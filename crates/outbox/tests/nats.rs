@@ -8,9 +8,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_nats::jetstream;
+use async_nats::jetstream::consumer::PullConsumer;
+use async_nats::jetstream::message::PublishMessage;
+use futures::StreamExt as _;
 use outbox::intake::{self, Effect, EffectError};
 use outbox::nats::{Broker, BrokerOptions, Consumer, ConsumerOptions, JetStream};
-use outbox::{Event, MIGRATOR, NewEvent, Watch, append, keep};
+use outbox::{Event, MIGRATOR, Mender, MenderOptions, NewEvent, append, keep};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{PgConnection, PgPool};
@@ -122,8 +125,10 @@ impl Line {
     }
 
     /// Has published again what is lost; says how many events.
-    async fn mend(&self, watch: &mut Watch) -> u64 {
-        outbox::mend(&self.pool, &self.broker().await, watch, Duration::ZERO).await.unwrap()
+    async fn mend(&self, mender: &mut Mender) -> u64 {
+        let mended = mender.mend(&self.pool, &self.broker().await).await.unwrap();
+        assert!(mended.is_whole);
+        mended.events
     }
 
     async fn taken_by(&self, consumer: &str) -> i64 {
@@ -176,6 +181,11 @@ impl Line {
         }
         orders
     }
+}
+
+/// One that goes through the events in small steps.
+fn mender(consumer: &'static str) -> Mender {
+    Mender::new(consumer, MenderOptions { after: Duration::ZERO, window: 8 })
 }
 
 fn in_order(keys: i64, count: i64) -> BTreeMap<String, Vec<i64>> {
@@ -327,8 +337,9 @@ async fn r23_poison_is_parked_on_both_sides_and_the_others_go_on(
     // What is no event at all stands in each lane before everything else, and what PostgreSQL cannot hold.
     let raw = line.raw().await;
     for lane in 0..outbox::nats::LANES {
-        let subject = format!("events.{lane}.happened");
-        raw.publish(subject, vec![b'{', 0, 255].into()).await.unwrap().await.unwrap();
+        let message =
+            PublishMessage::build().payload(vec![b'{', 0, 255].into()).message_id(format!("no-event-{lane}"));
+        raw.send_publish(format!("events.{lane}.happened"), message).await.unwrap().await.unwrap();
     }
     let nul = json!({"event_id": "nul \0", "kind": "happened", "version": 1, "key": "k", "sequence": 1,
         "appended_at": "2026-01-01T00:00:00Z", "body": {}});
@@ -361,6 +372,8 @@ async fn r23_poison_is_parked_on_both_sides_and_the_others_go_on(
     let parked = intake::parked(&line.pool, 20).await.unwrap();
     assert!(parked.iter().all(|(one, _)| one.deliveries == 3), "{parked:?}");
     assert_eq!(parked.iter().filter(|(one, _)| one.event_id.as_deref() == Some("poison")).count(), 1);
+    let by_message = parked.iter().filter(|(one, _)| one.event_id.as_deref() == Some("no-event-3")).count();
+    assert_eq!(by_message, 1, "its id can be read");
     assert_eq!(line.orders().await, in_order(1, 6));
     relay.stop().await;
     drop(taking);
@@ -392,9 +405,9 @@ async fn r32_a_broker_that_is_killed_keeps_what_somebody_has_not_taken_in(
     }
     let behind = line.take_as("behind").await;
     // What a kill may take is what was not flushed.
-    let mut watch = Watch::new("behind");
+    let mut mender = mender("behind");
     until("the other has all, too", async || {
-        let _ = line.mend(&mut watch).await;
+        let _ = line.mend(&mut mender).await;
         line.taken_by("behind").await == 1 + 19 * 8
     })
     .await;
@@ -405,11 +418,11 @@ async fn r32_a_broker_that_is_killed_keeps_what_somebody_has_not_taken_in(
 #[sqlx::test(migrator = "MIGRATOR")]
 async fn r32_what_the_broker_has_lost_is_published_again(_: PgPoolOptions, connect: PgConnectOptions) {
     let mut line = Line::new("lost", connect).await;
-    let mut watch = Watch::new(CONSUMER);
+    let mut mender = mender(CONSUMER);
     let relay = line.relay().await;
     write(&line.pool, "key-0", 1).await;
     until_all_published(&line.pool).await;
-    assert_eq!(line.mend(&mut watch).await, 0, "who was never there has lost nothing");
+    assert_eq!(line.mend(&mut mender).await, 0, "who was never there has lost nothing");
     let taking = line.take().await;
     line.until_effects(1).await;
     drop(taking);
@@ -426,26 +439,53 @@ async fn r32_what_the_broker_has_lost_is_published_again(_: PgPoolOptions, conne
         stream.delete_message(line.stream_sequence(&format!("key-{key}-1")).await).await.unwrap();
     }
     line.restart().await;
-    assert_eq!(line.mend(&mut watch).await, 0, "who has not come there may still be told of what is there");
+    assert_eq!(line.mend(&mut mender).await, 0, "who has not come there may still be told of what is there");
     let taking = line.take_and_wait_for(10_000).await;
     let mut mended = 0;
     until("all of it had its effect", async || {
-        mended += line.mend(&mut watch).await;
+        mended += line.mend(&mut mender).await;
         line.effects().await >= 10
     })
     .await;
     assert_eq!(mended, 3);
     let orders = line.orders().await;
     assert!((1..=3).all(|key| orders[&format!("key-{key}")] == [1, 2, 3]), "{orders:?}");
-    assert_eq!(line.mend(&mut watch).await, 0, "it is told once");
+    assert_eq!(line.mend(&mut mender).await, 0, "it is told once");
     drop(taking);
     relay.stop().await;
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
+async fn r32_what_was_acknowledged_and_not_taken_in_is_published_again(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let line = Line::new("acknowledged", connect).await;
+    let mut mender = mender(CONSUMER);
+    let (relay, taking) = (line.relay().await, line.take().await);
+    write(&line.pool, "key-0", 1).await;
+    line.until_effects(1).await;
+    drop(taking);
+    write(&line.pool, "key-0", 2).await;
+    until_all_published(&line.pool).await;
+    assert_eq!(line.mend(&mut mender).await, 0, "it may still come");
+
+    // As a place in the stream does that outlived messages whose numbers were given again.
+    let stream = line.raw().await.get_stream("EVENTS").await.unwrap();
+    let subject = stream.get_raw_message(line.stream_sequence("key-0-2").await).await.unwrap().subject;
+    let place = format!("{CONSUMER}-{}", subject.split('.').nth(1).unwrap());
+    let consumer: PullConsumer = stream.get_consumer(&place).await.unwrap();
+    let message = consumer.messages().await.unwrap().next().await.unwrap().unwrap();
+    message.double_ack().await.unwrap();
+    relay.stop().await;
+    assert_eq!(line.mend(&mut mender).await, 1);
+    assert_eq!(support::unpublished(&line.pool).await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
 async fn r32_a_stream_that_was_made_anew_is_filled_again(_: PgPoolOptions, connect: PgConnectOptions) {
     let line = Line::new("anew", connect).await;
-    let mut watch = Watch::new(CONSUMER);
+    let mut mender = mender(CONSUMER);
     let relay = line.relay().await;
     for n in 1..=5 {
         write(&line.pool, "key-0", n).await;
@@ -459,7 +499,7 @@ async fn r32_a_stream_that_was_made_anew_is_filled_again(_: PgPoolOptions, conne
     until_all_published(&line.pool).await;
     let taking = line.take().await;
     until("all of it had its effect", async || {
-        let _ = line.mend(&mut watch).await;
+        let _ = line.mend(&mut mender).await;
         line.effects().await >= 10
     })
     .await;
@@ -475,7 +515,7 @@ async fn s3_5_a_full_stream_makes_room_and_the_bounds_can_be_changed(
 ) {
     let mut line = Line::new("bounds", connect).await;
     line.options.max_bytes = 30_000;
-    let mut watch = Watch::new(CONSUMER);
+    let mut mender = mender(CONSUMER);
     let taking = line.take().await;
     let relay = line.relay().await;
     write(&line.pool, "key-0", 1).await;
@@ -492,7 +532,7 @@ async fn s3_5_a_full_stream_makes_room_and_the_bounds_can_be_changed(
     line.restart().await;
     let taking = line.take().await;
     until("all of it had its effect", async || {
-        let _ = line.mend(&mut watch).await;
+        let _ = line.mend(&mut mender).await;
         line.effects().await >= 201
     })
     .await;

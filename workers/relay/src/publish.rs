@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use monitoring::task::RelayTask;
 use outbox::nats::{Broker, JetStream};
-use outbox::{MendError, OutboxError, Relay, Watch};
+use outbox::{Mender, MenderOptions, OutboxError, Relay, Watch};
 use payment_ledger::events::Consumer;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
@@ -15,8 +15,6 @@ use crate::config::RelayOptions;
 
 /// Longest pause between two looks (S3.5), in milliseconds.
 const PUBLISH_EVERY_MAX_MS: u64 = 500;
-/// What was published longer ago and not taken in may be lost. An event that is merely slow is not touched: the broker has it.
-const LOST_AFTER: Duration = Duration::from_secs(5);
 
 /// What publishes. The broker need not be there.
 ///
@@ -39,33 +37,40 @@ pub(crate) fn relay(
 
 /// Has published again what the broker has lost, until `stop`. Several relays may.
 pub(crate) async fn mend(pool: &PgPool, broker: &Broker, options: &RelayOptions, stop: &CancellationToken) {
-    let mut watches = watches();
+    let mut menders: Vec<Mender> = Consumer::ALL
+        .iter()
+        .map(|consumer| Mender::new(consumer.as_str(), MenderOptions::default()))
+        .collect();
     while !stop.is_cancelled() {
-        match mend_all(pool, broker, &mut watches).await {
-            Ok(0) => RelayTask::Mend.succeeded(),
-            Ok(events) => {
-                RelayTask::Mend.succeeded();
-                metrics::counter!("outbox_lost_total").increment(events);
-                tracing::warn!(events, "the broker has lost events, which are published again");
+        let (mut is_whole, mut is_known) = (true, true);
+        for mender in &mut menders {
+            match mender.mend(pool, broker).await {
+                Ok(mended) => {
+                    is_whole &= mended.is_whole;
+                    metrics::counter!("outbox_lost_total").increment(mended.events);
+                    if mended.events > 0 {
+                        let events = mended.events;
+                        tracing::warn!(events, "the broker has lost events, which are published again");
+                    }
+                }
+                // A broker that is away will be asked again.
+                Err(error) => {
+                    is_known = false;
+                    tracing::warn!(error = &error as &dyn std::error::Error, "what is lost is not known");
+                }
             }
-            // Nothing is done by halves, and a broker that is away will be asked again.
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "what is lost is not known")
-            }
+        }
+        if is_known && !is_whole {
+            continue;
+        }
+        if is_known {
+            RelayTask::Mend.succeeded();
         }
         tokio::select! {
             () = stop.cancelled() => break,
             () = tokio::time::sleep(Duration::from_millis(options.mend_every_ms)) => {}
         }
     }
-}
-
-async fn mend_all(pool: &PgPool, broker: &Broker, watches: &mut [Watch]) -> Result<u64, MendError> {
-    let mut events = 0;
-    for watch in watches {
-        events += outbox::mend(pool, broker, watch, LOST_AFTER).await?;
-    }
-    Ok(events)
 }
 
 /// A watch over each consumer of events.

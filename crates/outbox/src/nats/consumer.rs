@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_nats::header::NATS_MESSAGE_ID;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use async_nats::jetstream::message::{AckKind, Message};
 use futures::StreamExt as _;
@@ -189,7 +190,7 @@ impl<E: Effect> Consumer<E> {
 
     /// A message that cannot be taken in: again, until it is parked in our database and not before.
     async fn poison(&self, message: &Message, event: Option<&Event>, reason: String) -> AckKind {
-        let event_id = event.map(|event| event.event_id.clone());
+        let event_id = event.map(|event| event.event_id.clone()).or_else(|| message_id(message));
         let deliveries = deliveries(message);
         let again = AckKind::Nak(Some(self.again_after(deliveries)));
         if deliveries < self.options.deliveries_max {
@@ -246,6 +247,12 @@ pub(super) fn place(broker: &BrokerOptions, options: &ConsumerOptions, lane: u8)
         max_ack_pending: UNDER_WAY,
         ..pull::Config::default()
     }
+}
+
+/// The id that it was published under: the event's, also where nothing else can be read.
+fn message_id(message: &Message) -> Option<String> {
+    let id = message.headers.as_ref()?.get(NATS_MESSAGE_ID)?;
+    Some(id.as_str().to_owned())
 }
 
 /// Times the broker has delivered the message, this time included.

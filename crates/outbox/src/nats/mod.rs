@@ -96,7 +96,7 @@ pub enum BrokerError {
     },
     /// A stream of this name is there and is another.
     #[error(
-        "the stream {stream} is set up otherwise: {what}; change it there, or name another in broker.stream"
+        "the stream {stream} is set up otherwise: {what}; delete it there if it was ours, since what was not taken in is published again, or name another in broker.stream"
     )]
     StreamDiffers {
         /// Which.
