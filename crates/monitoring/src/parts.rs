@@ -135,6 +135,14 @@ fn others() -> Vec<Alert> {
             "an event is taken in within a second; 10,000 is as far as it is counted",
         ),
         alert(
+            "BrokerLosesEvents",
+            "sum(increase(outbox_lost_total[10m])) > 0",
+            1_800,
+            Warning,
+            "The broker has been losing events for half an hour",
+            "what is lost once is published again within minutes, and is known by its id for two",
+        ),
+        alert(
             "WebhooksLate",
             "max(webhooks_oldest_due_seconds) > 300",
             60,
