@@ -63,15 +63,10 @@ impl DatabaseArgs {
     }
 }
 
-/// Whether the newest migration that a command needs was applied, told by what it made: the services' role cannot read which
+/// Whether the newest migration was applied, told by what it made: the services' role cannot read which
 /// were.
 pub(crate) async fn is_up_to_date(pool: &PgPool) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar(
-        "SELECT EXISTS (SELECT FROM information_schema.columns
-                        WHERE table_name = 'outbox' AND column_name = 'stream_sequence')",
-    )
-    .fetch_one(pool)
-    .await
+    sqlx::query_scalar("SELECT to_regclass('inbox_by_payment') IS NOT NULL").fetch_one(pool).await
 }
 
 /// The database for people, without user and password.
