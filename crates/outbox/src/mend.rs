@@ -11,8 +11,8 @@ use crate::nats::{Broker, BrokerError};
 
 /// Statements in one look, so that it ends; the next one goes on.
 const WINDOWS_MAX: usize = 100;
-/// What was published so long ago is all to be seen: no statement that marks events as published takes as long.
-const SEEN_AFTER_S: i64 = 60;
+/// What was published so long before a passage is all seen by it: no statement that marks events as published takes as long.
+const SEEN_AFTER: Duration = Duration::from_secs(60);
 
 /// Why it is not known what the broker has lost. What was marked until then is published again; the next look finds the rest.
 #[derive(Debug, thiserror::Error)]
@@ -115,7 +115,8 @@ impl Mender {
                 continue;
             }
             self.passage = None;
-            let seen = passage.began - jiff::SignedDuration::from_secs(SEEN_AFTER_S);
+            let unseen = SEEN_AFTER.saturating_add(self.options.after);
+            let seen = passage.began.checked_sub(unseen).unwrap_or(Timestamp::MIN);
             self.from = Some(passage.first.map_or(seen, |first| first.min(seen)));
             return Ok(Mended { events, is_whole: true });
         }
@@ -134,14 +135,15 @@ impl Mender {
                    WHERE published_at IS NOT NULL AND published_at >= coalesce($2, '-infinity'::timestamptz)
                      AND published_at <= clock_timestamp() - $4 * interval '1 second'
                    ORDER BY published_at LIMIT $3)
-               SELECT position, event_id, subject_key, stream_sequence, published_at AS "published_at!",
-                      (SELECT CASE WHEN count(*) = $3 THEN max(published_at) END FROM next) AS last
-               FROM next
-               WHERE NOT EXISTS (SELECT FROM processed_events p WHERE p.consumer = $1 AND p.event_id = next.event_id)
-                 AND NOT EXISTS (SELECT FROM parked_deliveries d WHERE d.consumer = $1 AND d.event_id = next.event_id)
-               UNION ALL
-               SELECT NULL, NULL, NULL, NULL, now(), (SELECT CASE WHEN count(*) = $3 THEN max(published_at) END FROM next)
-               ORDER BY 5, 1"#,
+               SELECT missed.position AS "position?", missed.event_id AS "event_id?", missed.subject_key AS "key?",
+                      missed.stream_sequence, missed.published_at AS "published_at?", whole.last
+               FROM (SELECT CASE WHEN count(*) = $3 THEN max(published_at) END AS last FROM next) AS whole
+               LEFT JOIN (SELECT * FROM next
+                          WHERE NOT EXISTS (SELECT FROM processed_events p
+                                            WHERE p.consumer = $1 AND p.event_id = next.event_id)
+                            AND NOT EXISTS (SELECT FROM parked_deliveries d
+                                            WHERE d.consumer = $1 AND d.event_id = next.event_id)) AS missed ON true
+               ORDER BY missed.published_at, missed.position"#,
             self.consumer,
             at.map(ToSqlx::to_sqlx) as Option<jiff_sqlx::Timestamp>,
             self.options.window.max(2),
@@ -154,9 +156,9 @@ impl Mender {
             Some(Missed {
                 position: row.position?,
                 event_id: row.event_id?,
-                key: row.subject_key?,
+                key: row.key?,
                 stream_sequence: row.stream_sequence,
-                published_at: row.published_at.to_jiff(),
+                published_at: row.published_at?.to_jiff(),
             })
         });
         Ok((missed.collect(), last))
