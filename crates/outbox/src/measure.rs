@@ -41,11 +41,11 @@ pub async fn measure(pool: &PgPool) -> Result<Measured, OutboxError> {
 }
 
 /// Published events that are looked at in one statement.
-const WINDOW: i64 = 10_000;
-/// Statements in one measurement, so that it ends; the next one goes on.
-const WINDOWS_MAX: usize = 100;
+pub(crate) const WINDOW: i64 = 10_000;
+/// Statements in one measurement or one look of a mender, so that it ends; the next one goes on.
+pub(crate) const WINDOWS_MAX: usize = 100;
 /// What was published so long ago is all to be seen: no statement that marks events as published takes as long.
-const SEEN_AFTER_S: i64 = 60;
+pub(crate) const SEEN_AFTER_S: u32 = 60;
 
 /// How far a consumer is behind what was published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl Watch {
             self.consumer,
             from.map(ToSqlx::to_sqlx) as Option<jiff_sqlx::Timestamp>,
             WINDOW,
-            SEEN_AFTER_S,
+            i64::from(SEEN_AFTER_S),
         )
         .fetch_one(pool)
         .await?;

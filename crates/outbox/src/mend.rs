@@ -7,12 +7,8 @@ use jiff_sqlx::ToSqlx;
 use sqlx::PgPool;
 
 use crate::OutboxError;
+use crate::measure::{SEEN_AFTER_S, WINDOW, WINDOWS_MAX};
 use crate::nats::{Broker, BrokerError};
-
-/// Statements in one look, so that it ends; the next one goes on.
-const WINDOWS_MAX: usize = 100;
-/// What was published so long before a passage is all seen by it: no statement that marks events as published takes as long.
-const SEEN_AFTER: Duration = Duration::from_secs(60);
 
 /// Why it is not known what the broker has lost. What was marked until then is published again; the next look finds the rest.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +55,7 @@ pub struct MenderOptions {
 
 impl Default for MenderOptions {
     fn default() -> Self {
-        Self { after: Duration::from_secs(5), window: 10_000 }
+        Self { after: Duration::from_secs(5), window: WINDOW }
     }
 }
 
@@ -115,7 +111,7 @@ impl Mender {
                 continue;
             }
             self.passage = None;
-            let unseen = SEEN_AFTER.saturating_add(self.options.after);
+            let unseen = Duration::from_secs(SEEN_AFTER_S.into()).saturating_add(self.options.after);
             let seen = passage.began.checked_sub(unseen).unwrap_or(Timestamp::MIN);
             self.from = Some(passage.first.map_or(seen, |first| first.min(seen)));
             return Ok(Mended { events, is_whole: true });

@@ -308,8 +308,7 @@ async fn dies_over_its_first_of(written_before: i64, line: Line) {
 #[sqlx::test(migrator = "MIGRATOR")]
 async fn s3_6_what_comes_before_its_turn_waits_and_not_for_ever(_: PgPoolOptions, connect: PgConnectOptions) {
     let line = Line::new("turns", connect).await;
-    let broker = Broker::connect(&line.options, "test").await.unwrap();
-    until("the stream is there", async || broker.stream().await.is_ok()).await;
+    line.broker().await.stream().await.unwrap();
     for sequence in [3, 2, 1] {
         line.put(sequence).await;
     }
@@ -404,13 +403,7 @@ async fn r32_a_broker_that_is_killed_keeps_what_somebody_has_not_taken_in(
         line.restart().await;
     }
     let behind = line.take_as("behind").await;
-    // What a kill may take is what was not flushed.
-    let mut mender = mender("behind");
-    until("the other has all, too", async || {
-        let _ = line.mend(&mut mender).await;
-        line.taken_by("behind").await == 1 + 19 * 8
-    })
-    .await;
+    until("the other has all, too", async || line.taken_by("behind").await == 1 + 19 * 8).await;
     drop(behind);
     relay.stop().await;
 }
@@ -556,8 +549,6 @@ async fn s3_5_a_stream_that_is_another_is_left_alone(_: PgPoolOptions, connect: 
         ..Default::default()
     };
     line.raw().await.create_stream(another).await.unwrap();
-    let broker = Broker::connect(&line.options, "test").await.unwrap();
-    until("it is connected", async || broker.is_connected().is_ok()).await;
-    let refused = broker.stream().await.unwrap_err().to_string();
+    let refused = line.broker().await.stream().await.unwrap_err().to_string();
     assert!(refused.contains("EVENTS") && refused.contains("its subjects"), "{refused}");
 }

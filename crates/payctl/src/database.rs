@@ -63,8 +63,7 @@ impl DatabaseArgs {
     }
 }
 
-/// Whether the newest migration was applied, told by what it made: the services' role cannot read which
-/// were.
+/// Whether the newest migration was applied, told by what it made: the services' role cannot read which were.
 pub(crate) async fn is_up_to_date(pool: &PgPool) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar("SELECT to_regclass('inbox_by_payment') IS NOT NULL").fetch_one(pool).await
 }
