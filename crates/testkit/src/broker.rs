@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::process::{Child, Command};
 use uuid::Uuid;
 
+use crate::port::Port;
 use crate::wait::until;
 
 /// How long it may take to be there.
@@ -21,7 +22,7 @@ const WITHIN: Duration = Duration::from_secs(30);
 pub struct Broker {
     folder: PathBuf,
     child: Option<Child>,
-    port: u16,
+    port: Port,
 }
 
 impl Broker {
@@ -34,7 +35,7 @@ impl Broker {
         let beside = beside.ancestors().nth(2).context("the test binary lies nowhere")?;
         let folder = beside.join("system-tests").join(format!("{name}-{}", Uuid::new_v4().simple()));
         std::fs::create_dir_all(&folder)?;
-        let mut broker = Self { folder, child: None, port: 0 };
+        let mut broker = Self { folder, child: None, port: Port::free()? };
         broker.start_again().await?;
         Ok(broker)
     }
@@ -45,13 +46,18 @@ impl Broker {
     /// As [`Broker::start`].
     pub async fn start_again(&mut self) -> anyhow::Result<()> {
         let log = File::options().create(true).append(true).open(self.folder.join("nats-server.log"))?;
-        // -1 takes a free one and says so in a file.
-        let port = if self.port == 0 { "-1".to_owned() } else { self.port.to_string() };
         // Debian keeps it where only root's PATH looks.
         let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
         let mut child = Command::new("nats-server")
             .env("PATH", path)
-            .args(["--addr", "127.0.0.1", "--port", &port, "--jetstream", "--store_dir"])
+            .args([
+                "--addr",
+                "127.0.0.1",
+                "--port",
+                &self.port.number().to_string(),
+                "--jetstream",
+                "--store_dir",
+            ])
             .arg(self.folder.join("store"))
             .arg("--ports_file_dir")
             .arg(&self.folder)
@@ -63,14 +69,14 @@ impl Broker {
             .context("nats-server cannot be started; `./dev install` installs it")?;
         let pid = child.id().context("nats-server has ended")?;
         let said = self.folder.join(format!("nats-server_{pid}.ports"));
-        self.port = until("nats-server listens", WITHIN, || {
-            let port = std::fs::read_to_string(&said).ok().as_deref().and_then(client_port);
+        until("nats-server listens", WITHIN, || {
+            let listens = std::fs::read_to_string(&said).ok().as_deref().and_then(client_port);
             let ended = child.try_wait();
             async move {
-                if let (None, Ok(Some(status))) = (port, ended) {
+                if let (None, Ok(Some(status))) = (listens, ended) {
                     bail!("it ended with {status}");
                 }
-                Ok(port)
+                Ok(listens.map(drop))
             }
         })
         .await?;
@@ -106,7 +112,7 @@ impl Broker {
     /// `nats://127.0.0.1:port`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        format!("nats://127.0.0.1:{}", self.port.number())
     }
 
     fn signal(&self, signal: Signal) -> anyhow::Result<()> {

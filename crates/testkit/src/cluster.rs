@@ -12,6 +12,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 use uuid::Uuid;
 
+use crate::port::Port;
 use crate::preload::Preload;
 use crate::wait::until;
 
@@ -26,6 +27,7 @@ pub struct Cluster {
     /// Where it keeps everything.
     pub folder: PathBuf,
     server: Child,
+    _port: Port,
 }
 
 impl Cluster {
@@ -51,11 +53,10 @@ impl Cluster {
         let made = initdb.arg(&data).output().context("initdb cannot be started")?;
         ensure!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
 
-        // Free now; taken by somebody else in between, the server says so and the test fails.
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = Port::free()?;
         let log = std::fs::File::create(folder.join("server.log"))?;
         let mut server = user.command(&programs.join("postgres"));
-        server.envs(environment).arg("-D").arg(&data).args(["-p", &port.to_string()]);
+        server.envs(environment).arg("-D").arg(&data).args(["-p", &port.number().to_string()]);
         // No flushing: the kernel keeps what a server wrote that dies. But a commit is written before it is answered.
         for setting in [
             "listen_addresses=127.0.0.1",
@@ -67,8 +68,8 @@ impl Cluster {
             server.args(["-c", setting]);
         }
         let server = server.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
-        let url = format!("postgres://payments@127.0.0.1:{port}/postgres");
-        let cluster = Self { url, folder, server };
+        let url = format!("postgres://payments@127.0.0.1:{}/postgres", port.number());
+        let cluster = Self { url, folder, server, _port: port };
         cluster.wait_ready().await?;
         Ok(cluster)
     }

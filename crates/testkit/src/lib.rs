@@ -8,6 +8,7 @@
 //! | [`cluster`] | how does it get a whole PostgreSQL of its own, to break it? |
 //! | [`preload`] | how is a process's clock set wrong, or its disk filled? |
 //! | [`broker`] | how does a test get a message broker of its own? |
+//! | `port` | how does a process keep its port while it is dead? |
 //! | [`process`] | how is one process started, killed, paused, started again? |
 //! | [`proxy`] | how is a link cut, held back, made slow? |
 //! | [`system`] | how does a test get a whole bank and a switch? |
@@ -25,6 +26,7 @@ pub mod callback;
 pub mod cluster;
 mod configuration;
 pub mod database;
+mod port;
 pub mod preload;
 pub mod process;
 pub mod proxy;

@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
+use crate::port::Port;
 use crate::wait::until;
 
 /// How long a process may take to be ready or to stop.
@@ -25,6 +26,7 @@ pub struct Process {
     listen_variable: &'static str,
     environment: BTreeMap<String, String>,
     child: Option<Child>,
+    _port: Port,
     /// Where it serves, `127.0.0.1:port`.
     pub address: String,
 }
@@ -41,6 +43,7 @@ impl Process {
         listen_variable: &'static str,
         environment: BTreeMap<String, String>,
     ) -> anyhow::Result<Self> {
+        let port = Port::free()?;
         let mut process = Self {
             name,
             binary: binaries.join(name),
@@ -48,7 +51,8 @@ impl Process {
             listen_variable,
             environment,
             child: None,
-            address: "127.0.0.1:0".into(),
+            address: format!("127.0.0.1:{}", port.number()),
+            _port: port,
         };
         process.start_again().await?;
         Ok(process)
@@ -143,7 +147,7 @@ impl Process {
         Ok(())
     }
 
-    /// Reads the address from the log, since port 0 takes a free one.
+    /// Reads the address from the log: until it is there nothing listens.
     async fn wait_for_address(&mut self, from: u64) -> anyhow::Result<String> {
         let log = self.log.clone();
         let child = self.child.as_mut().context("nothing was started")?;
