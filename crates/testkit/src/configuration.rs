@@ -21,7 +21,8 @@ pub(crate) fn configuration(
         "[database]\nurl = {database_url:?}\n\n\
          [temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\n\n\
          [worker]\nidle_ms = {}\nidle_look_every_ms = 500\ncached_workflows = {}\n\
-         lock_grants_max = {}\n\n\
+         lock_grants_max = {}\n\
+         reconcile_every_s = 0\n\n\
          [relay]\nlook_every_ms = 50\nbackoff_ms = 100\nmeasure_every_ms = 100\n\n\
          [broker]\nurl = {:?}\n\n[notifier]\nack_wait_ms = 2000\n\n\
          [webhooks]\nmaster_key = {WEBHOOKS_MASTER_KEY:?}\nallow_http = true\nallowed_ports = []\n\

@@ -39,7 +39,7 @@ pub async fn fresh(maintenance_url: &str) -> anyhow::Result<Database> {
     maintenance.close().await?;
     let owner = options.database(&name);
     let url = owner.clone().username(SERVICE_LOGIN).to_url_lossy().to_string();
-    let pool = PgPoolOptions::new().max_connections(4).connect_with(owner).await?;
+    let pool = PgPoolOptions::new().max_connections(8).connect_with(owner).await?;
     Ok(Database { url, pool })
 }
 

@@ -94,6 +94,13 @@ impl Default for Options {
 }
 
 impl Options {
+    /// With a switch that is given time to answer: for tests that count what it is asked, where an attempt that is given
+    /// up on a busy machine would be one more.
+    #[must_use]
+    pub fn unhurried(self) -> Self {
+        self.profile("attempt_timeout_ms", 3_000).profile("submit_budget_ms", 15_000)
+    }
+
     /// With one field of the profile changed.
     #[must_use]
     pub fn profile(mut self, field: &str, value: impl Into<Value>) -> Self {
