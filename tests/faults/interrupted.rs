@@ -48,6 +48,13 @@ async fn r30_interrupted_at_each_await_the_switch_is_asked_and_nothing_sent_agai
     let system = System::start("interrupted", options).await?;
     system.switch.behave(json!({"outcome": "hold"})).await?;
 
+    // Each of these has a lock of its own and the worker for itself: what the table says of a reset holds for as
+    // long as the first task of a workflow is not completed.
+    let mut reserved = Vec::new();
+    for (n, (_, column, _)) in table.cells().filter(|(row, ..)| *row == "reserve").enumerate() {
+        reserved.push(play_reserve(&system, column, &format!("reserve-{n}")).await?);
+    }
+
     // The worker stands still until the switch knows what to hold back. Each row has an account of its own,
     // whose lock holds up some rows and whose freeze one.
     system.worker.pause()?;
@@ -61,13 +68,14 @@ async fn r30_interrupted_at_each_await_the_switch_is_asked_and_nothing_sent_agai
     let in_the_ledger = async {
         let mut came = Vec::new();
         // One after the other, since each blocked step takes a connection of the worker.
-        for row in ["reserve", "settle", "release"] {
+        for row in ["settle", "release"] {
             came.push(play_locked(&system, &table, row).await?);
         }
         anyhow::Ok(came)
     };
     let (at_the_switch, in_the_ledger) = join(at_the_switch, in_the_ledger).await;
-    table.compare(&at_the_switch?.into_iter().chain(in_the_ledger?).flatten().collect())?;
+    let came = at_the_switch?.into_iter().chain(in_the_ledger?).chain(reserved);
+    table.compare(&came.flatten().collect())?;
     assert_eq!(system.audit().await?.open, 0);
     Ok(())
 }
@@ -76,9 +84,7 @@ async fn r30_interrupted_at_each_await_the_switch_is_asked_and_nothing_sent_agai
 async fn accept(system: &System, table: &Table, row: &str) -> anyhow::Result<Vec<Cell>> {
     let cells = table.cells().filter(|(head, ..)| *head == row);
     try_join_all(cells.map(|(row, column, _)| async move {
-        let mut body = payment("5.00");
-        body["source_account"] = row.into();
-        let payment = system.pay_as(&body).await?;
+        let payment = pay_from(system, row).await?;
         let held_back = match row {
             "look" => json!({"query": [{"delay_ms": HELD_MS}]}),
             "submit" => json!({"submit": [{"accept_hang_ms": HELD_MS}]}),
@@ -92,29 +98,61 @@ async fn accept(system: &System, table: &Table, row: &str) -> anyhow::Result<Vec
     .await
 }
 
+async fn pay_from(system: &System, account: &str) -> anyhow::Result<Accepted> {
+    let mut body = payment("5.00");
+    body["source_account"] = account.into();
+    system.pay_as(&body).await
+}
+
 /// Interrupts the payments of one row at what they await at the switch, and sees how they end.
 async fn play(system: &System, cells: &[Cell]) -> anyhow::Result<Came> {
+    if cells.iter().any(|cell| cell.row == "recall") {
+        // Frozen when all have their money: from a frozen account nothing is reserved.
+        try_join_all(cells.iter().map(|cell| system.wait_for_state(&cell.payment.payment_id, "submitted")))
+            .await?;
+        let freeze = "UPDATE accounts SET status = 'frozen' WHERE account_id = 'recall'";
+        sqlx::query(freeze).execute(&system.database.pool).await?;
+    }
     try_join_all(cells.iter().map(|cell| bring(system, cell))).await?;
     let undone = try_join_all(cells.iter().map(|cell| interrupt(system, cell))).await?;
     see_all(system, cells, undone).await
 }
 
-/// The same at a step of our own ledger, which waits for the lock of the row's account.
-async fn play_locked(system: &System, table: &Table, row: &str) -> anyhow::Result<Came> {
-    let (lock, cells);
-    system.open_account(row).await?;
-    if row == "reserve" {
-        lock = lock_account(system, row).await?;
-        cells = accept(system, table, row).await?;
+/// One payment at its first step, the reservation, which waits for the lock of its account.
+async fn play_reserve(system: &System, column: &str, account: &str) -> anyhow::Result<Came> {
+    system.open_account(account).await?;
+    let lock = lock_account(system, account).await?;
+    let payment = pay_from(system, account).await?;
+    let cell = Cell { row: "reserve".into(), column: column.to_owned(), payment };
+    blocked(system, &lock, 1).await?;
+    let undone = if column == "the customer cancels" {
+        // It waits for the payment's row, which the blocked step holds.
+        let let_go = async {
+            until("the cancel awaits the payment", WITHIN, || async {
+                let behind = behind(system, &lock).await?;
+                Ok(behind.iter().any(|query| query.contains("FROM payments")).then_some(()))
+            })
+            .await?;
+            Ok(lock.held.rollback().await?)
+        };
+        try_join(interrupt(system, &cell), let_go).await?.0
     } else {
-        cells = accept(system, table, row).await?;
-        try_join_all(cells.iter().map(|cell| system.wait_for_state(&cell.payment.payment_id, "submitted")))
-            .await?;
-        lock = lock_account(system, row).await?;
-        let decision = if row == "settle" { "settle" } else { "reject" };
-        try_join_all(cells.iter().map(|cell| system.switch.decide(&cell.payment.reference, decision)))
-            .await?;
-    }
+        let undone = interrupt(system, &cell).await?;
+        lock.held.rollback().await?;
+        undone
+    };
+    see_all(system, &[cell], vec![undone]).await
+}
+
+/// The payments of one row at a step of our own ledger, which waits for the lock of the row's account.
+async fn play_locked(system: &System, table: &Table, row: &str) -> anyhow::Result<Came> {
+    system.open_account(row).await?;
+    let cells = accept(system, table, row).await?;
+    try_join_all(cells.iter().map(|cell| system.wait_for_state(&cell.payment.payment_id, "submitted")))
+        .await?;
+    let lock = lock_account(system, row).await?;
+    let decision = if row == "settle" { "settle" } else { "reject" };
+    try_join_all(cells.iter().map(|cell| system.switch.decide(&cell.payment.reference, decision))).await?;
     blocked(system, &lock, cells.len()).await?;
     // A customer's cancel waits for the payment's row, which the blocked step holds.
     let (customers, operators): (Vec<_>, Vec<_>) =
@@ -166,8 +204,6 @@ async fn bring(system: &System, cell: &Cell) -> anyhow::Result<()> {
             asked("cancel").await
         }
         "recall" => {
-            let freeze = "UPDATE accounts SET status = 'frozen' WHERE account_id = 'recall'";
-            sqlx::query(freeze).execute(&system.database.pool).await?;
             system.switch.decide(reference, "settle").await?;
             asked("recall").await
         }
@@ -195,24 +231,27 @@ async fn lock_account(system: &System, account: &str) -> anyhow::Result<Lock> {
     Ok(Lock { held, pid })
 }
 
-/// Waits until so many steps wait for the account, behind the lock or behind each other.
+/// Waits until so many steps wait for the account.
 async fn blocked(system: &System, lock: &Lock, steps: usize) -> anyhow::Result<()> {
     until(&format!("{steps} payments await their account"), WITHIN, || async {
-        let waiting: i64 = sqlx::query_scalar(
-            "WITH RECURSIVE behind (pid) AS (
-                 SELECT $1
-                 UNION
-                 SELECT a.pid FROM pg_stat_activity a JOIN behind b ON b.pid = ANY(pg_blocking_pids(a.pid))
-                 WHERE a.datname = current_database())
-             SELECT count(*) FROM behind JOIN pg_stat_activity a USING (pid)
-             WHERE pid <> $1 AND (a.query LIKE '%accounts%' OR a.query LIKE '%INTO journal%')",
-        )
-        .bind(lock.pid)
-        .fetch_one(&system.database.pool)
-        .await?;
-        Ok((usize::try_from(waiting)? >= steps).then_some(()))
+        let behind = behind(system, lock).await?;
+        let is_step = |query: &&String| query.contains("accounts") || query.contains("INTO journal");
+        Ok((behind.iter().filter(is_step).count() >= steps).then_some(()))
     })
     .await
+}
+
+/// What the sessions are at that wait behind the lock, or behind each other.
+async fn behind(system: &System, lock: &Lock) -> anyhow::Result<Vec<String>> {
+    let queries = sqlx::query_scalar(
+        "WITH RECURSIVE behind (pid) AS (
+             SELECT $1
+             UNION
+             SELECT a.pid FROM pg_stat_activity a JOIN behind b ON b.pid = ANY(pg_blocking_pids(a.pid))
+             WHERE a.datname = current_database())
+         SELECT a.query FROM behind JOIN pg_stat_activity a USING (pid) WHERE pid <> $1",
+    );
+    Ok(queries.bind(lock.pid).fetch_all(&system.database.pool).await?)
 }
 
 /// Interrupts; says what could not be done.
