@@ -39,6 +39,9 @@ async fn r30_a_terminated_payment_resumes_without_sending_again() -> anyhow::Res
     system.switch.behave(json!({"outcome": "hold"})).await?;
     let dead = system.pay("5.00").await?;
     let settled = system.pay("6.00").await?;
+    // It may be taken up before the switch is told to settle it.
+    let refuses = json!({"outcome": "hold", "cancel": [{"fault": "refuse", "times": "always"}]});
+    system.switch.behave_for(&settled.reference, refuses).await?;
     for payment in [&dead, &settled] {
         system.wait_for_state(&payment.payment_id, "submitted").await?;
         system.workflow(&payment.payment_id).await?.terminate(WorkflowTerminateOptions::default()).await?;

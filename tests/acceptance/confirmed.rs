@@ -8,8 +8,12 @@ use testkit::{Options, System};
 
 #[tokio::test]
 async fn s0_3_to_s0_7_a_confirmed_payment_is_debited_once() -> anyhow::Result<()> {
-    let system = System::start("confirmed", Options::default()).await?;
+    let system = System::start("confirmed", Options::default().unhurried()).await?;
+    // It would else settle while the bank may not have written down that it was taken.
+    system.switch.behave(json!({"outcome": "hold"})).await?;
     let payment = system.pay("12.50").await?;
+    system.wait_for_state(&payment.payment_id, "submitted").await?;
+    system.switch.decide(&payment.reference, "settle").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
 
     assert_eq!(system.available().await?, OPENING_MINOR - 1_250);

@@ -34,12 +34,13 @@ async fn s0_17_a_worker_killed_between_acceptance_and_answer_charges_once() -> a
 #[tokio::test]
 async fn s0_17_a_worker_killed_after_reserve_goes_on_after_it() -> anyhow::Result<()> {
     let mut system = System::start("killed-after-reserve", Options::default()).await?;
-    // The look before the submit hangs, so the worker dies between reserve and submit.
-    system.switch.behave(json!({"query": [{"delay_ms": 900}]})).await?;
+    // The look before the submit finds nothing out, so the worker dies between reserve and submit.
+    system.switch.behave(json!({"query": [{"fault": "error_500", "times": "always"}]})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "reserved").await?;
     system.worker.kill().await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    system.switch.behave(json!({})).await?;
     system.worker.start_again().await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 500, "held and debited once");

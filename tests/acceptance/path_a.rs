@@ -6,7 +6,7 @@ use testkit::{Options, System};
 
 #[tokio::test]
 async fn s0_8_a_refused_submit_releases_by_the_switchs_own_answer() -> anyhow::Result<()> {
-    let system = System::start("path-a-refused", Options::default()).await?;
+    let system = System::start("path-a-refused", Options::default().unhurried()).await?;
     system.switch.behave(json!({"submit": ["refuse"], "reject_reason": "account_closed"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "failed").await?;
@@ -32,7 +32,7 @@ async fn s0_8_a_submit_that_never_arrives_leaves_a_tombstone() -> anyhow::Result
 
 #[tokio::test]
 async fn s0_8_an_answer_that_is_lost_is_found_by_the_next_look() -> anyhow::Result<()> {
-    let system = System::start("path-a-answer-lost", Options::default()).await?;
+    let system = System::start("path-a-answer-lost", Options::default().unhurried()).await?;
     system.switch.behave(json!({"submit": ["accept_drop_answer"], "settle_after_ms": 600})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
@@ -43,7 +43,7 @@ async fn s0_8_an_answer_that_is_lost_is_found_by_the_next_look() -> anyhow::Resu
 
 #[tokio::test]
 async fn s0_11_strategy_reference_sends_again_and_the_switch_deduplicates() -> anyhow::Result<()> {
-    let options = Options::default().profile("strategy", "reference").profile("has_query", false);
+    let options = Options::default().unhurried().profile("strategy", "reference").profile("has_query", false);
     let system = System::start("path-a-reference", options).await?;
     system.switch.behave(json!({"submit": ["accept_drop_answer"], "outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
@@ -59,7 +59,8 @@ async fn s0_11_strategy_reference_sends_again_and_the_switch_deduplicates() -> a
 async fn s0_8_nothing_found_is_not_believed_before_the_deadline() -> anyhow::Result<()> {
     let options = Options::default()
         .profile("tombstones", false)
-        .profile("submit_deadline_ms", 9_000)
+        // Long after the first asking, however late that is.
+        .profile("submit_deadline_ms", 15_000)
         .profile("submit_budget_ms", 6_500);
     let system = System::start("path-a-deadline", options).await?;
     system.switch.shape(json!({"tombstone": false})).await?;

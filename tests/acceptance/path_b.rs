@@ -49,7 +49,7 @@ async fn s0_9_a_switch_that_refuses_to_cancel_is_waited_for() -> anyhow::Result<
 
 #[tokio::test]
 async fn s0_9_a_failure_reported_only_leads_to_asking() -> anyhow::Result<()> {
-    let system = System::start("path-b-failure", Options::default()).await?;
+    let system = System::start("path-b-failure", Options::default().unhurried()).await?;
     system.switch.behave(json!({"outcome": "reject", "reject_reason": "blocked"})).await?;
     let rejected = system.pay("5.00").await?;
     system.wait_for_state(&rejected.payment_id, "failed").await?;

@@ -11,7 +11,7 @@ fn names(events: &[Event]) -> Vec<&str> {
 #[tokio::test]
 async fn s0_3_to_s0_7_each_step_is_seen_live_and_none_is_missed_when_the_webhook_is_killed()
 -> anyhow::Result<()> {
-    let mut system = System::start("watched", Options::default()).await?;
+    let mut system = System::start("watched", Options::default().unhurried()).await?;
     system.switch.behave(json!({"outcome": "hold"})).await?;
     let payment = system.pay("12.50").await?;
     let mut events = system.watch(&payment.payment_id, None).await?;
@@ -48,7 +48,7 @@ async fn s0_3_to_s0_7_each_step_is_seen_live_and_none_is_missed_when_the_webhook
 
 #[tokio::test]
 async fn a_webhook_that_is_told_to_stop_is_not_held_up_by_those_who_watch() -> anyhow::Result<()> {
-    let mut system = System::start("watched-stop", Options::default()).await?;
+    let mut system = System::start("watched-stop", Options::default().profile("sla_ms", 600_000)).await?;
     system.switch.behave(json!({"outcome": "hold"})).await?;
     let payment = system.pay("1.00").await?;
     let mut watchers = Vec::new();

@@ -28,7 +28,7 @@ async fn r35_a_busy_switch_is_left_alone_for_as_long_as_it_asks() -> anyhow::Res
 #[tokio::test]
 async fn r35_a_switch_that_stays_busy_is_asked_to_cancel_when_the_budget_is_spent() -> anyhow::Result<()> {
     let always = json!({"submit": [{"fault": "error_503", "times": "always"}]});
-    let (system, payment) = begin("always-busy", 8_000, always).await?;
+    let (system, payment) = begin("always-busy", Options::default(), always).await?;
     system.wait_for_state(&payment.payment_id, "failed").await?;
     // One at first, and one after each second of the budget.
     let submits = system.switch.requests(&payment.reference, "submit").await?;
@@ -41,12 +41,9 @@ async fn r35_a_switch_that_stays_busy_is_asked_to_cancel_when_the_budget_is_spen
 
 /// A system, and a payment that meets this behaviour from its first request on. The paces that Retry-After must slow
 /// down are far quicker than it.
-async fn begin(name: &str, budget_ms: u64, behaviour: Value) -> anyhow::Result<(System, Accepted)> {
-    let options = Options::default()
-        .profile("sla_ms", 1_000)
-        .profile("backoff_ms", 50)
-        .profile("submit_budget_ms", budget_ms)
-        .profile("ask_interval_max_ms", 5_000);
+async fn begin(name: &str, options: Options, behaviour: Value) -> anyhow::Result<(System, Accepted)> {
+    let options =
+        options.profile("sla_ms", 1_000).profile("backoff_ms", 50).profile("ask_interval_max_ms", 5_000);
     let system = System::start(name, options).await?;
     system.worker.pause()?;
     let payment = system.pay("5.00").await?;
@@ -60,7 +57,7 @@ fn busy() -> Value {
 }
 
 async fn settles(name: &str, operation: &str) -> anyhow::Result<()> {
-    let (system, payment) = begin(name, 20_000, json!({operation: [busy()]})).await?;
+    let (system, payment) = begin(name, Options::default().unhurried(), json!({operation: [busy()]})).await?;
     is_left_alone(&system, &payment, operation).await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     ensure!(system.switch.requests(&payment.reference, "submit").await? <= i64::from(BUSY_TIMES) + 1);
@@ -70,7 +67,8 @@ async fn settles(name: &str, operation: &str) -> anyhow::Result<()> {
 }
 
 async fn is_cancelled(name: &str) -> anyhow::Result<()> {
-    let (system, payment) = begin(name, 20_000, json!({"outcome": "hold", "cancel": [busy()]})).await?;
+    let behaviour = json!({"outcome": "hold", "cancel": [busy()]});
+    let (system, payment) = begin(name, Options::default().unhurried(), behaviour).await?;
     is_left_alone(&system, &payment, "cancel").await?;
     system.wait_for_state(&payment.payment_id, "timed_out").await?;
     ensure!(system.switch.requests(&payment.reference, "cancel").await? == i64::from(BUSY_TIMES) + 1);

@@ -26,7 +26,10 @@ const WITHIN: Duration = Duration::from_secs(60);
 #[tokio::test]
 async fn r35_a_full_disk_is_back_pressure_and_leaves_nothing_half_done() -> anyhow::Result<()> {
     let cluster = Cluster::start("full-disk", Preload::FullDisk).await?;
-    let options = Options { database_url: Some(cluster.url.clone()), ..Options::default() };
+    // Nothing here is about a payment that takes too long.
+    let options = Options { database_url: Some(cluster.url.clone()), ..Options::default() }
+        .profile("sla_ms", 600_000)
+        .profile("start_within_ms", 600_000);
     let system = System::start("full-disk", options).await?;
     system.worker.pause()?;
     let under_way = system.pay("1.00").await?;

@@ -124,7 +124,6 @@ async fn cancels(system: &System, payment: &Accepted) -> anyhow::Result<SystemTi
 
 /// When the payment's SLA timer fires.
 async fn sla_ends(system: &System, payment: &Accepted) -> anyhow::Result<SystemTime> {
-    system.wait_for_state(&payment.payment_id, "submitted").await?;
     let started = system.wait_for_event(&payment.payment_id, EventType::TimerStarted).await?;
     let Some(Attributes::TimerStartedEventAttributes(timer)) = started.attributes else {
         bail!("a timer without attributes");

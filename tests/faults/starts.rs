@@ -25,7 +25,7 @@ const WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn r31_of_64_starts_at_once_one_runs_and_charges_once() -> anyhow::Result<()> {
-    let system = System::start("many-starts", Options::default()).await?;
+    let system = System::start("many-starts", Options::default().unhurried()).await?;
     system.switch.behave(json!({"outcome": "hold"})).await?;
     system.worker.pause()?;
     let payment = system.pay("5.00").await?;
@@ -93,14 +93,17 @@ async fn r31_open_payments_that_temporal_forgot_are_not_sent_again() -> anyhow::
     let system = System::start("forgotten-open", Options::default()).await?;
     system.switch.behave(json!({"outcome": "hold"})).await?;
     let (settled, cancelled) = (system.pay("5.00").await?, system.pay("7.00").await?);
+    // It may be taken up before the switch is told to settle it.
+    let refuses = json!({"outcome": "hold", "cancel": [{"fault": "refuse", "times": "always"}]});
+    system.switch.behave_for(&settled.reference, refuses).await?;
     for payment in [&settled, &cancelled] {
         system.wait_for_state(&payment.payment_id, "submitted").await?;
         system.forget(&payment.payment_id).await?;
     }
     system.switch.decide(&settled.reference, "settle").await?;
-    charged_once(&system, &settled).await?;
-    // Taken up again, it asks to cancel, and obeys.
+    // Taken up again, each asks to cancel, and obeys.
     system.wait_until_all_have_ended().await?;
+    charged_once(&system, &settled).await?;
     ensure!(system.switch.status(&cancelled.reference).await?.as_deref() == Some("CANCELLED"));
     ensure!(system.switch.requests(&cancelled.reference, "submit").await? == 1, "sent once");
     ensure!(system.available().await? == OPENING_MINOR - AMOUNT_MINOR);

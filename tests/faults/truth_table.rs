@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::table::Table;
 
 /// For how long the switch holds a request back, so that callbacks come before it is answered.
-const HELD_MS: u64 = 5_000;
+const HELD_MS: u64 = 10_000;
 /// Amount of every payment, in minor units.
 const AMOUNT_MINOR: i64 = 500;
 /// How long a step may take.
@@ -45,8 +45,8 @@ async fn r17_r18_r21_r21b_every_callback_in_every_state() -> anyhow::Result<()> 
     let table = Table::read(include_str!("truth_table.txt"))?;
     let options = Options::default()
         .profile("attempt_timeout_ms", HELD_MS + 3_000)
-        .profile("submit_budget_ms", 40_000)
-        .profile("submit_deadline_ms", 60_000)
+        .profile("submit_budget_ms", 60_000)
+        .profile("submit_deadline_ms", 90_000)
         // Nothing here is about its end.
         .profile("sla_ms", 300_000)
         // A switch that can be asked nothing: without a callback within the SLA a person must look.

@@ -11,14 +11,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use serde_json::json;
-use testkit::system::{API_KEY, SWITCH_SECRET};
+use testkit::system::{API_KEY, SWITCH_SECRET, payment};
 use testkit::{Options, System};
 use tokio::process::Command;
 
+/// Longer than the service holds any request, which may ask it to wait for the payment's end.
+const REQUEST_TIMEOUT_S: &str = "45";
 /// Requests of one operation in each phase.
 const EXAMPLES_MAX: &str = "25";
-/// A run takes seconds; one that hangs fails.
-const WITHIN: Duration = Duration::from_secs(180);
+/// A run takes less than a minute; one that hangs fails.
+const WITHIN: Duration = Duration::from_secs(600);
 
 /// Who sends the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +31,7 @@ enum Caller {
 
 #[tokio::test]
 async fn r24_hostile_requests_with_a_key_find_no_fault() -> anyhow::Result<()> {
-    let system = System::start("hostile", Options::default()).await?;
+    let system = System::start("hostile", options()).await?;
     fuzz(&system, Caller::HasKey).await?;
     ensure!(payments(&system).await? > 3, "requests made payments, so they came past the checks");
     let callbacks: i64 = sqlx::query_scalar("SELECT count(*) FROM switch_callbacks WHERE status = 'FAILURE'")
@@ -49,7 +51,7 @@ async fn r24_hostile_requests_with_a_key_find_no_fault() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn r24_without_a_key_hostile_requests_are_told_nothing() -> anyhow::Result<()> {
-    let system = System::start("hostile-keyless", Options::default()).await?;
+    let system = System::start("hostile-keyless", options()).await?;
     fuzz(&system, Caller::HasNone).await?;
     ensure!(payments(&system).await? == 3, "nobody made a payment");
     ensure!(cancels(&system).await? == 0, "nobody cancelled one");
@@ -60,6 +62,11 @@ async fn r24_without_a_key_hostile_requests_are_told_nothing() -> anyhow::Result
     .await?;
     ensure!(endpoints == 1, "nobody made, changed or deleted an endpoint");
     Ok(())
+}
+
+/// With a second switch, whose payments stay pending for as long as this takes.
+fn options() -> Options {
+    Options::default().other(&[("sla_ms", json!(WITHIN.as_millis()))])
 }
 
 /// Runs schemathesis once, against a settled payment, one that waits for the switch and is called back about, and one that
@@ -74,7 +81,10 @@ async fn fuzz(system: &System, caller: Caller) -> anyhow::Result<()> {
     let held = system.pay("2.00").await?;
     system.wait_for_state(&held.payment_id, "submitted").await?;
     let endpoint = make_endpoint(system, caller).await?;
-    let cancellable = system.pay("3.00").await?;
+    // Pending until it is cancelled, however long the other requests take.
+    let mut body = payment("3.00");
+    body["destination_account"] = "YY-BOB".into();
+    let cancellable = system.pay_as(&body).await?;
     system.wait_for_state(&cancellable.payment_id, "submitted").await?;
     system.switch.behave(json!({})).await?;
 
@@ -85,7 +95,13 @@ async fn fuzz(system: &System, caller: Caller) -> anyhow::Result<()> {
         .args(["run", &format!("{}/openapi.json", system.webhook.url())])
         .args(["--checks", "all", "--workers", "1", "--max-examples", EXAMPLES_MAX])
         .args(["--generation-deterministic", "--no-shrink", "--no-color"])
-        .args(["--request-timeout", "10", "--continue-on-failure", "--suppress-health-check", "all"])
+        .args([
+            "--request-timeout",
+            REQUEST_TIMEOUT_S,
+            "--continue-on-failure",
+            "--suppress-health-check",
+            "all",
+        ])
         .env("SCHEMATHESIS_HOOKS", here.join("hooks.py"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("HOSTILE_PAYMENTS", format!("{},{}", settled.payment_id, held.payment_id))

@@ -29,9 +29,8 @@ fn hold() -> Value {
 
 /// All there are.
 pub(crate) fn groups() -> Vec<Group> {
-    // The second switch has the short times that some paths wait out.
-    let short =
-        [("sla_ms", json!(700)), ("attempt_timeout_ms", json!(500)), ("submit_budget_ms", json!(4_200))];
+    // The second switch has the short time that some paths wait out.
+    let short = [("sla_ms", json!(700))];
     vec![
         Group { name: "asked", options: Options::default().other(&short), paths: asked() },
         Group {

@@ -122,6 +122,8 @@ async fn drive(
             closed(system, id, false).await?;
             push_out(system, together).await?;
         }
+        // Its timer is the wait for the account, which is granted in this moment.
+        "locked_settled" => drop(system.wait_for_event(id, EventType::TimerStarted).await?),
         _ => waits(system, id, EventType::TimerStarted, together).await?,
     }
     match path.name {
@@ -129,11 +131,12 @@ async fn drive(
             system.switch.decide(reference, "settle").await?;
         }
         "locked_settled" => {
-            // The timer was the wait for the account.
             until("the switch has the transfer", WITHIN, || async {
                 Ok(system.switch.status(reference).await?.map(|_| ()))
             })
             .await?;
+            system.wait_for_state(id, "submitted").await?;
+            push_out(system, together).await?;
             system.switch.decide(reference, "settle").await?;
         }
         "decided_settle" => drop(people::decide(system, id, Action::Settle).await?),

@@ -7,10 +7,15 @@ use testkit::system::OPENING_MINOR;
 
 use crate::shapes::at_most_once;
 
+/// For the payments that a callback is to end, and not the time that has passed.
+const LONG_MS: u64 = 20_000;
+/// For the others, which wait for it.
+const SHORT_MS: u64 = 2_000;
+
 /// Pays once while the switch behaves so, and ends as expected after exactly one submit.
-async fn ends(name: &str, behaviour: Value, end: &str) -> anyhow::Result<()> {
+async fn ends(name: &str, sla_ms: u64, behaviour: Value, end: &str) -> anyhow::Result<()> {
     let charged = end == "settled";
-    let system = System::start(name, at_most_once().profile("sla_ms", 2_000)).await?;
+    let system = System::start(name, at_most_once().profile("sla_ms", sla_ms)).await?;
     system.switch.behave(behaviour).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, end).await?;
@@ -22,27 +27,27 @@ async fn ends(name: &str, behaviour: Value, end: &str) -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn s0_11_a_lost_answer_and_a_success_callback_settle() -> anyhow::Result<()> {
-    ends("one-success", json!({"submit": ["accept_drop_answer"]}), "settled").await
+    ends("one-success", LONG_MS, json!({"submit": ["accept_drop_answer"]}), "settled").await
 }
 
 #[tokio::test]
 async fn s0_11_a_lost_answer_and_a_failure_callback_lead_to_asking() -> anyhow::Result<()> {
     let behaviour = json!({"submit": ["accept_drop_answer"], "outcome": "reject"});
-    ends("one-failure", behaviour, "failed").await
+    ends("one-failure", LONG_MS, behaviour, "failed").await
 }
 
 #[tokio::test]
 async fn s0_11_a_lost_answer_and_no_callback_are_decided_by_the_answer_to_our_cancel() -> anyhow::Result<()> {
     let behaviour = json!({"submit": ["accept_drop_answer"], "callback": {"lose": true}});
-    ends("one-silence", behaviour, "settled").await
+    ends("one-silence", SHORT_MS, behaviour, "settled").await
 }
 
 #[tokio::test]
 async fn s0_11_an_attempt_that_never_arrived_is_not_made_again() -> anyhow::Result<()> {
-    ends("one-lost", json!({"submit": ["drop_request"]}), "timed_out").await
+    ends("one-lost", SHORT_MS, json!({"submit": ["drop_request"]}), "timed_out").await
 }
 
 #[tokio::test]
 async fn s0_11_an_attempt_that_was_turned_away_is_not_made_again() -> anyhow::Result<()> {
-    ends("one-503", json!({"submit": ["error_503"]}), "timed_out").await
+    ends("one-503", SHORT_MS, json!({"submit": ["error_503"]}), "timed_out").await
 }

@@ -5,19 +5,19 @@ use testkit::{Options, System};
 
 /// Asked by reference before anything is sent.
 pub(crate) fn query() -> Options {
-    Options::default()
+    Options::default().unhurried()
 }
 
 /// Deduplicates by reference; cannot be asked.
 pub(crate) fn reference() -> Options {
-    let mut options = Options::default().profile("strategy", "reference").profile("has_query", false);
+    let mut options = query().profile("strategy", "reference").profile("has_query", false);
     options.shape = json!({"query": false});
     options
 }
 
 /// Our own log; a PENDING in it is resolved by asking.
 pub(crate) fn write_ahead() -> Options {
-    let mut options = Options::default().profile("strategy", "write_ahead").profile("deduplicates", false);
+    let mut options = query().profile("strategy", "write_ahead").profile("deduplicates", false);
     options.shape = json!({"dedup": false});
     options
 }
@@ -56,7 +56,7 @@ pub(crate) fn statement_only() -> Options {
 
 /// Can be asked, and never calls back.
 pub(crate) fn no_callback() -> Options {
-    let mut options = Options::default().profile("has_callback", false);
+    let mut options = query().profile("has_callback", false);
     options.shape = json!({"callback": false});
     options
 }

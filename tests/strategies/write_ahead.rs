@@ -2,7 +2,7 @@
 //! is ambiguous and resolved (S0.11).
 
 use serde_json::json;
-use testkit::{Options, System};
+use testkit::System;
 
 use crate::shapes::{copies, write_ahead};
 
@@ -20,7 +20,7 @@ async fn s0_11_a_pending_is_resolved_by_asking() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn s0_11_a_pending_is_resolved_by_deduplication() -> anyhow::Result<()> {
-    let mut options = Options::default().profile("strategy", "write_ahead").profile("has_query", false);
+    let mut options = write_ahead().profile("deduplicates", true).profile("has_query", false);
     options.shape = json!({"query": false});
     let system = System::start("write-ahead-dedup", options).await?;
     system.switch.behave(json!({"outcome": "hold", "submit": ["accept_drop_answer"]})).await?;

@@ -472,7 +472,7 @@ async fn streams_end_at_once_when_the_process_stops(pool: PgPool) {
 async fn a_stream_lives_for_so_long_and_is_gone_on_with(pool: PgPool) {
     let wide = Api::new(pool).await;
     let (id, _) = wide.paid("k").await;
-    let api = Api::with(wide.pool.clone(), json!({"streams": {"lifetime_s": 1}}));
+    let api = Api::with(wide.pool.clone(), json!({"streams": {"lifetime_s": 3}}));
     let seen = open(&api, &id, None).await.rest().await;
     assert_eq!(names(&seen), ["accepted"], "closed without an end");
     settle(&api, &id).await;
@@ -550,7 +550,7 @@ async fn a_heartbeat_keeps_a_quiet_stream_open(pool: PgPool) {
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r35_who_does_not_read_is_cut_off(pool: PgPool) {
-    let settings = json!({"quiet_timeout_s": 1, "streams": {"per_client_max": 1}});
+    let settings = json!({"quiet_timeout_s": 3, "streams": {"per_client_max": 1}});
     let api = Api::with(Api::new(pool).await.pool, settings.clone());
     let (id, _) = api.paid("k").await;
     // More than the sockets of both sides take.
