@@ -175,7 +175,7 @@ impl Wire {
         let options = pool.connect_options().as_ref().clone().host("127.0.0.1").port(self.address.port());
         PgPoolOptions::new()
             .max_connections(2)
-            .acquire_timeout(Duration::from_millis(500))
+            .acquire_timeout(Duration::from_secs(10))
             .connect_with(options)
             .await
             .unwrap()

@@ -146,7 +146,8 @@ async fn s4_4_a_holder_that_stands_still_is_cut_off(pool: PgPool) {
 #[sqlx::test(migrator = "MIGRATOR")]
 async fn s4_4_a_statement_that_hangs_is_cut_off(pool: PgPool) {
     let key = key("hanging");
-    let terms = Terms::new(24, Duration::from_millis(100)).unwrap();
+    // Long enough for the way from the claim to the statement, which must hang within it.
+    let terms = Terms::new(24, Duration::from_secs(2)).unwrap();
     let mut holder = pool.begin().await.unwrap();
     let _lease = claim(&mut holder, &scope(&key), &request("a"), &terms).await.unwrap();
     let cut = sqlx::query("SELECT pg_sleep(60)").execute(&mut *holder).await.unwrap_err();

@@ -124,6 +124,19 @@ pub(crate) async fn age(pool: &PgPool, hours: i32) {
     .unwrap();
 }
 
+/// Waits until midnight (UTC) is over where it is near: today must be one day all through a test that counts
+/// days from it.
+pub(crate) async fn clear_of_midnight(pool: &PgPool) {
+    sqlx::query(
+        "SELECT pg_sleep(left_s + 1)
+         FROM (SELECT 86400 - extract(epoch FROM clock_timestamp()) % 86400 AS left_s) AS today
+         WHERE left_s < 60",
+    )
+    .execute(pool)
+    .await
+    .unwrap();
+}
+
 /// The day partitions that there are, as days from today.
 pub(crate) async fn days(pool: &PgPool) -> Vec<i32> {
     sqlx::query_scalar(
@@ -133,6 +146,14 @@ pub(crate) async fn days(pool: &PgPool) -> Vec<i32> {
     .fetch_all(pool)
     .await
     .unwrap()
+}
+
+/// How many days have a table, also as no part of the whole.
+pub(crate) async fn tables(pool: &PgPool) -> i64 {
+    sqlx::query_scalar("SELECT count(*) FROM pg_class WHERE relname ~ '^idempotency_keys_[0-9]{8}$'")
+        .fetch_one(pool)
+        .await
+        .unwrap()
 }
 
 pub(crate) async fn count(pool: &PgPool, table: &str) -> i64 {
