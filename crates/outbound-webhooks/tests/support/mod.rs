@@ -60,6 +60,14 @@ impl Book {
         Self { pool, options: options().check().unwrap() }
     }
 
+    /// Its senders wait for an answer longer than a test waits for anything.
+    pub(crate) fn patient(pool: PgPool) -> Self {
+        let mut book = Self::new(pool);
+        book.options.attempt_timeout = Duration::from_secs(120);
+        book.options.lease = Duration::from_secs(240);
+        book
+    }
+
     pub(crate) async fn endpoint(&self, tenant: &str, url: &str, kinds: &[&str]) -> Endpoint {
         match self.try_endpoint(tenant, url, kinds).await {
             Creation::Made(endpoint) => *endpoint,
