@@ -146,7 +146,16 @@ async fn one_unknown_callback_at_once_is_one_exception(options: PgPoolOptions, c
 async fn what_is_not_delivered_is_taken_again_later_and_later(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
+    let clock = async || bank.words("SELECT clock_timestamp()::text").await.remove(0);
+    let before = clock().await;
     bank.ledger.store_callback(&failure(&p, "evt-1")).await.unwrap();
+    let after = clock().await;
+    let in_a_second = format!(
+        "SELECT count(*) FROM inbox WHERE deliver_at - interval '1 second' BETWEEN '{before}' AND '{after}'"
+    );
+    assert_eq!(bank.number(&in_a_second).await, 1, "due a second after it was stored");
+    // The second itself may be over before anybody has looked.
+    bank.sql("UPDATE inbox SET deliver_at = now() + interval '1 hour'").await;
     assert_eq!(bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap(), [], "not due yet");
 
     let mut distances = vec![];

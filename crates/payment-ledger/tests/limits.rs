@@ -41,6 +41,7 @@ async fn used(bank: &Bank) -> Vec<String> {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r10_a_limit_is_reached_and_not_passed(pool: PgPool) {
     let bank = Bank::new(pool);
+    bank.clear_of_midnight().await;
     let of = |per_payment_minor, per_day_minor, per_day_count| Bounds {
         per_payment_minor,
         per_day_minor,
@@ -85,6 +86,7 @@ async fn r10_a_limit_is_reached_and_not_passed(pool: PgPool) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r10_what_is_released_is_given_back_to_its_limit(pool: PgPool) {
     let bank = Bank::new(pool);
+    bank.clear_of_midnight().await;
     let account = bank.open("purse", support::FUNDS_MINOR).await;
     let before = order(&bank, &account, 1_000, "before").await;
     assert_eq!(bank.reserve(&before).await, Reserved::Held);
@@ -121,6 +123,7 @@ async fn r10_what_is_released_is_given_back_to_its_limit(pool: PgPool) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r34_a_limit_is_not_passed_by_a_crowd(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 32).await;
+    bank.clear_of_midnight().await;
     set(&bank, &LimitScope::Tenant(tenant()), Bounds { per_day_minor: Some(2_500), ..Bounds::default() })
         .await;
     let mut payments = vec![];

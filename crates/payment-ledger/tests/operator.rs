@@ -43,9 +43,9 @@ async fn a_payment_that_stands_hears_of_a_late_verdict(pool: PgPool) {
     let late = bank.payment_at(Stage::Cancelling, "late").await;
     let stands = bank.ledger.needs_operator(&late.id, OperatorReason::RetentionPassed).await.unwrap();
     assert_eq!(stands, Standing::Stands);
-    assert_eq!(bank.ledger.take_undelivered(10, 1_000).await.unwrap(), []);
+    assert_eq!(bank.ledger.take_undelivered(10, 300_000).await.unwrap(), []);
     bank.ledger.record_dead(&late.id, Death::Cancelled).await.unwrap();
-    let notices = bank.ledger.take_undelivered(10, 1_000).await.unwrap();
+    let notices = bank.ledger.take_undelivered(10, 300_000).await.unwrap();
     assert_eq!(notices.iter().map(|notice| &notice.kind).collect::<Vec<_>>(), [&NoticeKind::Verdict]);
     let told = bank.ledger.needs_operator(&late.id, OperatorReason::RetentionPassed).await.unwrap();
     assert_eq!(told, Standing::Verdict(Verdict::Dead));
@@ -56,7 +56,7 @@ async fn a_payment_that_stands_hears_of_a_late_verdict(pool: PgPool) {
     bank.ledger.begin_cancel(&paused.id, &Cause::SlaPassed).await.unwrap();
     assert_eq!(bank.state(&paused).await, "needs_operator");
     bank.ledger.record_dead(&paused.id, Death::Cancelled).await.unwrap();
-    let notices = bank.ledger.take_undelivered(10, 1_000).await.unwrap();
+    let notices = bank.ledger.take_undelivered(10, 300_000).await.unwrap();
     assert_eq!(notices.iter().map(|notice| &notice.payment_id).collect::<Vec<_>>(), [&paused.id]);
 }
 

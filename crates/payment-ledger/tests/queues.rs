@@ -202,6 +202,7 @@ async fn what_waits_for_people_is_measured(pool: PgPool) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn what_people_restrain_and_when_the_books_were_compared_is_measured(pool: PgPool) {
     let bank = Bank::new(pool);
+    bank.clear_of_midnight().await;
     assert_eq!(bank.ledger.restrained().await.unwrap(), Restrained::default());
     let (account, tenant) = (bank.open("purse", 5_000).await, LimitScope::Tenant(tenant()));
     let account = LimitScope::Account(account);

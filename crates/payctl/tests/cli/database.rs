@@ -125,12 +125,14 @@ async fn an_account_is_opened_funded_and_frozen() {
 #[tokio::test]
 async fn a_closed_pipe_ends_it_quietly() {
     let scratch = Scratch::migrated().await;
-    let mut child = command(&["demo", "--database-url", scratch.url()])
-        .stdout(Stdio::piped())
+    // Closed before it starts, so that it cannot have written everything by then.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let child = command(&["demo", "--database-url", scratch.url()])
+        .stdout(writer)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    drop(child.stdout.take());
     let output = child.wait_with_output().await.unwrap();
     assert_eq!(output.status.code(), Some(141));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");

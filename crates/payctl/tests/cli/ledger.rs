@@ -60,12 +60,10 @@ async fn r10_the_books_are_read_at_an_instant() {
     let (scratch, pool) = sealed().await;
     let move_to = "SET LOCAL session_replication_role = replica;
                    UPDATE journal SET posted_at = '2026-01-31T23:00:00Z'::timestamptz + entry_id * interval '1 hour';
-                   UPDATE sealed_hours SET hour = '2026-02-01T00:00:00Z', moved_minor = -100";
+                   DELETE FROM sealed_hours;
+                   INSERT INTO sealed_hours VALUES ('internal:funding:EUR', '2026-02-01T00:00:00Z', -100),
+                                                   ('internal:funding:EUR', '2026-02-01T01:00:00Z', -200)";
     sqlx::raw_sql(move_to).execute(&pool).await.unwrap();
-    sqlx::raw_sql("INSERT INTO sealed_hours VALUES ('internal:funding:EUR', '2026-02-01T01:00:00Z', -200)")
-        .execute(&pool)
-        .await
-        .unwrap();
     let ledger =
         async |args: &[&str]| payctl(&[&["ledger"], args, &["--database-url", scratch.url()]].concat()).await;
 

@@ -61,12 +61,14 @@ async fn another_end_is_exit_code_1() {
 
 #[tokio::test]
 async fn an_open_payment_is_exit_code_3_and_not_called_failed() {
-    for (scene, state) in [(Scene::Lines(3), "still submitted"), (Scene::Down, "not seen yet")] {
+    // Long enough for a look, where there is something to be seen.
+    let table = [(Scene::Lines(3), "5", "still submitted"), (Scene::Down, "1", "not seen yet")];
+    for (scene, timeout_s, state) in table {
         let api = settling(&[scene]).serve().await;
-        let ran = pay(&api, &["--watch", "--timeout-s", "1"]).await;
+        let ran = pay(&api, &["--watch", "--timeout-s", timeout_s]).await;
         assert_eq!(ran.code, Some(3), "{ran:?}");
         let look = format!("payctl show {PAYMENT_ID} --api --url {}", api.url);
-        let said = format!("\n{state} after 1 s: unknown, not failed; to look again: {look}\n");
+        let said = format!("\n{state} after {timeout_s} s: unknown, not failed; to look again: {look}\n");
         assert!(ran.stdout.contains(&said), "{ran:?}");
     }
 }

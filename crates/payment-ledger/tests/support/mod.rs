@@ -143,6 +143,16 @@ impl Bank {
         self.pool.close().await;
     }
 
+    /// Waits until midnight (UTC) is over where it is near: what a test counts by the day must all be of one.
+    pub(crate) async fn clear_of_midnight(&self) {
+        self.sql(
+            "SELECT pg_sleep(left_s + 1)
+             FROM (SELECT 86400 - extract(epoch FROM clock_timestamp()) % 86400 AS left_s) AS today
+             WHERE left_s < 60",
+        )
+        .await;
+    }
+
     /// Opens an account and pays `minor` in.
     pub(crate) async fn open(&self, name: &str, minor: i64) -> AccountId {
         let account = account_id(name);
