@@ -471,6 +471,41 @@ async fn r32_what_the_broker_has_lost_is_published_again(_: PgPoolOptions, conne
     relay.stop().await;
 }
 
+/// As after a crash under load: what is told again comes behind all that waits for it.
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn r32_the_first_events_of_many_keys_are_lost_and_all_come_in_order(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    const KEYS: i64 = 300;
+    let mut line = Line::new("many-lost", connect).await;
+    let relay = line.relay().await;
+    let mut mender =
+        Mender::new(CONSUMER, MenderOptions { after: Duration::ZERO, ..MenderOptions::default() });
+    for n in 1..=2 {
+        for key in 0..KEYS {
+            write(&line.pool, &format!("key-{key}"), n).await;
+        }
+    }
+    until_all_published(&line.pool).await;
+    let stream = line.raw().await.get_stream("EVENTS").await.unwrap();
+    for key in 0..KEYS {
+        stream.delete_message(line.stream_sequence(&format!("key-{key}-1")).await).await.unwrap();
+    }
+    line.restart().await;
+    let taking = line.take_and_wait_for(10_000).await;
+    let mut mended = 0;
+    until("all of it had its effect", async || {
+        mended += line.mend(&mut mender).await;
+        line.effects().await >= 2 * KEYS
+    })
+    .await;
+    assert_eq!(line.orders().await, in_order(KEYS, 2));
+    assert!(mended >= u64::try_from(KEYS).unwrap(), "{mended} were published again");
+    drop(taking);
+    relay.stop().await;
+}
+
 #[sqlx::test(migrator = "MIGRATOR")]
 async fn r32_what_was_acknowledged_and_not_taken_in_is_published_again(
     _: PgPoolOptions,

@@ -24,11 +24,12 @@ const PAUSE: Duration = Duration::from_millis(500);
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// How long one pull is open.
 const PULL: Duration = Duration::from_secs(10);
-/// Messages of a lane that are delivered and not yet confirmed, in all processes: one that waits for its turn leaves room for the
-/// one that it waits for.
-const UNDER_WAY: i64 = 16;
-/// Events whose coming too early is remembered.
-const EARLY_MAX: usize = 1_024;
+/// Messages of a lane that are delivered and not yet confirmed, in all processes: those that wait for their turn leave room for the
+/// ones that they wait for. What the broker lost in a crash comes again behind them, so that it is more than the keys of a lane
+/// that are under way at any time.
+const UNDER_WAY: i64 = 256;
+/// Events whose coming too early is remembered: all that wait for their turn, and as many that others have taken in since.
+const EARLY_MAX: usize = 2 * LANES as usize * UNDER_WAY as usize;
 /// Messages of one pull. What waits in our memory is on the clock of `ack_wait`.
 const PULLED: usize = 4;
 /// Longest pause before a message is delivered again.
