@@ -506,6 +506,30 @@ async fn r32_the_first_events_of_many_keys_are_lost_and_all_come_in_order(
     relay.stop().await;
 }
 
+/// The broker knows the id still, and answers that it has the message.
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn r32_what_the_broker_takes_for_a_duplicate_is_told_once_it_has_forgotten_it(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let line = Line::new("duplicate", connect).await;
+    let (relay, mut mender) = (line.relay().await, mender(CONSUMER));
+    write(&line.pool, "key-0", 1).await;
+    until_all_published(&line.pool).await;
+    let stream = line.raw().await.get_stream("EVENTS").await.unwrap();
+    stream.delete_message(line.stream_sequence("key-0-1").await).await.unwrap();
+    let taking = line.take().await;
+    let mut mended = 0;
+    until("it had its effect", async || {
+        mended += line.mend(&mut mender).await;
+        line.effects().await == 1
+    })
+    .await;
+    assert!(mended > 0, "it came without having been told again");
+    drop(taking);
+    relay.stop().await;
+}
+
 #[sqlx::test(migrator = "MIGRATOR")]
 async fn r32_what_was_acknowledged_and_not_taken_in_is_published_again(
     _: PgPoolOptions,

@@ -31,8 +31,10 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A broker that is silent for about two of these is taken for gone.
 const PING_EVERY: Duration = Duration::from_secs(5);
-/// In which the broker knows a message's id again; who takes events in must know it for ever.
-const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
+/// In which the broker knows a message's id again; who takes events in must know it for ever. It only spares work where a relay
+/// did not hear the answer, and it must be short: a message that the broker has dropped since is taken for a duplicate, too, and
+/// can be told again only when this is over.
+const DUPLICATE_WINDOW: Duration = Duration::from_secs(10);
 
 /// Section `[broker]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -203,8 +205,8 @@ impl Broker {
             "what it does when it is full"
         } else if is.storage != wanted.storage || is.no_ack || is.sealed {
             "how it keeps messages"
-        } else if (is.max_bytes, is.max_age, is.num_replicas)
-            == (wanted.max_bytes, wanted.max_age, wanted.num_replicas)
+        } else if (is.max_bytes, is.max_age, is.num_replicas, is.duplicate_window)
+            == (wanted.max_bytes, wanted.max_age, wanted.num_replicas, wanted.duplicate_window)
         {
             return Ok(found);
         } else {
