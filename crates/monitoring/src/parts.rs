@@ -140,7 +140,7 @@ fn others() -> Vec<Alert> {
             1_800,
             Warning,
             "The broker has been losing events for half an hour",
-            "what is lost once is published again within minutes; for two of them the broker may know its id and keep it out",
+            "what is lost once is published again within a minute; for ten seconds of it the broker may know its id and keep it out",
         ),
         alert(
             "WebhooksLate",

@@ -142,6 +142,18 @@ impl Line {
         mended.events
     }
 
+    /// Has what is lost published again until there are so many effects; says how many events it was.
+    async fn mend_until_effects(&self, mender: &mut Mender, count: i64) -> u64 {
+        let mut mended = 0;
+        until("everything had its effect", async || {
+            mended += self.mend(mender).await;
+            self.effects().await >= count
+        })
+        .await;
+        assert_eq!(self.effects().await, count);
+        mended
+    }
+
     async fn taken_by(&self, consumer: &str) -> i64 {
         sqlx::query_scalar("SELECT count(*) FROM processed_events WHERE consumer = $1")
             .bind(consumer)
@@ -457,12 +469,7 @@ async fn r32_what_the_broker_has_lost_is_published_again(_: PgPoolOptions, conne
     line.restart().await;
     assert_eq!(line.mend(&mut mender).await, 0, "who has not come there may still be told of what is there");
     let taking = line.take_and_wait_for(10_000).await;
-    let mut mended = 0;
-    until("all of it had its effect", async || {
-        mended += line.mend(&mut mender).await;
-        line.effects().await >= 10
-    })
-    .await;
+    let mended = line.mend_until_effects(&mut mender, 10).await;
     assert_eq!(mended, 3);
     let orders = line.orders().await;
     assert!((1..=3).all(|key| orders[&format!("key-{key}")] == [1, 2, 3]), "{orders:?}");
@@ -494,12 +501,7 @@ async fn r32_the_first_events_of_many_keys_are_lost_and_all_come_in_order(
     }
     line.restart().await;
     let taking = line.take_and_wait_for(10_000).await;
-    let mut mended = 0;
-    until("all of it had its effect", async || {
-        mended += line.mend(&mut mender).await;
-        line.effects().await >= 2 * KEYS
-    })
-    .await;
+    let mended = line.mend_until_effects(&mut mender, 2 * KEYS).await;
     assert_eq!(line.orders().await, in_order(KEYS, 2));
     assert!(mended >= u64::try_from(KEYS).unwrap(), "{mended} were published again");
     drop(taking);
@@ -519,12 +521,7 @@ async fn r32_what_the_broker_takes_for_a_duplicate_is_told_once_it_has_forgotten
     let stream = line.raw().await.get_stream("EVENTS").await.unwrap();
     stream.delete_message(line.stream_sequence("key-0-1").await).await.unwrap();
     let taking = line.take().await;
-    let mut mended = 0;
-    until("it had its effect", async || {
-        mended += line.mend(&mut mender).await;
-        line.effects().await == 1
-    })
-    .await;
+    let mended = line.mend_until_effects(&mut mender, 1).await;
     assert!(mended > 0, "it came without having been told again");
     drop(taking);
     relay.stop().await;
@@ -581,11 +578,7 @@ async fn r32_a_stream_that_was_made_anew_is_filled_again(_: PgPoolOptions, conne
     }
     until_all_published(&line.pool).await;
     let taking = line.take().await;
-    until("all of it had its effect", async || {
-        let _ = line.mend(&mut mender).await;
-        line.effects().await >= 10
-    })
-    .await;
+    line.mend_until_effects(&mut mender, 10).await;
     assert_eq!(line.orders().await, in_order(2, 5));
     drop(taking);
     relay.stop().await;
@@ -614,11 +607,7 @@ async fn s3_5_a_full_stream_makes_room_and_the_bounds_can_be_changed(
     assert!((20..180).contains(&kept), "{kept}");
     line.restart().await;
     let taking = line.take().await;
-    until("all of it had its effect", async || {
-        let _ = line.mend(&mut mender).await;
-        line.effects().await >= 201
-    })
-    .await;
+    line.mend_until_effects(&mut mender, 201).await;
     drop(taking);
     relay.stop().await;
 
