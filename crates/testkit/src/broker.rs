@@ -1,13 +1,14 @@
 //! A message broker of a test's own: a real nats-server, killed and paused with real signals.
 
 use std::fs::File;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use uuid::Uuid;
 
@@ -48,6 +49,7 @@ impl Broker {
         let log = File::options().create(true).append(true).open(self.folder.join("nats-server.log"))?;
         // Debian keeps it where only root's PATH looks.
         let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
+        let port = self.port.number();
         let mut child = Command::new("nats-server")
             .env("PATH", path)
             .args([
@@ -59,24 +61,19 @@ impl Broker {
                 "--store_dir",
             ])
             .arg(self.folder.join("store"))
-            .arg("--ports_file_dir")
-            .arg(&self.folder)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             .kill_on_drop(true)
             .spawn()
             .context("nats-server cannot be started; `./dev install` installs it")?;
-        let pid = child.id().context("nats-server has ended")?;
-        let said = self.folder.join(format!("nats-server_{pid}.ports"));
         until("nats-server listens", WITHIN, || {
-            let listens = std::fs::read_to_string(&said).ok().as_deref().and_then(client_port);
             let ended = child.try_wait();
             async move {
-                if let (None, Ok(Some(status))) = (listens, ended) {
+                if let Ok(Some(status)) = ended {
                     bail!("it ended with {status}");
                 }
-                Ok(listens.map(drop))
+                Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.ok().map(drop))
             }
         })
         .await?;
@@ -120,10 +117,4 @@ impl Broker {
         kill_process(id.and_then(Pid::from_raw).context("the broker is not running")?, signal)?;
         Ok(())
     }
-}
-
-/// The port in a ports file, once that is whole.
-fn client_port(text: &str) -> Option<u16> {
-    let said: Value = serde_json::from_str(text).ok()?;
-    said["nats"][0].as_str()?.rsplit(':').next()?.parse().ok()
 }
