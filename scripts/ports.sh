@@ -13,7 +13,7 @@ require_free_ports() {
     "$switch_port DEV_SWITCH_PORT the mock switch" \
     "$api_port DEV_API_PORT the payments API" \
     "$worker_metrics_port DEV_WORKER_METRICS_PORT the worker's metrics" \
-    "$relay_metrics_port DEV_RELAY_METRICS_PORT the relay's metrics" \
+    "$background_worker_metrics_port DEV_BACKGROUND_WORKER_METRICS_PORT the relay's metrics" \
     "$notifier_metrics_port DEV_NOTIFIER_METRICS_PORT the notifier's metrics" \
     "$nats_port DEV_NATS_PORT the message broker"; do
     port=${line%% *}

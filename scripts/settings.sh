@@ -7,7 +7,7 @@ temporal_ui_port=${DEV_TEMPORAL_UI_PORT:-8233}
 switch_port=${DEV_SWITCH_PORT:-8090}
 api_port=${DEV_API_PORT:-8080}
 worker_metrics_port=${DEV_WORKER_METRICS_PORT:-9101}
-relay_metrics_port=${DEV_RELAY_METRICS_PORT:-9102}
+background_worker_metrics_port=${DEV_BACKGROUND_WORKER_METRICS_PORT:-9102}
 notifier_metrics_port=${DEV_NOTIFIER_METRICS_PORT:-9103}
 nats_port=${DEV_NATS_PORT:-4422}
 

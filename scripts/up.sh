@@ -53,17 +53,17 @@ configure_services() {
   api=http://127.0.0.1:$api_port
   mock_switch=http://127.0.0.1:$switch_port
   worker_metrics=http://127.0.0.1:$worker_metrics_port
-  relay_metrics=http://127.0.0.1:$relay_metrics_port
+  background_worker_metrics=http://127.0.0.1:$background_worker_metrics_port
   notifier_metrics=http://127.0.0.1:$notifier_metrics_port
   export PAYMENTS_CONFIG=${PAYMENTS_CONFIG:-$root/deploy/demo.toml}
   export PAYMENTS_DATABASE__URL=$payments_url
   export PAYMENTS_TEMPORAL__ADDRESS=http://127.0.0.1:$temporal_port
-  export PAYMENTS_WEBHOOK__LISTEN=127.0.0.1:$api_port
+  export PAYMENTS_API__LISTEN=127.0.0.1:$api_port
   export PAYMENTS_WORKER__METRICS_LISTEN=127.0.0.1:$worker_metrics_port
-  export PAYMENTS_RELAY__METRICS_LISTEN=127.0.0.1:$relay_metrics_port
+  export PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN=127.0.0.1:$background_worker_metrics_port
   export PAYMENTS_NOTIFIER__METRICS_LISTEN=127.0.0.1:$notifier_metrics_port
-  webhooks_master_key
-  export PAYMENTS_WEBHOOKS__MASTER_KEY=$REPLY
+  outbound_webhooks.master_key
+  export PAYMENTS_OUTBOUND_WEBHOOKS__MASTER_KEY=$REPLY
   export PAYMENTS_BROKER__URL=nats://127.0.0.1:$nats_port
   export PAYMENTS_SWITCHES__MOCK__BASE_URL=$mock_switch
   export MOCK_SWITCH_LISTEN=127.0.0.1:$switch_port
@@ -73,7 +73,7 @@ configure_services() {
 
 # What the secrets of webhook endpoints are made from, in REPLY: kept as long as the database that has the endpoints, so a
 # throw-away one gets a throw-away key.
-webhooks_master_key() {
+outbound_webhooks.master_key() {
   local file=$dev_dir/webhooks.key
   if [ "$kind" = once ] || [ ! -s "$file" ]; then
     REPLY=$(head -c 32 /dev/urandom | base64)
@@ -107,7 +107,7 @@ start_services() {
   wait_ready webhook "$api/ready"
   step "starting the relay"
   start relay "$programs/relay"
-  wait_ready relay "$relay_metrics/ready"
+  wait_ready relay "$background_worker_metrics/ready"
   step "starting the notifier"
   start notifier "$programs/notifier"
   wait_ready notifier "$notifier_metrics/ready"
@@ -143,7 +143,7 @@ print_addresses() {
   The switch's own book             $mock_switch/admin/book
   Metrics                           $worker_metrics/metrics
                                     $api/metrics
-                                    $relay_metrics/metrics
+                                    $background_worker_metrics/metrics
                                     $notifier_metrics/metrics
   Database, as its owner            $owner_url
   Logs                              ${log_dir#"$root"/}

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use payment_ledger::Ledger;
-use payment_ledger::seal::{BatchSize, Sealed};
+use payment_ledger::audit::seal::{BatchSize, Sealed};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, PgPool};
 use tokio_util::sync::CancellationToken;

@@ -9,8 +9,8 @@ use axum::extract::{Query, State};
 use axum::routing::get;
 use axum::{Json, Router};
 use payment_ledger::Ledger;
-use payment_ledger::seal::{BatchSize, Sealed};
-use reconciliation::{Patience, Reconciler};
+use payment_ledger::audit::seal::{BatchSize, Sealed};
+use reconciliation::{Reconciler, Tolerance};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgPool};
@@ -79,12 +79,12 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
         well.grow_to(*payments).await?;
         other.grow_to(*payments).await?;
         // The first sweep of each reads the new part of the statement; on one side it opens an exception for every payment.
-        well.sweep(*payments, 0).await?;
-        let first_s = other.sweep(*payments, *payments).await?;
+        well.time_run(*payments, 0).await?;
+        let first_s = other.time_run(*payments, *payments).await?;
         let (mut none, mut again) = (Vec::new(), Vec::new());
         for _ in 0..args.rounds {
-            none.push(well.sweep(*payments, 0).await?);
-            again.push(other.sweep(*payments, *payments).await?);
+            none.push(well.time_run(*payments, 0).await?);
+            again.push(other.time_run(*payments, *payments).await?);
         }
         let one = Swept {
             payments: *payments,
@@ -154,9 +154,9 @@ impl Book {
     }
 
     /// Sweeps, and checks that all was compared and so much was found; how long it took, in seconds.
-    async fn sweep(&self, payments: u64, drifts: u64) -> anyhow::Result<f64> {
+    async fn time_run(&self, payments: u64, drifts: u64) -> anyhow::Result<f64> {
         let began = Instant::now();
-        let report = self.reconciler.sweep(Patience::default(), &|_| ()).await?;
+        let report = self.reconciler.run(Tolerance::default(), &|_| ()).await?;
         let took = began.elapsed();
         let seen = (report.payments, report.lines, report.drifts(), report.not_compared.len());
         anyhow::ensure!(
@@ -197,8 +197,8 @@ async fn write_settled(pool: &PgPool, from: u64, to: u64) -> anyhow::Result<()> 
          SET LOCAL session_replication_role = replica;
          CREATE TEMPORARY TABLE new ON COMMIT DROP AS SELECT n FROM generate_series({from}, {to} - 1) AS n;
          INSERT INTO payments (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, amount_minor,
-             currency, switch, profile, request_hash, response_body, state, workflow_id, attempts, first_attempt_at, verdict,
-             verdict_source, valid_until, started_at, updated_at, ended_at)
+             currency, switch, profile, request_hash, response_body, state, workflow_id, attempts, first_attempt_at, final_status,
+             final_status_source, valid_until, started_at, updated_at, ended_at)
          SELECT 'pay_' || n, 'tx_' || n, 'bench', 'bench', {customer}, 'DE02', {AMOUNT}, 'EUR', '{SWITCH}', '{{}}', '', '',
              'settled', 'pay_' || n, 1, now(), 'settled', 'query', now(), now(), now() - interval '1 hour', now() FROM new;
          {fund} {reserve} {settle}

@@ -59,7 +59,7 @@ async fn s0_6_success_of_another_amount_keeps_the_hold_until_a_matching_one_come
     let payment = system.pay("4.00").await?;
     system.wait_for_state(&payment.payment_id, "needs_operator").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 400);
-    assert_eq!(system.exceptions(&payment.payment_id).await?, ["report_differs"]);
+    assert_eq!(system.exceptions(&payment.payment_id).await?, ["confirmation_mismatch"]);
 
     system
         .switch
@@ -89,7 +89,7 @@ async fn r23_a_signal_that_cannot_be_read_poisons_nothing_and_confirms_nothing()
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
     let workflow = system.workflow(&payment.payment_id).await?;
-    for name in ["switchConfirmed", "cancelled?", "verdictWritten"] {
+    for name in ["switchConfirmed", "cancelled?", "finalStatusRecorded"] {
         workflow
             .signal(UntypedSignal::new(name), RawValue::empty(), WorkflowSignalOptions::default())
             .await?;

@@ -79,12 +79,12 @@ async fn s0_6_a_callback_stored_and_not_signalled_is_delivered_by_the_relay() ->
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
     // As a webhook leaves it that dies between storing and signalling.
-    system.webhook.kill().await?;
+    system.api.kill().await?;
     sqlx::query(
         "WITH stored AS (
              INSERT INTO switch_callbacks (switch, event_id, payment_id, reference, status, amount_minor, currency, body)
              VALUES ('mock', 'evt-stored', $1, $2, 'SUCCESS', 500, 'EUR', ''::bytea))
-         UPDATE payments SET verdict = 'settled', verdict_source = 'callback', state = 'confirmed' WHERE payment_id = $1",
+         UPDATE payments SET final_status = 'settled', final_status_source = 'callback', state = 'confirmed' WHERE payment_id = $1",
     )
     .bind(&payment.payment_id)
     .bind(&payment.reference)
@@ -97,7 +97,7 @@ async fn s0_6_a_callback_stored_and_not_signalled_is_delivered_by_the_relay() ->
     system.wait_for_state(&payment.payment_id, "settled").await?;
     // The switch is brought to where the stored callback said it was.
     system.switch.decide(&payment.reference, "settle").await?;
-    system.webhook.start_again().await?;
+    system.api.start_again().await?;
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }

@@ -28,7 +28,7 @@ async fn s0_10_s0_17_a_debit_that_fails_after_the_confirmation_is_recalled() -> 
     system.switch.behave(json!({"outcome": "hold", "recall": ["in_process", "apply_drop_answer"]})).await?;
     let payment = frozen_since_the_hold(&system).await?;
     system.wait_for_state(&payment.payment_id, "failed").await?;
-    assert_eq!(system.payment(&payment.payment_id).await?["reason"], "settle_refused");
+    assert_eq!(system.payment(&payment.payment_id).await?["reason"], "debit_refused");
     assert_eq!(system.switch.status(&payment.reference).await?.as_deref(), Some("RECALLED"));
     assert_eq!(system.switch.requests(&payment.reference, "cancel").await?, 0, "a cancel never recalls");
     assert_eq!(system.available().await?, OPENING_MINOR);

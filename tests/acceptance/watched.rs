@@ -19,19 +19,19 @@ async fn s0_3_to_s0_7_each_step_is_seen_live_and_none_is_missed_when_the_webhook
     let mut seen = events.until("submitted").await?;
     assert_eq!(system.payment(&payment.payment_id).await?["status"], "submitted");
 
-    system.webhook.kill().await?;
+    system.api.kill().await?;
     assert!(events.next().await.is_err(), "cut, not closed");
     // Without a worker it stands at `confirmed` until that was seen; the rest happens while nobody can tell of it.
     system.worker.kill().await?;
-    system.webhook.start_again().await?;
+    system.api.start_again().await?;
     let last = seen.last().map(|event| event.id.clone());
     let mut events = system.watch(&payment.payment_id, last.as_deref()).await?;
     system.switch.decide(&payment.reference, "settle").await?;
     seen.extend(events.until("confirmed").await?);
-    system.webhook.kill().await?;
+    system.api.kill().await?;
     system.worker.start_again().await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
-    system.webhook.start_again().await?;
+    system.api.start_again().await?;
     let last = seen.last().map(|event| event.id.clone());
     let mut events = system.watch(&payment.payment_id, last.as_deref()).await?;
     seen.extend(events.until("end").await?);
@@ -58,7 +58,7 @@ async fn a_webhook_that_is_told_to_stop_is_not_held_up_by_those_who_watch() -> a
         watchers.push(events);
     }
     let begun = std::time::Instant::now();
-    system.webhook.stop().await?;
+    system.api.stop().await?;
     println!("stopped within {:?}, {} watching", begun.elapsed(), watchers.len());
     for events in &mut watchers {
         assert_eq!(events.next().await?, None, "closed, not cut");

@@ -43,7 +43,7 @@ async fn r35_a_switch_that_stays_busy_is_asked_to_cancel_when_the_budget_is_spen
 /// down are far quicker than it.
 async fn begin(name: &str, options: Options, behaviour: Value) -> anyhow::Result<(System, Accepted)> {
     let options =
-        options.profile("sla_ms", 1_000).profile("backoff_ms", 50).profile("ask_interval_max_ms", 5_000);
+        options.profile("sla_ms", 1_000).profile("backoff_ms", 50).profile("retry_interval_max_ms", 5_000);
     let system = System::start(name, options).await?;
     system.worker.pause()?;
     let payment = system.pay("5.00").await?;

@@ -109,9 +109,9 @@ async fn see_all(name: &str, clocks: Clocks) -> anyhow::Result<()> {
 /// Without this, a fault that is not there would prove everything.
 async fn each_clock_is_off(system: &System, clocks: Clocks) -> anyhow::Result<()> {
     for (process, off_s) in [
-        (&system.webhook, clocks.ours_s),
+        (&system.api, clocks.ours_s),
         (&system.worker, clocks.ours_s),
-        (&system.relay, clocks.ours_s),
+        (&system.background_worker, clocks.ours_s),
         (&system.mock_switch, clocks.switch_s),
     ] {
         let answer = http().get(format!("{}/health", process.url())).send().await?;
@@ -304,7 +304,7 @@ async fn set_key(system: &System, key: &str, set: &str) -> anyhow::Result<()> {
 
 /// Status, `Idempotent-Replay` and body of a cancel under this key.
 async fn cancel_under(system: &System, payment_id: &str, key: &str) -> anyhow::Result<(u16, String, String)> {
-    let url = format!("{}/api/v1/payments/{payment_id}/cancel", system.webhook.url());
+    let url = format!("{}/api/v1/payments/{payment_id}/cancel", system.api.url());
     let request = http().post(url).bearer_auth(testkit::system::API_KEY).header("Idempotency-Key", key);
     let answer = request.send().await?;
     let replay = answer.headers().get("Idempotent-Replay").map(|value| value.to_str().map(str::to_owned));

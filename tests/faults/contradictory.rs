@@ -43,7 +43,7 @@ async fn r20_success_decides_whether_failure_came_before_or_after_it() -> anyhow
         system.wait_until_told(&payment.payment_id).await?;
         let failures = words.iter().filter(|word| **word == "FAILURE").count();
         let exceptions = system.exceptions(&payment.payment_id).await?;
-        assert_eq!(exceptions, vec!["contradiction"; failures], "{name}");
+        assert_eq!(exceptions, vec!["contradictory_final_status"; failures], "{name}");
         assert_eq!(system.state(&payment.payment_id).await?, "settled", "{name}");
     }
     assert_eq!(system.available().await?, OPENING_MINOR - 4 * AMOUNT_MINOR);

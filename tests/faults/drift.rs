@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use payment_worker::reconciliation::{Patience, ReconciliationWorkflow, Swept};
+use payment_worker::reconciliation::{ReconciliationWorkflow, Swept, Tolerance};
 use serde_json::json;
 use temporalio_client::{
     WorkflowExecutionStatus, WorkflowGetResultOptions, WorkflowStartOptions, WorkflowTerminateOptions,
@@ -16,7 +16,7 @@ use testkit::{Options, System};
 /// Sweeps as the schedule does, with nothing merely under way.
 async fn sweep(system: &System, name: &str) -> anyhow::Result<Swept> {
     let client = system.temporal().await?;
-    let patience = Patience { grace_s: 0, cancelling_s: 3_600 };
+    let patience = Tolerance { grace_s: 0, cancelling_s: 3_600 };
     let id = format!("{}-{name}", system.task_queue);
     let options = WorkflowStartOptions::new(system.task_queue.clone(), id).build();
     let handle = client.start_workflow(ReconciliationWorkflow::run, patience, options).await?;
@@ -34,7 +34,7 @@ fn drift(of: &[(&str, u64)]) -> BTreeMap<String, u64> {
 #[tokio::test]
 async fn r36_a_sweep_on_temporal_names_what_went_wrong_behind_the_services_back() -> anyhow::Result<()> {
     // Nothing is looked after, and no SLA passes, while the test has it in pieces.
-    let options = Options { idle_ms: 600_000, ..Options::default() }
+    let options = Options { liveness_check_after_ms: 600_000, ..Options::default() }
         .profile("has_statement", true)
         .profile("sla_ms", 600_000);
     let system = System::start("drift", options).await?;
@@ -72,7 +72,7 @@ async fn r36_a_sweep_on_temporal_names_what_went_wrong_behind_the_services_back(
     // Our own history shows it too, in more than one place.
     let between = |swept: &Swept| {
         let mut between = swept.drift.clone();
-        (between.remove("broken_chain"), between)
+        (between.remove("journal_hash_mismatch"), between)
     };
     until("each is named", Duration::from_secs(30), || async {
         let swept = sweep(&system, &format!("ill-{}", uuid::Uuid::new_v4().simple())).await?;

@@ -67,7 +67,9 @@ impl Bank {
                 Ok(self.told(id).await?.iter().any(|kind| kind == SETTLED[1]).then_some(()))
             })
             .await
-            .map_err(|error| error.context(self.notifier.log_tail()).context(self.system.relay.log_tail()))?;
+            .map_err(|error| {
+                error.context(self.notifier.log_tail()).context(self.system.background_worker.log_tail())
+            })?;
             assert_eq!(self.told(id).await?, SETTLED, "{id}");
         }
         Ok(())
@@ -129,14 +131,14 @@ async fn until_published(relay: &Process, events: f64) -> anyhow::Result<()> {
 async fn r32_a_relay_killed_between_publish_and_mark_tells_again_and_the_customer_hears_once()
 -> anyhow::Result<()> {
     let mut bank = Bank::start("relay-killed").await?;
-    bank.system.relay.kill().await?;
+    bank.system.background_worker.kill().await?;
     let ids = bank.settle(3).await?;
     // Nothing can be marked, so the relay stands between the two.
     let mut lock = bank.system.database.pool.begin().await?;
     sqlx::query("SELECT position FROM outbox FOR UPDATE").execute(&mut *lock).await?;
-    bank.system.relay.start_again().await?;
+    bank.system.background_worker.start_again().await?;
     bank.wait_until_settled_is_told(&ids).await?;
-    bank.system.relay.kill().await?;
+    bank.system.background_worker.kill().await?;
     // PostgreSQL would still carry out what the dead relay asked for: the mark dies with it, as it does with the machine.
     let sessions = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                     WHERE datname = current_database() AND application_name = 'relay'";
@@ -149,14 +151,14 @@ async fn r32_a_relay_killed_between_publish_and_mark_tells_again_and_the_custome
     assert_eq!(outbox::measure(&bank.system.database.pool).await?.unpublished, 6, "published and not marked");
     // A broker that knew the ids would keep the repeats out: this one has forgotten.
     bank.raw().await?.delete_stream("EVENTS").await?;
-    bank.system.relay.start_again().await?;
+    bank.system.background_worker.start_again().await?;
     bank.wait_until_published().await?;
     // What is told after the repeats shows that they were taken in.
     let later = bank.settle(8).await?;
     bank.wait_until_settled_is_told(&later).await?;
     bank.wait_until_settled_is_told(&ids).await?;
     until("the repeats were known", WITHIN, || async {
-        let label = "events_taken_total{consumer=\"notifier\",as=\"before\"}";
+        let label = "events_consumed_total{consumer=\"notifier\",as=\"before\"}";
         let known = shows(&bank.notifier, label).await.unwrap_or(0.0);
         Ok((known >= 6.0).then_some(()))
     })
@@ -180,7 +182,7 @@ async fn r32_what_the_broker_has_lost_is_told_without_anybodys_help() -> anyhow:
     bank.notifier.start_again().await?;
     bank.wait_until_settled_is_told(&ids).await?;
     until("it is counted", WITHIN, || async {
-        Ok((shows(&bank.system.relay, "outbox_lost_total").await? >= 6.0).then_some(()))
+        Ok((shows(&bank.system.background_worker, "outbox_lost_total").await? >= 6.0).then_some(()))
     })
     .await?;
     bank.system.audit().await?;
@@ -212,12 +214,13 @@ async fn r32_s0_13_a_broker_that_is_down_under_load_delays_what_is_told_and_no_p
         })
         .await?;
         until("the lag is seen to rise", WITHIN, || async {
-            let waiting = shows(&system.relay, "outbox_unpublished").await? >= (2 * settled) as f64;
-            let old = shows(&system.relay, "outbox_oldest_unpublished_seconds").await? > 0.5;
+            let waiting =
+                shows(&system.background_worker, "outbox_unpublished").await? >= (2 * settled) as f64;
+            let old = shows(&system.background_worker, "outbox_oldest_unpublished_seconds").await? > 0.5;
             Ok((waiting && old).then_some(()))
         })
         .await?;
-        system.relay.wait_ready().await?;
+        system.background_worker.wait_ready().await?;
         let told: i64 = sqlx::query_scalar(
             "SELECT count(*) FROM notifications JOIN payments USING (payment_id) WHERE accepted_at > $1::timestamptz",
         )
@@ -249,8 +252,8 @@ async fn r32_s0_13_a_broker_that_is_down_under_load_delays_what_is_told_and_no_p
     let bank = Bank { system, broker, notifier };
     bank.wait_until_settled_is_told(&ids).await?;
     until("the lag is seen to fall", WITHIN, || async {
-        let waiting = shows(&bank.system.relay, "outbox_unpublished").await?;
-        let oldest = shows(&bank.system.relay, "outbox_oldest_unpublished_seconds").await?;
+        let waiting = shows(&bank.system.background_worker, "outbox_unpublished").await?;
+        let oldest = shows(&bank.system.background_worker, "outbox_oldest_unpublished_seconds").await?;
         Ok((waiting <= 0.0 && oldest <= 0.0).then_some(()))
     })
     .await?;
@@ -287,12 +290,13 @@ async fn load(system: &System, mut stopped: oneshot::Receiver<()>) -> anyhow::Re
 #[tokio::test]
 async fn r32_a_second_relay_takes_over_when_the_first_is_killed() -> anyhow::Result<()> {
     let mut bank = Bank::start("two-relays").await?;
-    let second = bank.system.start_another("relay", "PAYMENTS_RELAY__METRICS_LISTEN").await?;
+    let second =
+        bank.system.start_another("background-worker", "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN").await?;
     let mut ids = bank.settle(2).await?;
     bank.wait_until_settled_is_told(&ids).await?;
-    until_published(&bank.system.relay, 4.0).await?;
+    until_published(&bank.system.background_worker, 4.0).await?;
     assert!(shows(&second, PUBLISHED).await.is_err(), "the second one has published nothing");
-    bank.system.relay.kill().await?;
+    bank.system.background_worker.kill().await?;
     ids.extend(bank.settle(2).await?);
     bank.wait_until_settled_is_told(&ids).await?;
     until_published(&second, 4.0).await
@@ -341,7 +345,7 @@ async fn r23_a_poisonous_event_is_parked_and_all_others_are_told() -> anyhow::Re
     let ids = bank.settle(6).await?;
     bank.wait_until_settled_is_told(&ids).await?;
     until("poison is seen to be parked", WITHIN, || async {
-        let relay = &bank.system.relay;
+        let relay = &bank.system.background_worker;
         let refused = shows(relay, "outbox_parked").await?;
         let parked = shows(relay, "outbox_parked_deliveries").await?;
         // What is no event at all is parked by each of the two consumers.

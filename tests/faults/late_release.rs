@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use payment_ledger::Ledger;
-use payment_ledger::release::Release;
+use payment_ledger::steps::release::Release;
 use payment_protocol::cause::Cause;
 use payment_protocol::ids::PaymentId;
 use serde_json::json;
@@ -28,13 +28,13 @@ async fn r6_a_release_that_comes_through_late_ends_the_workflow_that_stands() ->
     system.wait_for_state(id, "submitted").await?;
     system.switch.decide(&payment.reference, "reject").await?;
     system.wait_for_state(id, "needs_operator").await?;
-    assert_eq!(system.payment(id).await?["operator_reason"], "undo_failed");
+    assert_eq!(system.payment(id).await?["operator_reason"], "compensation_failed");
     let alerts: Vec<String> =
         sqlx::query_scalar("SELECT kind FROM alerts WHERE payment_id = $1 ORDER BY kind")
             .bind(id)
             .fetch_all(&system.database.pool)
             .await?;
-    assert_eq!(alerts, ["needs_operator", "undo_failed"]);
+    assert_eq!(alerts, ["needs_operator", "compensation_failed"]);
     assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while it stands");
     // From here on nothing else wakes the workflow: it heard the callback, and asks nobody.
     system.wait_until_told(id).await?;

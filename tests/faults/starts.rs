@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use futures::future::join_all;
 use payment_ledger::Ledger;
-use payment_ledger::starter::Startable;
+use payment_ledger::steps::start::Startable;
 use payment_worker::workflow::InterBankPaymentWorkflow;
 use serde_json::json;
 use temporalio_client::errors::WorkflowStartError;
@@ -122,7 +122,7 @@ enum Start {
 async fn take(system: &System) -> anyhow::Result<Startable> {
     let ledger = Ledger::new(system.database.pool.clone());
     until("an accepted payment can be taken", WITHIN, || async {
-        Ok(ledger.take_accepted(1, 60_000, 1).await?.pop())
+        Ok(ledger.claim_accepted(1, 60_000, 1).await?.pop())
     })
     .await
 }

@@ -95,7 +95,7 @@ impl Bank {
         let broker = Broker::start(&format!("{name}-broker")).await?;
         let system = System::start(name, Options { broker: broker.url(), ..Options::default() }).await?;
         let notifier = system.start_another("notifier", "PAYMENTS_NOTIFIER__METRICS_LISTEN").await?;
-        let endpoints = format!("{}/api/v1/webhook-endpoints", system.webhook.url());
+        let endpoints = format!("{}/api/v1/webhook-endpoints", system.api.url());
         let made = post(&endpoints, &json!({"url": receiver.hook()})).await?;
         let text = |field: &str| made[field].as_str().map(str::to_owned).context(made.to_string());
         let (endpoint, secret) = (format!("{endpoints}/{}", text("endpoint_id")?), text("secret")?);

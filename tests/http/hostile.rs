@@ -92,7 +92,7 @@ async fn fuzz(system: &System, caller: Caller) -> anyhow::Result<()> {
     let mut command = Command::new(program);
     command
         .args(["--config-file".as_ref(), here.join("schemathesis.toml").as_os_str()])
-        .args(["run", &format!("{}/openapi.json", system.webhook.url())])
+        .args(["run", &format!("{}/openapi.json", system.api.url())])
         .args(["--checks", "all", "--workers", "1", "--max-examples", EXAMPLES_MAX])
         .args(["--generation-deterministic", "--no-shrink", "--no-color"])
         .args([
@@ -135,7 +135,7 @@ async fn fuzz(system: &System, caller: Caller) -> anyhow::Result<()> {
 
 /// An endpoint with a delivery, so that requests find one; nothing is sent, since no notifier runs.
 async fn make_endpoint(system: &System, caller: Caller) -> anyhow::Result<String> {
-    let url = format!("{}/api/v1/webhook-endpoints", system.webhook.url());
+    let url = format!("{}/api/v1/webhook-endpoints", system.api.url());
     let request =
         testkit::http().post(url).bearer_auth(API_KEY).header("Idempotency-Key", format!("{caller:?}"));
     let answer =

@@ -139,11 +139,11 @@ async fn drive(
             push_out(system, together).await?;
             system.switch.decide(reference, "settle").await?;
         }
-        "decided_settle" => drop(people::decide(system, id, Action::Settle).await?),
+        "decided_settle" => drop(people::decide(system, id, Action::Debit).await?),
         "decided_release" => drop(people::decide(system, id, Action::Release).await?),
         "decided_ask_again" => {
             system.switch.behave_for(reference, json!({})).await?;
-            people::decide(system, id, Action::AskAgain).await?;
+            people::decide(system, id, Action::RetryCancel).await?;
         }
         "failure_reported" => system.switch.decide(reference, "reject").await?,
         "customer_cancelled" => {
@@ -199,32 +199,32 @@ async fn drive(
 
 /// Where the end alone does not say that the path was taken.
 async fn check(system: &System, path: &Path, payment: &Accepted) -> anyhow::Result<()> {
-    let (verdict_source, cause): (Option<String>, Option<String>) =
-        sqlx::query_as("SELECT verdict_source, cause->>'code' FROM payments WHERE payment_id = $1")
+    let (final_status_source, cause): (Option<String>, Option<String>) =
+        sqlx::query_as("SELECT final_status_source, cause->>'code' FROM payments WHERE payment_id = $1")
             .bind(&payment.payment_id)
             .fetch_one(&system.database.pool)
             .await?;
-    let seen = (verdict_source.as_deref(), cause.as_deref());
+    let seen = (final_status_source.as_deref(), cause.as_deref());
     let wanted = match path.name {
         "settled" | "settled_after_slow_reserve" | "settled_before_a_person" => (Some("callback"), None),
         "settled_by_query" => (Some("query"), None),
-        "settled_after_sla" => (Some("cancel"), Some("sla_passed")),
+        "settled_after_sla" => (Some("cancel"), Some("sla_expired")),
         "settled_while_cancelling" => (Some("callback"), Some("customer_cancel")),
         "submit_refused" => (Some("rejected"), Some("submit_refused")),
         "submit_unknown" => (Some("cancelled"), Some("submit_unknown")),
         "failure_reported" => (Some("rejected"), Some("failure_reported")),
-        "recalled" => (Some("callback"), Some("settle_refused")),
+        "recalled" => (Some("callback"), Some("debit_refused")),
         "resumed" | "reset" => (Some("cancelled"), Some("interrupted")),
         "polled_settled" | "locked_settled" => (Some("query"), None),
-        "polled_timed_out" => (Some("cancelled"), Some("sla_passed")),
+        "polled_timed_out" => (Some("cancelled"), Some("sla_expired")),
         "reconciled_settled" => (Some("callback"), None),
-        "decided_settle" | "decided_release" => (Some("decision"), Some("sla_passed")),
-        "decided_ask_again" => (Some("cancel"), Some("sla_passed")),
+        "decided_settle" | "decided_release" => (Some("decision"), Some("sla_expired")),
+        "decided_ask_again" => (Some("cancel"), Some("sla_expired")),
         _ => return Ok(()),
     };
     if seen != wanted {
         let timeline = system.timeline(&payment.payment_id).await?;
-        bail!("verdict and cause are {seen:?}, not {wanted:?}: {timeline:#?}");
+        bail!("final_status and cause are {seen:?}, not {wanted:?}: {timeline:#?}");
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use payment_protocol::decision::{Action, CarriedOut};
-use payment_protocol::facts::Verdict;
+use payment_protocol::decision::{Action, DecisionOutcome};
+use payment_protocol::facts::FinalStatus;
 use serde_json::{Value, json};
 use temporalio_client::WorkflowTerminateOptions;
 use testkit::system::{Accepted, OPENING_MINOR};
@@ -44,12 +44,12 @@ async fn s0_10_two_people_settle_what_nobody_can_be_asked_about() -> anyhow::Res
     let system = System::start("decided-settle", mute()).await?;
     let payment = standing(&system, json!({"callback": {"lose": true}})).await?;
     let seen = system.payment(&payment.payment_id).await?;
-    assert_eq!(seen["operator_reason"], "cannot_ask", "{seen}");
+    assert_eq!(seen["operator_reason"], "no_cancel_or_query", "{seen}");
     assert_eq!(seen["allowed_actions"], json!(["settle", "release"]), "{seen}");
-    assert!(seen["standing_since"].is_string(), "{seen}");
-    let decision = decide(&system, &payment.payment_id, Action::Settle).await?;
+    assert!(seen["needs_operator_since"].is_string(), "{seen}");
+    let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
-    assert_eq!(outcome(&system, &decision).await?, CarriedOut::Settled);
+    assert_eq!(outcome(&system, &decision).await?, DecisionOutcome::Settled);
     assert_eq!(system.available().await?, OPENING_MINOR - 500);
     told(&system).await?;
     assert_eq!(system.audit().await?.debited, 1);
@@ -62,7 +62,7 @@ async fn s0_10_two_people_release_what_nobody_can_be_asked_about() -> anyhow::Re
     let payment = standing(&system, json!({"outcome": "reject", "callback": {"lose": true}})).await?;
     let decision = decide(&system, &payment.payment_id, Action::Release).await?;
     let came = outcome(&system, &decision).await?;
-    assert!(matches!(came, CarriedOut::Released(_)), "{came:?}");
+    assert!(matches!(came, DecisionOutcome::Released(_)), "{came:?}");
     let end = system.state(&payment.payment_id).await?;
     assert!(["failed", "timed_out"].contains(&end.as_str()), "{end}");
     assert_eq!(system.available().await?, OPENING_MINOR);
@@ -73,12 +73,12 @@ async fn s0_10_two_people_release_what_nobody_can_be_asked_about() -> anyhow::Re
 
 #[tokio::test]
 async fn s0_10_asking_again_obeys_the_answer() -> anyhow::Result<()> {
-    let system = System::start("decided-ask-again", forgetful()).await?;
+    let system = System::start("decided-retry-cancel", forgetful()).await?;
     let payment = standing(&system, silent("settle")).await?;
     system.switch.behave(json!({})).await?;
-    let decision = decide(&system, &payment.payment_id, Action::AskAgain).await?;
+    let decision = decide(&system, &payment.payment_id, Action::RetryCancel).await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
-    assert_eq!(outcome(&system, &decision).await?, CarriedOut::AskAgain);
+    assert_eq!(outcome(&system, &decision).await?, DecisionOutcome::RetryCancel);
     told(&system).await?;
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
@@ -91,7 +91,7 @@ async fn s0_10_a_release_is_refused_when_the_switch_says_that_it_settled() -> an
     system.switch.behave(json!({})).await?;
     let decision = decide(&system, &payment.payment_id, Action::Release).await?;
     let came = outcome(&system, &decision).await?;
-    assert!(matches!(&came, CarriedOut::Refused { detail } if detail.contains("settled")), "{came:?}");
+    assert!(matches!(&came, DecisionOutcome::Refused { detail } if detail.contains("settled")), "{came:?}");
     // What the switch said when it was asked is followed.
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 500);
@@ -104,13 +104,13 @@ async fn s0_10_a_settle_is_refused_when_the_switch_says_that_it_is_dead() -> any
     let system = System::start("decided-dead", forgetful()).await?;
     let payment = standing(&system, silent("reject")).await?;
     system.switch.behave(json!({})).await?;
-    let decision = decide(&system, &payment.payment_id, Action::Settle).await?;
+    let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
     let came = outcome(&system, &decision).await?;
-    assert!(matches!(&came, CarriedOut::Refused { detail } if detail.contains("dead")), "{came:?}");
+    assert!(matches!(&came, DecisionOutcome::Refused { detail } if detail.contains("void")), "{came:?}");
     assert_eq!(system.state(&payment.payment_id).await?, "needs_operator");
     // The payment stands again and takes the next decision, which the switch confirms.
     let next = decide(&system, &payment.payment_id, Action::Release).await?;
-    assert_eq!(outcome(&system, &next).await?, CarriedOut::Verdict(Verdict::Dead));
+    assert_eq!(outcome(&system, &next).await?, DecisionOutcome::Verdict(FinalStatus::Void));
     system.wait_for_state(&payment.payment_id, "timed_out").await?;
     assert_eq!(system.available().await?, OPENING_MINOR);
     assert_eq!(system.audit().await?.debited, 0);
@@ -125,7 +125,7 @@ async fn s2_1_a_worker_that_dies_while_it_carries_a_decision_out_debits_once() -
     // The decision's own look hangs, so the worker dies in the middle of it.
     let hangs = json!({"callback": {"lose": true}, "query": [{"delay_ms": 900}]});
     system.switch.behave(hangs).await?;
-    let decision = decide(&system, &payment.payment_id, Action::Settle).await?;
+    let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
     until("the switch is asked for the decision", Duration::from_secs(30), || async {
         Ok((system.switch.requests(&payment.reference, "query").await? > queries).then_some(()))
     })
@@ -133,7 +133,7 @@ async fn s2_1_a_worker_that_dies_while_it_carries_a_decision_out_debits_once() -
     system.worker.kill().await?;
     system.worker.start_again().await?;
     let came = outcome(&system, &decision).await?;
-    assert_eq!(came, CarriedOut::Verdict(Verdict::Settled), "the switch confirmed it");
+    assert_eq!(came, DecisionOutcome::Verdict(FinalStatus::Settled), "the switch confirmed it");
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 500);
     told(&system).await?;
@@ -146,12 +146,12 @@ async fn s2_1_a_decision_outlives_the_workflow_that_should_have_taken_it() -> an
     let mut system = System::start("decided-terminated", mute()).await?;
     let payment = standing(&system, json!({"callback": {"lose": true}})).await?;
     system.worker.kill().await?;
-    let decision = decide(&system, &payment.payment_id, Action::Settle).await?;
+    let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
     let workflow = system.workflow(&payment.payment_id).await?;
     workflow.terminate(WorkflowTerminateOptions::default()).await?;
     // The run that follows stands before a person again, and is told by the relay.
     system.worker.start_again().await?;
-    assert_eq!(outcome(&system, &decision).await?, CarriedOut::Settled);
+    assert_eq!(outcome(&system, &decision).await?, DecisionOutcome::Settled);
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 500);
     told(&system).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use payment_ledger::Ledger;
-use payment_protocol::decision::{Action, CarriedOut};
+use payment_protocol::decision::{Action, DecisionOutcome};
 use payment_protocol::ids::{DecisionId, PaymentId};
 use testkit::System;
 use testkit::wait::until;
@@ -26,7 +26,7 @@ pub(crate) async fn decide(system: &System, payment_id: &str, action: Action) ->
 }
 
 /// Waits for what comes of a decision.
-pub(crate) async fn outcome(system: &System, decision: &DecisionId) -> anyhow::Result<CarriedOut> {
+pub(crate) async fn outcome(system: &System, decision: &DecisionId) -> anyhow::Result<DecisionOutcome> {
     let ledger = Ledger::new(system.database.pool.clone());
     until(&format!("{decision} is carried out"), WITHIN, || async {
         Ok(ledger.decision_outcome(decision).await?)

@@ -16,7 +16,7 @@ pub(crate) async fn admit(State(room): State<Arc<Semaphore>>, request: Request, 
     match room.try_acquire() {
         Ok(_permit) => next.run(request).await,
         Err(_) => {
-            metrics::counter!("webhook_overloaded_total").increment(1);
+            metrics::counter!("api_overloaded_total").increment(1);
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Too many requests at once")
                 .retry_after(Duration::from_secs(1))
                 .into_response()

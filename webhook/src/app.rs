@@ -9,9 +9,9 @@ use axum::http::header::{AUTHORIZATION, HeaderName};
 use axum::middleware::{from_fn, from_fn_with_state};
 use idempotency::http::IdempotencyLayer;
 use idempotency::{Batcher, Breaker, Terms, Width};
-use outbound_webhooks::CheckedWebhooks;
+use outbound_webhooks::CheckedOutboundWebhooks;
 use payment_ledger::Ledger;
-use payment_ledger::api_keys::Scope;
+use payment_ledger::access::api_keys::Scope;
 use payment_protocol::ids::SwitchName;
 use secrecy::ExposeSecret as _;
 use service_kit::bounds::bounded;
@@ -55,7 +55,7 @@ pub(crate) struct App {
     /// Leaves the store in peace while it does not answer.
     pub(crate) breaker: Arc<Breaker>,
     /// How webhook endpoints are set up.
-    pub(crate) webhooks: CheckedWebhooks,
+    pub(crate) webhooks: CheckedOutboundWebhooks,
     pub(crate) wait_max: Duration,
     /// One permit for each request that may wait.
     pub(crate) waiters: Semaphore,
@@ -73,10 +73,10 @@ pub fn router(
     metrics: Metrics,
     stopping: CancellationToken,
 ) -> Result<Router, SetupError> {
-    let bounds = config.webhook.bounds()?;
-    let terms = config.webhook.terms()?;
+    let bounds = config.api.bounds()?;
+    let terms = config.api.terms()?;
     let switches = config.switches.check()?;
-    let webhooks = config.webhooks.check()?;
+    let webhooks = config.outbound_webhooks.check()?;
     let callback_secrets = callback_secrets(&switches)?;
     callbacks::show_from_zero(callback_secrets.keys());
     let breaker = Arc::new(Breaker::default());
@@ -88,22 +88,22 @@ pub fn router(
         Arc::clone(&breaker),
         &stopping,
     );
-    let limits = Limits::start(&config.webhook, stopping.clone())?;
+    let limits = Limits::start(&config.api, stopping.clone())?;
     let ledger = Ledger::new(pool);
-    let streams = Streams::start(&config.webhook, ledger.clone(), stopping.clone())?;
+    let streams = Streams::start(&config.api, ledger.clone(), stopping.clone())?;
     let app = Arc::new(App {
         nudge: Nudge::start(ledger.clone(), stopping.clone()),
         limits,
         streams,
-        signaller: Signaller::new(config.temporal, "webhook"),
+        signaller: Signaller::new(config.temporal, "payments-api"),
         acceptances,
         breaker,
         callback_secrets,
-        callback_tolerance_s: i64::from(config.webhook.callback_tolerance_s),
+        callback_tolerance_s: i64::from(config.api.callback_tolerance_s),
         terms,
         webhooks,
-        wait_max: Duration::from_secs(config.webhook.wait_max_s),
-        waiters: Semaphore::new(config.webhook.waiters_max),
+        wait_max: Duration::from_secs(config.api.wait_max_s),
+        waiters: Semaphore::new(config.api.waiters_max),
         stopping,
         ledger: ledger.clone(),
     });
@@ -123,7 +123,7 @@ pub fn router(
         .routes(routes!(callbacks::take_callback))
         .merge(webhook_endpoint_routes(&app))
         .split_for_parts();
-    let admission = Arc::new(Semaphore::new(config.webhook.requests_max));
+    let admission = Arc::new(Semaphore::new(config.api.requests_max));
     let api = api
         .with_state(app)
         .layer(from_fn(limits::tell))

@@ -11,7 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use idempotency::http::{Identify, Owner};
-use payment_ledger::api_keys::{Caller, Scope};
+use payment_ledger::access::api_keys::{Caller, Scope};
 use service_kit::problem::Problem;
 use sha2::{Digest as _, Sha256};
 
@@ -125,7 +125,7 @@ async fn authorised(parts: &Parts, app: &App, scope: Scope) -> Result<Caller, Ap
     let key = bearer(&parts.headers)
         .ok_or_else(|| Problem::unauthorized("send your key as Authorization: Bearer <key>"))?;
     // Unknown, revoked and expired read the same: which one it is helps only a guesser.
-    let known = app.ledger.good_key(&key_hash(key)).await?.ok_or_else(|| {
+    let known = app.ledger.valid_key(&key_hash(key)).await?.ok_or_else(|| {
         Problem::unauthorized("this key is not known here").challenge("Bearer error=\"invalid_token\"")
     })?;
     tracing::Span::current().record("api_key.id", known.id.as_str());

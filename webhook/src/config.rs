@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use idempotency::{Terms, TermsError};
-use outbound_webhooks::WebhooksOptions;
-use outbound_webhooks::config::WebhooksConfigError;
+use outbound_webhooks::OutboundWebhooksOptions;
+use outbound_webhooks::config::OutboundWebhooksConfigError;
 use payment_ledger::{DatabaseOptions, DatabaseOptionsError};
 use serde::Deserialize;
 use service_kit::bounds::Bounds;
@@ -31,12 +31,12 @@ pub struct Config {
     /// Section `[temporal]`.
     #[serde(default)]
     pub temporal: TemporalOptions,
-    /// Section `[webhook]`.
+    /// Section `[api]`.
     #[serde(default)]
-    pub webhook: WebhookOptions,
-    /// Section `[webhooks]`.
+    pub api: ApiOptions,
+    /// Section `[outbound_webhooks]`.
     #[serde(default)]
-    pub webhooks: WebhooksOptions,
+    pub outbound_webhooks: OutboundWebhooksOptions,
     /// Sections `[switches.NAME]`.
     #[serde(default)]
     pub switches: Switches,
@@ -45,7 +45,7 @@ pub struct Config {
 /// What the HTTP side allows.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct WebhookOptions {
+pub struct ApiOptions {
     /// Address to listen on; port 0 takes a free one. Default `127.0.0.1:8080`.
     pub listen: SocketAddr,
     /// Hours that an idempotency key is kept, 24 to 72. Default 24.
@@ -79,7 +79,7 @@ pub struct WebhookOptions {
     pub streams: StreamOptions,
 }
 
-impl Default for WebhookOptions {
+impl Default for ApiOptions {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
@@ -111,12 +111,12 @@ pub enum SetupError {
     #[error("{0} must be greater than zero")]
     Zero(&'static str),
     /// A head that no server could be held to.
-    #[error("webhook.head_limit_bytes ({given}) must be {} at least", ConnectionBounds::HEAD_BYTES_MIN)]
+    #[error("api.head_limit_bytes ({given}) must be {} at least", ConnectionBounds::HEAD_BYTES_MIN)]
     Head {
         /// The configured size.
         given: usize,
     },
-    /// A rate that stops everybody or nobody.
+    /// A rate that kill_switches everybody or nobody.
     #[error("[{section}] needs 1 <= per_s <= burst <= {burst_max}, not per_s = {per_s}, burst = {burst}")]
     Rate {
         /// Which rate.
@@ -130,14 +130,12 @@ pub enum SetupError {
     },
     /// Webhook endpoints are set up wrong.
     #[error(transparent)]
-    Webhooks(#[from] WebhooksConfigError),
+    Webhooks(#[from] OutboundWebhooksConfigError),
     /// Keys kept too short or too long.
-    #[error("webhook.idempotency_ttl_h is refused")]
+    #[error("api.idempotency_ttl_h is refused")]
     Terms(#[from] TermsError),
     /// Every long wait would end in a timeout.
-    #[error(
-        "webhook.wait_max_s ({wait_max_s}) must be less than webhook.request_timeout_s ({request_timeout_s})"
-    )]
+    #[error("api.wait_max_s ({wait_max_s}) must be less than api.request_timeout_s ({request_timeout_s})")]
     WaitOutlivesRequest {
         /// The configured wait.
         wait_max_s: u64,
@@ -158,15 +156,15 @@ pub enum SetupError {
     },
 }
 
-impl WebhookOptions {
+impl ApiOptions {
     /// Checks the numbers against each other and gives the bounds of a request.
     ///
     /// # Errors
     /// [`SetupError::Zero`] or [`SetupError::WaitOutlivesRequest`].
     pub fn bounds(&self) -> Result<Bounds, SetupError> {
-        not_zero("webhook.body_limit_bytes", self.body_limit_bytes)?;
-        not_zero("webhook.body_timeout_s", self.body_timeout_s)?;
-        not_zero("webhook.requests_max", self.requests_max)?;
+        not_zero("api.body_limit_bytes", self.body_limit_bytes)?;
+        not_zero("api.body_timeout_s", self.body_timeout_s)?;
+        not_zero("api.requests_max", self.requests_max)?;
         if self.wait_max_s >= self.request_timeout_s {
             return Err(SetupError::WaitOutlivesRequest {
                 wait_max_s: self.wait_max_s,
@@ -185,8 +183,8 @@ impl WebhookOptions {
     /// # Errors
     /// [`SetupError::Zero`] or [`SetupError::Head`].
     pub fn connection_bounds(&self) -> Result<ConnectionBounds, SetupError> {
-        not_zero("webhook.headers_max", self.headers_max)?;
-        not_zero("webhook.quiet_timeout_s", self.quiet_timeout_s)?;
+        not_zero("api.headers_max", self.headers_max)?;
+        not_zero("api.quiet_timeout_s", self.quiet_timeout_s)?;
         if self.head_limit_bytes < ConnectionBounds::HEAD_BYTES_MIN {
             return Err(SetupError::Head { given: self.head_limit_bytes });
         }
@@ -216,20 +214,20 @@ mod tests {
 
     #[test]
     fn the_defaults_are_accepted_and_numbers_that_contradict_are_not() {
-        let options = WebhookOptions::default();
+        let options = ApiOptions::default();
         assert!(options.bounds().is_ok());
         assert_eq!(options.connection_bounds().unwrap(), ConnectionBounds::default());
         assert_eq!(options.terms().unwrap(), Terms::default());
 
-        let wait = WebhookOptions { wait_max_s: 40, ..WebhookOptions::default() };
+        let wait = ApiOptions { wait_max_s: 40, ..ApiOptions::default() };
         assert!(matches!(wait.bounds(), Err(SetupError::WaitOutlivesRequest { .. })));
-        let body = WebhookOptions { body_limit_bytes: 0, ..WebhookOptions::default() };
-        assert!(matches!(body.bounds(), Err(SetupError::Zero("webhook.body_limit_bytes"))));
-        let head = WebhookOptions { head_limit_bytes: 8_191, ..WebhookOptions::default() };
+        let body = ApiOptions { body_limit_bytes: 0, ..ApiOptions::default() };
+        assert!(matches!(body.bounds(), Err(SetupError::Zero("api.body_limit_bytes"))));
+        let head = ApiOptions { head_limit_bytes: 8_191, ..ApiOptions::default() };
         assert!(matches!(head.connection_bounds(), Err(SetupError::Head { given: 8_191 })));
-        let quiet = WebhookOptions { quiet_timeout_s: 0, ..WebhookOptions::default() };
-        assert!(matches!(quiet.connection_bounds(), Err(SetupError::Zero("webhook.quiet_timeout_s"))));
-        let ttl = WebhookOptions { idempotency_ttl_h: 1, ..WebhookOptions::default() };
+        let quiet = ApiOptions { quiet_timeout_s: 0, ..ApiOptions::default() };
+        assert!(matches!(quiet.connection_bounds(), Err(SetupError::Zero("api.quiet_timeout_s"))));
+        let ttl = ApiOptions { idempotency_ttl_h: 1, ..ApiOptions::default() };
         assert!(matches!(ttl.terms(), Err(SetupError::Terms(_))));
     }
 }

@@ -99,7 +99,7 @@ fn store_unavailable() -> Problem {
 pub(crate) fn webhooks_not_configured() -> Problem {
     let title = "Webhook endpoints are not set up";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "webhooks_not_configured", title)
-        .detail("the service has no webhooks.master_key, so no secret can be made; nothing was done")
+        .detail("the service has no outbound_webhooks.master_key, so no secret can be made; nothing was done")
 }
 
 /// 404, for other tenants' payments too.

@@ -49,12 +49,12 @@ pub use config::{Config, SetupError};
 /// # Errors
 /// A configuration that is refused, or an address that cannot be bound.
 pub async fn run(config: Config, metrics: Metrics, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let listen = config.webhook.listen;
-    let bounds = config.webhook.connection_bounds()?;
-    let pool = config.database.pool("webhook")?;
-    measure::start(Process::Webhook, pool.clone(), shutdown.clone());
+    let listen = config.api.listen;
+    let bounds = config.api.connection_bounds()?;
+    let pool = config.database.pool("payments-api")?;
+    measure::start(Process::Api, pool.clone(), shutdown.clone());
     let router = router(config, pool, metrics, shutdown.clone())?;
-    let setting = "PAYMENTS_WEBHOOK__LISTEN (webhook.listen)";
+    let setting = "PAYMENTS_API__LISTEN (api.listen)";
     let listener = service_kit::serve::bind(listen, setting).await?;
     service_kit::serve::serve_on(listener, move |_| router.clone(), bounds, shutdown).await;
     Ok(())

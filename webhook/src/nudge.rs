@@ -33,7 +33,7 @@ async fn send(ledger: Ledger, wanted: Arc<Notify>, stopping: CancellationToken) 
     let nudges = async {
         loop {
             wanted.notified().await;
-            if let Err(error) = ledger.nudge_starters().await {
+            if let Err(error) = ledger.wake_starters().await {
                 // The starters look by themselves, only a little later.
                 tracing::debug!(error = &error as &dyn std::error::Error, "starters were not nudged");
             }

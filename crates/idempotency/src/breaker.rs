@@ -74,7 +74,7 @@ impl Breaker {
 
 /// Shows whether the store is left in peace.
 fn show(is_open: bool) {
-    metrics::gauge!("idempotency_breaker_open").set(f64::from(u8::from(is_open)));
+    metrics::gauge!("idempotency_circuit_open").set(f64::from(u8::from(is_open)));
 }
 
 impl Default for Breaker {
@@ -112,7 +112,7 @@ mod tests {
     fn s4_6_the_gauge_says_whether_it_is_open() {
         let recorder = PrometheusBuilder::new().build_recorder();
         let shown = recorder.handle();
-        let says = |value: &str| shown.render().contains(&format!("idempotency_breaker_open {value}\n"));
+        let says = |value: &str| shown.render().contains(&format!("idempotency_circuit_open {value}\n"));
         metrics::with_local_recorder(&recorder, || {
             let breaker = Breaker::new(2, Duration::from_secs(60));
             assert!(says("0"), "there from the beginning");

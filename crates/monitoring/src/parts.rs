@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::alert::Severity::{Critical, Info, Warning};
 use crate::alert::{Alert, Page, Severity, camel, spoken};
 use crate::metrics::Process;
-use crate::task::RelayTask;
+use crate::task::BackgroundTask;
 
 /// Pages of these alerts.
 pub const PARTS: &str = "parts.md";
@@ -27,8 +27,8 @@ fn alert(name: &str, expr: &str, held_for_s: u64, severity: Severity, summary: &
 #[must_use]
 pub fn alerts() -> Vec<Alert> {
     let mut all: Vec<Alert> =
-        [Process::Webhook, Process::Worker, Process::Relay, Process::Notifier].map(gone).into();
-    all.extend(RelayTask::ALL.iter().map(|task| late(*task)));
+        [Process::Api, Process::Worker, Process::BackgroundWorker, Process::Notifier].map(gone).into();
+    all.extend(BackgroundTask::ALL.iter().map(|task| late(*task)));
     all.extend(others());
     all
 }
@@ -37,9 +37,9 @@ pub fn alerts() -> Vec<Alert> {
 fn gone(process: Process) -> Alert {
     let name = process.as_str();
     let because = match process {
-        Process::Webhook => "nobody can pay, and switches cannot call back",
+        Process::Api => "nobody can pay, and switches cannot call back",
         Process::Worker => "accepted payments are not started; what is with a switch waits for its answer",
-        Process::Relay => {
+        Process::BackgroundWorker => {
             "nothing is measured, sealed or published any more: most other alerts are silent now"
         }
         Process::Notifier => "customers are told nothing; their payments go on",
@@ -55,14 +55,16 @@ fn gone(process: Process) -> Alert {
     )
 }
 
-fn late(task: RelayTask) -> Alert {
+fn late(task: BackgroundTask) -> Alert {
     let (word, late_s) = (task.as_str(), task.late_after().as_secs());
     alert(
         &format!("RelayLate{}", camel(word)),
         // Of several relays one is enough.
-        &format!("time() - max(relay_task_succeeded_at_seconds{{task=\"{word}\"}}) > {late_s}"),
+        &format!(
+            "time() - max(background_task_last_success_timestamp_seconds{{task=\"{word}\"}}) > {late_s}"
+        ),
         0,
-        if matches!(task, RelayTask::Keep | RelayTask::Mend) { Warning } else { Critical },
+        if matches!(task, BackgroundTask::Keep | BackgroundTask::Mend) { Warning } else { Critical },
         &format!("The relay has not managed to {} for {late_s} s", spoken(word)),
         "several of its rounds have failed or hang; a single failure is tried again by itself",
     )
@@ -88,7 +90,7 @@ fn others() -> Vec<Alert> {
         ),
         alert(
             "SweepLate",
-            "max(sweep_finished_age_seconds) > 10800",
+            "max(reconciliation_last_run_age_seconds) > 10800",
             60,
             Warning,
             "The three books have not been compared for three hours",
@@ -96,7 +98,7 @@ fn others() -> Vec<Alert> {
         ),
         alert(
             "SweepBlind",
-            "max(sweep_not_compared) > 0",
+            "max(reconciliation_unread_books) > 0",
             7200,
             Warning,
             "A book could not be read when the three were compared",
@@ -144,7 +146,7 @@ fn others() -> Vec<Alert> {
         ),
         alert(
             "WebhooksLate",
-            "max(webhooks_oldest_due_seconds) > 300",
+            "max(outbound_webhook_oldest_due_seconds) > 300",
             60,
             Warning,
             "A delivery to a webhook endpoint has been due for five minutes",
@@ -152,7 +154,7 @@ fn others() -> Vec<Alert> {
         ),
         alert(
             "WebhooksNotDelivered",
-            "sum(rate(webhooks_attempts_total{outcome!~\"delivered|taken_over\"}[15m])) / sum(rate(webhooks_attempts_total{outcome!=\"taken_over\"}[15m])) > 0.5",
+            "sum(rate(outbound_webhook_attempts_total{outcome!~\"delivered|taken_over\"}[15m])) / sum(rate(outbound_webhook_attempts_total{outcome!=\"taken_over\"}[15m])) > 0.5",
             900,
             Warning,
             "More than half of the attempts to deliver webhooks do not",
@@ -160,7 +162,7 @@ fn others() -> Vec<Alert> {
         ),
         alert(
             "WebhooksNotSent",
-            "sum(increase(webhooks_attempts_total{outcome=\"not_sent\"}[15m])) > 0",
+            "sum(increase(outbound_webhook_attempts_total{outcome=\"not_sent\"}[15m])) > 0",
             0,
             Warning,
             "Webhooks are put off because we cannot send them",
@@ -168,7 +170,7 @@ fn others() -> Vec<Alert> {
         ),
         alert(
             "WebhookEndpointDisabled",
-            "sum by (reason) (increase(webhooks_endpoints_disabled_total[1h])) > 0",
+            "sum by (reason) (increase(outbound_webhook_endpoints_disabled_total[1h])) > 0",
             15,
             Info,
             "A webhook endpoint was disabled because of what it answered",
@@ -176,7 +178,7 @@ fn others() -> Vec<Alert> {
         ),
         alert(
             "IdempotencyStoreLeft",
-            "max(idempotency_breaker_open) > 0",
+            "max(idempotency_circuit_open) > 0",
             10,
             Critical,
             "The idempotency store does not answer and is left in peace: payments are refused with 503",
@@ -184,7 +186,7 @@ fn others() -> Vec<Alert> {
         ),
         alert(
             "SwitchLeft",
-            "max by (switch) (switch_breaker_open) > 0",
+            "max by (switch) (switch_circuit_open) > 0",
             60,
             Critical,
             "Switch {{ $labels.switch }} gives no answer to submits",
@@ -200,7 +202,7 @@ fn others() -> Vec<Alert> {
         ),
         alert(
             "SwitchStopped",
-            "max(stops_standing{target=\"switch\"}) > 0",
+            "max(kill_switches_active{target=\"switch\"}) > 0",
             900,
             Info,
             "A switch takes no new payments: people have stopped it",
@@ -208,7 +210,7 @@ fn others() -> Vec<Alert> {
         ),
         alert(
             "CorridorStopped",
-            "max(stops_standing{target=\"corridor\"}) > 0",
+            "max(kill_switches_active{target=\"corridor\"}) > 0",
             900,
             Info,
             "A corridor takes no new payments: people have stopped it",
@@ -216,7 +218,7 @@ fn others() -> Vec<Alert> {
         ),
         alert(
             "StopForgotten",
-            "max(stops_standing_oldest_seconds) > 86400",
+            "max(kill_switches_active_oldest_seconds) > 86400",
             60,
             Warning,
             "A stop has stood for a day",
@@ -256,7 +258,7 @@ fn others() -> Vec<Alert> {
         ),
         alert(
             "ApiOverloaded",
-            "sum(increase(webhook_overloaded_total[5m])) > 0",
+            "sum(increase(api_overloaded_total[5m])) > 0",
             60,
             Warning,
             "Requests were turned away because too many were worked on at once",
@@ -264,7 +266,7 @@ fn others() -> Vec<Alert> {
         ),
         alert(
             "CallbacksNotBelieved",
-            "sum by (switch) (increase(webhook_callbacks_total{outcome=\"not_believed\"}[10m])) > 10",
+            "sum by (switch) (increase(switch_callbacks_total{outcome=\"not_believed\"}[10m])) > 10",
             0,
             Warning,
             "Switch {{ $labels.switch }} is not believed: signatures are wrong, or somebody tries",
@@ -272,7 +274,7 @@ fn others() -> Vec<Alert> {
         ),
         alert(
             "CallbacksUnreadable",
-            "sum by (switch) (increase(webhook_callbacks_total{outcome=\"unreadable\"}[10m])) > 0",
+            "sum by (switch) (increase(switch_callbacks_total{outcome=\"unreadable\"}[10m])) > 0",
             0,
             Critical,
             "Switch {{ $labels.switch }} sends signed callbacks that cannot be read",

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use payment_ledger::Exception;
-use payment_ledger::operator::AlertKind;
-use payment_ledger::reconcile::drift::{Drift, Patience};
+use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
+use payment_ledger::operator::alerts::AlertKind;
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
 
@@ -71,7 +71,7 @@ fn stay(state: PaymentState) -> Option<Stay> {
             at_most(60, Critical, "the money has left; debiting takes milliseconds, and is tried without end")
         }
         S::Cancelling => at_most(
-            Patience::default().cancelling_s,
+            Tolerance::default().cancelling_s,
             Critical,
             "a switch is asked every five minutes at the latest; this is three times that, and what a sweep calls stuck",
         ),
@@ -114,23 +114,30 @@ fn of_state(state: PaymentState) -> Alert {
 fn of_reason(reason: OperatorReason) -> Alert {
     use OperatorReason as R;
     let (severity, because) = match reason {
-        R::SettledNotSent => (
+        R::SettledWithoutAttempt => (
             Critical,
             "money left that we did not send: the record of an attempt is lost, or somebody sends beside us",
         ),
-        R::UndoFailed => (Critical, "a step could not be undone, so something is not as the books say"),
-        R::StartRefused => (Critical, "Temporal refuses starts that it should take: others will follow"),
-        R::RecallRefused | R::CannotRecall => {
+        R::CompensationFailed => {
+            (Critical, "a step could not be undone, so something is not as the books say")
+        }
+        R::WorkflowStartRefused => {
+            (Critical, "Temporal refuses starts that it should take: others will follow")
+        }
+        R::RecallRefused | R::RecallUnsupported => {
             (Warning, "the money left and stays away; who bears it can be decided today")
         }
-        R::ReportDiffers | R::RetentionPassed | R::NothingProves | R::CannotAsk => {
+        R::ConfirmationMismatch
+        | R::SwitchRetentionExpired
+        | R::NotFoundIsInconclusive
+        | R::NoCancelOrQuery => {
             (Warning, "the amount is held and safe; only people can say what became of it")
         }
     };
     let word = reason.as_str();
     Alert {
         name: format!("PaymentStandsFor{}", camel(word)),
-        expr: format!("max(payments_standing{{reason=\"{word}\"}}) > 0"),
+        expr: format!("max(payments_needing_operator{{reason=\"{word}\"}}) > 0"),
         held_for: SEEN_TWICE,
         severity,
         summary: format!("{{{{ $value }}}} payments stand before a person: {}", spoken(word)),
@@ -145,19 +152,21 @@ fn exception(kind: Exception) -> (Severity, &'static str) {
         E::LateConfirmation => {
             (Critical, "money left of a payment that was given back: the bank bears it until it is corrected")
         }
-        E::Contradiction => {
+        E::ContradictoryFinalStatus => {
             (Critical, "a switch that says two things may have moved money twice or not at all")
         }
-        E::NotSent => (Critical, "money left that we did not send"),
-        E::OtherSwitch => {
+        E::SettledWithoutAttempt => (Critical, "money left that we did not send"),
+        E::CallbackFromOtherSwitch => {
             (Critical, "a switch speaks of payments that are not its own: a key may be in wrong hands")
         }
-        E::EventReused => {
+        E::CallbackEventIdReused => {
             (Critical, "an event id with two bodies: a defect of the switch, or somebody who has its secret")
         }
-        E::ReportDiffers => (Warning, "the payment keeps its hold; nothing moves until somebody has looked"),
-        E::UnknownPayment => (Warning, "no payment of ours moves by it"),
-        E::ChargedToClaims => (Warning, "the bank bears it; it stays so until it is written off"),
+        E::ConfirmationMismatch => {
+            (Warning, "the payment keeps its hold; nothing moves until somebody has looked")
+        }
+        E::CallbackForUnknownPayment => (Warning, "no payment of ours moves by it"),
+        E::DebitedToClaims => (Warning, "the bank bears it; it stays so until it is written off"),
     }
 }
 
@@ -168,20 +177,20 @@ fn drift(kind: Drift) -> (Severity, &'static str) {
             Critical,
             "a hold and its payment are changed in one transaction: this cannot come about by itself",
         ),
-        D::SettledNotDebited | D::ReleasedYetSettled => {
+        D::SettledNotDebited | D::ReleasedButSettled => {
             (Critical, "the money left and nobody was debited: the bank bears it")
         }
         D::DebitedNotSettled => (Critical, "a customer was debited for what the switch did not settle"),
-        D::OtherAmount | D::SettledTwice => {
+        D::AmountMismatch | D::SettledTwice => {
             (Critical, "more or other money left than the customer was debited")
         }
-        D::UnknownTransfer => (Critical, "money left that no payment accounts for"),
-        D::BrokenChain => (Critical, "history was changed behind the service's back"),
+        D::TransferWithoutPayment => (Critical, "money left that no payment accounts for"),
+        D::JournalHashMismatch => (Critical, "history was changed behind the service's back"),
         D::PaymentWithoutWorkflow => {
             (Warning, "the starter takes lost payments up again; this one it has not for ten minutes")
         }
         D::WorkflowWithoutPayment => (Warning, "it can move no money: every step asks the payment's row"),
-        D::CallbackUnmatched => (Warning, "no payment of ours moves by it"),
+        D::UnmatchedCallback => (Warning, "no payment of ours moves by it"),
         D::StuckCancelling => {
             (Warning, "the state's own alert calls somebody; this one stays until it is closed")
         }
@@ -202,7 +211,7 @@ fn of_kind(prefix: &str, word: &str, (severity, because): (Severity, &'static st
 
 fn of_alert_kind(kind: AlertKind) -> Alert {
     let (severity, because) = match kind {
-        AlertKind::UndoFailed => (Critical, "a step could not be undone, and nobody but people can"),
+        AlertKind::CompensationFailed => (Critical, "a step could not be undone, and nobody but people can"),
         AlertKind::CancelUndecided => (
             Warning,
             "raised once the switch has been asked for the profile's alert_after (two minutes) or says that we ask wrongly",

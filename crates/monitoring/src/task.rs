@@ -6,7 +6,7 @@ use payment_protocol::text_enum;
 
 text_enum!(
     /// A loop of the relay. Each says when it last succeeded, so that one that fails or hangs is seen.
-    RelayTask {
+    BackgroundTask {
         /// Tells workflows what is in the inbox.
         Deliver = "deliver",
         /// Measures what waits.
@@ -22,7 +22,7 @@ text_enum!(
     }
 );
 
-impl RelayTask {
+impl BackgroundTask {
     /// After how long without success somebody is called. Several times the pause between two rounds as it is configured
     /// by default, and never less than a minute, which the database may take to come back.
     #[must_use]
@@ -39,6 +39,6 @@ impl RelayTask {
     #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 stay far below 2^53")]
     pub fn succeeded(self) {
         let now_s = jiff::Timestamp::now().as_second() as f64;
-        metrics::gauge!("relay_task_succeeded_at_seconds", "task" => self.as_str()).set(now_s);
+        metrics::gauge!("background_task_last_success_timestamp_seconds", "task" => self.as_str()).set(now_s);
     }
 }

@@ -34,7 +34,7 @@ pub mod target;
 
 use sqlx::migrate::Migrator;
 
-pub use config::{CheckedWebhooks, WebhooksOptions};
+pub use config::{CheckedOutboundWebhooks, OutboundWebhooksOptions};
 pub use error::WebhooksError;
 pub use fan_out::{FanOutError, Message, fan_out};
 pub use id::{EndpointId, EndpointIdError};

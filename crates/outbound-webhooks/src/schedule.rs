@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn pauses_come_in_their_order_and_end() {
-        let schedule = crate::WebhooksOptions::default().check().unwrap().schedule;
+        let schedule = crate::OutboundWebhooksOptions::default().check().unwrap().schedule;
         let hours = |h: u64| S(h * 3_600);
         let expected =
             [S(5), S(300), S(1_800), hours(2), hours(5), hours(10), hours(14), hours(20), hours(24)];

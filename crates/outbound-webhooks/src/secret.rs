@@ -24,7 +24,7 @@ pub struct MasterKey(Hmac<Sha256>);
 /// A text that is no master key. It is not repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "webhooks.master_key is base64 of {MASTER_KEY_BYTES_MIN} bytes at least; make one by: openssl rand -base64 32"
+    "outbound_webhooks.master_key is base64 of {MASTER_KEY_BYTES_MIN} bytes at least; make one by: openssl rand -base64 32"
 )]
 pub struct MasterKeyError;
 

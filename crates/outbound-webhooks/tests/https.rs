@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::serve::Listener;
-use outbound_webhooks::WebhooksOptions;
+use outbound_webhooks::OutboundWebhooksOptions;
 use outbound_webhooks::deliveries::DeliveryState;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use sqlx::PgPool;
@@ -35,7 +35,7 @@ impl Authority {
     fn book(&self, pool: PgPool) -> Book {
         let file = std::env::temp_dir().join(format!("authority-{}.pem", Uuid::new_v4().simple()));
         std::fs::write(&file, self.0.pem()).unwrap();
-        let options = WebhooksOptions { allow_http: false, ca_file: Some(file.clone()), ..options() };
+        let options = OutboundWebhooksOptions { allow_http: false, ca_file: Some(file.clone()), ..options() };
         let options = options.check().unwrap();
         std::fs::remove_file(file).unwrap();
         Book { pool, options }

@@ -223,7 +223,7 @@ async fn r32_two_senders_never_make_the_same_attempt(pool: PgPool) {
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
 async fn s3_5_an_endpoint_that_hangs_fills_its_own_slots_only(pool: PgPool) {
     let mut book = Book::patient(pool);
-    (book.options.slots, book.options.slots_per_endpoint) = (4, 2);
+    (book.options.max_in_flight, book.options.max_in_flight_per_endpoint) = (4, 2);
     let receiver =
         Receiver::start(|came, _| if came.path == "hung" { Reply::Never } else { status(200) }).await;
     let hung = book.endpoint("acme", &receiver.url("hung"), &["to_hung"]).await;
@@ -247,7 +247,11 @@ async fn s3_5_an_endpoint_that_hangs_fills_its_own_slots_only(pool: PgPool) {
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
 async fn s3_5_a_tenant_whose_endpoints_hang_fills_its_own_slots_only(pool: PgPool) {
     let mut book = Book::patient(pool);
-    (book.options.slots, book.options.slots_per_endpoint, book.options.slots_per_tenant) = (6, 2, 4);
+    (
+        book.options.max_in_flight,
+        book.options.max_in_flight_per_endpoint,
+        book.options.max_in_flight_per_tenant,
+    ) = (6, 2, 4);
     let receiver =
         Receiver::start(|came, _| if came.path == "hung" { Reply::Never } else { status(200) }).await;
     for _ in 0..10 {
@@ -273,7 +277,11 @@ async fn s3_5_a_tenant_whose_endpoints_hang_fills_its_own_slots_only(pool: PgPoo
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
 async fn s3_5_tenants_that_never_run_out_do_not_keep_another_waiting(pool: PgPool) {
     let mut book = Book::new(pool);
-    (book.options.slots, book.options.slots_per_endpoint, book.options.slots_per_tenant) = (2, 2, 2);
+    (
+        book.options.max_in_flight,
+        book.options.max_in_flight_per_endpoint,
+        book.options.max_in_flight_per_tenant,
+    ) = (2, 2, 2);
     let receiver = Receiver::start(|_, _| status(200)).await;
     for tenant in ["acme", "initech"] {
         for _ in 0..10 {
@@ -518,7 +526,7 @@ async fn s3_5_what_was_never_sent_is_put_off_and_no_try(pool: PgPool) {
     let waiting = book.until_one(&endpoint.id, "waits", |_| true).await;
     assert_eq!((waiting.state, waiting.tries), (DeliveryState::Pending, 0));
     let [once] = &waiting.attempts[..] else { panic!("one reason is on record once: {waiting:?}") };
-    assert!(once.error.as_deref().unwrap().contains("another webhooks.master_key"), "{once:?}");
+    assert!(once.error.as_deref().unwrap().contains("another outbound_webhooks.master_key"), "{once:?}");
     assert_eq!(book.read(&endpoint.id).await.failing_since, None);
     assert_eq!(receiver.came().len(), 0);
     let mut connection = book.pool.acquire().await.unwrap();

@@ -25,7 +25,7 @@ const ROWS_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayOptions {
     /// Pause between two looks when nobody nudges, and between two tries to take the seat. Default 250 ms; S3.5 allows 500.
-    pub look_every: Duration,
+    pub poll_interval: Duration,
     /// Events taken in one look, at least 1. Default 256.
     pub batch: i64,
     /// Keys published at once, at least 1. Default 32.
@@ -39,7 +39,7 @@ pub struct RelayOptions {
 impl Default for RelayOptions {
     fn default() -> Self {
         Self {
-            look_every: Duration::from_millis(250),
+            poll_interval: Duration::from_millis(250),
             batch: 256,
             width: 32,
             refusals_max: 5,
@@ -93,7 +93,7 @@ impl<P: Publisher> Relay<P> {
                     );
                 }
             }
-            pause(self.options.look_every, stop).await;
+            pause(self.options.poll_interval, stop).await;
         }
     }
 
@@ -111,7 +111,7 @@ impl<P: Publisher> Relay<P> {
                 }
             }
             tokio::select! {
-                () = pause(self.options.look_every, stop) => {}
+                () = pause(self.options.poll_interval, stop) => {}
                 () = nudged(&mut nudges) => {}
             }
         }
@@ -150,7 +150,7 @@ impl<P: Publisher> Relay<P> {
                         parks,
                     ))
                     .await?;
-                    metrics::counter!("outbox_refused_total").increment(1);
+                    metrics::counter!("outbox_rejected_total").increment(1);
                     if parks {
                         tracing::error!(event.id = event_id, reason, "event parked: the broker refuses it");
                     }
@@ -162,7 +162,7 @@ impl<P: Publisher> Relay<P> {
             Told::Unknown(reason) => Some(reason),
             _ => None,
         }) {
-            metrics::counter!("outbox_unknown_total").increment(1);
+            metrics::counter!("outbox_unconfirmed_rounds_total").increment(1);
             tracing::warn!(reason, "events are published again, since whether they are is not known");
         }
         Ok(full && !positions.is_empty())

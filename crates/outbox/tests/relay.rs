@@ -165,7 +165,7 @@ async fn s3_5_an_idle_relay_hears_of_a_new_event_at_once(pool: PgPool) {
     let relay = Running::start(
         &pool,
         broker.clone(),
-        RelayOptions { look_every: Duration::from_secs(3600), ..options() },
+        RelayOptions { poll_interval: Duration::from_secs(3600), ..options() },
     );
     let stop = CancellationToken::new();
     let nudge = Nudge::start(pool.clone(), stop.clone());

@@ -1,10 +1,10 @@
 //! What the ledger says, as JSON for programs. Field names stay as they are.
 
-use payment_ledger::api_keys::KeyView;
-use payment_ledger::decisions::DecisionView;
-use payment_ledger::queues::{ExceptionView, Stuck};
-use payment_ledger::view::PaymentView;
-use payment_protocol::decision::{Action, CarriedOut};
+use payment_ledger::access::api_keys::KeyView;
+use payment_ledger::operator::decisions::DecisionView;
+use payment_ledger::reads::queues::{ExceptionView, Stuck};
+use payment_ledger::reads::view::PaymentView;
+use payment_protocol::decision::{Action, DecisionOutcome};
 use payment_protocol::money::{format_major, parse_currency};
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ pub(crate) fn payment(payment: &PaymentView) -> Value {
         "state": payment.state,
         "reason": payment.reason,
         "operator_reason": payment.operator_reason,
-        "standing_since": payment.standing_since,
+        "needs_operator_since": payment.needs_operator_since,
         "allowed_actions": payment.allowed_actions,
         "amount_minor": payment.amount_minor,
         "currency": payment.currency,
@@ -117,20 +117,22 @@ pub(crate) fn result(decision: &DecisionView) -> Option<String> {
     decision.closed_at?;
     let detail = decision.detail.clone().unwrap_or_default();
     Some(match &decision.outcome {
-        Some(CarriedOut::Settled) => format!("{}: {detail}", came(&CarriedOut::Settled)),
+        Some(DecisionOutcome::Settled) => format!("{}: {detail}", came(&DecisionOutcome::Settled)),
         Some(outcome) => came(outcome),
         None => detail,
     })
 }
 
-fn came(came: &CarriedOut) -> String {
+fn came(came: &DecisionOutcome) -> String {
     match came {
-        CarriedOut::Settled => "settled, as money that left".into(),
-        CarriedOut::Released(cause) => format!("released: nothing is charged; {cause}"),
-        CarriedOut::AskAgain => "the switch is being asked again".into(),
-        CarriedOut::Verdict(verdict) => format!("the switch itself said {verdict}; that is being followed"),
-        CarriedOut::Refused { detail } => format!("not carried out: {detail}"),
-        CarriedOut::Ended(end) => format!("not carried out: the payment had ended: {end}"),
+        DecisionOutcome::Settled => "settled, as money that left".into(),
+        DecisionOutcome::Released(cause) => format!("released: nothing is charged; {cause}"),
+        DecisionOutcome::RetryCancel => "the switch is being asked again".into(),
+        DecisionOutcome::Verdict(final_status) => {
+            format!("the switch itself said {final_status}; that is being followed")
+        }
+        DecisionOutcome::Refused { detail } => format!("not carried out: {detail}"),
+        DecisionOutcome::Ended(end) => format!("not carried out: the payment had ended: {end}"),
     }
 }
 
@@ -143,6 +145,6 @@ mod tests {
         assert_eq!(money(1_250, "EUR"), "12.50 EUR");
         assert_eq!(money(1_250, "JPY"), "1250 JPY");
         assert_eq!(money(1_250, "???"), "1250 minor units of ???");
-        assert_eq!(actions(&[Action::AskAgain, Action::Settle]), "ask-again, settle");
+        assert_eq!(actions(&[Action::RetryCancel, Action::Debit]), "retry-cancel, settle");
     }
 }

@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use payment_ledger::decisions::is_unseen;
+use payment_ledger::operator::decisions::is_unseen;
 use serde::Serialize;
 
 /// The result of a command, as it is written.

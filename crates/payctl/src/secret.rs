@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use payment_ledger::Ledger;
-use payment_ledger::api_keys::{Caller, NewKey, Scopes, Successor};
+use payment_ledger::access::api_keys::{Caller, NewKey, Scopes, Successor};
 use payment_protocol::ids::KeyId;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
@@ -70,7 +70,7 @@ impl Key {
 pub(crate) async fn store(ledger: &Ledger, secret: &SecretString, caller: &Caller) -> anyhow::Result<()> {
     let key = Key::given(secret.clone())?;
     ledger.store_key(&key.new_key(caller, &Scopes::all(), None)).await?;
-    let good = ledger.good_key(&key.hash).await?;
+    let good = ledger.valid_key(&key.hash).await?;
     let owner = good.context("this key was revoked or has expired; take another one")?.caller;
     anyhow::ensure!(
         owner == *caller,

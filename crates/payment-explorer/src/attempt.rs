@@ -1,18 +1,22 @@
 //! The activities' side: one attempt at a switch, and its questions to ledger and switch.
 
 use payment_protocol::Payment;
-use payment_protocol::cancel::{self, Asking, Begun, CancelAnswer, CancelDoor, Death, Heard};
+use payment_protocol::cancel::{
+    self, CancelAnswer, CancelAttemptOutcome, CancelContext, CancelPort, SwitchResponse, VoidReason,
+};
 use payment_protocol::cause::{Cause, OperatorReason};
-use payment_protocol::decision::{self, CarriedOut, Decision, DecisionDoor};
+use payment_protocol::decision::{self, Decision, DecisionOutcome, DecisionPort};
 use payment_protocol::facts::RecallRecord;
-use payment_protocol::keys::{Reference, StepKey, UndoKey};
-use payment_protocol::poll::{self, Polled};
-use payment_protocol::recall::{self, RecallAnswer, RecallDoor, Recalling};
+use payment_protocol::keys::{CompensationKey, Reference, StepKey};
+use payment_protocol::poll::{self, PollOutcome};
+use payment_protocol::recall::{self, RecallAnswer, RecallAttemptOutcome, RecallPort};
 use payment_protocol::report::SettledReport;
 use payment_protocol::rules::{
-    AttemptRuling, NotSent, ReleaseByDecisionRuling, SettleByDecisionRuling, VerdictRuling,
+    AttemptRuling, DebitByDecisionRuling, FinalStatusRuling, NotSent, ReleaseByDecisionRuling,
 };
-use payment_protocol::submit::{self, Attempt, Logged, QueryAnswer, SendAnswer, SubmitDoor};
+use payment_protocol::submit::{
+    self, LoggedSubmission, QueryAnswer, SendAnswer, SubmitAttemptOutcome, SubmitPort,
+};
 
 use crate::script::{Came, Exchange, Interned, Number, Script};
 
@@ -22,7 +26,7 @@ pub enum Job {
     /// Submit.
     Submit,
     /// Ask to cancel.
-    AskToCancel(Cause),
+    Cancel(Cause),
     /// Recall.
     Recall,
     /// Look at a switch that does not call back.
@@ -47,7 +51,7 @@ pub enum Call {
     /// Our ledger: begin to cancel, for the job's cause.
     Begin,
     /// Our ledger: it is dead.
-    RecordDead(Death),
+    RecordVoid(VoidReason),
     /// Our ledger: what is recorded under recall's key.
     Recalled,
     /// Our ledger: record a recall's answer.
@@ -55,15 +59,15 @@ pub enum Call {
     /// Our ledger: what came of the decision.
     DecisionRecorded,
     /// Our ledger: debit by decision.
-    SettleByDecision,
+    DebitByDecision,
     /// Our ledger: release by decision.
     ReleaseByDecision,
     /// Our ledger: close the decision.
-    CloseDecision(CarriedOut),
+    CloseDecision(DecisionOutcome),
     /// The switch: take the transfer.
     Send(Reference),
     /// The switch: cancel it.
-    Cancel(Reference, UndoKey),
+    Cancel(Reference, CompensationKey),
     /// The switch: where is it?
     Query(Reference),
     /// The switch: its statement.
@@ -78,46 +82,46 @@ pub enum Reply {
     /// Done.
     Done,
     /// To Logged.
-    Logged(Option<Logged>),
+    Logged(Option<LoggedSubmission>),
     /// To RecordAttempt.
-    Attempt(AttemptRuling),
+    RecordAttempt(AttemptRuling),
     /// To RecordFound.
     Found(Option<NotSent>),
     /// To RecordSettled and RecordDead.
-    Verdict(VerdictRuling),
+    FinalStatus(FinalStatusRuling),
     /// To Begin.
-    Begun(Begun),
+    Begin(CancelContext),
     /// To Recalled and RecordRecall.
     Recall(Option<RecallRecord>),
     /// To DecisionRecorded.
-    Decision(Option<CarriedOut>),
+    Decision(Option<DecisionOutcome>),
     /// To SettleByDecision.
-    SettleByDecision(SettleByDecisionRuling),
+    DebitByDecision(DebitByDecisionRuling),
     /// To ReleaseByDecision.
     ReleaseByDecision(ReleaseByDecisionRuling, Cause),
     /// To Send.
-    Sent(SendAnswer),
+    SendAnswer(SendAnswer),
     /// To Cancel.
-    Cancelled(Heard<CancelAnswer>),
+    CancelAnswer(SwitchResponse<CancelAnswer>),
     /// To Query and Statement.
-    Seen(Heard<QueryAnswer>),
+    QueryAnswer(SwitchResponse<QueryAnswer>),
     /// To Recall.
-    GivenBack(Heard<RecallAnswer>),
+    RecallAnswer(SwitchResponse<RecallAnswer>),
 }
 
 /// Outcome of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Of submit.
-    Submit(Attempt),
+    Submit(SubmitAttemptOutcome),
     /// Of ask to cancel.
-    Asking(Asking),
+    Cancel(CancelAttemptOutcome),
     /// Of recall.
-    Recalling(Recalling),
+    Recall(RecallAttemptOutcome),
     /// Of poll.
-    Polled(Polled),
+    Poll(PollOutcome),
     /// Of carry out.
-    CarriedOut(CarriedOut),
+    ApplyDecision(DecisionOutcome),
 }
 
 /// All exchanges of attempts that were met.
@@ -126,34 +130,34 @@ pub type Exchanges = Interned<Exchange<Call, Reply>>;
 /// The ledger of a simulation answers.
 type Never = std::convert::Infallible;
 
-struct Door<'a>(Script<'a, Call, Reply>);
+struct ScriptedPort<'a>(Script<'a, Call, Reply>);
 
 macro_rules! reply {
-    ($door:expr, $call:expr, $form:ident) => {
-        match $door.0.ask($call).await {
+    ($port:expr, $call:expr, $form:ident) => {
+        match $port.0.ask($call).await {
             Reply::$form(said) => said,
             _ => std::future::pending().await,
         }
     };
 }
 
-impl SubmitDoor for Door<'_> {
+impl SubmitPort for ScriptedPort<'_> {
     type Error = Never;
 
-    async fn logged(&self) -> Result<Option<Logged>, Never> {
+    async fn logged(&self) -> Result<Option<LoggedSubmission>, Never> {
         Ok(reply!(self, Call::Logged, Logged))
     }
 
     async fn query(&self, reference: &Reference) -> QueryAnswer {
-        reply!(self, Call::Query(reference.clone()), Seen).answer
+        reply!(self, Call::Query(reference.clone()), QueryAnswer).answer
     }
 
     async fn record_attempt(&self) -> Result<AttemptRuling, Never> {
-        Ok(reply!(self, Call::RecordAttempt, Attempt))
+        Ok(reply!(self, Call::RecordAttempt, RecordAttempt))
     }
 
     async fn send(&self, reference: &Reference) -> SendAnswer {
-        reply!(self, Call::Send(reference.clone()), Sent)
+        reply!(self, Call::Send(reference.clone()), SendAnswer)
     }
 
     async fn record_answer(&self, n: u32, answer: &SendAnswer) -> Result<(), Never> {
@@ -165,48 +169,56 @@ impl SubmitDoor for Door<'_> {
         Ok(reply!(self, Call::RecordFound, Found))
     }
 
-    async fn record_settled(&self, report: &SettledReport) -> Result<VerdictRuling, Never> {
-        Ok(reply!(self, Call::RecordSettled(report.clone()), Verdict))
+    async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, Never> {
+        Ok(reply!(self, Call::RecordSettled(report.clone()), FinalStatus))
     }
 }
 
-impl CancelDoor for Door<'_> {
+impl CancelPort for ScriptedPort<'_> {
     type Error = Never;
 
-    async fn begin(&self) -> Result<Begun, Never> {
-        Ok(reply!(self, Call::Begin, Begun))
+    async fn begin(&self) -> Result<CancelContext, Never> {
+        Ok(reply!(self, Call::Begin, Begin))
     }
 
-    async fn cancel(&self, reference: &Reference, key: &UndoKey) -> Result<Heard<CancelAnswer>, Never> {
-        Ok(reply!(self, Call::Cancel(reference.clone(), key.clone()), Cancelled))
+    async fn cancel(
+        &self,
+        reference: &Reference,
+        key: &CompensationKey,
+    ) -> Result<SwitchResponse<CancelAnswer>, Never> {
+        Ok(reply!(self, Call::Cancel(reference.clone(), key.clone()), CancelAnswer))
     }
 
-    async fn query(&self, reference: &Reference) -> Result<Heard<QueryAnswer>, Never> {
-        Ok(reply!(self, Call::Query(reference.clone()), Seen))
+    async fn query(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, Never> {
+        Ok(reply!(self, Call::Query(reference.clone()), QueryAnswer))
     }
 
-    async fn statement(&self, reference: &Reference) -> Result<Heard<QueryAnswer>, Never> {
-        Ok(reply!(self, Call::Statement(reference.clone()), Seen))
+    async fn statement(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, Never> {
+        Ok(reply!(self, Call::Statement(reference.clone()), QueryAnswer))
     }
 
-    async fn record_dead(&self, death: Death) -> Result<VerdictRuling, Never> {
-        Ok(reply!(self, Call::RecordDead(death), Verdict))
+    async fn record_void(&self, death: VoidReason) -> Result<FinalStatusRuling, Never> {
+        Ok(reply!(self, Call::RecordVoid(death), FinalStatus))
     }
 
-    async fn record_settled(&self, report: &SettledReport) -> Result<VerdictRuling, Never> {
-        Ok(reply!(self, Call::RecordSettled(report.clone()), Verdict))
+    async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, Never> {
+        Ok(reply!(self, Call::RecordSettled(report.clone()), FinalStatus))
     }
 }
 
-impl RecallDoor for Door<'_> {
+impl RecallPort for ScriptedPort<'_> {
     type Error = Never;
 
     async fn recorded(&self) -> Result<Option<RecallRecord>, Never> {
         Ok(reply!(self, Call::Recalled, Recall))
     }
 
-    async fn recall(&self, reference: &Reference, key: &StepKey) -> Result<Heard<RecallAnswer>, Never> {
-        Ok(reply!(self, Call::Recall(reference.clone(), key.clone()), GivenBack))
+    async fn recall(
+        &self,
+        reference: &Reference,
+        key: &StepKey,
+    ) -> Result<SwitchResponse<RecallAnswer>, Never> {
+        Ok(reply!(self, Call::Recall(reference.clone(), key.clone()), RecallAnswer))
     }
 
     async fn record(&self, record: RecallRecord, _reason: &str) -> Result<RecallRecord, Never> {
@@ -214,13 +226,13 @@ impl RecallDoor for Door<'_> {
     }
 }
 
-impl DecisionDoor for Door<'_> {
-    async fn recorded(&self) -> Result<Option<CarriedOut>, Never> {
+impl DecisionPort for ScriptedPort<'_> {
+    async fn recorded(&self) -> Result<Option<DecisionOutcome>, Never> {
         Ok(reply!(self, Call::DecisionRecorded, Decision))
     }
 
-    async fn settle_by_decision(&self) -> Result<SettleByDecisionRuling, Never> {
-        Ok(reply!(self, Call::SettleByDecision, SettleByDecision))
+    async fn debit_by_decision(&self) -> Result<DebitByDecisionRuling, Never> {
+        Ok(reply!(self, Call::DebitByDecision, DebitByDecision))
     }
 
     async fn release_by_decision(&self) -> Result<(ReleaseByDecisionRuling, Cause), Never> {
@@ -230,7 +242,7 @@ impl DecisionDoor for Door<'_> {
         }
     }
 
-    async fn close(&self, came: &CarriedOut, _detail: &str) -> Result<(), Never> {
+    async fn close(&self, came: &DecisionOutcome, _detail: &str) -> Result<(), Never> {
         self.0.ask(Call::CloseDecision(came.clone())).await;
         Ok(())
     }
@@ -239,17 +251,17 @@ impl DecisionDoor for Door<'_> {
 /// Where an attempt stands after these replies.
 #[must_use]
 pub fn advance(known: &Exchanges, past: &[Number], payment: &Payment, job: &Job) -> Came<Call, Outcome> {
-    let door = Door(Script::new(known, past));
+    let door = ScriptedPort(Script::new(known, past));
     // The simulation's ledger never fails: a failing one is an attempt that is dropped.
     let (door, script) = (&door, &door.0);
     script.run(async move {
         match job {
             Job::Submit => submit::attempt(door, payment).await.map(Outcome::Submit),
-            Job::AskToCancel(_) => cancel::ask(door, payment).await.map(Outcome::Asking),
-            Job::Recall => recall::ask(door, payment).await.map(Outcome::Recalling),
-            Job::Poll => poll::poll(door, payment).await.map(Outcome::Polled),
+            Job::Cancel(_) => cancel::ask(door, payment).await.map(Outcome::Cancel),
+            Job::Recall => recall::ask(door, payment).await.map(Outcome::Recall),
+            Job::Poll => poll::poll(door, payment).await.map(Outcome::Poll),
             Job::CarryOut(decision, reason) => {
-                decision::carry_out(door, payment, decision, *reason).await.map(Outcome::CarriedOut)
+                decision::apply_decision(door, payment, decision, *reason).await.map(Outcome::ApplyDecision)
             }
         }
         .unwrap_or_else(|never| match never {})

@@ -6,18 +6,20 @@
 
 use std::rc::Rc;
 
-use payment_protocol::cancel::Begun;
+use payment_protocol::cancel::CancelContext;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
-use payment_protocol::decision::{Action, CarriedOut};
-use payment_protocol::facts::{Facts, HoldStatus, RecallRecord, ReserveRecord, Verdict};
+use payment_protocol::decision::{Action, DecisionOutcome};
+use payment_protocol::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, ReserveRecord};
 use payment_protocol::ids::RunId;
+use payment_protocol::port::{
+    DebitOutcome, FenceOutcome, NeedsOperatorOutcome, ReconcileOutcome, ReleaseOutcome, ReserveOutcome,
+};
 use payment_protocol::report::{Difference, Expected, SettledReport};
 use payment_protocol::rules::{
-    self, AttemptRuling, NotSent, ReleaseByDecisionRuling, ReleaseRuling, ReserveRuling,
-    SettleByDecisionRuling, SettleRuling, VerdictRuling,
+    self, AttemptRuling, DebitByDecisionRuling, DebitRuling, FinalStatusRuling, NotSent,
+    ReleaseByDecisionRuling, ReleaseRuling, ReserveRuling,
 };
-use payment_protocol::submit::{Logged, SendAnswer};
-use payment_protocol::world::{Fenced, Reconciled, Released, Reserved, Settled, Standing};
+use payment_protocol::submit::{LoggedSubmission, SendAnswer};
 use payment_protocol::{Payment, PaymentState};
 
 /// Reason recorded when the account cannot be debited.
@@ -38,15 +40,15 @@ pub enum Exception {
     /// A SUCCESS after the payment had ended without one.
     LateConfirmation,
     /// Two definite words that differ.
-    Contradiction,
+    ContradictoryFinalStatus,
     /// A SUCCESS of another amount.
-    ReportDiffers,
+    ConfirmationMismatch,
     /// A SUCCESS of what was not sent.
-    NotSent,
+    SettledWithoutAttempt,
     /// A word of another switch.
-    OtherSwitch,
+    CallbackFromOtherSwitch,
     /// The claims account bore a debit.
-    ChargedToClaims,
+    DebitedToClaims,
 }
 
 /// Open exceptions, each kind once.
@@ -72,9 +74,17 @@ impl Exceptions {
 impl std::fmt::Debug for Exceptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         use Exception::{
-            ChargedToClaims, Contradiction, LateConfirmation, NotSent, OtherSwitch, ReportDiffers,
+            CallbackFromOtherSwitch, ConfirmationMismatch, ContradictoryFinalStatus, DebitedToClaims,
+            LateConfirmation, SettledWithoutAttempt,
         };
-        let all = [LateConfirmation, Contradiction, ReportDiffers, NotSent, OtherSwitch, ChargedToClaims];
+        let all = [
+            LateConfirmation,
+            ContradictoryFinalStatus,
+            ConfirmationMismatch,
+            SettledWithoutAttempt,
+            CallbackFromOtherSwitch,
+            DebitedToClaims,
+        ];
         f.debug_set().entries(all.iter().filter(|exception| self.contain(**exception))).finish()
     }
 }
@@ -85,7 +95,7 @@ pub struct Journal {
     /// Source -> holding.
     pub reserve: u8,
     /// Holding -> escrow.
-    pub settle: u8,
+    pub debit: u8,
     /// Holding -> source.
     pub release: u8,
     /// Source -> escrow, by people's decision.
@@ -102,7 +112,7 @@ pub struct OpenDecision {
     /// What was decided.
     pub action: Action,
     /// What came of it.
-    pub came: Option<CarriedOut>,
+    pub came: Option<DecisionOutcome>,
 }
 
 /// One payment in the bank's books.
@@ -121,13 +131,13 @@ pub struct Bank {
     /// Attempts on record.
     pub attempts: u8,
     /// The last attempt's line in the log.
-    pub log: Option<Logged>,
+    pub log: Option<LoggedSubmission>,
     /// The first cause.
     pub cause: Option<Rc<Cause>>,
     /// The switch's first definite answer.
-    pub verdict: Option<Verdict>,
+    pub final_status: Option<FinalStatus>,
     /// A refusal under settle's key.
-    pub settle_refused: bool,
+    pub debit_refused: bool,
     /// Under recall's key.
     pub recall: Option<RecallRecord>,
     /// A customer's cancel is in the inbox.
@@ -165,8 +175,8 @@ impl Bank {
             attempts: 0,
             log: None,
             cause: None,
-            verdict: None,
-            settle_refused: false,
+            final_status: None,
+            debit_refused: false,
             recall: None,
             cancel_requested: false,
             failure_stored: false,
@@ -192,10 +202,10 @@ impl Bank {
             attempts: u32::from(self.attempts),
             first_attempt_age_ms: (self.attempts > 0).then_some(age_ms),
             cause: self.cause.as_deref().cloned(),
-            verdict: self.verdict,
-            report_differs: self.exceptions.contain(Exception::ReportDiffers),
-            reported_unsent: self.exceptions.contain(Exception::NotSent),
-            settle_refused: self.settle_refused.then(|| FROZEN.to_owned()),
+            final_status: self.final_status,
+            confirmation_mismatch: self.exceptions.contain(Exception::ConfirmationMismatch),
+            reported_without_attempt: self.exceptions.contain(Exception::SettledWithoutAttempt),
+            debit_refused: self.debit_refused.then(|| FROZEN.to_owned()),
             recall: self.recall,
             cancel_requested: self.cancel_requested,
             account_busy,
@@ -224,13 +234,15 @@ impl Bank {
     }
 
     /// Reserve, by `run`.
-    pub fn reserve(&mut self, run: Run) -> Reserved {
-        let Some(id) = run_id(run) else { return Reserved::Unknown };
+    pub fn reserve(&mut self, run: Run) -> ReserveOutcome {
+        let Some(id) = run_id(run) else { return ReserveOutcome::Unknown };
         let refusal = match rules::reserve(&self.now(), &id, self.too_late) {
-            ReserveRuling::Recorded(ReserveRecord::Held) => return Reserved::Held,
-            ReserveRuling::Recorded(ReserveRecord::Refused(refusal)) => return Reserved::Refused(refusal),
-            ReserveRuling::AnotherRun => return Reserved::AnotherRun,
-            ReserveRuling::Ended(end) => return Reserved::Ended(end),
+            ReserveRuling::Recorded(ReserveRecord::Held) => return ReserveOutcome::Held,
+            ReserveRuling::Recorded(ReserveRecord::Refused(refusal)) => {
+                return ReserveOutcome::Refused(refusal);
+            }
+            ReserveRuling::AnotherRun => return ReserveOutcome::AnotherRun,
+            ReserveRuling::Ended(end) => return ReserveOutcome::Ended(end),
             ReserveRuling::Refuse(refusal) => Some(refusal),
             ReserveRuling::Try if self.frozen => Some(ReserveRefusal::FrozenAccount),
             ReserveRuling::Try if !self.funds => Some(ReserveRefusal::InsufficientFunds),
@@ -240,14 +252,14 @@ impl Bank {
         match refusal {
             Some(refusal) => {
                 self.refuse(refusal);
-                Reserved::Refused(refusal)
+                ReserveOutcome::Refused(refusal)
             }
             None => {
                 self.reserve = Some(ReserveRecord::Held);
                 self.hold = Some(HoldStatus::Open);
                 self.journal.reserve += 1;
                 self.state = PaymentState::Reserved;
-                Reserved::Held
+                ReserveOutcome::Held
             }
         }
     }
@@ -265,14 +277,14 @@ impl Bank {
     }
 
     /// Makes a late reserve refuse.
-    pub fn fence_reserve(&mut self) -> Fenced {
+    pub fn fence_reserve(&mut self) -> FenceOutcome {
         if let Some(end) = self.state.end() {
-            return Fenced::Ended(end);
+            return FenceOutcome::Ended(end);
         }
         if self.reserve.is_none() {
             self.reserve = Some(ReserveRecord::Refused(ReserveRefusal::Fenced));
         }
-        Fenced::Open(self.cause.as_deref().cloned())
+        FenceOutcome::Open(self.cause.as_deref().cloned())
     }
 
     /// Lets an attempt of `run` out, or says why not.
@@ -287,7 +299,7 @@ impl Bank {
         let ruling = rules::attempt(&self.facts(age_ms, account_busy), &id, &payment.profile);
         if let AttemptRuling::Send(_) = ruling {
             self.attempts += 1;
-            self.log = Some(Logged::Pending);
+            self.log = Some(LoggedSubmission::Pending);
         }
         ruling
     }
@@ -296,8 +308,10 @@ impl Bank {
     pub fn record_answer(&mut self, n: u32, answer: &SendAnswer) {
         if n == u32::from(self.attempts) {
             match answer {
-                SendAnswer::Accepted => self.log = Some(Logged::Accepted),
-                SendAnswer::Refused { reason } => self.log = Some(Logged::Refused { reason: reason.clone() }),
+                SendAnswer::Accepted => self.log = Some(LoggedSubmission::Accepted),
+                SendAnswer::Refused { reason } => {
+                    self.log = Some(LoggedSubmission::Refused { reason: reason.clone() })
+                }
                 SendAnswer::Unknown { .. } => {}
             }
         }
@@ -309,8 +323,8 @@ impl Bank {
     /// The switch was found to have the transfer.
     pub fn record_found(&mut self) -> Option<NotSent> {
         if self.attempts == 0 {
-            self.except(Exception::NotSent);
-            return Some(NotSent::ReportedUnsent);
+            self.except(Exception::SettledWithoutAttempt);
+            return Some(NotSent::ReportedWithoutAttempt);
         }
         self.show_submitted();
         None
@@ -324,25 +338,25 @@ impl Bank {
 
     /// What our own books say of a submit without an answer.
     #[must_use]
-    pub fn reconcile_submission(&self) -> Reconciled {
-        match self.verdict {
-            Some(Verdict::Settled) => Reconciled::Settled,
-            _ if self.failure_stored => Reconciled::Failed { reason: "failure".into() },
-            _ => Reconciled::Unknown,
+    pub fn reconcile_submission(&self) -> ReconcileOutcome {
+        match self.final_status {
+            Some(FinalStatus::Settled) => ReconcileOutcome::Settled,
+            _ if self.failure_stored => ReconcileOutcome::Failed { reason: "failure".into() },
+            _ => ReconcileOutcome::Unknown,
         }
     }
 
     /// Begins to ask for a cancel.
-    pub fn begin_cancel(&mut self, cause: &Cause, deadline_ms: i64) -> Begun {
+    pub fn begin_cancel(&mut self, cause: &Cause, deadline_ms: i64) -> CancelContext {
         let facts = self.now();
-        let begun = Begun {
+        let begun = CancelContext {
             end: facts.state.end(),
-            verdict: facts.verdict,
+            final_status: facts.final_status,
             never_sent: rules::never_sent(&facts),
             deadline_ms: (self.attempts > 0).then_some(deadline_ms),
             cancelling_ms: 0,
         };
-        if begun.end.is_none() && begun.verdict.is_none() {
+        if begun.end.is_none() && begun.final_status.is_none() {
             self.cause.get_or_insert_with(|| Rc::new(cause.clone()));
             // An asking that was given up and comes late must not take it out of the people's queue.
             if self.state != PaymentState::NeedsOperator {
@@ -352,7 +366,7 @@ impl Bank {
         begun
     }
 
-    /// Whether a verdict or an end written now must wake a workflow that may stand before a person. The state does not
+    /// Whether a final_status or an end written now must wake a workflow that may stand before a person. The state does not
     /// say so: an asking that comes late may have changed it.
     #[must_use]
     pub fn may_stand(&self) -> bool {
@@ -360,41 +374,41 @@ impl Bank {
     }
 
     /// Writes a SUCCESS next to what is written, or the exception it is.
-    pub fn write_settled(&mut self, payment: &Payment, report: &SettledReport) -> VerdictRuling {
+    pub fn write_settled(&mut self, payment: &Payment, report: &SettledReport) -> FinalStatusRuling {
         let ruling = rules::settled_report(&self.now(), &Expected::from(payment), report);
         match ruling {
-            VerdictRuling::Same => {}
-            VerdictRuling::First => {
-                self.verdict = Some(Verdict::Settled);
+            FinalStatusRuling::Same => {}
+            FinalStatusRuling::First => {
+                self.final_status = Some(FinalStatus::Settled);
                 self.state = PaymentState::Confirmed;
                 self.contradict_earlier_failure();
             }
-            VerdictRuling::Differs(Difference::Switch) => self.except(Exception::OtherSwitch),
-            VerdictRuling::Differs(_) => self.except(Exception::ReportDiffers),
-            VerdictRuling::NoAttempt => self.except(Exception::NotSent),
-            VerdictRuling::Contradicts if self.ended() => self.except(Exception::LateConfirmation),
-            VerdictRuling::Contradicts => self.except(Exception::Contradiction),
+            FinalStatusRuling::Differs(Difference::Switch) => self.except(Exception::CallbackFromOtherSwitch),
+            FinalStatusRuling::Differs(_) => self.except(Exception::ConfirmationMismatch),
+            FinalStatusRuling::NoAttempt => self.except(Exception::SettledWithoutAttempt),
+            FinalStatusRuling::Contradicts if self.ended() => self.except(Exception::LateConfirmation),
+            FinalStatusRuling::Contradicts => self.except(Exception::ContradictoryFinalStatus),
         }
         ruling
     }
 
     fn contradict_earlier_failure(&mut self) {
         if self.failure_stored {
-            self.except(Exception::Contradiction);
+            self.except(Exception::ContradictoryFinalStatus);
         }
     }
 
     /// Writes that the transfer can never settle.
-    pub fn write_dead(&mut self, never_sent: bool) -> VerdictRuling {
+    pub fn write_dead(&mut self, never_sent: bool) -> FinalStatusRuling {
         let facts = self.now();
         if never_sent && !rules::never_sent(&facts) {
-            return VerdictRuling::NoAttempt;
+            return FinalStatusRuling::NoAttempt;
         }
-        let ruling = rules::dead_report(&facts);
+        let ruling = rules::void_report(&facts);
         match ruling {
-            VerdictRuling::First => self.verdict = Some(Verdict::Dead),
-            VerdictRuling::Contradicts => self.except(Exception::Contradiction),
-            VerdictRuling::Same | VerdictRuling::Differs(_) | VerdictRuling::NoAttempt => {}
+            FinalStatusRuling::First => self.final_status = Some(FinalStatus::Void),
+            FinalStatusRuling::Contradicts => self.except(Exception::ContradictoryFinalStatus),
+            FinalStatusRuling::Same | FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt => {}
         }
         ruling
     }
@@ -403,47 +417,47 @@ impl Bank {
     pub fn store_success(&mut self, payment: &Payment, report: &SettledReport) -> bool {
         let open = !self.ended();
         let ruling = self.write_settled(payment, report);
-        if !matches!(ruling, VerdictRuling::Differs(Difference::Switch)) {
+        if !matches!(ruling, FinalStatusRuling::Differs(Difference::Switch)) {
             self.success_stored = true;
         }
         open && match ruling {
-            VerdictRuling::First | VerdictRuling::Same => true,
-            VerdictRuling::Differs(difference) => difference != Difference::Switch,
-            VerdictRuling::NoAttempt | VerdictRuling::Contradicts => false,
+            FinalStatusRuling::First | FinalStatusRuling::Same => true,
+            FinalStatusRuling::Differs(difference) => difference != Difference::Switch,
+            FinalStatusRuling::NoAttempt | FinalStatusRuling::Contradicts => false,
         }
     }
 
     /// Stores a FAILURE; says whether the workflow must be told.
     pub fn store_failure(&mut self) -> bool {
         self.failure_stored = true;
-        if self.verdict == Some(Verdict::Settled) {
-            self.except(Exception::Contradiction);
+        if self.final_status == Some(FinalStatus::Settled) {
+            self.except(Exception::ContradictoryFinalStatus);
             return false;
         }
         !self.ended()
     }
 
     /// Debits what is held.
-    pub fn settle(&mut self) -> Settled {
-        match rules::settle(&self.now()) {
-            SettleRuling::Already => Settled::Done,
-            SettleRuling::Refused(reason) => Settled::Refused { reason },
-            SettleRuling::Differs => Settled::Differs,
-            SettleRuling::NotConfirmed => Settled::NotConfirmed,
-            SettleRuling::Debit if self.frozen => {
-                self.settle_refused = true;
-                Settled::Refused { reason: FROZEN.into() }
+    pub fn debit(&mut self) -> DebitOutcome {
+        match rules::debit(&self.now()) {
+            DebitRuling::Already => DebitOutcome::Done,
+            DebitRuling::Refused(reason) => DebitOutcome::Refused { reason },
+            DebitRuling::Differs => DebitOutcome::Differs,
+            DebitRuling::NotConfirmed => DebitOutcome::NotConfirmed,
+            DebitRuling::Debit if self.frozen => {
+                self.debit_refused = true;
+                DebitOutcome::Refused { reason: FROZEN.into() }
             }
-            SettleRuling::Debit => {
+            DebitRuling::Debit => {
                 self.debit_hold();
-                Settled::Done
+                DebitOutcome::Done
             }
         }
     }
 
     fn debit_hold(&mut self) {
         self.hold = Some(HoldStatus::Settled);
-        self.journal.settle += 1;
+        self.journal.debit += 1;
         self.state = PaymentState::Settled;
     }
 
@@ -453,16 +467,16 @@ impl Bank {
     }
 
     /// Gives back what is held, and ends the payment.
-    pub fn release(&mut self, cause: &Cause) -> Released {
+    pub fn release(&mut self, cause: &Cause) -> ReleaseOutcome {
         let facts = self.now();
         let first = rules::first_cause(&facts, cause);
         match rules::release(&facts) {
-            ReleaseRuling::Already => return Released::Done(first),
-            ReleaseRuling::Ended(end) => return Released::Ended(end),
-            ReleaseRuling::Refused(refusal) => return Released::Failed { detail: refusal.to_string() },
+            ReleaseRuling::Already => return ReleaseOutcome::Done(first),
+            ReleaseRuling::Ended(end) => return ReleaseOutcome::Ended(end),
+            ReleaseRuling::Refused(refusal) => return ReleaseOutcome::Failed { detail: refusal.to_string() },
             ReleaseRuling::Fence | ReleaseRuling::GiveBack => self.give_back(&first),
         }
-        Released::Done(first)
+        ReleaseOutcome::Done(first)
     }
 
     /// Gives back what is held, or fences what is not.
@@ -478,13 +492,13 @@ impl Bank {
     }
 
     /// Stands before a person.
-    pub fn needs_operator(&mut self, reason: OperatorReason) -> Standing {
+    pub fn needs_operator(&mut self, reason: OperatorReason) -> NeedsOperatorOutcome {
         if let Some(end) = self.state.end() {
-            return Standing::Ended(end);
+            return NeedsOperatorOutcome::Ended(end);
         }
         self.operator_reason = Some(reason);
         self.state = PaymentState::NeedsOperator;
-        self.verdict.map_or(Standing::Stands, Standing::Verdict)
+        self.final_status.map_or(NeedsOperatorOutcome::Stands, NeedsOperatorOutcome::Verdict)
     }
 
     /// The next resume. None if it has ended; else whether it may start from the top.
@@ -498,14 +512,14 @@ impl Bank {
 
     /// What came of a decision, if it is known.
     #[must_use]
-    pub fn decision_outcome(&self, id: u8) -> Option<CarriedOut> {
+    pub fn decision_outcome(&self, id: u8) -> Option<DecisionOutcome> {
         self.decision.as_ref().filter(|decision| decision.id == id).and_then(|decision| decision.came.clone())
     }
 
     /// Closes a decision; the first outcome stands.
-    pub fn close_decision(&mut self, id: u8, came: CarriedOut) {
+    pub fn close_decision(&mut self, id: u8, came: DecisionOutcome) {
         if let Some(decision) = self.decision.as_mut().filter(|decision| decision.id == id) {
-            if came == CarriedOut::AskAgain
+            if came == DecisionOutcome::RetryCancel
                 && decision.came.is_none()
                 && self.state == PaymentState::NeedsOperator
             {
@@ -516,14 +530,14 @@ impl Bank {
     }
 
     /// Debits by people's decision: what is held, else the customer, else the claims account.
-    pub fn settle_by_decision(&mut self, id: u8) -> SettleByDecisionRuling {
-        if self.decision_outcome(id) == Some(CarriedOut::Settled) {
-            return SettleByDecisionRuling::Charge;
+    pub fn debit_by_decision(&mut self, id: u8) -> DebitByDecisionRuling {
+        if self.decision_outcome(id) == Some(DecisionOutcome::Settled) {
+            return DebitByDecisionRuling::Charge;
         }
-        let ruling = rules::settle_by_decision(&self.now());
-        if ruling == SettleByDecisionRuling::Charge {
-            if self.verdict.is_none() {
-                self.verdict = Some(Verdict::Settled);
+        let ruling = rules::debit_by_decision(&self.now());
+        if ruling == DebitByDecisionRuling::Charge {
+            if self.final_status.is_none() {
+                self.final_status = Some(FinalStatus::Settled);
                 self.contradict_earlier_failure();
             }
             match self.hold {
@@ -537,28 +551,28 @@ impl Bank {
                 _ => self.charge_claims(),
             }
             self.state = PaymentState::Settled;
-            self.close_decision(id, CarriedOut::Settled);
+            self.close_decision(id, DecisionOutcome::Settled);
         }
         ruling
     }
 
     fn charge_claims(&mut self) {
         self.journal.claim += 1;
-        self.except(Exception::ChargedToClaims);
+        self.except(Exception::DebitedToClaims);
     }
 
     /// Releases by people's decision.
     pub fn release_by_decision(&mut self, id: u8) -> (ReleaseByDecisionRuling, Cause) {
-        if let Some(CarriedOut::Released(cause)) = self.decision_outcome(id) {
+        if let Some(DecisionOutcome::Released(cause)) = self.decision_outcome(id) {
             return (ReleaseByDecisionRuling::Release, cause);
         }
         let facts = self.now();
         let first = rules::first_cause(&facts, &Cause::ReleasedByDecision);
         let ruling = rules::release_by_decision(&facts);
         if ruling == ReleaseByDecisionRuling::Release {
-            self.verdict.get_or_insert(Verdict::Dead);
+            self.final_status.get_or_insert(FinalStatus::Void);
             self.give_back(&first);
-            self.close_decision(id, CarriedOut::Released(first.clone()));
+            self.close_decision(id, DecisionOutcome::Released(first.clone()));
         }
         (ruling, first)
     }

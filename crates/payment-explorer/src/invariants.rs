@@ -1,8 +1,8 @@
 //! What must hold in every state, by its number in `crates/ARCHITECTURE.md`.
 
-use payment_protocol::facts::{HoldStatus, RecallRecord, Verdict};
-use payment_protocol::state::End;
-use payment_protocol::world::{Asked, Recalled, Standing};
+use payment_protocol::facts::{FinalStatus, HoldStatus, RecallRecord};
+use payment_protocol::port::{CancelOutcome, NeedsOperatorOutcome, RecallOutcome};
+use payment_protocol::state::FinalState;
 
 use crate::bank::{Bank, Exception};
 use crate::model::Model;
@@ -55,11 +55,14 @@ invariants! {
 pub fn broken(model: &Model, before: &State, next: &State) -> Option<Violation> {
     let checks: [(Violation, bool); 16] = [
         (CONSERVATION, conserved(&next.bank)),
-        (SETTLED_XOR_RELEASED, next.bank.journal.settle + next.bank.journal.release <= 1),
+        (SETTLED_XOR_RELEASED, next.bank.journal.debit + next.bank.journal.release <= 1),
         (ONE_EFFECT, one_effect(&next.bank)),
         (DEBITED_UNSETTLED, debits(&next.bank) == 0 || next.switch.settled()),
         (RELEASED_UNDECIDED, released_for_good(next)),
-        (FIRST_ANSWER, before.bank.verdict.is_none() || before.bank.verdict == next.bank.verdict),
+        (
+            FIRST_ANSWER,
+            before.bank.final_status.is_none() || before.bank.final_status == next.bank.final_status,
+        ),
         (ON_RECORD, on_record(next)),
         (ONE_RUN, one_run(model, before, next)),
         (AN_END, !before.bank.ended() || before.bank.state == next.bank.state),
@@ -75,23 +78,23 @@ pub fn broken(model: &Model, before: &State, next: &State) -> Option<Violation> 
 }
 
 fn debits(bank: &Bank) -> u8 {
-    bank.journal.settle + bank.journal.late_debit + bank.journal.claim
+    bank.journal.debit + bank.journal.late_debit + bank.journal.claim
 }
 
 /// Every posting moves one amount from one account to another; holding has what open holds say.
 fn conserved(bank: &Bank) -> bool {
     let journal = &bank.journal;
-    let holding = i16::from(journal.reserve) - i16::from(journal.settle) - i16::from(journal.release);
+    let holding = i16::from(journal.reserve) - i16::from(journal.debit) - i16::from(journal.release);
     holding == i16::from(bank.hold == Some(HoldStatus::Open))
 }
 
 fn one_effect(bank: &Bank) -> bool {
     let journal = &bank.journal;
-    journal.reserve <= 1 && journal.settle <= 1 && journal.release <= 1 && debits(bank) <= 1
+    journal.reserve <= 1 && journal.debit <= 1 && journal.release <= 1 && debits(bank) <= 1
 }
 
 fn released_for_good(next: &State) -> bool {
-    let released = next.bank.journal.release > 0 || (next.bank.ended() && next.bank.journal.settle == 0);
+    let released = next.bank.journal.release > 0 || (next.bank.ended() && next.bank.journal.debit == 0);
     // A debit that people decided, of the claims account or late, stands for the money that left; a
     // correction waits for its exception.
     let accounted = debits(&next.bank) > 0;
@@ -115,8 +118,8 @@ fn one_run(model: &Model, before: &State, next: &State) -> bool {
         exchange.asked == Step::Submit
             && !matches!(
                 exchange.heard,
-                Answer::Submitted(payment_protocol::world::Submitted::NotSent(_))
-                    | Answer::Submitted(payment_protocol::world::Submitted::Unknown)
+                Answer::Submit(payment_protocol::port::SubmitOutcome::NotSent(_))
+                    | Answer::Submit(payment_protocol::port::SubmitOutcome::Unknown)
             )
     });
     let own = next.bank.run == Some(live.id);
@@ -124,20 +127,24 @@ fn one_run(model: &Model, before: &State, next: &State) -> bool {
 }
 
 fn contradictions_are_exceptions(bank: &Bank) -> bool {
-    let kinds =
-        [Exception::LateConfirmation, Exception::Contradiction, Exception::ReportDiffers, Exception::NotSent];
+    let kinds = [
+        Exception::LateConfirmation,
+        Exception::ContradictoryFinalStatus,
+        Exception::ConfirmationMismatch,
+        Exception::SettledWithoutAttempt,
+    ];
     let told = kinds.iter().any(|kind| bank.exceptions.contain(*kind));
     let recalled = bank.recall == Some(RecallRecord::Recalled);
     let success_ignored = bank.success_stored && bank.ended() && debits(bank) == 0 && !recalled;
     let failure_ignored =
-        bank.failure_stored && bank.verdict == Some(Verdict::Settled) && bank.success_stored;
+        bank.failure_stored && bank.final_status == Some(FinalStatus::Settled) && bank.success_stored;
     told || !(success_ignored || failure_ignored)
 }
 
 fn first_cause_names_the_end(before: &State, next: &State) -> bool {
     let written_once = before.bank.cause.is_none() || before.bank.cause == next.bank.cause;
     match (&next.bank.cause, next.bank.state.end()) {
-        (Some(cause), Some(end)) if end != End::Settled => written_once && cause.end() == end,
+        (Some(cause), Some(end)) if end != FinalState::Settled => written_once && cause.end() == end,
         _ => written_once,
     }
 }
@@ -145,18 +152,18 @@ fn first_cause_names_the_end(before: &State, next: &State) -> bool {
 fn books_agree(model: &Model, next: &State) -> bool {
     let Some(end) = next.bank.state.end() else { return true };
     let released_late = next.bank.exceptions.contain(Exception::LateConfirmation);
-    let corrected = end != End::Settled && debits(&next.bank) > 0;
+    let corrected = end != FinalState::Settled && debits(&next.bank) > 0;
     next.bank.hold != Some(HoldStatus::Open)
-        && (end == End::Settled) == (debits(&next.bank) > 0 && !corrected)
-        && (end == End::Settled || corrected || released_late || !next.switch.settled())
+        && (end == FinalState::Settled) == (debits(&next.bank) > 0 && !corrected)
+        && (end == FinalState::Settled || corrected || released_late || !next.switch.settled())
         // What people released on their evidence is theirs to answer for.
-        && (end == End::Settled || corrected || !next.may_settle(model) || harmless(model, next))
+        && (end == FinalState::Settled || corrected || !next.may_settle(model) || harmless(model, next))
 }
 
 /// What is still on its way can be taken no more, or was let out after nothing could settle.
 fn harmless(model: &Model, next: &State) -> bool {
     let (profile, switch) = (model.profile(), &next.switch);
-    let kept_out = switch.forgotten
+    let kept_out = switch.retention_expired
         || profile.honours_deadline
         || (profile.tombstones && switch.tombstone)
         || (profile.deduplicates && !switch.transfers.is_empty());
@@ -173,22 +180,24 @@ fn undone_in_order(model: &Model, next: &State) -> bool {
         || past.iter().any(|exchange| {
             matches!(
                 exchange.heard,
-                Answer::Asked(Asked::Dead)
-                    | Answer::Recalled(Recalled::Recalled)
-                    | Answer::Standing(Standing::Verdict(Verdict::Dead))
-                    | Answer::CarriedOut(payment_protocol::decision::CarriedOut::Verdict(Verdict::Dead))
+                Answer::Cancel(CancelOutcome::Void)
+                    | Answer::Recall(RecallOutcome::Recalled)
+                    | Answer::NeedsOperator(NeedsOperatorOutcome::Verdict(FinalStatus::Void))
+                    | Answer::ApplyDecision(payment_protocol::decision::DecisionOutcome::Verdict(
+                        FinalStatus::Void
+                    ))
             )
         })
 }
 
 fn recalls_what_it_could_not_debit(model: &Model, next: &State) -> bool {
     let Run::Live(live) = &next.run else { return true };
-    !matches!(&*model.run_at(live.resume, &live.past), Came::Asks(Step::Recall)) || next.bank.settle_refused
+    !matches!(&*model.run_at(live.resume, &live.past), Came::Asks(Step::Recall)) || next.bank.debit_refused
 }
 
 fn workflow_agrees(next: &State) -> bool {
     match &next.run {
-        Run::Closed(Ok(())) => next.bank.state.end() == Some(End::Settled),
+        Run::Closed(Ok(())) => next.bank.state.end() == Some(FinalState::Settled),
         Run::Closed(Err(error)) => next.bank.state.end() == Some(error.end),
         Run::NotStarted | Run::Live(_) | Run::Lost => true,
     }

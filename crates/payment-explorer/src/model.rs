@@ -15,7 +15,7 @@ use crate::attempt::{self, Call, Job, Outcome};
 use crate::place;
 use crate::run::{self, Step};
 use crate::script::{Came, Exchange, Interned, Number};
-use crate::state::Attempt;
+use crate::state::AttemptInFlight;
 use crate::switch::Moment;
 
 /// How far an exploration goes. Everything that is not bounded here is walked in every order.
@@ -49,7 +49,7 @@ pub struct Model {
     /// What the switch says when it settled.
     pub report: SettledReport,
     /// A switch that the payment was not routed to.
-    pub other_switch: SwitchName,
+    pub callback_from_other_switch: SwitchName,
     runs: run::Exchanges,
     /// Those that a run had in a state, and was not only tried with.
     answered: RefCell<HashSet<Number>>,
@@ -90,7 +90,7 @@ impl Model {
             payments: [from_the_top, again],
             bounds,
             report,
-            other_switch: SwitchName::new("other")?,
+            callback_from_other_switch: SwitchName::new("other")?,
             runs: run::Exchanges::default(),
             answered: RefCell::default(),
             attempts: attempt::Exchanges::default(),
@@ -168,7 +168,7 @@ impl Model {
 
     /// Whether an attempt's next question sends the transfer.
     #[must_use]
-    pub fn is_about_to_send(&self, attempt: &Attempt) -> bool {
+    pub fn is_about_to_send(&self, attempt: &AttemptInFlight) -> bool {
         matches!(&*self.attempt_at(attempt.job, &attempt.past), Came::Asks(Call::Send(_)))
     }
 

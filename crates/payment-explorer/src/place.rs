@@ -11,14 +11,15 @@ use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 use foldhash::quality::FixedState;
 use payment_protocol::Payment;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
-use payment_protocol::decision::{Action, CarriedOut, Decision};
-use payment_protocol::facts::Verdict;
+use payment_protocol::decision::{Action, Decision, DecisionOutcome};
+use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::DecisionId;
-use payment_protocol::rules::NotSent;
-use payment_protocol::state::End;
-use payment_protocol::world::{
-    AccountLock, Asked, Event, Fenced, Recalled, Reconciled, Released, Reserved, Settled, Standing, Submitted,
+use payment_protocol::port::{
+    AccountLockOutcome, CancelOutcome, DebitOutcome, FenceOutcome, NeedsOperatorOutcome, RecallOutcome,
+    ReconcileOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome, WaitOutcome,
 };
+use payment_protocol::rules::NotSent;
+use payment_protocol::state::FinalState;
 
 use crate::run::{self, Answer, Exchanges, Step};
 use crate::script::{Came, Exchange, Number};
@@ -62,82 +63,91 @@ fn answers(step: &Step) -> Vec<Answer> {
     let refused = || "refused".to_owned();
     match step {
         Step::Reserve => [
-            Reserved::Held,
-            Reserved::Refused(ReserveRefusal::InsufficientFunds),
-            Reserved::AnotherRun,
-            Reserved::Ended(End::Failed),
-            Reserved::Unknown,
+            ReserveOutcome::Held,
+            ReserveOutcome::Refused(ReserveRefusal::InsufficientFunds),
+            ReserveOutcome::AnotherRun,
+            ReserveOutcome::Ended(FinalState::Failed),
+            ReserveOutcome::Unknown,
         ]
-        .map(Answer::Reserved)
+        .map(Answer::Reserve)
         .into(),
-        Step::Fence => {
-            [Fenced::Open(None), Fenced::Open(Some(Cause::SlaPassed)), Fenced::Ended(End::Settled)]
-                .map(Answer::Fenced)
-                .into()
-        }
+        Step::Fence => [
+            FenceOutcome::Open(None),
+            FenceOutcome::Open(Some(Cause::SlaExpired)),
+            FenceOutcome::Ended(FinalState::Settled),
+        ]
+        .map(Answer::Fence)
+        .into(),
         Step::Submit => [
-            Submitted::Accepted,
-            Submitted::Refused { reason: refused() },
-            Submitted::Settled,
-            Submitted::NotSent(NotSent::AnotherRun),
-            Submitted::NotSent(NotSent::OnlyOneAttempt),
-            Submitted::Unknown,
+            SubmitOutcome::Accepted,
+            SubmitOutcome::Refused { reason: refused() },
+            SubmitOutcome::Settled,
+            SubmitOutcome::NotSent(NotSent::AnotherRun),
+            SubmitOutcome::NotSent(NotSent::SecondAttemptForbidden),
+            SubmitOutcome::Unknown,
         ]
-        .map(Answer::Submitted)
+        .map(Answer::Submit)
         .into(),
-        Step::Reconcile => {
-            [Reconciled::Settled, Reconciled::Failed { reason: refused() }, Reconciled::Unknown]
-                .map(Answer::Reconciled)
-                .into()
-        }
+        Step::Reconcile => [
+            ReconcileOutcome::Settled,
+            ReconcileOutcome::Failed { reason: refused() },
+            ReconcileOutcome::Unknown,
+        ]
+        .map(Answer::Reconcile)
+        .into(),
         Step::Lock => {
-            [AccountLock::Held, AccountLock::NotGranted, AccountLock::CustomerCancel].map(Answer::Lock).into()
-        }
-        Step::AskToCancel(_) => [
-            Asked::Dead,
-            Asked::Settled,
-            Asked::SuccessReported,
-            Asked::Differs,
-            Asked::Undecidable(OperatorReason::NothingProves),
-            Asked::Undecidable(OperatorReason::SettledNotSent),
-            Asked::Ended(End::Failed),
-        ]
-        .map(Answer::Asked)
-        .into(),
-        Step::Settle => {
-            [Settled::Done, Settled::Refused { reason: refused() }, Settled::Differs, Settled::NotConfirmed]
-                .map(Answer::Settled)
+            [AccountLockOutcome::Held, AccountLockOutcome::NotGranted, AccountLockOutcome::CustomerCancel]
+                .map(Answer::Lock)
                 .into()
         }
-        Step::Recall => {
-            [Recalled::Recalled, Recalled::Refused, Recalled::CannotRecall].map(Answer::Recalled).into()
-        }
-        Step::Release(_) => [
-            Released::Done(Cause::SlaPassed),
-            Released::Ended(End::Failed),
-            Released::Failed { detail: refused() },
+        Step::Cancel(_) => [
+            CancelOutcome::Void,
+            CancelOutcome::Settled,
+            CancelOutcome::SuccessReported,
+            CancelOutcome::Differs,
+            CancelOutcome::Undecidable(OperatorReason::NotFoundIsInconclusive),
+            CancelOutcome::Undecidable(OperatorReason::SettledWithoutAttempt),
+            CancelOutcome::Ended(FinalState::Failed),
         ]
-        .map(Answer::Released)
+        .map(Answer::Cancel)
         .into(),
-        Step::WaitWithinSla | Step::WaitWithoutEnd => events(),
-        Step::CarryOut(..) => [
-            CarriedOut::Settled,
-            CarriedOut::Released(Cause::ReleasedByDecision),
-            CarriedOut::AskAgain,
-            CarriedOut::Verdict(Verdict::Settled),
-            CarriedOut::Verdict(Verdict::Dead),
-            CarriedOut::Refused { detail: refused() },
-            CarriedOut::Ended(End::Failed),
+        Step::Debit => [
+            DebitOutcome::Done,
+            DebitOutcome::Refused { reason: refused() },
+            DebitOutcome::Differs,
+            DebitOutcome::NotConfirmed,
         ]
-        .map(Answer::CarriedOut)
+        .map(Answer::Debit)
+        .into(),
+        Step::Recall => [RecallOutcome::Recalled, RecallOutcome::Refused, RecallOutcome::RecallUnsupported]
+            .map(Answer::Recall)
+            .into(),
+        Step::Release(_) => [
+            ReleaseOutcome::Done(Cause::SlaExpired),
+            ReleaseOutcome::Ended(FinalState::Failed),
+            ReleaseOutcome::Failed { detail: refused() },
+        ]
+        .map(Answer::Release)
+        .into(),
+        Step::WaitWithinSla | Step::WaitUntilEvent => events(),
+        Step::ApplyDecision(..) => [
+            DecisionOutcome::Settled,
+            DecisionOutcome::Released(Cause::ReleasedByDecision),
+            DecisionOutcome::RetryCancel,
+            DecisionOutcome::Verdict(FinalStatus::Settled),
+            DecisionOutcome::Verdict(FinalStatus::Void),
+            DecisionOutcome::Refused { detail: refused() },
+            DecisionOutcome::Ended(FinalState::Failed),
+        ]
+        .map(Answer::ApplyDecision)
         .into(),
         Step::NeedsOperator(_) => [
-            Standing::Stands,
-            Standing::Verdict(Verdict::Settled),
-            Standing::Verdict(Verdict::Dead),
-            Standing::Ended(End::Failed),
+            NeedsOperatorOutcome::Stands,
+            NeedsOperatorOutcome::Verdict(FinalStatus::Settled),
+            NeedsOperatorOutcome::Verdict(FinalStatus::Void),
+            NeedsOperatorOutcome::Ended(FinalState::Failed),
         ]
-        .map(Answer::Standing)
+        .map(Answer::NeedsOperator)
         .into(),
         Step::Reject | Step::Unlock | Step::Alert => vec![Answer::Done],
     }
@@ -146,16 +156,16 @@ fn answers(step: &Step) -> Vec<Answer> {
 fn events() -> Vec<Answer> {
     let decided = DecisionId::new("tried")
         .ok()
-        .map(|decision_id| Event::Decided(Decision { decision_id, action: Action::AskAgain }));
+        .map(|decision_id| WaitOutcome::Decided(Decision { decision_id, action: Action::RetryCancel }));
     [
-        Event::SuccessReported,
-        Event::VerdictWritten,
-        Event::FailureReported { reason: "failure".into() },
-        Event::CustomerCancel,
-        Event::SlaPassed,
+        WaitOutcome::SuccessReported,
+        WaitOutcome::FinalStatusRecorded,
+        WaitOutcome::FailureReported { reason: "failure".into() },
+        WaitOutcome::CustomerCancel,
+        WaitOutcome::SlaExpired,
     ]
     .into_iter()
     .chain(decided)
-    .map(Answer::Event)
+    .map(Answer::Wait)
     .collect()
 }

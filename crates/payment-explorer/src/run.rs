@@ -1,12 +1,12 @@
 //! The workflow's side: the payment's questions to its world, and their answers.
 
 use payment_protocol::cause::{Cause, OperatorReason};
-use payment_protocol::decision::{CarriedOut, Decision};
+use payment_protocol::decision::{Decision, DecisionOutcome};
 use payment_protocol::pay::pay;
 use payment_protocol::payment::InvalidPayment;
-use payment_protocol::world::{
-    AccountLock, Alert, Asked, Event, Fenced, Recalled, Reconciled, Released, Reserved, Settled, Standing,
-    Submitted, World,
+use payment_protocol::port::{
+    AccountLockOutcome, CancelOutcome, DebitOutcome, FenceOutcome, NeedsOperatorOutcome, OperatorAlert,
+    PaymentPort, RecallOutcome, ReconcileOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome, WaitOutcome,
 };
 use payment_protocol::{Payment, PaymentError, PaymentState};
 
@@ -29,20 +29,20 @@ pub enum Step {
     Lock,
     /// `unlock_account`
     Unlock,
-    /// `ask_to_cancel`
-    AskToCancel(Cause),
+    /// `cancel`
+    Cancel(Cause),
     /// `settle`
-    Settle,
+    Debit,
     /// `recall`
     Recall,
     /// `release`
     Release(Cause),
     /// `wait_within_sla`
     WaitWithinSla,
-    /// `wait_without_end`
-    WaitWithoutEnd,
-    /// `carry_out`
-    CarryOut(Decision, OperatorReason),
+    /// `wait_until_event`
+    WaitUntilEvent,
+    /// `apply_decision`
+    ApplyDecision(Decision, OperatorReason),
     /// `needs_operator`
     NeedsOperator(OperatorReason),
     /// `alert`
@@ -55,29 +55,29 @@ pub enum Answer {
     /// Done.
     Done,
     /// To reserve.
-    Reserved(Reserved),
+    Reserve(ReserveOutcome),
     /// To fence.
-    Fenced(Fenced),
+    Fence(FenceOutcome),
     /// To submit.
-    Submitted(Submitted),
+    Submit(SubmitOutcome),
     /// To reconcile.
-    Reconciled(Reconciled),
+    Reconcile(ReconcileOutcome),
     /// To lock.
-    Lock(AccountLock),
+    Lock(AccountLockOutcome),
     /// To ask to cancel.
-    Asked(Asked),
+    Cancel(CancelOutcome),
     /// To settle.
-    Settled(Settled),
+    Debit(DebitOutcome),
     /// To recall.
-    Recalled(Recalled),
+    Recall(RecallOutcome),
     /// To release.
-    Released(Released),
+    Release(ReleaseOutcome),
     /// To both waits.
-    Event(Event),
+    Wait(WaitOutcome),
     /// To carry out.
-    CarriedOut(CarriedOut),
+    ApplyDecision(DecisionOutcome),
     /// To needs_operator.
-    Standing(Standing),
+    NeedsOperator(NeedsOperatorOutcome),
 }
 
 /// All exchanges between payments and their world that were met.
@@ -95,28 +95,28 @@ macro_rules! answer {
     };
 }
 
-impl World for Scripted<'_> {
+impl PaymentPort for Scripted<'_> {
     async fn reject(&self, _invalid: &InvalidPayment) {
         self.0.ask(Step::Reject).await;
     }
 
-    async fn reserve(&self) -> Reserved {
-        answer!(self, Step::Reserve, Reserved)
+    async fn reserve(&self) -> ReserveOutcome {
+        answer!(self, Step::Reserve, Reserve)
     }
 
-    async fn fence_reserve(&self) -> Fenced {
-        answer!(self, Step::Fence, Fenced)
+    async fn fence_reserve(&self) -> FenceOutcome {
+        answer!(self, Step::Fence, Fence)
     }
 
-    async fn submit(&self) -> Submitted {
-        answer!(self, Step::Submit, Submitted)
+    async fn submit(&self) -> SubmitOutcome {
+        answer!(self, Step::Submit, Submit)
     }
 
-    async fn reconcile_submission(&self) -> Reconciled {
-        answer!(self, Step::Reconcile, Reconciled)
+    async fn reconcile_submission(&self) -> ReconcileOutcome {
+        answer!(self, Step::Reconcile, Reconcile)
     }
 
-    async fn lock_account(&self) -> AccountLock {
+    async fn lock_account(&self) -> AccountLockOutcome {
         answer!(self, Step::Lock, Lock)
     }
 
@@ -124,39 +124,39 @@ impl World for Scripted<'_> {
         self.0.ask(Step::Unlock).await;
     }
 
-    async fn ask_to_cancel(&self, cause: &Cause) -> Asked {
-        answer!(self, Step::AskToCancel(cause.clone()), Asked)
+    async fn cancel(&self, cause: &Cause) -> CancelOutcome {
+        answer!(self, Step::Cancel(cause.clone()), Cancel)
     }
 
-    async fn settle(&self) -> Settled {
-        answer!(self, Step::Settle, Settled)
+    async fn debit(&self) -> DebitOutcome {
+        answer!(self, Step::Debit, Debit)
     }
 
-    async fn recall(&self) -> Recalled {
-        answer!(self, Step::Recall, Recalled)
+    async fn recall(&self) -> RecallOutcome {
+        answer!(self, Step::Recall, Recall)
     }
 
-    async fn release(&self, cause: &Cause) -> Released {
-        answer!(self, Step::Release(cause.clone()), Released)
+    async fn release(&self, cause: &Cause) -> ReleaseOutcome {
+        answer!(self, Step::Release(cause.clone()), Release)
     }
 
-    async fn wait_within_sla(&self) -> Event {
-        answer!(self, Step::WaitWithinSla, Event)
+    async fn wait_within_sla(&self) -> WaitOutcome {
+        answer!(self, Step::WaitWithinSla, Wait)
     }
 
-    async fn wait_without_end(&self) -> Event {
-        answer!(self, Step::WaitWithoutEnd, Event)
+    async fn wait_until_event(&self) -> WaitOutcome {
+        answer!(self, Step::WaitUntilEvent, Wait)
     }
 
-    async fn carry_out(&self, decision: &Decision, reason: OperatorReason) -> CarriedOut {
-        answer!(self, Step::CarryOut(decision.clone(), reason), CarriedOut)
+    async fn apply_decision(&self, decision: &Decision, reason: OperatorReason) -> DecisionOutcome {
+        answer!(self, Step::ApplyDecision(decision.clone(), reason), ApplyDecision)
     }
 
-    async fn needs_operator(&self, reason: OperatorReason) -> Standing {
-        answer!(self, Step::NeedsOperator(reason), Standing)
+    async fn needs_operator(&self, reason: OperatorReason) -> NeedsOperatorOutcome {
+        answer!(self, Step::NeedsOperator(reason), NeedsOperator)
     }
 
-    async fn alert(&self, _alert: Alert) {
+    async fn alert(&self, _alert: OperatorAlert) {
         self.0.ask(Step::Alert).await;
     }
 

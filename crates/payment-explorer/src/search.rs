@@ -124,7 +124,7 @@ fn is_finished(state: &State) -> bool {
 /// Whether people could go on deciding, and only this exploration's bound keeps them from it.
 fn is_bounded(model: &Model, state: &State) -> bool {
     let Run::Live(live) = &state.run else { return false };
-    let stands = matches!(&*model.run_at(live.resume, &live.past), Came::Asks(Step::WaitWithoutEnd));
+    let stands = matches!(&*model.run_at(live.resume, &live.past), Came::Asks(Step::WaitUntilEvent));
     let answered = state.bank.decision.as_ref().is_none_or(|decision| decision.came.is_some());
     stands && state.bank.may_stand() && state.left.decisions == 0 && answered
 }

@@ -5,7 +5,7 @@ use std::hash::BuildHasher as _;
 
 use foldhash::quality::FixedState;
 use payment_protocol::PaymentError;
-use payment_protocol::world::Event;
+use payment_protocol::port::WaitOutcome;
 
 use crate::attempt::Job;
 use crate::bank::{self, Bank};
@@ -30,13 +30,13 @@ pub struct State {
     /// The payment's workflow.
     pub run: Run,
     /// The attempt that the server has given the present step.
-    pub current: Option<Attempt>,
+    pub current: Option<AttemptInFlight>,
     /// Attempts that the server has given up and that live on.
     pub zombies: Vec<Zombie>,
     /// Requests that nobody waits for any more and that arrive later.
     pub wire: Vec<Message>,
     /// What is stored in the inbox and was not signalled yet.
-    pub notices: Vec<Event>,
+    pub messages: Vec<WaitOutcome>,
     /// What may still go wrong or be asked for.
     pub left: Left,
 }
@@ -48,7 +48,7 @@ pub enum Run {
     NotStarted,
     /// Running.
     Live(Live),
-    /// Terminated, forgotten, or gone with a server.
+    /// Terminated, retention_expired, or gone with a server.
     Lost,
     /// Completed.
     Closed(Result<(), ClosedWith>),
@@ -58,7 +58,7 @@ pub enum Run {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClosedWith {
     /// The end it names.
-    pub end: payment_protocol::End,
+    pub end: payment_protocol::FinalState,
     /// The word of the error.
     pub code: &'static str,
 }
@@ -79,12 +79,12 @@ pub struct Live {
     /// The answers it has had.
     pub past: Vec<Number>,
     /// What was signalled and not heard.
-    pub inbox: Vec<Event>,
+    pub inbox: Vec<WaitOutcome>,
 }
 
 /// An attempt of an activity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Attempt {
+pub struct AttemptInFlight {
     /// Of which activity, by its number in the model.
     pub job: Number,
     /// For which run.
@@ -97,7 +97,7 @@ pub struct Attempt {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Zombie {
     /// Inside an attempt at the switch.
-    Attempt(Attempt),
+    Attempt(AttemptInFlight),
     /// Before a step of our ledger.
     Ledger(Step, bank::Run),
 }
@@ -142,7 +142,7 @@ impl State {
             current: None,
             zombies: Vec::new(),
             wire: Vec::new(),
-            notices: Vec::new(),
+            messages: Vec::new(),
             left,
         }
     }
@@ -170,7 +170,7 @@ impl State {
     pub fn tidy(&mut self) {
         self.wire.sort_unstable();
         if self.bank.decision.as_ref().is_some_and(|decision| decision.came.is_some()) {
-            self.notices.retain(|event| !matches!(event, Event::Decided(_)));
+            self.messages.retain(|event| !matches!(event, WaitOutcome::Decided(_)));
         }
         if self.zombies.len() > 1 {
             self.zombies.sort_by_cached_key(|zombie| FixedState::default().hash_one(zombie));
@@ -185,19 +185,19 @@ impl State {
         }
     }
 
-    /// Who stands before a person asks nobody any more: a verdict or an end that somebody else wrote since `before`
+    /// Who stands before a person asks nobody any more: a final_status or an end that somebody else wrote since `before`
     /// must be signalled.
     pub fn wake_who_may_stand(&mut self, before: &Self) {
-        let came = before.bank.verdict != self.bank.verdict || self.bank.ended();
+        let came = before.bank.final_status != self.bank.final_status || self.bank.ended();
         if came && before.bank.may_stand() && !matches!(self.run, Run::Closed(_)) {
-            self.notice(Event::VerdictWritten);
+            self.message(WaitOutcome::FinalStatusRecorded);
         }
     }
 
     /// Stores what must be signalled; a repeat of what waits says nothing new.
-    pub fn notice(&mut self, event: Event) {
-        if !self.notices.contains(&event) {
-            self.notices.push(event);
+    pub fn message(&mut self, event: WaitOutcome) {
+        if !self.messages.contains(&event) {
+            self.messages.push(event);
         }
     }
 }

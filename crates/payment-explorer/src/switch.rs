@@ -25,8 +25,8 @@ pub struct Switch {
     pub transfers: Vec<Status>,
     /// A cancel came for a reference it did not know.
     pub tombstone: bool,
-    /// It has forgotten its references; what it took may settle all the same.
-    pub forgotten: bool,
+    /// It has retention_expired its references; what it took may settle all the same.
+    pub retention_expired: bool,
     /// It repeats "not found" to every cancel, since that was its first answer under the key.
     pub stuck_not_found: bool,
     /// What it recorded under recall's key.
@@ -76,7 +76,7 @@ pub enum Found {
     /// The money left.
     Settled,
     /// It never will.
-    Dead,
+    Void,
     /// Unknown.
     Nothing,
 }
@@ -153,7 +153,7 @@ impl Switch {
 
     /// Whether the answer to a submit follows from what it has already.
     fn known_to_a_submit(&self, profile: &SwitchProfile) -> bool {
-        !self.forgotten && (self.tombstone || (profile.deduplicates && !self.transfers.is_empty()))
+        !self.retention_expired && (self.tombstone || (profile.deduplicates && !self.transfers.is_empty()))
     }
 
     /// A submit arrives.
@@ -178,18 +178,18 @@ impl Switch {
 
     /// A cancel arrives.
     pub fn cancel(&mut self, profile: &SwitchProfile) -> Cancelled {
-        if self.stuck_not_found && !self.forgotten {
+        if self.stuck_not_found && !self.retention_expired {
             return Cancelled::NotFound;
         }
-        if self.forgotten || self.transfers.is_empty() {
-            if self.tombstone && !self.forgotten {
+        if self.retention_expired || self.transfers.is_empty() {
+            if self.tombstone && !self.retention_expired {
                 return Cancelled::Tombstoned;
             }
             if !profile.tombstones {
                 return Cancelled::NotFound;
             }
             // What it forgot is not found by a submit either: the mark is a new one.
-            self.tombstone = !self.forgotten;
+            self.tombstone = !self.retention_expired;
             return Cancelled::Tombstoned;
         }
         if self.settled() {
@@ -211,16 +211,16 @@ impl Switch {
     /// A query arrives.
     #[must_use]
     pub fn query(&self) -> Found {
-        if self.forgotten {
+        if self.retention_expired {
             return Found::Nothing;
         }
         if self.tombstone {
-            return Found::Dead;
+            return Found::Void;
         }
         self.show(false)
     }
 
-    /// The statement is read: what is final, also of forgotten references.
+    /// The statement is read: what is final, also of retention_expired references.
     #[must_use]
     pub fn statement(&self) -> Found {
         self.show(true)
@@ -234,13 +234,13 @@ impl Switch {
         } else if self.transfers.is_empty() {
             Found::Nothing
         } else {
-            Found::Dead
+            Found::Void
         }
     }
 
     /// A recall arrives; `gives` is its choice where it is free.
     pub fn recall(&mut self, gives: bool) -> GivenBack {
-        if self.forgotten {
+        if self.retention_expired {
             return GivenBack::Unknown;
         }
         if self.recall_refused {
@@ -265,6 +265,6 @@ impl Switch {
     /// Whether a recall's answer is its free choice now.
     #[must_use]
     pub fn may_give_back(&self) -> bool {
-        !self.forgotten && !self.recall_refused && self.settled()
+        !self.retention_expired && !self.recall_refused && self.settled()
     }
 }

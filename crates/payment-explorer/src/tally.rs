@@ -2,23 +2,24 @@
 //!
 //! A branch is one answer that the code may get to one question, or one way that an attempt may end: each is
 //! an arm of a `match` in the protocol. The names are made by exhaustive matches, so a new variant cannot be
-//! forgotten; that each is in the list, and each of the list is met, is checked by the exploration.
+//! retention_expired; that each is in the list, and each of the list is met, is checked by the exploration.
 
 use std::collections::BTreeMap;
 
-use payment_protocol::End;
-use payment_protocol::cancel::Asking;
-use payment_protocol::decision::CarriedOut;
+use payment_protocol::FinalState;
+use payment_protocol::cancel::CancelAttemptOutcome;
+use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::facts::ReserveRecord;
-use payment_protocol::poll::Polled;
-use payment_protocol::recall::Recalling;
+use payment_protocol::poll::PollOutcome;
+use payment_protocol::port::{
+    AccountLockOutcome, CancelOutcome, DebitOutcome, FenceOutcome, NeedsOperatorOutcome, RecallOutcome,
+    ReconcileOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome, WaitOutcome,
+};
+use payment_protocol::recall::RecallAttemptOutcome;
 use payment_protocol::rules::{
-    AttemptRuling, ReleaseByDecisionRuling, SettleByDecisionRuling, VerdictRuling,
+    AttemptRuling, DebitByDecisionRuling, FinalStatusRuling, ReleaseByDecisionRuling,
 };
-use payment_protocol::submit::Attempt;
-use payment_protocol::world::{
-    AccountLock, Asked, Event, Fenced, Recalled, Reconciled, Released, Reserved, Settled, Standing, Submitted,
-};
+use payment_protocol::submit::SubmitAttemptOutcome;
 use payment_protocol::{PaymentState, cancel, recall, submit};
 
 use crate::attempt::{Outcome, Reply};
@@ -30,30 +31,30 @@ use crate::state::State;
 ///
 /// Not here: refusals for an unknown account and another currency, which are the same branch as a frozen one;
 /// `start_refused`, which is the starter's and has no run; `invalid_payment`, which never reaches a switch;
-/// `settled_not_sent`, which needs a database older than the switch's book.
+/// `settled_without_attempt`, which needs a database older than the switch's book.
 pub const ENDS: &[&str] = &[
     "settled",
     "rejected: frozen_account",
     "rejected: insufficient_funds",
     "rejected: started_too_late",
     "cancelled: customer_cancel",
-    "timed_out: sla_passed",
+    "timed_out: sla_expired",
     "failed: reserve_unknown",
     "failed: submit_refused",
     "failed: submit_unknown",
     "failed: not_sent",
     "failed: failure_reported",
-    "failed: settle_refused",
+    "failed: debit_refused",
     "failed: released_by_decision",
-    "failed: asked_by_decision",
+    "failed: cancel_retried_by_decision",
     "failed: interrupted",
-    "needs_operator: report_differs",
-    "needs_operator: retention_passed",
-    "needs_operator: nothing_proves",
-    "needs_operator: cannot_ask",
+    "needs_operator: confirmation_mismatch",
+    "needs_operator: switch_retention_expired",
+    "needs_operator: not_found_is_inconclusive",
+    "needs_operator: no_cancel_or_query",
     "needs_operator: recall_refused",
-    "needs_operator: cannot_recall",
-    "needs_operator: undo_failed",
+    "needs_operator: recall_unsupported",
+    "needs_operator: compensation_failed",
 ];
 
 /// Branches that take a fault and a decision, or two faults, and are met by the deep tier.
@@ -66,7 +67,7 @@ pub const DEEPER: &[&str] = &[
     "settle by decision: ended",
     "settle by decision: recall_under_way",
     "submit -> not sent no_open_hold",
-    "wait -> decided ask_again",
+    "wait -> decided retry_cancel",
     "wait -> decided release",
     "wait -> decided settle",
 ];
@@ -75,7 +76,7 @@ pub const DEEPER: &[&str] = &[
 ///
 /// Arms that the simulation cannot come to, and why: a payment that is not valid (`reject`) has no switch; an
 /// answer that settles a transfer of which no attempt is on record needs a restored database
-/// (`settled_not_sent`); two decisions cannot meet on one hold, since the workflow takes one at a time.
+/// (`settled_without_attempt`); two decisions cannot meet on one hold, since the workflow takes one at a time.
 pub const BRANCHES: &[&str] = &[
     "alert -> done",
     "ask to cancel -> dead",
@@ -83,9 +84,9 @@ pub const BRANCHES: &[&str] = &[
     "ask to cancel -> ended",
     "ask to cancel -> settled",
     "ask to cancel -> success reported",
-    "ask to cancel -> undecidable cannot_ask",
-    "ask to cancel -> undecidable nothing_proves",
-    "ask to cancel -> undecidable retention_passed",
+    "ask to cancel -> undecidable no_cancel_or_query",
+    "ask to cancel -> undecidable not_found_is_inconclusive",
+    "ask to cancel -> undecidable switch_retention_expired",
     "asking: again",
     "asking: again, after the deadline",
     "asking: again, our fault",
@@ -93,19 +94,19 @@ pub const BRANCHES: &[&str] = &[
     "asking: differs",
     "asking: ended",
     "asking: settled",
-    "asking: undecidable cannot_ask",
-    "asking: undecidable nothing_proves",
-    "asking: undecidable retention_passed",
+    "asking: undecidable no_cancel_or_query",
+    "asking: undecidable not_found_is_inconclusive",
+    "asking: undecidable switch_retention_expired",
     "attempt: account_busy",
     "attempt: again",
     "attempt: another_run",
-    "attempt: cancel_asked",
+    "attempt: cancel_started",
     "attempt: customer_cancel",
     "attempt: first",
     "attempt: no_open_hold",
-    "attempt: only_one_attempt",
-    "attempt: reported_unsent",
-    "attempt: retention_passed",
+    "attempt: second_attempt_forbidden",
+    "attempt: reported_without_attempt",
+    "attempt: switch_retention_expired",
     "attempt: settled",
     "cancel: already rejected",
     "cancel: already settled",
@@ -120,14 +121,14 @@ pub const BRANCHES: &[&str] = &[
     "carry out -> refused",
     "carry out -> released",
     "carry out -> settled",
-    "carry out -> verdict dead",
-    "carry out -> verdict settled",
+    "carry out -> final_status dead",
+    "carry out -> final_status settled",
     "decision: ask again",
     "decision: refused",
     "decision: released",
     "decision: settled",
-    "decision: verdict dead",
-    "decision: verdict settled",
+    "decision: final_status dead",
+    "decision: final_status settled",
     "fence -> open",
     "fence -> open, with a cause",
     "found",
@@ -141,8 +142,8 @@ pub const BRANCHES: &[&str] = &[
     "look: pending",
     "look: settled",
     "needs operator -> stands",
-    "needs operator -> verdict dead",
-    "needs operator -> verdict settled",
+    "needs operator -> final_status dead",
+    "needs operator -> final_status settled",
     "poll: again",
     "poll: failure",
     "poll: success",
@@ -153,7 +154,7 @@ pub const BRANCHES: &[&str] = &[
     "recall: recalled",
     "recall: refused",
     "recall: unknown",
-    "recalling: CannotRecall",
+    "recalling: RecallUnsupported",
     "recalling: Recalled",
     "recalling: Refused",
     "recalling: again",
@@ -177,22 +178,22 @@ pub const BRANCHES: &[&str] = &[
     "settle -> not confirmed",
     "settle -> refused",
     "settle by decision: charge",
-    "settle by decision: switch_says_dead",
+    "settle by decision: switch_says_void",
     "stand -> customer cancel",
-    "stand -> decided ask_again",
+    "stand -> decided retry_cancel",
     "stand -> decided release",
     "stand -> decided settle",
     "stand -> failure reported",
     "stand -> success reported",
-    "stand -> verdict written",
+    "stand -> final_status written",
     "submit -> accepted",
     "submit -> not sent account_busy",
     "submit -> not sent another_run",
-    "submit -> not sent cancel_asked",
+    "submit -> not sent cancel_started",
     "submit -> not sent customer_cancel",
-    "submit -> not sent only_one_attempt",
-    "submit -> not sent reported_unsent",
-    "submit -> not sent retention_passed",
+    "submit -> not sent second_attempt_forbidden",
+    "submit -> not sent reported_without_attempt",
+    "submit -> not sent switch_retention_expired",
     "submit -> refused",
     "submit -> settled",
     "submit -> unknown",
@@ -205,16 +206,16 @@ pub const BRANCHES: &[&str] = &[
     "switch: no answer to submit",
     "switch: refused",
     "unlock -> done",
-    "verdict: contradicts",
-    "verdict: differs in amount",
-    "verdict: first",
-    "verdict: no attempt",
-    "verdict: same",
+    "final_status: contradicts",
+    "final_status: differs in amount",
+    "final_status: first",
+    "final_status: no attempt",
+    "final_status: same",
     "wait -> customer cancel",
     "wait -> failure reported",
     "wait -> sla passed",
     "wait -> success reported",
-    "wait -> verdict written",
+    "wait -> final_status written",
 ];
 
 /// The end of a payment with what led to it, or why it stands before a person; none while it is under way.
@@ -226,7 +227,7 @@ pub fn end(state: &State) -> Option<String> {
     }
     let end = bank.state.end()?;
     Some(match (&bank.cause, bank.reserve) {
-        _ if end == End::Settled => end.to_string(),
+        _ if end == FinalState::Settled => end.to_string(),
         (Some(cause), _) => format!("{end}: {}", cause.code()),
         (None, Some(ReserveRecord::Refused(refusal))) => format!("{end}: {refusal}"),
         (None, _) => end.to_string(),
@@ -261,13 +262,13 @@ fn question(step: &Step) -> &'static str {
         Step::Reconcile => "reconcile",
         Step::Lock => "lock",
         Step::Unlock => "unlock",
-        Step::AskToCancel(_) => "ask to cancel",
-        Step::Settle => "settle",
+        Step::Cancel(_) => "ask to cancel",
+        Step::Debit => "settle",
         Step::Recall => "recall",
         Step::Release(_) => "release",
         Step::WaitWithinSla => "wait",
-        Step::WaitWithoutEnd => "stand",
-        Step::CarryOut(..) => "carry out",
+        Step::WaitUntilEvent => "stand",
+        Step::ApplyDecision(..) => "carry out",
         Step::NeedsOperator(_) => "needs operator",
         Step::Alert => "alert",
     }
@@ -276,129 +277,129 @@ fn question(step: &Step) -> &'static str {
 fn answer(answer: &Answer) -> String {
     match answer {
         Answer::Done => "done".into(),
-        Answer::Reserved(said) => match said {
-            Reserved::Held => "held".into(),
-            Reserved::Refused(refusal) => format!("refused {refusal}"),
-            Reserved::AnotherRun => "another run".into(),
-            Reserved::Ended(_) => "ended".into(),
-            Reserved::Unknown => "unknown".into(),
+        Answer::Reserve(said) => match said {
+            ReserveOutcome::Held => "held".into(),
+            ReserveOutcome::Refused(refusal) => format!("refused {refusal}"),
+            ReserveOutcome::AnotherRun => "another run".into(),
+            ReserveOutcome::Ended(_) => "ended".into(),
+            ReserveOutcome::Unknown => "unknown".into(),
         },
-        Answer::Fenced(Fenced::Open(cause)) => {
+        Answer::Fence(FenceOutcome::Open(cause)) => {
             if cause.is_some() {
                 "open, with a cause".into()
             } else {
                 "open".into()
             }
         }
-        Answer::Fenced(Fenced::Ended(_)) => "ended".into(),
-        Answer::Submitted(said) => match said {
-            Submitted::Accepted => "accepted".into(),
-            Submitted::Refused { .. } => "refused".into(),
-            Submitted::Settled => "settled".into(),
-            Submitted::NotSent(reason) => format!("not sent {reason}"),
-            Submitted::Unknown => "unknown".into(),
+        Answer::Fence(FenceOutcome::Ended(_)) => "ended".into(),
+        Answer::Submit(said) => match said {
+            SubmitOutcome::Accepted => "accepted".into(),
+            SubmitOutcome::Refused { .. } => "refused".into(),
+            SubmitOutcome::Settled => "settled".into(),
+            SubmitOutcome::NotSent(reason) => format!("not sent {reason}"),
+            SubmitOutcome::Unknown => "unknown".into(),
         },
-        Answer::Reconciled(said) => match said {
-            Reconciled::Settled => "settled".into(),
-            Reconciled::Failed { .. } => "failed".into(),
-            Reconciled::Unknown => "unknown".into(),
+        Answer::Reconcile(said) => match said {
+            ReconcileOutcome::Settled => "settled".into(),
+            ReconcileOutcome::Failed { .. } => "failed".into(),
+            ReconcileOutcome::Unknown => "unknown".into(),
         },
         Answer::Lock(said) => match said {
-            AccountLock::Held => "held".into(),
-            AccountLock::NotGranted => "not granted".into(),
-            AccountLock::CustomerCancel => "customer cancel".into(),
+            AccountLockOutcome::Held => "held".into(),
+            AccountLockOutcome::NotGranted => "not granted".into(),
+            AccountLockOutcome::CustomerCancel => "customer cancel".into(),
         },
-        Answer::Asked(said) => match said {
-            Asked::Dead => "dead".into(),
-            Asked::Settled => "settled".into(),
-            Asked::SuccessReported => "success reported".into(),
-            Asked::Differs => "differs".into(),
-            Asked::Undecidable(reason) => format!("undecidable {reason}"),
-            Asked::Ended(_) => "ended".into(),
+        Answer::Cancel(said) => match said {
+            CancelOutcome::Void => "void".into(),
+            CancelOutcome::Settled => "settled".into(),
+            CancelOutcome::SuccessReported => "success reported".into(),
+            CancelOutcome::Differs => "differs".into(),
+            CancelOutcome::Undecidable(reason) => format!("undecidable {reason}"),
+            CancelOutcome::Ended(_) => "ended".into(),
         },
-        Answer::Settled(said) => match said {
-            Settled::Done => "done".into(),
-            Settled::Refused { .. } => "refused".into(),
-            Settled::Differs => "differs".into(),
-            Settled::NotConfirmed => "not confirmed".into(),
+        Answer::Debit(said) => match said {
+            DebitOutcome::Done => "done".into(),
+            DebitOutcome::Refused { .. } => "refused".into(),
+            DebitOutcome::Differs => "differs".into(),
+            DebitOutcome::NotConfirmed => "not confirmed".into(),
         },
-        Answer::Recalled(said) => match said {
-            Recalled::Recalled => "recalled".into(),
-            Recalled::Refused => "refused".into(),
-            Recalled::CannotRecall => "cannot recall".into(),
+        Answer::Recall(said) => match said {
+            RecallOutcome::Recalled => "recalled".into(),
+            RecallOutcome::Refused => "refused".into(),
+            RecallOutcome::RecallUnsupported => "cannot recall".into(),
         },
-        Answer::Released(said) => match said {
-            Released::Done(_) => "done".into(),
-            Released::Ended(_) => "ended".into(),
-            Released::Failed { .. } => "failed".into(),
+        Answer::Release(said) => match said {
+            ReleaseOutcome::Done(_) => "done".into(),
+            ReleaseOutcome::Ended(_) => "ended".into(),
+            ReleaseOutcome::Failed { .. } => "failed".into(),
         },
-        Answer::Event(said) => match said {
-            Event::SuccessReported => "success reported".into(),
-            Event::VerdictWritten => "verdict written".into(),
-            Event::FailureReported { .. } => "failure reported".into(),
-            Event::CustomerCancel => "customer cancel".into(),
-            Event::SlaPassed => "sla passed".into(),
-            Event::Decided(decision) => format!("decided {}", decision.action),
+        Answer::Wait(said) => match said {
+            WaitOutcome::SuccessReported => "success reported".into(),
+            WaitOutcome::FinalStatusRecorded => "final_status written".into(),
+            WaitOutcome::FailureReported { .. } => "failure reported".into(),
+            WaitOutcome::CustomerCancel => "customer cancel".into(),
+            WaitOutcome::SlaExpired => "sla passed".into(),
+            WaitOutcome::Decided(decision) => format!("decided {}", decision.action),
         },
-        Answer::CarriedOut(said) => carried_out(said),
-        Answer::Standing(said) => match said {
-            Standing::Stands => "stands".into(),
-            Standing::Verdict(verdict) => format!("verdict {verdict}"),
-            Standing::Ended(_) => "ended".into(),
+        Answer::ApplyDecision(said) => carried_out(said),
+        Answer::NeedsOperator(said) => match said {
+            NeedsOperatorOutcome::Stands => "stands".into(),
+            NeedsOperatorOutcome::Verdict(final_status) => format!("final_status {final_status}"),
+            NeedsOperatorOutcome::Ended(_) => "ended".into(),
         },
     }
 }
 
-fn carried_out(came: &CarriedOut) -> String {
+fn carried_out(came: &DecisionOutcome) -> String {
     match came {
-        CarriedOut::Settled => "settled".into(),
-        CarriedOut::Released(_) => "released".into(),
-        CarriedOut::AskAgain => "ask again".into(),
-        CarriedOut::Verdict(verdict) => format!("verdict {verdict}"),
-        CarriedOut::Refused { .. } => "refused".into(),
-        CarriedOut::Ended(_) => "ended".into(),
+        DecisionOutcome::Settled => "settled".into(),
+        DecisionOutcome::Released(_) => "released".into(),
+        DecisionOutcome::RetryCancel => "ask again".into(),
+        DecisionOutcome::Verdict(final_status) => format!("final_status {final_status}"),
+        DecisionOutcome::Refused { .. } => "refused".into(),
+        DecisionOutcome::Ended(_) => "ended".into(),
     }
 }
 
 /// The rulings and the switch's words; replies that only read have no branch of their own.
 fn reply(reply: &Reply) -> Option<String> {
     Some(match reply {
-        Reply::Done | Reply::Logged(_) | Reply::Begun(_) | Reply::Recall(_) | Reply::Decision(_) => {
+        Reply::Done | Reply::Logged(_) | Reply::Begin(_) | Reply::Recall(_) | Reply::Decision(_) => {
             return None;
         }
         Reply::Found(found) => match found {
             None => "found".into(),
             Some(reason) => format!("found {reason}"),
         },
-        Reply::Attempt(ruling) => match ruling {
+        Reply::RecordAttempt(ruling) => match ruling {
             AttemptRuling::Send(1) => "attempt: first".into(),
             AttemptRuling::Send(_) => "attempt: again".into(),
             AttemptRuling::Settled => "attempt: settled".into(),
             AttemptRuling::NotSent(reason) => format!("attempt: {reason}"),
         },
-        Reply::Verdict(ruling) => match ruling {
-            VerdictRuling::First => "verdict: first".into(),
-            VerdictRuling::Same => "verdict: same".into(),
-            VerdictRuling::Differs(difference) => format!("verdict: differs in {difference}"),
-            VerdictRuling::NoAttempt => "verdict: no attempt".into(),
-            VerdictRuling::Contradicts => "verdict: contradicts".into(),
+        Reply::FinalStatus(ruling) => match ruling {
+            FinalStatusRuling::First => "final_status: first".into(),
+            FinalStatusRuling::Same => "final_status: same".into(),
+            FinalStatusRuling::Differs(difference) => format!("final_status: differs in {difference}"),
+            FinalStatusRuling::NoAttempt => "final_status: no attempt".into(),
+            FinalStatusRuling::Contradicts => "final_status: contradicts".into(),
         },
-        Reply::SettleByDecision(ruling) => match ruling {
-            SettleByDecisionRuling::Charge => "settle by decision: charge".into(),
-            SettleByDecisionRuling::Ended(_) => "settle by decision: ended".into(),
-            SettleByDecisionRuling::Refused(refusal) => format!("settle by decision: {refusal}"),
+        Reply::DebitByDecision(ruling) => match ruling {
+            DebitByDecisionRuling::Charge => "settle by decision: charge".into(),
+            DebitByDecisionRuling::Ended(_) => "settle by decision: ended".into(),
+            DebitByDecisionRuling::Refused(refusal) => format!("settle by decision: {refusal}"),
         },
         Reply::ReleaseByDecision(ruling, _) => match ruling {
             ReleaseByDecisionRuling::Release => "release by decision: release".into(),
             ReleaseByDecisionRuling::Ended(_) => "release by decision: ended".into(),
             ReleaseByDecisionRuling::Refused(refusal) => format!("release by decision: {refusal}"),
         },
-        Reply::Sent(answer) => match answer {
+        Reply::SendAnswer(answer) => match answer {
             submit::SendAnswer::Accepted => "switch: accepted".into(),
             submit::SendAnswer::Refused { .. } => "switch: refused".into(),
             submit::SendAnswer::Unknown { .. } => "switch: no answer to submit".into(),
         },
-        Reply::Cancelled(heard) => match heard.answer {
+        Reply::CancelAnswer(heard) => match heard.answer {
             cancel::CancelAnswer::Cancelled { tombstoned: false } => "cancel: cancelled".into(),
             cancel::CancelAnswer::Cancelled { tombstoned: true } => "cancel: tombstoned".into(),
             cancel::CancelAnswer::AlreadyRejected => "cancel: already rejected".into(),
@@ -409,18 +410,18 @@ fn reply(reply: &Reply) -> Option<String> {
             cancel::CancelAnswer::OurFault { .. } => "cancel: our fault".into(),
             cancel::CancelAnswer::NoAnswer { .. } => "cancel: no answer".into(),
         },
-        Reply::Seen(heard) => match heard.answer {
+        Reply::QueryAnswer(heard) => match heard.answer {
             submit::QueryAnswer::Pending => "look: pending".into(),
             submit::QueryAnswer::Settled(_) => "look: settled".into(),
-            submit::QueryAnswer::Dead { .. } => "look: dead".into(),
+            submit::QueryAnswer::Void { .. } => "look: dead".into(),
             submit::QueryAnswer::NotFound => "look: not found".into(),
             submit::QueryAnswer::OurFault { .. } => "look: our fault".into(),
             submit::QueryAnswer::NoAnswer { .. } => "look: no answer".into(),
         },
-        Reply::GivenBack(heard) => match heard.answer {
+        Reply::RecallAnswer(heard) => match heard.answer {
             recall::RecallAnswer::Recalled => "recall: recalled".into(),
             recall::RecallAnswer::Refused { .. } => "recall: refused".into(),
-            recall::RecallAnswer::CannotRecall => "recall: cannot".into(),
+            recall::RecallAnswer::RecallUnsupported => "recall: cannot".into(),
             recall::RecallAnswer::Unknown { .. } => "recall: unknown".into(),
         },
     })
@@ -429,29 +430,31 @@ fn reply(reply: &Reply) -> Option<String> {
 fn outcome_name(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Submit(tried) => match tried {
-            Attempt::Accepted => "submit: accepted".into(),
-            Attempt::Refused { .. } => "submit: refused".into(),
-            Attempt::Settled => "submit: settled".into(),
-            Attempt::NotSent(_) => "submit: not sent".into(),
-            Attempt::Unknown { .. } => "submit: unknown".into(),
+            SubmitAttemptOutcome::Accepted => "submit: accepted".into(),
+            SubmitAttemptOutcome::Refused { .. } => "submit: refused".into(),
+            SubmitAttemptOutcome::Settled => "submit: settled".into(),
+            SubmitAttemptOutcome::NotSent(_) => "submit: not sent".into(),
+            SubmitAttemptOutcome::Unknown { .. } => "submit: unknown".into(),
         },
-        Outcome::Asking(asking) => match asking {
-            Asking::Dead => "asking: dead".into(),
-            Asking::Settled => "asking: settled".into(),
-            Asking::Differs => "asking: differs".into(),
-            Asking::Undecidable(reason) => format!("asking: undecidable {reason}"),
-            Asking::Ended(_) => "asking: ended".into(),
-            Asking::Again { not_before_ms: Some(_), .. } => "asking: again, after the deadline".into(),
-            Asking::Again { alert: true, .. } => "asking: again, our fault".into(),
-            Asking::Again { .. } => "asking: again".into(),
+        Outcome::Cancel(asking) => match asking {
+            CancelAttemptOutcome::Void => "asking: dead".into(),
+            CancelAttemptOutcome::Settled => "asking: settled".into(),
+            CancelAttemptOutcome::Differs => "asking: differs".into(),
+            CancelAttemptOutcome::Undecidable(reason) => format!("asking: undecidable {reason}"),
+            CancelAttemptOutcome::Ended(_) => "asking: ended".into(),
+            CancelAttemptOutcome::Again { not_before_ms: Some(_), .. } => {
+                "asking: again, after the deadline".into()
+            }
+            CancelAttemptOutcome::Again { alert: true, .. } => "asking: again, our fault".into(),
+            CancelAttemptOutcome::Again { .. } => "asking: again".into(),
         },
-        Outcome::Recalling(Recalling::Decided(recalled)) => format!("recalling: {recalled:?}"),
-        Outcome::Recalling(Recalling::Again { .. }) => "recalling: again".into(),
-        Outcome::Polled(polled) => match polled {
-            Polled::SuccessReported => "poll: success".into(),
-            Polled::FailureReported { .. } => "poll: failure".into(),
-            Polled::Again { .. } => "poll: again".into(),
+        Outcome::Recall(RecallAttemptOutcome::Decided(recalled)) => format!("recalling: {recalled:?}"),
+        Outcome::Recall(RecallAttemptOutcome::Again { .. }) => "recalling: again".into(),
+        Outcome::Poll(polled) => match polled {
+            PollOutcome::SuccessReported => "poll: success".into(),
+            PollOutcome::FailureReported { .. } => "poll: failure".into(),
+            PollOutcome::Again { .. } => "poll: again".into(),
         },
-        Outcome::CarriedOut(came) => format!("decision: {}", carried_out(came)),
+        Outcome::ApplyDecision(came) => format!("decision: {}", carried_out(came)),
     }
 }

@@ -44,7 +44,7 @@ CREATE TABLE journal (
     amount_minor   bigint      NOT NULL,
     currency       text        NOT NULL,
     posted_at      timestamptz NOT NULL DEFAULT now(),
-    CONSTRAINT journal_kind_known CHECK (kind IN ('fund', 'reserve', 'settle', 'release')),
+    CONSTRAINT journal_kind_known CHECK (kind IN ('fund', 'reserve', 'debit', 'release')),
     CONSTRAINT journal_amount_positive CHECK (amount_minor > 0),
     CONSTRAINT journal_two_accounts CHECK (debit_account <> credit_account),
     CONSTRAINT journal_payment_named CHECK ((kind = 'fund') = (payment_id IS NULL))
@@ -52,7 +52,7 @@ CREATE TABLE journal (
 
 -- A payment holds once, and what it holds is settled or released, never both.
 CREATE UNIQUE INDEX journal_one_reserve ON journal (payment_id) WHERE kind = 'reserve';
-CREATE UNIQUE INDEX journal_settled_or_released ON journal (payment_id) WHERE kind IN ('settle', 'release');
+CREATE UNIQUE INDEX journal_debited_or_released ON journal (payment_id) WHERE kind IN ('debit', 'release');
 CREATE INDEX journal_by_debit_account ON journal (debit_account, entry_id);
 CREATE INDEX journal_by_credit_account ON journal (credit_account, entry_id);
 

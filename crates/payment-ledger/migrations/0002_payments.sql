@@ -27,12 +27,12 @@ CREATE TABLE payments (
     submit_deadline     timestamptz,
     cause               jsonb,
     cancelling_since    timestamptz,
-    verdict             text,
-    verdict_source      text,
+    final_status             text,
+    final_status_source      text,
     operator_reason     text,
 
     start_lease_until   timestamptz,
-    start_refusals      integer     NOT NULL DEFAULT 0,
+    start_rejections      integer     NOT NULL DEFAULT 0,
     accepted_at         timestamptz NOT NULL DEFAULT now(),
     valid_until         timestamptz NOT NULL,
     started_at          timestamptz,
@@ -44,8 +44,8 @@ CREATE TABLE payments (
     CONSTRAINT payments_state_known CHECK (state IN (
         'accepted', 'started', 'reserved', 'submitted', 'confirmed', 'cancelling', 'needs_operator',
         'settled', 'rejected', 'failed', 'timed_out', 'cancelled')),
-    CONSTRAINT payments_verdict_known CHECK (verdict IN ('settled', 'dead')),
-    CONSTRAINT payments_verdict_has_a_source CHECK ((verdict IS NULL) = (verdict_source IS NULL)),
+    CONSTRAINT payments_final_status_known CHECK (final_status IN ('settled', 'void')),
+    CONSTRAINT payments_final_status_has_a_source CHECK ((final_status IS NULL) = (final_status_source IS NULL)),
     CONSTRAINT payments_attempts_begin_once CHECK ((attempts = 0) = (first_attempt_at IS NULL)),
     CONSTRAINT payments_end_has_a_time CHECK (
         (state IN ('settled', 'rejected', 'failed', 'timed_out', 'cancelled')) = (ended_at IS NOT NULL))
@@ -61,8 +61,8 @@ CREATE INDEX payments_by_tenant ON payments (tenant_id, accepted_at);
 -- The first definite answer of the switch is written once.
 CREATE FUNCTION keep_first_answer() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF OLD.verdict IS NOT NULL AND NEW.verdict IS DISTINCT FROM OLD.verdict THEN
-        RAISE EXCEPTION 'the verdict of % is written: %', OLD.payment_id, OLD.verdict USING ERRCODE = 'restrict_violation';
+    IF OLD.final_status IS NOT NULL AND NEW.final_status IS DISTINCT FROM OLD.final_status THEN
+        RAISE EXCEPTION 'the final_status of % is written: %', OLD.payment_id, OLD.final_status USING ERRCODE = 'restrict_violation';
     END IF;
     IF OLD.run_id IS NOT NULL AND NEW.run_id IS DISTINCT FROM OLD.run_id THEN
         RAISE EXCEPTION 'the run of % is written', OLD.payment_id USING ERRCODE = 'restrict_violation';

@@ -31,7 +31,7 @@ CREATE TABLE inbox (
     deliveries   integer     NOT NULL DEFAULT 0,
     deliver_at   timestamptz NOT NULL DEFAULT now(),
     delivered_at timestamptz,
-    CONSTRAINT inbox_kind_known CHECK (kind IN ('callback', 'cancel', 'verdict')),
+    CONSTRAINT inbox_kind_known CHECK (kind IN ('callback', 'cancel', 'final_status')),
     CONSTRAINT inbox_callback_is_named CHECK ((kind = 'callback') = (switch IS NOT NULL AND event_id IS NOT NULL)),
     FOREIGN KEY (switch, event_id) REFERENCES switch_callbacks
 );
@@ -51,8 +51,8 @@ CREATE TABLE exceptions (
     closed_at    timestamptz,
     UNIQUE (kind, origin),
     CONSTRAINT exceptions_kind_known CHECK (kind IN (
-        'late_confirmation', 'contradiction', 'report_differs', 'not_sent', 'unknown_payment',
-        'other_switch', 'event_reused'))
+        'late_confirmation', 'contradictory_final_status', 'confirmation_mismatch', 'settled_without_attempt', 'callback_for_unknown_payment',
+        'callback_from_other_switch', 'callback_event_id_reused'))
 );
 
 CREATE INDEX exceptions_open ON exceptions (opened_at) WHERE closed_at IS NULL;

@@ -9,9 +9,9 @@ CREATE INDEX payments_under_way_to_account ON payments (switch, destination_acco
     WHERE ended_at IS NULL AND attempts > 0 AND profile ->> 'strategy' = 'validate';
 
 -- When a payment first came to stand before a person.
-ALTER TABLE payments ADD COLUMN standing_since timestamptz;
-UPDATE payments SET standing_since = updated_at WHERE state = 'needs_operator';
-CREATE INDEX payments_standing ON payments (operator_reason) WHERE state = 'needs_operator';
+ALTER TABLE payments ADD COLUMN needs_operator_since timestamptz;
+UPDATE payments SET needs_operator_since = updated_at WHERE state = 'needs_operator';
+CREATE INDEX payments_needing_operator ON payments (operator_reason) WHERE state = 'needs_operator';
 
 -- A recall that the switch cannot do at all is another answer than its refusal.
 ALTER TABLE operations DROP CONSTRAINT operations_outcome_known;
@@ -39,19 +39,19 @@ CREATE TABLE decisions (
     detail         text,
     closed_at      timestamptz,
     CONSTRAINT decisions_action_known CHECK (action IN (
-        'ask_again', 'settle', 'release', 'late_debit', 'return_credit', 'write_off', 'close')),
+        'retry_cancel', 'debit', 'release', 'late_debit', 'return_credit', 'write_off', 'close')),
     CONSTRAINT decisions_status_known CHECK (status IN ('proposed', 'confirmed', 'done', 'refused', 'withdrawn')),
     CONSTRAINT decisions_about_a_payment CHECK (action = 'close' OR payment_id IS NOT NULL),
     CONSTRAINT decisions_about_an_exception CHECK (
         (action IN ('late_debit', 'return_credit', 'write_off', 'close')) = (exception_id IS NOT NULL)),
     CONSTRAINT decisions_reasoned CHECK (btrim(reason) <> '' AND btrim(confirm_reason) <> ''),
     CONSTRAINT decisions_named CHECK (btrim(proposed_by) <> '' AND btrim(confirmed_by) <> ''),
-    CONSTRAINT decisions_evidenced CHECK (action NOT IN ('settle', 'release') OR btrim(coalesce(evidence, '')) <> ''),
+    CONSTRAINT decisions_evidenced CHECK (action NOT IN ('debit', 'release') OR btrim(coalesce(evidence, '')) <> ''),
     CONSTRAINT decisions_confirmed_whole CHECK (
         (confirmed_by IS NULL) = (confirmed_at IS NULL) AND (confirmed_by IS NULL) = (confirm_reason IS NULL)),
     CONSTRAINT decisions_done_after_confirmation CHECK (status NOT IN ('confirmed', 'done') OR confirmed_by IS NOT NULL),
     CONSTRAINT decisions_money_needs_two CHECK (
-        action IN ('ask_again', 'close') OR lower(btrim(confirmed_by)) <> lower(btrim(proposed_by))),
+        action IN ('retry_cancel', 'close') OR lower(btrim(confirmed_by)) <> lower(btrim(proposed_by))),
     CONSTRAINT decisions_close_has_a_time CHECK ((status IN ('proposed', 'confirmed')) = (closed_at IS NULL))
 );
 
@@ -86,7 +86,7 @@ CREATE TRIGGER decisions_are_not_truncated BEFORE TRUNCATE ON decisions
 -- A confirmed decision is told to the payment's workflow.
 ALTER TABLE inbox ADD COLUMN decision_id text REFERENCES decisions;
 ALTER TABLE inbox DROP CONSTRAINT inbox_kind_known;
-ALTER TABLE inbox ADD CONSTRAINT inbox_kind_known CHECK (kind IN ('callback', 'cancel', 'verdict', 'decision'));
+ALTER TABLE inbox ADD CONSTRAINT inbox_kind_known CHECK (kind IN ('callback', 'cancel', 'final_status', 'decision'));
 ALTER TABLE inbox ADD CONSTRAINT inbox_decision_is_named CHECK ((kind = 'decision') = (decision_id IS NOT NULL));
 CREATE UNIQUE INDEX inbox_decision_once ON inbox (decision_id) WHERE kind = 'decision';
 
@@ -94,8 +94,8 @@ CREATE UNIQUE INDEX inbox_decision_once ON inbox (decision_id) WHERE kind = 'dec
 ALTER TABLE exceptions ADD COLUMN closed_by text REFERENCES decisions;
 ALTER TABLE exceptions DROP CONSTRAINT exceptions_kind_known;
 ALTER TABLE exceptions ADD CONSTRAINT exceptions_kind_known CHECK (kind IN (
-    'late_confirmation', 'contradiction', 'report_differs', 'not_sent', 'unknown_payment',
-    'other_switch', 'event_reused', 'charged_to_claims'));
+    'late_confirmation', 'contradictory_final_status', 'confirmation_mismatch', 'settled_without_attempt', 'callback_for_unknown_payment',
+    'callback_from_other_switch', 'callback_event_id_reused', 'debited_to_claims'));
 ALTER TABLE exceptions ADD CONSTRAINT exceptions_closed_by_a_decision CHECK ((closed_at IS NULL) = (closed_by IS NULL));
 
 -- Money that moves by a decision, where no hold can be settled or released:
@@ -104,10 +104,10 @@ ALTER TABLE exceptions ADD CONSTRAINT exceptions_closed_by_a_decision CHECK ((cl
 --   write_off      losses -> claims: what the customer did not bear is given up
 ALTER TABLE journal DROP CONSTRAINT journal_kind_known;
 ALTER TABLE journal ADD CONSTRAINT journal_kind_known CHECK (kind IN (
-    'fund', 'reserve', 'settle', 'release', 'late_debit', 'return_credit', 'write_off'));
+    'fund', 'reserve', 'debit', 'release', 'late_debit', 'return_credit', 'write_off'));
 
 -- A payment is debited once, by its step or late, and each correction is made once.
-CREATE UNIQUE INDEX journal_debited_once ON journal (payment_id) WHERE kind IN ('settle', 'late_debit');
+CREATE UNIQUE INDEX journal_debited_once ON journal (payment_id) WHERE kind IN ('debit', 'late_debit');
 CREATE UNIQUE INDEX journal_one_return_credit ON journal (payment_id) WHERE kind = 'return_credit';
 CREATE UNIQUE INDEX journal_one_write_off ON journal (payment_id) WHERE kind = 'write_off';
 

@@ -41,7 +41,7 @@ END
 $$;
 
 CREATE TRIGGER api_keys_are_kept BEFORE UPDATE ON api_keys FOR EACH ROW EXECUTE FUNCTION keep_api_key();
--- A key that is deleted could be made anew, and its revocation forgotten.
+-- A key that is deleted could be made anew, and its revocation retention_expired.
 CREATE TRIGGER api_keys_are_not_deleted BEFORE DELETE ON api_keys FOR EACH ROW EXECUTE FUNCTION refuse_change();
 CREATE TRIGGER api_keys_are_not_truncated BEFORE TRUNCATE ON api_keys
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();

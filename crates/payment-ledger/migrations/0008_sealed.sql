@@ -61,7 +61,7 @@ CREATE TRIGGER seal_batches_are_not_truncated BEFORE TRUNCATE ON seal_batches
 CREATE FUNCTION keep_until_sealed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT FROM gone WHERE NOT EXISTS (SELECT FROM journal_seals s WHERE s.entry_id = gone.entry_id)) THEN
-        RAISE EXCEPTION 'an entry stops waiting only when it is sealed' USING ERRCODE = 'restrict_violation';
+        RAISE EXCEPTION 'an entry kill_switches waiting only when it is sealed' USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NULL;
 END

@@ -5,7 +5,7 @@
 ALTER TABLE journal ADD CONSTRAINT journal_way_fits_its_kind CHECK (CASE kind
     WHEN 'fund' THEN debit_account = 'internal:funding:' || currency AND credit_account NOT LIKE 'internal:%'
     WHEN 'reserve' THEN debit_account NOT LIKE 'internal:%' AND credit_account = 'internal:holding:' || currency
-    WHEN 'settle' THEN debit_account = 'internal:holding:' || currency AND credit_account = 'internal:escrow:' || currency
+    WHEN 'debit' THEN debit_account = 'internal:holding:' || currency AND credit_account = 'internal:escrow:' || currency
     WHEN 'release' THEN debit_account = 'internal:holding:' || currency AND credit_account NOT LIKE 'internal:%'
     WHEN 'late_debit' THEN (debit_account NOT LIKE 'internal:%' OR debit_account = 'internal:claims:' || currency)
         AND credit_account = 'internal:escrow:' || currency
@@ -46,9 +46,9 @@ BEGIN
         INSERT INTO holds (payment_id, account_id, amount_minor, currency, opened_at)
         VALUES (NEW.payment_id, NEW.debit_account, NEW.amount_minor, NEW.currency, NEW.posted_at);
     ELSE
-        UPDATE holds SET status = CASE NEW.kind WHEN 'settle' THEN 'settled' ELSE 'released' END, closed_at = NEW.posted_at
+        UPDATE holds SET status = CASE NEW.kind WHEN 'debit' THEN 'settled' ELSE 'released' END, closed_at = NEW.posted_at
         WHERE payment_id = NEW.payment_id AND (amount_minor, currency) = (NEW.amount_minor, NEW.currency)
-          AND (NEW.kind = 'settle' OR account_id = NEW.credit_account);
+          AND (NEW.kind = 'debit' OR account_id = NEW.credit_account);
         IF NOT FOUND THEN
             RAISE EXCEPTION 'payment % holds nothing that this % is of', NEW.payment_id, NEW.kind
                 USING ERRCODE = 'restrict_violation';
@@ -59,7 +59,7 @@ END
 $$;
 
 CREATE TRIGGER journal_moves_holds AFTER INSERT ON journal
-    FOR EACH ROW WHEN (NEW.kind IN ('reserve', 'settle', 'release')) EXECUTE FUNCTION move_holds();
+    FOR EACH ROW WHEN (NEW.kind IN ('reserve', 'debit', 'release')) EXECUTE FUNCTION move_holds();
 
 -- Nothing else moves them: what no trigger of the journal does is refused, whoever does it.
 CREATE FUNCTION refuse_by_hand() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -104,14 +104,14 @@ GRANT INSERT ON journal, operations, payments, submissions, timeline, switch_cal
 -- A row can be locked only by who may change something of it.
 GRANT UPDATE (status) ON accounts TO payments_service;
 GRANT UPDATE (state, workflow_id, resume_count, run_id, attempts, first_attempt_at, submit_deadline, cause, cancelling_since,
-    verdict, verdict_source, operator_reason, standing_since, start_lease_until, start_refusals, started_at, updated_at,
+    final_status, final_status_source, operator_reason, needs_operator_since, start_lease_until, start_rejections, started_at, updated_at,
     ended_at) ON payments TO payments_service;
 GRANT UPDATE (outcome, detail, answered_at, marker, transfer_id) ON submissions TO payments_service;
 GRANT UPDATE (deliveries, deliver_at, delivered_at) ON inbox TO payments_service;
 GRANT UPDATE (closed_at, closed_by) ON exceptions TO payments_service;
 GRANT UPDATE (status, confirmed_by, confirmed_at, confirm_reason, outcome, detail, closed_at) ON decisions TO payments_service;
 GRANT UPDATE ON sealed_balances, sealed_hours TO payments_service;
--- What is sealed stops waiting; the table's own trigger refuses the rest.
+-- What is sealed kill_switches waiting; the table's own trigger refuses the rest.
 GRANT DELETE ON journal_unsealed TO payments_service;
 
 -- What may leave an account, or a tenant's accounts together, in one currency. A limit is never changed: the newest counts,
@@ -156,52 +156,52 @@ CREATE TABLE limit_uses (
     currency      text        NOT NULL,
     day           date        NOT NULL,
     amount_minor  bigint      NOT NULL,
-    given_back_at timestamptz,
+    released_at timestamptz,
     PRIMARY KEY (payment_id, scope)
 );
 
 -- What takes no new payments: a switch, or a corridor (a currency and the beginning of the destination account). Who stopped
 -- it, who lifted that, and why, stays on record.
-CREATE TABLE stops (
-    stop_id            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+CREATE TABLE kill_switches (
+    kill_switch_id            bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     switch             text,
     currency           text,
     destination_prefix text,
-    stopped_by         text        NOT NULL,
+    activated_by         text        NOT NULL,
     reason             text        NOT NULL,
-    stopped_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    activated_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     lifted_by          text,
     lift_reason        text,
     lifted_at          timestamptz,
     CONSTRAINT stops_of_a_switch_or_a_corridor CHECK (
         (switch IS NULL) = (currency IS NOT NULL) AND (currency IS NULL) = (destination_prefix IS NULL)),
     CONSTRAINT stops_named_and_reasoned CHECK (
-        btrim(stopped_by) <> '' AND btrim(reason) <> '' AND btrim(lifted_by) <> '' AND btrim(lift_reason) <> ''),
+        btrim(activated_by) <> '' AND btrim(reason) <> '' AND btrim(lifted_by) <> '' AND btrim(lift_reason) <> ''),
     CONSTRAINT stops_lifted_whole CHECK (
         (lifted_at IS NULL) = (lifted_by IS NULL) AND (lifted_at IS NULL) = (lift_reason IS NULL))
 );
 
-CREATE UNIQUE INDEX stops_once ON stops (coalesce(switch, ''), coalesce(currency, ''), coalesce(destination_prefix, ''))
+CREATE UNIQUE INDEX stops_once ON kill_switches (coalesce(switch, ''), coalesce(currency, ''), coalesce(destination_prefix, ''))
     WHERE lifted_at IS NULL;
 
-CREATE FUNCTION keep_stop() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION guard_kill_switch() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF OLD.lifted_at IS NOT NULL
-       OR (NEW.stop_id, NEW.switch, NEW.currency, NEW.destination_prefix, NEW.stopped_by, NEW.reason, NEW.stopped_at)
+       OR (NEW.kill_switch_id, NEW.switch, NEW.currency, NEW.destination_prefix, NEW.activated_by, NEW.reason, NEW.activated_at)
           IS DISTINCT FROM
-          (OLD.stop_id, OLD.switch, OLD.currency, OLD.destination_prefix, OLD.stopped_by, OLD.reason, OLD.stopped_at) THEN
-        RAISE EXCEPTION 'stop % is written: it can only be lifted, once', OLD.stop_id USING ERRCODE = 'restrict_violation';
+          (OLD.kill_switch_id, OLD.switch, OLD.currency, OLD.destination_prefix, OLD.activated_by, OLD.reason, OLD.activated_at) THEN
+        RAISE EXCEPTION 'stop % is written: it can only be lifted, once', OLD.kill_switch_id USING ERRCODE = 'restrict_violation';
     END IF;
     RETURN NEW;
 END
 $$;
 
-CREATE TRIGGER stops_are_kept BEFORE UPDATE ON stops FOR EACH ROW EXECUTE FUNCTION keep_stop();
-CREATE TRIGGER stops_are_not_deleted BEFORE DELETE ON stops FOR EACH ROW EXECUTE FUNCTION refuse_change();
-CREATE TRIGGER stops_are_not_truncated BEFORE TRUNCATE ON stops FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER stops_are_kept BEFORE UPDATE ON kill_switches FOR EACH ROW EXECUTE FUNCTION guard_kill_switch();
+CREATE TRIGGER stops_are_not_deleted BEFORE DELETE ON kill_switches FOR EACH ROW EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER stops_are_not_truncated BEFORE TRUNCATE ON kill_switches FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
--- Limits and stops are set by the bank's own people.
-GRANT SELECT ON limits, limit_days, limit_uses, stops TO payments_service;
+-- Limits and kill_switches are set by the bank's own people.
+GRANT SELECT ON limits, limit_days, limit_uses, kill_switches TO payments_service;
 GRANT INSERT ON limit_days, limit_uses TO payments_service;
 GRANT UPDATE (used_minor, used_count) ON limit_days TO payments_service;
-GRANT UPDATE (given_back_at) ON limit_uses TO payments_service;
+GRANT UPDATE (released_at) ON limit_uses TO payments_service;

@@ -30,7 +30,7 @@ CREATE TRIGGER statement_lines_are_not_truncated BEFORE TRUNCATE ON statement_li
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
 -- How far each statement was read. None yet: it is read from its beginning.
-CREATE TABLE statement_places (
+CREATE TABLE statement_cursors (
     switch  text        PRIMARY KEY,
     cursor  text,
     read_at timestamptz NOT NULL DEFAULT clock_timestamp()
@@ -55,11 +55,11 @@ CREATE UNLOGGED TABLE running_workflows (
 -- What a sweep finds is an exception like any other.
 ALTER TABLE exceptions DROP CONSTRAINT exceptions_kind_known;
 ALTER TABLE exceptions ADD CONSTRAINT exceptions_kind_known CHECK (kind IN (
-    'late_confirmation', 'contradiction', 'report_differs', 'not_sent', 'unknown_payment',
-    'other_switch', 'event_reused', 'charged_to_claims',
-    'missing_hold', 'orphan_hold', 'settled_not_debited', 'debited_not_settled', 'released_yet_settled',
-    'other_amount', 'settled_twice', 'unknown_transfer', 'payment_without_workflow', 'workflow_without_payment',
-    'callback_unmatched', 'stuck_cancelling', 'broken_chain'));
+    'late_confirmation', 'contradictory_final_status', 'confirmation_mismatch', 'settled_without_attempt', 'callback_for_unknown_payment',
+    'callback_from_other_switch', 'callback_event_id_reused', 'debited_to_claims',
+    'missing_hold', 'orphan_hold', 'settled_not_debited', 'debited_not_settled', 'released_but_settled',
+    'amount_mismatch', 'settled_twice', 'transfer_without_payment', 'payment_without_workflow', 'workflow_without_payment',
+    'unmatched_callback', 'stuck_cancelling', 'journal_hash_mismatch'));
 
 CREATE INDEX exceptions_by_origin ON exceptions (kind, origin);
 CREATE INDEX submissions_by_transfer ON submissions (transfer_id) WHERE transfer_id IS NOT NULL;

@@ -5,68 +5,38 @@
 //! together. A COMMIT without an answer is unknown, not failed: the caller repeats the step and its
 //! key gives the recorded outcome.
 //!
-//! | file | question |
+//! | folder | question |
 //! |---|---|
-//! | [`accounts`] | what does an account hold? |
-//! | [`statement`] | what did it hold at an instant, what moved it? |
-//! | [`seal`] | was history changed? |
-//! | [`account_lock`] | who has a destination account at a switch without references? |
-//! | [`accept`] | how does a payment come in? |
-//! | [`starter`] | which payments are to be started, which were lost? |
-//! | [`reserve`], [`settle`], [`release`] | how does money move? |
-//! | [`limits`], [`stops`] | what may leave, what takes no new payments? |
-//! | [`submissions`], [`cancelling`], [`recall`] | what was asked of the switch, what did it say? |
-//! | [`sent`] | what do our own books know of what was sent? |
-//! | [`verdict`] | what was the switch's first definite answer? |
-//! | [`inbox`] | what came in for a payment? |
-//! | [`events`], [`notifications`] | what are others told, what was the customer told? |
-//! | [`operator`], [`decisions`] | what must a person see, what did people decide? |
-//! | [`view`] | what does a payment look like from outside? |
-//! | [`reconcile`] | do the switches' statements, our books and the workflows agree? |
-//! | [`queues`], [`explain`] | what do operators look at? |
-//! | [`measure`] | how much is open, held, undelivered, waiting for people? |
-//! | [`api_keys`] | who may call, and what for? |
-//! | [`service_role`] | what may the services do in the database? |
+//! | [`accounts`] | What does an account hold? Which internal accounts exist? |
+//! | [`steps`] | How does each step of a payment change the books: accept, start, reserve, submit, cancel, debit, recall, release? |
+//! | [`admission`] | Which limits and kill switches does a payment have to pass? |
+//! | [`switch`] | What did the switch say: callbacks, the final status, the submission log? |
+//! | [`operator`] | What does an operator have to see, and what did operators decide? |
+//! | [`events`] | Which events are published, and which notifications did a customer get? |
+//! | [`reads`] | What do the API, payctl and the metrics read? |
+//! | [`audit`] | Was history changed (seal)? Do ledger, switch statements and workflows agree (reconcile)? |
+//! | [`access`] | Who may call the API, and what may the services do in the database? |
 
-pub mod accept;
-pub mod account_lock;
+pub mod access;
 pub mod accounts;
-pub mod api_keys;
-pub mod cancelling;
+pub mod admission;
+pub mod audit;
 mod connect;
-pub mod decisions;
 mod error;
 pub mod events;
-pub mod explain;
-pub mod inbox;
-pub mod limits;
-mod locked;
-pub mod measure;
-pub mod notifications;
 pub mod operator;
-pub mod queues;
-pub mod recall;
-pub mod reconcile;
-mod record;
-pub mod release;
-pub mod reserve;
-pub mod seal;
-pub mod sent;
-pub mod service_role;
-pub mod settle;
-pub mod starter;
-pub mod statement;
-pub mod stops;
-pub mod submissions;
-pub mod verdict;
-pub mod view;
+pub mod reads;
+mod row_lock;
+pub mod steps;
+pub mod switch;
+mod writes;
 
 use sqlx::PgPool;
 use sqlx::migrate::Migrator;
 
 pub use connect::{DatabaseOptions, DatabaseOptionsError};
 pub use error::LedgerError;
-pub use record::Exception;
+pub use writes::Exception;
 
 /// Migrations of the ledger's tables, and of the outbox's, which its steps write into.
 pub static MIGRATOR: Migrator = sqlx::migrate!();

@@ -8,7 +8,7 @@ use std::slice;
 
 use futures::future::join_all;
 use payment_ledger::LedgerError;
-use payment_ledger::accept::{Accepted, NewPayment, accept};
+use payment_ledger::steps::accept::{Accepted, NewPayment, accept};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, tenant};

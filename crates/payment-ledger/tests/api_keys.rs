@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 use futures::future::join_all;
-use payment_ledger::api_keys::{
+use payment_ledger::access::api_keys::{
     Caller, KeyStatus, KeyView, NewKey, Revocation, Rotated, Rotation, Scope, Scopes, Successor,
 };
 use payment_ledger::{Ledger, LedgerError};
@@ -51,7 +51,7 @@ async fn rotated(ledger: &Ledger, old: u32, new: u32, overlap_s: i64) -> Rotated
 }
 
 async fn good(ledger: &Ledger, n: u32) -> bool {
-    ledger.good_key(&hash(n)).await.unwrap().is_some()
+    ledger.valid_key(&hash(n)).await.unwrap().is_some()
 }
 
 async fn view(ledger: &Ledger, n: u32) -> KeyView {
@@ -67,7 +67,7 @@ fn lifetime_s(view: &KeyView) -> i64 {
 async fn a_key_is_known_by_its_hash_with_what_it_may_do(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
-    let key = ledger.good_key(&hash(1)).await.unwrap().unwrap();
+    let key = ledger.valid_key(&hash(1)).await.unwrap().unwrap();
     assert_eq!((key.id, key.caller, key.scopes), (id(1), caller("acme", "shop"), pay_and_read()));
     assert!(!good(&ledger, 2).await);
 
@@ -76,7 +76,7 @@ async fn a_key_is_known_by_its_hash_with_what_it_may_do(pool: PgPool) {
     let again =
         NewKey { id: &id(2), hash: &this, prefix: "x", caller: &other, scopes: &all, lifetime_s: None };
     ledger.store_key(&again).await.unwrap();
-    let key = ledger.good_key(&hash(1)).await.unwrap().unwrap();
+    let key = ledger.valid_key(&hash(1)).await.unwrap().unwrap();
     assert_eq!((key.id, key.caller, key.scopes), (id(1), caller("acme", "shop"), pay_and_read()));
     // Another key under an id that is taken is refused.
     let (one, hash) = (id(1), hash(3));
@@ -180,7 +180,7 @@ async fn a_key_from_before_may_do_everything(pool: PgPool) {
     payment_ledger::MIGRATOR.run(&pool).await.unwrap();
 
     let ledger = Ledger::new(pool);
-    let key = ledger.good_key(&hash(1)).await.unwrap().unwrap();
+    let key = ledger.valid_key(&hash(1)).await.unwrap().unwrap();
     assert_eq!((&key.caller, &key.scopes), (&caller("acme", "shop"), &Scopes::all()));
     assert!(good(&ledger, 2).await && !good(&ledger, 3).await, "what was revoked stays revoked");
     let Revocation::Done(view) = ledger.revoke_key(&key.id).await.unwrap() else { panic!("by its new id") };

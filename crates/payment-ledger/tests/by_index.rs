@@ -6,9 +6,9 @@
 
 mod support;
 
-use payment_ledger::reconcile::drift::Patience;
-use payment_ledger::reconcile::payments::Sources;
-use payment_ledger::seal::{BatchSize, Sealed};
+use payment_ledger::audit::reconcile::drift::Tolerance;
+use payment_ledger::audit::reconcile::payments::Sources;
+use payment_ledger::audit::seal::{BatchSize, Sealed};
 use payment_protocol::ids::{PaymentId, SwitchName};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, SWITCH, Stage, event, failure};
@@ -84,15 +84,15 @@ async fn s0_15_no_step_of_a_payment_reads_a_table_whole(_: PgPoolOptions, connec
         assert_eq!(read_too_much(&bank, 1).await, [""; 0], "explained after {stage:?}");
         ids.push(p.id);
     }
-    let sweep = bank.ledger.begin_sweep().await.unwrap();
+    let sweep = bank.ledger.begin_reconciliation_run().await.unwrap();
     let sources = Sources { statements: vec![SwitchName::new(SWITCH).unwrap()], workflows: Some(sweep) };
     assert_eq!(bank.ledger.compare(&sources, &ids).await.unwrap().len(), ids.len());
     assert_eq!(read_too_much(&bank, 6).await, [""; 0], "compared");
-    bank.ledger.stray_lines(0, 3).await.unwrap();
-    bank.ledger.stray_callbacks(None, Patience::default(), 3).await.unwrap();
-    bank.ledger.stray_workflows(sweep, None, Patience::default(), 3).await.unwrap();
-    assert_eq!(read_too_much(&bank, 1).await, [""; 0], "strays");
-    bank.ledger.audit_holds(Patience::default()).await.unwrap();
+    bank.ledger.unmatched_statement_lines(0, 3).await.unwrap();
+    bank.ledger.unmatched_callbacks(None, Tolerance::default(), 3).await.unwrap();
+    bank.ledger.unmatched_workflows(sweep, None, Tolerance::default(), 3).await.unwrap();
+    assert_eq!(read_too_much(&bank, 1).await, [""; 0], "unmatched");
+    bank.ledger.audit_holds(Tolerance::default()).await.unwrap();
     assert_eq!(read_too_much(&bank, 6).await, [""; 0], "holds audited");
     bank.close().await;
 }

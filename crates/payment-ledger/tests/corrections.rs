@@ -5,8 +5,10 @@
 mod support;
 
 use futures::future::join_all;
-use payment_ledger::decisions::{Confirmed, Correction, DecideError, DecisionRefused as No, DecisionStatus};
-use payment_ledger::inbox::Callback;
+use payment_ledger::operator::decisions::{
+    Confirmed, Correction, DecideError, DecisionRefused as No, DecisionStatus,
+};
+use payment_ledger::switch::inbox::Callback;
 use payment_protocol::PaymentState;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -39,7 +41,7 @@ async fn dispute(bank: &Bank, p: &Sample, name: &str) -> i64 {
 async fn correct(bank: &Bank, exception_id: i64, correction: Correction) -> Result<Confirmed, DecideError> {
     let proposed =
         bank.ledger.propose_correction(exception_id, correction, "Ann", "found", Some("line 3")).await?;
-    assert_eq!(proposed.notice, None);
+    assert_eq!(proposed.message, None);
     bank.ledger.confirm(&proposed.decision_id, "Bob", "I agree").await
 }
 
@@ -275,7 +277,7 @@ async fn what_keeps_an_open_payment_safe_is_not_closed(pool: PgPool) {
         assert_eq!(refused(outcome), No::StillOpen(PaymentState::Reserved));
     }
     let begun =
-        bank.ledger.begin_cancel(&unsent.id, &payment_protocol::cause::Cause::SlaPassed).await.unwrap();
+        bank.ledger.begin_cancel(&unsent.id, &payment_protocol::cause::Cause::SlaExpired).await.unwrap();
     assert!(!begun.never_sent);
     bank.audit().await;
 }
@@ -290,7 +292,7 @@ async fn what_is_met_again_after_it_was_closed_is_opened_anew(pool: PgPool) {
     bank.ledger.close_exception(first, "Ann", "noise").await.unwrap();
     let anew = dispute(&bank, &p, "thrice").await;
     assert_ne!(anew, first);
-    let told = |lines: &[payment_ledger::view::TimelineEntry]| {
+    let told = |lines: &[payment_ledger::reads::view::TimelineEntry]| {
         lines.iter().any(|line| line.detail.contains("noise"))
     };
     assert!(!told(&bank.ledger.timeline(&p.id, 0, 100).await.unwrap()), "the customer is shown it");

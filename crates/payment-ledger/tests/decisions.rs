@@ -6,13 +6,15 @@
 mod support;
 
 use futures::future::join_all;
-use payment_ledger::decisions::{Confirmed, DecideError, DecisionRefused, DecisionStatus, Deed};
-use payment_ledger::inbox::{Notice, NoticeKind};
+use payment_ledger::operator::decisions::{
+    Confirmed, DecideError, DecisionRefused, DecisionStatus, OperatorAction,
+};
+use payment_ledger::switch::inbox::{InboxMessage, InboxMessageKind};
 use payment_protocol::PaymentState;
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{Action, Decision};
 use payment_protocol::ids::{ClientId, DecisionId, PaymentId};
-use payment_protocol::state::End;
+use payment_protocol::state::FinalState;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, Sample, Stage, success, tenant};
@@ -31,19 +33,19 @@ fn dec(id: &str) -> DecisionId {
 /// A payment whose cancel found nothing that proves anything.
 async fn standing(bank: &Bank, key: &str) -> Sample {
     let p = bank.payment_at(Stage::Cancelling, key).await;
-    bank.stand(&p, OperatorReason::NothingProves).await;
+    bank.stand(&p, OperatorReason::NotFoundIsInconclusive).await;
     p
 }
 
-async fn notices(bank: &Bank) -> Vec<Notice> {
+async fn messages(bank: &Bank) -> Vec<InboxMessage> {
     bank.sql("UPDATE inbox SET deliver_at = now() - interval '1 second'").await;
-    bank.ledger.take_undelivered(100, 1_000).await.unwrap()
+    bank.ledger.claim_undelivered(100, 1_000).await.unwrap()
 }
 
 /// A proposal's refusals, each in presence of all that come after it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_proposal_is_refused_for_the_first_reason(pool: PgPool) {
-    use Action::{AskAgain, Release, Settle};
+    use Action::{Debit, Release, RetryCancel};
     use DecisionRefused as No;
     let bank = Bank::new(pool);
     let nowhere = PaymentId::derive(&tenant(), &ClientId::new("shop").unwrap(), "nowhere");
@@ -52,26 +54,26 @@ async fn a_proposal_is_refused_for_the_first_reason(pool: PgPool) {
     let recalled = bank.payment_at(Stage::RecallRefused, "recalled").await;
     bank.stand(&recalled, OperatorReason::RecallRefused).await;
     let unstartable = bank.payment_at(Stage::Accepted, "unstartable").await;
-    bank.stand(&unstartable, OperatorReason::StartRefused).await;
+    bank.stand(&unstartable, OperatorReason::WorkflowStartRefused).await;
     let taken = standing(&bank, "taken").await;
     let open = bank.propose(&taken, Release).await;
     let not_allowed = |action, reason| No::NotAllowed { action, reason };
     #[rustfmt::skip]
     let table = [
         // payment          action    by      reason  evidence      refused
-        (&nowhere,          Settle,   "",     "",     None,         No::NoName),
-        (&nowhere,          Settle,   " \t",  "why",  None,         No::NoName),
-        (&nowhere,          Settle,   "Ann",  "  ",   None,         No::NoReason),
-        (&nowhere,          Settle,   "Ann",  "why",  None,         No::UnknownPayment(nowhere.clone())),
-        (&ended.id,         Settle,   "Ann",  "why",  None,         No::Ended(End::TimedOut)),
-        (&moving.id,        Settle,   "Ann",  "why",  None,         No::NotStanding(PaymentState::Cancelling)),
+        (&nowhere,          Debit,   "",     "",     None,         No::NoName),
+        (&nowhere,          Debit,   " \t",  "why",  None,         No::NoName),
+        (&nowhere,          Debit,   "Ann",  "  ",   None,         No::NoReason),
+        (&nowhere,          Debit,   "Ann",  "why",  None,         No::UnknownPayment(nowhere.clone())),
+        (&ended.id,         Debit,   "Ann",  "why",  None,         No::Ended(FinalState::TimedOut)),
+        (&moving.id,        Debit,   "Ann",  "why",  None,         No::NotStanding(PaymentState::Cancelling)),
         (&recalled.id,      Release,  "Ann",  "why",  None,         not_allowed(Release, OperatorReason::RecallRefused)),
-        (&recalled.id,      AskAgain, "Ann",  "why",  None,         not_allowed(AskAgain, OperatorReason::RecallRefused)),
-        (&unstartable.id,   Settle,   "Ann",  "why",  None,         not_allowed(Settle, OperatorReason::StartRefused)),
-        (&taken.id,         Settle,   "Ann",  "why",  None,         No::NoEvidence(Settle)),
+        (&recalled.id,      RetryCancel, "Ann",  "why",  None,         not_allowed(RetryCancel, OperatorReason::RecallRefused)),
+        (&unstartable.id,   Debit,   "Ann",  "why",  None,         not_allowed(Debit, OperatorReason::WorkflowStartRefused)),
+        (&taken.id,         Debit,   "Ann",  "why",  None,         No::NoEvidence(Debit)),
         (&taken.id,         Release,  "Ann",  "why",  Some(" "),    No::NoEvidence(Release)),
-        (&taken.id,         Settle,   "Ann",  "why",  Some("fax"),  No::AnotherIsOpen(open.clone())),
-        (&taken.id,         AskAgain, "Ann",  "why",  None,         No::AnotherIsOpen(open.clone())),
+        (&taken.id,         Debit,   "Ann",  "why",  Some("fax"),  No::AnotherIsOpen(open.clone())),
+        (&taken.id,         RetryCancel, "Ann",  "why",  None,         No::AnotherIsOpen(open.clone())),
         (&taken.id,         Release,  "Bob",  "it stands", Some("letter 7"), No::AnotherIsOpen(open.clone())),
     ];
     for (n, (payment, action, by, reason, evidence, expected)) in table.into_iter().enumerate() {
@@ -98,10 +100,10 @@ async fn a_confirmation_is_refused_for_the_first_reason(pool: PgPool) {
     bank.ledger.confirm(&confirmed, "Bob", "I agree").await.unwrap();
     let (_, proposed) = p("proposed").await;
     let (ended, over) = p("ended").await;
-    bank.ledger.record_dead(&ended.id, payment_protocol::cancel::Death::Cancelled).await.unwrap();
-    bank.ledger.release(&ended.id, &Cause::SlaPassed).await.unwrap();
+    bank.ledger.record_void(&ended.id, payment_protocol::cancel::VoidReason::Cancelled).await.unwrap();
+    bank.ledger.release(&ended.id, &Cause::SlaExpired).await.unwrap();
     let (changed, not_for_that) = p("changed").await;
-    bank.stand(&changed, OperatorReason::CannotRecall).await;
+    bank.stand(&changed, OperatorReason::RecallUnsupported).await;
     #[rustfmt::skip]
     let table = [
         // decision           by         reason   refused
@@ -114,7 +116,7 @@ async fn a_confirmation_is_refused_for_the_first_reason(pool: PgPool) {
         (&confirmed,          "Carol",   "yes",   No::AlreadyConfirmed("Bob".into())),
         (&proposed,           "Ann",     "yes",   No::SamePerson("Ann".into())),
         (&proposed,           " aNN\n",  "yes",   No::SamePerson("Ann".into())),
-        (&not_for_that,       "Bob",     "yes",   No::NotAllowed { action: Action::Release, reason: OperatorReason::CannotRecall }),
+        (&not_for_that,       "Bob",     "yes",   No::NotAllowed { action: Action::Release, reason: OperatorReason::RecallUnsupported }),
     ];
     for (n, (decision_id, by, reason, expected)) in table.into_iter().enumerate() {
         assert_eq!(refused(bank.ledger.confirm(decision_id, by, reason).await), expected, "row {n}");
@@ -141,24 +143,24 @@ async fn a_confirmation_is_refused_for_the_first_reason(pool: PgPool) {
 async fn what_moves_money_needs_two_people(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = standing(&bank, "k").await;
-    let proposed = bank.ledger.propose(&p.id, Action::Settle, " Ann ", "paid", Some("fax 3")).await.unwrap();
-    assert_eq!(proposed.notice, None);
-    assert_eq!(notices(&bank).await, [], "nobody is told of a proposal");
-    let again = bank.ledger.propose(&p.id, Action::Settle, "ann", "paid", Some("fax 3 ")).await.unwrap();
+    let proposed = bank.ledger.propose(&p.id, Action::Debit, " Ann ", "paid", Some("fax 3")).await.unwrap();
+    assert_eq!(proposed.message, None);
+    assert_eq!(messages(&bank).await, [], "nobody is told of a proposal");
+    let again = bank.ledger.propose(&p.id, Action::Debit, "ann", "paid", Some("fax 3 ")).await.unwrap();
     assert_eq!(again, proposed, "the same proposal is the first one");
 
     let confirmed = bank.ledger.confirm(&proposed.decision_id, "Bob", "seen it").await.unwrap();
-    let Confirmed::ToCarryOut(notice) = &confirmed else { panic!("{confirmed:?}") };
-    let decision = Decision { decision_id: proposed.decision_id.clone(), action: Action::Settle };
-    assert_eq!((&notice.kind, notice.ended), (&NoticeKind::Decision(decision), false));
-    assert_eq!((&notice.payment_id, notice.workflow_id.as_str()), (&p.id, p.id.as_str()));
-    assert_eq!(notices(&bank).await, std::slice::from_ref(notice), "the relay delivers it otherwise");
+    let Confirmed::ToCarryOut(message) = &confirmed else { panic!("{confirmed:?}") };
+    let decision = Decision { decision_id: proposed.decision_id.clone(), action: Action::Debit };
+    assert_eq!((&message.kind, message.ended), (&InboxMessageKind::Decision(decision), false));
+    assert_eq!((&message.payment_id, message.workflow_id.as_str()), (&p.id, p.id.as_str()));
+    assert_eq!(messages(&bank).await, std::slice::from_ref(message), "the relay delivers it otherwise");
     assert_eq!(bank.ledger.confirm(&proposed.decision_id, "BOB", "again").await.unwrap(), confirmed);
 
     let on_record = bank.ledger.decisions(&p.id).await.unwrap().pop().unwrap();
     assert_eq!(
         (on_record.deed, on_record.status),
-        (Deed::Standing(Action::Settle), DecisionStatus::Confirmed)
+        (OperatorAction::Standing(Action::Debit), DecisionStatus::Confirmed)
     );
     assert_eq!((on_record.proposed_by.as_str(), on_record.confirmed_by.as_deref()), ("Ann", Some("Bob")));
     assert_eq!((on_record.reason.as_str(), on_record.confirm_reason.as_deref()), ("paid", Some("seen it")));
@@ -171,9 +173,10 @@ async fn what_moves_money_needs_two_people(pool: PgPool) {
 async fn asking_again_needs_one_person(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = standing(&bank, "k").await;
-    let proposed = bank.ledger.propose(&p.id, Action::AskAgain, "Ann", "they are back", None).await.unwrap();
-    assert_eq!(notices(&bank).await, [proposed.notice.clone().unwrap()]);
-    let again = bank.ledger.propose(&p.id, Action::AskAgain, "Ann", "they are back", None).await.unwrap();
+    let proposed =
+        bank.ledger.propose(&p.id, Action::RetryCancel, "Ann", "they are back", None).await.unwrap();
+    assert_eq!(messages(&bank).await, [proposed.message.clone().unwrap()]);
+    let again = bank.ledger.propose(&p.id, Action::RetryCancel, "Ann", "they are back", None).await.unwrap();
     assert_eq!(again, proposed);
     bank.audit().await;
 }
@@ -184,7 +187,7 @@ async fn asking_again_needs_one_person(pool: PgPool) {
 async fn a_late_asking_takes_no_decision_away(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = standing(&bank, "k").await;
-    bank.ledger.begin_cancel(&p.id, &Cause::SlaPassed).await.unwrap();
+    bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired).await.unwrap();
     assert_eq!(bank.state(&p).await, "needs_operator");
     bank.sql(&format!("UPDATE payments SET state = 'cancelling' WHERE payment_id = '{}'", p.id)).await;
     let decision_id = bank.propose(&p, Action::Release).await;
@@ -198,7 +201,7 @@ async fn a_late_asking_takes_no_decision_away(pool: PgPool) {
 async fn a_withdrawn_proposal_makes_room(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = standing(&bank, "k").await;
-    let first = bank.propose(&p, Action::Settle).await;
+    let first = bank.propose(&p, Action::Debit).await;
     for _ in 0..2 {
         bank.ledger.withdraw(&first, "Carol", "the wrong one").await.unwrap();
     }
@@ -230,7 +233,7 @@ async fn many_at_once_are_one_decision(options: PgPoolOptions, connect: PgConnec
             )),
         }
     }
-    assert_eq!(notices(&bank).await.len(), 1);
+    assert_eq!(messages(&bank).await.len(), 1);
     bank.audit().await;
     bank.close().await;
 }
@@ -245,14 +248,14 @@ async fn the_end_closes_what_people_had_yet_to_decide(pool: PgPool) {
     let decision_id = bank.decide(&confirmed, Action::Release).await;
     for p in [&proposed, &confirmed] {
         bank.ledger.store_callback(&success(p, &support::event(p, "s"))).await.unwrap();
-        bank.settle(p).await;
+        bank.debit(p).await;
     }
     let sql =
         "SELECT concat_ws(' ', status, outcome ->> 'Ended', detail) FROM decisions ORDER BY proposed_at";
     let told = "the payment ended first: settled";
     assert_eq!(bank.words(sql).await, [format!("withdrawn {told}"), format!("refused settled {told}")]);
     let outcome = bank.ledger.decision_outcome(&decision_id).await.unwrap();
-    assert_eq!(outcome, Some(payment_protocol::decision::CarriedOut::Ended(End::Settled)));
+    assert_eq!(outcome, Some(payment_protocol::decision::DecisionOutcome::Ended(FinalState::Settled)));
     bank.audit().await;
 }
 
@@ -263,20 +266,20 @@ async fn a_lost_run_loses_no_decision(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = standing(&bank, "k").await;
     let decision_id = bank.decide(&p, Action::Release).await;
-    let told = notices(&bank).await.remove(0);
+    let told = messages(&bank).await.remove(0);
     bank.ledger.mark_delivered(told.inbox_id).await.unwrap();
-    assert_eq!(notices(&bank).await, []);
+    assert_eq!(messages(&bank).await, []);
     bank.ledger.resume(&p.id, p.id.as_str()).await.unwrap().unwrap();
     bank.ledger.begin_cancel(&p.id, &Cause::Interrupted).await.unwrap();
-    bank.stand(&p, OperatorReason::NothingProves).await;
-    let again = notices(&bank).await.remove(0);
+    bank.stand(&p, OperatorReason::NotFoundIsInconclusive).await;
+    let again = messages(&bank).await.remove(0);
     assert_eq!((again.inbox_id, &again.kind), (told.inbox_id, &told.kind));
     assert_eq!(again.workflow_id, format!("{}:resume:1", p.id));
     bank.ledger.mark_delivered(again.inbox_id).await.unwrap();
 
     bank.ledger.release_by_decision(&p.id, &decision_id).await.unwrap();
-    let left: Vec<_> = notices(&bank).await.into_iter().map(|notice| notice.kind).collect();
-    assert_eq!(left, [NoticeKind::Verdict], "what was carried out is told no more; the end is");
+    let left: Vec<_> = messages(&bank).await.into_iter().map(|message| message.kind).collect();
+    assert_eq!(left, [InboxMessageKind::Verdict], "what was carried out is told no more; the end is");
     bank.audit().await;
 }
 
@@ -287,9 +290,9 @@ async fn the_audit_trail_is_kept_by_the_database(pool: PgPool) {
     const RESTRICT: &str = "23001";
     let bank = Bank::new(pool);
     let p = standing(&bank, "k").await;
-    let withdrawn = bank.propose(&p, Action::Settle).await;
+    let withdrawn = bank.propose(&p, Action::Debit).await;
     bank.ledger.withdraw(&withdrawn, "Ann", "a mistake").await.unwrap();
-    let open = bank.propose(&p, Action::Settle).await;
+    let open = bank.propose(&p, Action::Debit).await;
     let q = standing(&bank, "q").await;
     let confirmed = bank.decide(&q, Action::Release).await;
     let set = |id: &DecisionId, what: &str| format!("UPDATE decisions SET {what} WHERE decision_id = '{id}'");
@@ -318,10 +321,10 @@ async fn the_audit_trail_is_kept_by_the_database(pool: PgPool) {
         (CHECK,    "decisions_named",                   set(&open, &by(" "))),
         (CHECK,    "decisions_done_after_confirmation", set(&open, "status = 'done', closed_at = now()")),
         (CHECK,    "decisions_close_has_a_time",        set(&open, "status = 'withdrawn'")),
-        (CHECK,    "decisions_evidenced",               insert("action", "'settle'")),
+        (CHECK,    "decisions_evidenced",               insert("action", "'debit'")),
         (CHECK,    "decisions_about_an_exception",      insert("action", "'late_debit'")),
         (CHECK,    "decisions_action_known",            insert("action", "'steal'")),
-        ("23505",  "decisions_one_open",                insert("action", "'ask_again'")),
+        ("23505",  "decisions_one_open",                insert("action", "'retry_cancel'")),
     ];
     for (code, told, sql) in table {
         let refused = bank.refused(&sql).await;

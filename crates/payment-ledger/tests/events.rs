@@ -12,7 +12,7 @@ use outbox::Event;
 use payment_ledger::events::{EventKind, Transfer, VERSION};
 use payment_protocol::PaymentState;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
-use payment_protocol::world::Reserved;
+use payment_protocol::port::ReserveOutcome;
 use serde_json::Value;
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Sample, Stage};
@@ -72,7 +72,7 @@ async fn every_way(bank: &Bank) -> Vec<(Sample, &'static [EventKind])> {
         (Stage::Sent, &[TransferPending]),
         (Stage::Confirmed, &[TransferPending]),
         (Stage::Settled, &[TransferPending, TransferSent]),
-        (Stage::Dead, &[TransferPending]),
+        (Stage::Void, &[TransferPending]),
         (Stage::Released, &[TransferPending, TransferTimedOut]),
         (Stage::ReleasedUnreserved, &[TransferFailed]),
     ];
@@ -86,7 +86,7 @@ async fn every_way(bank: &Bank) -> Vec<(Sample, &'static [EventKind])> {
 
     // It comes to stand twice, is told once, and settles in the end.
     let stands = bank.payment_at(Stage::Differing, "stands").await;
-    for reason in [OperatorReason::ReportDiffers, OperatorReason::RetentionPassed] {
+    for reason in [OperatorReason::ConfirmationMismatch, OperatorReason::SwitchRetentionExpired] {
         bank.ledger.needs_operator(&stands.id, reason).await.unwrap();
     }
     ways.push((stands, &[TransferPending, TransferNeedsOperator]));
@@ -95,8 +95,8 @@ async fn every_way(bank: &Bank) -> Vec<(Sample, &'static [EventKind])> {
     let failed = bank.payment_at(Stage::Sent, "failed").await;
     let cause = Cause::SubmitRefused { reason: "no such account".into() };
     bank.ledger.begin_cancel(&failed.id, &cause).await.unwrap();
-    bank.ledger.record_dead(&failed.id, payment_protocol::cancel::Death::Rejected).await.unwrap();
-    bank.ledger.release(&failed.id, &Cause::SlaPassed).await.unwrap();
+    bank.ledger.record_void(&failed.id, payment_protocol::cancel::VoidReason::Rejected).await.unwrap();
+    bank.ledger.release(&failed.id, &Cause::SlaExpired).await.unwrap();
     ways.push((failed, &[TransferPending, TransferFailed]));
     ways
 }
@@ -135,7 +135,7 @@ async fn s3_5_what_cannot_be_told_does_not_happen(pool: PgPool) {
     assert_eq!((bank.available(&p).await, bank.hold(&p).await.as_str()), (FUNDS_MINOR, "none"));
     bank.sql("ALTER TABLE outbox_gone RENAME TO outbox").await;
     for _ in 0..3 {
-        assert_eq!(bank.reserve(&p).await, Reserved::Held);
+        assert_eq!(bank.reserve(&p).await, ReserveOutcome::Held);
     }
     assert_eq!(kinds(&bank, &p).await, ["transfer_pending"]);
     bank.audit().await;

@@ -8,17 +8,17 @@ mod support;
 use std::cell::Cell;
 
 use payment_explorer::bank::{self, Exception, OpenDecision};
-use payment_ledger::inbox::{Callback, Stored};
-use payment_ledger::release::Release;
-use payment_ledger::verdict::Source;
+use payment_ledger::steps::release::Release;
+use payment_ledger::switch::final_status::Source;
+use payment_ledger::switch::inbox::{Callback, Stored};
 use payment_protocol::Payment;
-use payment_protocol::cancel::Death;
+use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, OperatorReason};
-use payment_protocol::decision::{Action, CarriedOut};
-use payment_protocol::facts::{RecallRecord, Verdict};
+use payment_protocol::decision::{Action, DecisionOutcome};
+use payment_protocol::facts::{FinalStatus, RecallRecord};
+use payment_protocol::port::ReleaseOutcome;
 use payment_protocol::report::SettledReport;
 use payment_protocol::submit::SendAnswer;
-use payment_protocol::world::Released;
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -45,8 +45,8 @@ enum Op {
     OtherAmount,
     Failure,
     AskedSettled,
-    Dead(Death),
-    Settle,
+    Void(VoidReason),
+    Debit,
     Release(Cause),
     Recall(RecallRecord),
     Stand(OperatorReason),
@@ -57,11 +57,11 @@ enum Op {
 
 fn op() -> impl Strategy<Value = Op> {
     let run = || prop_oneof![5 => Just(1_u8), 1 => Just(2_u8)];
-    let cause = || prop_oneof![Just(Cause::SlaPassed), Just(Cause::CustomerCancel)];
+    let cause = || prop_oneof![Just(Cause::SlaExpired), Just(Cause::CustomerCancel)];
     let reason = prop_oneof![
-        Just(OperatorReason::RetentionPassed),
-        Just(OperatorReason::NothingProves),
-        Just(OperatorReason::CannotRecall),
+        Just(OperatorReason::SwitchRetentionExpired),
+        Just(OperatorReason::NotFoundIsInconclusive),
+        Just(OperatorReason::RecallUnsupported),
     ];
     let answer = prop_oneof![
         Just(SendAnswer::Accepted),
@@ -71,7 +71,7 @@ fn op() -> impl Strategy<Value = Op> {
     let recall = prop_oneof![
         Just(RecallRecord::Recalled),
         Just(RecallRecord::Refused),
-        Just(RecallRecord::CannotRecall),
+        Just(RecallRecord::RecallUnsupported),
     ];
     prop_oneof![
         6 => run().prop_map(Op::Reserve),
@@ -86,12 +86,12 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::OtherAmount),
         2 => Just(Op::Failure),
         1 => Just(Op::AskedSettled),
-        2 => prop_oneof![Just(Death::Cancelled), Just(Death::NeverSent)].prop_map(Op::Dead),
-        4 => Just(Op::Settle),
+        2 => prop_oneof![Just(VoidReason::Cancelled), Just(VoidReason::NeverSent)].prop_map(Op::Void),
+        4 => Just(Op::Debit),
         2 => cause().prop_map(Op::Release),
         2 => recall.prop_map(Op::Recall),
         4 => reason.prop_map(Op::Stand),
-        4 => prop_oneof![Just(Action::Settle), Just(Action::Release)].prop_map(Op::Decide),
+        4 => prop_oneof![Just(Action::Debit), Just(Action::Release)].prop_map(Op::Decide),
         4 => Just(Op::CarryOut),
         2 => any::<bool>().prop_map(Op::Freeze),
     ]
@@ -135,7 +135,7 @@ impl Both {
     }
 
     /// Carries one operation out on both: what each said.
-    async fn carry_out(&mut self, op: &Op) -> (String, String) {
+    async fn apply_decision(&mut self, op: &Op) -> (String, String) {
         self.step += 1;
         let (ledger, id, bank) = (&self.ledger.ledger, &self.sample.id, &mut self.bank);
         let event = format!("explored-{}-{}", self.step, &self.sample.tx.as_str()[..16]);
@@ -167,8 +167,8 @@ impl Both {
             Op::BeginCancel(cause) => {
                 let begun = ledger.begin_cancel(id, cause).await.unwrap();
                 let simulated = bank.begin_cancel(cause, 0);
-                let kept = |begun: &payment_protocol::cancel::Begun| {
-                    format!("{:?} {:?} {}", begun.end, begun.verdict, begun.never_sent)
+                let kept = |begun: &payment_protocol::cancel::CancelContext| {
+                    format!("{:?} {:?} {}", begun.end, begun.final_status, begun.never_sent)
                 };
                 (kept(&begun), kept(&simulated))
             }
@@ -176,7 +176,7 @@ impl Both {
                 let ended = bank.ended();
                 let request = self.ledger.customer_cancel(&self.sample).await;
                 bank.cancel_requested |= !ended;
-                let told = matches!(request, payment_ledger::inbox::CancelRequest::Ended(_));
+                let told = matches!(request, payment_ledger::switch::inbox::CancelRequest::Ended(_));
                 (format!("ended {told}"), format!("ended {ended}"))
             }
             Op::Success => {
@@ -197,21 +197,23 @@ impl Both {
                 let ruling = ledger.record_settled(id, &report, Source::Cancel).await.unwrap();
                 (said(&ruling), said(&bank.write_settled(&self.payment, &report)))
             }
-            Op::Dead(death) => {
-                let ruling = ledger.record_dead(id, *death).await.unwrap();
-                (said(&ruling), said(&bank.write_dead(*death == Death::NeverSent)))
+            Op::Void(death) => {
+                let ruling = ledger.record_void(id, *death).await.unwrap();
+                (said(&ruling), said(&bank.write_dead(*death == VoidReason::NeverSent)))
             }
-            Op::Settle => (said(&ledger.settle(id).await.unwrap()), said(&bank.settle())),
+            Op::Debit => (said(&ledger.debit(id).await.unwrap()), said(&bank.debit())),
             Op::Release(cause) => {
                 let released = match ledger.release(id, cause).await.unwrap() {
-                    Release::Done(cause) => Released::Done(cause),
-                    Release::Ended(end) => Released::Ended(end),
-                    Release::Refused(refusal) => Released::Failed { detail: refusal.to_string() },
+                    Release::Done(cause) => ReleaseOutcome::Done(cause),
+                    Release::Ended(end) => ReleaseOutcome::Ended(end),
+                    Release::Refused(refusal) => ReleaseOutcome::Failed { detail: refusal.to_string() },
                 };
                 (said(&released), said(&bank.release(cause)))
             }
             // Nothing is asked back that is not known to have left.
-            Op::Recall(_) if bank.verdict != Some(Verdict::Settled) => (String::new(), String::new()),
+            Op::Recall(_) if bank.final_status != Some(FinalStatus::Settled) => {
+                (String::new(), String::new())
+            }
             Op::Recall(answer) => {
                 let stands = ledger.record_recall(id, *answer, "words").await.unwrap();
                 (said(&stands), said(&bank.record_recall(*answer)))
@@ -236,7 +238,7 @@ impl Both {
 
     async fn store(&self, callback: Callback) -> String {
         match self.ledger.ledger.store_callback(&callback).await.unwrap() {
-            Stored::New(notice) => format!("told {}", notice.is_some()),
+            Stored::New(message) => format!("told {}", message.is_some()),
             other => format!("{other:?}"),
         }
     }
@@ -266,18 +268,18 @@ impl Both {
             return (String::new(), String::new());
         };
         let (ledger, id) = (&self.ledger.ledger, &self.sample.id);
-        if open.action == Action::Settle {
-            let ruling = ledger.settle_by_decision(id, decided).await.unwrap();
-            let simulated = self.bank.settle_by_decision(open.id);
-            if let payment_protocol::rules::SettleByDecisionRuling::Ended(end) = simulated {
-                self.bank.close_decision(open.id, CarriedOut::Ended(end));
+        if open.action == Action::Debit {
+            let ruling = ledger.debit_by_decision(id, decided).await.unwrap();
+            let simulated = self.bank.debit_by_decision(open.id);
+            if let payment_protocol::rules::DebitByDecisionRuling::Ended(end) = simulated {
+                self.bank.close_decision(open.id, DecisionOutcome::Ended(end));
             }
             (said(&ruling), said(&simulated))
         } else {
             let ruling = ledger.release_by_decision(id, decided).await.unwrap();
             let simulated = self.bank.release_by_decision(open.id);
             if let payment_protocol::rules::ReleaseByDecisionRuling::Ended(end) = simulated.0 {
-                self.bank.close_decision(open.id, CarriedOut::Ended(end));
+                self.bank.close_decision(open.id, DecisionOutcome::Ended(end));
             }
             (said(&ruling), said(&simulated))
         }
@@ -298,11 +300,11 @@ impl Both {
         exceptions.dedup();
         let cause = ledger.column(sample, "cause->>'code'").await;
         let real = format!(
-            "{} hold {} attempts {} verdict {:?} cause {cause:?} stood {:?} posted {posted:?} exceptions {exceptions:?}",
+            "{} hold {} attempts {} final_status {:?} cause {cause:?} stood {:?} posted {posted:?} exceptions {exceptions:?}",
             ledger.state(sample).await,
             ledger.hold(sample).await,
             ledger.column(sample, "attempts").await.unwrap(),
-            ledger.column(sample, "verdict").await,
+            ledger.column(sample, "final_status").await,
             ledger.column(sample, "operator_reason").await,
         );
         let journal = bank.journal;
@@ -312,17 +314,17 @@ impl Both {
             (journal.claim, "late_debit claims"),
             (journal.release, "release"),
             (journal.reserve, "reserve"),
-            (journal.settle, "settle"),
+            (journal.debit, "debit"),
         ] {
             posted.extend(std::iter::repeat_n(kind.to_owned(), usize::from(times)));
         }
         let mut exceptions: Vec<&str> = [
             (Exception::LateConfirmation, "late_confirmation"),
-            (Exception::Contradiction, "contradiction"),
-            (Exception::ReportDiffers, "report_differs"),
-            (Exception::NotSent, "not_sent"),
-            (Exception::OtherSwitch, "other_switch"),
-            (Exception::ChargedToClaims, "charged_to_claims"),
+            (Exception::ContradictoryFinalStatus, "contradictory_final_status"),
+            (Exception::ConfirmationMismatch, "confirmation_mismatch"),
+            (Exception::SettledWithoutAttempt, "settled_without_attempt"),
+            (Exception::CallbackFromOtherSwitch, "callback_from_other_switch"),
+            (Exception::DebitedToClaims, "debited_to_claims"),
         ]
         .into_iter()
         .filter(|(kind, _)| bank.exceptions.contain(*kind))
@@ -330,11 +332,11 @@ impl Both {
         .collect();
         exceptions.sort_unstable();
         let simulated = format!(
-            "{} hold {} attempts {} verdict {:?} cause {:?} stood {:?} posted {posted:?} exceptions {exceptions:?}",
+            "{} hold {} attempts {} final_status {:?} cause {:?} stood {:?} posted {posted:?} exceptions {exceptions:?}",
             bank.state,
             bank.hold.map_or("none", |hold| hold.as_str()),
             bank.attempts,
-            bank.verdict.map(|verdict| verdict.to_string()),
+            bank.final_status.map(|final_status| final_status.to_string()),
             bank.cause.as_deref().map(|cause| cause.code().to_owned()),
             bank.operator_reason.map(|reason| reason.to_string()),
         );
@@ -370,7 +372,7 @@ async fn r38_the_explored_bank_is_this_ledger(pool: PgPool) {
 async fn side_by_side(ledger: Bank, case: usize, funds: bool, ops: Vec<Op>) -> Result<(), TestCaseError> {
     let mut both = Both::open(ledger, case, funds).await;
     for (n, op) in ops.iter().enumerate() {
-        let (real, simulated) = both.carry_out(op).await;
+        let (real, simulated) = both.apply_decision(op).await;
         if real != simulated {
             return Err(TestCaseError::fail(format!("{n} {op:?}: {real} / {simulated}")));
         }

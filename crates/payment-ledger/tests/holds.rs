@@ -7,16 +7,16 @@ mod support;
 use std::collections::BTreeMap;
 
 use iso_currency::Currency;
-use payment_ledger::reconcile::drift::{Drift, Patience};
-use payment_ledger::reconcile::found::Known;
-use payment_ledger::reconcile::holds::DecidedBy;
+use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
+use payment_ledger::audit::reconcile::found::Known;
+use payment_ledger::audit::reconcile::holds::DecidedBy;
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, Stage, account_id, tenant};
 
 /// A cancel is given an hour.
-const PATIENCE: Patience = Patience { grace_s: 600, cancelling_s: 3_600 };
+const PATIENCE: Tolerance = Tolerance { grace_s: 600, cancelling_s: 3_600 };
 
 impl Bank {
     /// What an audit names for the first time, by what it is about.
@@ -64,7 +64,7 @@ async fn s0_15_what_is_held_is_counted_by_state_and_by_who_decides(pool: PgPool)
         *sum = (sum.0 + 1, sum.1 + AMOUNT_MINOR);
     }
     let standing = bank.payment_at(Stage::Differing, "standing").await;
-    bank.stand(&standing, OperatorReason::ReportDiffers).await;
+    bank.stand(&standing, OperatorReason::ConfirmationMismatch).await;
     expected.insert(("needs_operator".into(), DecidedBy::Switch), (1, AMOUNT_MINOR));
 
     let held = bank.ledger.held_by_state().await.unwrap();
@@ -91,7 +91,7 @@ async fn s0_15_what_is_held_is_counted_by_state_and_by_who_decides(pool: PgPool)
     assert_eq!(balance("escrow", "EUR"), Some(AMOUNT_MINOR));
     assert_eq!(balance("holding", "USD"), Some(0));
     assert_eq!(internal.iter().filter(|account| account.currency == "EUR").count(), 5);
-    bank.ledger.seal(payment_ledger::seal::BatchSize::new(1_000)).await.unwrap();
+    bank.ledger.seal(payment_ledger::audit::seal::BatchSize::new(1_000)).await.unwrap();
     assert_eq!(bank.ledger.internal_accounts().await.unwrap(), internal, "sealed or not");
     let audited = bank.ledger.audit_holds(PATIENCE).await.unwrap();
     assert_eq!((audited.payments, audited.found), (7, vec![]), "all is well");
@@ -114,7 +114,7 @@ async fn s0_15_the_hold_audit_names_what_cannot_be(pool: PgPool) {
     ))
     .await;
     let holding = "holding_differs:internal:holding:EUR".to_owned();
-    let named = [(ended.id.to_string(), Drift::OrphanHold), (holding.clone(), Drift::BrokenChain)];
+    let named = [(ended.id.to_string(), Drift::OrphanHold), (holding.clone(), Drift::JournalHashMismatch)];
     assert_eq!(bank.newly_named().await, BTreeMap::from(named));
 
     let unexplained = bank.payment_at(Stage::Reserved, "hold without an entry").await;
@@ -154,7 +154,7 @@ async fn s0_15_the_hold_audit_names_what_cannot_be(pool: PgPool) {
     let known = bank.ledger.audit_holds(PATIENCE).await.unwrap().found;
     assert_eq!(known.len(), 6, "{known:?}");
     let kinds = "SELECT kind || ' ' || count(*) FROM exceptions GROUP BY kind ORDER BY kind";
-    let expected = ["broken_chain 1", "missing_hold 2", "orphan_hold 2", "stuck_cancelling 1"];
+    let expected = ["journal_hash_mismatch 1", "missing_hold 2", "orphan_hold 2", "stuck_cancelling 1"];
     assert_eq!(bank.words(kinds).await, expected);
     let of_holding = format!("SELECT origin FROM exceptions WHERE origin = '{holding}'");
     assert_eq!(bank.words(&of_holding).await, [holding], "as the verification of the ledger names it");

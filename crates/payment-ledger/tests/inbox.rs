@@ -8,13 +8,15 @@ mod support;
 use std::collections::BTreeSet;
 
 use futures::future::{join, join_all};
-use payment_ledger::inbox::{Callback, CallbackStatus, CancelRequest, Notice, NoticeKind, Stored};
-use payment_ledger::release::Release;
-use payment_protocol::cancel::Death;
+use payment_ledger::steps::release::Release;
+use payment_ledger::switch::inbox::{
+    Callback, CallbackStatus, CancelRequest, InboxMessage, InboxMessageKind, Stored,
+};
+use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::Cause;
-use payment_protocol::rules::VerdictRuling;
-use payment_protocol::state::End;
-use payment_protocol::world::Settled;
+use payment_protocol::port::DebitOutcome;
+use payment_protocol::rules::FinalStatusRuling;
+use payment_protocol::state::FinalState;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, Stage, event, failure, success};
@@ -22,13 +24,13 @@ use support::{Bank, Stage, event, failure, success};
 /// Long enough to be in nobody's way.
 const BACKOFF_MS: i64 = 60_000;
 
-/// Makes every notice due now.
+/// Makes every message due now.
 async fn due(bank: &Bank) {
     bank.sql("UPDATE inbox SET deliver_at = now() - interval '1 ms'").await;
 }
 
-fn ids(notices: &[Notice]) -> Vec<i64> {
-    notices.iter().map(|notice| notice.inbox_id).collect()
+fn ids(messages: &[InboxMessage]) -> Vec<i64> {
+    messages.iter().map(|message| message.inbox_id).collect()
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
@@ -36,19 +38,19 @@ async fn a_callback_is_stored_whole_and_told(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let callback = Callback { body: vec![0xff, 0x00, b'{'], ..failure(&p, "evt-1") };
-    let Stored::New(Some(notice)) = bank.ledger.store_callback(&callback).await.unwrap() else {
+    let Stored::New(Some(message)) = bank.ledger.store_callback(&callback).await.unwrap() else {
         panic!("told");
     };
     assert_eq!(
-        (&notice.payment_id, notice.workflow_id.as_str(), notice.ended),
+        (&message.payment_id, message.workflow_id.as_str(), message.ended),
         (&p.id, p.id.as_str(), false)
     );
-    let kind = NoticeKind::Callback {
+    let kind = InboxMessageKind::Callback {
         status: "FAILURE".into(),
         reason: Some("account closed".into()),
         event_id: "evt-1".into(),
     };
-    assert_eq!(notice.kind, kind);
+    assert_eq!(message.kind, kind);
     let stored = "SELECT concat_ws(' ', switch, event_id, payment_id, reference, status, amount_minor, currency, reason,
                                    encode(body, 'hex')) FROM switch_callbacks";
     let wanted =
@@ -65,13 +67,16 @@ async fn r21b_an_event_id_with_another_body_is_an_exception(pool: PgPool) {
     bank.ledger.store_callback(&failure(&p, "evt-1")).await.unwrap();
 
     let reused = bank.ledger.store_callback(&success(&p, "evt-1")).await.unwrap();
-    assert_eq!(reused, Stored::EventReused);
-    assert_eq!(bank.exceptions(&p).await, ["event_reused"]);
-    assert_eq!(bank.column(&p, "verdict").await, None, "a reused id is not believed");
+    assert_eq!(reused, Stored::CallbackEventIdReused);
+    assert_eq!(bank.exceptions(&p).await, ["callback_event_id_reused"]);
+    assert_eq!(bank.column(&p, "final_status").await, None, "a reused id is not believed");
 
     // Under an id that is taken, the other payment's SUCCESS is not believed either.
-    assert_eq!(bank.ledger.store_callback(&success(&other, "evt-1")).await.unwrap(), Stored::EventReused);
-    assert_eq!(bank.column(&other, "verdict").await, None);
+    assert_eq!(
+        bank.ledger.store_callback(&success(&other, "evt-1")).await.unwrap(),
+        Stored::CallbackEventIdReused
+    );
+    assert_eq!(bank.column(&other, "final_status").await, None);
     assert_eq!(bank.number("SELECT count(*) FROM switch_callbacks").await, 1);
     bank.audit().await;
 }
@@ -89,9 +94,9 @@ async fn r21b_an_unknown_payment_is_an_exception(pool: PgPool) {
         assert_eq!(bank.ledger.store_callback(&callback).await.unwrap(), Stored::Duplicate, "{reference:?}");
     }
     let kinds = bank.words("SELECT kind FROM exceptions WHERE payment_id IS NULL").await;
-    assert_eq!(kinds, ["unknown_payment"; 6]);
+    assert_eq!(kinds, ["callback_for_unknown_payment"; 6]);
     assert_eq!(bank.number("SELECT count(*) FROM inbox").await, 0);
-    assert_eq!(bank.column(&p, "verdict").await, None);
+    assert_eq!(bank.column(&p, "final_status").await, None);
     bank.audit().await;
 }
 
@@ -108,7 +113,7 @@ async fn r23_a_callback_with_a_nul_in_its_words_is_stored(pool: PgPool) {
     bank.audit().await;
 }
 
-/// R17: the same callback 32 times at once: one row, one notice, one verdict.
+/// R17: the same callback 32 times at once: one row, one message, one final_status.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r17_one_callback_at_once_is_one_row(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 32).await;
@@ -156,14 +161,14 @@ async fn what_is_not_delivered_is_taken_again_later_and_later(pool: PgPool) {
     assert_eq!(bank.number(&in_a_second).await, 1, "due a second after it was stored");
     // The second itself may be over before anybody has looked.
     bank.sql("UPDATE inbox SET deliver_at = now() + interval '1 hour'").await;
-    assert_eq!(bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap(), [], "not due yet");
+    assert_eq!(bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap(), [], "not due yet");
 
     let mut distances = vec![];
     for _ in 0..5 {
         due(&bank).await;
-        let taken = bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap();
+        let taken = bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap();
         assert_eq!(taken.len(), 1);
-        assert_eq!(bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap(), [], "put off");
+        assert_eq!(bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap(), [], "put off");
         distances.push(
             bank.number("SELECT round(extract(epoch FROM deliver_at - now()) / 10)::bigint * 10 FROM inbox")
                 .await,
@@ -172,10 +177,10 @@ async fn what_is_not_delivered_is_taken_again_later_and_later(pool: PgPool) {
     assert_eq!(distances, [60, 120, 240, 300, 300], "doubling, five minutes at most");
 
     due(&bank).await;
-    let taken = bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap();
+    let taken = bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap();
     bank.ledger.mark_delivered(taken[0].inbox_id).await.unwrap();
     due(&bank).await;
-    assert_eq!(bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap(), [], "delivered");
+    assert_eq!(bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap(), [], "delivered");
 }
 
 /// What is taken says what it is, where signals go now, and whether anybody is left to be told.
@@ -186,19 +191,20 @@ async fn what_is_taken_names_the_current_workflow(pool: PgPool) {
     bank.customer_cancel(&p).await;
     bank.ledger.store_callback(&success(&p, "evt-1")).await.unwrap();
     bank.ledger.resume(&p.id, p.id.as_str()).await.unwrap().unwrap();
-    bank.settle(&p).await;
+    bank.debit(&p).await;
     due(&bank).await;
-    let taken = bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap();
-    let kinds: Vec<_> = taken.iter().map(|notice| notice.kind.clone()).collect();
-    let callback = NoticeKind::Callback { status: "SUCCESS".into(), reason: None, event_id: "evt-1".into() };
-    assert_eq!(kinds, [NoticeKind::Cancel, callback]);
-    for notice in &taken {
-        assert_eq!(notice.workflow_id, format!("{}:resume:1", p.id));
-        assert!(notice.ended);
+    let taken = bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap();
+    let kinds: Vec<_> = taken.iter().map(|message| message.kind.clone()).collect();
+    let callback =
+        InboxMessageKind::Callback { status: "SUCCESS".into(), reason: None, event_id: "evt-1".into() };
+    assert_eq!(kinds, [InboxMessageKind::Cancel, callback]);
+    for message in &taken {
+        assert_eq!(message.workflow_id, format!("{}:resume:1", p.id));
+        assert!(message.ended);
     }
 }
 
-/// Two relays at once share the work: no notice is taken twice, none is left.
+/// Two relays at once share the work: no message is taken twice, none is left.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn two_takers_take_each_notice_once(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 8).await;
@@ -210,8 +216,8 @@ async fn two_takers_take_each_notice_once(options: PgPoolOptions, connect: PgCon
     let mut all: Vec<i64> = vec![];
     // More rounds than it takes, since a relay skips what another one is just taking.
     for _ in 0..8 {
-        let taken = join_all((0..8).map(|_| bank.ledger.take_undelivered(5, BACKOFF_MS))).await;
-        all.extend(taken.iter().flat_map(|notices| ids(notices.as_ref().unwrap())));
+        let taken = join_all((0..8).map(|_| bank.ledger.claim_undelivered(5, BACKOFF_MS))).await;
+        all.extend(taken.iter().flat_map(|messages| ids(messages.as_ref().unwrap())));
     }
     assert_eq!(all.len(), 40);
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 40);
@@ -232,9 +238,9 @@ async fn a_locked_notice_is_skipped(pool: PgPool) {
         .execute(&mut *other)
         .await
         .unwrap();
-    assert_eq!(bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap().len(), 1);
+    assert_eq!(bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap().len(), 1);
     other.rollback().await.unwrap();
-    assert_eq!(bank.ledger.take_undelivered(10, BACKOFF_MS).await.unwrap().len(), 1);
+    assert_eq!(bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap().len(), 1);
 }
 
 /// A customer's cancel goes into the inbox once, and is of no use after the end.
@@ -248,20 +254,20 @@ async fn a_cancel_is_asked_once_and_not_after_the_end(pool: PgPool) {
         (Stage::Sent,       None),
         (Stage::Cancelling, None),
         (Stage::Confirmed,  None),
-        (Stage::Dead,       None),
-        (Stage::Settled,    Some(End::Settled)),
-        (Stage::Released,   Some(End::TimedOut)),
-        (Stage::Rejected,   Some(End::Rejected)),
+        (Stage::Void,       None),
+        (Stage::Settled,    Some(FinalState::Settled)),
+        (Stage::Released,   Some(FinalState::TimedOut)),
+        (Stage::Rejected,   Some(FinalState::Rejected)),
     ];
     for (stage, end) in table {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
         let told = format!("SELECT count(*) FROM inbox WHERE kind = 'cancel' AND payment_id = '{}'", p.id);
         match end {
             None => {
-                let CancelRequest::Requested(Some(notice)) = bank.customer_cancel(&p).await else {
+                let CancelRequest::Requested(Some(message)) = bank.customer_cancel(&p).await else {
                     panic!("{stage:?}: told");
                 };
-                assert_eq!((&notice.payment_id, notice.kind), (&p.id, NoticeKind::Cancel));
+                assert_eq!((&message.payment_id, message.kind), (&p.id, InboxMessageKind::Cancel));
                 assert_eq!(bank.customer_cancel(&p).await, CancelRequest::Requested(None), "{stage:?}");
                 assert_eq!(bank.number(&told).await, 1, "{stage:?}");
             }
@@ -274,8 +280,8 @@ async fn a_cancel_is_asked_once_and_not_after_the_end(pool: PgPool) {
     bank.audit().await;
 }
 
-/// R19: "dead" and a SUCCESS at the same time. Whichever comes second compares: the SUCCESS is the
-/// verdict, or it is an exception. It is never neither.
+/// R19: "void" and a SUCCESS at the same time. Whichever comes second compares: the SUCCESS is the
+/// final_status, or it is an exception. It is never neither.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r19_a_success_beside_a_death_is_the_verdict_or_an_exception(
     options: PgPoolOptions,
@@ -286,29 +292,31 @@ async fn r19_a_success_beside_a_death_is_the_verdict_or_an_exception(
         let p = bank.payment_at(Stage::Cancelling, &format!("round {round}")).await;
         let callback = success(&p, &event(&p, "s"));
         let (stored, dead) = if round % 2 == 0 {
-            join(bank.ledger.store_callback(&callback), bank.ledger.record_dead(&p.id, Death::Cancelled))
+            join(bank.ledger.store_callback(&callback), bank.ledger.record_void(&p.id, VoidReason::Cancelled))
                 .await
         } else {
-            let (dead, stored) =
-                join(bank.ledger.record_dead(&p.id, Death::Cancelled), bank.ledger.store_callback(&callback))
-                    .await;
+            let (dead, stored) = join(
+                bank.ledger.record_void(&p.id, VoidReason::Cancelled),
+                bank.ledger.store_callback(&callback),
+            )
+            .await;
             (stored, dead)
         };
-        let verdict = bank.column(&p, "verdict").await.unwrap();
-        let Stored::New(notice) = stored.unwrap() else { panic!("stored") };
+        let final_status = bank.column(&p, "final_status").await.unwrap();
+        let Stored::New(message) = stored.unwrap() else { panic!("stored") };
         match dead.unwrap() {
-            VerdictRuling::First => {
-                assert_eq!((verdict.as_str(), notice), ("dead", None));
-                let released = bank.ledger.release(&p.id, &Cause::SlaPassed).await.unwrap();
-                assert_eq!(released, Release::Done(Cause::SlaPassed));
+            FinalStatusRuling::First => {
+                assert_eq!((final_status.as_str(), message), ("void", None));
+                let released = bank.ledger.release(&p.id, &Cause::SlaExpired).await.unwrap();
+                assert_eq!(released, Release::Done(Cause::SlaExpired));
             }
-            VerdictRuling::Contradicts => {
-                assert_eq!((verdict.as_str(), notice.is_some()), ("settled", true));
-                assert_eq!(bank.settle(&p).await, Settled::Done);
+            FinalStatusRuling::Contradicts => {
+                assert_eq!((final_status.as_str(), message.is_some()), ("settled", true));
+                assert_eq!(bank.debit(&p).await, DebitOutcome::Done);
             }
             other => panic!("{other:?}"),
         }
-        assert_eq!(bank.exceptions(&p).await, ["contradiction"]);
+        assert_eq!(bank.exceptions(&p).await, ["contradictory_final_status"]);
     }
     bank.audit().await;
     bank.close().await;
@@ -320,14 +328,17 @@ async fn r19_a_success_beside_a_death_is_the_verdict_or_an_exception(
 async fn r19_a_success_beside_a_release_is_an_exception(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 4).await;
     for round in 0..40 {
-        let p = bank.payment_at(Stage::Dead, &format!("round {round}")).await;
+        let p = bank.payment_at(Stage::Void, &format!("round {round}")).await;
         let callback = success(&p, &event(&p, "s"));
         let (stored, released) =
-            join(bank.ledger.store_callback(&callback), bank.ledger.release(&p.id, &Cause::SlaPassed)).await;
+            join(bank.ledger.store_callback(&callback), bank.ledger.release(&p.id, &Cause::SlaExpired)).await;
         assert_eq!(stored.unwrap(), Stored::New(None));
-        assert_eq!(released.unwrap(), Release::Done(Cause::SlaPassed));
+        assert_eq!(released.unwrap(), Release::Done(Cause::SlaExpired));
         let exceptions = bank.exceptions(&p).await;
-        assert!(exceptions == ["contradiction"] || exceptions == ["late_confirmation"], "{exceptions:?}");
+        assert!(
+            exceptions == ["contradictory_final_status"] || exceptions == ["late_confirmation"],
+            "{exceptions:?}"
+        );
     }
     bank.audit().await;
     bank.close().await;

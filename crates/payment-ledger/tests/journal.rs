@@ -30,7 +30,7 @@ fn entry(payment: &str, kind: &str, key: &str) -> String {
 async fn the_database_has_the_last_word(pool: PgPool) {
     let bank = Bank::new(pool);
     let open = bank.payment_at(Stage::Cancelling, "open").await;
-    let dead = bank.payment_at(Stage::Dead, "dead").await;
+    let dead = bank.payment_at(Stage::Void, "void").await;
     let settled = bank.payment_at(Stage::Settled, "settled").await;
     let released = bank.payment_at(Stage::Released, "released").await;
     let of = |p: &support::Sample| format!("WHERE payment_id = '{}'", p.id);
@@ -42,16 +42,16 @@ async fn the_database_has_the_last_word(pool: PgPool) {
         (RESTRICT, "journal is append-only: TRUNCATE refused", "TRUNCATE journal".into()),
         (RESTRICT, "journal is append-only: TRUNCATE refused", "TRUNCATE payments, accounts CASCADE".into()),
         // one entry per key, one reserve, one settle or release per payment
-        (UNIQUE, "journal_operation_key_key",   entry(open.id.as_str(), "settle", &format!("{}:reserve", open.id))),
+        (UNIQUE, "journal_operation_key_key",   entry(open.id.as_str(), "debit", &format!("{}:reserve", open.id))),
         (UNIQUE, "journal_one_reserve",         entry(open.id.as_str(), "reserve", "again")),
-        (UNIQUE, "journal_settled_or_released", entry(settled.id.as_str(), "release", "x")),
-        (UNIQUE, "journal_settled_or_released", entry(settled.id.as_str(), "settle", "x")),
-        (UNIQUE, "journal_settled_or_released", entry(released.id.as_str(), "settle", "x")),
-        (UNIQUE, "journal_settled_or_released", entry(released.id.as_str(), "release", "x")),
+        (UNIQUE, "journal_debited_or_released", entry(settled.id.as_str(), "release", "x")),
+        (UNIQUE, "journal_debited_or_released", entry(settled.id.as_str(), "debit", "x")),
+        (UNIQUE, "journal_debited_or_released", entry(released.id.as_str(), "debit", "x")),
+        (UNIQUE, "journal_debited_or_released", entry(released.id.as_str(), "release", "x")),
         // an entry is positive, between two accounts, and of a payment unless it pays in
-        (CHECK, "journal_amount_positive", entry(open.id.as_str(), "settle", "x").replace(", 1, ", ", 0, ")),
-        (CHECK, "journal_amount_positive", entry(open.id.as_str(), "settle", "x").replace(", 1, ", ", -1, ")),
-        (CHECK, "journal_two_accounts",    entry(open.id.as_str(), "settle", "x").replace("escrow", "holding")),
+        (CHECK, "journal_amount_positive", entry(open.id.as_str(), "debit", "x").replace(", 1, ", ", 0, ")),
+        (CHECK, "journal_amount_positive", entry(open.id.as_str(), "debit", "x").replace(", 1, ", ", -1, ")),
+        (CHECK, "journal_two_accounts",    entry(open.id.as_str(), "debit", "x").replace("escrow", "holding")),
         (CHECK, "journal_kind_known",      entry(open.id.as_str(), "adjust", "x")),
         (CHECK, "journal_payment_named",   entry(open.id.as_str(), "fund", "x")),
         // a hold is settled or released, once
@@ -65,26 +65,26 @@ async fn the_database_has_the_last_word(pool: PgPool) {
         (RESTRICT, "a hold changes by entries", "TRUNCATE holds".into()),
         (RESTRICT, "a hold changes by entries", format!("INSERT INTO holds (payment_id, account_id, amount_minor, currency)
                                                          SELECT payment_id, account_id, 1, currency FROM holds {}", of(&released))),
-        (RESTRICT, "holds nothing that this settle is of",  entry(open.id.as_str(), "settle", "x")),
+        (RESTRICT, "holds nothing that this settle is of",  entry(open.id.as_str(), "debit", "x")),
         (RESTRICT, "holds nothing that this release is of", entry(dead.id.as_str(), "release", "x").replace(", 1, ", ", 1000, ")),
         (RESTRICT, "holds nothing that this release is of", entry("nobody", "release", "x")),
         // an entry is between the accounts of its kind, and in the account's own currency
-        (CHECK, "journal_way_fits_its_kind", entry(open.id.as_str(), "settle", "x").replace("escrow", "claims")),
-        (CHECK, "journal_way_fits_its_kind", entry(open.id.as_str(), "settle", "x").replace("escrow:EUR", "escrow:USD")),
+        (CHECK, "journal_way_fits_its_kind", entry(open.id.as_str(), "debit", "x").replace("escrow", "claims")),
+        (CHECK, "journal_way_fits_its_kind", entry(open.id.as_str(), "debit", "x").replace("escrow:EUR", "escrow:USD")),
         (CHECK, "journal_way_fits_its_kind", entry(open.id.as_str(), "release", "x").replace("from-open", "internal:funding:EUR")),
         (RESTRICT, "there is no account from-open in USD", entry(open.id.as_str(), "release", "x").replace("EUR", "USD")),
         (RESTRICT, "there is no account from-open in USD", entry(open.id.as_str(), "reserve", "x").replace("EUR", "USD")),
         (RESTRICT, "there is no account nobody in EUR",  entry(open.id.as_str(), "release", "x").replace("from-open", "nobody")),
         // the first answer, the first run and the end are written once
-        (RESTRICT, "is written: settled", format!("UPDATE payments SET verdict = 'dead' {}", of(&settled))),
-        (RESTRICT, "is written: dead",    format!("UPDATE payments SET verdict = 'settled' {}", of(&dead))),
-        (RESTRICT, "is written: dead",    format!("UPDATE payments SET verdict = NULL, verdict_source = NULL {}", of(&dead))),
+        (RESTRICT, "is written: settled", format!("UPDATE payments SET final_status = 'void' {}", of(&settled))),
+        (RESTRICT, "is written: dead",    format!("UPDATE payments SET final_status = 'settled' {}", of(&dead))),
+        (RESTRICT, "is written: dead",    format!("UPDATE payments SET final_status = NULL, final_status_source = NULL {}", of(&dead))),
         (RESTRICT, "the run of",          format!("UPDATE payments SET run_id = 'another' {}", of(&open))),
         (RESTRICT, "the run of",          format!("UPDATE payments SET run_id = NULL {}", of(&open))),
         (RESTRICT, "has ended: settled",  format!("UPDATE payments SET state = 'failed' {}", of(&settled))),
         (RESTRICT, "has ended: timed_out",format!("UPDATE payments SET state = 'cancelling', ended_at = NULL {}", of(&released))),
         (CHECK, "payments_end_has_a_time",      format!("UPDATE payments SET state = 'failed' {}", of(&open))),
-        (CHECK, "payments_verdict_has_a_source",format!("UPDATE payments SET verdict = 'settled' {}", of(&open))),
+        (CHECK, "payments_final_status_has_a_source",format!("UPDATE payments SET final_status = 'settled' {}", of(&open))),
         (CHECK, "payments_attempts_begin_once", format!("UPDATE payments SET attempts = 0 {}", of(&open))),
         (CHECK, "payments_state_known",         format!("UPDATE payments SET state = 'blocked' {}", of(&open))),
         // nobody owes us
@@ -109,7 +109,7 @@ async fn the_database_has_the_last_word(pool: PgPool) {
     bank.audit().await;
 }
 
-/// A defect that the rules let through stops at the database, and is told as one: repeating does
+/// A defect that the rules let through kill_switches at the database, and is told as one: repeating does
 /// not help.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_refusal_of_the_database_is_a_defect_and_not_a_wait(pool: PgPool) {
@@ -121,7 +121,7 @@ async fn a_refusal_of_the_database_is_a_defect_and_not_a_wait(pool: PgPool) {
          SELECT tx_id || ':debit', 'fund', 'internal:funding:EUR', source_account, 1, 'EUR' FROM payments",
     )
     .await;
-    let error = bank.ledger.settle(&p.id).await.unwrap_err();
+    let error = bank.ledger.debit(&p.id).await.unwrap_err();
     assert!(matches!(error, LedgerError::Refused(_)), "{error:?}");
     assert!(error.is_final());
     assert_eq!(bank.state(&p).await, "confirmed", "all or nothing");

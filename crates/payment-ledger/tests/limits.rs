@@ -6,18 +6,18 @@ mod support;
 
 use futures::future::join_all;
 use iso_currency::Currency;
-use payment_ledger::accept::NewPayment;
-use payment_ledger::decisions::{DecideError, DecisionRefused};
-use payment_ledger::limits::{Bounds, LimitScope};
-use payment_ledger::stops::Target;
+use payment_ledger::admission::kill_switches::Target;
+use payment_ledger::admission::limits::{Bounds, LimitScope};
+use payment_ledger::operator::decisions::{DecideError, DecisionRefused};
+use payment_ledger::steps::accept::NewPayment;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::ids::{AccountId, SwitchName};
-use payment_protocol::world::Reserved;
+use payment_protocol::port::ReserveOutcome;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, Sample, account_id, eur, tenant};
 
-const OVER: Reserved = Reserved::Refused(ReserveRefusal::LimitExceeded);
+const OVER: ReserveOutcome = ReserveOutcome::Refused(ReserveRefusal::LimitExceeded);
 
 async fn set(bank: &Bank, scope: &LimitScope, bounds: Bounds) {
     bank.ledger.set_limit(scope, Currency::EUR, bounds, "ann", "a test").await.unwrap();
@@ -69,7 +69,7 @@ async fn r10_a_limit_is_reached_and_not_passed(pool: PgPool) {
         bank.sql("DELETE FROM limit_days WHERE scope = 'tenant'").await;
         for (place, (minor, is_held)) in amounts.into_iter().zip(wanted).enumerate() {
             let p = order(&bank, &account, minor, &format!("{place}")).await;
-            let expected = if is_held { Reserved::Held } else { OVER };
+            let expected = if is_held { ReserveOutcome::Held } else { OVER };
             assert_eq!(bank.reserve(&p).await, expected, "row {n}, payment {place}");
             assert_eq!(bank.reserve(&p).await, expected, "a refusal is recorded and stands");
             if !is_held {
@@ -89,14 +89,17 @@ async fn r10_what_is_released_is_given_back_to_its_limit(pool: PgPool) {
     bank.clear_of_midnight().await;
     let account = bank.open("purse", support::FUNDS_MINOR).await;
     let before = order(&bank, &account, 1_000, "before").await;
-    assert_eq!(bank.reserve(&before).await, Reserved::Held);
+    assert_eq!(bank.reserve(&before).await, ReserveOutcome::Held);
     let day = Bounds { per_day_minor: Some(2_000), per_day_count: Some(2), ..Bounds::default() };
     set(&bank, &LimitScope::Account(account.clone()), day).await;
     set(&bank, &LimitScope::Tenant(tenant()), day).await;
     assert_eq!(used(&bank).await, [""; 0], "nothing is counted, so no row is there to be locked");
 
     let (one, two) = (order(&bank, &account, 1_000, "one").await, order(&bank, &account, 1_000, "two").await);
-    assert_eq!([bank.reserve(&one).await, bank.reserve(&two).await], [Reserved::Held, Reserved::Held]);
+    assert_eq!(
+        [bank.reserve(&one).await, bank.reserve(&two).await],
+        [ReserveOutcome::Held, ReserveOutcome::Held]
+    );
     let full = ["account 2000 in 2", "tenant 2000 in 2"];
     assert_eq!(used(&bank).await, full);
     let three = order(&bank, &account, 1, "three").await;
@@ -105,8 +108,8 @@ async fn r10_what_is_released_is_given_back_to_its_limit(pool: PgPool) {
     // Yesterday's, by the time it is released.
     bank.sql("UPDATE limit_days SET day = day - 1; UPDATE limit_uses SET day = day - 1").await;
     for _ in 0..2 {
-        bank.ledger.release(&before.id, &Cause::SlaPassed).await.unwrap();
-        bank.ledger.release(&one.id, &Cause::SlaPassed).await.unwrap();
+        bank.ledger.release(&before.id, &Cause::SlaExpired).await.unwrap();
+        bank.ledger.release(&one.id, &Cause::SlaExpired).await.unwrap();
     }
     assert_eq!(used(&bank).await, ["account 1000 in 1", "tenant 1000 in 1"]);
     let stands = bank.ledger.limits(10).await.unwrap();
@@ -137,11 +140,11 @@ async fn r34_a_limit_is_not_passed_by_a_crowd(options: PgPoolOptions, connect: P
         payments.push(order(&bank, &account, 100, &n.to_string()).await);
     }
     let outcomes = join_all(payments.iter().map(|p| bank.reserve(p))).await;
-    let held = outcomes.iter().filter(|outcome| **outcome == Reserved::Held).count();
+    let held = outcomes.iter().filter(|outcome| **outcome == ReserveOutcome::Held).count();
     assert_eq!((held, outcomes.iter().filter(|outcome| **outcome == OVER).count()), (25, 39));
     let tenants = "SELECT used_minor FROM limit_days WHERE scope = 'tenant'";
     assert_eq!(bank.number(tenants).await, 2_500);
-    let releases = payments.iter().map(|p| bank.ledger.release(&p.id, &Cause::SlaPassed));
+    let releases = payments.iter().map(|p| bank.ledger.release(&p.id, &Cause::SlaExpired));
     join_all(releases).await.into_iter().for_each(|released| {
         released.unwrap();
     });
@@ -156,7 +159,9 @@ async fn a_limit_is_set_anew_and_never_changed(pool: PgPool) {
     let bank = Bank::new(pool);
     let account = bank.open("purse", support::FUNDS_MINOR).await;
     let scope = LimitScope::Account(account.clone());
-    for (minor, outcome) in [(Some(10), OVER), (Some(1_000), Reserved::Held), (None, Reserved::Held)] {
+    for (minor, outcome) in
+        [(Some(10), OVER), (Some(1_000), ReserveOutcome::Held), (None, ReserveOutcome::Held)]
+    {
         set(&bank, &scope, Bounds { per_payment_minor: minor, ..Bounds::default() }).await;
         let p = order(&bank, &account, 1_000, &minor.unwrap_or(0).to_string()).await;
         assert_eq!(bank.reserve(&p).await, outcome, "{minor:?}");
@@ -166,7 +171,7 @@ async fn a_limit_is_set_anew_and_never_changed(pool: PgPool) {
     // Another currency's limit is another limit.
     let dollars = Bounds { per_payment_minor: Some(1), ..Bounds::default() };
     bank.ledger.set_limit(&scope, Currency::USD, dollars, "ann", "a test").await.unwrap();
-    assert_eq!(bank.reserve(&order(&bank, &account, 1_000, "euros").await).await, Reserved::Held);
+    assert_eq!(bank.reserve(&order(&bank, &account, 1_000, "euros").await).await, ReserveOutcome::Held);
     for sql in ["UPDATE limits SET per_payment_minor = 1", "DELETE FROM limits", "TRUNCATE limits"] {
         assert_eq!(bank.refused(sql).await.0, "23001", "{sql}");
     }
@@ -207,8 +212,8 @@ async fn limits_and_stops_say_who_and_why(pool: PgPool) {
         }
     }
     assert_eq!(bank.number("SELECT count(*) FROM limits").await, 0);
-    let stops = bank.ledger.stops(true, 10).await.unwrap();
+    let kill_switches = bank.ledger.kill_switches(true, 10).await.unwrap();
     let said: Vec<_> =
-        stops.iter().map(|s| (s.stopped_by.as_str(), s.reason.as_str(), &s.lifted_by)).collect();
+        kill_switches.iter().map(|s| (s.activated_by.as_str(), s.reason.as_str(), &s.lifted_by)).collect();
     assert_eq!(said, [("ann", "a test", &None)], "trimmed, and still standing");
 }

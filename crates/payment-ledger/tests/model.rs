@@ -10,9 +10,9 @@ use std::cell::Cell;
 use iso_currency::Currency;
 use payment_ledger::Ledger;
 use payment_ledger::accounts::{AccountStatus, Internal, internal_balance};
-use payment_ledger::inbox::{Callback, Stored};
-use payment_ledger::seal::{BatchSize, Sealed};
-use payment_protocol::cancel::Death;
+use payment_ledger::audit::seal::{BatchSize, Sealed};
+use payment_ledger::switch::inbox::{Callback, Stored};
+use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::Cause;
 use payment_protocol::facts::RecallRecord;
 use proptest::collection::vec;
@@ -27,7 +27,7 @@ const PAYMENTS: usize = 6;
 const ACCOUNTS: usize = 2;
 /// Two of an account's three payments can be held, the third cannot.
 const OPENING_MINOR: i64 = 2_500;
-const CAUSES: [Cause; 3] = [Cause::SlaPassed, Cause::CustomerCancel, Cause::Interrupted];
+const CAUSES: [Cause; 3] = [Cause::SlaExpired, Cause::CustomerCancel, Cause::Interrupted];
 
 /// One operation; numbers are of payments, accounts, runs and causes.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +40,8 @@ enum Op {
     Success(usize),
     OtherAmount(usize),
     Failure(usize),
-    Dead(usize),
-    Settle(usize),
+    Void(usize),
+    Debit(usize),
     Release(usize, usize),
     Recall(usize, bool),
     Freeze(usize, bool),
@@ -62,8 +62,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => p().prop_map(Op::Success),
         2 => p().prop_map(Op::OtherAmount),
         1 => p().prop_map(Op::Failure),
-        1 => p().prop_map(Op::Dead),
-        4 => p().prop_map(Op::Settle),
+        1 => p().prop_map(Op::Void),
+        4 => p().prop_map(Op::Debit),
         2 => (p(), 0..3_usize).prop_map(|(p, cause)| Op::Release(p, cause)),
         2 => (p(), any::<bool>()).prop_map(|(p, yes)| Op::Recall(p, yes)),
         2 => (0..ACCOUNTS, prop_oneof![2 => Just(false), 1 => Just(true)]).prop_map(|(a, frozen)| Op::Freeze(a, frozen)),
@@ -79,13 +79,13 @@ struct Modelled {
     refused: Option<&'static str>,
     hold: Option<&'static str>,
     attempts: u32,
-    reported_unsent: bool,
+    reported_without_attempt: bool,
     cause: Option<Cause>,
-    verdict: Option<&'static str>,
+    final_status: Option<&'static str>,
     differs: bool,
     barred: bool,
     recall: Option<bool>,
-    cancel_asked: bool,
+    cancel_started: bool,
     end: Option<&'static str>,
 }
 
@@ -115,7 +115,7 @@ impl Modelled {
             return "AnotherRun".into();
         }
         self.run = Some(run);
-        if self.cancel_asked {
+        if self.cancel_started {
             return self.refuse("CustomerCancel", "Cancelled");
         }
         if purse.1 {
@@ -140,19 +140,19 @@ impl Modelled {
     }
 
     fn attempt(&mut self, run: usize) -> String {
-        if self.verdict == Some("Settled") {
+        if self.final_status == Some("Settled") {
             return "Settled".into();
         }
         let fence = if self.run != Some(run) {
             "AnotherRun"
         } else if self.hold != Some("open") {
             "NoOpenHold"
-        } else if self.cause.is_some() || self.verdict.is_some() {
-            "CancelAsked"
-        } else if self.cancel_asked {
+        } else if self.cause.is_some() || self.final_status.is_some() {
+            "CancelStarted"
+        } else if self.cancel_started {
             "CustomerCancel"
-        } else if self.attempts == 0 && self.reported_unsent {
-            "ReportedUnsent"
+        } else if self.attempts == 0 && self.reported_without_attempt {
+            "ReportedWithoutAttempt"
         } else {
             self.attempts += 1;
             return format!("Send({})", self.attempts);
@@ -161,45 +161,45 @@ impl Modelled {
     }
 
     fn begin_cancel(&mut self, cause: &Cause) -> String {
-        if self.end.is_none() && self.verdict.is_none() {
+        if self.end.is_none() && self.final_status.is_none() {
             self.cause.get_or_insert_with(|| cause.clone());
         }
-        format!("{:?} {:?} {}", self.end, self.verdict, self.never_sent())
+        format!("{:?} {:?} {}", self.end, self.final_status, self.never_sent())
     }
 
     fn never_sent(&self) -> bool {
-        self.attempts == 0 && !self.reported_unsent
+        self.attempts == 0 && !self.reported_without_attempt
     }
 
     fn success(&mut self) -> bool {
-        self.reported_unsent |= self.attempts == 0;
-        let believed = self.attempts > 0 && self.verdict != Some("Dead");
+        self.reported_without_attempt |= self.attempts == 0;
+        let believed = self.attempts > 0 && self.final_status != Some("Void");
         if believed {
-            assert!(self.verdict.is_some() || self.end.is_none(), "no end without an answer: {self:?}");
-            self.verdict = Some("Settled");
+            assert!(self.final_status.is_some() || self.end.is_none(), "no end without an answer: {self:?}");
+            self.final_status = Some("Settled");
         }
         believed && self.end.is_none()
     }
 
-    fn other_amount(&mut self) -> bool {
+    fn amount_mismatch(&mut self) -> bool {
         self.differs |= self.attempts > 0;
-        self.reported_unsent |= self.attempts == 0;
+        self.reported_without_attempt |= self.attempts == 0;
         self.attempts > 0 && self.end.is_none()
     }
 
     fn dead(&mut self) -> &'static str {
-        match self.verdict.replace("Dead") {
+        match self.final_status.replace("Void") {
             None => "First",
-            Some("Dead") => "Same",
+            Some("Void") => "Same",
             first => {
-                self.verdict = first;
+                self.final_status = first;
                 "Contradicts"
             }
         }
     }
 
-    fn settle(&mut self, purse: &Purse) -> &'static str {
-        match (self.hold, self.verdict) {
+    fn debit(&mut self, purse: &Purse) -> &'static str {
+        match (self.hold, self.final_status) {
             (Some("settled"), _) => "Done",
             (Some("open"), Some("Settled")) if self.barred || purse.1 => {
                 self.barred = true;
@@ -224,7 +224,7 @@ impl Modelled {
             Some(_) => return format!("Done({first:?})"),
             None => {}
         }
-        if !self.never_sent() && self.verdict != Some("Dead") && self.recall != Some(true) {
+        if !self.never_sent() && self.final_status != Some("Void") && self.recall != Some(true) {
             return "Refused(MayStillSettle)".into();
         }
         match self.hold {
@@ -237,7 +237,7 @@ impl Modelled {
             }
         }
         self.end = Some(match first {
-            Cause::SlaPassed => "TimedOut",
+            Cause::SlaExpired => "TimedOut",
             Cause::CustomerCancel => "Cancelled",
             _ => "Failed",
         });
@@ -286,7 +286,9 @@ impl Both {
         for p in 0..PAYMENTS {
             let source_account = account_id(&accounts[p % ACCOUNTS]);
             let order = bank.order(&format!("case {case} payment {p}"));
-            samples.push(bank.take(&payment_ledger::accept::NewPayment { source_account, ..order }).await);
+            samples.push(
+                bank.take(&payment_ledger::steps::accept::NewPayment { source_account, ..order }).await,
+            );
         }
         let modelled = vec![Modelled::default(); PAYMENTS];
         let purses = [(OPENING_MINOR, false); ACCOUNTS];
@@ -310,14 +312,14 @@ impl Both {
     }
 
     /// Carries one operation out on both; what each said.
-    async fn carry_out(&mut self, op: Op) -> (String, String) {
+    async fn apply_decision(&mut self, op: Op) -> (String, String) {
         let (bank, samples) = (&self.bank, &self.samples);
         let ledger: &Ledger = &bank.ledger;
         let purse = |p: usize| p % ACCOUNTS;
         let runs = [run("run-1"), run("run-2")];
         let event = |p: usize| format!("step-{}-{}", self.step, &samples[p].tx.as_str()[..16]);
         let told = async |callback: Callback| match ledger.store_callback(&callback).await.unwrap() {
-            Stored::New(notice) => format!("told {}", notice.is_some()),
+            Stored::New(message) => format!("told {}", message.is_some()),
             other => format!("{other:?}"),
         };
         match op {
@@ -337,19 +339,19 @@ impl Both {
             Op::BeginCancel(p, c) => {
                 let begun = ledger.begin_cancel(&samples[p].id, &CAUSES[c]).await.unwrap();
                 let end = begun.end.map(|end| format!("{end:?}"));
-                let verdict = begun.verdict.map(|verdict| format!("{verdict:?}"));
+                let final_status = begun.final_status.map(|final_status| format!("{final_status:?}"));
                 (
-                    format!("{end:?} {verdict:?} {}", begun.never_sent),
+                    format!("{end:?} {final_status:?} {}", begun.never_sent),
                     self.modelled[p].begin_cancel(&CAUSES[c]),
                 )
             }
             Op::CustomerCancel(p) => {
                 let ended = matches!(
                     bank.customer_cancel(&samples[p]).await,
-                    payment_ledger::inbox::CancelRequest::Ended(_)
+                    payment_ledger::switch::inbox::CancelRequest::Ended(_)
                 );
                 let modelled = &mut self.modelled[p];
-                modelled.cancel_asked |= modelled.end.is_none();
+                modelled.cancel_started |= modelled.end.is_none();
                 (format!("ended {ended}"), format!("ended {}", modelled.end.is_some()))
             }
             Op::Success(p) => {
@@ -357,21 +359,21 @@ impl Both {
             }
             Op::OtherAmount(p) => {
                 let callback = Callback { amount_minor: 7, ..success(&samples[p], &event(p)) };
-                (told(callback).await, format!("told {}", self.modelled[p].other_amount()))
+                (told(callback).await, format!("told {}", self.modelled[p].amount_mismatch()))
             }
             Op::Failure(p) => {
                 let modelled = &self.modelled[p];
-                let listens = modelled.end.is_none() && modelled.verdict != Some("Settled");
-                (told(failure(&samples[p], &event(p))).await, format!("told {listens}"))
+                let follows_switch = modelled.end.is_none() && modelled.final_status != Some("Settled");
+                (told(failure(&samples[p], &event(p))).await, format!("told {follows_switch}"))
             }
-            Op::Dead(p) => (
-                format!("{:?}", ledger.record_dead(&samples[p].id, Death::Cancelled).await.unwrap()),
+            Op::Void(p) => (
+                format!("{:?}", ledger.record_void(&samples[p].id, VoidReason::Cancelled).await.unwrap()),
                 self.modelled[p].dead().into(),
             ),
-            Op::Settle(p) => {
-                let said = format!("{:?}", bank.settle(&samples[p]).await);
+            Op::Debit(p) => {
+                let said = format!("{:?}", bank.debit(&samples[p]).await);
                 let said = said.split(' ').next().unwrap_or_default().to_owned();
-                (said, self.modelled[p].settle(&self.purses[purse(p)]).into())
+                (said, self.modelled[p].debit(&self.purses[purse(p)]).into())
             }
             Op::Release(p, c) => (
                 format!("{:?}", ledger.release(&samples[p].id, &CAUSES[c]).await.unwrap()),
@@ -438,7 +440,7 @@ async fn side_by_side(bank: Bank, case: usize, ops: Vec<Op>) -> Result<(), TestC
     let mut both = Both::open(bank, case).await;
     for op in ops {
         both.step += 1;
-        let (said, modelled) = both.carry_out(op).await;
+        let (said, modelled) = both.apply_decision(op).await;
         proptest::prop_assert_eq!(said, modelled, "step {}: {:?}", both.step, op);
         let (seen, modelled) = both.look().await;
         proptest::prop_assert_eq!(seen, modelled, "after step {}: {:?}", both.step, op);

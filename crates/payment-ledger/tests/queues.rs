@@ -5,13 +5,13 @@
 mod support;
 
 use iso_currency::Currency;
-use payment_ledger::accept::NewPayment;
-use payment_ledger::decisions::DecisionStatus;
-use payment_ledger::limits::{Bounds, LimitScope};
-use payment_ledger::measure::Restrained;
-use payment_ledger::queues::ListFilter;
-use payment_ledger::reconcile::drift::Drift;
-use payment_ledger::stops::Target;
+use payment_ledger::admission::kill_switches::Target;
+use payment_ledger::admission::limits::{Bounds, LimitScope};
+use payment_ledger::audit::reconcile::drift::Drift;
+use payment_ledger::operator::decisions::DecisionStatus;
+use payment_ledger::reads::measure::Restrained;
+use payment_ledger::reads::queues::ListFilter;
+use payment_ledger::steps::accept::NewPayment;
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::Action;
@@ -23,7 +23,7 @@ use support::{Bank, OTHER_SWITCH, SWITCH, Stage, account_id, event, success, ten
 async fn age(bank: &Bank, p: &support::Sample, seconds: i64) {
     bank.sql(&format!(
         "UPDATE payments SET accepted_at = accepted_at - interval '{seconds} s', updated_at = updated_at - interval '{seconds} s',
-                standing_since = standing_since - interval '{seconds} s',
+                needs_operator_since = needs_operator_since - interval '{seconds} s',
                 cancelling_since = cancelling_since - interval '{seconds} s'
          WHERE payment_id = '{}'",
         p.id
@@ -67,12 +67,12 @@ async fn a_list_shows_all_tenants_newest_first(pool: PgPool) {
 async fn the_stuck_are_shown_with_what_may_be_decided(pool: PgPool) {
     let bank = Bank::new(pool);
     let standing = bank.payment_at(Stage::Cancelling, "standing").await;
-    bank.stand(&standing, OperatorReason::NothingProves).await;
+    bank.stand(&standing, OperatorReason::NotFoundIsInconclusive).await;
     let decision_id = bank.propose(&standing, Action::Release).await;
     age(&bank, &standing, 3_000).await;
     // It moves again and comes back: it has stood since it first did.
-    bank.ledger.begin_cancel(&standing.id, &payment_protocol::Cause::SlaPassed).await.unwrap();
-    bank.stand(&standing, OperatorReason::NothingProves).await;
+    bank.ledger.begin_cancel(&standing.id, &payment_protocol::Cause::SlaExpired).await.unwrap();
+    bank.stand(&standing, OperatorReason::NotFoundIsInconclusive).await;
     let cancelling = bank.payment_at(Stage::Cancelling, "cancelling").await;
     age(&bank, &cancelling, 2_000).await;
     let idle = bank.payment_at(Stage::Sent, "idle").await;
@@ -88,8 +88,8 @@ async fn the_stuck_are_shown_with_what_may_be_decided(pool: PgPool) {
     assert_eq!(ages, [3, 2, 1]);
     let first = &stuck[0];
     assert_eq!(first.tenant_id, "acme");
-    assert_eq!(first.payment.operator_reason.as_deref(), Some("nothing_proves"));
-    assert_eq!(first.payment.allowed_actions, [Action::AskAgain, Action::Settle, Action::Release]);
+    assert_eq!(first.payment.operator_reason.as_deref(), Some("not_found_is_inconclusive"));
+    assert_eq!(first.payment.allowed_actions, [Action::RetryCancel, Action::Debit, Action::Release]);
     let pending = first.pending.as_ref().unwrap();
     assert_eq!((&pending.decision_id, pending.status), (&decision_id, DecisionStatus::Proposed));
     assert!(stuck[1..].iter().all(|s| s.pending.is_none() && s.payment.allowed_actions.is_empty()));
@@ -103,12 +103,12 @@ async fn a_view_says_since_when_it_stands(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Cancelling, "k").await;
     let view = async || bank.ledger.payment(&tenant(), &p.id).await.unwrap().unwrap();
-    assert_eq!((view().await.standing_since, view().await.allowed_actions), (None, vec![]));
-    bank.stand(&p, OperatorReason::CannotAsk).await;
-    assert!(view().await.standing_since.is_some());
-    assert_eq!(view().await.allowed_actions, OperatorReason::CannotAsk.allowed());
+    assert_eq!((view().await.needs_operator_since, view().await.allowed_actions), (None, vec![]));
+    bank.stand(&p, OperatorReason::NoCancelOrQuery).await;
+    assert!(view().await.needs_operator_since.is_some());
+    assert_eq!(view().await.allowed_actions, OperatorReason::NoCancelOrQuery.allowed());
     bank.ledger.store_callback(&success(&p, &event(&p, "s"))).await.unwrap();
-    assert_eq!((view().await.standing_since, view().await.allowed_actions), (None, vec![]));
+    assert_eq!((view().await.needs_operator_since, view().await.allowed_actions), (None, vec![]));
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
@@ -117,13 +117,13 @@ async fn a_payment_is_explained_with_all_that_is_known(pool: PgPool) {
     let p = bank.payment_at(Stage::RecallRefused, "k").await;
     bank.payment_at(Stage::Settled, "another").await;
     bank.stand(&p, OperatorReason::RecallRefused).await;
-    let decision_id = bank.decide(&p, Action::Settle).await;
+    let decision_id = bank.decide(&p, Action::Debit).await;
     bank.freeze(&p).await;
-    bank.ledger.settle_by_decision(&p.id, &decision_id).await.unwrap();
+    bank.ledger.debit_by_decision(&p.id, &decision_id).await.unwrap();
     let e = bank.ledger.explain(&p.id, 100).await.unwrap().unwrap();
     assert_eq!((e.payment.tenant_id.as_str(), e.payment.client_id.as_str()), ("acme", "shop"));
     assert_eq!((e.payment.view.state, e.payment.attempts), (PaymentState::Settled, 1));
-    assert_eq!(e.payment.verdict_source.as_deref(), Some("callback"));
+    assert_eq!(e.payment.final_status_source.as_deref(), Some("callback"));
     assert_eq!(e.payment.profile.switch.as_str(), SWITCH);
     assert_eq!(e.submissions.len(), 1);
     let (tx, id) = (&p.tx, &p.id);
@@ -142,9 +142,9 @@ async fn a_payment_is_explained_with_all_that_is_known(pool: PgPool) {
     assert_eq!(e.hold.unwrap().status, "released");
     assert_eq!(e.callbacks.iter().map(|c| c.status.as_str()).collect::<Vec<_>>(), ["SUCCESS"]);
     let inbox: Vec<_> = e.inbox.iter().map(|i| i.kind.as_str()).collect();
-    assert_eq!(inbox, ["callback", "decision", "verdict"]);
+    assert_eq!(inbox, ["callback", "decision", "final_status"]);
     assert_eq!(e.decisions.iter().map(|d| d.status).collect::<Vec<_>>(), [DecisionStatus::Done]);
-    assert_eq!(e.exceptions.iter().map(|x| x.kind.as_str()).collect::<Vec<_>>(), ["charged_to_claims"]);
+    assert_eq!(e.exceptions.iter().map(|x| x.kind.as_str()).collect::<Vec<_>>(), ["debited_to_claims"]);
     assert_eq!(e.alerts.iter().map(|a| a.kind.as_str()).collect::<Vec<_>>(), ["needs_operator"]);
     assert_eq!(e.timeline.first().map(|line| line.state.as_str()), Some("accepted"));
     assert_eq!(e.timeline.last().map(|line| line.state.as_str()), Some("settled"));
@@ -158,9 +158,13 @@ async fn a_payment_is_explained_with_all_that_is_known(pool: PgPool) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn what_waits_for_people_is_measured(pool: PgPool) {
     let bank = Bank::new(pool);
-    for (n, reason) in [OperatorReason::CannotAsk, OperatorReason::CannotAsk, OperatorReason::ReportDiffers]
-        .into_iter()
-        .enumerate()
+    for (n, reason) in [
+        OperatorReason::NoCancelOrQuery,
+        OperatorReason::NoCancelOrQuery,
+        OperatorReason::ConfirmationMismatch,
+    ]
+    .into_iter()
+    .enumerate()
     {
         let p = bank.payment_at(Stage::Differing, &format!("row {n}")).await;
         bank.stand(&p, reason).await;
@@ -175,23 +179,23 @@ async fn what_waits_for_people_is_measured(pool: PgPool) {
     assert!(kinds.iter().all(|kind| kind.count > 0 || kind.oldest_s == 0), "{kinds:?}");
     #[rustfmt::skip]
     let met_when_it_came_in = [
-        ("late_confirmation", 0), ("contradiction", 0), ("report_differs", 3), ("not_sent", 0), ("unknown_payment", 0),
-        ("other_switch", 0), ("event_reused", 0), ("charged_to_claims", 0),
+        ("late_confirmation", 0), ("contradictory_final_status", 0), ("confirmation_mismatch", 3), ("settled_without_attempt", 0), ("callback_for_unknown_payment", 0),
+        ("callback_from_other_switch", 0), ("callback_event_id_reused", 0), ("debited_to_claims", 0),
     ];
     let found_by_a_sweep = Drift::ALL.iter().map(|drift| (drift.as_str(), 0));
     assert_eq!(known, met_when_it_came_in.into_iter().chain(found_by_a_sweep).collect::<Vec<_>>());
     assert_eq!(bank.ledger.open_exceptions().await.unwrap(), 3);
-    let standing = bank.ledger.standing_by_reason().await.unwrap();
+    let standing = bank.ledger.needing_operator_by_reason().await.unwrap();
     assert_eq!(standing.len(), OperatorReason::ALL.len());
     let some: Vec<_> = standing
         .iter()
         .filter(|standing| standing.count > 0)
         .map(|standing| (standing.reason, standing.count, standing.oldest_s / 100))
         .collect();
-    assert_eq!(some, [(OperatorReason::ReportDiffers, 1, 3), (OperatorReason::CannotAsk, 2, 2)]);
+    assert_eq!(some, [(OperatorReason::ConfirmationMismatch, 1, 3), (OperatorReason::NoCancelOrQuery, 2, 2)]);
     let alerted = bank.ledger.alerted_by_kind().await.unwrap();
     let alerted: Vec<_> = alerted.iter().map(|alerted| (alerted.kind.as_str(), alerted.count)).collect();
-    let none = [("undo_failed", 0), ("cancel_undecided", 0), ("recall_undecided", 0)];
+    let none = [("compensation_failed", 0), ("cancel_undecided", 0), ("recall_undecided", 0)];
     assert_eq!(alerted, [&[("needs_operator", 3)], &none[..]].concat());
     let idle: Vec<_> = bank.ledger.open_by_state().await.unwrap();
     let standing = idle.iter().find(|open| open.state == PaymentState::NeedsOperator).unwrap();
@@ -216,7 +220,7 @@ async fn what_people_restrain_and_when_the_books_were_compared_is_measured(pool:
     bank.reserve(&p).await;
     let target = Target::Switch(SwitchName::new(SWITCH).unwrap());
     bank.ledger.stop(&target, "ann", "a test").await.unwrap();
-    bank.damage("UPDATE stops SET stopped_at = stopped_at - interval '200 s'".into()).await;
+    bank.damage("UPDATE kill_switches SET activated_at = activated_at - interval '200 s'".into()).await;
     let restrained = bank.ledger.restrained().await.unwrap();
     let expected = Restrained {
         switches_stopped: 1,
@@ -232,10 +236,17 @@ async fn what_people_restrain_and_when_the_books_were_compared_is_measured(pool:
 
     // No sweep yet: for as long as there have been payments.
     age(&bank, &p, 700).await;
-    assert_eq!(bank.ledger.last_sweep().await.unwrap().finished_s / 100, 7);
-    let sweep = bank.ledger.begin_sweep().await.unwrap();
-    assert_eq!(bank.ledger.last_sweep().await.unwrap().finished_s / 100, 7, "begun is not finished");
-    bank.ledger.finish_sweep(sweep, &serde_json::json!({"not_compared": ["a", "b"]})).await.unwrap();
-    let last = bank.ledger.last_sweep().await.unwrap();
+    assert_eq!(bank.ledger.last_reconciliation_run().await.unwrap().finished_s / 100, 7);
+    let sweep = bank.ledger.begin_reconciliation_run().await.unwrap();
+    assert_eq!(
+        bank.ledger.last_reconciliation_run().await.unwrap().finished_s / 100,
+        7,
+        "begun is not finished"
+    );
+    bank.ledger
+        .finish_reconciliation_run(sweep, &serde_json::json!({"not_compared": ["a", "b"]}))
+        .await
+        .unwrap();
+    let last = bank.ledger.last_reconciliation_run().await.unwrap();
     assert_eq!((last.finished_s / 100, last.not_compared), (0, 2));
 }

@@ -5,9 +5,9 @@
 mod support;
 
 use futures::future::join_all;
-use payment_ledger::release::Release;
+use payment_ledger::steps::release::Release;
 use payment_protocol::cause::Cause;
-use payment_protocol::facts::RecallRecord::{CannotRecall, Recalled, Refused};
+use payment_protocol::facts::RecallRecord::{RecallUnsupported, Recalled, Refused};
 use payment_protocol::rules::ReleaseRefusal;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -23,10 +23,10 @@ async fn the_first_answer_stands(pool: PgPool) {
         (Recalled,  Refused,  "done"),
         (Refused,   Refused,  "refused the payee keeps it"),
         (Refused,   Recalled, "refused the payee keeps it"),
-        (Refused,   CannotRecall, "refused the payee keeps it"),
-        (CannotRecall, CannotRecall, "impossible the payee keeps it"),
-        (CannotRecall, Refused, "impossible the payee keeps it"),
-        (CannotRecall, Recalled, "impossible the payee keeps it"),
+        (Refused,   RecallUnsupported, "refused the payee keeps it"),
+        (RecallUnsupported, RecallUnsupported, "impossible the payee keeps it"),
+        (RecallUnsupported, Refused, "impossible the payee keeps it"),
+        (RecallUnsupported, Recalled, "impossible the payee keeps it"),
     ];
     for (n, (first, later, recorded)) in table.into_iter().enumerate() {
         let p = bank.payment_at(Stage::Barred, &format!("row {n}")).await;
@@ -48,7 +48,7 @@ async fn the_first_answer_stands(pool: PgPool) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn path_c_recalled_releases_and_refused_does_not(pool: PgPool) {
     let bank = Bank::new(pool);
-    let cause = Cause::SettleRefused { reason: "frozen_account".into() };
+    let cause = Cause::DebitRefused { reason: "frozen_account".into() };
 
     let recalled = bank.payment_at(Stage::Recalled, "recalled").await;
     assert_eq!(bank.ledger.release(&recalled.id, &cause).await.unwrap(), Release::Done(cause.clone()));
@@ -56,8 +56,8 @@ async fn path_c_recalled_releases_and_refused_does_not(pool: PgPool) {
         (bank.state(&recalled).await.as_str(), bank.available(&recalled).await),
         ("failed", FUNDS_MINOR)
     );
-    // The money that came back is not a verdict: the switch's SUCCESS still stands.
-    assert_eq!(bank.column(&recalled, "verdict").await.as_deref(), Some("settled"));
+    // The money that came back is not a final_status: the switch's SUCCESS still stands.
+    assert_eq!(bank.column(&recalled, "final_status").await.as_deref(), Some("settled"));
 
     let refused = bank.payment_at(Stage::RecallRefused, "refused").await;
     let shut = Release::Refused(ReleaseRefusal::MayStillSettle);

@@ -6,10 +6,10 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use payment_ledger::reconcile::SweepId;
-use payment_ledger::reconcile::drift::{Drift, Patience};
-use payment_ledger::reconcile::found::{Finding, Known};
-use payment_ledger::reconcile::payments::Sources;
+use payment_ledger::audit::reconcile::ReconciliationRunId;
+use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
+use payment_ledger::audit::reconcile::found::{Finding, Known};
+use payment_ledger::audit::reconcile::payments::Sources;
 use payment_protocol::ids::{PaymentId, SwitchName};
 use payment_protocol::keys;
 use payment_protocol::report::{LineStatus, StatementLine};
@@ -17,7 +17,7 @@ use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, SWITCH, Sample, Stage, success};
 
 /// Nothing is merely under way, but a cancel is given an hour.
-const IMPATIENT: Patience = Patience { grace_s: 0, cancelling_s: 3_600 };
+const IMPATIENT: Tolerance = Tolerance { grace_s: 0, cancelling_s: 3_600 };
 
 fn switch() -> SwitchName {
     SwitchName::new(SWITCH).unwrap()
@@ -42,8 +42,8 @@ impl Bank {
     }
 
     /// One sweep in batches of three.
-    async fn sweep(&self, running: &[String]) -> (SweepId, Vec<Finding>) {
-        let sweep = self.ledger.begin_sweep().await.unwrap();
+    async fn reconcile(&self, running: &[String]) -> (ReconciliationRunId, Vec<Finding>) {
+        let sweep = self.ledger.begin_reconciliation_run().await.unwrap();
         self.ledger.note_running(sweep, running).await.unwrap();
         let sources = Sources { statements: vec![switch()], workflows: Some(sweep) };
         let mut findings = Vec::new();
@@ -58,13 +58,13 @@ impl Bank {
         }
         let mut after = Some(0);
         while let Some(place) = after {
-            let page = self.ledger.stray_lines(place, 3).await.unwrap();
+            let page = self.ledger.unmatched_statement_lines(place, 3).await.unwrap();
             findings.extend(page.findings);
             after = page.next;
         }
         let (mut callback, mut workflow) = (None, None);
         loop {
-            let page = self.ledger.stray_callbacks(callback.as_ref(), IMPATIENT, 3).await.unwrap();
+            let page = self.ledger.unmatched_callbacks(callback.as_ref(), IMPATIENT, 3).await.unwrap();
             findings.extend(page.findings);
             callback = page.next;
             if callback.is_none() {
@@ -72,7 +72,7 @@ impl Bank {
             }
         }
         loop {
-            let page = self.ledger.stray_workflows(sweep, workflow.as_ref(), IMPATIENT, 3).await.unwrap();
+            let page = self.ledger.unmatched_workflows(sweep, workflow.as_ref(), IMPATIENT, 3).await.unwrap();
             findings.extend(page.findings);
             workflow = page.next;
             if workflow.is_none() {
@@ -136,11 +136,11 @@ async fn r36_each_planted_drift_is_named_and_nothing_else(pool: PgPool) {
     plant(&p, Drift::DebitedNotSettled);
 
     let p = bank.payment_at(Stage::Released, "released yet settled").await;
-    plant(&p, Drift::ReleasedYetSettled);
+    plant(&p, Drift::ReleasedButSettled);
     bank.lines(&[line(&p, "t-after-all", settled)]).await;
 
     let p = bank.payment_at(Stage::Settled, "other amount").await;
-    plant(&p, Drift::OtherAmount);
+    plant(&p, Drift::AmountMismatch);
     bank.lines(&[StatementLine { amount_minor: AMOUNT_MINOR + 1, ..line(&p, "t-more", settled) }]).await;
 
     let p = bank.payment_at(Stage::Settled, "settled twice").await;
@@ -167,11 +167,11 @@ async fn r36_each_planted_drift_is_named_and_nothing_else(pool: PgPool) {
         StatementLine { reference: None, ..line(&well, "t-nameless", LineStatus::Rejected) },
     ])
     .await;
-    expected.insert("northern:t-nobody".into(), Drift::UnknownTransfer);
+    expected.insert("northern:t-nobody".into(), Drift::TransferWithoutPayment);
     let mut foreign = success(&well, "evt-foreign");
     foreign.reference = "tx_unheard_of:submit".into();
     bank.ledger.store_callback(&foreign).await.unwrap();
-    expected.insert("northern:evt-foreign".into(), Drift::CallbackUnmatched);
+    expected.insert("northern:evt-foreign".into(), Drift::UnmatchedCallback);
     running.extend(["pay_nobody".into(), format!("{}:resume:1", well.id)]);
     expected.insert("pay_nobody".into(), Drift::WorkflowWithoutPayment);
     expected.insert(format!("{}:resume:1", well.id), Drift::WorkflowWithoutPayment);
@@ -179,7 +179,7 @@ async fn r36_each_planted_drift_is_named_and_nothing_else(pool: PgPool) {
 
     // The books are read a moment after the statement, as in a sweep.
     bank.lines(&[]).await;
-    let (sweep, findings) = bank.sweep(&running).await;
+    let (sweep, findings) = bank.reconcile(&running).await;
     let found: BTreeMap<String, Drift> =
         findings.iter().map(|finding| (finding.origin.clone(), finding.drift)).collect();
     assert_eq!(found, expected);
@@ -205,7 +205,7 @@ async fn r36_each_planted_drift_is_named_and_nothing_else(pool: PgPool) {
     assert!(matches!(after[..], [Known::Opened(other)] if other != *id), "{after:?}");
 
     // A sweep leaves no list of workflows behind.
-    bank.ledger.finish_sweep(sweep, &serde_json::json!({})).await.unwrap();
+    bank.ledger.finish_reconciliation_run(sweep, &serde_json::json!({})).await.unwrap();
     assert_eq!(bank.number("SELECT count(*) FROM running_workflows").await, 0);
 }
 
@@ -213,15 +213,15 @@ async fn r36_each_planted_drift_is_named_and_nothing_else(pool: PgPool) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_statement_is_read_on_from_where_it_was_left(pool: PgPool) {
     let bank = Bank::new(pool);
-    assert_eq!(bank.ledger.statement_place(&switch()).await.unwrap(), None);
+    assert_eq!(bank.ledger.statement_cursor(&switch()).await.unwrap(), None);
     bank.lines(&[]).await;
-    assert_eq!(bank.ledger.statement_place(&switch()).await.unwrap(), None);
+    assert_eq!(bank.ledger.statement_cursor(&switch()).await.unwrap(), None);
     let p = bank.payment_at(Stage::Settled, "k").await;
     let page = [line(&p, "t-1", LineStatus::Settled), line(&p, "t-1", LineStatus::Recalled)];
     assert_eq!(bank.lines(&page).await, 2);
     assert_eq!(bank.lines(&page).await, 0, "read again");
     bank.lines(&[]).await;
-    let place = bank.ledger.statement_place(&switch()).await.unwrap();
+    let place = bank.ledger.statement_cursor(&switch()).await.unwrap();
     assert_eq!(place.as_deref(), Some("t-1-Recalled"));
     for change in ["UPDATE statement_lines SET amount_minor = 1", "DELETE FROM statement_lines"] {
         assert!(sqlx::raw_sql(change).execute(&bank.pool).await.is_err(), "{change}");

@@ -5,10 +5,10 @@
 
 mod support;
 
-use payment_ledger::release::Release;
+use payment_ledger::steps::release::Release;
 use payment_protocol::cause::{Cause, ReserveRefusal};
+use payment_protocol::port::ReserveOutcome;
 use payment_protocol::rules::ReleaseRefusal;
-use payment_protocol::world::Reserved;
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, failure};
 
@@ -31,12 +31,12 @@ async fn at_each_stage_the_door_is_open_or_shut(pool: PgPool) {
         (Stage::Cancelling,         shut(),                        "cancelling",  "open",     held),
         (Stage::Differing,          shut(),                        "reserved",    "open",     held),
         (Stage::Confirmed,          shut(),                        "confirmed",   "open",     held),
-        (Stage::Dead,               done(&Cause::SlaPassed),       "timed_out",   "released", FUNDS_MINOR),
+        (Stage::Void,               done(&Cause::SlaExpired),       "timed_out",   "released", FUNDS_MINOR),
         (Stage::Barred,             shut(),                        "confirmed",   "open",     held),
         (Stage::Recalled,           done(&asked),                  "failed",      "released", FUNDS_MINOR),
         (Stage::RecallRefused,      shut(),                        "confirmed",   "open",     held),
         (Stage::Settled,            spent(),                       "settled",     "settled",  held),
-        (Stage::Released,           done(&Cause::SlaPassed),       "timed_out",   "released", FUNDS_MINOR),
+        (Stage::Released,           done(&Cause::SlaExpired),       "timed_out",   "released", FUNDS_MINOR),
         (Stage::ReleasedUnreserved, done(&Cause::ReserveUnknown),  "failed",      "none",     FUNDS_MINOR),
     ];
     for (stage, outcome, state, hold, available) in table {
@@ -69,7 +69,7 @@ async fn the_first_cause_names_the_end(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
-        (Cause::SlaPassed,                                  "timed_out"),
+        (Cause::SlaExpired,                                  "timed_out"),
         (Cause::CustomerCancel,                             "cancelled"),
         (Cause::SubmitUnknown,                              "failed"),
         (Cause::SubmitRefused { reason: "limit".into() },   "failed"),
@@ -79,10 +79,10 @@ async fn the_first_cause_names_the_end(pool: PgPool) {
     for (first, end) in table {
         let p = bank.payment_at(Stage::Sent, first.code()).await;
         bank.ledger.begin_cancel(&p.id, &first).await.unwrap();
-        for later in [Cause::CustomerCancel, Cause::SlaPassed, Cause::Interrupted] {
+        for later in [Cause::CustomerCancel, Cause::SlaExpired, Cause::Interrupted] {
             bank.ledger.begin_cancel(&p.id, &later).await.unwrap();
         }
-        bank.ledger.record_dead(&p.id, payment_protocol::cancel::Death::Cancelled).await.unwrap();
+        bank.ledger.record_void(&p.id, payment_protocol::cancel::VoidReason::Cancelled).await.unwrap();
         let released = bank.ledger.release(&p.id, &Cause::Interrupted).await.unwrap();
         assert_eq!(released, Release::Done(first.clone()));
         assert_eq!(bank.state(&p).await, end);
@@ -96,7 +96,7 @@ async fn r8_a_reserve_that_lands_after_the_release_is_refused(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Accepted, "k").await;
     bank.ledger.release(&p.id, &Cause::ReserveUnknown).await.unwrap();
-    assert_eq!(bank.reserve(&p).await, Reserved::Refused(ReserveRefusal::Fenced));
+    assert_eq!(bank.reserve(&p).await, ReserveOutcome::Refused(ReserveRefusal::Fenced));
     assert_eq!((bank.available(&p).await, bank.hold(&p).await.as_str()), (FUNDS_MINOR, "none"));
     bank.audit().await;
 }
@@ -108,7 +108,8 @@ async fn what_was_given_back_can_be_held_again(pool: PgPool) {
     let account = bank.open("purse", AMOUNT_MINOR).await;
     let mut last = None;
     for key in ["a", "b", "c"] {
-        let order = payment_ledger::accept::NewPayment { source_account: account.clone(), ..bank.order(key) };
+        let order =
+            payment_ledger::steps::accept::NewPayment { source_account: account.clone(), ..bank.order(key) };
         let p = bank.take(&order).await;
         bank.bring(&p, Stage::Released).await;
         last = Some(p);
@@ -121,9 +122,12 @@ async fn what_was_given_back_can_be_held_again(pool: PgPool) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_frozen_account_is_given_back_to(pool: PgPool) {
     let bank = Bank::new(pool);
-    let p = bank.payment_at(Stage::Dead, "k").await;
+    let p = bank.payment_at(Stage::Void, "k").await;
     bank.freeze(&p).await;
-    assert_eq!(bank.ledger.release(&p.id, &Cause::SlaPassed).await.unwrap(), Release::Done(Cause::SlaPassed));
+    assert_eq!(
+        bank.ledger.release(&p.id, &Cause::SlaExpired).await.unwrap(),
+        Release::Done(Cause::SlaExpired)
+    );
     assert_eq!(bank.available(&p).await, FUNDS_MINOR);
     bank.audit().await;
 }

@@ -8,12 +8,12 @@ mod support;
 use futures::future::join_all;
 use iso_currency::Currency;
 use payment_ledger::LedgerError;
-use payment_ledger::accept::NewPayment;
-use payment_ledger::release::Release;
+use payment_ledger::steps::accept::NewPayment;
+use payment_ledger::steps::release::Release;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::ids::TenantId;
-use payment_protocol::state::End;
-use payment_protocol::world::{Fenced, Reserved};
+use payment_protocol::port::{FenceOutcome, ReserveOutcome};
+use payment_protocol::state::FinalState;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, account_id, eur, first_run, run};
@@ -52,7 +52,7 @@ async fn the_first_hindrance_in_order_of_precedence_names_the_refusal(pool: PgPo
         if first == 0 {
             bank.customer_cancel(&p).await;
         }
-        assert_eq!(bank.reserve(&p).await, Reserved::Refused(refusal), "{hindrance}");
+        assert_eq!(bank.reserve(&p).await, ReserveOutcome::Refused(refusal), "{hindrance}");
         assert_eq!(
             (bank.state(&p).await.as_str(), bank.hold(&p).await.as_str()),
             (end, "none"),
@@ -72,7 +72,7 @@ async fn s1_3_a_refusal_is_repeated_after_its_reason_has_gone(pool: PgPool) {
     let poor = bank.order("poor");
     bank.open(poor.source_account.as_str(), AMOUNT_MINOR - 1).await;
     let poor = bank.take(&poor).await;
-    assert_eq!(bank.reserve(&poor).await, Reserved::Refused(ReserveRefusal::InsufficientFunds));
+    assert_eq!(bank.reserve(&poor).await, ReserveOutcome::Refused(ReserveRefusal::InsufficientFunds));
     assert_eq!(bank.available(&poor).await, AMOUNT_MINOR - 1);
     assert!(bank.ledger.fund(&poor.account, eur(1), "the missing cent").await.unwrap());
 
@@ -80,7 +80,7 @@ async fn s1_3_a_refusal_is_repeated_after_its_reason_has_gone(pool: PgPool) {
     assert_eq!(bank.available(&frozen).await, FUNDS_MINOR);
 
     let unknown = bank.take(&bank.order("unknown")).await;
-    assert_eq!(bank.reserve(&unknown).await, Reserved::Refused(ReserveRefusal::UnknownAccount));
+    assert_eq!(bank.reserve(&unknown).await, ReserveOutcome::Refused(ReserveRefusal::UnknownAccount));
     bank.open(unknown.account.as_str(), FUNDS_MINOR).await;
 
     for (p, refusal) in [
@@ -89,9 +89,9 @@ async fn s1_3_a_refusal_is_repeated_after_its_reason_has_gone(pool: PgPool) {
         (&unknown, ReserveRefusal::UnknownAccount),
     ] {
         let before = bank.available(p).await;
-        assert_eq!(bank.reserve(p).await, Reserved::Refused(refusal));
+        assert_eq!(bank.reserve(p).await, ReserveOutcome::Refused(refusal));
         let zombie = bank.ledger.reserve(&p.id, &run("another")).await.unwrap();
-        assert_eq!(zombie, Reserved::Refused(refusal), "whichever run asks");
+        assert_eq!(zombie, ReserveOutcome::Refused(refusal), "whichever run asks");
         assert_eq!((bank.available(p).await, bank.hold(p).await.as_str()), (before, "none"));
     }
     bank.audit().await;
@@ -110,7 +110,11 @@ async fn neither_a_strangers_nor_an_internal_account_is_a_source(pool: PgPool) {
     for source in ["theirs", "internal:escrow:EUR", "internal:holding:EUR", "internal:funding:EUR"] {
         let order = NewPayment { source_account: account_id(source), ..bank.order(source) };
         let p = bank.take(&order).await;
-        assert_eq!(bank.reserve(&p).await, Reserved::Refused(ReserveRefusal::UnknownAccount), "{source}");
+        assert_eq!(
+            bank.reserve(&p).await,
+            ReserveOutcome::Refused(ReserveRefusal::UnknownAccount),
+            "{source}"
+        );
     }
     let internal = TenantId::new("internal").unwrap();
     let order = NewPayment {
@@ -119,7 +123,7 @@ async fn neither_a_strangers_nor_an_internal_account_is_a_source(pool: PgPool) {
         ..bank.order("from within")
     };
     let p = bank.take(&order).await;
-    assert_eq!(bank.reserve(&p).await, Reserved::Refused(ReserveRefusal::UnknownAccount));
+    assert_eq!(bank.reserve(&p).await, ReserveOutcome::Refused(ReserveRefusal::UnknownAccount));
     bank.audit().await;
 }
 
@@ -134,8 +138,8 @@ async fn the_whole_balance_may_be_held_and_no_more(pool: PgPool) {
         let p = bank.take(&order).await;
         outcomes.push(bank.reserve(&p).await);
     }
-    let refused = Reserved::Refused(ReserveRefusal::InsufficientFunds);
-    assert_eq!(outcomes, [Reserved::Held, Reserved::Held, refused]);
+    let refused = ReserveOutcome::Refused(ReserveRefusal::InsufficientFunds);
+    assert_eq!(outcomes, [ReserveOutcome::Held, ReserveOutcome::Held, refused]);
     bank.audit().await;
 }
 
@@ -144,7 +148,7 @@ async fn a_repeat_holds_nothing_more(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Reserved, "k").await;
     for _ in 0..3 {
-        assert_eq!(bank.reserve(&p).await, Reserved::Held);
+        assert_eq!(bank.reserve(&p).await, ReserveOutcome::Held);
     }
     assert_eq!(bank.available(&p).await, FUNDS_MINOR - AMOUNT_MINOR);
     assert_eq!((bank.state(&p).await.as_str(), bank.hold(&p).await.as_str()), ("reserved", "open"));
@@ -155,7 +159,7 @@ async fn a_repeat_holds_nothing_more(pool: PgPool) {
 /// What a reserve finds at each stage: of the run that reserved, and of another.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn at_each_stage_a_late_reserve_changes_nothing(pool: PgPool) {
-    use Reserved::{AnotherRun, Ended, Held, Refused};
+    use ReserveOutcome::{AnotherRun, Ended, Held, Refused};
     let bank = Bank::new(pool);
     let fenced = || Refused(ReserveRefusal::Fenced);
     let frozen = || Refused(ReserveRefusal::FrozenAccount);
@@ -167,10 +171,10 @@ async fn at_each_stage_a_late_reserve_changes_nothing(pool: PgPool) {
         (Stage::Sent,               Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
         (Stage::Cancelling,         Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
         (Stage::Confirmed,          Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
-        (Stage::Dead,               Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
+        (Stage::Void,               Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
         (Stage::Barred,             Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
-        (Stage::Settled,            Ended(End::Settled),  Ended(End::Settled),  FUNDS_MINOR - AMOUNT_MINOR),
-        (Stage::Released,           Ended(End::TimedOut), Ended(End::TimedOut), FUNDS_MINOR),
+        (Stage::Settled,            Ended(FinalState::Settled),  Ended(FinalState::Settled),  FUNDS_MINOR - AMOUNT_MINOR),
+        (Stage::Released,           Ended(FinalState::TimedOut), Ended(FinalState::TimedOut), FUNDS_MINOR),
         (Stage::ReleasedUnreserved, fenced(),             fenced(),             FUNDS_MINOR),
         (Stage::Rejected,           frozen(),             frozen(),             FUNDS_MINOR),
     ];
@@ -201,7 +205,11 @@ async fn r8_a_reserve_beside_its_undo_changes_nothing(pool: PgPool) {
         let before =
             (bank.state(&p).await, bank.words("SELECT detail FROM timeline ORDER BY entry_id").await);
         for run in [first_run(), run("another"), first_run()] {
-            assert_eq!(bank.ledger.reserve(&p.id, &run).await.unwrap(), Reserved::AnotherRun, "{hindrance}");
+            assert_eq!(
+                bank.ledger.reserve(&p.id, &run).await.unwrap(),
+                ReserveOutcome::AnotherRun,
+                "{hindrance}"
+            );
         }
         let after = (bank.state(&p).await, bank.words("SELECT detail FROM timeline ORDER BY entry_id").await);
         assert_eq!(after, before, "{hindrance}");
@@ -211,7 +219,7 @@ async fn r8_a_reserve_beside_its_undo_changes_nothing(pool: PgPool) {
 
         // The resume way: fence, find that nothing was sent, release.
         let fenced = bank.ledger.fence_reserve(&p.id).await.unwrap();
-        assert_eq!(fenced, Fenced::Open(Some(Cause::ReserveUnknown)), "{hindrance}");
+        assert_eq!(fenced, FenceOutcome::Open(Some(Cause::ReserveUnknown)), "{hindrance}");
         let released = bank.ledger.release(&p.id, &Cause::Interrupted).await.unwrap();
         assert_eq!(released, Release::Done(Cause::ReserveUnknown), "{hindrance}");
         assert_eq!(bank.state(&p).await, "failed", "{hindrance}");
@@ -220,14 +228,14 @@ async fn r8_a_reserve_beside_its_undo_changes_nothing(pool: PgPool) {
     bank.audit().await;
 }
 
-/// A cancel or a passed `valid_until` stops a reserve, not what is held already.
+/// A cancel or a passed `valid_until` kill_switches a reserve, not what is held already.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_hold_outlives_a_cancel_and_its_valid_until(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Reserved, "k").await;
     bank.customer_cancel(&p).await;
     bank.sql("UPDATE payments SET valid_until = now() - interval '1 day'").await;
-    assert_eq!(bank.reserve(&p).await, Reserved::Held);
+    assert_eq!(bank.reserve(&p).await, ReserveOutcome::Held);
     bank.audit().await;
 }
 
@@ -238,16 +246,16 @@ async fn the_fence_is_written_only_where_nothing_is_recorded(pool: PgPool) {
     #[rustfmt::skip]
     let table = [
         // stage                    the fence finds                      under reserve's key
-        (Stage::Accepted,           Fenced::Open(None),                   "refused fenced"),
-        (Stage::Fenced,             Fenced::Open(None),                   "refused fenced"),
-        (Stage::Reserved,           Fenced::Open(None),                   "done"),
-        (Stage::Cancelling,         Fenced::Open(Some(Cause::SlaPassed)), "done"),
-        (Stage::Dead,               Fenced::Open(Some(Cause::SlaPassed)), "done"),
-        (Stage::Confirmed,          Fenced::Open(None),                   "done"),
-        (Stage::Settled,            Fenced::Ended(End::Settled),          "done"),
-        (Stage::Released,           Fenced::Ended(End::TimedOut),         "done"),
-        (Stage::ReleasedUnreserved, Fenced::Ended(End::Failed),           "refused fenced"),
-        (Stage::Rejected,           Fenced::Ended(End::Rejected),         "refused frozen_account"),
+        (Stage::Accepted,           FenceOutcome::Open(None),                   "refused fenced"),
+        (Stage::Fenced,             FenceOutcome::Open(None),                   "refused fenced"),
+        (Stage::Reserved,           FenceOutcome::Open(None),                   "done"),
+        (Stage::Cancelling,         FenceOutcome::Open(Some(Cause::SlaExpired)), "done"),
+        (Stage::Void,               FenceOutcome::Open(Some(Cause::SlaExpired)), "done"),
+        (Stage::Confirmed,          FenceOutcome::Open(None),                   "done"),
+        (Stage::Settled,            FenceOutcome::Ended(FinalState::Settled),          "done"),
+        (Stage::Released,           FenceOutcome::Ended(FinalState::TimedOut),         "done"),
+        (Stage::ReleasedUnreserved, FenceOutcome::Ended(FinalState::Failed),           "refused fenced"),
+        (Stage::Rejected,           FenceOutcome::Ended(FinalState::Rejected),         "refused frozen_account"),
     ];
     for (stage, found, recorded) in table {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
@@ -291,8 +299,9 @@ async fn of_many_runs_one_reserves(options: PgPoolOptions, connect: PgConnectOpt
         let p = bank.payment_at(Stage::Accepted, &format!("round-{round}")).await;
         let runs: Vec<_> = (0..16).map(|n| run(&format!("run-{n}"))).collect();
         let outcomes = join_all(runs.iter().map(|run| bank.ledger.reserve(&p.id, run))).await;
-        let count = |wanted: Reserved| outcomes.iter().filter(|o| *o.as_ref().unwrap() == wanted).count();
-        assert_eq!((count(Reserved::Held), count(Reserved::AnotherRun)), (1, 15));
+        let count =
+            |wanted: ReserveOutcome| outcomes.iter().filter(|o| *o.as_ref().unwrap() == wanted).count();
+        assert_eq!((count(ReserveOutcome::Held), count(ReserveOutcome::AnotherRun)), (1, 15));
         assert_eq!(bank.available(&p).await, FUNDS_MINOR - AMOUNT_MINOR);
     }
     bank.audit().await;

@@ -5,9 +5,9 @@
 mod support;
 
 use payment_ledger::accounts::AccountStatus;
-use payment_ledger::seal::{BatchSize, Sealed};
+use payment_ledger::audit::seal::{BatchSize, Sealed};
 use payment_protocol::cause::ReserveRefusal;
-use payment_protocol::world::{Reserved, Settled};
+use payment_protocol::port::{DebitOutcome, ReserveOutcome};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, Stage, event, success};
 
@@ -36,7 +36,7 @@ async fn r36_the_services_can_serve(options: PgPoolOptions, connect: PgConnectOp
         if end == Stage::Recalled {
             service.bring(&p, Stage::Confirmed).await;
             owner.freeze(&p).await;
-            assert!(matches!(service.settle(&p).await, Settled::Refused { .. }));
+            assert!(matches!(service.debit(&p).await, DebitOutcome::Refused { .. }));
         } else {
             service.bring(&p, end).await;
         }
@@ -44,7 +44,7 @@ async fn r36_the_services_can_serve(options: PgPoolOptions, connect: PgConnectOp
     let order = owner.order("poor");
     owner.open(order.source_account.as_str(), 1).await;
     let poor = service.take(&order).await;
-    assert_eq!(service.reserve(&poor).await, Reserved::Refused(ReserveRefusal::InsufficientFunds));
+    assert_eq!(service.reserve(&poor).await, ReserveOutcome::Refused(ReserveRefusal::InsufficientFunds));
     assert!(matches!(service.ledger.seal(BatchSize::new(100)).await.unwrap(), Sealed::Batch { .. }));
     assert_eq!(service.ledger.verify(None).await.unwrap().findings, []);
     owner.audit().await;

@@ -5,9 +5,9 @@
 mod support;
 
 use jiff::{SignedDuration, Timestamp};
-use payment_ledger::accept::NewPayment;
-use payment_ledger::seal::{BatchSize, Sealed};
-use payment_ledger::statement::{Line, Period, Statement};
+use payment_ledger::audit::seal::{BatchSize, Sealed};
+use payment_ledger::reads::statement::{Line, Period, Statement};
+use payment_ledger::steps::accept::NewPayment;
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, account_id, tenant};
 
@@ -77,7 +77,7 @@ async fn held(bank: &Bank, account: &str, at: Timestamp) -> i64 {
     bank.number(&format!(
         "SELECT coalesce(sum(CASE j.kind WHEN 'reserve' THEN j.amount_minor ELSE -j.amount_minor END), 0)::bigint
          FROM journal j JOIN payments p USING (payment_id)
-         WHERE p.source_account = '{account}' AND j.kind IN ('reserve', 'settle', 'release') AND j.posted_at <= '{at}'"
+         WHERE p.source_account = '{account}' AND j.kind IN ('reserve', 'debit', 'release') AND j.posted_at <= '{at}'"
     ))
     .await
 }

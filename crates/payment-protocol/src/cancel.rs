@@ -1,17 +1,17 @@
-//! One asking to cancel, and the whole table of the switch's answers. The one door to releasing
+//! One asking to cancel, and the whole table of the switch's answers. The one port to releasing
 //! money: nothing else in the service concludes that a sent transfer is dead.
 //!
 //! Run once per asking; an undecided one is repeated by the implementer, for ever, at the profile's
 //! interval.
 
 use crate::cause::OperatorReason;
-use crate::facts::Verdict;
-use crate::keys::{self, Reference, UndoKey};
+use crate::facts::FinalStatus;
+use crate::keys::{self, CompensationKey, Reference};
 use crate::payment::Payment;
 use crate::profile::SwitchProfile;
 use crate::report::SettledReport;
-use crate::rules::{VerdictRuling, forgotten};
-use crate::state::End;
+use crate::rules::{FinalStatusRuling, retention_expired};
+use crate::state::FinalState;
 use crate::submit::QueryAnswer;
 
 /// The switch's answer to our cancel.
@@ -50,11 +50,11 @@ pub enum CancelAnswer {
 
 /// What our own books say when an asking begins. Beginning fences submit: no attempt goes out after.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Begun {
+pub struct CancelContext {
     /// The payment's end, if it has ended.
-    pub end: Option<End>,
+    pub end: Option<FinalState>,
     /// The switch's first definite answer, if there is one.
-    pub verdict: Option<Verdict>,
+    pub final_status: Option<FinalStatus>,
     /// Nothing was ever sent ([`crate::rules::never_sent`]).
     pub never_sent: bool,
     /// Submit's deadline on the switch's clock, in milliseconds since the epoch.
@@ -65,7 +65,7 @@ pub struct Begun {
 
 /// The switch's answer with the two clocks it is judged by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Heard<A> {
+pub struct SwitchResponse<A> {
     /// The answer.
     pub answer: A,
     /// The switch's clock in that answer (`Date`), in milliseconds since the epoch; none without an
@@ -77,7 +77,7 @@ pub struct Heard<A> {
 
 /// How a transfer is known to be dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Death {
+pub enum VoidReason {
     /// No attempt was ever recorded, so nothing was sent: the only short way.
     NeverSent,
     /// The switch cancelled it.
@@ -90,9 +90,9 @@ pub enum Death {
 
 /// Outcome of one asking.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Asking {
+pub enum CancelAttemptOutcome {
     /// Can never settle; recorded.
-    Dead,
+    Void,
     /// Settled; recorded.
     Settled,
     /// A SUCCESS that differs from the payment; recorded.
@@ -100,7 +100,7 @@ pub enum Asking {
     /// No answer of this switch can decide it.
     Undecidable(OperatorReason),
     /// The payment has ended.
-    Ended(End),
+    Ended(FinalState),
     /// Ask again.
     Again {
         /// Not before this many milliseconds, where the switch's clock says so.
@@ -114,68 +114,74 @@ pub enum Asking {
 
 /// What one asking can do.
 #[allow(async_fn_in_trait, reason = "driven in place, never spawned through the trait")]
-pub trait CancelDoor {
+pub trait CancelPort {
     /// The implementer's own failure: the ledger did not answer.
     type Error;
     /// Marks the payment as cancelling under its row's lock, and reads the books.
-    async fn begin(&self) -> Result<Begun, Self::Error>;
+    async fn begin(&self) -> Result<CancelContext, Self::Error>;
     /// Asks the switch to cancel the transfer of this reference. The key is the asking's own, so that a
     /// repeat of it is not taken for the submit.
-    async fn cancel(&self, reference: &Reference, key: &UndoKey) -> Result<Heard<CancelAnswer>, Self::Error>;
+    async fn cancel(
+        &self,
+        reference: &Reference,
+        key: &CompensationKey,
+    ) -> Result<SwitchResponse<CancelAnswer>, Self::Error>;
     /// Asks the switch for the transfer.
-    async fn query(&self, reference: &Reference) -> Result<Heard<QueryAnswer>, Self::Error>;
+    async fn query(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, Self::Error>;
     /// Looks for the transfer in the switch's statement, which shows only what is final: not found is no
     /// more than not final yet.
-    async fn statement(&self, reference: &Reference) -> Result<Heard<QueryAnswer>, Self::Error>;
+    async fn statement(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, Self::Error>;
     /// Records that the transfer is dead.
-    async fn record_dead(&self, death: Death) -> Result<VerdictRuling, Self::Error>;
+    async fn record_void(&self, death: VoidReason) -> Result<FinalStatusRuling, Self::Error>;
     /// Records a SUCCESS.
-    async fn record_settled(&self, report: &SettledReport) -> Result<VerdictRuling, Self::Error>;
+    async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, Self::Error>;
 }
 
 /// Asks once.
 ///
 /// # Errors
-/// The door's own: nothing is known, the asking is repeated.
-pub async fn ask<D: CancelDoor>(door: &D, payment: &Payment) -> Result<Asking, D::Error> {
+/// The port's own: nothing is known, the asking is repeated.
+pub async fn ask<D: CancelPort>(port: &D, payment: &Payment) -> Result<CancelAttemptOutcome, D::Error> {
     let profile = &payment.profile;
-    let begun = door.begin().await?;
+    let begun = port.begin().await?;
     if let Some(end) = begun.end {
-        return Ok(Asking::Ended(end));
+        return Ok(CancelAttemptOutcome::Ended(end));
     }
-    match begun.verdict {
-        Some(Verdict::Settled) => return Ok(Asking::Settled),
-        Some(Verdict::Dead) => return Ok(Asking::Dead),
-        None if begun.never_sent => return dead(door, Death::NeverSent).await,
+    match begun.final_status {
+        Some(FinalStatus::Settled) => return Ok(CancelAttemptOutcome::Settled),
+        Some(FinalStatus::Void) => return Ok(CancelAttemptOutcome::Void),
+        None if begun.never_sent => return dead(port, VoidReason::NeverSent).await,
         None => {}
     }
     if !profile.can_cancel {
-        return by_looking(door, payment, &begun).await;
+        return by_looking(port, payment, &begun).await;
     }
-    let heard = door.cancel(&payment.reference(), &keys::undo_submit(&payment.tx_id)).await?;
+    let heard = port.cancel(&payment.reference(), &keys::compensate_submit(&payment.tx_id)).await?;
     match heard.answer {
         // Cancelled what it does not know, and leaves no mark: that is nothing found.
         CancelAnswer::Cancelled { tombstoned: true } if !profile.tombstones => {
-            not_there(door, payment, &begun, &heard).await
+            not_found(port, payment, &begun, &heard).await
         }
         CancelAnswer::Cancelled { tombstoned } => {
             // After the switch's retention a mark on an unknown reference proves nothing: the
-            // transfer may have settled and been forgotten.
-            if tombstoned && forgotten(heard.first_attempt_age_ms, profile) {
-                return Ok(Asking::Undecidable(OperatorReason::RetentionPassed));
+            // transfer may have settled and been retention_expired.
+            if tombstoned && retention_expired(heard.first_attempt_age_ms, profile) {
+                return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::SwitchRetentionExpired));
             }
-            dead(door, Death::Cancelled).await
+            dead(port, VoidReason::Cancelled).await
         }
-        CancelAnswer::AlreadyRejected => dead(door, Death::Rejected).await,
-        CancelAnswer::AlreadySettled(report) => settled(door, &report).await,
-        CancelAnswer::NotFound => not_there(door, payment, &begun, &heard).await,
-        CancelAnswer::CannotCancel if profile.has_query => by_looking(door, payment, &begun).await,
+        CancelAnswer::AlreadyRejected => dead(port, VoidReason::Rejected).await,
+        CancelAnswer::AlreadySettled(report) => settled(port, &report).await,
+        CancelAnswer::NotFound => not_found(port, payment, &begun, &heard).await,
+        CancelAnswer::CannotCancel if profile.has_query => by_looking(port, payment, &begun).await,
         // May still settle. A look can find that it has; it cannot find that it never will.
         CancelAnswer::CannotCancel => {
-            may_still_settle(door, payment, &begun, "it cannot cancel".into()).await
+            may_still_settle(port, payment, &begun, "it cannot cancel".into()).await
         }
-        CancelAnswer::Undecided { detail } => may_still_settle(door, payment, &begun, detail).await,
-        CancelAnswer::OurFault { detail } => Ok(Asking::Again { not_before_ms: None, detail, alert: true }),
+        CancelAnswer::Undecided { detail } => may_still_settle(port, payment, &begun, detail).await,
+        CancelAnswer::OurFault { detail } => {
+            Ok(CancelAttemptOutcome::Again { not_before_ms: None, detail, alert: true })
+        }
         CancelAnswer::NoAnswer { detail } => Ok(again(profile, &begun, detail)),
     }
 }
@@ -184,80 +190,86 @@ pub async fn ask<D: CancelDoor>(door: &D, payment: &Payment) -> Result<Asking, D
 /// neither.
 ///
 /// # Errors
-/// The door's own.
-pub async fn look<D: CancelDoor>(
-    door: &D,
+/// The port's own.
+pub async fn look<D: CancelPort>(
+    port: &D,
     payment: &Payment,
-) -> Result<Option<Heard<QueryAnswer>>, D::Error> {
+) -> Result<Option<SwitchResponse<QueryAnswer>>, D::Error> {
     let reference = payment.reference();
     Ok(if payment.profile.has_query {
-        Some(door.query(&reference).await?)
+        Some(port.query(&reference).await?)
     } else if payment.profile.has_statement {
-        Some(door.statement(&reference).await?)
+        Some(port.statement(&reference).await?)
     } else {
         None
     })
 }
 
-async fn may_still_settle<D: CancelDoor>(
-    door: &D,
+async fn may_still_settle<D: CancelPort>(
+    port: &D,
     payment: &Payment,
-    begun: &Begun,
+    begun: &CancelContext,
     detail: String,
-) -> Result<Asking, D::Error> {
-    match look(door, payment).await?.map(|heard| heard.answer) {
-        Some(QueryAnswer::Settled(report)) => settled(door, &report).await,
+) -> Result<CancelAttemptOutcome, D::Error> {
+    match look(port, payment).await?.map(|heard| heard.answer) {
+        Some(QueryAnswer::Settled(report)) => settled(port, &report).await,
         _ => Ok(again(&payment.profile, begun, detail)),
     }
 }
 
 /// A switch that cannot cancel feeds the same table by what can be looked up: only a final rejected status,
 /// or nothing found past the deadline, is dead.
-async fn by_looking<D: CancelDoor>(door: &D, payment: &Payment, begun: &Begun) -> Result<Asking, D::Error> {
+async fn by_looking<D: CancelPort>(
+    port: &D,
+    payment: &Payment,
+    begun: &CancelContext,
+) -> Result<CancelAttemptOutcome, D::Error> {
     let profile = &payment.profile;
-    let Some(heard) = look(door, payment).await? else {
-        return Ok(Asking::Undecidable(OperatorReason::CannotAsk));
+    let Some(heard) = look(port, payment).await? else {
+        return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::NoCancelOrQuery));
     };
     match heard.answer {
-        QueryAnswer::Settled(report) => settled(door, &report).await,
-        QueryAnswer::Dead { .. } => dead(door, Death::Rejected).await,
-        QueryAnswer::NotFound if profile.has_query => nothing_found(door, profile, begun, &heard).await,
+        QueryAnswer::Settled(report) => settled(port, &report).await,
+        QueryAnswer::Void { .. } => dead(port, VoidReason::Rejected).await,
+        QueryAnswer::NotFound if profile.has_query => nothing_found(port, profile, begun, &heard).await,
         // A statement shows only what is final. Somebody may know more, and the payment goes on looking.
-        QueryAnswer::NotFound => Ok(Asking::Undecidable(OperatorReason::CannotAsk)),
+        QueryAnswer::NotFound => Ok(CancelAttemptOutcome::Undecidable(OperatorReason::NoCancelOrQuery)),
         QueryAnswer::Pending => Ok(again(profile, begun, "the switch has not decided".into())),
-        QueryAnswer::OurFault { detail } => Ok(Asking::Again { not_before_ms: None, detail, alert: true }),
+        QueryAnswer::OurFault { detail } => {
+            Ok(CancelAttemptOutcome::Again { not_before_ms: None, detail, alert: true })
+        }
         QueryAnswer::NoAnswer { detail } => Ok(again(profile, begun, detail)),
     }
 }
 
 /// A cancel did not find the transfer. Its answer may be a repeat of an earlier one under the same key;
 /// a query has no key, so where there is one its answer is what counts.
-async fn not_there<D: CancelDoor>(
-    door: &D,
+async fn not_found<D: CancelPort>(
+    port: &D,
     payment: &Payment,
-    begun: &Begun,
-    heard: &Heard<CancelAnswer>,
-) -> Result<Asking, D::Error> {
+    begun: &CancelContext,
+    heard: &SwitchResponse<CancelAnswer>,
+) -> Result<CancelAttemptOutcome, D::Error> {
     if payment.profile.has_query {
-        by_looking(door, payment, begun).await
+        by_looking(port, payment, begun).await
     } else {
-        nothing_found(door, &payment.profile, begun, heard).await
+        nothing_found(port, &payment.profile, begun, heard).await
     }
 }
 
 /// Nothing found proves nothing by itself: a paused attempt can land at any later time. It counts
 /// when the switch would refuse that attempt, because its deadline has passed on the switch's clock.
-async fn nothing_found<D: CancelDoor, A>(
-    door: &D,
+async fn nothing_found<D: CancelPort, A>(
+    port: &D,
     profile: &SwitchProfile,
-    begun: &Begun,
-    heard: &Heard<A>,
-) -> Result<Asking, D::Error> {
-    if forgotten(heard.first_attempt_age_ms, profile) {
-        return Ok(Asking::Undecidable(OperatorReason::RetentionPassed));
+    begun: &CancelContext,
+    heard: &SwitchResponse<A>,
+) -> Result<CancelAttemptOutcome, D::Error> {
+    if retention_expired(heard.first_attempt_age_ms, profile) {
+        return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::SwitchRetentionExpired));
     }
     let (true, Some(deadline_ms)) = (profile.honours_deadline, begun.deadline_ms) else {
-        return Ok(Asking::Undecidable(OperatorReason::NothingProves));
+        return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::NotFoundIsInconclusive));
     };
     let Some(switch_now_ms) = heard.switch_now_ms else {
         return Ok(again(profile, begun, "nothing found, and the answer carries no Date".into()));
@@ -265,9 +277,9 @@ async fn nothing_found<D: CancelDoor, A>(
     let skew_ms = i64::try_from(profile.max_skew_ms).unwrap_or(i64::MAX);
     let over_ms = deadline_ms.saturating_add(skew_ms).saturating_sub(switch_now_ms);
     if over_ms < 0 {
-        return dead(door, Death::DeadlinePassed).await;
+        return dead(port, VoidReason::DeadlinePassed).await;
     }
-    Ok(Asking::Again {
+    Ok(CancelAttemptOutcome::Again {
         // One more, since the deadline must have passed, not just be reached.
         not_before_ms: Some(u64::try_from(over_ms).unwrap_or(0).saturating_add(1)),
         detail: "nothing found; waiting out the deadline on the switch's clock".into(),
@@ -275,29 +287,37 @@ async fn nothing_found<D: CancelDoor, A>(
     })
 }
 
-async fn dead<D: CancelDoor>(door: &D, death: Death) -> Result<Asking, D::Error> {
-    Ok(match door.record_dead(death).await? {
+async fn dead<D: CancelPort>(port: &D, death: VoidReason) -> Result<CancelAttemptOutcome, D::Error> {
+    Ok(match port.record_void(death).await? {
         // A SUCCESS was on record first; it stands.
-        VerdictRuling::Contradicts => Asking::Settled,
+        FinalStatusRuling::Contradicts => CancelAttemptOutcome::Settled,
         // What seemed unsent was reported in the meantime: begin anew.
-        VerdictRuling::NoAttempt => {
-            Asking::Again { not_before_ms: None, detail: "reported meanwhile".into(), alert: false }
-        }
-        _ => Asking::Dead,
+        FinalStatusRuling::NoAttempt => CancelAttemptOutcome::Again {
+            not_before_ms: None,
+            detail: "reported meanwhile".into(),
+            alert: false,
+        },
+        _ => CancelAttemptOutcome::Void,
     })
 }
 
-async fn settled<D: CancelDoor>(door: &D, report: &SettledReport) -> Result<Asking, D::Error> {
-    Ok(match door.record_settled(report).await? {
-        VerdictRuling::First | VerdictRuling::Same => Asking::Settled,
-        VerdictRuling::Differs(_) => Asking::Differs,
-        // Dead was on record first; it stands.
-        VerdictRuling::Contradicts => Asking::Dead,
+async fn settled<D: CancelPort>(port: &D, report: &SettledReport) -> Result<CancelAttemptOutcome, D::Error> {
+    Ok(match port.record_settled(report).await? {
+        FinalStatusRuling::First | FinalStatusRuling::Same => CancelAttemptOutcome::Settled,
+        FinalStatusRuling::Differs(_) => CancelAttemptOutcome::Differs,
+        // Void was on record first; it stands.
+        FinalStatusRuling::Contradicts => CancelAttemptOutcome::Void,
         // The switch settled what we have no record of sending: our record is older than the truth.
-        VerdictRuling::NoAttempt => Asking::Undecidable(OperatorReason::SettledNotSent),
+        FinalStatusRuling::NoAttempt => {
+            CancelAttemptOutcome::Undecidable(OperatorReason::SettledWithoutAttempt)
+        }
     })
 }
 
-fn again(profile: &SwitchProfile, begun: &Begun, detail: String) -> Asking {
-    Asking::Again { not_before_ms: None, detail, alert: begun.cancelling_ms >= profile.alert_after_ms }
+fn again(profile: &SwitchProfile, begun: &CancelContext, detail: String) -> CancelAttemptOutcome {
+    CancelAttemptOutcome::Again {
+        not_before_ms: None,
+        detail,
+        alert: begun.cancelling_ms >= profile.alert_after_ms,
+    }
 }

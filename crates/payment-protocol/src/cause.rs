@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decision::Action;
 use crate::payment::InvalidPayment;
-use crate::state::{End, text_enum};
+use crate::state::{FinalState, text_enum};
 
 /// The first cause that turned a payment round. It names the end and is what the workflow ends
 /// with, whatever happens while the steps are undone (S0.14). Recorded in the payment row.
@@ -37,14 +37,14 @@ pub enum Cause {
     },
     /// No confirmation within the SLA (Path B).
     #[error("the switch did not confirm within the SLA")]
-    SlaPassed,
+    SlaExpired,
     /// The customer, or whoever cancelled the workflow, asked to cancel.
     #[error("the customer cancelled the payment")]
     CustomerCancel,
     /// The bank could not debit after the switch had settled, and the switch gave the money back
     /// (Path C).
     #[error("the bank could not debit the account: {reason}")]
-    SettleRefused {
+    DebitRefused {
         /// Why the ledger refused.
         reason: String,
     },
@@ -54,8 +54,8 @@ pub enum Cause {
     ReleasedByDecision,
     /// A person had the switch asked again, and nobody had asked it to cancel before.
     #[error("a person had the switch asked to cancel")]
-    AskedByDecision,
-    /// The workflow engine lost the run (terminated, reset, restored, forgotten); the payment was
+    CancelRetriedByDecision,
+    /// The workflow engine lost the run (terminated, reset, restored, retention_expired); the payment was
     /// taken up again and could not go on forward.
     #[error("the payment's workflow was interrupted and resumed")]
     Interrupted,
@@ -64,19 +64,19 @@ pub enum Cause {
 impl Cause {
     /// The end of a payment that was undone for this cause.
     #[must_use]
-    pub fn end(&self) -> End {
+    pub fn end(&self) -> FinalState {
         match self {
-            Self::SlaPassed => End::TimedOut,
-            Self::CustomerCancel => End::Cancelled,
+            Self::SlaExpired => FinalState::TimedOut,
+            Self::CustomerCancel => FinalState::Cancelled,
             Self::ReserveUnknown
             | Self::SubmitRefused { .. }
             | Self::SubmitUnknown
             | Self::NotSent { .. }
             | Self::FailureReported { .. }
-            | Self::SettleRefused { .. }
+            | Self::DebitRefused { .. }
             | Self::ReleasedByDecision
-            | Self::AskedByDecision
-            | Self::Interrupted => End::Failed,
+            | Self::CancelRetriedByDecision
+            | Self::Interrupted => FinalState::Failed,
         }
     }
 
@@ -89,11 +89,11 @@ impl Cause {
             Self::SubmitUnknown => "submit_unknown",
             Self::NotSent { .. } => "not_sent",
             Self::FailureReported { .. } => "failure_reported",
-            Self::SlaPassed => "sla_passed",
+            Self::SlaExpired => "sla_expired",
             Self::CustomerCancel => "customer_cancel",
-            Self::SettleRefused { .. } => "settle_refused",
+            Self::DebitRefused { .. } => "debit_refused",
             Self::ReleasedByDecision => "released_by_decision",
-            Self::AskedByDecision => "asked_by_decision",
+            Self::CancelRetriedByDecision => "cancel_retried_by_decision",
             Self::Interrupted => "interrupted",
         }
     }
@@ -127,11 +127,11 @@ text_enum!(
 impl ReserveRefusal {
     /// The end of a payment whose reserve was refused.
     #[must_use]
-    pub fn end(self) -> End {
+    pub fn end(self) -> FinalState {
         match self {
-            Self::CustomerCancel => End::Cancelled,
-            Self::Fenced => End::Failed,
-            _ => End::Rejected,
+            Self::CustomerCancel => FinalState::Cancelled,
+            Self::Fenced => FinalState::Failed,
+            _ => FinalState::Rejected,
         }
     }
 }
@@ -141,24 +141,24 @@ text_enum!(
     OperatorReason {
         /// The switch reported SUCCESS with another amount, currency, reference or name. A later
         /// matching answer still settles it.
-        ReportDiffers = "report_differs",
+        ConfirmationMismatch = "confirmation_mismatch",
         /// The switch's retention of references has passed: its answers prove nothing any more.
-        RetentionPassed = "retention_passed",
+        SwitchRetentionExpired = "switch_retention_expired",
         /// Nothing was found and the profile has neither tombstone nor deadline to make that mean
         /// something.
-        NothingProves = "nothing_proves",
+        NotFoundIsInconclusive = "not_found_is_inconclusive",
         /// The profile offers neither cancel nor query; only a callback can move the payment.
-        CannotAsk = "cannot_ask",
+        NoCancelOrQuery = "no_cancel_or_query",
         /// Path C: the switch recorded that it will not give the money back.
         RecallRefused = "recall_refused",
         /// Path C: the switch has no recall.
-        CannotRecall = "cannot_recall",
-        /// An undo failed for good.
-        UndoFailed = "undo_failed",
+        RecallUnsupported = "recall_unsupported",
+        /// An compensation failed for good.
+        CompensationFailed = "compensation_failed",
         /// The switch settled a transfer of which no attempt is on record here.
-        SettledNotSent = "settled_not_sent",
+        SettledWithoutAttempt = "settled_without_attempt",
         /// The workflow engine itself refused to start the payment, again and again.
-        StartRefused = "start_refused",
+        WorkflowStartRefused = "start_refused",
     }
 );
 
@@ -167,30 +167,34 @@ impl OperatorReason {
     #[must_use]
     pub fn allowed(self) -> &'static [Action] {
         match self {
-            Self::ReportDiffers | Self::RetentionPassed | Self::NothingProves | Self::SettledNotSent => {
-                &[Action::AskAgain, Action::Settle, Action::Release]
-            }
+            Self::ConfirmationMismatch
+            | Self::SwitchRetentionExpired
+            | Self::NotFoundIsInconclusive
+            | Self::SettledWithoutAttempt => &[Action::RetryCancel, Action::Debit, Action::Release],
             // Nobody could be asked again.
-            Self::CannotAsk => &[Action::Settle, Action::Release],
+            Self::NoCancelOrQuery => &[Action::Debit, Action::Release],
             // The money left and stays away: only who bears it is open.
-            Self::RecallRefused | Self::CannotRecall => &[Action::Settle],
-            Self::UndoFailed => &[Action::AskAgain, Action::Release],
+            Self::RecallRefused | Self::RecallUnsupported => &[Action::Debit],
+            Self::CompensationFailed => &[Action::RetryCancel, Action::Release],
             // No workflow runs that could carry a decision; the starter tries again by itself.
-            Self::StartRefused => &[],
+            Self::WorkflowStartRefused => &[],
         }
     }
 
     /// Whether a matching SUCCESS can still move the payment. Where this is false the switch's word
     /// is already known, and only a person decides.
     #[must_use]
-    pub fn listens(self) -> bool {
+    pub fn follows_switch(self) -> bool {
         match self {
-            Self::ReportDiffers
-            | Self::RetentionPassed
-            | Self::NothingProves
-            | Self::CannotAsk
-            | Self::StartRefused => true,
-            Self::RecallRefused | Self::CannotRecall | Self::UndoFailed | Self::SettledNotSent => false,
+            Self::ConfirmationMismatch
+            | Self::SwitchRetentionExpired
+            | Self::NotFoundIsInconclusive
+            | Self::NoCancelOrQuery
+            | Self::WorkflowStartRefused => true,
+            Self::RecallRefused
+            | Self::RecallUnsupported
+            | Self::CompensationFailed
+            | Self::SettledWithoutAttempt => false,
         }
     }
 }
@@ -206,20 +210,20 @@ pub enum PaymentError {
     ReserveRefused(ReserveRefusal),
     /// Turned round and undone.
     #[error("the payment was undone")]
-    Undone(#[source] Cause),
+    Compensated(#[source] Cause),
     /// The payment had already ended when this run looked; there was nothing to do.
     #[error("the payment had already ended: {0}")]
-    AlreadyEnded(End),
+    AlreadyEnded(FinalState),
 }
 
 impl PaymentError {
     /// The end that goes with the error.
     #[must_use]
-    pub fn end(&self) -> End {
+    pub fn end(&self) -> FinalState {
         match self {
-            Self::Invalid(_) => End::Rejected,
+            Self::Invalid(_) => FinalState::Rejected,
             Self::ReserveRefused(refusal) => refusal.end(),
-            Self::Undone(cause) => cause.end(),
+            Self::Compensated(cause) => cause.end(),
             Self::AlreadyEnded(end) => *end,
         }
     }
@@ -230,7 +234,7 @@ impl PaymentError {
         match self {
             Self::Invalid(_) => "invalid_payment",
             Self::ReserveRefused(refusal) => refusal.as_str(),
-            Self::Undone(cause) => cause.code(),
+            Self::Compensated(cause) => cause.code(),
             Self::AlreadyEnded(_) => "already_ended",
         }
     }

@@ -8,11 +8,11 @@ use crate::state::{PaymentState, text_enum};
 
 text_enum!(
     /// The first definite answer of the switch, written once, before money moves.
-    Verdict {
+    FinalStatus {
         /// The transfer settled at the switch.
         Settled = "settled",
         /// The transfer can never settle at the switch.
-        Dead = "dead",
+        Void = "void",
     }
 );
 
@@ -35,8 +35,8 @@ text_enum!(
         Recalled = "recalled",
         /// The switch recorded that it will not.
         Refused = "refused",
-        /// The switch has no recall, or has forgotten the transfer.
-        CannotRecall = "cannot_recall",
+        /// The switch has no recall, or has retention_expired the transfer.
+        RecallUnsupported = "recall_unsupported",
     }
 );
 
@@ -67,14 +67,14 @@ pub struct Facts {
     /// The first cause that turned the payment round. While it is set no attempt goes out.
     pub cause: Option<Cause>,
     /// The switch's first definite answer.
-    pub verdict: Option<Verdict>,
+    pub final_status: Option<FinalStatus>,
     /// A SUCCESS that differs from the payment is on record.
-    pub report_differs: bool,
+    pub confirmation_mismatch: bool,
     /// The switch reported SUCCESS although no attempt was on record: our record may be older than
     /// the truth (a restored database), so "nothing was ever sent" is not believed.
-    pub reported_unsent: bool,
+    pub reported_without_attempt: bool,
     /// Settle was refused for good, with this reason.
-    pub settle_refused: Option<String>,
+    pub debit_refused: Option<String>,
     /// What is recorded under recall's key.
     pub recall: Option<RecallRecord>,
     /// A customer's cancel is in the inbox.
@@ -96,10 +96,10 @@ impl Facts {
             attempts: 0,
             first_attempt_age_ms: None,
             cause: None,
-            verdict: None,
-            report_differs: false,
-            reported_unsent: false,
-            settle_refused: None,
+            final_status: None,
+            confirmation_mismatch: false,
+            reported_without_attempt: false,
+            debit_refused: None,
             recall: None,
             cancel_requested: false,
             account_busy: false,

@@ -1,7 +1,7 @@
 //! Every idempotency key, made in this one file (S0.12).
 //!
 //! Keys come from the payment id and a step's constant, so they survive any crash. A step and its
-//! undo have keys of different *types*: handing one where the other belongs does not compile.
+//! compensation have keys of different *types*: handing one where the other belongs does not compile.
 
 use std::fmt;
 
@@ -37,8 +37,8 @@ key!(
     StepKey
 );
 key!(
-    /// Key of an undo.
-    UndoKey
+    /// Key of an compensation.
+    CompensationKey
 );
 key!(
     /// `{tx_id}:submit`: what the switch knows the transfer by; also the key a query asks with.
@@ -67,22 +67,22 @@ pub fn debit(tx: &TxId) -> StepKey {
 }
 
 /// Key of recall: `{tx_id}:recall`. Taking back money that left is an operation of its own, not the
-/// undo of a submit.
+/// compensation of a submit.
 #[must_use]
 pub fn recall(tx: &TxId) -> StepKey {
     StepKey(format!("{tx}:recall"))
 }
 
-/// Key of release, the undo of reserve: `{tx_id}:comp-reserve` (S0.8).
+/// Key of release, the compensation of reserve: `{tx_id}:comp-reserve` (S0.8).
 #[must_use]
-pub fn undo_reserve(tx: &TxId) -> UndoKey {
-    UndoKey(format!("{tx}:comp-reserve"))
+pub fn compensate_reserve(tx: &TxId) -> CompensationKey {
+    CompensationKey(format!("{tx}:comp-reserve"))
 }
 
-/// Key of ask-to-cancel, the undo of submit: `{tx_id}:comp-submit` (S0.8).
+/// Key of ask-to-cancel, the compensation of submit: `{tx_id}:comp-submit` (S0.8).
 #[must_use]
-pub fn undo_submit(tx: &TxId) -> UndoKey {
-    UndoKey(format!("{tx}:comp-submit"))
+pub fn compensate_submit(tx: &TxId) -> CompensationKey {
+    CompensationKey(format!("{tx}:comp-submit"))
 }
 
 /// Key of a debit that people decided: `{tx_id}:debit:{decision_id}`. A decision never reuses a step's key,
@@ -94,8 +94,8 @@ pub fn debit_by_decision(tx: &TxId, decision: &DecisionId) -> StepKey {
 
 /// Key of a release that people decided: `{tx_id}:comp-reserve:{decision_id}`.
 #[must_use]
-pub fn undo_reserve_by_decision(tx: &TxId, decision: &DecisionId) -> UndoKey {
-    UndoKey(format!("{tx}:comp-reserve:{decision}"))
+pub fn compensate_reserve_by_decision(tx: &TxId, decision: &DecisionId) -> CompensationKey {
+    CompensationKey(format!("{tx}:comp-reserve:{decision}"))
 }
 
 /// Key of a correction after the end: `{tx_id}:correct:{decision_id}`.
@@ -152,10 +152,10 @@ mod tests {
             submit(&tx).to_string(),
             debit(&tx).to_string(),
             recall(&tx).to_string(),
-            undo_reserve(&tx).to_string(),
-            undo_submit(&tx).to_string(),
+            compensate_reserve(&tx).to_string(),
+            compensate_submit(&tx).to_string(),
             debit_by_decision(&tx, &decision).to_string(),
-            undo_reserve_by_decision(&tx, &decision).to_string(),
+            compensate_reserve_by_decision(&tx, &decision).to_string(),
             correction(&tx, &decision).to_string(),
         ];
         assert_eq!(

@@ -31,7 +31,7 @@ text_enum!(
 impl Strategy {
     /// Whether what was sent is looked up in our own log before anything else.
     #[must_use]
-    pub fn keeps_a_log(self) -> bool {
+    pub fn uses_submission_log(self) -> bool {
         matches!(self, Self::WriteAhead | Self::AtMostOnce | Self::Validate)
     }
 
@@ -89,8 +89,8 @@ pub struct SwitchProfile {
     #[serde(default = "defaults::backoff_ms")]
     pub backoff_ms: u64,
     /// Longest pause between askings (cancel, query, recall), which never give up.
-    #[serde(default = "defaults::ask_interval_max_ms")]
-    pub ask_interval_max_ms: u64,
+    #[serde(default = "defaults::retry_interval_max_ms")]
+    pub retry_interval_max_ms: u64,
     /// Age of an undecided cancel or recall that raises an alert.
     #[serde(default = "defaults::alert_after_ms")]
     pub alert_after_ms: u64,
@@ -125,7 +125,7 @@ mod defaults {
     pub(super) fn backoff_ms() -> u64 {
         250
     }
-    pub(super) fn ask_interval_max_ms() -> u64 {
+    pub(super) fn retry_interval_max_ms() -> u64 {
         300_000
     }
     pub(super) fn alert_after_ms() -> u64 {
@@ -177,7 +177,7 @@ pub enum ProfileError {
         "none of can_cancel, has_query, has_callback and has_statement: no answer about a transfer would ever come"
     )]
     Mute,
-    /// A reference could be forgotten while its submit may still land.
+    /// A reference could be retention_expired while its submit may still land.
     #[error(
         "submit_deadline_ms {deadline_ms} + max_skew_ms must be shorter than the retention of {retention_s} s"
     )]
@@ -199,19 +199,19 @@ pub enum ProfileError {
     #[error("{0} must be greater than zero")]
     Zero(&'static str),
     /// An asking pause over five minutes.
-    #[error("ask_interval_max_ms may be 300000 (five minutes) at most")]
-    AskIntervalTooLong,
+    #[error("retry_interval_max_ms may be 300000 (five minutes) at most")]
+    RetryIntervalTooLong,
 }
 
 text_enum!(
     /// Accepted, with a warning that a person may be needed.
     ProfileWarning {
         /// Neither tombstone nor deadline: nothing found never proves anything.
-        NothingFoundProvesNothing = "neither tombstones nor honours_deadline: when the switch knows nothing of a transfer, only a person can release the money",
-        /// What keeps a late submit out, a tombstone or deduplication, is forgotten with the references.
+        NotFoundIsInconclusive = "neither tombstones nor honours_deadline: when the switch knows nothing of a transfer, only a person can release the money",
+        /// What keeps a late submit out, a tombstone or deduplication, is retention_expired with the references.
         RetentionIsTheDeadline = "honours_deadline is false: a submit that is paused for longer than retention_s could still be taken, or taken twice",
         /// Neither cancel, query nor statement: only a callback can move the payment.
-        CannotAsk = "none of can_cancel, has_query and has_statement: when no callback comes, a person must decide",
+        NoCancelOrQuery = "none of can_cancel, has_query and has_statement: when no callback comes, a person must decide",
     }
 );
 
@@ -241,7 +241,7 @@ impl SwitchProfile {
             attempt_timeout_ms: defaults::attempt_timeout_ms(),
             submit_budget_ms: defaults::submit_budget_ms(),
             backoff_ms: defaults::backoff_ms(),
-            ask_interval_max_ms: defaults::ask_interval_max_ms(),
+            retry_interval_max_ms: defaults::retry_interval_max_ms(),
             alert_after_ms: defaults::alert_after_ms(),
             breaker_failures: defaults::breaker_failures(),
             breaker_open_ms: defaults::breaker_open_ms(),
@@ -267,7 +267,7 @@ impl SwitchProfile {
             ("submit_deadline_ms", self.submit_deadline_ms),
             ("attempt_timeout_ms", self.attempt_timeout_ms),
             ("backoff_ms", self.backoff_ms),
-            ("ask_interval_max_ms", self.ask_interval_max_ms),
+            ("retry_interval_max_ms", self.retry_interval_max_ms),
             ("start_within_ms", self.start_within_ms),
             ("retention_s", self.retention_s),
             ("breaker_failures", u64::from(self.breaker_failures)),
@@ -309,25 +309,25 @@ impl SwitchProfile {
         if self.submit_budget_ms < needed_ms {
             return Err(ProfileError::BudgetTooSmall { budget_ms: self.submit_budget_ms, needed_ms });
         }
-        if self.ask_interval_max_ms > 300_000 {
-            return Err(ProfileError::AskIntervalTooLong);
+        if self.retry_interval_max_ms > 300_000 {
+            return Err(ProfileError::RetryIntervalTooLong);
         }
         let mut warnings = Vec::new();
         if !self.tombstones && !self.honours_deadline {
-            warnings.push(ProfileWarning::NothingFoundProvesNothing);
+            warnings.push(ProfileWarning::NotFoundIsInconclusive);
         }
         if (self.tombstones || self.deduplicates) && !self.honours_deadline {
             warnings.push(ProfileWarning::RetentionIsTheDeadline);
         }
         if !self.can_cancel && !self.has_query && !self.has_statement {
-            warnings.push(ProfileWarning::CannotAsk);
+            warnings.push(ProfileWarning::NoCancelOrQuery);
         }
         Ok(warnings)
     }
 
     /// Whether at most one attempt is ever sent, whatever becomes of it.
     #[must_use]
-    pub fn one_attempt_only(&self) -> bool {
+    pub fn forbids_second_attempt(&self) -> bool {
         !self.deduplicates || self.strategy.reconciles()
     }
 
@@ -385,9 +385,9 @@ impl SwitchProfile {
                 Some(format!("submit_budget_ms = {needed_ms}"))
             }
             ProfileError::Zero(name) => self.take_default(name),
-            ProfileError::AskIntervalTooLong => {
-                self.ask_interval_max_ms = defaults::ask_interval_max_ms();
-                Some(format!("ask_interval_max_ms = {}", self.ask_interval_max_ms))
+            ProfileError::RetryIntervalTooLong => {
+                self.retry_interval_max_ms = defaults::retry_interval_max_ms();
+                Some(format!("retry_interval_max_ms = {}", self.retry_interval_max_ms))
             }
         }
     }
@@ -403,7 +403,7 @@ impl SwitchProfile {
             "submit_deadline_ms" => (&mut self.submit_deadline_ms, defaults::submit_deadline_ms()),
             "attempt_timeout_ms" => (&mut self.attempt_timeout_ms, defaults::attempt_timeout_ms()),
             "backoff_ms" => (&mut self.backoff_ms, defaults::backoff_ms()),
-            "ask_interval_max_ms" => (&mut self.ask_interval_max_ms, defaults::ask_interval_max_ms()),
+            "retry_interval_max_ms" => (&mut self.retry_interval_max_ms, defaults::retry_interval_max_ms()),
             "start_within_ms" => (&mut self.start_within_ms, defaults::start_within_ms()),
             "breaker_failures" => {
                 self.breaker_failures = defaults::breaker_failures();
@@ -463,7 +463,7 @@ mod tests {
             ProfileError::BudgetTooSmall { needed_ms: 22_250, .. }
         ));
         assert_eq!(refused(|p| p.sla_ms = 0), ProfileError::Zero("sla_ms"));
-        assert_eq!(refused(|p| p.ask_interval_max_ms = 300_001), ProfileError::AskIntervalTooLong);
+        assert_eq!(refused(|p| p.retry_interval_max_ms = 300_001), ProfileError::RetryIntervalTooLong);
     }
 
     #[test]
@@ -516,7 +516,7 @@ mod tests {
         (profile.tombstones, profile.honours_deadline) = (false, false);
         assert_eq!(
             profile.check(),
-            Ok(vec![ProfileWarning::NothingFoundProvesNothing, ProfileWarning::RetentionIsTheDeadline])
+            Ok(vec![ProfileWarning::NotFoundIsInconclusive, ProfileWarning::RetentionIsTheDeadline])
         );
     }
 }

@@ -1,12 +1,12 @@
 //! One asking for money back that left (Path C). Its answers decide only in the switch's own
 //! recorded form; anything else is unknown and asked again.
 
-use crate::cancel::Heard;
+use crate::cancel::SwitchResponse;
 use crate::facts::RecallRecord;
 use crate::keys::{self, Reference, StepKey};
 use crate::payment::Payment;
-use crate::rules::forgotten;
-use crate::world::Recalled;
+use crate::port::RecallOutcome;
+use crate::rules::retention_expired;
 
 /// The switch's answer to a recall.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +19,7 @@ pub enum RecallAnswer {
         reason: String,
     },
     /// It has no recall.
-    CannotRecall,
+    RecallUnsupported,
     /// Anything else.
     Unknown {
         /// What it said, or what happened instead.
@@ -29,9 +29,9 @@ pub enum RecallAnswer {
 
 /// Outcome of one asking.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Recalling {
+pub enum RecallAttemptOutcome {
     /// Decided and recorded.
-    Decided(Recalled),
+    Decided(RecallOutcome),
     /// Ask again.
     Again {
         /// Why it is undecided.
@@ -41,13 +41,17 @@ pub enum Recalling {
 
 /// What one asking can do.
 #[allow(async_fn_in_trait, reason = "driven in place, never spawned through the trait")]
-pub trait RecallDoor {
+pub trait RecallPort {
     /// The implementer's own failure: the ledger did not answer.
     type Error;
     /// What is recorded under recall's key.
     async fn recorded(&self) -> Result<Option<RecallRecord>, Self::Error>;
     /// Asks the switch, under recall's own key.
-    async fn recall(&self, reference: &Reference, key: &StepKey) -> Result<Heard<RecallAnswer>, Self::Error>;
+    async fn recall(
+        &self,
+        reference: &Reference,
+        key: &StepKey,
+    ) -> Result<SwitchResponse<RecallAnswer>, Self::Error>;
     /// Records a definite answer under the key; the first one stands and is returned.
     async fn record(&self, record: RecallRecord, reason: &str) -> Result<RecallRecord, Self::Error>;
 }
@@ -55,33 +59,35 @@ pub trait RecallDoor {
 /// Asks once.
 ///
 /// # Errors
-/// The door's own: nothing is known, the asking is repeated.
-pub async fn ask<D: RecallDoor>(door: &D, payment: &Payment) -> Result<Recalling, D::Error> {
-    if let Some(record) = door.recorded().await? {
+/// The port's own: nothing is known, the asking is repeated.
+pub async fn ask<D: RecallPort>(port: &D, payment: &Payment) -> Result<RecallAttemptOutcome, D::Error> {
+    if let Some(record) = port.recorded().await? {
         return Ok(decided(record));
     }
     if !payment.profile.can_recall {
-        return Ok(decided(door.record(RecallRecord::CannotRecall, "it has no recall").await?));
+        return Ok(decided(port.record(RecallRecord::RecallUnsupported, "it has no recall").await?));
     }
-    let heard = door.recall(&payment.reference(), &keys::recall(&payment.tx_id)).await?;
+    let heard = port.recall(&payment.reference(), &keys::recall(&payment.tx_id)).await?;
     Ok(match heard.answer {
-        RecallAnswer::Recalled => decided(door.record(RecallRecord::Recalled, "").await?),
-        RecallAnswer::Refused { reason } => decided(door.record(RecallRecord::Refused, &reason).await?),
-        RecallAnswer::CannotRecall => {
-            decided(door.record(RecallRecord::CannotRecall, "it has no recall").await?)
+        RecallAnswer::Recalled => decided(port.record(RecallRecord::Recalled, "").await?),
+        RecallAnswer::Refused { reason } => decided(port.record(RecallRecord::Refused, &reason).await?),
+        RecallAnswer::RecallUnsupported => {
+            decided(port.record(RecallRecord::RecallUnsupported, "it has no recall").await?)
         }
-        // What the switch has forgotten it can give back no more; asked on, it would never say so.
-        RecallAnswer::Unknown { .. } if forgotten(heard.first_attempt_age_ms, &payment.profile) => {
-            decided(door.record(RecallRecord::CannotRecall, "it has forgotten the transfer").await?)
+        // What the switch has retention_expired it can give back no more; asked on, it would never say so.
+        RecallAnswer::Unknown { .. } if retention_expired(heard.first_attempt_age_ms, &payment.profile) => {
+            decided(
+                port.record(RecallRecord::RecallUnsupported, "it has retention_expired the transfer").await?,
+            )
         }
-        RecallAnswer::Unknown { detail } => Recalling::Again { detail },
+        RecallAnswer::Unknown { detail } => RecallAttemptOutcome::Again { detail },
     })
 }
 
-fn decided(record: RecallRecord) -> Recalling {
-    Recalling::Decided(match record {
-        RecallRecord::Recalled => Recalled::Recalled,
-        RecallRecord::Refused => Recalled::Refused,
-        RecallRecord::CannotRecall => Recalled::CannotRecall,
+fn decided(record: RecallRecord) -> RecallAttemptOutcome {
+    RecallAttemptOutcome::Decided(match record {
+        RecallRecord::Recalled => RecallOutcome::Recalled,
+        RecallRecord::Refused => RecallOutcome::Refused,
+        RecallRecord::RecallUnsupported => RecallOutcome::RecallUnsupported,
     })
 }

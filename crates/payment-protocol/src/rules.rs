@@ -5,11 +5,11 @@
 //! as they are then.
 
 use crate::cause::{Cause, ReserveRefusal};
-use crate::facts::{Facts, HoldStatus, RecallRecord, ReserveRecord, Verdict};
+use crate::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, ReserveRecord};
 use crate::ids::RunId;
 use crate::profile::SwitchProfile;
 use crate::report::{Difference, Expected, SettledReport, compare};
-use crate::state::{End, text_enum};
+use crate::state::{FinalState, text_enum};
 
 /// What a reserve may do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,10 +20,10 @@ pub enum ReserveRuling {
     Refuse(ReserveRefusal),
     /// Recorded before: the same answer again.
     Recorded(ReserveRecord),
-    /// Another run has this payment, or had it and began to undo it: go the resume way.
+    /// Another run has this payment, or had it and began to compensation it: go the resume way.
     AnotherRun,
     /// The payment has ended.
-    Ended(End),
+    Ended(FinalState),
 }
 
 /// Rules the reserve of `run`. `too_late` says that the start is past `valid_until` on the
@@ -41,7 +41,7 @@ pub fn reserve(facts: &Facts, run: &RunId, too_late: bool) -> ReserveRuling {
     }
     match facts.reserve {
         Some(record) => ReserveRuling::Recorded(record),
-        // A reset to before the reserve: what is being undone ends for the cause of the undo.
+        // A reset to before the reserve: what is being undone ends for the cause of the compensation.
         None if facts.cause.is_some() => ReserveRuling::AnotherRun,
         None if facts.cancel_requested => ReserveRuling::Refuse(ReserveRefusal::CustomerCancel),
         None if too_late => ReserveRuling::Refuse(ReserveRefusal::StartedTooLate),
@@ -57,18 +57,18 @@ text_enum!(
         /// Another run has this payment.
         AnotherRun = "another_run",
         /// The switch is already being asked to cancel.
-        CancelAsked = "cancel_asked",
+        CancelStarted = "cancel_started",
         /// A customer's cancel is in the inbox.
         CustomerCancel = "customer_cancel",
         /// One attempt is on record, and more than one is never sent: the switch does not deduplicate, or the
         /// strategy says so.
-        OnlyOneAttempt = "only_one_attempt",
+        SecondAttemptForbidden = "second_attempt_forbidden",
         /// Another payment's transfer to the same account is under way at a switch without references.
         AccountBusy = "account_busy",
         /// The switch has what our record says was never sent.
-        ReportedUnsent = "reported_unsent",
-        /// The switch may have forgotten the first attempt.
-        RetentionPassed = "retention_passed",
+        ReportedWithoutAttempt = "reported_without_attempt",
+        /// The switch may have retention_expired the first attempt.
+        SwitchRetentionExpired = "switch_retention_expired",
     }
 );
 
@@ -87,7 +87,7 @@ pub enum AttemptRuling {
 #[must_use]
 pub fn attempt(facts: &Facts, run: &RunId, profile: &SwitchProfile) -> AttemptRuling {
     use AttemptRuling::NotSent as No;
-    if facts.verdict == Some(Verdict::Settled) {
+    if facts.final_status == Some(FinalStatus::Settled) {
         return AttemptRuling::Settled;
     }
     if facts.run_id.as_ref() != Some(run) {
@@ -96,36 +96,36 @@ pub fn attempt(facts: &Facts, run: &RunId, profile: &SwitchProfile) -> AttemptRu
     if facts.hold != Some(HoldStatus::Open) {
         return No(NotSent::NoOpenHold);
     }
-    if facts.cause.is_some() || facts.verdict.is_some() {
-        return No(NotSent::CancelAsked);
+    if facts.cause.is_some() || facts.final_status.is_some() {
+        return No(NotSent::CancelStarted);
     }
     if facts.cancel_requested {
         return No(NotSent::CustomerCancel);
     }
-    if facts.attempts == 0 && facts.reported_unsent {
-        return No(NotSent::ReportedUnsent);
+    if facts.attempts == 0 && facts.reported_without_attempt {
+        return No(NotSent::ReportedWithoutAttempt);
     }
-    if facts.attempts > 0 && profile.one_attempt_only() {
-        return No(NotSent::OnlyOneAttempt);
+    if facts.attempts > 0 && profile.forbids_second_attempt() {
+        return No(NotSent::SecondAttemptForbidden);
     }
     if facts.account_busy && profile.needs_account_lock() {
         return No(NotSent::AccountBusy);
     }
-    if forgotten(facts.first_attempt_age_ms, profile) {
-        return No(NotSent::RetentionPassed);
+    if retention_expired(facts.first_attempt_age_ms, profile) {
+        return No(NotSent::SwitchRetentionExpired);
     }
     AttemptRuling::Send(facts.attempts.saturating_add(1))
 }
 
-/// Whether the switch may have forgotten the reference by now.
+/// Whether the switch may have retention_expired the reference by now.
 #[must_use]
-pub fn forgotten(first_attempt_age_ms: Option<u64>, profile: &SwitchProfile) -> bool {
+pub fn retention_expired(first_attempt_age_ms: Option<u64>, profile: &SwitchProfile) -> bool {
     first_attempt_age_ms.is_some_and(|age_ms| age_ms >= profile.retention_s.saturating_mul(1_000))
 }
 
 /// What a definite answer of the switch means next to what is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum VerdictRuling {
+pub enum FinalStatusRuling {
     /// The first definite answer: write it.
     First,
     /// Written before.
@@ -140,27 +140,27 @@ pub enum VerdictRuling {
 
 /// Rules a SUCCESS from wherever it came.
 #[must_use]
-pub fn settled_report(facts: &Facts, expected: &Expected, report: &SettledReport) -> VerdictRuling {
+pub fn settled_report(facts: &Facts, expected: &Expected, report: &SettledReport) -> FinalStatusRuling {
     match compare(expected, report) {
         // Another switch's word is never about this payment, sent or not.
-        Err(Difference::Switch) => VerdictRuling::Differs(Difference::Switch),
-        _ if facts.attempts == 0 => VerdictRuling::NoAttempt,
-        Err(difference) => VerdictRuling::Differs(difference),
-        Ok(()) => definite(facts, Verdict::Settled),
+        Err(Difference::Switch) => FinalStatusRuling::Differs(Difference::Switch),
+        _ if facts.attempts == 0 => FinalStatusRuling::NoAttempt,
+        Err(difference) => FinalStatusRuling::Differs(difference),
+        Ok(()) => definite(facts, FinalStatus::Settled),
     }
 }
 
 /// Rules an answer to our cancel that says the transfer is dead.
 #[must_use]
-pub fn dead_report(facts: &Facts) -> VerdictRuling {
-    definite(facts, Verdict::Dead)
+pub fn void_report(facts: &Facts) -> FinalStatusRuling {
+    definite(facts, FinalStatus::Void)
 }
 
-fn definite(facts: &Facts, said: Verdict) -> VerdictRuling {
-    match facts.verdict {
-        None => VerdictRuling::First,
-        Some(first) if first == said => VerdictRuling::Same,
-        Some(_) => VerdictRuling::Contradicts,
+fn definite(facts: &Facts, said: FinalStatus) -> FinalStatusRuling {
+    match facts.final_status {
+        None => FinalStatusRuling::First,
+        Some(first) if first == said => FinalStatusRuling::Same,
+        Some(_) => FinalStatusRuling::Contradicts,
     }
 }
 
@@ -168,12 +168,12 @@ fn definite(facts: &Facts, said: Verdict) -> VerdictRuling {
 /// only short way to releasing.
 #[must_use]
 pub fn never_sent(facts: &Facts) -> bool {
-    facts.attempts == 0 && !facts.reported_unsent
+    facts.attempts == 0 && !facts.reported_without_attempt
 }
 
 /// What settle may do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum SettleRuling {
+pub enum DebitRuling {
     /// Debit, or record why the account cannot be debited.
     Debit,
     /// Debited before.
@@ -188,17 +188,17 @@ pub enum SettleRuling {
 
 /// Rules a settle.
 #[must_use]
-pub fn settle(facts: &Facts) -> SettleRuling {
-    match (facts.hold, facts.verdict) {
-        (Some(HoldStatus::Settled), _) => SettleRuling::Already,
-        (Some(HoldStatus::Open), Some(Verdict::Settled)) => match &facts.settle_refused {
-            Some(reason) => SettleRuling::Refused(reason.clone()),
+pub fn debit(facts: &Facts) -> DebitRuling {
+    match (facts.hold, facts.final_status) {
+        (Some(HoldStatus::Settled), _) => DebitRuling::Already,
+        (Some(HoldStatus::Open), Some(FinalStatus::Settled)) => match &facts.debit_refused {
+            Some(reason) => DebitRuling::Refused(reason.clone()),
             // Recall is asked only after a refused settle; what came back is never debited.
-            None if facts.recall == Some(RecallRecord::Recalled) => SettleRuling::Refused("recalled".into()),
-            None => SettleRuling::Debit,
+            None if facts.recall == Some(RecallRecord::Recalled) => DebitRuling::Refused("recalled".into()),
+            None => DebitRuling::Debit,
         },
-        (_, None) if facts.report_differs => SettleRuling::Differs,
-        _ => SettleRuling::NotConfirmed,
+        (_, None) if facts.confirmation_mismatch => DebitRuling::Differs,
+        _ => DebitRuling::NotConfirmed,
     }
 }
 
@@ -222,20 +222,20 @@ pub enum ReleaseRuling {
     /// Released before.
     Already,
     /// There is nothing to release: the payment ended, and not by being undone.
-    Ended(End),
+    Ended(FinalState),
     /// Not allowed.
     Refused(ReleaseRefusal),
 }
 
-/// Rules a release: the one door (design, "The rule under everything").
+/// Rules a release: the one port (design, "The rule under everything").
 #[must_use]
 pub fn release(facts: &Facts) -> ReleaseRuling {
-    let dead = facts.verdict == Some(Verdict::Dead);
+    let dead = facts.final_status == Some(FinalStatus::Void);
     let recalled = facts.recall == Some(RecallRecord::Recalled);
     match (facts.hold, facts.state.end()) {
         (Some(HoldStatus::Settled), _) => ReleaseRuling::Refused(ReleaseRefusal::HoldSettled),
         // People charged somebody else for money that left.
-        (Some(HoldStatus::Released), Some(End::Settled)) => ReleaseRuling::Ended(End::Settled),
+        (Some(HoldStatus::Released), Some(FinalState::Settled)) => ReleaseRuling::Ended(FinalState::Settled),
         (Some(HoldStatus::Released), _) => ReleaseRuling::Already,
         (None, Some(_)) if facts.cause.is_some() => ReleaseRuling::Already,
         (None, Some(end)) => ReleaseRuling::Ended(end),
@@ -253,7 +253,7 @@ text_enum!(
         /// It is not on record as confirmed by two people, for this payment and this action.
         NotConfirmed = "not_confirmed",
         /// The switch said that the transfer is dead.
-        SwitchSaysDead = "switch_says_dead",
+        SwitchSaysVoid = "switch_says_void",
         /// The switch said that the transfer settled.
         SwitchSaysSettled = "switch_says_settled",
         /// The switch gave the money back: what is held must be released.
@@ -265,29 +265,29 @@ text_enum!(
 
 /// What a debit that people decided may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SettleByDecisionRuling {
+pub enum DebitByDecisionRuling {
     /// Debit what is held, where the account may be debited; charge the claims account where it may not.
     Charge,
     /// The payment has ended.
-    Ended(End),
+    Ended(FinalState),
     /// Not allowed.
     Refused(DecisionRefusal),
 }
 
 /// Rules a debit that people decided. It needs no report of the switch, and never goes against one.
 #[must_use]
-pub fn settle_by_decision(facts: &Facts) -> SettleByDecisionRuling {
-    use SettleByDecisionRuling::Refused;
+pub fn debit_by_decision(facts: &Facts) -> DebitByDecisionRuling {
+    use DebitByDecisionRuling::Refused;
     if let Some(end) = facts.state.end() {
-        return SettleByDecisionRuling::Ended(end);
+        return DebitByDecisionRuling::Ended(end);
     }
-    if facts.verdict == Some(Verdict::Dead) {
-        return Refused(DecisionRefusal::SwitchSaysDead);
+    if facts.final_status == Some(FinalStatus::Void) {
+        return Refused(DecisionRefusal::SwitchSaysVoid);
     }
     match facts.recall {
         Some(RecallRecord::Recalled) => Refused(DecisionRefusal::Recalled),
-        None if facts.settle_refused.is_some() => Refused(DecisionRefusal::RecallUnderWay),
-        Some(RecallRecord::Refused | RecallRecord::CannotRecall) | None => SettleByDecisionRuling::Charge,
+        None if facts.debit_refused.is_some() => Refused(DecisionRefusal::RecallUnderWay),
+        Some(RecallRecord::Refused | RecallRecord::RecallUnsupported) | None => DebitByDecisionRuling::Charge,
     }
 }
 
@@ -297,7 +297,7 @@ pub enum ReleaseByDecisionRuling {
     /// Give back what is held, or fence what is not, and end the payment.
     Release,
     /// The payment has ended.
-    Ended(End),
+    Ended(FinalState),
     /// Not allowed.
     Refused(DecisionRefusal),
 }
@@ -309,7 +309,7 @@ pub fn release_by_decision(facts: &Facts) -> ReleaseByDecisionRuling {
     if let Some(end) = facts.state.end() {
         return ReleaseByDecisionRuling::Ended(end);
     }
-    if facts.verdict == Some(Verdict::Settled) && facts.recall != Some(RecallRecord::Recalled) {
+    if facts.final_status == Some(FinalStatus::Settled) && facts.recall != Some(RecallRecord::Recalled) {
         return ReleaseByDecisionRuling::Refused(DecisionRefusal::SwitchSaysSettled);
     }
     ReleaseByDecisionRuling::Release

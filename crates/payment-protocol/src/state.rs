@@ -69,7 +69,7 @@ text_enum!(
 
 text_enum!(
     /// The ends of a payment.
-    End {
+    FinalState {
         /// See [`PaymentState::Settled`].
         Settled = "settled",
         /// See [`PaymentState::Rejected`].
@@ -86,19 +86,19 @@ text_enum!(
 impl PaymentState {
     /// The end that this state is, if it is one.
     #[must_use]
-    pub fn end(self) -> Option<End> {
-        End::parse(self.as_str())
+    pub fn end(self) -> Option<FinalState> {
+        FinalState::parse(self.as_str())
     }
 }
 
-impl From<End> for PaymentState {
-    fn from(end: End) -> Self {
+impl From<FinalState> for PaymentState {
+    fn from(end: FinalState) -> Self {
         match end {
-            End::Settled => Self::Settled,
-            End::Rejected => Self::Rejected,
-            End::Failed => Self::Failed,
-            End::TimedOut => Self::TimedOut,
-            End::Cancelled => Self::Cancelled,
+            FinalState::Settled => Self::Settled,
+            FinalState::Rejected => Self::Rejected,
+            FinalState::Failed => Self::Failed,
+            FinalState::TimedOut => Self::TimedOut,
+            FinalState::Cancelled => Self::Cancelled,
         }
     }
 }
@@ -112,7 +112,7 @@ mod tests {
         for state in PaymentState::ALL {
             assert_eq!(PaymentState::parse(state.as_str()), Some(*state));
         }
-        for end in End::ALL {
+        for end in FinalState::ALL {
             assert_eq!(PaymentState::from(*end).end(), Some(*end));
         }
         assert_eq!(PaymentState::NeedsOperator.end(), None);

@@ -6,7 +6,7 @@ use crate::keys::Reference;
 use crate::payment::Payment;
 use crate::profile::{Strategy, SwitchProfile};
 use crate::report::SettledReport;
-use crate::rules::{AttemptRuling, NotSent, VerdictRuling};
+use crate::rules::{AttemptRuling, FinalStatusRuling, NotSent};
 
 /// The switch's answer to a query by our reference.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -16,7 +16,7 @@ pub enum QueryAnswer {
     /// It settled.
     Settled(SettledReport),
     /// It is finally rejected or cancelled.
-    Dead {
+    Void {
         /// The switch's words.
         reason: String,
     },
@@ -53,7 +53,7 @@ pub enum SendAnswer {
 
 /// Outcome of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Attempt {
+pub enum SubmitAttemptOutcome {
     /// The switch has the transfer.
     Accepted,
     /// The switch refused it.
@@ -74,7 +74,7 @@ pub enum Attempt {
 
 /// What our own log says of the last attempt at the switch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Logged {
+pub enum LoggedSubmission {
     /// Written before it was sent, and no answer: it may have been sent, and it may have arrived.
     Pending,
     /// Answered: the switch has it.
@@ -89,11 +89,11 @@ pub enum Logged {
 /// What one attempt can do. Errors are the implementer's: an attempt whose ledger does not answer
 /// is simply not known.
 #[allow(async_fn_in_trait, reason = "driven in place, never spawned through the trait")]
-pub trait SubmitDoor {
+pub trait SubmitPort {
     /// The implementer's own failure: the ledger did not answer.
     type Error;
     /// What the log says of the last attempt; none when none is on record.
-    async fn logged(&self) -> Result<Option<Logged>, Self::Error>;
+    async fn logged(&self) -> Result<Option<LoggedSubmission>, Self::Error>;
     /// Asks the switch for the transfer.
     async fn query(&self, reference: &Reference) -> QueryAnswer;
     /// Records the attempt under the payment row's lock, before anything is sent.
@@ -103,46 +103,51 @@ pub trait SubmitDoor {
     /// Records what attempt `n` brought.
     async fn record_answer(&self, n: u32, answer: &SendAnswer) -> Result<(), Self::Error>;
     /// Records that the switch has the transfer, without a new attempt. Where no attempt is on record
-    /// this is an exception, and [`NotSent::ReportedUnsent`].
+    /// this is an exception, and [`NotSent::ReportedWithoutAttempt`].
     async fn record_found(&self) -> Result<Option<NotSent>, Self::Error>;
     /// Records a SUCCESS that a query brought.
-    async fn record_settled(&self, report: &SettledReport) -> Result<VerdictRuling, Self::Error>;
+    async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, Self::Error>;
 }
 
 /// Runs one attempt.
 ///
 /// # Errors
-/// The door's own: nothing is known, the attempt may be repeated.
-pub async fn attempt<D: SubmitDoor>(door: &D, payment: &Payment) -> Result<Attempt, D::Error> {
-    if let Some(known) = check_and_skip(door, payment).await? {
+/// The port's own: nothing is known, the attempt may be repeated.
+pub async fn attempt<D: SubmitPort>(port: &D, payment: &Payment) -> Result<SubmitAttemptOutcome, D::Error> {
+    if let Some(known) = check_and_skip(port, payment).await? {
         return Ok(known);
     }
-    let n = match door.record_attempt().await? {
+    let n = match port.record_attempt().await? {
         AttemptRuling::Send(n) => n,
-        AttemptRuling::Settled => return Ok(Attempt::Settled),
-        AttemptRuling::NotSent(reason) => return Ok(Attempt::NotSent(reason)),
+        AttemptRuling::Settled => return Ok(SubmitAttemptOutcome::Settled),
+        AttemptRuling::NotSent(reason) => return Ok(SubmitAttemptOutcome::NotSent(reason)),
     };
-    let answer = door.send(&payment.reference()).await;
-    door.record_answer(n, &answer).await?;
+    let answer = port.send(&payment.reference()).await;
+    port.record_answer(n, &answer).await?;
     Ok(match answer {
-        SendAnswer::Accepted => Attempt::Accepted,
-        SendAnswer::Refused { reason } => Attempt::Refused { reason },
-        SendAnswer::Unknown { detail } => Attempt::Unknown { detail },
+        SendAnswer::Accepted => SubmitAttemptOutcome::Accepted,
+        SendAnswer::Refused { reason } => SubmitAttemptOutcome::Refused { reason },
+        SendAnswer::Unknown { detail } => SubmitAttemptOutcome::Unknown { detail },
     })
 }
 
 /// Looks for an outcome that is there already (S0.4, S1.4), as the strategy says; none means send. The race
 /// this leaves, a zombie attempt that lands between this look and our send, is closed by the switch's
 /// deduplication, and where there is none by the single attempt that the ledger lets out.
-async fn check_and_skip<D: SubmitDoor>(door: &D, payment: &Payment) -> Result<Option<Attempt>, D::Error> {
+async fn check_and_skip<D: SubmitPort>(
+    port: &D,
+    payment: &Payment,
+) -> Result<Option<SubmitAttemptOutcome>, D::Error> {
     let SwitchProfile { strategy, has_query, .. } = payment.profile;
-    let pending = if strategy.keeps_a_log() {
-        match door.logged().await? {
+    let pending = if strategy.uses_submission_log() {
+        match port.logged().await? {
             None => return Ok(None),
-            Some(Logged::Accepted) => return Ok(Some(Attempt::Accepted)),
-            Some(Logged::Refused { reason }) => return Ok(Some(Attempt::Refused { reason })),
+            Some(LoggedSubmission::Accepted) => return Ok(Some(SubmitAttemptOutcome::Accepted)),
+            Some(LoggedSubmission::Refused { reason }) => {
+                return Ok(Some(SubmitAttemptOutcome::Refused { reason }));
+            }
             // Ambiguous: the switch is asked, or its deduplication.
-            Some(Logged::Pending) => true,
+            Some(LoggedSubmission::Pending) => true,
         }
     } else {
         false
@@ -150,23 +155,23 @@ async fn check_and_skip<D: SubmitDoor>(door: &D, payment: &Payment) -> Result<Op
     if !(strategy == Strategy::Query || pending && has_query) {
         return Ok(None);
     }
-    match door.query(&payment.reference()).await {
-        QueryAnswer::Pending => Ok(Some(match door.record_found().await? {
-            None => Attempt::Accepted,
-            Some(reason) => Attempt::NotSent(reason),
+    match port.query(&payment.reference()).await {
+        QueryAnswer::Pending => Ok(Some(match port.record_found().await? {
+            None => SubmitAttemptOutcome::Accepted,
+            Some(reason) => SubmitAttemptOutcome::NotSent(reason),
         })),
-        QueryAnswer::Settled(report) => Ok(Some(match door.record_settled(&report).await? {
-            VerdictRuling::First | VerdictRuling::Same => Attempt::Settled,
+        QueryAnswer::Settled(report) => Ok(Some(match port.record_settled(&report).await? {
+            FinalStatusRuling::First | FinalStatusRuling::Same => SubmitAttemptOutcome::Settled,
             // The wait decides: settle sees the difference on record.
-            VerdictRuling::Differs(_) => Attempt::Settled,
-            VerdictRuling::NoAttempt => Attempt::NotSent(NotSent::ReportedUnsent),
-            // Dead was on record first, so a cancel was asked: no attempt goes out after it.
-            VerdictRuling::Contradicts => Attempt::NotSent(NotSent::CancelAsked),
+            FinalStatusRuling::Differs(_) => SubmitAttemptOutcome::Settled,
+            FinalStatusRuling::NoAttempt => SubmitAttemptOutcome::NotSent(NotSent::ReportedWithoutAttempt),
+            // Void was on record first, so a cancel was asked: no attempt goes out after it.
+            FinalStatusRuling::Contradicts => SubmitAttemptOutcome::NotSent(NotSent::CancelStarted),
         })),
-        QueryAnswer::Dead { reason } => Ok(Some(Attempt::Refused { reason })),
+        QueryAnswer::Void { reason } => Ok(Some(SubmitAttemptOutcome::Refused { reason })),
         QueryAnswer::NotFound => Ok(None),
         QueryAnswer::OurFault { detail } | QueryAnswer::NoAnswer { detail } => {
-            Ok(Some(Attempt::Unknown { detail }))
+            Ok(Some(SubmitAttemptOutcome::Unknown { detail }))
         }
     }
 }

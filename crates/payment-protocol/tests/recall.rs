@@ -7,15 +7,15 @@ mod support;
 use std::cell::RefCell;
 
 use futures::executor::block_on;
-use payment_protocol::cancel::Heard;
+use payment_protocol::cancel::SwitchResponse;
 use payment_protocol::facts::RecallRecord;
 use payment_protocol::keys::{self, Reference, StepKey};
-use payment_protocol::recall::{RecallAnswer, RecallDoor, Recalling, ask};
-use payment_protocol::world::Recalled;
+use payment_protocol::port::RecallOutcome;
+use payment_protocol::recall::{RecallAnswer, RecallAttemptOutcome, RecallPort, ask};
 use payment_protocol::{Payment, SwitchProfile};
 use support::{RETENTION_MS, payment, whole};
 
-struct Door {
+struct ScriptedPort {
     recorded: Option<RecallRecord>,
     answer: RecallAnswer,
     /// What stands under the key when a record is written: another asking may have been quicker.
@@ -25,7 +25,7 @@ struct Door {
     calls: RefCell<Vec<String>>,
 }
 
-impl RecallDoor for Door {
+impl RecallPort for ScriptedPort {
     type Error = std::convert::Infallible;
 
     async fn recorded(&self) -> Result<Option<RecallRecord>, Self::Error> {
@@ -33,12 +33,16 @@ impl RecallDoor for Door {
         Ok(self.recorded)
     }
 
-    async fn recall(&self, reference: &Reference, key: &StepKey) -> Result<Heard<RecallAnswer>, Self::Error> {
+    async fn recall(
+        &self,
+        reference: &Reference,
+        key: &StepKey,
+    ) -> Result<SwitchResponse<RecallAnswer>, Self::Error> {
         assert_eq!(reference, &payment(0).reference());
         assert_eq!(key, &keys::recall(&payment(0).tx_id));
         self.calls.borrow_mut().push("recall".into());
         let (answer, first_attempt_age_ms) = (self.answer.clone(), Some(self.age_ms));
-        Ok(Heard { answer, switch_now_ms: None, first_attempt_age_ms })
+        Ok(SwitchResponse { answer, switch_now_ms: None, first_attempt_age_ms })
     }
 
     async fn record(&self, record: RecallRecord, reason: &str) -> Result<RecallRecord, Self::Error> {
@@ -51,36 +55,36 @@ impl RecallDoor for Door {
 fn the_whole_table_of_recall_answers() {
     let yes = || RecallAnswer::Recalled;
     let no = || RecallAnswer::Refused { reason: "kept".into() };
-    let cannot = || RecallAnswer::CannotRecall;
+    let cannot = || RecallAnswer::RecallUnsupported;
     let unknown = || RecallAnswer::Unknown { detail: "503".into() };
     const YES: Option<RecallRecord> = Some(RecallRecord::Recalled);
     const NO: Option<RecallRecord> = Some(RecallRecord::Refused);
-    const CANNOT: Option<RecallRecord> = Some(RecallRecord::CannotRecall);
+    const CANNOT: Option<RecallRecord> = Some(RecallRecord::RecallUnsupported);
     let able = whole();
     let unable = SwitchProfile { can_recall: false, ..whole() };
-    let is = Recalling::Decided;
-    let again = || Recalling::Again { detail: "503".into() };
+    let is = RecallAttemptOutcome::Decided;
+    let again = || RecallAttemptOutcome::Again { detail: "503".into() };
     #[rustfmt::skip]
     let table = [
         // on record  answer     stands  profile  outcome                       calls
-        (None,        yes(),     None,   &able,   is(Recalled::Recalled),       "recorded recall record:recalled:"),
-        (None,        no(),      None,   &able,   is(Recalled::Refused),        "recorded recall record:refused:kept"),
-        (None,        cannot(),  None,   &able,   is(Recalled::CannotRecall),   "recorded recall record:cannot_recall:it has no recall"),
+        (None,        yes(),     None,   &able,   is(RecallOutcome::Recalled),       "recorded recall record:recalled:"),
+        (None,        no(),      None,   &able,   is(RecallOutcome::Refused),        "recorded recall record:refused:kept"),
+        (None,        cannot(),  None,   &able,   is(RecallOutcome::RecallUnsupported),   "recorded recall record:recall_unsupported:it has no recall"),
         (None,        unknown(), None,   &able,   again(),                      "recorded recall"),
         // The first answer under the key stands and is not asked for again.
-        (YES,         no(),      None,   &able,   is(Recalled::Recalled),       "recorded"),
-        (NO,          yes(),     None,   &able,   is(Recalled::Refused),        "recorded"),
-        (YES,         no(),      None,   &unable, is(Recalled::Recalled),       "recorded"),
-        (None,        yes(),     NO,     &able,   is(Recalled::Refused),        "recorded recall record:recalled:"),
-        (None,        no(),      YES,    &able,   is(Recalled::Recalled),       "recorded recall record:refused:kept"),
-        (CANNOT,      yes(),     None,   &able,   is(Recalled::CannotRecall),   "recorded"),
+        (YES,         no(),      None,   &able,   is(RecallOutcome::Recalled),       "recorded"),
+        (NO,          yes(),     None,   &able,   is(RecallOutcome::Refused),        "recorded"),
+        (YES,         no(),      None,   &unable, is(RecallOutcome::Recalled),       "recorded"),
+        (None,        yes(),     NO,     &able,   is(RecallOutcome::Refused),        "recorded recall record:recalled:"),
+        (None,        no(),      YES,    &able,   is(RecallOutcome::Recalled),       "recorded recall record:refused:kept"),
+        (CANNOT,      yes(),     None,   &able,   is(RecallOutcome::RecallUnsupported),   "recorded"),
         // A switch without recall is not asked.
-        (None,        yes(),     None,   &unable, is(Recalled::CannotRecall),   "recorded record:cannot_recall:it has no recall"),
+        (None,        yes(),     None,   &unable, is(RecallOutcome::RecallUnsupported),   "recorded record:recall_unsupported:it has no recall"),
     ];
     for (n, (recorded, answer, stands, profile, outcome, calls)) in table.into_iter().enumerate() {
-        let door = Door { recorded, answer, stands, age_ms: 0, calls: RefCell::default() };
-        let Ok(asked) = block_on(ask(&door, &Payment { profile: profile.clone(), ..payment(0) }));
-        assert_eq!((asked, door.calls.take().join(" ").as_str()), (outcome, calls), "row {n}");
+        let port = ScriptedPort { recorded, answer, stands, age_ms: 0, calls: RefCell::default() };
+        let Ok(asked) = block_on(ask(&port, &Payment { profile: profile.clone(), ..payment(0) }));
+        assert_eq!((asked, port.calls.take().join(" ").as_str()), (outcome, calls), "row {n}");
     }
 }
 
@@ -88,12 +92,17 @@ fn the_whole_table_of_recall_answers() {
 fn what_the_switch_has_forgotten_is_not_asked_for_for_ever() {
     let unknown = RecallAnswer::Unknown { detail: "503".into() };
     for (age_ms, outcome) in [
-        (RETENTION_MS - 1, Recalling::Again { detail: "503".into() }),
-        (RETENTION_MS, Recalling::Decided(Recalled::CannotRecall)),
+        (RETENTION_MS - 1, RecallAttemptOutcome::Again { detail: "503".into() }),
+        (RETENTION_MS, RecallAttemptOutcome::Decided(RecallOutcome::RecallUnsupported)),
     ] {
-        let door =
-            Door { recorded: None, answer: unknown.clone(), stands: None, age_ms, calls: RefCell::default() };
-        let Ok(asked) = block_on(ask(&door, &payment(0)));
+        let port = ScriptedPort {
+            recorded: None,
+            answer: unknown.clone(),
+            stands: None,
+            age_ms,
+            calls: RefCell::default(),
+        };
+        let Ok(asked) = block_on(ask(&port, &payment(0)));
         assert_eq!(asked, outcome);
     }
 }

@@ -6,13 +6,14 @@ mod support;
 
 use payment_protocol::SwitchProfile;
 use payment_protocol::cause::{Cause, ReserveRefusal};
-use payment_protocol::facts::{Facts, HoldStatus, RecallRecord, ReserveRecord, Verdict};
+use payment_protocol::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, ReserveRecord};
 use payment_protocol::ids::{RunId, SwitchName};
 use payment_protocol::report::{Difference, Expected};
 use payment_protocol::rules::{
-    self, AttemptRuling, NotSent, ReleaseRefusal, ReleaseRuling, ReserveRuling, SettleRuling, VerdictRuling,
+    self, AttemptRuling, DebitRuling, FinalStatusRuling, NotSent, ReleaseRefusal, ReleaseRuling,
+    ReserveRuling,
 };
-use payment_protocol::state::{End, PaymentState};
+use payment_protocol::state::{FinalState, PaymentState};
 use support::{RETENTION_MS, payment, report, whole};
 
 fn run(name: &str) -> RunId {
@@ -58,8 +59,8 @@ fn what_a_reserve_may_do() {
         (held(),                                                "a",  true,     Recorded(ReserveRecord::Held)),
         (Facts { cancel_requested: true, ..held() },            "a",  false,    Recorded(ReserveRecord::Held)),
         (held(),                                                "b",  false,    AnotherRun),
-        (ended(PaymentState::Settled),                          "a",  false,    Ended(End::Settled)),
-        (ended(PaymentState::TimedOut),                         "b",  false,    Ended(End::TimedOut)),
+        (ended(PaymentState::Settled),                          "a",  false,    Ended(FinalState::Settled)),
+        (ended(PaymentState::TimedOut),                         "b",  false,    Ended(FinalState::TimedOut)),
         // A recorded refusal is the answer for ever, to whoever asks.
         (refused(poor),                                         "a",  false,    Recorded(ReserveRecord::Refused(poor))),
         (refused(poor),                                         "b",  true,     Recorded(ReserveRecord::Refused(poor))),
@@ -89,16 +90,16 @@ fn what_an_attempt_may_do() {
         (hold(None),                                                 "a", &full,                  No(NotSent::NoOpenHold)),
         (hold(Some(HoldStatus::Released)),                           "a", &full,                  No(NotSent::NoOpenHold)),
         (hold(Some(HoldStatus::Settled)),                            "a", &full,                  No(NotSent::NoOpenHold)),
-        (Facts { cause: Some(Cause::SlaPassed), ..sent() },          "a", &full,                  No(NotSent::CancelAsked)),
-        (Facts { verdict: Some(Verdict::Dead), ..sent() },           "a", &full,                  No(NotSent::CancelAsked)),
+        (Facts { cause: Some(Cause::SlaExpired), ..sent() },          "a", &full,                  No(NotSent::CancelStarted)),
+        (Facts { final_status: Some(FinalStatus::Void), ..sent() },           "a", &full,                  No(NotSent::CancelStarted)),
         (Facts { cancel_requested: true, ..held() },                 "a", &full,                  No(NotSent::CustomerCancel)),
         (held(),                                                     "a", &forgets_nothing_twice, Send(1)),
-        (sent(),                                                     "a", &forgets_nothing_twice, No(NotSent::OnlyOneAttempt)),
+        (sent(),                                                     "a", &forgets_nothing_twice, No(NotSent::SecondAttemptForbidden)),
         (aged(RETENTION_MS - 1),                                     "a", &full,                  Send(2)),
-        (aged(RETENTION_MS),                                         "a", &full,                  No(NotSent::RetentionPassed)),
+        (aged(RETENTION_MS),                                         "a", &full,                  No(NotSent::SwitchRetentionExpired)),
         // The switch has said it settled: there is nothing to send, whoever asks.
-        (Facts { verdict: Some(Verdict::Settled), ..sent() },        "a", &full,                  Settled),
-        (Facts { verdict: Some(Verdict::Settled), ..sent() },        "b", &full,                  Settled),
+        (Facts { final_status: Some(FinalStatus::Settled), ..sent() },        "a", &full,                  Settled),
+        (Facts { final_status: Some(FinalStatus::Settled), ..sent() },        "b", &full,                  Settled),
     ];
     for (n, (facts, who, profile, ruling)) in table.into_iter().enumerate() {
         assert_eq!(rules::attempt(&facts, &run(who), profile), ruling, "row {n}");
@@ -107,13 +108,13 @@ fn what_an_attempt_may_do() {
 
 #[test]
 fn what_a_settle_may_do() {
-    use SettleRuling::{Already, Debit, Differs, NotConfirmed, Refused};
-    let settled = Some(Verdict::Settled);
-    let dead = Some(Verdict::Dead);
+    use DebitRuling::{Already, Debit, Differs, NotConfirmed, Refused};
+    let settled = Some(FinalStatus::Settled);
+    let dead = Some(FinalStatus::Void);
     let (open, spent, back) = (Some(HoldStatus::Open), Some(HoldStatus::Settled), Some(HoldStatus::Released));
     #[rustfmt::skip]
     let table = [
-        // hold  verdict   differs  refused  ruling
+        // hold  final_status   differs  refused  ruling
         (open,   settled,  false,   false,   Debit),
         (open,   settled,  true,    false,   Debit),
         (open,   settled,  false,   true,    Refused("frozen".into())),
@@ -130,10 +131,10 @@ fn what_a_settle_may_do() {
         (None,   None,     true,    false,   Differs),
         (None,   settled,  false,   false,   NotConfirmed),
     ];
-    for (n, (hold, verdict, report_differs, refused, ruling)) in table.into_iter().enumerate() {
-        let settle_refused = refused.then(|| "frozen".into());
-        let facts = Facts { hold, verdict, report_differs, settle_refused, ..sent() };
-        assert_eq!(rules::settle(&facts), ruling, "row {n}");
+    for (n, (hold, final_status, confirmation_mismatch, refused, ruling)) in table.into_iter().enumerate() {
+        let debit_refused = refused.then(|| "frozen".into());
+        let facts = Facts { hold, final_status, confirmation_mismatch, debit_refused, ..sent() };
+        assert_eq!(rules::debit(&facts), ruling, "row {n}");
     }
 }
 
@@ -144,12 +145,12 @@ fn what_a_release_may_do() {
     let spent = ReleaseRuling::Refused(ReleaseRefusal::HoldSettled);
     let (open, settled, released) =
         (Some(HoldStatus::Open), Some(HoldStatus::Settled), Some(HoldStatus::Released));
-    let (success, dead) = (Some(Verdict::Settled), Some(Verdict::Dead));
+    let (success, dead) = (Some(FinalStatus::Settled), Some(FinalStatus::Void));
     let (yes, no) = (Some(RecallRecord::Recalled), Some(RecallRecord::Refused));
     let (running, over) = (PaymentState::Cancelling, PaymentState::Failed);
     #[rustfmt::skip]
     let table = [
-        // hold    attempts  verdict  recall  state    ruling
+        // hold    attempts  final_status  recall  state    ruling
         (open,     0,        None,    None,   running, GiveBack),
         (open,     0,        dead,    None,   running, GiveBack),
         (open,     1,        None,    None,   running, shut),
@@ -161,14 +162,14 @@ fn what_a_release_may_do() {
         (None,     0,        None,    None,   running, Fence),
         (None,     0,        dead,    None,   running, Fence),
         (None,     1,        None,    None,   running, shut),
-        (None,     0,        None,    None,   over,    ReleaseRuling::Ended(End::Failed)),
+        (None,     0,        None,    None,   over,    ReleaseRuling::Ended(FinalState::Failed)),
         (released, 1,        dead,    None,   over,    Already),
         (released, 1,        success, yes,    over,    Already),
         (settled,  1,        success, None,   over,    spent),
         (settled,  1,        success, yes,    over,    spent),
     ];
-    for (n, (hold, attempts, verdict, recall, state, ruling)) in table.into_iter().enumerate() {
-        let facts = Facts { hold, attempts, verdict, recall, state, ..held() };
+    for (n, (hold, attempts, final_status, recall, state, ruling)) in table.into_iter().enumerate() {
+        let facts = Facts { hold, attempts, final_status, recall, state, ..held() };
         assert_eq!(rules::release(&facts), ruling, "row {n}");
     }
 }
@@ -178,14 +179,18 @@ fn what_a_release_may_do() {
 #[test]
 fn a_success_of_what_seems_unsent_closes_the_short_way() {
     let believed = Facts { attempts: 0, ..held() };
-    let doubted = Facts { reported_unsent: true, ..believed.clone() };
+    let doubted = Facts { reported_without_attempt: true, ..believed.clone() };
     assert!(rules::never_sent(&believed) && !rules::never_sent(&doubted));
     assert_eq!(rules::release(&believed), ReleaseRuling::GiveBack);
     assert_eq!(rules::release(&doubted), ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle));
     let open = Facts { hold: Some(HoldStatus::Open), ..doubted.clone() };
     let sent = rules::attempt(&open, &run("a"), &whole());
-    assert_eq!(sent, AttemptRuling::NotSent(NotSent::ReportedUnsent), "not on top of what may be there");
-    let dead = Facts { verdict: Some(Verdict::Dead), ..doubted };
+    assert_eq!(
+        sent,
+        AttemptRuling::NotSent(NotSent::ReportedWithoutAttempt),
+        "not on top of what may be there"
+    );
+    let dead = Facts { final_status: Some(FinalStatus::Void), ..doubted };
     assert_eq!(rules::release(&dead), ReleaseRuling::GiveBack);
 }
 
@@ -194,11 +199,11 @@ fn a_success_of_what_seems_unsent_closes_the_short_way() {
 #[test]
 fn the_one_door_over_every_combination_of_facts() {
     let holds = [None, Some(HoldStatus::Open), Some(HoldStatus::Settled), Some(HoldStatus::Released)];
-    let verdicts = [None, Some(Verdict::Settled), Some(Verdict::Dead)];
+    let verdicts = [None, Some(FinalStatus::Settled), Some(FinalStatus::Void)];
     let recalls = [None, Some(RecallRecord::Recalled), Some(RecallRecord::Refused)];
     let mut seen = 0;
     for hold in holds {
-        for verdict in verdicts {
+        for final_status in verdicts {
             for recall in recalls {
                 for attempts in [0, 1, 2] {
                     for (turned_round, asked, differs, refused) in
@@ -206,28 +211,33 @@ fn the_one_door_over_every_combination_of_facts() {
                     {
                         let facts = Facts {
                             hold,
-                            verdict,
+                            final_status,
                             recall,
                             attempts,
-                            cause: turned_round.then_some(Cause::SlaPassed),
+                            cause: turned_round.then_some(Cause::SlaExpired),
                             cancel_requested: asked,
-                            report_differs: differs,
-                            settle_refused: refused.then(|| "frozen".into()),
+                            confirmation_mismatch: differs,
+                            debit_refused: refused.then(|| "frozen".into()),
                             ..held()
                         };
                         let gives_back = rules::release(&facts) == ReleaseRuling::GiveBack;
-                        let debits = rules::settle(&facts) == SettleRuling::Debit;
+                        let debits = rules::debit(&facts) == DebitRuling::Debit;
                         let sends =
                             matches!(rules::attempt(&facts, &run("a"), &whole()), AttemptRuling::Send(_));
                         let safe = attempts == 0
-                            || verdict == Some(Verdict::Dead)
+                            || final_status == Some(FinalStatus::Void)
                             || recall == Some(RecallRecord::Recalled);
                         assert!(!gives_back || (hold == Some(HoldStatus::Open) && safe), "{facts:?}");
                         assert!(
-                            !debits || (hold == Some(HoldStatus::Open) && verdict == Some(Verdict::Settled))
+                            !debits
+                                || (hold == Some(HoldStatus::Open)
+                                    && final_status == Some(FinalStatus::Settled))
                         );
                         assert!(!debits || !refused, "a refusal stands: {facts:?}");
-                        assert!(!sends || (hold == Some(HoldStatus::Open) && verdict.is_none()), "{facts:?}");
+                        assert!(
+                            !sends || (hold == Some(HoldStatus::Open) && final_status.is_none()),
+                            "{facts:?}"
+                        );
                         assert!(!sends || !(turned_round || asked), "fenced: {facts:?}");
                         seen += 1;
                     }
@@ -241,10 +251,10 @@ fn the_one_door_over_every_combination_of_facts() {
 /// What a SUCCESS means: the comparison first by switch, then whether anything was sent.
 #[test]
 fn what_a_success_means() {
-    use VerdictRuling::{Contradicts, Differs, First, NoAttempt, Same};
+    use FinalStatusRuling::{Contradicts, Differs, First, NoAttempt, Same};
     let expected = Expected::from(&payment(0));
-    let facts = |attempts, verdict| Facts { attempts, verdict, ..held() };
-    let (settled, dead) = (Some(Verdict::Settled), Some(Verdict::Dead));
+    let facts = |attempts, final_status| Facts { attempts, final_status, ..held() };
+    let (settled, dead) = (Some(FinalStatus::Settled), Some(FinalStatus::Void));
     let same = report;
     let switch = || payment_protocol::report::SettledReport {
         switch: SwitchName::new("southern").unwrap(),
@@ -256,7 +266,7 @@ fn what_a_success_means() {
     let currency = || payment_protocol::report::SettledReport { currency: "USD".into(), ..report() };
     #[rustfmt::skip]
     let table = [
-        // report      attempts  verdict   ruling
+        // report      attempts  final_status   ruling
         (same(),       1,        None,     First),
         (same(),       1,        settled,  Same),
         (same(),       1,        dead,     Contradicts),
@@ -271,28 +281,32 @@ fn what_a_success_means() {
         (amount(),     0,        None,     NoAttempt),
         (currency(),   1,        None,     Differs(Difference::Currency)),
     ];
-    for (n, (said, attempts, verdict, ruling)) in table.into_iter().enumerate() {
-        assert_eq!(rules::settled_report(&facts(attempts, verdict), &expected, &said), ruling, "row {n}");
+    for (n, (said, attempts, final_status, ruling)) in table.into_iter().enumerate() {
+        assert_eq!(
+            rules::settled_report(&facts(attempts, final_status), &expected, &said),
+            ruling,
+            "row {n}"
+        );
     }
-    for (verdict, ruling) in [(None, First), (dead, Same), (settled, Contradicts)] {
-        assert_eq!(rules::dead_report(&facts(1, verdict)), ruling);
+    for (final_status, ruling) in [(None, First), (dead, Same), (settled, Contradicts)] {
+        assert_eq!(rules::void_report(&facts(1, final_status)), ruling);
     }
 }
 
 #[test]
 fn the_first_cause_stands() {
-    let turned = Facts { cause: Some(Cause::SlaPassed), ..sent() };
-    assert_eq!(rules::first_cause(&turned, &Cause::CustomerCancel), Cause::SlaPassed);
+    let turned = Facts { cause: Some(Cause::SlaExpired), ..sent() };
+    assert_eq!(rules::first_cause(&turned, &Cause::CustomerCancel), Cause::SlaExpired);
     assert_eq!(rules::first_cause(&sent(), &Cause::CustomerCancel), Cause::CustomerCancel);
 }
 
 #[test]
 fn a_reference_is_forgotten_when_its_retention_has_passed() {
-    for (age, forgotten) in
+    for (age, retention_expired) in
         [(None, false), (Some(0), false), (Some(RETENTION_MS - 1), false), (Some(RETENTION_MS), true)]
     {
-        assert_eq!(rules::forgotten(age, &whole()), forgotten, "{age:?}");
+        assert_eq!(rules::retention_expired(age, &whole()), retention_expired, "{age:?}");
     }
     let for_ever = SwitchProfile { retention_s: u64::MAX, ..whole() };
-    assert!(!rules::forgotten(Some(RETENTION_MS), &for_ever));
+    assert!(!rules::retention_expired(Some(RETENTION_MS), &for_ever));
 }

@@ -11,18 +11,20 @@ use futures::executor::block_on;
 use payment_protocol::keys::Reference;
 use payment_protocol::profile::Strategy;
 use payment_protocol::report::{Difference, SettledReport};
-use payment_protocol::rules::{AttemptRuling, NotSent, VerdictRuling};
-use payment_protocol::submit::{Attempt, Logged, QueryAnswer, SendAnswer, SubmitDoor, attempt};
+use payment_protocol::rules::{AttemptRuling, FinalStatusRuling, NotSent};
+use payment_protocol::submit::{
+    LoggedSubmission, QueryAnswer, SendAnswer, SubmitAttemptOutcome, SubmitPort, attempt,
+};
 use payment_protocol::{Payment, SwitchProfile};
 use support::{payment, report, whole};
 
-struct Door {
+struct ScriptedPort {
     query: QueryAnswer,
     ruling: AttemptRuling,
     answer: SendAnswer,
-    verdict: VerdictRuling,
+    final_status: FinalStatusRuling,
     unsent: Option<NotSent>,
-    logged: Option<Logged>,
+    logged: Option<LoggedSubmission>,
     fails_at: Option<&'static str>,
     calls: RefCell<Vec<String>>,
 }
@@ -31,13 +33,13 @@ struct Door {
 #[derive(Debug, PartialEq, Eq)]
 struct Broken;
 
-impl Door {
+impl ScriptedPort {
     fn new(query: QueryAnswer, ruling: AttemptRuling, answer: SendAnswer) -> Self {
         Self {
             query,
             ruling,
             answer,
-            verdict: VerdictRuling::First,
+            final_status: FinalStatusRuling::First,
             unsent: None,
             logged: None,
             fails_at: None,
@@ -58,9 +60,9 @@ impl Door {
         let came = block_on(attempt(self, &Payment { profile, ..payment(0) })).map_or_else(
             |Broken| "broken".into(),
             |came| match came {
-                Attempt::Unknown { .. } => "unknown".into(),
-                Attempt::Refused { reason } => format!("refused {reason}"),
-                Attempt::NotSent(reason) => format!("not sent {reason}"),
+                SubmitAttemptOutcome::Unknown { .. } => "unknown".into(),
+                SubmitAttemptOutcome::Refused { reason } => format!("refused {reason}"),
+                SubmitAttemptOutcome::NotSent(reason) => format!("not sent {reason}"),
                 other => format!("{other:?}").to_lowercase(),
             },
         );
@@ -68,10 +70,10 @@ impl Door {
     }
 }
 
-impl SubmitDoor for Door {
+impl SubmitPort for ScriptedPort {
     type Error = Broken;
 
-    async fn logged(&self) -> Result<Option<Logged>, Broken> {
+    async fn logged(&self) -> Result<Option<LoggedSubmission>, Broken> {
         self.called("log", "").map(|()| self.logged.clone())
     }
 
@@ -100,9 +102,9 @@ impl SubmitDoor for Door {
         self.called("found", "").map(|()| self.unsent)
     }
 
-    async fn record_settled(&self, said: &SettledReport) -> Result<VerdictRuling, Broken> {
+    async fn record_settled(&self, said: &SettledReport) -> Result<FinalStatusRuling, Broken> {
         assert_eq!(said, &report());
-        self.called("settled", "").map(|()| self.verdict)
+        self.called("settled", "").map(|()| self.final_status)
     }
 }
 
@@ -124,7 +126,7 @@ fn the_whole_table_of_attempts() {
     let third = AttemptRuling::Send(3);
     let done = AttemptRuling::Settled;
     let stop = AttemptRuling::NotSent;
-    let dead = || QueryAnswer::Dead { reason: "closed".into() };
+    let dead = || QueryAnswer::Void { reason: "closed".into() };
     let found = || QueryAnswer::Settled(report());
     let fault = || QueryAnswer::OurFault { detail: "401".into() };
     let silence = || QueryAnswer::NoAnswer { detail: "timeout".into() };
@@ -140,16 +142,16 @@ fn the_whole_table_of_attempts() {
         (reference,  NotFound,    done,                               Accepted, "settled",                    "attempt"),
         (reference,  NotFound,    stop(NotSent::NoOpenHold),          Accepted, "not sent no_open_hold",      "attempt"),
         (reference,  NotFound,    stop(NotSent::AnotherRun),          Accepted, "not sent another_run",       "attempt"),
-        (reference,  NotFound,    stop(NotSent::CancelAsked),         Accepted, "not sent cancel_asked",      "attempt"),
+        (reference,  NotFound,    stop(NotSent::CancelStarted),         Accepted, "not sent cancel_started",      "attempt"),
         (reference,  NotFound,    stop(NotSent::CustomerCancel),      Accepted, "not sent customer_cancel",   "attempt"),
-        (reference,  NotFound,    stop(NotSent::OnlyOneAttempt),      Accepted, "not sent only_one_attempt",  "attempt"),
-        (reference,  NotFound,    stop(NotSent::RetentionPassed),     Accepted, "not sent retention_passed",  "attempt"),
+        (reference,  NotFound,    stop(NotSent::SecondAttemptForbidden),      Accepted, "not sent second_attempt_forbidden",  "attempt"),
+        (reference,  NotFound,    stop(NotSent::SwitchRetentionExpired),     Accepted, "not sent switch_retention_expired",  "attempt"),
         // A: look first, send only what is not there (check-and-skip).
         (query,      NotFound,    send,                               Accepted, "accepted",                   "query attempt send answer:1"),
         (query,      NotFound,    send,                               limit(),  "refused limit",              "query attempt send answer:1"),
         (query,      NotFound,    send,                               lost(),   "unknown",                    "query attempt send answer:1"),
         (query,      NotFound,    done,                               Accepted, "settled",                    "query attempt"),
-        (query,      NotFound,    stop(NotSent::OnlyOneAttempt),      Accepted, "not sent only_one_attempt",  "query attempt"),
+        (query,      NotFound,    stop(NotSent::SecondAttemptForbidden),      Accepted, "not sent second_attempt_forbidden",  "query attempt"),
         (query,      Pending,     send,                               Accepted, "accepted",                   "query found"),
         (query,      found(),     send,                               Accepted, "settled",                    "query settled"),
         (query,      dead(),      send,                               Accepted, "refused closed",             "query"),
@@ -158,7 +160,7 @@ fn the_whole_table_of_attempts() {
         (query,      silence(),   send,                               Accepted, "unknown",                    "query"),
     ];
     for (n, (strategy, query, ruling, answer, outcome, calls)) in table.into_iter().enumerate() {
-        let came = Door::new(query, ruling, answer).attempt(strategy);
+        let came = ScriptedPort::new(query, ruling, answer).attempt(strategy);
         assert_eq!(came, (outcome.to_owned(), calls.to_owned()), "row {n}");
     }
 }
@@ -168,20 +170,23 @@ fn the_whole_table_of_attempts() {
 fn a_success_found_is_judged_by_the_record() {
     #[rustfmt::skip]
     let table = [
-        (VerdictRuling::First,                       "settled"),
-        (VerdictRuling::Same,                        "settled"),
+        (FinalStatusRuling::First,                       "settled"),
+        (FinalStatusRuling::Same,                        "settled"),
         // On record; settle sees the difference.
-        (VerdictRuling::Differs(Difference::Amount), "settled"),
-        (VerdictRuling::NoAttempt,                   "not sent reported_unsent"),
-        (VerdictRuling::Contradicts,                 "not sent cancel_asked"),
+        (FinalStatusRuling::Differs(Difference::Amount), "settled"),
+        (FinalStatusRuling::NoAttempt,                   "not sent reported_without_attempt"),
+        (FinalStatusRuling::Contradicts,                 "not sent cancel_started"),
     ];
-    for (verdict, outcome) in table {
+    for (final_status, outcome) in table {
         let found = QueryAnswer::Settled(report());
-        let door = Door { verdict, ..Door::new(found, AttemptRuling::Send(1), SendAnswer::Accepted) };
+        let port = ScriptedPort {
+            final_status,
+            ..ScriptedPort::new(found, AttemptRuling::Send(1), SendAnswer::Accepted)
+        };
         assert_eq!(
-            door.attempt(Strategy::Query),
+            port.attempt(Strategy::Query),
             (outcome.to_owned(), "query settled".to_owned()),
-            "{verdict:?}"
+            "{final_status:?}"
         );
     }
 }
@@ -191,9 +196,12 @@ fn a_success_found_is_judged_by_the_record() {
 #[test]
 fn a_transfer_found_that_was_not_sent_is_not_taken_for_ours() {
     let send = AttemptRuling::Send(1);
-    let unsent = Some(NotSent::ReportedUnsent);
-    let door = Door { unsent, ..Door::new(QueryAnswer::Pending, send, SendAnswer::Accepted) };
-    assert_eq!(door.attempt(Strategy::Query), ("not sent reported_unsent".into(), "query found".into()));
+    let unsent = Some(NotSent::ReportedWithoutAttempt);
+    let port = ScriptedPort { unsent, ..ScriptedPort::new(QueryAnswer::Pending, send, SendAnswer::Accepted) };
+    assert_eq!(
+        port.attempt(Strategy::Query),
+        ("not sent reported_without_attempt".into(), "query found".into())
+    );
 }
 
 /// Where our ledger does not answer nothing is sent, and nothing is concluded.
@@ -207,44 +215,46 @@ fn a_broken_door_concludes_nothing() {
         ("answer",  QueryAnswer::NotFound,          "query attempt send answer:1"),
     ];
     for (call, query, calls) in table {
-        let door =
-            Door { fails_at: Some(call), ..Door::new(query, AttemptRuling::Send(1), SendAnswer::Accepted) };
-        assert_eq!(door.attempt(Strategy::Query), ("broken".to_owned(), calls.to_owned()));
+        let port = ScriptedPort {
+            fails_at: Some(call),
+            ..ScriptedPort::new(query, AttemptRuling::Send(1), SendAnswer::Accepted)
+        };
+        assert_eq!(port.attempt(Strategy::Query), ("broken".to_owned(), calls.to_owned()));
     }
 }
 
 #[test]
 fn s0_11_the_log_says_what_the_strategy_looks_at() {
-    let pending = || Some(Logged::Pending);
-    let refused = || Some(Logged::Refused { reason: "limit".into() });
-    let with = |logged: Option<Logged>, query: QueryAnswer, ruling: AttemptRuling| Door {
+    let pending = || Some(LoggedSubmission::Pending);
+    let refused = || Some(LoggedSubmission::Refused { reason: "limit".into() });
+    let with = |logged: Option<LoggedSubmission>, query: QueryAnswer, ruling: AttemptRuling| ScriptedPort {
         logged,
-        ..Door::new(query, ruling, SendAnswer::Accepted)
+        ..ScriptedPort::new(query, ruling, SendAnswer::Accepted)
     };
     let send = AttemptRuling::Send(1);
-    let once = AttemptRuling::NotSent(NotSent::OnlyOneAttempt);
+    let once = AttemptRuling::NotSent(NotSent::SecondAttemptForbidden);
     use QueryAnswer::{NotFound, Pending};
     use Strategy::{AtMostOnce, Validate, WriteAhead};
     #[rustfmt::skip]
     let table = [
         // strategy   on record            switch    ledger  outcome                      calls
         (WriteAhead,  None,                NotFound, send,   "accepted",                  "log attempt send answer:1"),
-        (WriteAhead,  Some(Logged::Accepted), NotFound, send, "accepted",                 "log"),
+        (WriteAhead,  Some(LoggedSubmission::Accepted), NotFound, send, "accepted",                 "log"),
         (WriteAhead,  refused(),           NotFound, send,   "refused limit",             "log"),
         // PENDING is ambiguous: the switch is asked.
         (WriteAhead,  pending(),           Pending,  send,   "accepted",                  "log query found"),
         (WriteAhead,  pending(),           NotFound, send,   "accepted",                  "log query attempt send answer:1"),
         (AtMostOnce,  None,                NotFound, send,   "accepted",                  "log attempt send answer:1"),
         (AtMostOnce,  pending(),           Pending,  once,   "accepted",                  "log query found"),
-        (AtMostOnce,  pending(),           NotFound, once,   "not sent only_one_attempt", "log query attempt"),
-        (Validate,    pending(),           NotFound, once,   "not sent only_one_attempt", "log query attempt"),
+        (AtMostOnce,  pending(),           NotFound, once,   "not sent second_attempt_forbidden", "log query attempt"),
+        (Validate,    pending(),           NotFound, once,   "not sent second_attempt_forbidden", "log query attempt"),
     ];
     for (n, (strategy, logged, query, ruling, came, calls)) in table.into_iter().enumerate() {
-        let door = with(logged, query, ruling);
-        assert_eq!(door.attempt(strategy), (came.into(), calls.into()), "row {n}");
+        let port = with(logged, query, ruling);
+        assert_eq!(port.attempt(strategy), (came.into(), calls.into()), "row {n}");
     }
     // Without a query a PENDING is left to the switch's deduplication.
     let no_query = SwitchProfile { strategy: WriteAhead, has_query: false, ..whole() };
-    let door = with(pending(), NotFound, send);
-    assert_eq!(door.attempt_at(no_query), ("accepted".into(), "log attempt send answer:1".into()));
+    let port = with(pending(), NotFound, send);
+    assert_eq!(port.attempt_at(no_query), ("accepted".into(), "log attempt send answer:1".into()));
 }

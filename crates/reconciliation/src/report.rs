@@ -1,23 +1,23 @@
-//! What a sweep found.
+//! What a reconciliation_run found.
 
 use std::collections::BTreeMap;
 
-use payment_ledger::reconcile::drift::{Drift, Patience};
-use payment_ledger::reconcile::found::{Finding, Known};
-use payment_ledger::reconcile::payments::Compared;
+use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
+use payment_ledger::audit::reconcile::found::{Finding, Known};
+use payment_ledger::audit::reconcile::payments::Compared;
 use payment_protocol::facts::HoldStatus;
 use serde::{Deserialize, Serialize};
 
 /// Findings that a report lists in full; the exceptions have all of them.
 pub const LISTED_MAX: usize = 200;
 
-/// What one sweep saw and found.
+/// What one reconciliation_run saw and found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Its number.
     pub reconciliation_id: i64,
     /// How old something had to be to count as wrong.
-    pub patience: Patience,
+    pub tolerance: Tolerance,
     /// Payments that were compared.
     pub payments: u64,
     /// Lines of all statements.
@@ -73,7 +73,7 @@ pub struct Listed {
     pub payment_id: Option<String>,
     /// The exception that is open for it.
     pub exception_id: i64,
-    /// Whether this sweep opened it.
+    /// Whether this reconciliation_run opened it.
     pub is_new: bool,
     /// What the books say.
     pub detail: String,
@@ -82,10 +82,10 @@ pub struct Listed {
 }
 
 impl Report {
-    pub(crate) fn new(reconciliation_id: i64, patience: Patience) -> Self {
+    pub(crate) fn new(reconciliation_id: i64, tolerance: Tolerance) -> Self {
         Self {
             reconciliation_id,
-            patience,
+            tolerance,
             payments: 0,
             lines: 0,
             new_lines: 0,

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use payment_protocol::SwitchProfile;
 use payment_protocol::cancel::CancelAnswer;
 use payment_protocol::ids::SwitchName;
-use payment_protocol::keys::{Reference, StepKey, UndoKey};
+use payment_protocol::keys::{CompensationKey, Reference, StepKey};
 use payment_protocol::money::Money;
 use payment_protocol::recall::RecallAnswer;
 use payment_protocol::report::SettledReport;
@@ -19,7 +19,7 @@ use crate::clock::SwitchClock;
 use crate::config::SwitchOptions;
 use crate::http::{excerpt, may_pass};
 use crate::quiet::Quiet;
-use crate::read_back::{Found, Sought};
+use crate::read_back::{Found, LookupKey};
 use crate::statement::Positions;
 use crate::wire::{
     CancelBody, CancelWord, RecallBody, RecallWord, TransferBody, TransferStatus, TransferView,
@@ -42,16 +42,16 @@ pub struct TransferOrder {
 
 /// Which transfer a call is about.
 #[derive(Clone, Copy, Debug)]
-pub enum About<'a> {
+pub enum TransferRef<'a> {
     /// The one of our reference.
     Reference(&'a Reference),
     /// One at a switch without references: by the switch's own id, else read back.
-    Sought(&'a Sought),
+    LookupKey(&'a LookupKey),
 }
 
 /// An answer with the switch's clock in it, if it answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered<A> {
+pub struct SwitchReply<A> {
     /// What it said.
     pub answer: A,
     /// Its `Date`.
@@ -85,7 +85,7 @@ pub struct ClientError {
     source: reqwest::Error,
 }
 
-impl<A> Answered<A> {
+impl<A> SwitchReply<A> {
     /// An answer that names no transfer.
     pub(crate) fn new(answer: A, switch_now: Option<Timestamp>) -> Self {
         Self { answer, switch_now, transfer_id: None }
@@ -126,7 +126,7 @@ impl SwitchClient {
             timeout,
             positions: Positions::default(),
             breaker: Breaker::new(profile.breaker_failures, Duration::from_millis(profile.breaker_open_ms)),
-            quiet: Quiet::new(Duration::from_millis(profile.ask_interval_max_ms)),
+            quiet: Quiet::new(Duration::from_millis(profile.retry_interval_max_ms)),
         };
         client.show_breaker();
         Ok(client)
@@ -154,14 +154,14 @@ impl SwitchClient {
     }
 
     /// How long the switch still wants to be left alone, by its last `Retry-After` and at most the profile's
-    /// `ask_interval_max_ms`: what is asked again is better asked after that. None when it does not.
+    /// `retry_interval_max_ms`: what is asked again is better asked after that. None when it does not.
     #[must_use]
     pub fn asked_to_wait(&self) -> Option<Duration> {
         self.quiet.left(Instant::now())
     }
 
     /// Sends a transfer.
-    pub async fn send(&self, order: &TransferOrder) -> Answered<SendAnswer> {
+    pub async fn send(&self, order: &TransferOrder) -> SwitchReply<SendAnswer> {
         let said = self.send_once(order).await;
         self.breaker.note(!matches!(said.answer, SendAnswer::Unknown { .. }), Instant::now());
         self.show_breaker();
@@ -170,10 +170,10 @@ impl SwitchClient {
 
     fn show_breaker(&self) {
         let is_open = f64::from(u8::from(self.breaker.is_open()));
-        metrics::gauge!("switch_breaker_open", "switch" => self.name.to_string()).set(is_open);
+        metrics::gauge!("switch_circuit_open", "switch" => self.name.to_string()).set(is_open);
     }
 
-    async fn send_once(&self, order: &TransferOrder) -> Answered<SendAnswer> {
+    async fn send_once(&self, order: &TransferOrder) -> SwitchReply<SendAnswer> {
         let body = TransferBody {
             reference: order.reference.as_str(),
             amount_minor: order.money.amount_minor(),
@@ -184,12 +184,12 @@ impl SwitchClient {
         };
         let Ok(body) = serde_json::to_vec(&body) else {
             let reason = "the transfer cannot be written as JSON".into();
-            return Answered::new(SendAnswer::Refused { reason }, None);
+            return SwitchReply::new(SendAnswer::Refused { reason }, None);
         };
         let key = order.reference.as_str();
         let reply = match self.call(Method::POST, "/v1/transfers", Some(key), Some(body)).await {
             Ok(reply) => reply,
-            Err(detail) => return Answered::new(SendAnswer::Unknown { detail }, None),
+            Err(detail) => return SwitchReply::new(SendAnswer::Unknown { detail }, None),
         };
         let said: Result<TransferView, String> = reply.read();
         let transfer_id = said.as_ref().ok().and_then(|transfer| transfer.transfer_id.clone());
@@ -210,26 +210,28 @@ impl SwitchClient {
             }
             _ => SendAnswer::Refused { reason: reply.excerpt() },
         };
-        Answered::new(answer, reply.switch_now).of(transfer_id)
+        SwitchReply::new(answer, reply.switch_now).of(transfer_id)
     }
 
     /// Asks for a transfer. At a switch without references what cannot be told apart is no answer.
-    pub async fn query(&self, about: About<'_>) -> Answered<QueryAnswer> {
+    pub async fn query(&self, about: TransferRef<'_>) -> SwitchReply<QueryAnswer> {
         match about {
-            About::Reference(reference) => {
+            TransferRef::Reference(reference) => {
                 self.query_at(&format!("/v1/transfers/{reference}"), reference, false).await
             }
-            About::Sought(sought) => match &sought.transfer_id {
-                Some(id) => self.query_at(&path_of(id), &sought.reference, true).await.of(Some(id.clone())),
-                None => self.read_back(sought).await.into_query(),
+            TransferRef::LookupKey(lookup_key) => match &lookup_key.transfer_id {
+                Some(id) => {
+                    self.query_at(&path_of(id), &lookup_key.reference, true).await.of(Some(id.clone()))
+                }
+                None => self.read_back(lookup_key).await.into_query(),
             },
         }
     }
 
-    async fn query_at(&self, path: &str, ours: &Reference, by_id: bool) -> Answered<QueryAnswer> {
+    async fn query_at(&self, path: &str, ours: &Reference, by_id: bool) -> SwitchReply<QueryAnswer> {
         let reply = match self.call(Method::GET, path, None, None).await {
             Ok(reply) => reply,
-            Err(detail) => return Answered::new(QueryAnswer::NoAnswer { detail }, None),
+            Err(detail) => return SwitchReply::new(QueryAnswer::NoAnswer { detail }, None),
         };
         let mut transfer_id = None;
         let answer = match reply.status {
@@ -246,41 +248,46 @@ impl SwitchClient {
             }
             _ => QueryAnswer::OurFault { detail: reply.excerpt() },
         };
-        Answered::new(answer, reply.switch_now).of(transfer_id)
+        SwitchReply::new(answer, reply.switch_now).of(transfer_id)
     }
 
     /// Asks to cancel.
-    pub async fn cancel(&self, about: About<'_>, key: &UndoKey) -> Answered<CancelAnswer> {
-        let sought = match about {
-            About::Reference(reference) => {
+    pub async fn cancel(&self, about: TransferRef<'_>, key: &CompensationKey) -> SwitchReply<CancelAnswer> {
+        let lookup_key = match about {
+            TransferRef::Reference(reference) => {
                 return self.cancel_at(&format!("/v1/transfers/{reference}"), key, None).await;
             }
-            About::Sought(sought) => sought,
+            TransferRef::LookupKey(lookup_key) => lookup_key,
         };
-        let id = match &sought.transfer_id {
+        let id = match &lookup_key.transfer_id {
             Some(id) => id.clone(),
             None => {
-                let read = self.read_back(sought).await;
+                let read = self.read_back(lookup_key).await;
                 match read.answer {
                     Found::One { transfer_id, .. } => transfer_id,
-                    Found::Nothing => return Answered::new(CancelAnswer::NotFound, read.switch_now),
+                    Found::Nothing => return SwitchReply::new(CancelAnswer::NotFound, read.switch_now),
                     Found::OurFault { detail } => {
-                        return Answered::new(CancelAnswer::OurFault { detail }, read.switch_now);
+                        return SwitchReply::new(CancelAnswer::OurFault { detail }, read.switch_now);
                     }
                     Found::NoAnswer { detail } => {
-                        return Answered::new(CancelAnswer::NoAnswer { detail }, read.switch_now);
+                        return SwitchReply::new(CancelAnswer::NoAnswer { detail }, read.switch_now);
                     }
                 }
             }
         };
-        self.cancel_at(&path_of(&id), key, Some(&sought.reference)).await.of(Some(id))
+        self.cancel_at(&path_of(&id), key, Some(&lookup_key.reference)).await.of(Some(id))
     }
 
-    async fn cancel_at(&self, path: &str, key: &UndoKey, ours: Option<&Reference>) -> Answered<CancelAnswer> {
+    async fn cancel_at(
+        &self,
+        path: &str,
+        key: &CompensationKey,
+        ours: Option<&Reference>,
+    ) -> SwitchReply<CancelAnswer> {
         let path = format!("{path}/cancel");
         let reply = match self.call(Method::POST, &path, Some(key.as_str()), None).await {
             Ok(reply) => reply,
-            Err(detail) => return Answered::new(CancelAnswer::NoAnswer { detail }, None),
+            Err(detail) => return SwitchReply::new(CancelAnswer::NoAnswer { detail }, None),
         };
         let answer = match reply.status {
             StatusCode::OK => match reply.read::<CancelBody>() {
@@ -294,42 +301,44 @@ impl SwitchClient {
             }
             _ => CancelAnswer::OurFault { detail: reply.excerpt() },
         };
-        Answered::new(answer, reply.switch_now)
+        SwitchReply::new(answer, reply.switch_now)
     }
 
     /// Asks for money back that left.
-    pub async fn recall(&self, about: About<'_>, key: &StepKey) -> Answered<RecallAnswer> {
+    pub async fn recall(&self, about: TransferRef<'_>, key: &StepKey) -> SwitchReply<RecallAnswer> {
         let (path, id) = match about {
-            About::Reference(reference) => (format!("/v1/transfers/{reference}"), None),
-            About::Sought(Sought { transfer_id: Some(id), .. }) => (path_of(id), Some(id.clone())),
-            About::Sought(sought) => match self.read_back(sought).await.answer {
+            TransferRef::Reference(reference) => (format!("/v1/transfers/{reference}"), None),
+            TransferRef::LookupKey(LookupKey { transfer_id: Some(id), .. }) => {
+                (path_of(id), Some(id.clone()))
+            }
+            TransferRef::LookupKey(lookup_key) => match self.read_back(lookup_key).await.answer {
                 Found::One { transfer_id, .. } => (path_of(&transfer_id), Some(transfer_id)),
                 Found::Nothing => {
                     let detail = "the transfer was not found".into();
-                    return Answered::new(RecallAnswer::Unknown { detail }, None);
+                    return SwitchReply::new(RecallAnswer::Unknown { detail }, None);
                 }
                 Found::OurFault { detail } | Found::NoAnswer { detail } => {
-                    return Answered::new(RecallAnswer::Unknown { detail }, None);
+                    return SwitchReply::new(RecallAnswer::Unknown { detail }, None);
                 }
             },
         };
         let path = format!("{path}/recall");
         let reply = match self.call(Method::POST, &path, Some(key.as_str()), None).await {
             Ok(reply) => reply,
-            Err(detail) => return Answered::new(RecallAnswer::Unknown { detail }, None).of(id),
+            Err(detail) => return SwitchReply::new(RecallAnswer::Unknown { detail }, None).of(id),
         };
         let answer = match (reply.status, reply.read::<RecallBody>()) {
             (StatusCode::OK, Ok(body)) => match body.answer {
                 RecallWord::Recalled => RecallAnswer::Recalled,
                 RecallWord::Refused => RecallAnswer::Refused { reason: reason(body.reason) },
-                RecallWord::CannotRecall => RecallAnswer::CannotRecall,
+                RecallWord::RecallUnsupported => RecallAnswer::RecallUnsupported,
                 RecallWord::InProcess | RecallWord::NotSettled | RecallWord::NotFound => {
                     RecallAnswer::Unknown { detail: reply.excerpt() }
                 }
             },
             _ => RecallAnswer::Unknown { detail: reply.excerpt() },
         };
-        Answered::new(answer, reply.switch_now).of(id)
+        SwitchReply::new(answer, reply.switch_now).of(id)
     }
 
     /// What a transfer says to a query. `ours` is our reference where the switch knows none and the
@@ -338,7 +347,7 @@ impl SwitchClient {
         match transfer.status {
             TransferStatus::Pending => QueryAnswer::Pending,
             TransferStatus::Rejected | TransferStatus::Cancelled => {
-                QueryAnswer::Dead { reason: reason(transfer.reason) }
+                QueryAnswer::Void { reason: reason(transfer.reason) }
             }
             // Recalled is settled and given back: the settlement is what a query is asked for.
             TransferStatus::Settled | TransferStatus::Recalled => match self.report(transfer, ours) {

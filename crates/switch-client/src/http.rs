@@ -78,7 +78,7 @@ impl Reply {
 
     /// Whether it says that there is no such transfer, rather than no such path.
     pub(crate) fn says_unknown(&self) -> bool {
-        matches!(self.problem().code.as_deref(), Some("unknown_reference" | "unknown_transfer"))
+        matches!(self.problem().code.as_deref(), Some("unknown_reference" | "transfer_without_payment"))
     }
 
     /// What it said, short enough to store.

@@ -25,6 +25,6 @@ pub mod read_back;
 pub mod statement;
 pub mod wire;
 
-pub use client::{About, Answered, SwitchClient, TransferOrder};
+pub use client::{SwitchClient, SwitchReply, TransferOrder, TransferRef};
 pub use config::{CheckedSwitches, SwitchConfigError, Switches};
-pub use read_back::Sought;
+pub use read_back::LookupKey;

@@ -13,7 +13,7 @@ use payment_protocol::submit::QueryAnswer;
 use reqwest::{Method, StatusCode};
 
 use crate::SwitchClient;
-use crate::client::Answered;
+use crate::client::SwitchReply;
 use crate::http::{escaped, may_pass};
 use crate::wire::{ListingPage, TransferView};
 
@@ -24,7 +24,7 @@ const FROM_THE_BEGINNING: &str = "";
 
 /// A transfer that was sent without a reference, or is looked for in a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sought {
+pub struct LookupKey {
     /// What we know it by; what is found is reported under it.
     pub reference: Reference,
     /// Where the switch's book stood before it was sent: the newest transfer to the account
@@ -58,16 +58,16 @@ pub(crate) enum Found {
     },
 }
 
-impl Answered<Found> {
+impl SwitchReply<Found> {
     /// As the answer to a query.
-    pub(crate) fn into_query(self) -> Answered<QueryAnswer> {
+    pub(crate) fn into_query(self) -> SwitchReply<QueryAnswer> {
         let (answer, transfer_id) = match self.answer {
             Found::One { transfer_id, answer } => (answer, Some(transfer_id)),
             Found::Nothing => (QueryAnswer::NotFound, None),
             Found::OurFault { detail } => (QueryAnswer::OurFault { detail }, None),
             Found::NoAnswer { detail } => (QueryAnswer::NoAnswer { detail }, None),
         };
-        Answered { answer, switch_now: self.switch_now, transfer_id }
+        SwitchReply { answer, switch_now: self.switch_now, transfer_id }
     }
 }
 
@@ -84,13 +84,13 @@ impl SwitchClient {
     }
 
     /// Looks for the transfer behind the marker.
-    pub(crate) async fn read_back(&self, sought: &Sought) -> Answered<Found> {
-        let account = sought.creditor_account.as_str();
-        let Some(marker) = &sought.marker else {
+    pub(crate) async fn read_back(&self, lookup_key: &LookupKey) -> SwitchReply<Found> {
+        let account = lookup_key.creditor_account.as_str();
+        let Some(marker) = &lookup_key.marker else {
             // Asked all the same, for the switch's clock.
             return match self.listed(account, "last=1").await {
-                Ok((switch_now, _)) => Answered::new(Found::Nothing, switch_now),
-                Err(none) => Answered::new(none, None),
+                Ok((switch_now, _)) => SwitchReply::new(Found::Nothing, switch_now),
+                Err(none) => SwitchReply::new(none, None),
             };
         };
         let began = Instant::now();
@@ -103,11 +103,11 @@ impl SwitchClient {
             };
             let (switch_now, page) = match self.listed(account, &from).await {
                 Ok(read) => read,
-                Err(none) => return Answered::new(none, None),
+                Err(none) => return SwitchReply::new(none, None),
             };
-            candidates.extend(page.transfers.into_iter().filter(|transfer| is_of(transfer, sought)));
+            candidates.extend(page.transfers.into_iter().filter(|transfer| is_of(transfer, lookup_key)));
             match page.next {
-                None => return Answered::new(self.the_one(candidates, sought), switch_now),
+                None => return SwitchReply::new(self.the_one(candidates, lookup_key), switch_now),
                 Some(next) => after = next,
             }
             if began.elapsed() > self.timeout {
@@ -115,10 +115,10 @@ impl SwitchClient {
             }
         }
         let detail = "too many transfers to the account to read back".into();
-        Answered::new(Found::NoAnswer { detail }, None)
+        SwitchReply::new(Found::NoAnswer { detail }, None)
     }
 
-    fn the_one(&self, mut candidates: Vec<TransferView>, sought: &Sought) -> Found {
+    fn the_one(&self, mut candidates: Vec<TransferView>, lookup_key: &LookupKey) -> Found {
         if candidates.len() > 1 {
             let detail = format!("{} transfers could be it, and none is certainly it", candidates.len());
             return Found::NoAnswer { detail };
@@ -126,7 +126,7 @@ impl SwitchClient {
         let Some(transfer) = candidates.pop() else { return Found::Nothing };
         match transfer.transfer_id.clone() {
             Some(transfer_id) => {
-                Found::One { transfer_id, answer: self.query_answer(transfer, Some(&sought.reference)) }
+                Found::One { transfer_id, answer: self.query_answer(transfer, Some(&lookup_key.reference)) }
             }
             None => Found::NoAnswer { detail: "a listed transfer without an id".into() },
         }
@@ -165,7 +165,7 @@ impl Found {
     }
 }
 
-fn is_of(transfer: &TransferView, sought: &Sought) -> bool {
-    transfer.amount_minor == Some(sought.money.amount_minor())
-        && transfer.currency.as_deref() == Some(sought.money.currency().code())
+fn is_of(transfer: &TransferView, lookup_key: &LookupKey) -> bool {
+    transfer.amount_minor == Some(lookup_key.money.amount_minor())
+        && transfer.currency.as_deref() == Some(lookup_key.money.currency().code())
 }

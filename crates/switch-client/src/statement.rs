@@ -14,9 +14,9 @@ use payment_protocol::submit::QueryAnswer;
 use reqwest::{Method, StatusCode};
 
 use crate::SwitchClient;
-use crate::client::Answered;
+use crate::client::SwitchReply;
 use crate::http::{escaped, may_pass};
-use crate::read_back::Sought;
+use crate::read_back::LookupKey;
 use crate::wire::{StatementEntry, StatementPage, TransferStatus};
 
 /// Most pages that are read for one answer.
@@ -102,44 +102,44 @@ impl SwitchClient {
     }
 
     /// Looks for a transfer in the statement. Not found is no more than not final yet.
-    pub async fn statement(&self, sought: &Sought) -> Answered<QueryAnswer> {
-        let ours = sought.reference.as_str();
-        let mut place = self.positions.lock().of.get(ours).cloned().or_else(|| sought.marker.clone());
+    pub async fn statement(&self, lookup_key: &LookupKey) -> SwitchReply<QueryAnswer> {
+        let ours = lookup_key.reference.as_str();
+        let mut place = self.positions.lock().of.get(ours).cloned().or_else(|| lookup_key.marker.clone());
         let began = Instant::now();
         for _ in 0..PAGES_MAX {
             let (switch_now, page) = match self.page(place.as_deref(), PAGE).await {
                 Ok(read) => read,
                 Err(Unread::OurFault(detail)) => {
-                    return Answered::new(QueryAnswer::OurFault { detail }, None);
+                    return SwitchReply::new(QueryAnswer::OurFault { detail }, None);
                 }
                 Err(Unread::NoAnswer(detail)) => {
-                    return Answered::new(QueryAnswer::NoAnswer { detail }, None);
+                    return SwitchReply::new(QueryAnswer::NoAnswer { detail }, None);
                 }
             };
             let last = page.entries.last().map(|entry| entry.cursor.clone());
             let is_it = |reference: Option<&str>, id: Option<&str>| match reference {
                 Some(reference) => reference == ours,
                 // A switch without references names its own id.
-                None => id.is_some() && id == sought.transfer_id.as_deref(),
+                None => id.is_some() && id == lookup_key.transfer_id.as_deref(),
             };
             let found = page.entries.into_iter().find(|entry| {
                 is_it(entry.transfer.reference.as_deref(), entry.transfer.transfer_id.as_deref())
             });
             if let Some(entry) = found {
                 let id = entry.transfer.transfer_id.clone();
-                let answer = self.query_answer(entry.transfer, Some(&sought.reference));
-                return Answered::new(answer, switch_now).of(id);
+                let answer = self.query_answer(entry.transfer, Some(&lookup_key.reference));
+                return SwitchReply::new(answer, switch_now).of(id);
             }
             place = last.or(place);
             self.positions.read_for(ours, place.as_deref(), page.next.is_none());
             if page.next.is_none() {
-                return Answered::new(QueryAnswer::NotFound, switch_now);
+                return SwitchReply::new(QueryAnswer::NotFound, switch_now);
             }
             if began.elapsed() > self.timeout {
                 break;
             }
         }
-        Answered::new(QueryAnswer::NoAnswer { detail: NOT_AT_ITS_END.into() }, None)
+        SwitchReply::new(QueryAnswer::NoAnswer { detail: NOT_AT_ITS_END.into() }, None)
     }
 
     /// The page of the statement after a place, none for its beginning, with up to [`WHOLE_PAGE`] entries.

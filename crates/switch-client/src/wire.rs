@@ -81,7 +81,7 @@ pub(crate) struct RecallBody {
 pub(crate) enum RecallWord {
     Recalled,
     Refused,
-    CannotRecall,
+    RecallUnsupported,
     InProcess,
     NotSettled,
     NotFound,

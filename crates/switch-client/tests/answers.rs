@@ -13,7 +13,7 @@ use payment_protocol::recall::RecallAnswer;
 use payment_protocol::submit::{QueryAnswer, SendAnswer};
 use payment_protocol::{SwitchProfile, keys};
 use serde_json::json;
-use switch_client::{About, SwitchClient, Switches, TransferOrder};
+use switch_client::{SwitchClient, Switches, TransferOrder, TransferRef};
 
 /// A client of a switch that gives every request the same answer.
 async fn client(status: u16, body: &str) -> SwitchClient {
@@ -104,8 +104,8 @@ async fn answers_to_a_query() {
         (200, transfer("PENDING"), "pending"),
         (200, transfer("SETTLED"), "settled"),
         (200, transfer("RECALLED"), "settled"),
-        (200, transfer("REJECTED"), "dead"),
-        (200, transfer("CANCELLED"), "dead"),
+        (200, transfer("REJECTED"), "void"),
+        (200, transfer("CANCELLED"), "void"),
         (200, json!({"reference": "r", "status": "SETTLED"}).to_string(), "no answer"),
         (200, transfer("LOST"), "no answer"),
         (404, json!({"code": "unknown_reference"}).to_string(), "not found"),
@@ -115,15 +115,19 @@ async fn answers_to_a_query() {
         (429, "{}".into(), "no answer"),
         (500, "{}".into(), "no answer"),
     ] {
-        let said =
-            match client(status, &body).await.query(About::Reference(&keys::submit(&tx()))).await.answer {
-                QueryAnswer::Pending => "pending",
-                QueryAnswer::Settled(_) => "settled",
-                QueryAnswer::Dead { .. } => "dead",
-                QueryAnswer::NotFound => "not found",
-                QueryAnswer::OurFault { .. } => "our fault",
-                QueryAnswer::NoAnswer { .. } => "no answer",
-            };
+        let said = match client(status, &body)
+            .await
+            .query(TransferRef::Reference(&keys::submit(&tx())))
+            .await
+            .answer
+        {
+            QueryAnswer::Pending => "pending",
+            QueryAnswer::Settled(_) => "settled",
+            QueryAnswer::Void { .. } => "void",
+            QueryAnswer::NotFound => "not found",
+            QueryAnswer::OurFault { .. } => "our fault",
+            QueryAnswer::NoAnswer { .. } => "no answer",
+        };
         assert_eq!(said, word, "{status} {body}");
     }
 }
@@ -151,7 +155,7 @@ async fn answers_to_a_cancel() {
         (429, "{}".into(), "no answer"),
         (503, "{}".into(), "no answer"),
     ] {
-        let said = match client(status, &body).await.cancel(About::Reference(&keys::submit(&tx())), &keys::undo_submit(&tx())).await.answer {
+        let said = match client(status, &body).await.cancel(TransferRef::Reference(&keys::submit(&tx())), &keys::compensate_submit(&tx())).await.answer {
             CancelAnswer::Cancelled { tombstoned: false } => "cancelled",
             CancelAnswer::Cancelled { tombstoned: true } => "tombstoned",
             CancelAnswer::AlreadyRejected => "rejected",
@@ -182,13 +186,13 @@ async fn answers_to_a_recall() {
     ] {
         let said = match client(status, &body)
             .await
-            .recall(About::Reference(&keys::submit(&tx())), &keys::recall(&tx()))
+            .recall(TransferRef::Reference(&keys::submit(&tx())), &keys::recall(&tx()))
             .await
             .answer
         {
             RecallAnswer::Recalled => "recalled",
             RecallAnswer::Refused { .. } => "refused",
-            RecallAnswer::CannotRecall => "cannot",
+            RecallAnswer::RecallUnsupported => "cannot",
             RecallAnswer::Unknown { .. } => "unknown",
         };
         assert_eq!(said, word, "{status} {body}");
@@ -200,13 +204,13 @@ async fn no_connection_is_unknown_and_the_date_is_the_switchs_clock() {
     let nobody = to("http://127.0.0.1:9");
     assert!(matches!(nobody.send(&order()).await.answer, SendAnswer::Unknown { .. }));
     assert!(matches!(
-        nobody.query(About::Reference(&keys::submit(&tx()))).await.answer,
+        nobody.query(TransferRef::Reference(&keys::submit(&tx()))).await.answer,
         QueryAnswer::NoAnswer { .. }
     ));
     assert!(nobody.switch_now().await.is_err());
 
     let switch = client(404, "{}").await;
-    let heard = switch.query(About::Reference(&keys::submit(&tx()))).await.switch_now.unwrap();
+    let heard = switch.query(TransferRef::Reference(&keys::submit(&tx()))).await.switch_now.unwrap();
     assert_eq!(heard.to_string(), "1994-11-06T08:49:37Z");
     assert!(switch.switch_now().await.unwrap() >= heard);
 }

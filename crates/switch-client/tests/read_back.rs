@@ -17,7 +17,7 @@ use payment_protocol::money::{Money, parse_currency};
 use payment_protocol::submit::QueryAnswer;
 use payment_protocol::{SwitchProfile, keys};
 use serde_json::{Value, json};
-use switch_client::{About, Sought, SwitchClient, Switches};
+use switch_client::{LookupKey, SwitchClient, Switches, TransferRef};
 
 const DATE: (header::HeaderName, &str) = (header::DATE, "Sun, 06 Nov 1994 08:49:37 GMT");
 
@@ -45,7 +45,7 @@ async fn lists(transfers: Vec<Value>) -> (SwitchClient, Asked) {
     let by_id = move |axum::extract::Path(id): axum::extract::Path<String>| async move {
         match transfers.iter().find(|transfer| transfer["transfer_id"] == id.as_str()) {
             Some(transfer) => ([DATE], transfer.to_string()).into_response(),
-            None => (StatusCode::NOT_FOUND, [DATE], json!({"code": "unknown_transfer"}).to_string())
+            None => (StatusCode::NOT_FOUND, [DATE], json!({"code": "transfer_without_payment"}).to_string())
                 .into_response(),
         }
     };
@@ -110,8 +110,8 @@ fn tx() -> TxId {
     TxId::derive(&PaymentId::new("pay_1").unwrap())
 }
 
-fn sought(marker: Option<&str>, transfer_id: Option<&str>) -> Sought {
-    Sought {
+fn lookup_key(marker: Option<&str>, transfer_id: Option<&str>) -> LookupKey {
+    LookupKey {
         reference: keys::submit(&tx()),
         marker: marker.map(str::to_owned),
         transfer_id: transfer_id.map(str::to_owned),
@@ -129,7 +129,7 @@ fn word(answer: &QueryAnswer) -> &'static str {
     match answer {
         QueryAnswer::Pending => "pending",
         QueryAnswer::Settled(_) => "settled",
-        QueryAnswer::Dead { .. } => "dead",
+        QueryAnswer::Void { .. } => "void",
         QueryAnswer::NotFound => "not found",
         QueryAnswer::OurFault { .. } => "our fault",
         QueryAnswer::NoAnswer { .. } => "no answer",
@@ -144,7 +144,7 @@ async fn s1_8_the_one_transfer_behind_the_marker_is_ours() {
         (Some(""), vec![transfer("1", "PENDING", 500, "EUR")], "pending", Some("1")),
         (Some("0"), vec![transfer("1", "SETTLED", 500, "EUR")], "settled", Some("1")),
         (Some("0"), vec![transfer("1", "RECALLED", 500, "EUR")], "settled", Some("1")),
-        (Some("0"), vec![transfer("1", "REJECTED", 500, "EUR")], "dead", Some("1")),
+        (Some("0"), vec![transfer("1", "REJECTED", 500, "EUR")], "void", Some("1")),
         (Some("0"), vec![other("1"), transfer("2", "SETTLED", 500, "USD")], "not found", None),
         // Before the marker.
         (Some("1"), vec![transfer("1", "SETTLED", 500, "EUR")], "not found", None),
@@ -165,7 +165,7 @@ async fn s1_8_the_one_transfer_behind_the_marker_is_ours() {
         (None, vec![transfer("1", "SETTLED", 500, "EUR")], "not found", None),
     ] {
         let (client, _) = lists(listed.clone()).await;
-        let heard = client.query(About::Sought(&sought(marker, None))).await;
+        let heard = client.query(TransferRef::LookupKey(&lookup_key(marker, None))).await;
         assert_eq!((word(&heard.answer), heard.transfer_id.as_deref()), (said, id), "{marker:?} {listed:?}");
         assert!(said == "no answer" || heard.switch_now.is_some(), "the switch's clock is in it: {listed:?}");
         if let QueryAnswer::Settled(report) = heard.answer {
@@ -179,9 +179,9 @@ async fn s1_8_the_one_transfer_behind_the_marker_is_ours() {
 async fn s1_8_a_known_id_is_asked_directly_and_reported_under_our_reference() {
     let listed = vec![transfer("1", "SETTLED", 500, "EUR"), transfer("2", "SETTLED", 500, "EUR")];
     let (client, asked) = lists(listed).await;
-    let heard = client.query(About::Sought(&sought(Some("0"), Some("2")))).await;
+    let heard = client.query(TransferRef::LookupKey(&lookup_key(Some("0"), Some("2")))).await;
     assert_eq!(word(&heard.answer), "settled");
-    let gone = client.query(About::Sought(&sought(Some("0"), Some("9")))).await;
+    let gone = client.query(TransferRef::LookupKey(&lookup_key(Some("0"), Some("9")))).await;
     assert_eq!(word(&gone.answer), "not found");
     let paths = asked.lock().unwrap().clone();
     assert_eq!(paths, ["/v1/transfers/by-id/2", "/v1/transfers/by-id/9"]);
@@ -189,21 +189,21 @@ async fn s1_8_a_known_id_is_asked_directly_and_reported_under_our_reference() {
 
 #[tokio::test]
 async fn s1_8_a_cancel_finds_what_it_cancels_or_cancels_nothing() {
-    let key = keys::undo_submit(&tx());
+    let key = keys::compensate_submit(&tx());
     let ours = transfer("7", "PENDING", 500, "EUR");
     let (client, asked) = lists(vec![ours.clone()]).await;
-    let heard = client.cancel(About::Sought(&sought(Some("0"), None)), &key).await;
+    let heard = client.cancel(TransferRef::LookupKey(&lookup_key(Some("0"), None)), &key).await;
     assert_eq!(heard.answer, CancelAnswer::Cancelled { tombstoned: false });
     assert_eq!(heard.transfer_id.as_deref(), Some("7"));
     assert_eq!(asked.lock().unwrap().last().unwrap(), "/v1/transfers/by-id/7/cancel");
 
     let (client, _) = lists(vec![]).await;
-    let heard = client.cancel(About::Sought(&sought(Some("0"), None)), &key).await;
+    let heard = client.cancel(TransferRef::LookupKey(&lookup_key(Some("0"), None)), &key).await;
     assert_eq!(heard.answer, CancelAnswer::NotFound);
     assert!(heard.switch_now.is_some());
 
     let (client, asked) = lists(vec![ours.clone(), transfer("8", "PENDING", 500, "EUR")]).await;
-    let heard = client.cancel(About::Sought(&sought(Some("0"), None)), &key).await;
+    let heard = client.cancel(TransferRef::LookupKey(&lookup_key(Some("0"), None)), &key).await;
     assert!(matches!(heard.answer, CancelAnswer::NoAnswer { .. }), "{:?}", heard.answer);
     assert!(asked.lock().unwrap().iter().all(|path| !path.ends_with("/cancel")), "neither is touched");
 }
@@ -227,20 +227,20 @@ async fn s0_16_a_statement_is_read_on_from_where_the_last_look_ended() {
     for (last, said) in [
         (vec![], "not found"),
         (vec![entry(Some(&ours), "9", "SETTLED")], "settled"),
-        (vec![entry(Some(&ours), "9", "REJECTED")], "dead"),
-        (vec![entry(Some(&ours), "9", "CANCELLED")], "dead"),
+        (vec![entry(Some(&ours), "9", "REJECTED")], "void"),
+        (vec![entry(Some(&ours), "9", "CANCELLED")], "void"),
         // The settlement is what is looked for, and comes first.
         (vec![entry(Some(&ours), "9", "SETTLED"), entry(Some(&ours), "9", "RECALLED")], "settled"),
         // A switch without references names its own id, once that is known.
         (vec![entry(None, "8", "REJECTED"), entry(None, "9", "SETTLED")], "settled"),
     ] {
         let (client, _) = states(others().chain(last.clone()).collect()).await;
-        let heard = client.statement(&sought(None, Some("9"))).await;
+        let heard = client.statement(&lookup_key(None, Some("9"))).await;
         assert_eq!(word(&heard.answer), said, "{last:?}");
     }
     let (client, asked) = states(others().collect()).await;
     for _ in 0..2 {
-        assert_eq!(word(&client.statement(&sought(None, None)).await.answer), "not found");
+        assert_eq!(word(&client.statement(&lookup_key(None, None)).await.answer), "not found");
     }
     assert_eq!(client.statement_position().await.as_deref(), Some("5"), "what is sent now comes after it");
     let paths = asked.lock().unwrap().clone();

@@ -74,7 +74,7 @@ pub async fn conservation(pool: &PgPool) -> anyhow::Result<()> {
             (SELECT account_id, sum(amount_minor)::bigint AS amount_minor FROM holds WHERE status = 'open' GROUP BY 1) h
          FULL JOIN
             (SELECT p.source_account AS account_id,
-                    sum(CASE j.kind WHEN 'reserve' THEN j.amount_minor WHEN 'settle' THEN -j.amount_minor
+                    sum(CASE j.kind WHEN 'reserve' THEN j.amount_minor WHEN 'debit' THEN -j.amount_minor
                                     WHEN 'release' THEN -j.amount_minor END) AS explained
              FROM journal j JOIN payments p USING (payment_id) GROUP BY 1) j USING (account_id)",
     )
@@ -139,7 +139,7 @@ pub async fn compare(pool: &PgPool, switch: &SwitchAdmin) -> anyhow::Result<Audi
     let rows = sqlx::query(
         "SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'reserve') AS reserved,
-                (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'settle') AS settled,
+                (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'debit') AS settled,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit') AS late,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit'
                     AND j.operation_key LIKE p.tx_id || ':correct:%') AS corrected,

@@ -67,7 +67,7 @@ impl Broker {
             .kill_on_drop(true)
             .spawn()
             .context("nats-server cannot be started; `./dev install` installs it")?;
-        until("nats-server listens", WITHIN, || {
+        until("nats-server follows_switch", WITHIN, || {
             let ended = child.try_wait();
             async move {
                 if let Ok(Some(status)) = ended {

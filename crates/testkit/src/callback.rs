@@ -88,7 +88,7 @@ impl System {
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().saturating_add_signed(offset_s);
         let request = self
             .http
-            .post(format!("{}/callbacks/{}", self.webhook.url(), callback.switch))
+            .post(format!("{}/callbacks/{}", self.api.url(), callback.switch))
             .header("content-type", "application/json")
             .header("webhook-id", &callback.event_id)
             .header("webhook-timestamp", now_s.to_string())

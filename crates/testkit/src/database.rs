@@ -1,7 +1,7 @@
 //! A database of its own for each test, cloned from a migrated template.
 
 use anyhow::Context as _;
-use payment_ledger::service_role::SERVICE_ROLE;
+use payment_ledger::access::service_role::SERVICE_ROLE;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use std::str::FromStr as _;
@@ -69,7 +69,7 @@ async fn make_template(maintenance: &mut PgConnection, options: &PgConnectOption
     let mut template = options.clone().database(&unfinished).connect().await?;
     payment_ledger::MIGRATOR.run(&mut template).await?;
     idempotency::MIGRATOR.run(&mut template).await?;
-    payment_ledger::service_role::hand_over_keys(&mut template).await?;
+    payment_ledger::access::service_role::hand_over_keys(&mut template).await?;
     make_login(&mut template).await?;
     template.close().await?;
     let rename = format!("ALTER DATABASE {unfinished} RENAME TO {TEMPLATE}");

@@ -147,11 +147,11 @@ impl Process {
         Ok(())
     }
 
-    /// Reads the address from the log: until it is there nothing listens.
+    /// Reads the address from the log: until it is there nothing follows_switch.
     async fn wait_for_address(&mut self, from: u64) -> anyhow::Result<String> {
         let log = self.log.clone();
         let child = self.child.as_mut().context("nothing was started")?;
-        until(&format!("{} says where it listens", self.name), WITHIN, || {
+        until(&format!("{} says where it follows_switch", self.name), WITHIN, || {
             let said = std::fs::read(&log).unwrap_or_default();
             let fresh = said.get(usize::try_from(from).unwrap_or(0)..).unwrap_or_default();
             let address = String::from_utf8_lossy(fresh).split("address=").nth(1).map(|rest| {

@@ -51,7 +51,7 @@ struct Link {
 /// A running proxy. Every connection through it is cut when it is dropped.
 #[derive(Debug)]
 pub struct FaultProxy {
-    /// Where it listens, `127.0.0.1:port`.
+    /// Where it follows_switch, `127.0.0.1:port`.
     pub address: String,
     link: Arc<Link>,
     accepting: JoinHandle<()>,

@@ -35,7 +35,7 @@ impl System {
     /// # Errors
     /// What the API said instead.
     pub async fn watch(&self, payment_id: &str, last_event_id: Option<&str>) -> anyhow::Result<Events> {
-        let url = format!("{}/api/v1/payments/{payment_id}/events", self.webhook.url());
+        let url = format!("{}/api/v1/payments/{payment_id}/events", self.api.url());
         let mut request = self.http.get(url).bearer_auth(API_KEY).timeout(2 * WITHIN);
         if let Some(id) = last_event_id {
             request = request.header("Last-Event-ID", id);

@@ -50,7 +50,7 @@ pub struct Options {
     /// Milliseconds from acceptance at the switch to the end there.
     pub settle_after_ms: u64,
     /// An open payment idle for so long is looked after, in milliseconds.
-    pub idle_ms: u64,
+    pub liveness_check_after_ms: u64,
     /// Workflows kept in the worker's memory; 0 replays every task.
     pub cached_workflows: u64,
     /// Grants of one run of an account lock.
@@ -64,7 +64,7 @@ pub struct Options {
     pub temporal_address: Option<String>,
     /// A fault that webhook, worker and relay are started with.
     pub preload: Option<Preload>,
-    /// URL of the message broker. Nobody listens at the default one.
+    /// URL of the message broker. Nobody follows_switch at the default one.
     pub broker: String,
 }
 
@@ -76,12 +76,12 @@ impl Default for Options {
                 "tombstones": true, "honours_deadline": true, "max_skew_ms": 500, "can_cancel": true,
                 "can_recall": true, "has_callback": true,
                 "sla_ms": 20_000, "submit_deadline_ms": 30_000, "attempt_timeout_ms": 1_000,
-                "submit_budget_ms": 8_000, "backoff_ms": 100, "ask_interval_max_ms": 500,
+                "submit_budget_ms": 8_000, "backoff_ms": 100, "retry_interval_max_ms": 500,
                 "alert_after_ms": 1_000, "start_within_ms": 60_000,
             }),
             other: None,
             settle_after_ms: 50,
-            idle_ms: 3_000,
+            liveness_check_after_ms: 3_000,
             cached_workflows: 100,
             lock_grants_max: 100,
             shape: json!({}),
@@ -129,9 +129,9 @@ pub struct System {
     /// Runs payments.
     pub worker: Process,
     /// Takes payments and callbacks.
-    pub webhook: Process,
+    pub api: Process,
     /// Tells again what was not delivered.
-    pub relay: Process,
+    pub background_worker: Process,
     /// The other party.
     pub mock_switch: Process,
     /// Task queue prefix, and so this system's own corner of Temporal.
@@ -192,13 +192,13 @@ impl System {
 
         // The webhook does not call the switch, so it can come first and say where callbacks go.
         let unknown_yet = config("http://127.0.0.1:9")?;
-        let webhook =
-            Process::start("webhook", binaries, logs, "PAYMENTS_WEBHOOK__LISTEN", environment(unknown_yet))
+        let api =
+            Process::start("payments-api", binaries, logs, "PAYMENTS_API__LISTEN", environment(unknown_yet))
                 .await?;
         let switch_environment = [
             ("MOCK_SWITCH_DATABASE_URL", switch_database),
             ("MOCK_SWITCH_API_TOKEN", SWITCH_TOKEN.into()),
-            ("MOCK_SWITCH_CALLBACK_URL", format!("{}/callbacks/mock", webhook.url())),
+            ("MOCK_SWITCH_CALLBACK_URL", format!("{}/callbacks/mock", api.url())),
             ("MOCK_SWITCH_CALLBACK_SECRET", SWITCH_SECRET.into()),
             ("MOCK_SWITCH_SETTLE_AFTER_MS", options.settle_after_ms.to_string()),
             ("MOCK_SWITCH_SANDBOX_AMOUNTS", "false".into()),
@@ -215,16 +215,21 @@ impl System {
             "PAYMENTS_WORKER__METRICS_LISTEN",
             environment.clone(),
         );
-        let relay =
-            Process::start("relay", binaries, logs, "PAYMENTS_RELAY__METRICS_LISTEN", environment.clone());
-        let (worker, relay) = tokio::try_join!(worker, relay)?;
+        let background_worker = Process::start(
+            "background-worker",
+            binaries,
+            logs,
+            "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN",
+            environment.clone(),
+        );
+        let (worker, background_worker) = tokio::try_join!(worker, background_worker)?;
 
         let system = Self {
             switch: SwitchAdmin::new(mock_switch.url()),
             database,
             worker,
-            webhook,
-            relay,
+            api,
+            background_worker,
             mock_switch,
             task_queue,
             temporal_address: surroundings.temporal_address.clone(),
@@ -312,7 +317,7 @@ impl System {
     /// # Errors
     /// No answer.
     pub async fn post_payment(&self, key: &str, body: &Value) -> anyhow::Result<reqwest::Response> {
-        let url = format!("{}/api/v1/payments", self.webhook.url());
+        let url = format!("{}/api/v1/payments", self.api.url());
         let request = self.http.post(url).bearer_auth(API_KEY).header("Idempotency-Key", key).json(body);
         Ok(request.send().await?)
     }
@@ -352,7 +357,7 @@ impl System {
     /// # Errors
     /// What the API said instead.
     pub async fn payment(&self, payment_id: &str) -> anyhow::Result<Value> {
-        let url = format!("{}/api/v1/payments/{payment_id}", self.webhook.url());
+        let url = format!("{}/api/v1/payments/{payment_id}", self.api.url());
         Ok(self.http.get(url).bearer_auth(API_KEY).send().await?.error_for_status()?.json().await?)
     }
 
@@ -361,7 +366,7 @@ impl System {
     /// # Errors
     /// No answer.
     pub async fn cancel(&self, payment_id: &str) -> anyhow::Result<reqwest::Response> {
-        let url = format!("{}/api/v1/payments/{payment_id}/cancel", self.webhook.url());
+        let url = format!("{}/api/v1/payments/{payment_id}/cancel", self.api.url());
         let key = Uuid::new_v4().to_string();
         Ok(self.http.post(url).bearer_auth(API_KEY).header("Idempotency-Key", key).send().await?)
     }

@@ -12,7 +12,7 @@ mod updates;
 
 use std::str::FromStr as _;
 
-use payment_ledger::inbox::NoticeKind;
+use payment_ledger::switch::inbox::InboxMessageKind;
 use payment_protocol::decision::Decision;
 use serde::{Deserialize, Serialize};
 use temporalio_client::errors::ClientConnectError;
@@ -29,7 +29,7 @@ pub const SWITCH_CONFIRMED: &str = "switchConfirmed";
 /// Signal: the customer asked to cancel.
 pub const CANCEL_REQUESTED: &str = "cancelRequested";
 /// Signal: a definite answer of the switch was written while the payment stood before a person.
-pub const VERDICT_WRITTEN: &str = "verdictWritten";
+pub const FINAL_STATUS_RECORDED: &str = "finalStatusRecorded";
 /// Update: what people decided about a payment that stands before them. Its id is the decision's.
 pub const DECIDE: &str = "decide";
 /// Query: where the payment stands, and its steps so far.
@@ -107,18 +107,18 @@ impl TemporalOptions {
     }
 }
 
-/// How a notice is told: by a signal, or as an update.
+/// How a message is told: by a signal, or as an update.
 enum Told<'a> {
     Signal(&'static str, Option<SwitchConfirmed>),
     Update(&'a Decision),
 }
 
-fn told(tx_id: String, kind: &NoticeKind) -> Told<'_> {
+fn told(tx_id: String, kind: &InboxMessageKind) -> Told<'_> {
     match kind {
-        NoticeKind::Cancel => Told::Signal(CANCEL_REQUESTED, None),
-        NoticeKind::Verdict => Told::Signal(VERDICT_WRITTEN, None),
-        NoticeKind::Decision(decision) => Told::Update(decision),
-        NoticeKind::Callback { status, reason, event_id } => Told::Signal(
+        InboxMessageKind::Cancel => Told::Signal(CANCEL_REQUESTED, None),
+        InboxMessageKind::Verdict => Told::Signal(FINAL_STATUS_RECORDED, None),
+        InboxMessageKind::Decision(decision) => Told::Update(decision),
+        InboxMessageKind::Callback { status, reason, event_id } => Told::Signal(
             SWITCH_CONFIRMED,
             Some(SwitchConfirmed {
                 tx_id,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use payment_ledger::inbox::{Notice, NoticeKind};
+use payment_ledger::switch::inbox::{InboxMessage, InboxMessageKind};
 use payment_protocol::decision::Decision;
 use payment_protocol::ids::TxId;
 use temporalio_client::errors::WorkflowInteractionError;
@@ -48,29 +48,29 @@ impl Signaller {
     }
 
     /// Tells the payment's workflow, within two seconds.
-    pub async fn deliver(&self, notice: &Notice) -> Delivery {
-        if notice.ended {
-            match notice.kind {
-                NoticeKind::Decision(_) => {
+    pub async fn deliver(&self, message: &InboxMessage) -> Delivery {
+        if message.ended {
+            match message.kind {
+                InboxMessageKind::Decision(_) => {
                     return Delivery::Refused { detail: "the payment has ended".into() };
                 }
                 // A workflow that stands before a person does not know of an end that a late attempt wrote.
-                NoticeKind::Verdict => {}
-                NoticeKind::Callback { .. } | NoticeKind::Cancel => return Delivery::Delivered,
+                InboxMessageKind::Verdict => {}
+                InboxMessageKind::Callback { .. } | InboxMessageKind::Cancel => return Delivery::Delivered,
             }
         }
-        match tokio::time::timeout(DELIVERY_TIMEOUT, self.try_deliver(notice)).await {
+        match tokio::time::timeout(DELIVERY_TIMEOUT, self.try_deliver(message)).await {
             Ok(delivery) => delivery,
             Err(_) => Delivery::NotYet { detail: "no answer within two seconds".into() },
         }
     }
 
-    async fn try_deliver(&self, notice: &Notice) -> Delivery {
-        let (name, payload) = match told(TxId::derive(&notice.payment_id).to_string(), &notice.kind) {
+    async fn try_deliver(&self, message: &InboxMessage) -> Delivery {
+        let (name, payload) = match told(TxId::derive(&message.payment_id).to_string(), &message.kind) {
             Told::Signal(name, payload) => (name, payload),
-            Told::Update(decision) => return self.deliver_decision(&notice.workflow_id, decision).await,
+            Told::Update(decision) => return self.deliver_decision(&message.workflow_id, decision).await,
         };
-        let handle = match self.reach.workflow(&notice.workflow_id).await {
+        let handle = match self.reach.workflow(&message.workflow_id).await {
             Ok(handle) => handle,
             Err(detail) => return Delivery::NotYet { detail },
         };
@@ -84,7 +84,7 @@ impl Signaller {
             Err(WorkflowInteractionError::NotFound(_)) => match missing(&handle).await {
                 Missing::Closed => Delivery::Delivered,
                 // Nobody starts a workflow for a payment that has ended.
-                Missing::Unknown if notice.ended => Delivery::Delivered,
+                Missing::Unknown if message.ended => Delivery::Delivered,
                 Missing::Unknown => Delivery::NotYet { detail: "the workflow is not started".into() },
                 Missing::NotYet(detail) => Delivery::NotYet { detail },
             },

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use payment_protocol::decision::{CarriedOut, Decision};
+use payment_protocol::decision::{Decision, DecisionOutcome};
 use temporalio_client::errors::WorkflowUpdateError;
 use temporalio_client::{
     Client, RpcOptions, UntypedUpdate, WorkflowStartUpdateOptions, WorkflowUpdateHandle,
@@ -32,7 +32,7 @@ pub enum Delivered {
     /// Taken, and not yet carried out.
     Taken,
     /// What came of it.
-    CarriedOut(CarriedOut),
+    CarriedOut(DecisionOutcome),
 }
 
 /// A decision that the workflow did not take.
@@ -144,6 +144,6 @@ fn refusal(message: &str) -> Undelivered {
     }
 }
 
-fn carried_out(said: &RawValue) -> Option<CarriedOut> {
+fn carried_out(said: &RawValue) -> Option<DecisionOutcome> {
     said.payloads.first().and_then(|payload| serde_json::from_slice(&payload.data).ok())
 }

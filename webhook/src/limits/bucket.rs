@@ -6,7 +6,7 @@ use governor::clock::{Clock, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::HashMapStateStore;
 use governor::{Quota as Replenishing, RateLimiter};
-use payment_ledger::api_keys::Caller;
+use payment_ledger::access::api_keys::Caller;
 
 use super::options::Rate;
 
@@ -92,7 +92,7 @@ mod tests {
 
     fn buckets(per_s: u32, burst: u32) -> (Buckets<FakeRelativeClock>, FakeRelativeClock) {
         let clock = FakeRelativeClock::default();
-        let rate = RateOptions { per_s, burst }.check("webhook.writes").unwrap();
+        let rate = RateOptions { per_s, burst }.check("api.writes").unwrap();
         (Buckets::with_clock("writes", rate, clock.clone()), clock)
     }
 

@@ -55,12 +55,12 @@ mod tests {
 
     #[test]
     fn a_rate_that_stops_everybody_or_nobody_is_refused() {
-        let check = |per_s, burst| RateOptions { per_s, burst }.check("webhook.writes");
-        assert!(RateOptions::default().check("webhook.writes").is_ok());
+        let check = |per_s, burst| RateOptions { per_s, burst }.check("api.writes");
+        assert!(RateOptions::default().check("api.writes").is_ok());
         assert!(check(1, 1).is_ok() && check(1, BURST_MAX).is_ok() && check(BURST_MAX, BURST_MAX).is_ok());
         for (per_s, burst) in [(0, 1), (0, 0), (2, 1), (1, BURST_MAX + 1)] {
             let said = check(per_s, burst).unwrap_err().to_string();
-            assert!(said.starts_with("[webhook.writes] needs 1 <= per_s <= burst <= 1000000"), "{said}");
+            assert!(said.starts_with("[api.writes] needs 1 <= per_s <= burst <= 1000000"), "{said}");
         }
     }
 }

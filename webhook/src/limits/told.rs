@@ -39,7 +39,7 @@ impl Told {
 
 fn refused(quota: Quota) -> Problem {
     let Quota { policy, rate, .. } = quota;
-    metrics::counter!("webhook_rate_limited_total", "policy" => policy).increment(1);
+    metrics::counter!("api_rate_limited_total", "policy" => policy).increment(1);
     Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", "Too many requests")
         .detail(format!(
             "this client may make {} {policy} a second, {} at once; nothing was done",

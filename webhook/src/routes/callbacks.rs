@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
-use payment_ledger::inbox::{Callback, CallbackStatus, Stored};
+use payment_ledger::switch::inbox::{Callback, CallbackStatus, Stored};
 use payment_protocol::ids::{EventId, SwitchName};
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem};
@@ -112,14 +112,14 @@ pub(crate) async fn take_callback(
     })?;
 
     let outcome = match app.ledger.store_callback(&callback).await? {
-        Stored::New(notice) => {
-            if let Some(notice) = notice {
-                notify(&app, &notice).await;
+        Stored::New(message) => {
+            if let Some(message) = message {
+                notify(&app, &message).await;
             }
             "stored"
         }
         Stored::Duplicate => "duplicate",
-        Stored::EventReused => "event_reused",
+        Stored::CallbackEventIdReused => "callback_event_id_reused",
     };
     count(switch, outcome);
     Ok(Json(Receipt { stored: true }))
@@ -161,7 +161,7 @@ fn storable(text: String) -> String {
 }
 
 fn count(switch: &SwitchName, outcome: &'static str) {
-    metrics::counter!("webhook_callbacks_total", "switch" => switch.to_string(), "outcome" => outcome)
+    metrics::counter!("switch_callbacks_total", "switch" => switch.to_string(), "outcome" => outcome)
         .increment(1);
 }
 
@@ -169,9 +169,9 @@ fn count(switch: &SwitchName, outcome: &'static str) {
 pub(crate) fn show_from_zero<'a>(switches: impl Iterator<Item = &'a SwitchName>) {
     for switch in switches {
         for outcome in ["not_believed", "unreadable"] {
-            metrics::counter!("webhook_callbacks_total", "switch" => switch.to_string(), "outcome" => outcome)
+            metrics::counter!("switch_callbacks_total", "switch" => switch.to_string(), "outcome" => outcome)
                 .increment(0);
         }
     }
-    metrics::counter!("webhook_overloaded_total").increment(0);
+    metrics::counter!("api_overloaded_total").increment(0);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use jiff::Timestamp;
-use payment_ledger::statement::{BalanceAt, Line, Period};
+use payment_ledger::reads::statement::{BalanceAt, Line, Period};
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem, Query};
 use utoipa::{IntoParams, ToSchema};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use payment_ledger::api_keys::Caller;
+use payment_ledger::access::api_keys::Caller;
 use service_kit::problem::Problem;
 
 use super::StreamOptions;
@@ -49,7 +49,7 @@ impl Places {
         }
         taken.all += 1;
         taken.by_client.insert(caller.clone(), own + 1);
-        metrics::gauge!("webhook_streams_open").increment(1.0);
+        metrics::gauge!("api_event_streams_open").increment(1.0);
         Ok(Place { places: self.clone(), caller: caller.clone() })
     }
 
@@ -59,7 +59,7 @@ impl Places {
 }
 
 fn refused(status: StatusCode, code: &'static str, detail: String) -> Problem {
-    metrics::counter!("webhook_streams_refused_total", "code" => code).increment(1);
+    metrics::counter!("api_event_streams_refused_total", "code" => code).increment(1);
     Problem::new(status, code, "Too many streams at once").detail(detail).retry_after(RETRY_AFTER)
 }
 
@@ -79,7 +79,7 @@ impl Drop for Place {
                 taken.by_client.remove(&self.caller);
             }
         }
-        metrics::gauge!("webhook_streams_open").decrement(1.0);
+        metrics::gauge!("api_event_streams_open").decrement(1.0);
     }
 }
 

@@ -116,9 +116,9 @@ async fn r17_a_callback_is_stored_once_and_answered_200_each_time(pool: PgPool) 
 
     let trace = api.trace().await;
     assert_eq!((trace["switch_callbacks"], trace["inbox"], trace["exceptions"]), (1, 1, 0));
-    let verdict: Option<String> =
-        sqlx::query_scalar("SELECT verdict FROM payments").fetch_one(&api.pool).await.unwrap();
-    assert_eq!(verdict.as_deref(), Some("settled"));
+    let final_status: Option<String> =
+        sqlx::query_scalar("SELECT final_status FROM payments").fetch_one(&api.pool).await.unwrap();
+    assert_eq!(final_status.as_deref(), Some("settled"));
     let undelivered: i64 = sqlx::query_scalar("SELECT count(*) FROM inbox WHERE delivered_at IS NULL")
         .fetch_one(&api.pool)
         .await
@@ -139,14 +139,14 @@ async fn r21b_what_does_not_fit_is_stored_as_an_exception(pool: PgPool) {
     };
     #[rustfmt::skip]
     let table = [
-        ("evt_1", NORTH, NORTH_SECRET, report("tx_unheard_of", "SUCCESS").to_string(), "unknown_payment"),
-        ("evt_2", NORTH, NORTH_SECRET, with("reference", json!("not one of ours")),    "unknown_payment"),
-        ("evt_3", NORTH, NORTH_SECRET, with("reference", json!("a\u{0}b")),            "unknown_payment"),
-        ("evt_4", NORTH, NORTH_SECRET, with("amount_minor", json!(1_251)),             "report_differs"),
-        ("evt_5", NORTH, NORTH_SECRET, with("currency", json!("USD")),                 "report_differs"),
-        ("evt_6", SOUTH, SOUTH_SECRET, report(&tx_id, "SUCCESS").to_string(),          "other_switch"),
-        ("evt_7", NORTH, NORTH_SECRET, report(&unsent_tx, "SUCCESS").to_string(),      "not_sent"),
-        ("evt_1", NORTH, NORTH_SECRET, with("reason", json!("another body")),          "event_reused"),
+        ("evt_1", NORTH, NORTH_SECRET, report("tx_unheard_of", "SUCCESS").to_string(), "callback_for_unknown_payment"),
+        ("evt_2", NORTH, NORTH_SECRET, with("reference", json!("not one of ours")),    "callback_for_unknown_payment"),
+        ("evt_3", NORTH, NORTH_SECRET, with("reference", json!("a\u{0}b")),            "callback_for_unknown_payment"),
+        ("evt_4", NORTH, NORTH_SECRET, with("amount_minor", json!(1_251)),             "confirmation_mismatch"),
+        ("evt_5", NORTH, NORTH_SECRET, with("currency", json!("USD")),                 "confirmation_mismatch"),
+        ("evt_6", SOUTH, SOUTH_SECRET, report(&tx_id, "SUCCESS").to_string(),          "callback_from_other_switch"),
+        ("evt_7", NORTH, NORTH_SECRET, report(&unsent_tx, "SUCCESS").to_string(),      "settled_without_attempt"),
+        ("evt_1", NORTH, NORTH_SECRET, with("reason", json!("another body")),          "callback_event_id_reused"),
     ];
     for (event, switch, secret, body, exception) in table {
         let before: Vec<String> = api.exceptions().await;

@@ -1,8 +1,8 @@
-//! API keys at the door: what each scope opens, and when a key stops opening anything.
+//! API keys at the door: what each scope opens, and when a key kill_switches opening anything.
 
 use std::collections::BTreeMap;
 
-use payment_ledger::api_keys::{Rotation, Scope, Successor};
+use payment_ledger::access::api_keys::{Rotation, Scope, Successor};
 use payment_protocol::ids::KeyId;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -129,7 +129,7 @@ async fn a_rotated_key_works_on_while_they_overlap_and_the_client_stays_the_same
     let first = api.post("old", PAYMENTS, "k", &body).await;
     assert_eq!(first.status, 201);
 
-    let (id, hash) = (KeyId::new("pk_0123456789ab").unwrap(), webhook::key_hash("new"));
+    let (id, hash) = (KeyId::new("pk_0123456789ab").unwrap(), payments_api::key_hash("new"));
     let successor = Successor { id: &id, hash: &hash, prefix: "test" };
     let rotation = api.ledger.rotate_key(&old, &successor, 3_600).await.unwrap();
     assert!(matches!(rotation, Rotation::Done(_)), "{rotation:?}");

@@ -1,6 +1,6 @@
 //! How much a client may do: counted for each client, never for a repeat, and told on every answer.
 
-use payment_ledger::api_keys::Scope;
+use payment_ledger::access::api_keys::Scope;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -161,8 +161,8 @@ async fn reads_over_the_quota_are_refused(pool: PgPool) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_rate_that_cannot_be_kept_is_refused_at_the_start(pool: PgPool) {
     let mut config = config_without_north();
-    config.webhook.reads.burst = 0;
+    config.api.reads.burst = 0;
     let metrics = service_kit::metrics::install().unwrap();
-    let said = webhook::router(config, pool, metrics, Default::default()).unwrap_err().to_string();
-    assert!(said.starts_with("[webhook.reads] needs 1 <= per_s"), "{said}");
+    let said = payments_api::router(config, pool, metrics, Default::default()).unwrap_err().to_string();
+    assert!(said.starts_with("[api.reads] needs 1 <= per_s"), "{said}");
 }

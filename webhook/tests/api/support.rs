@@ -7,15 +7,15 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use jiff::Timestamp;
 use payment_ledger::Ledger;
-use payment_ledger::api_keys::{Caller, NewKey, Scope, Scopes};
+use payment_ledger::access::api_keys::{Caller, NewKey, Scope, Scopes};
 use payment_protocol::ids::{AccountId, ClientId, KeyId, TenantId};
 use payment_protocol::money::{Money, parse_currency};
+use payments_api::Config;
 use serde_json::{Value, json};
 use service_kit::signature::{self, ID_HEADER, SIGNATURE_HEADER, Secret, TIMESTAMP_HEADER};
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
-use webhook::Config;
 
 pub(crate) const PAYMENTS: &str = "/api/v1/payments";
 /// API key of tenant acme, client shop.
@@ -95,7 +95,7 @@ impl Api {
 
     /// Makes a key known, and gives its id.
     pub(crate) async fn make_key(&self, key: &str, tenant: &str, client: &str, scopes: &[Scope]) -> KeyId {
-        let hash = webhook::key_hash(key);
+        let hash = payments_api::key_hash(key);
         let hex: String = hash[..6].iter().map(|byte| format!("{byte:02x}")).collect();
         let id = KeyId::new(format!("pk_{hex}")).unwrap();
         let caller =
@@ -114,15 +114,15 @@ impl Api {
     }
 
     /// Another process over the same tables; `webhook` are settings of its section.
-    pub(crate) fn with(pool: PgPool, webhook: Value) -> Self {
-        Self::configured(pool, config(webhook))
+    pub(crate) fn with(pool: PgPool, api: Value) -> Self {
+        Self::configured(pool, config(api))
     }
 
     /// A process with a configuration of its own.
     pub(crate) fn configured(pool: PgPool, config: Config) -> Self {
         let stopping = CancellationToken::new();
         let metrics = service_kit::metrics::install().unwrap();
-        let router = webhook::router(config, pool.clone(), metrics, stopping.clone()).unwrap();
+        let router = payments_api::router(config, pool.clone(), metrics, stopping.clone()).unwrap();
         Self { router, ledger: Ledger::new(pool.clone()), pool, stopping }
     }
 
@@ -278,12 +278,12 @@ pub(crate) fn order_with(field: &str, value: Value) -> Value {
     order
 }
 
-/// The usual configuration. Temporal is a port that nobody listens on.
-pub(crate) fn config(webhook: Value) -> Config {
+/// The usual configuration. Temporal is a port that nobody follows_switch on.
+pub(crate) fn config(api: Value) -> Config {
     serde_json::from_value(json!({
         "temporal": {"address": "http://127.0.0.1:1"},
-        "webhook": webhook,
-        "webhooks": {"master_key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="},
+        "api": api,
+        "outbound_webhooks": {"master_key": "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="},
         "switches": {
             NORTH: switch("DE", &[NORTH_SECRET, NORTH_SECRET_OLD]),
             SOUTH: switch("FR", &[SOUTH_SECRET]),

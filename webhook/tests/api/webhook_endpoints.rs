@@ -387,7 +387,7 @@ async fn without_a_master_key_no_endpoint_is_made_and_all_else_works(pool: PgPoo
     let api = Api::new(pool).await;
     let made = path(&api.made("k").await);
     let mut config = crate::support::config(json!({}));
-    config.webhooks.master_key = None;
+    config.outbound_webhooks.master_key = None;
     let other = Api::configured(api.pool.clone(), config);
     for (path, key) in [(ENDPOINTS.to_owned(), "k1"), (format!("{made}/rotate-secret"), "k2")] {
         let answer = other.post(ACME, &path, key, &request(HOOK)).await;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::ensure;
-use outbound_webhooks::WebhooksOptions;
+use outbound_webhooks::OutboundWebhooksOptions;
 use outbox::nats::{BrokerOptions, ConsumerOptions};
 use payment_ledger::DatabaseOptions;
 use payment_ledger::events::Consumer;
@@ -20,8 +20,8 @@ pub(crate) struct Options {
     pub(crate) broker: BrokerOptions,
     /// `[notifier]`
     pub(crate) notifier: NotifierOptions,
-    /// `[webhooks]`
-    pub(crate) webhooks: WebhooksOptions,
+    /// `[outbound_webhooks]`
+    pub(crate) outbound_webhooks: OutboundWebhooksOptions,
 }
 
 /// How this process works.

@@ -33,7 +33,7 @@ async fn main() -> anyhow::Result<()> {
     telemetry::init("notifier");
     let options: config::Options = service_kit::config::load("PAYMENTS", "PAYMENTS_CONFIG")?;
     let (customers, endpoints) = (options.customers()?, options.endpoints()?);
-    let webhooks = options.webhooks.check()?;
+    let webhooks = options.outbound_webhooks.check()?;
     let stop = shutdown::on_signals();
     let ledger = Ledger::new(options.database.pool("notifier")?);
     let recorder = metrics::install().context("metrics could not be set up")?;

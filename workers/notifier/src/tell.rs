@@ -2,8 +2,8 @@
 
 use outbox::Event;
 use outbox::intake::{Effect, EffectError};
+use payment_ledger::events::notifications::notify;
 use payment_ledger::events::{EventKind, Transfer, VERSION};
-use payment_ledger::notifications::notify;
 use payment_protocol::ids::PaymentId;
 use sqlx::PgConnection;
 

@@ -13,11 +13,11 @@
 
 pub mod account_lock;
 pub mod activities;
+mod adapters;
 mod attributes;
 pub mod config;
-mod doors;
+mod payment_port;
 pub mod process;
 pub mod reconciliation;
 mod starter;
 pub mod workflow;
-mod world;

@@ -24,7 +24,7 @@ use crate::account_lock::AccountLockWorkflow;
 use crate::activities::ledger::LedgerActivities;
 use crate::activities::lock::LockActivities;
 use crate::activities::switch::SwitchActivities;
-use crate::activities::{ask_queue, submit_queue};
+use crate::activities::{cancel_queue, submit_queue};
 use crate::attributes;
 use crate::config::Options;
 use crate::reconciliation::{self, ReconciliationActivities, ReconciliationWorkflow};
@@ -59,7 +59,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         attributes::register(&client, &options.temporal.namespace).await;
         let runtime = Runtime::from_current_tokio(Default::default())?;
         let prefix = options.temporal.task_queue.clone();
-        let grace = Duration::from_millis(options.worker.stop_within_ms);
+        let grace = Duration::from_millis(options.worker.shutdown_timeout_ms);
         let locks = LockActivities {
             ledger: ledger.clone(),
             client: client.clone(),
@@ -86,7 +86,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
                 .build(),
         )?];
         for name in clients.keys() {
-            for queue in [submit_queue(&prefix, name.as_str()), ask_queue(&prefix, name.as_str())] {
+            for queue in [submit_queue(&prefix, name.as_str()), cancel_queue(&prefix, name.as_str())] {
                 let activities = SwitchActivities { ledger: ledger.clone(), clients: clients.clone() };
                 let worker = WorkerOptions::new(queue)
                     .register_activities(activities)
@@ -95,7 +95,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
                 workers.push(Worker::new(&runtime, client.clone(), worker)?);
             }
         }
-        if let Some(every) = options.worker.reconcile_every() {
+        if let Some(every) = options.worker.reconciliation_interval() {
             reconciliation::schedule(&client, &prefix, every).await;
         }
         let starter = Starter { ledger: ledger.clone(), client, task_queue: prefix, options: options.worker };

@@ -1,6 +1,6 @@
 //! `ReconciliationWorkflow`: the three books compared, again and again, as a Temporal Schedule (S0.15, S0.16).
 //!
-//! The sweep is one long activity that heartbeats: it moves no money and begins anew when its worker dies, and what it
+//! The reconciliation_run is one long activity that heartbeats: it moves no money and begins anew when its worker dies, and what it
 //! had found stays found.
 
 #![allow(missing_docs, reason = "the macros make undocumented constants of the documented methods")]
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-pub use reconciliation::Patience;
+pub use reconciliation::Tolerance;
 use reconciliation::{Reconciler, Report};
 use serde::{Deserialize, Serialize};
 use temporalio_client::Client;
@@ -28,14 +28,14 @@ use crate::activities::{again, chain};
 
 /// Id of the schedule, and beginning of its workflows' ids.
 const SCHEDULE: &str = "reconciliation";
-/// One sweep. A million payments take minutes.
+/// One reconciliation_run. A million payments take minutes.
 const SWEEP: Duration = Duration::from_secs(3 * 3_600);
-/// A sweep that says nothing for so long is given to another worker.
+/// A reconciliation_run that says nothing for so long is given to another worker.
 const HEARTBEAT: Duration = Duration::from_secs(60);
 /// How often it says how far it is.
 const SAY: Duration = Duration::from_secs(10);
 
-/// What a sweep came to, for the workflow's result; the whole report is in the ledger.
+/// What a reconciliation_run came to, for the workflow's result; the whole report is in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Swept {
     /// The reconciliation in the ledger.
@@ -64,7 +64,7 @@ impl From<Report> for Swept {
     }
 }
 
-/// One sweep.
+/// One reconciliation_run.
 #[workflow]
 #[derive(Default)]
 pub struct ReconciliationWorkflow;
@@ -73,7 +73,7 @@ pub struct ReconciliationWorkflow;
 impl ReconciliationWorkflow {
     /// Sweeps once, however often it must begin.
     #[run(name = "ReconciliationWorkflow")]
-    pub async fn run(ctx: &mut WorkflowContext<Self>, patience: Patience) -> WorkflowResult<Swept> {
+    pub async fn run(ctx: &mut WorkflowContext<Self>, tolerance: Tolerance) -> WorkflowResult<Swept> {
         let options = ActivityOptions::with_start_to_close_timeout(SWEEP)
             .heartbeat_timeout(HEARTBEAT)
             .retry_policy(
@@ -84,11 +84,11 @@ impl ReconciliationWorkflow {
             )
             .summary("compare the three books".to_owned())
             .build();
-        Ok(ctx.execute_activity(ReconciliationActivities::sweep, patience, options).await?)
+        Ok(ctx.execute_activity(ReconciliationActivities::reconciliation_run, tolerance, options).await?)
     }
 }
 
-/// What a sweep needs.
+/// What a reconciliation_run needs.
 pub struct ReconciliationActivities {
     /// Reads the books.
     pub reconciler: Reconciler,
@@ -98,21 +98,21 @@ pub struct ReconciliationActivities {
 impl ReconciliationActivities {
     /// Sweeps, and says how far it is.
     #[activity]
-    pub async fn sweep(
+    pub async fn reconciliation_run(
         self: Arc<Self>,
         ctx: ActivityContext,
-        patience: Patience,
+        tolerance: Tolerance,
     ) -> Result<Swept, ActivityError> {
         let looked_at = AtomicU64::new(0);
         let progress = |so_far| looked_at.store(so_far, Ordering::Relaxed);
-        let mut sweep = pin!(self.reconciler.sweep(patience, &progress));
+        let mut reconciliation_run = pin!(self.reconciler.run(tolerance, &progress));
         let mut say = tokio::time::interval(SAY);
         loop {
             tokio::select! {
-                swept = &mut sweep => {
+                swept = &mut reconciliation_run => {
                     return swept.map(Swept::from).map_err(|error| again("not_swept", &chain(&error), None));
                 }
-                // A heartbeat that is not heard costs a sweep begun anew.
+                // A heartbeat that is not heard costs a reconciliation_run begun anew.
                 _ = say.tick() => {
                     let _ = ctx.record_heartbeat(looked_at.load(Ordering::Relaxed)).await;
                 }
@@ -126,7 +126,7 @@ impl ReconciliationActivities {
 pub(crate) async fn schedule(client: &Client, task_queue: &str, every: Duration) {
     let action = ScheduleAction::start_workflow(
         ReconciliationWorkflow::run,
-        Patience::default(),
+        Tolerance::default(),
         task_queue,
         SCHEDULE,
     );

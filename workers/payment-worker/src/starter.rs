@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use payment_ledger::starter::{START_CHANNEL, Startable};
+use payment_ledger::steps::start::{START_CHANNEL, Startable};
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::cause::ReserveRefusal;
 use sqlx::postgres::PgListener;
@@ -60,7 +60,7 @@ impl Starter {
             if matches!(looked, Ok(started) if started >= usize::try_from(BATCH).unwrap_or(usize::MAX)) {
                 continue;
             }
-            let pause = tokio::time::sleep(Duration::from_millis(self.options.look_every_ms));
+            let pause = tokio::time::sleep(Duration::from_millis(self.options.poll_interval_ms));
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = pause => {}
@@ -82,7 +82,7 @@ impl Starter {
             }
             tokio::select! {
                 () = stop.cancelled() => break,
-                () = tokio::time::sleep(Duration::from_millis(self.options.idle_look_every_ms)) => {}
+                () = tokio::time::sleep(Duration::from_millis(self.options.liveness_check_interval_ms)) => {}
             }
         }
     }
@@ -95,7 +95,7 @@ impl Starter {
     }
 
     async fn look(&self) -> Result<usize, LedgerError> {
-        let taken = self.ledger.take_accepted(BATCH, LEASE_MS, self.options.room).await?;
+        let taken = self.ledger.claim_accepted(BATCH, LEASE_MS, self.options.max_in_flight).await?;
         let count = taken.len();
         for outcome in join_all(taken.into_iter().map(|payment| self.start_or_refuse(payment))).await {
             outcome?;
@@ -152,7 +152,7 @@ impl Starter {
 
     /// A workflow that is closed or gone while its payment is open is followed by the next resume.
     async fn look_after_idle(&self) -> Result<(), LedgerError> {
-        for idle in self.ledger.take_idle(BATCH, self.options.idle_ms).await? {
+        for idle in self.ledger.claim_idle(BATCH, self.options.liveness_check_after_ms).await? {
             if !self.is_lost(&idle.workflow_id).await {
                 continue;
             }

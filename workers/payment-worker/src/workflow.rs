@@ -7,11 +7,11 @@ use std::error::Error;
 use std::time::SystemTime;
 
 use payment_protocol::cause::OperatorReason;
-use payment_protocol::decision::{CarriedOut, Decision};
+use payment_protocol::decision::{Decision, DecisionOutcome};
 use payment_protocol::ids::DecisionId;
 use payment_protocol::pay::pay;
-use payment_protocol::state::End;
-use payment_protocol::world::Event;
+use payment_protocol::port::WaitOutcome;
+use payment_protocol::state::FinalState;
 use payment_protocol::{Payment, PaymentError, PaymentState};
 use serde::{Deserialize, Serialize};
 use temporalio_common::data_converters::RawValue;
@@ -22,7 +22,7 @@ use temporalio_sdk::{
 };
 use workflow_api::{NOT_ALLOWED, NOT_NOW, SwitchConfirmed};
 
-use crate::world::TemporalWorld;
+use crate::payment_port::TemporalPaymentPort;
 
 /// Events kept until they are heard; FAILUREs beyond it are dropped here and stay in the ledger.
 const INBOX_MAX: usize = 100;
@@ -34,7 +34,7 @@ const STEPS_MAX: usize = 100;
 pub struct InterBankPaymentWorkflow {
     payment: Payment,
     /// What was signalled and not heard yet.
-    pub(crate) inbox: VecDeque<Event>,
+    pub(crate) inbox: VecDeque<WaitOutcome>,
     /// The destination account was passed to this payment.
     pub(crate) has_lock: bool,
     /// What it stands before a person for; none while it does not.
@@ -42,7 +42,7 @@ pub struct InterBankPaymentWorkflow {
     /// The decision that was taken and is not carried out yet.
     deciding: Option<DecisionId>,
     /// What came of those that were.
-    carried_out: BTreeMap<DecisionId, CarriedOut>,
+    carried_out: BTreeMap<DecisionId, DecisionOutcome>,
     state: PaymentState,
     steps: Vec<Step>,
 }
@@ -89,16 +89,16 @@ impl InterBankPaymentWorkflow {
     #[run]
     pub async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<String> {
         let payment = ctx.state(|workflow| workflow.payment.clone());
-        let world = TemporalWorld::new(ctx.clone(), &payment);
-        let outcome = pay(&world, &payment).await;
-        let end = outcome.as_ref().err().map_or(End::Settled, PaymentError::end);
-        world.answer_decisions(end).await;
+        let port = TemporalPaymentPort::new(ctx.clone(), &payment);
+        let outcome = pay(&port, &payment).await;
+        let end = outcome.as_ref().err().map_or(FinalState::Settled, PaymentError::end);
+        port.answer_decisions(end).await;
         match outcome {
             Ok(()) => Ok(PaymentState::Settled.to_string()),
             Err(error) => {
                 let (code, end) = (error.code().to_owned(), error.end());
                 let text = match &error {
-                    PaymentError::Undone(cause) => cause.to_string(),
+                    PaymentError::Compensated(cause) => cause.to_string(),
                     other => other.to_string(),
                 };
                 Err(ApplicationFailure::builder(anyhow::anyhow!("{end}: {text}"))
@@ -116,24 +116,24 @@ impl InterBankPaymentWorkflow {
         let said =
             said.payloads.first().and_then(|said| serde_json::from_slice::<SwitchConfirmed>(&said.data).ok());
         self.put(match said {
-            Some(said) if said.status == "FAILURE" => {
-                Event::FailureReported { reason: said.reason.unwrap_or_else(|| "no reason given".into()) }
-            }
+            Some(said) if said.status == "FAILURE" => WaitOutcome::FailureReported {
+                reason: said.reason.unwrap_or_else(|| "no reason given".into()),
+            },
             // Also what cannot be read: it only wakes, and a payload must never poison the payment.
-            _ => Event::SuccessReported,
+            _ => WaitOutcome::SuccessReported,
         });
     }
 
     /// The customer asked to cancel.
     #[signal(name = "cancelRequested")]
     pub fn cancel_requested(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _said: RawValue) {
-        self.put(Event::CustomerCancel);
+        self.put(WaitOutcome::CustomerCancel);
     }
 
     /// A definite answer of the switch was written while the payment stood before a person.
-    #[signal(name = "verdictWritten")]
-    pub fn verdict_written(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _said: RawValue) {
-        self.put(Event::VerdictWritten);
+    #[signal(name = "finalStatusRecorded")]
+    pub fn final_status_recorded(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _said: RawValue) {
+        self.put(WaitOutcome::FinalStatusRecorded);
     }
 
     /// The destination account is this payment's alone, until it has ended.
@@ -167,12 +167,12 @@ impl InterBankPaymentWorkflow {
 
     /// What people decided, each time under the decision's id. Answers with what came of it.
     #[update(name = "decide")]
-    pub async fn decide(ctx: &mut WorkflowContext<Self>, decision: Decision) -> CarriedOut {
+    pub async fn decide(ctx: &mut WorkflowContext<Self>, decision: Decision) -> DecisionOutcome {
         let id = decision.decision_id.clone();
         ctx.state_mut(|workflow| {
             if !workflow.carried_out.contains_key(&id) {
                 workflow.deciding = Some(id.clone());
-                workflow.put(Event::Decided(decision));
+                workflow.put(WaitOutcome::Decided(decision));
             }
         });
         let carried_out = |workflow: &Self| workflow.carried_out.contains_key(&id);
@@ -181,7 +181,7 @@ impl InterBankPaymentWorkflow {
         // Under a token of its own the wait is never cancelled.
         let _ = ctx.wait_condition_with_options(carried_out, detached).await;
         let came = ctx.state(|workflow| workflow.carried_out.get(&id).cloned());
-        came.unwrap_or_else(|| CarriedOut::Refused { detail: "not carried out".into() })
+        came.unwrap_or_else(|| DecisionOutcome::Refused { detail: "not carried out".into() })
     }
 
     /// Where the payment stands, and its steps so far.
@@ -191,8 +191,8 @@ impl InterBankPaymentWorkflow {
     }
 
     /// A repeat of what waits already says nothing new.
-    fn put(&mut self, event: Event) {
-        let noise = matches!(event, Event::FailureReported { .. }) && self.inbox.len() >= INBOX_MAX;
+    fn put(&mut self, event: WaitOutcome) {
+        let noise = matches!(event, WaitOutcome::FailureReported { .. }) && self.inbox.len() >= INBOX_MAX;
         if !noise && !self.inbox.contains(&event) {
             self.inbox.push_back(event);
         }
@@ -204,7 +204,7 @@ impl InterBankPaymentWorkflow {
     }
 
     /// Something came of a decision: the next one may be taken.
-    pub(crate) fn answer(&mut self, decision_id: DecisionId, came: CarriedOut) {
+    pub(crate) fn answer(&mut self, decision_id: DecisionId, came: DecisionOutcome) {
         self.deciding.take_if(|deciding| *deciding == decision_id);
         self.carried_out.insert(decision_id, came);
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use monitoring::metrics::METRICS;
 use monitoring::{alerts, document};
 use payment_ledger::Exception;
-use payment_ledger::operator::AlertKind;
-use payment_ledger::reconcile::drift::Drift;
+use payment_ledger::audit::reconcile::drift::Drift;
+use payment_ledger::operator::alerts::AlertKind;
 use payment_protocol::{OperatorReason, PaymentState};
 use service_kit::metrics::Kind;
 

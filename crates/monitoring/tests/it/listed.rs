@@ -9,7 +9,7 @@ use crate::{arguments, literals, sources};
 /// Kind and labels by name, as the sources have them.
 fn exported() -> BTreeMap<String, (&'static str, Vec<String>)> {
     let mut found = BTreeMap::new();
-    for (path, code) in sources(&["crates", "workers", "webhook"]) {
+    for (path, code) in sources(&["crates", "workers", "payments-api"]) {
         for kind in ["counter", "gauge", "histogram"] {
             let opener = format!("metrics::{kind}!(");
             for (at, _) in code.match_indices(&opener) {

@@ -9,7 +9,7 @@ use reqwest::{Client, ClientBuilder, Response};
 use service_kit::signature::{self, ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER};
 
 use super::claim::Claimed;
-use crate::CheckedWebhooks;
+use crate::CheckedOutboundWebhooks;
 use crate::schedule::retry_after;
 use crate::secret::MasterKey;
 use crate::target::{Target, TargetRules};
@@ -61,7 +61,10 @@ pub(super) struct Courier {
 }
 
 impl Courier {
-    pub(super) fn new(master_key: MasterKey, options: &CheckedWebhooks) -> Result<Self, reqwest::Error> {
+    pub(super) fn new(
+        master_key: MasterKey,
+        options: &CheckedOutboundWebhooks,
+    ) -> Result<Self, reqwest::Error> {
         // Refused when a provider is installed already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let plain = client(options).tls_certs_only([]).build()?;
@@ -96,7 +99,7 @@ impl Courier {
         let not_sent = |why: &dyn Display| Came::NotSent { why: format!("not sent: {why}") };
         // Another master key signs with secrets that nobody was shown.
         if claimed.secret_check != self.master_key.check(&claimed.endpoint) {
-            return Err(not_sent(&"the secret was made of another webhooks.master_key; rotate it"));
+            return Err(not_sent(&"the secret was made of another outbound_webhooks.master_key; rotate it"));
         }
         // The rules may have changed since the endpoint was made.
         let target = Target::read(&claimed.url, &self.rules).map_err(|error| not_sent(&error))?;
@@ -144,7 +147,7 @@ impl Courier {
 
 /// What both clients do alike: each address is judged, no proxy looks up names for us, and whoever sends us elsewhere has not
 /// answered.
-fn client(options: &CheckedWebhooks) -> ClientBuilder {
+fn client(options: &CheckedOutboundWebhooks) -> ClientBuilder {
     Client::builder()
         .dns_resolver(options.rules.reach.clone())
         .redirect(reqwest::redirect::Policy::none())

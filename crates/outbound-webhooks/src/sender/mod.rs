@@ -19,7 +19,7 @@ use sqlx::PgPool;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::CheckedWebhooks;
+use crate::CheckedOutboundWebhooks;
 use crate::schedule::Schedule;
 use crate::secret::MasterKey;
 
@@ -42,9 +42,9 @@ struct Inner {
     disable_after_s: u32,
     lease: Duration,
     slots: usize,
-    slots_per_endpoint: i64,
-    slots_per_tenant: i64,
-    look_every: Duration,
+    max_in_flight_per_endpoint: i64,
+    max_in_flight_per_tenant: i64,
+    poll_interval: Duration,
     kept: Duration,
 }
 
@@ -58,7 +58,11 @@ impl Sender {
     ///
     /// # Errors
     /// [`SenderError`].
-    pub fn new(pool: PgPool, master_key: MasterKey, options: &CheckedWebhooks) -> Result<Self, SenderError> {
+    pub fn new(
+        pool: PgPool,
+        master_key: MasterKey,
+        options: &CheckedOutboundWebhooks,
+    ) -> Result<Self, SenderError> {
         let courier = Courier::new(master_key, options)?;
         Ok(Self(Arc::new(Inner {
             pool,
@@ -67,10 +71,10 @@ impl Sender {
             put_off: options.put_off,
             disable_after_s: options.disable_after_s,
             lease: options.lease,
-            slots: options.slots,
-            slots_per_endpoint: options.slots_per_endpoint,
-            slots_per_tenant: options.slots_per_tenant,
-            look_every: options.look_every,
+            slots: options.max_in_flight,
+            max_in_flight_per_endpoint: options.max_in_flight_per_endpoint,
+            max_in_flight_per_tenant: options.max_in_flight_per_tenant,
+            poll_interval: options.poll_interval,
             kept: options.kept,
         })))
     }
@@ -79,7 +83,7 @@ impl Sender {
     pub async fn run(&self, stop: &CancellationToken) {
         // An alert watches them: the first would not be seen to have been added.
         for reason in ["gone", "failing"] {
-            metrics::counter!("webhooks_endpoints_disabled_total", "reason" => reason).increment(0);
+            metrics::counter!("outbound_webhook_endpoints_disabled_total", "reason" => reason).increment(0);
         }
         let mut under_way = JoinSet::new();
         while !stop.is_cancelled() {
@@ -93,7 +97,7 @@ impl Sender {
                 () = stop.cancelled() => {}
                 // There is room again, and maybe more for the same endpoint.
                 Some(_) = under_way.join_next() => {}
-                () = tokio::time::sleep(self.0.look_every) => {}
+                () = tokio::time::sleep(self.0.poll_interval) => {}
             }
         }
         let rest = async { while under_way.join_next().await.is_some() {} };
@@ -109,8 +113,8 @@ impl Sender {
         }
         let room = Room {
             now: i64::try_from(room).unwrap_or(i64::MAX),
-            per_endpoint: inner.slots_per_endpoint,
-            per_tenant: inner.slots_per_tenant,
+            per_endpoint: inner.max_in_flight_per_endpoint,
+            per_tenant: inner.max_in_flight_per_tenant,
         };
         match claim::claim(&inner.pool, room, inner.lease, inner.kept).await {
             Ok(claimed) => claimed,
@@ -129,7 +133,8 @@ impl Inner {
         let recorded = record::record(self, &claimed, &attempt).await;
         match recorded {
             Ok(outcome) => {
-                metrics::counter!("webhooks_attempts_total", "outcome" => outcome.as_str()).increment(1);
+                metrics::counter!("outbound_webhook_attempts_total", "outcome" => outcome.as_str())
+                    .increment(1);
                 tracing::debug!(
                     endpoint.id = %claimed.endpoint, event.id = claimed.event_id, outcome = outcome.as_str(),
                     "webhook attempt"
@@ -137,7 +142,8 @@ impl Inner {
             }
             // Its lease ends, and it is made again: the receiver knows the repeat by its id.
             Err(error) => {
-                metrics::counter!("webhooks_attempts_total", "outcome" => "not_recorded").increment(1);
+                metrics::counter!("outbound_webhook_attempts_total", "outcome" => "not_recorded")
+                    .increment(1);
                 tracing::warn!(
                     endpoint.id = %claimed.endpoint, event.id = claimed.event_id,
                     error = &error as &dyn std::error::Error,

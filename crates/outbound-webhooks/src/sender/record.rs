@@ -202,7 +202,8 @@ async fn judge(
     .fetch_optional(&mut *tx)
     .await?;
     if let Some(reason) = disabled {
-        metrics::counter!("webhooks_endpoints_disabled_total", "reason" => reason.clone()).increment(1);
+        metrics::counter!("outbound_webhook_endpoints_disabled_total", "reason" => reason.clone())
+            .increment(1);
         tracing::warn!(endpoint.id = id, reason, "a webhook endpoint is disabled");
     } else if outcome == Outcome::Failed {
         rest(tx, id).await?;

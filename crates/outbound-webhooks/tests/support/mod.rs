@@ -17,7 +17,9 @@ use outbound_webhooks::deliveries::{self, Delivery, Filter};
 use outbound_webhooks::endpoints::{self, Creation, Endpoint, NewEndpoint, Whose};
 use outbound_webhooks::secret::MasterKey;
 use outbound_webhooks::target::Target;
-use outbound_webhooks::{CheckedWebhooks, EndpointId, Message, Sender, WebhooksOptions, fan_out};
+use outbound_webhooks::{
+    CheckedOutboundWebhooks, EndpointId, Message, OutboundWebhooksOptions, Sender, fan_out,
+};
 use serde_json::json;
 use service_kit::signature::Secret;
 use sqlx::PgPool;
@@ -30,8 +32,8 @@ pub(crate) const WITHIN: Duration = Duration::from_secs(30);
 pub(crate) const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// What the senders of these tests are told: this machine may be reached, and pauses are short.
-pub(crate) fn options() -> WebhooksOptions {
-    WebhooksOptions {
+pub(crate) fn options() -> OutboundWebhooksOptions {
+    OutboundWebhooksOptions {
         master_key: Some(MASTER_KEY.into()),
         allow_http: true,
         allowed_ports: Vec::new(),
@@ -39,20 +41,20 @@ pub(crate) fn options() -> WebhooksOptions {
         attempt_timeout_ms: 2_000,
         lease_ms: 4_000,
         pauses_ms: vec![20, 20, 20],
-        put_off_ms: 20,
-        look_every_ms: 10,
-        ..WebhooksOptions::default()
+        postpone_ms: 20,
+        poll_interval_ms: 10,
+        ..OutboundWebhooksOptions::default()
     }
 }
 
-pub(crate) fn master_key(options: &CheckedWebhooks) -> &MasterKey {
+pub(crate) fn master_key(options: &CheckedOutboundWebhooks) -> &MasterKey {
     options.master_key.as_ref().unwrap()
 }
 
 /// Endpoints and what is sent to them.
 pub(crate) struct Book {
     pub(crate) pool: PgPool,
-    pub(crate) options: CheckedWebhooks,
+    pub(crate) options: CheckedOutboundWebhooks,
 }
 
 impl Book {
@@ -146,11 +148,11 @@ impl Book {
         self.sender_of(self.options.clone())
     }
 
-    pub(crate) fn sender_of(&self, options: CheckedWebhooks) -> Running {
+    pub(crate) fn sender_of(&self, options: CheckedOutboundWebhooks) -> Running {
         self.sender_over(self.pool.clone(), options)
     }
 
-    pub(crate) fn sender_over(&self, pool: PgPool, options: CheckedWebhooks) -> Running {
+    pub(crate) fn sender_over(&self, pool: PgPool, options: CheckedOutboundWebhooks) -> Running {
         let sender = Sender::new(pool, master_key(&options).clone(), &options).unwrap();
         let stop = CancellationToken::new();
         let stopping = stop.clone();

@@ -142,7 +142,7 @@ impl<E: Effect> Consumer<E> {
         let turn = if early < self.options.turns_max { Turn::Kept } else { Turn::Waived };
         let again = AckKind::Nak(Some(self.again_after(deliveries)));
         let taken_as = |what: &'static str| {
-            metrics::counter!("events_taken_total", "consumer" => self.options.name.clone(), "as" => what)
+            metrics::counter!("events_consumed_total", "consumer" => self.options.name.clone(), "as" => what)
                 .increment(1);
             AckKind::Ack
         };
@@ -159,7 +159,7 @@ impl<E: Effect> Consumer<E> {
             }
             Ok(Taken::Before) => taken_as("before"),
             Ok(Taken::TooEarly) => {
-                metrics::counter!("events_too_early_total", "consumer" => self.options.name.clone())
+                metrics::counter!("events_out_of_order_total", "consumer" => self.options.name.clone())
                     .increment(1);
                 tracing::info!(event.id = event.event_id, deliveries, "event waits for the one before it");
                 self.note_early(&event.event_id);
@@ -167,7 +167,7 @@ impl<E: Effect> Consumer<E> {
             }
             Err(EffectError::Poison(reason)) => self.poison(message, Some(event), reason).await,
             Err(EffectError::Unavailable(error)) => {
-                metrics::counter!("events_put_off_total", "consumer" => self.options.name.clone())
+                metrics::counter!("events_deferred_total", "consumer" => self.options.name.clone())
                     .increment(1);
                 let error = &*error as &dyn std::error::Error;
                 tracing::warn!(event.id = event.event_id, error, "event put off");

@@ -132,7 +132,7 @@ impl Publisher for Memory {
 
 pub(crate) fn options() -> RelayOptions {
     RelayOptions {
-        look_every: Duration::from_millis(20),
+        poll_interval: Duration::from_millis(20),
         batch: 7,
         refused_pause: Duration::from_millis(5),
         ..RelayOptions::default()

@@ -11,7 +11,7 @@ const EXCERPT_CHARS_MAX: usize = 200;
 /// A call that did not bring what was asked for.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
-    /// Nobody listens: nothing was sent.
+    /// Nobody follows_switch: nothing was sent.
     #[error("nothing answers at {url} (--url, PAYMENTS_API_URL)")]
     Unreachable {
         url: String,

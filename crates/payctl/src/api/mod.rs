@@ -23,7 +23,7 @@ use crate::commands::demo::DEMO_KEY;
 
 /// Time for one call, beyond what it asks the server to wait.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time to find out that nobody listens.
+/// Time to find out that nobody follows_switch.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the API is, and who calls.

@@ -2,8 +2,8 @@
 //! once, however often this runs.
 
 use iso_currency::Currency;
+use payment_ledger::access::api_keys::Caller;
 use payment_ledger::accounts::Account;
-use payment_ledger::api_keys::Caller;
 use payment_protocol::ids::{AccountId, ClientId, TenantId};
 use payment_protocol::money::{Money, format_major, parse_currency};
 use secrecy::{ExposeSecret as _, SecretString};

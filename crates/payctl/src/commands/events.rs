@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use outbox::intake::{Discard, ParkedDelivery};
 use outbox::keep::Parked;
-use payment_ledger::decisions::said;
+use payment_ledger::operator::decisions::said;
 use serde_json::{Value, json};
 
 use crate::bank::BankArgs;

@@ -1,7 +1,7 @@
 //! `payctl exceptions`: what contradicts the books.
 
 use jiff::Timestamp;
-use payment_ledger::queues::ExceptionView;
+use payment_ledger::reads::queues::ExceptionView;
 use payment_protocol::ids::PaymentId;
 use serde_json::{Value, json};
 

@@ -2,7 +2,9 @@
 
 use anyhow::bail;
 use jiff::Timestamp;
-use payment_ledger::api_keys::{Caller, KeyStatus, KeyView, Revocation, Rotated, Rotation, Scope, Scopes};
+use payment_ledger::access::api_keys::{
+    Caller, KeyStatus, KeyView, Revocation, Rotated, Rotation, Scope, Scopes,
+};
 use payment_protocol::ids::{ClientId, KeyId, TenantId};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use clap::ArgGroup;
 use iso_currency::Currency;
-use payment_ledger::stops::{StopView, Target};
+use payment_ledger::admission::kill_switches::{KillSwitchView, Target};
 use payment_protocol::ids::SwitchName;
 use payment_protocol::money::parse_currency;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ pub(crate) struct LiftArgs {
     database: DatabaseArgs,
     /// The stop's number
     #[arg(value_name = "STOP")]
-    stop_id: i64,
+    kill_switch_id: i64,
     /// Your name
     #[arg(long, value_name = "NAME")]
     by: String,
@@ -91,35 +91,35 @@ async fn stop(args: StopArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
         _ => anyhow::bail!("what is to be stopped? give --switch, or --currency and --prefix"),
     };
     let ledger = args.database.ledger().await?;
-    let (stop_id, is_new) = ledger.stop(&target, &args.by, &args.reason).await?;
+    let (kill_switch_id, is_new) = ledger.stop(&target, &args.by, &args.reason).await?;
     let word = if is_new { "stopped" } else { "was stopped before" };
-    out.line(format_args!("{word}: payctl kill-switch lift {stop_id}"))?;
+    out.line(format_args!("{word}: payctl kill-switch lift {kill_switch_id}"))?;
     Ok(())
 }
 
 async fn lift(args: LiftArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
     let ledger = args.database.ledger().await?;
-    let stood = ledger.lift(args.stop_id, &args.by, &args.reason).await?;
-    anyhow::ensure!(stood, "no stop {} stands; see payctl kill-switch list", args.stop_id);
+    let stood = ledger.lift(args.kill_switch_id, &args.by, &args.reason).await?;
+    anyhow::ensure!(stood, "no stop {} stands; see payctl kill-switch list", args.kill_switch_id);
     out.line("lifted")?;
     Ok(())
 }
 
 async fn list(args: ListArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
-    let stops = args.database.ledger().await?.stops(args.all, args.limit).await?;
+    let kill_switches = args.database.ledger().await?.kill_switches(args.all, args.limit).await?;
     if args.json {
-        let stops: Vec<Value> = stops.iter().map(document).collect();
-        out.json(&json!({ "stops": stops }))?;
-    } else if stops.is_empty() {
+        let kill_switches: Vec<Value> = kill_switches.iter().map(document).collect();
+        out.json(&json!({ "kill_switches": kill_switches }))?;
+    } else if kill_switches.is_empty() {
         out.line("nothing is stopped")?;
     } else {
-        out.line(table(&stops))?;
-        tables::remark_cut(stops.len(), args.limit, out)?;
+        out.line(table(&kill_switches))?;
+        tables::remark_cut(kill_switches.len(), args.limit, out)?;
     }
     Ok(())
 }
 
-fn table(stops: &[StopView]) -> Table<5> {
+fn table(kill_switches: &[KillSwitchView]) -> Table<5> {
     let left = Align::Left;
     let mut table = Table::new([
         ("stop", Align::Right),
@@ -128,7 +128,7 @@ fn table(stops: &[StopView]) -> Table<5> {
         ("reason", left),
         ("lifted", left),
     ]);
-    for stop in stops {
+    for stop in kill_switches {
         let what = match (&stop.switch, &stop.currency, &stop.destination_prefix) {
             (Some(switch), _, _) => format!("switch {switch}"),
             (None, Some(currency), Some(prefix)) => format!("{currency} to {prefix}*"),
@@ -138,20 +138,20 @@ fn table(stops: &[StopView]) -> Table<5> {
             (Some(by), Some(reason)) => format!("by {by}: {reason}"),
             _ => String::new(),
         };
-        table.row([&stop.stop_id.to_string(), &what, &stop.stopped_by, &stop.reason, &lifted]);
+        table.row([&stop.kill_switch_id.to_string(), &what, &stop.activated_by, &stop.reason, &lifted]);
     }
     table
 }
 
-fn document(stop: &StopView) -> Value {
+fn document(stop: &KillSwitchView) -> Value {
     json!({
-        "stop_id": stop.stop_id,
+        "kill_switch_id": stop.kill_switch_id,
         "switch": stop.switch,
         "currency": stop.currency,
         "destination_prefix": stop.destination_prefix,
-        "stopped_by": stop.stopped_by,
+        "activated_by": stop.activated_by,
         "reason": stop.reason,
-        "stopped_at": stop.stopped_at,
+        "activated_at": stop.activated_at,
         "lifted_by": stop.lifted_by,
         "lift_reason": stop.lift_reason,
         "lifted_at": stop.lifted_at,

@@ -2,7 +2,7 @@
 
 use clap::ArgGroup;
 use iso_currency::Currency;
-use payment_ledger::limits::{Bounds, LimitScope, LimitView};
+use payment_ledger::admission::limits::{Bounds, LimitScope, LimitView};
 use payment_protocol::ids::{AccountId, TenantId};
 use payment_protocol::money::{Money, MoneyError, parse_currency};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! `payctl list`: payments of all tenants.
 
-use payment_ledger::queues::ListFilter;
-use payment_ledger::view::PaymentView;
+use payment_ledger::reads::queues::ListFilter;
+use payment_ledger::reads::view::PaymentView;
 use payment_protocol::PaymentState;
 use payment_protocol::ids::{PaymentId, SwitchName};
 use serde_json::{Value, json};

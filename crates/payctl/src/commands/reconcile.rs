@@ -1,7 +1,7 @@
 //! `payctl reconcile`: the switches' statements, our books and the running workflows, side by side.
 
 use reconciliation::report::{Listed, Sum, Totals};
-use reconciliation::{Patience, Reconciler, Report};
+use reconciliation::{Reconciler, Report, Tolerance};
 use workflow_api::RunningWorkflows;
 
 use crate::bank::BankArgs;
@@ -35,8 +35,8 @@ pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome
     let temporal = RunningWorkflows::new(bank.temporal.clone(), "payctl");
     let switches = switches.iter().map(|switch| (&switch.options, &switch.profile));
     let reconciler = Reconciler::new(ledger, switches, temporal)?;
-    let patience = Patience { grace_s: args.grace, cancelling_s: args.cancelling };
-    let report = reconciler.sweep(patience, &|_| ()).await?;
+    let patience = Tolerance { grace_s: args.grace, cancelling_s: args.cancelling };
+    let report = reconciler.run(patience, &|_| ()).await?;
     if args.json {
         out.json(&serde_json::to_value(&report)?)?;
     } else {

@@ -1,7 +1,7 @@
 //! `payctl stuck`: open payments that do not move, and what people may do about them.
 
-use payment_ledger::decisions::{DecisionStatus, DecisionView};
-use payment_ledger::queues::Stuck;
+use payment_ledger::operator::decisions::{DecisionStatus, DecisionView};
+use payment_ledger::reads::queues::Stuck;
 use serde_json::{Value, json};
 
 use super::list::reason;

@@ -6,7 +6,7 @@ use outbound_webhooks::EndpointId;
 use outbound_webhooks::deliveries::{self, Delivery, DeliveryState, Filter, REPLAYED_MAX, Replay};
 use outbound_webhooks::endpoints::{self, DisabledFor, Endpoint, Status, Whose};
 use payment_ledger::Ledger;
-use payment_ledger::decisions::said;
+use payment_ledger::operator::decisions::said;
 use payment_protocol::ids::TenantId;
 use serde_json::{Value, json};
 use sqlx::PgConnection;

@@ -1,11 +1,11 @@
 //! Which invariants hold for one payment now, computed from what was read. The numbers are those of
 //! ARCHITECTURE.md; those that only a whole database could show are not here.
 
-use payment_ledger::explain::Explained;
-use payment_ledger::view::PaymentView;
+use payment_ledger::reads::explain::Explained;
+use payment_ledger::reads::view::PaymentView;
 use payment_protocol::ids::{PaymentId, TxId};
-use payment_protocol::rules::forgotten;
-use payment_protocol::state::End;
+use payment_protocol::rules::retention_expired;
+use payment_protocol::state::FinalState;
 use payment_protocol::submit::QueryAnswer;
 use payment_protocol::{PaymentState, keys};
 use serde::Serialize;
@@ -86,10 +86,10 @@ impl Books<'_> {
     }
 
     fn debited(&self) -> bool {
-        self.posted("settle") + self.posted("late_debit") > 0 && self.posted("return_credit") == 0
+        self.posted("debit") + self.posted("late_debit") > 0 && self.posted("return_credit") == 0
     }
 
-    fn end(&self) -> Option<End> {
+    fn end(&self) -> Option<FinalState> {
         self.view.state.end()
     }
 
@@ -98,7 +98,7 @@ impl Books<'_> {
     }
 
     fn by_decision(&self) -> bool {
-        self.explained.payment.verdict_source.as_deref() == Some("decision")
+        self.explained.payment.final_status_source.as_deref() == Some("decision")
     }
 
     fn is_done(&self, key: &str) -> bool {
@@ -133,7 +133,7 @@ impl Books<'_> {
     }
 
     fn closed_once(&self) -> Seen {
-        let (settled, released) = (self.posted("settle"), self.posted("release"));
+        let (settled, released) = (self.posted("debit"), self.posted("release"));
         let agrees = match self.hold() {
             None => (self.posted("reserve"), settled, released) == (0, 0, 0),
             Some("open") => (settled, released) == (0, 0),
@@ -156,10 +156,10 @@ impl Books<'_> {
         if !self.debited() {
             return seen(self.view.state != PaymentState::Settled, "not debited");
         }
-        if self.explained.payment.verdict.as_deref() == Some("dead") && self.posted("late_debit") == 0 {
+        if self.explained.payment.final_status.as_deref() == Some("void") && self.posted("late_debit") == 0 {
             return seen(false, "debited, and on record the switch had said it is dead");
         }
-        if self.explained.payment.verdict.is_none() {
+        if self.explained.payment.final_status.is_none() {
             return seen(false, "debited, and no word of the switch is on record");
         }
         match switch.map(|says| (&says.answer, says.means)) {
@@ -167,7 +167,7 @@ impl Books<'_> {
             Some((QueryAnswer::Pending, _)) => {
                 seen(false, "debited, and the switch says it is still pending")
             }
-            Some((QueryAnswer::Dead { reason }, _)) => {
+            Some((QueryAnswer::Void { reason }, _)) => {
                 seen(false, format!("debited, and the switch says it is dead: {reason}"))
             }
             // It may forget, its statement may come later, and people may have known more than it.
@@ -192,19 +192,19 @@ impl Books<'_> {
                 Some(QueryAnswer::Pending) => {
                     seen(false, "given back by a correction, and it may still settle at the switch")
                 }
-                Some(QueryAnswer::Dead { .. }) => {
+                Some(QueryAnswer::Void { .. }) => {
                     seen(true, "given back by a correction, and the switch says it is dead")
                 }
                 _ => (NotSeen, "given back by a correction of two people; the switch does not tell".into()),
             };
         }
         let gave_back = self.posted("release") > 0;
-        let over = self.end().is_some_and(|end| end != End::Settled);
+        let over = self.end().is_some_and(|end| end != FinalState::Settled);
         if !(gave_back || over) || self.debited() {
             return seen(true, "it is debited, or nothing was given back");
         }
         let row = &self.explained.payment;
-        let dead = row.verdict.as_deref() == Some("dead");
+        let dead = row.final_status.as_deref() == Some("void");
         if !(dead || self.recalled() || row.attempts == 0) {
             return seen(false, "given back, and nothing on record says that it cannot settle any more");
         }
@@ -218,7 +218,7 @@ impl Books<'_> {
             Some(QueryAnswer::Pending) => {
                 seen(false, "nothing is charged, and it may still settle at the switch")
             }
-            Some(QueryAnswer::Dead { .. } | QueryAnswer::NotFound) => {
+            Some(QueryAnswer::Void { .. } | QueryAnswer::NotFound) => {
                 seen(true, "nothing is charged, and the switch says the same")
             }
             _ => (NotSeen, "nothing is charged, on what is on record; the switch does not tell now".into()),
@@ -227,9 +227,9 @@ impl Books<'_> {
 
     fn first_answer_stands(&self) -> Seen {
         let Explained { payment, callbacks, exceptions, .. } = self.explained;
-        let contradicted = payment.verdict.as_deref() == Some("dead")
+        let contradicted = payment.final_status.as_deref() == Some("void")
             && callbacks.iter().any(|said| said.status == "SUCCESS" && said.switch == self.view.switch);
-        let verdict = payment.verdict.as_deref().unwrap_or("none yet");
+        let final_status = payment.final_status.as_deref().unwrap_or("none yet");
         match (contradicted, exceptions.is_empty()) {
             (true, true) => {
                 seen(false, "a SUCCESS contradicts the first answer (dead), and no exception tells")
@@ -237,7 +237,7 @@ impl Books<'_> {
             (true, false) => {
                 seen(true, "the first answer stands (dead); what contradicts it is an exception")
             }
-            (false, _) => seen(true, format!("the switch's first definite answer: {verdict}")),
+            (false, _) => seen(true, format!("the switch's first definite answer: {final_status}")),
         }
     }
 
@@ -260,7 +260,7 @@ impl Books<'_> {
         let (counted, rows) = (self.explained.payment.attempts, &self.explained.submissions);
         let in_order = rows.iter().zip(1..).all(|(row, number)| row.attempt == number);
         let whole = in_order && usize::try_from(counted).is_ok_and(|counted| counted == rows.len());
-        let one_only = self.explained.payment.profile.one_attempt_only() && rows.len() > 1;
+        let one_only = self.explained.payment.profile.forbids_second_attempt() && rows.len() > 1;
         seen(whole && !one_only, format!("{} attempts on record, {counted} counted", rows.len()))
     }
 
@@ -278,7 +278,7 @@ impl Books<'_> {
             (Some(end), Some("open")) => {
                 seen(false, format!("it ended ({end}), and the amount is still held"))
             }
-            (Some(End::Settled), _) if self.posted("settle") + self.posted("late_debit") == 0 => {
+            (Some(FinalState::Settled), _) if self.posted("debit") + self.posted("late_debit") == 0 => {
                 seen(false, "it ended as settled, and nothing was debited")
             }
             (Some(end), _) => seen(self.view.ended_at.is_some(), format!("it ended: {end}")),
@@ -288,21 +288,21 @@ impl Books<'_> {
 
     fn callbacks_are_kept(&self) -> Seen {
         let Explained { callbacks, inbox, exceptions, .. } = self.explained;
-        let told = |event: &str| inbox.iter().any(|notice| notice.event_id.as_deref() == Some(event));
+        let told = |event: &str| inbox.iter().any(|message| message.event_id.as_deref() == Some(event));
         let lost = callbacks.iter().find(|said| {
             self.end().is_none()
                 && said.switch == self.view.switch
                 && !told(&said.event_id)
                 && exceptions.is_empty()
         });
-        let waiting = inbox.iter().filter(|notice| notice.delivered_at.is_none()).count();
+        let waiting = inbox.iter().filter(|message| message.delivered_at.is_none()).count();
         match lost {
             Some(lost) => {
                 seen(false, format!("callback {} is neither in the inbox nor an exception", lost.event_id))
             }
             None => seen(
                 true,
-                format!("{} callbacks stored, {waiting} notices not delivered yet", callbacks.len()),
+                format!("{} callbacks stored, {waiting} messages not delivered yet", callbacks.len()),
             ),
         }
     }
@@ -310,7 +310,9 @@ impl Books<'_> {
     fn first_cause_names_the_end(&self) -> Seen {
         let cause = self.explained.payment.cause.as_ref();
         match (self.end(), cause) {
-            (None | Some(End::Settled | End::Rejected), _) => seen(true, "it did not end undone"),
+            (None | Some(FinalState::Settled | FinalState::Rejected), _) => {
+                seen(true, "it did not end undone")
+            }
             (Some(end), Some(cause)) => seen(cause.end() == end, format!("it ended {end} for: {cause}")),
             (Some(end), None) => {
                 let named = self.view.reason.is_some();
@@ -322,6 +324,6 @@ impl Books<'_> {
     fn may_be_forgotten(&self) -> bool {
         let row = &self.explained.payment;
         let age_ms = row.first_attempt_at.map(|at| jiff::Timestamp::now().duration_since(at).as_millis());
-        forgotten(age_ms.and_then(|age_ms| u64::try_from(age_ms).ok()), &row.profile)
+        retention_expired(age_ms.and_then(|age_ms| u64::try_from(age_ms).ok()), &row.profile)
     }
 }

@@ -14,8 +14,8 @@ mod workflow;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use payment_ledger::Ledger;
-use payment_ledger::decisions::Correction;
-use payment_ledger::explain::Explained;
+use payment_ledger::operator::decisions::Correction;
+use payment_ledger::reads::explain::Explained;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::submit::QueryAnswer;
 
@@ -69,7 +69,7 @@ pub(crate) async fn must_not_contradict(
     }
     match (correction, switch::ask(bank, ledger, &payment).await) {
         (Correction::LateDebit, Ok(SwitchSays { answer: QueryAnswer::Settled(_), .. }))
-        | (Correction::ReturnCredit, Ok(SwitchSays { answer: QueryAnswer::Dead { .. }, .. }))
+        | (Correction::ReturnCredit, Ok(SwitchSays { answer: QueryAnswer::Void { .. }, .. }))
         // It may have forgotten.
         | (_, Ok(SwitchSays { answer: QueryAnswer::NotFound, .. })) => Ok(()),
         (_, Ok(says)) => anyhow::bail!("nothing was decided: the switch says it is {}", says.words()),

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use payment_ledger::Ledger;
-use payment_ledger::explain::Explained;
+use payment_ledger::reads::explain::Explained;
 use payment_protocol::ids::{PaymentId, TxId};
 use payment_protocol::keys;
 use payment_protocol::submit::QueryAnswer;
 use serde::Serialize;
 use switch_client::statement::NOT_AT_ITS_END;
-use switch_client::{About, Answered, Sought, SwitchClient};
+use switch_client::{LookupKey, SwitchClient, SwitchReply, TransferRef};
 use tokio::time::{Instant, timeout};
 
 use crate::bank::Bank;
@@ -51,7 +51,7 @@ impl SwitchSays {
                 format!("settled: {}{id}", money(report.amount_minor, &report.currency))
             }
             QueryAnswer::Pending => format!("pending{id}"),
-            QueryAnswer::Dead { reason } => format!("dead: {reason}{id}"),
+            QueryAnswer::Void { reason } => format!("dead: {reason}{id}"),
             QueryAnswer::NotFound if self.means == Means::Statement => {
                 "no end of it is in the statement".into()
             }
@@ -65,7 +65,7 @@ impl SwitchSays {
         match self.answer {
             QueryAnswer::Settled(_) => "settled",
             QueryAnswer::Pending => "pending",
-            QueryAnswer::Dead { .. } => "dead",
+            QueryAnswer::Void { .. } => "void",
             QueryAnswer::NotFound => "not_found",
             QueryAnswer::NoAnswer { .. } | QueryAnswer::OurFault { .. } => "no_answer",
         }
@@ -89,8 +89,8 @@ pub(super) async fn ask(bank: &Bank, ledger: &Ledger, payment: &Explained) -> Re
     let client = SwitchClient::new(&configured.options, profile).map_err(|error| error.to_string())?;
     let id = PaymentId::new(row.view.payment_id.as_str()).map_err(|error| error.to_string())?;
     let reference = keys::submit(&TxId::derive(&id));
-    let sought = ledger.sought(&id).await.map_err(|error| error.to_string())?;
-    let sought = Sought {
+    let sought = ledger.lookup_key(&id).await.map_err(|error| error.to_string())?;
+    let sought = LookupKey {
         reference: reference.clone(),
         marker: sought.marker,
         transfer_id: sought.transfer_id,
@@ -99,8 +99,8 @@ pub(super) async fn ask(bank: &Bank, ledger: &Ledger, payment: &Explained) -> Re
     };
     let look = async {
         match means {
-            Means::Query => client.query(About::Reference(&reference)).await,
-            Means::ReadBack => client.query(About::Sought(&sought)).await,
+            Means::Query => client.query(TransferRef::Reference(&reference)).await,
+            Means::ReadBack => client.query(TransferRef::LookupKey(&sought)).await,
             Means::Statement => read_statement(&client, &sought).await,
         }
     };
@@ -113,7 +113,7 @@ pub(super) async fn ask(bank: &Bank, ledger: &Ledger, payment: &Explained) -> Re
 }
 
 /// Reads on where the client stopped, since nobody looks a second time here.
-async fn read_statement(client: &SwitchClient, sought: &Sought) -> Answered<QueryAnswer> {
+async fn read_statement(client: &SwitchClient, sought: &LookupKey) -> SwitchReply<QueryAnswer> {
     let began = Instant::now();
     loop {
         let answered = client.statement(sought).await;

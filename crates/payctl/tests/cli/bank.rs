@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use payment_ledger::Ledger;
-use payment_ledger::accept::{NewPayment, accept};
-use payment_ledger::decisions::DecisionStatus;
-use payment_ledger::inbox::{Callback, CallbackStatus};
-use payment_protocol::cancel::Death;
+use payment_ledger::operator::decisions::DecisionStatus;
+use payment_ledger::steps::accept::{NewPayment, accept};
+use payment_ledger::switch::inbox::{Callback, CallbackStatus};
+use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::ids::{
     AccountId, ClientId, DecisionId, EventId, PaymentId, RunId, SwitchName, TenantId, TxId,
 };
 use payment_protocol::keys;
 use payment_protocol::money::{Money, parse_currency};
+use payment_protocol::port::{DebitOutcome, ReserveOutcome};
 use payment_protocol::submit::SendAnswer;
-use payment_protocol::world::{Reserved, Settled};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::process::Command;
@@ -45,7 +45,7 @@ pub(crate) struct Sample {
 }
 
 impl Bank {
-    /// Nobody listens where the switch should be.
+    /// Nobody follows_switch where the switch should be.
     pub(crate) async fn open() -> Self {
         Self::with_switch("http://127.0.0.1:1").await
     }
@@ -119,7 +119,7 @@ impl Bank {
         let mut tx = self.ledger.pool().begin().await.unwrap();
         accept(&mut tx, slice::from_ref(&order)).await.unwrap();
         tx.commit().await.unwrap();
-        assert_eq!(self.ledger.reserve(&id, &run()).await.unwrap(), Reserved::Held);
+        assert_eq!(self.ledger.reserve(&id, &run()).await.unwrap(), ReserveOutcome::Held);
         let reference = keys::submit(&TxId::derive(&id)).to_string();
         Sample { id, reference }
     }
@@ -134,9 +134,9 @@ impl Bank {
     /// Sent, dead and given back.
     pub(crate) async fn released(&self, key: &str) -> Sample {
         let sample = self.sent(key).await;
-        self.ledger.begin_cancel(&sample.id, &Cause::SlaPassed).await.unwrap();
-        self.ledger.record_dead(&sample.id, Death::Cancelled).await.unwrap();
-        self.ledger.release(&sample.id, &Cause::SlaPassed).await.unwrap();
+        self.ledger.begin_cancel(&sample.id, &Cause::SlaExpired).await.unwrap();
+        self.ledger.record_void(&sample.id, VoidReason::Cancelled).await.unwrap();
+        self.ledger.release(&sample.id, &Cause::SlaExpired).await.unwrap();
         sample
     }
 
@@ -144,7 +144,7 @@ impl Bank {
     pub(crate) async fn settled(&self, key: &str) -> Sample {
         let sample = self.sent(key).await;
         self.success(&sample).await;
-        assert_eq!(self.ledger.settle(&sample.id).await.unwrap(), Settled::Done);
+        assert_eq!(self.ledger.debit(&sample.id).await.unwrap(), DebitOutcome::Done);
         sample
     }
 

@@ -2,7 +2,7 @@
 
 use mock_switch::Shape;
 use payment_protocol::cause::OperatorReason;
-use payment_protocol::decision::CarriedOut;
+use payment_protocol::decision::DecisionOutcome;
 
 use crate::bank::{AMOUNT_MINOR, Bank, decision};
 use crate::mock::Mock;
@@ -17,8 +17,8 @@ async fn decide(bank: &Bank, words: &[&str], by: &str, more: &[&str]) -> Ran {
 #[tokio::test]
 async fn s0_8_money_moves_when_another_person_confirms() {
     let bank = Bank::open().await;
-    let payment = bank.standing("one", OperatorReason::NothingProves).await.id;
-    let settle = [payment.as_str(), "settle"];
+    let payment = bank.standing("one", OperatorReason::NotFoundIsInconclusive).await.id;
+    let settle = [payment.as_str(), "debit"];
     let said = decide(&bank, &settle, "Ann", &[]).await.refused();
     assert!(said.contains("nothing was decided: settle needs evidence"), "{said}");
     let said = decide(&bank, &settle, "Ann", &["--evidence", "letter 7"]).await.done();
@@ -40,7 +40,7 @@ async fn s0_8_money_moves_when_another_person_confirms() {
     let confirming = command.output();
     let worker = async {
         bank.confirmed(&id).await;
-        bank.ledger.settle_by_decision(&payment, &id).await.unwrap();
+        bank.ledger.debit_by_decision(&payment, &id).await.unwrap();
     };
     let (output, ()) = tokio::join!(confirming, worker);
     let said = Ran::of(output.unwrap()).done();
@@ -55,7 +55,7 @@ async fn s0_8_money_moves_when_another_person_confirms() {
 #[tokio::test]
 async fn a_confirmed_decision_without_a_workflow_stays_on_record() {
     let bank = Bank::open().await;
-    let payment = bank.standing("one", OperatorReason::NothingProves).await.id;
+    let payment = bank.standing("one", OperatorReason::NotFoundIsInconclusive).await.id;
     let release = [payment.as_str(), "release"];
     let proposed = decide(&bank, &release, "Ann", &["--evidence", "statement of May", "--json"]).await.done();
     let id = decision(&serde_json::from_str(&proposed).unwrap());
@@ -72,9 +72,19 @@ async fn a_confirmed_decision_without_a_workflow_stays_on_record() {
 #[tokio::test]
 async fn a_decision_that_the_switch_contradicts_is_exit_code_1() {
     let bank = Bank::open().await;
-    let payment = bank.standing("one", OperatorReason::NothingProves).await.id;
-    let words =
-        ["decide", payment.as_str(), "ask-again", "--by", "Ann", "--reason", "try", "--wait", "30", "--json"];
+    let payment = bank.standing("one", OperatorReason::NotFoundIsInconclusive).await.id;
+    let words = [
+        "decide",
+        payment.as_str(),
+        "retry-cancel",
+        "--by",
+        "Ann",
+        "--reason",
+        "try",
+        "--wait",
+        "30",
+        "--json",
+    ];
     let mut command = bank.command(&words);
     let asking = command.output();
     let worker = async {
@@ -82,7 +92,7 @@ async fn a_decision_that_the_switch_contradicts_is_exit_code_1() {
             Ok(bank.ledger.decisions(&payment).await?.pop())
         });
         let id = id.await.unwrap().decision_id;
-        let refused = CarriedOut::Refused { detail: "the switch says it settled".into() };
+        let refused = DecisionOutcome::Refused { detail: "the switch says it settled".into() };
         bank.ledger.close_decision(&id, &refused, "the switch says it settled").await.unwrap();
     };
     let (output, ()) = tokio::join!(asking, worker);
@@ -95,7 +105,7 @@ async fn a_decision_that_the_switch_contradicts_is_exit_code_1() {
 #[tokio::test]
 async fn a_proposal_can_be_withdrawn() {
     let bank = Bank::open().await;
-    let payment = bank.standing("one", OperatorReason::NothingProves).await.id;
+    let payment = bank.standing("one", OperatorReason::NotFoundIsInconclusive).await.id;
     let release = [payment.as_str(), "release"];
     let proposed = decide(&bank, &release, "Ann", &["--evidence", "x", "--json"]).await.done();
     let id = decision(&serde_json::from_str(&proposed).unwrap());
@@ -161,7 +171,7 @@ async fn a_correction_that_the_switch_contradicts_is_refused() {
 #[tokio::test]
 async fn names_and_reasons_are_what_they_look_like() {
     let bank = Bank::open().await;
-    let payment = bank.standing("one", OperatorReason::NothingProves).await.id;
+    let payment = bank.standing("one", OperatorReason::NotFoundIsInconclusive).await.id;
     let release = [payment.as_str(), "release"];
     let long = "a".repeat(70_000);
     for by in ["ann\u{200B}", "\u{0430}nn", "...", &long] {
@@ -179,8 +189,8 @@ async fn what_does_not_stand_or_is_not_there_is_refused() {
     let bank = Bank::open().await;
     let moving = bank.sent("moving").await.id;
     for (words, refusal) in [
-        ([moving.as_str(), "ask-again"], "the payment is submitted and moves by itself"),
-        (["pay_nobody", "ask-again"], "there is no payment pay_nobody"),
+        ([moving.as_str(), "retry-cancel"], "the payment is submitted and moves by itself"),
+        (["pay_nobody", "retry-cancel"], "there is no payment pay_nobody"),
         (["confirm", "dec_nobody"], "there is no decision dec_nobody"),
         (["close", "99"], "there is no exception 99"),
     ] {

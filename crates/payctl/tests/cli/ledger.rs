@@ -1,7 +1,7 @@
 //! `payctl ledger`: over a database in which somebody has tampered.
 
 use payment_ledger::Ledger;
-use payment_ledger::seal::{BatchSize, Sealed};
+use payment_ledger::audit::seal::{BatchSize, Sealed};
 use serde_json::Value;
 use sqlx::PgPool;
 

@@ -20,7 +20,7 @@ impl Mock {
         let config = Config {
             listen: ([127, 0, 0, 1], 0).into(),
             database_url: scratch.url().to_owned(),
-            // Nobody listens there: what is called back is of no matter here.
+            // Nobody follows_switch there: what is called back is of no matter here.
             callback_url: "http://127.0.0.1:1/callbacks".into(),
             sandbox_amounts: false,
             shape,

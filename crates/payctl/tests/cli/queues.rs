@@ -10,11 +10,11 @@ async fn payments_of_all_tenants_are_listed_and_filtered() {
     let bank = Bank::open().await;
     assert_eq!(bank.payctl(&["list"]).await.done(), "no payment is like that\n");
     let settled = bank.settled("one").await.id;
-    let standing = bank.standing("two", OperatorReason::NothingProves).await.id;
+    let standing = bank.standing("two", OperatorReason::NotFoundIsInconclusive).await.id;
     let expected = format!(
         "\
 payment                                state               amount   from     to             switch   reason
-{standing}   needs_operator   12.50 EUR   DE-two   FR-CAROL-EUR   mock     nothing_proves
+{standing}   needs_operator   12.50 EUR   DE-two   FR-CAROL-EUR   mock     not_found_is_inconclusive
 {settled}   settled          12.50 EUR   DE-one   FR-CAROL-EUR   mock
 "
     );
@@ -34,12 +34,12 @@ payment                                state               amount   from     to 
 async fn what_stands_is_shown_with_its_reason_and_what_may_be_decided() {
     let bank = Bank::open().await;
     let moving = bank.sent("moving").await.id;
-    let standing = bank.standing("standing", OperatorReason::CannotAsk).await.id;
+    let standing = bank.standing("standing", OperatorReason::NoCancelOrQuery).await.id;
     assert_eq!(bank.payctl(&["stuck"]).await.done(), "no open payment has stood still for 5 min 0 s\n");
     let words = [
         "decide",
         standing.as_str(),
-        "settle",
+        "debit",
         "--by",
         "Ann",
         "--reason",
@@ -53,8 +53,8 @@ async fn what_stands_is_shown_with_its_reason_and_what_may_be_decided() {
     let line = stuck.lines().find(|line| line.starts_with(standing.as_str())).unwrap();
     for part in [
         "needs_operator",
-        "cannot_ask",
-        "settle, release",
+        "no_cancel_or_query",
+        "debit, release",
         "settle, proposed by Ann, to be confirmed by another",
     ] {
         assert!(line.contains(part), "{part}\n{stuck}");
@@ -67,8 +67,8 @@ async fn what_stands_is_shown_with_its_reason_and_what_may_be_decided() {
         .iter()
         .find(|one| one["payment"]["payment_id"] == standing.as_str());
     let entry = entry.unwrap();
-    assert_eq!(entry["payment"]["operator_reason"], "cannot_ask");
-    assert_eq!(entry["payment"]["allowed_actions"], serde_json::json!(["settle", "release"]));
+    assert_eq!(entry["payment"]["operator_reason"], "no_cancel_or_query");
+    assert_eq!(entry["payment"]["allowed_actions"], serde_json::json!(["debit", "release"]));
     assert_eq!(entry["pending_decision"]["proposed_by"], "Ann");
     assert_eq!(entry["tenant"], "acme");
 }

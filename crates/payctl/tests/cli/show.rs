@@ -48,7 +48,7 @@ async fn a_settled_payment_agrees_with_the_switch() {
     }
     let kinds: Vec<&Value> =
         document["journal"].as_array().unwrap().iter().map(|entry| &entry["kind"]).collect();
-    assert_eq!(kinds, ["reserve", "settle"]);
+    assert_eq!(kinds, ["reserve", "debit"]);
     mock.stop().await;
 }
 
@@ -98,9 +98,9 @@ async fn books_that_were_changed_by_hand_are_found_out() {
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(bank.ledger.pool()).await.unwrap();
     };
     for (sql, number) in [
-        ("UPDATE journal SET amount_minor = amount_minor + 1 WHERE kind = 'settle'", "I1"),
+        ("UPDATE journal SET amount_minor = amount_minor + 1 WHERE kind = 'debit'", "I1"),
         ("UPDATE holds SET status = 'released'", "I2"),
-        ("UPDATE payments SET verdict = 'dead'", "I3"),
+        ("UPDATE payments SET final_status = 'void'", "I3"),
         ("DELETE FROM operations WHERE operation_key LIKE '%:debit'", "I6"),
         ("DELETE FROM submissions", "I7"),
         ("UPDATE payments SET run_id = NULL", "I8"),
@@ -130,13 +130,13 @@ async fn books_that_were_changed_by_hand_are_found_out() {
 #[tokio::test]
 async fn what_stands_says_why_and_what_may_be_decided() {
     let bank = Bank::open().await;
-    let payment = bank.standing("one", OperatorReason::NothingProves).await.id;
+    let payment = bank.standing("one", OperatorReason::NotFoundIsInconclusive).await.id;
     let said = bank.payctl(&["show", payment.as_str()]).await.done();
     for part in [
-        "needs_operator (nothing_proves), for ",
-        "ask-again, settle, release: payctl decide ",
+        "needs_operator (not_found_is_inconclusive), for ",
+        "retry-cancel, debit, release: payctl decide ",
         "not read: it gave no answer: no connection",
-        "stands before a person: nothing_proves",
+        "stands before a person: not_found_is_inconclusive",
     ] {
         assert!(said.contains(part), "{part}\n{said}");
     }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use outbound_webhooks::endpoints::{self, Creation, NewEndpoint};
 use outbound_webhooks::target::Target;
-use outbound_webhooks::{Message, WebhooksOptions, fan_out};
+use outbound_webhooks::{Message, OutboundWebhooksOptions, fan_out};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -23,7 +23,8 @@ impl Webhooks {
         let scratch = Scratch::migrated().await;
         let pool = PgPool::connect(scratch.url()).await.unwrap();
         let master_key = Some("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".into());
-        let options = WebhooksOptions { master_key, ..WebhooksOptions::default() }.check().unwrap();
+        let options =
+            OutboundWebhooksOptions { master_key, ..OutboundWebhooksOptions::default() }.check().unwrap();
         let target = Target::read("https://bank.example/hooks", &options.rules).unwrap();
         let new = NewEndpoint { tenant: "acme", target: &target, kinds: &[] };
         let mut connection = pool.acquire().await.unwrap();

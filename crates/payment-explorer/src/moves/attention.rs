@@ -26,7 +26,7 @@ pub(super) struct Attention {
     pub(super) customer: bool,
     /// What was signalled.
     pub(super) inbox: bool,
-    /// Why the payment stands before a person, while it listens there.
+    /// Why the payment stands before a person, while it follows_switch there.
     pub(super) stands: Option<OperatorReason>,
 }
 
@@ -58,15 +58,15 @@ impl Attention {
     fn look_of_step(&mut self, model: &Model, state: &State, step: &Step) {
         let job = match step {
             Step::Submit => Some(Job::Submit),
-            Step::AskToCancel(cause) => {
+            Step::Cancel(cause) => {
                 self.inbox = true;
-                Some(Job::AskToCancel(cause.clone()))
+                Some(Job::Cancel(cause.clone()))
             }
             Step::Recall => Some(Job::Recall),
-            Step::CarryOut(decision, reason) => Some(Job::CarryOut(decision.clone(), *reason)),
-            Step::WaitWithinSla | Step::WaitWithoutEnd => {
+            Step::ApplyDecision(decision, reason) => Some(Job::CarryOut(decision.clone(), *reason)),
+            Step::WaitWithinSla | Step::WaitUntilEvent => {
                 (self.inbox, self.customer) = (true, true);
-                if *step == Step::WaitWithoutEnd {
+                if *step == Step::WaitUntilEvent {
                     self.stands = state.bank.operator_reason;
                 }
                 model.profile().must_be_polled().then_some(Job::Poll)
@@ -92,7 +92,7 @@ impl Attention {
     fn look_of_ledger(&mut self, step: &Step) {
         match step {
             Step::Reserve => (self.account, self.customer) = (true, true),
-            Step::Settle => self.account = true,
+            Step::Debit => self.account = true,
             _ => {}
         }
     }
@@ -102,7 +102,7 @@ impl Attention {
         match call {
             Call::RecordAttempt => (self.clock, self.customer) = (true, true),
             Call::Send(_) | Call::Cancel(..) | Call::Query(_) | Call::Recall(..) => self.clock = true,
-            Call::SettleByDecision => self.account = true,
+            Call::DebitByDecision => self.account = true,
             _ => {}
         }
     }

@@ -1,12 +1,12 @@
 //! One question of an attempt to our ledger or to the switch: every answer it may get.
 
-use payment_protocol::cancel::{CancelAnswer, Death, Heard};
+use payment_protocol::cancel::{CancelAnswer, SwitchResponse, VoidReason};
 use payment_protocol::cause::Cause;
 use payment_protocol::ids::DecisionId;
 use payment_protocol::profile::Strategy;
 use payment_protocol::recall::RecallAnswer;
 use payment_protocol::report::SettledReport;
-use payment_protocol::rules::{DecisionRefusal, ReleaseByDecisionRuling, SettleByDecisionRuling};
+use payment_protocol::rules::{DebitByDecisionRuling, DecisionRefusal, ReleaseByDecisionRuling};
 use payment_protocol::submit::{QueryAnswer, SendAnswer};
 
 use crate::attempt::{Call, Job, Reply};
@@ -64,8 +64,8 @@ impl Ways<'_> {
         self.push(pay, false, told, change);
     }
 
-    fn hear<A>(&self, answer: A) -> Heard<A> {
-        Heard {
+    fn hear<A>(&self, answer: A) -> SwitchResponse<A> {
+        SwitchResponse {
             answer,
             switch_now_ms: Some(self.model.date_ms(self.from.now)),
             first_attempt_age_ms: (self.from.bank.attempts > 0).then(|| self.model.age_ms(self.from.now)),
@@ -94,33 +94,37 @@ fn ledger(ways: &mut Ways<'_>, run: Run, job: &Job, call: &Call) {
         Some(match call {
             Call::Logged => Reply::Logged(next.bank.log.clone()),
             Call::RecordAttempt => {
-                Reply::Attempt(next.bank.record_attempt(run, model.payment(), age_ms, false))
+                Reply::RecordAttempt(next.bank.record_attempt(run, model.payment(), age_ms, false))
             }
             Call::RecordAnswer(n, answer) => {
                 next.bank.record_answer(*n, answer);
                 Reply::Done
             }
             Call::RecordFound => Reply::Found(next.bank.record_found()),
-            Call::RecordSettled(report) => Reply::Verdict(next.bank.write_settled(model.payment(), report)),
-            Call::RecordDead(death) => Reply::Verdict(next.bank.write_dead(*death == Death::NeverSent)),
+            Call::RecordSettled(report) => {
+                Reply::FinalStatus(next.bank.write_settled(model.payment(), report))
+            }
+            Call::RecordVoid(death) => {
+                Reply::FinalStatus(next.bank.write_dead(*death == VoidReason::NeverSent))
+            }
             Call::Begin => {
                 let cause = match job {
-                    Job::AskToCancel(cause) => cause.clone(),
+                    Job::Cancel(cause) => cause.clone(),
                     _ => Cause::ReleasedByDecision,
                 };
-                Reply::Begun(next.bank.begin_cancel(&cause, DEADLINE_MS))
+                Reply::Begin(next.bank.begin_cancel(&cause, DEADLINE_MS))
             }
             Call::Recalled => Reply::Recall(next.bank.recall),
             Call::RecordRecall(record) => Reply::Recall(Some(next.bank.record_recall(*record))),
             Call::DecisionRecorded => Reply::Decision(next.bank.decision_outcome(number(job)?)),
-            Call::SettleByDecision => {
+            Call::DebitByDecision => {
                 // What people claim on evidence is true: a false claim is theirs to answer for, not the
                 // protocol's, and here they see it in time.
                 if !next.bank.ended() && (!next.switch.settled() || next.is_being_recalled(model)) {
-                    let seen = DecisionRefusal::SwitchSaysDead;
-                    return Some(Reply::SettleByDecision(SettleByDecisionRuling::Refused(seen)));
+                    let seen = DecisionRefusal::SwitchSaysVoid;
+                    return Some(Reply::DebitByDecision(DebitByDecisionRuling::Refused(seen)));
                 }
-                Reply::SettleByDecision(next.bank.settle_by_decision(number(job)?))
+                Reply::DebitByDecision(next.bank.debit_by_decision(number(job)?))
             }
             Call::ReleaseByDecision => {
                 let may_settle = next.switch.settled() || next.may_settle(model);
@@ -143,7 +147,7 @@ fn ledger(ways: &mut Ways<'_>, run: Run, job: &Job, call: &Call) {
     if *call == Call::RecordAttempt && ways.model.profile().strategy == Strategy::Validate {
         ways.fault("another payment has sent to the same account", |next, model| {
             let age_ms = model.age_ms(next.now);
-            Some(Reply::Attempt(next.bank.record_attempt(run, model.payment(), age_ms, true)))
+            Some(Reply::RecordAttempt(next.bank.record_attempt(run, model.payment(), age_ms, true)))
         });
     }
 }
@@ -156,7 +160,7 @@ fn number(job: &Job) -> Option<u8> {
 }
 
 fn send(ways: &mut Ways<'_>, ours: bool) {
-    let lost = || Some(Reply::Sent(SendAnswer::Unknown { detail: "no answer".into() }));
+    let lost = || Some(Reply::SendAnswer(SendAnswer::Unknown { detail: "no answer".into() }));
     let profile = ways.model.profile();
     let takes = if ours { ways.from.switch.takes(profile, ways.from.now) } else { Vec::new() };
     for take in takes {
@@ -166,7 +170,7 @@ fn send(ways: &mut Ways<'_>, ours: bool) {
             Take::RefuseUnrecorded => "the switch refuses, and keeps no record",
         };
         let taken = |next: &mut State, model: &Model| {
-            Some(Reply::Sent(match next.switch.submit(model.profile(), take) {
+            Some(Reply::SendAnswer(match next.switch.submit(model.profile(), take) {
                 Sent::Accepted => SendAnswer::Accepted,
                 Sent::Refused => SendAnswer::Refused { reason: "refused".into() },
             }))
@@ -202,7 +206,7 @@ fn cancel(ways: &mut Ways<'_>, ours: bool) {
             CancelAnswer::NotFound
         };
         let heard = ways.hear(answer);
-        ways.well("the switch does not know this reference", |_, _| Some(Reply::Cancelled(heard)));
+        ways.well("the switch does not know this reference", |_, _| Some(Reply::CancelAnswer(heard)));
         return;
     }
     let said = ways.from.switch.clone().cancel(ways.model.profile());
@@ -221,23 +225,23 @@ fn cancel(ways: &mut Ways<'_>, ours: bool) {
         Cancelled::NotFound => "the switch does not find it",
     };
     let heard = ways.hear(answer);
-    let undated = Heard { switch_now_ms: None, ..heard.clone() };
+    let undated = SwitchResponse { switch_now_ms: None, ..heard.clone() };
     ways.well(told, |next, model| {
         next.switch.cancel(model.profile());
-        Some(Reply::Cancelled(heard))
+        Some(Reply::CancelAnswer(heard))
     });
     ways.word("the switch answers without a Date", |next, model| {
         next.switch.cancel(model.profile());
-        Some(Reply::Cancelled(undated))
+        Some(Reply::CancelAnswer(undated))
     });
     let lost = ways.hear(no_answer());
     ways.fault("the cancel arrives, its answer is lost", |next, model| {
         next.switch.cancel(model.profile());
-        Some(Reply::Cancelled(lost.clone()))
+        Some(Reply::CancelAnswer(lost.clone()))
     });
     ways.fault("no answer in time; the cancel is still on its way", |next, _| {
         next.wire.push(Message::Cancel);
-        Some(Reply::Cancelled(lost))
+        Some(Reply::CancelAnswer(lost))
     });
     let mut harmless = vec![
         ("the switch says 401", CancelAnswer::OurFault { detail: "401".into() }),
@@ -253,12 +257,12 @@ fn cancel(ways: &mut Ways<'_>, ours: bool) {
         let stuck = ways.hear(CancelAnswer::NotFound);
         ways.word("not found; repeated to every cancel", |next, _| {
             next.switch.stuck_not_found = true;
-            Some(Reply::Cancelled(stuck))
+            Some(Reply::CancelAnswer(stuck))
         });
     }
     for (told, answer) in harmless {
         let heard = ways.hear(answer);
-        ways.word(told, |_, _| Some(Reply::Cancelled(heard)));
+        ways.word(told, |_, _| Some(Reply::CancelAnswer(heard)));
     }
 }
 
@@ -267,7 +271,7 @@ fn seen(ways: &mut Ways<'_>, found: Found) {
     let (told, answer) = match found {
         Found::Pending => ("the switch has not decided", QueryAnswer::Pending),
         Found::Settled => ("the switch says settled", QueryAnswer::Settled(report.clone())),
-        Found::Dead => ("the switch says dead", QueryAnswer::Dead { reason: "dead".into() }),
+        Found::Void => ("the switch says dead", QueryAnswer::Void { reason: "void".into() }),
         Found::Nothing => ("the switch knows nothing", QueryAnswer::NotFound),
     };
     let mut others = vec![
@@ -279,10 +283,10 @@ fn seen(ways: &mut Ways<'_>, found: Found) {
         others.push(("the switch says settled, of another amount", QueryAnswer::Settled(other)));
     }
     let heard = ways.hear(answer);
-    ways.well(told, |_, _| Some(Reply::Seen(heard)));
+    ways.well(told, |_, _| Some(Reply::QueryAnswer(heard)));
     for (told, answer) in others {
         let heard = ways.hear(answer);
-        ways.word(told, |_, _| Some(Reply::Seen(heard)));
+        ways.word(told, |_, _| Some(Reply::QueryAnswer(heard)));
     }
 }
 
@@ -301,19 +305,19 @@ fn recall(ways: &mut Ways<'_>) {
         let (heard, lost) = (ways.hear(answer), ways.hear(unknown()));
         ways.well(told, |next, _| {
             next.switch.recall(*gives);
-            Some(Reply::GivenBack(heard))
+            Some(Reply::RecallAnswer(heard))
         });
         ways.fault("the recall arrives, its answer is lost", |next, _| {
             next.switch.recall(*gives);
-            Some(Reply::GivenBack(lost))
+            Some(Reply::RecallAnswer(lost))
         });
     }
-    let (lost, unable) = (ways.hear(unknown()), ways.hear(RecallAnswer::CannotRecall));
+    let (lost, unable) = (ways.hear(unknown()), ways.hear(RecallAnswer::RecallUnsupported));
     ways.fault("no answer in time; the recall is still on its way", |next, _| {
         next.wire.push(Message::Recall);
-        Some(Reply::GivenBack(lost))
+        Some(Reply::RecallAnswer(lost))
     });
-    ways.word("the switch has no recall", |_, _| Some(Reply::GivenBack(unable)));
+    ways.word("the switch has no recall", |_, _| Some(Reply::RecallAnswer(unable)));
 }
 
 fn unknown() -> RecallAnswer {

@@ -1,7 +1,7 @@
 //! What the workflow engine and the starter do: starts, signals, cancellations, losses of every kind.
 
 use payment_protocol::cause::ReserveRefusal;
-use payment_protocol::world::Event;
+use payment_protocol::port::WaitOutcome;
 
 use super::Moves;
 use crate::state::{Live, Run, State, Zombie};
@@ -55,12 +55,12 @@ fn run(next: &mut State, n: u8, resume: u8) {
 }
 
 fn signals(moves: &mut Moves<'_>) {
-    for (at, event) in moves.from.notices.iter().enumerate() {
+    for (at, event) in moves.from.messages.iter().enumerate() {
         moves.well(
             |next| {
                 // A decision is told again until it is carried out: the engine may lose what it was told.
-                if !matches!(event, Event::Decided(_)) {
-                    next.notices.remove(at);
+                if !matches!(event, WaitOutcome::Decided(_)) {
+                    next.messages.remove(at);
                 }
                 hear(next, event.clone());
             },
@@ -68,11 +68,11 @@ fn signals(moves: &mut Moves<'_>) {
         );
         moves.fault(|next| hear(next, event.clone()), || format!("signal, to be repeated: {event:?}"));
     }
-    moves.fault(|next| hear(next, Event::CustomerCancel), || "the workflow is asked to cancel".into());
+    moves.fault(|next| hear(next, WaitOutcome::CustomerCancel), || "the workflow is asked to cancel".into());
 }
 
 /// A repeat of what waits already says nothing new.
-fn hear(next: &mut State, event: Event) {
+fn hear(next: &mut State, event: WaitOutcome) {
     if let Run::Live(live) = &mut next.run
         && !live.inbox.contains(&event)
     {

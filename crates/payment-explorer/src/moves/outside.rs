@@ -2,9 +2,9 @@
 
 use payment_protocol::cause::ReserveRefusal;
 use payment_protocol::decision::Decision;
-use payment_protocol::facts::{ReserveRecord, Verdict};
+use payment_protocol::facts::{FinalStatus, ReserveRecord};
+use payment_protocol::port::WaitOutcome;
 use payment_protocol::report::SettledReport;
-use payment_protocol::world::Event;
 
 use super::Moves;
 use crate::bank::{Exception, OpenDecision};
@@ -48,7 +48,7 @@ fn clock(moves: &mut Moves<'_>) {
         Some(now) => moves.well(|next| next.now = now, || format!("the clock comes to {now:?}")),
         None => moves.well(
             |next| {
-                next.switch.forgotten = true;
+                next.switch.retention_expired = true;
                 next.switch.tombstone = false;
                 next.switch.stuck_not_found = false;
             },
@@ -63,7 +63,9 @@ fn callbacks(moves: &mut Moves<'_>) {
     let left = switch.transfers.iter().any(|status| matches!(status, Status::Settled | Status::Recalled));
     // A SUCCESS after an attempt is the switch's commitment, so a false one is told only where none can be.
     let false_success = !left
-        && (bank.attempts == 0 || bank.verdict == Some(Verdict::Dead) || (bank.ended() && !switch.settled()));
+        && (bank.attempts == 0
+            || bank.final_status == Some(FinalStatus::Void)
+            || (bank.ended() && !switch.settled()));
     let rejected = switch.transfers.contains(&Status::Rejected);
     let report = &model.report;
     if left && !bank.success_stored {
@@ -79,27 +81,32 @@ fn callbacks(moves: &mut Moves<'_>) {
             moves.word(failure, || "callback FAILURE, false".into());
         }
     }
-    let other_amount = SettledReport { amount_minor: 1, ..report.clone() };
-    let other_switch = SettledReport { switch: model.other_switch.clone(), ..report.clone() };
-    if !bank.exceptions.contain(Exception::ReportDiffers) {
-        moves
-            .word(|next| success(next, model, &other_amount), || "callback SUCCESS of another amount".into());
+    let amount_mismatch = SettledReport { amount_minor: 1, ..report.clone() };
+    let callback_from_other_switch =
+        SettledReport { switch: model.callback_from_other_switch.clone(), ..report.clone() };
+    if !bank.exceptions.contain(Exception::ConfirmationMismatch) {
+        moves.word(
+            |next| success(next, model, &amount_mismatch),
+            || "callback SUCCESS of another amount".into(),
+        );
     }
-    if !bank.exceptions.contain(Exception::OtherSwitch) {
-        moves
-            .word(|next| success(next, model, &other_switch), || "callback SUCCESS of another switch".into());
+    if !bank.exceptions.contain(Exception::CallbackFromOtherSwitch) {
+        moves.word(
+            |next| success(next, model, &callback_from_other_switch),
+            || "callback SUCCESS of another switch".into(),
+        );
     }
 }
 
 fn success(next: &mut State, model: &Model, report: &SettledReport) {
     if next.bank.store_success(model.payment(), report) {
-        next.notice(Event::SuccessReported);
+        next.message(WaitOutcome::SuccessReported);
     }
 }
 
 fn failure(next: &mut State) {
     if next.bank.store_failure() {
-        next.notice(Event::FailureReported { reason: "failure".into() });
+        next.message(WaitOutcome::FailureReported { reason: "failure".into() });
     }
 }
 
@@ -109,7 +116,7 @@ fn customer(moves: &mut Moves<'_>) {
             |next| {
                 next.left.customer_cancel = false;
                 next.bank.cancel_requested = true;
-                next.notice(Event::CustomerCancel);
+                next.message(WaitOutcome::CustomerCancel);
             },
             || "the customer cancels".into(),
         );
@@ -157,7 +164,7 @@ fn people(moves: &mut Moves<'_>) {
                 |next| {
                     next.left.decisions = left;
                     next.bank.decision = Some(OpenDecision { id, action: *action, came: None });
-                    next.notice(Event::Decided(Decision {
+                    next.message(WaitOutcome::Decided(Decision {
                         decision_id: decision_id.clone(),
                         action: *action,
                     }));
@@ -166,7 +173,7 @@ fn people(moves: &mut Moves<'_>) {
             );
         }
     }
-    let undebited = bank.journal.settle + bank.journal.late_debit + bank.journal.claim == 0;
+    let undebited = bank.journal.debit + bank.journal.late_debit + bank.journal.claim == 0;
     if bank.ended()
         && undebited
         && moves.from.switch.settled()

@@ -1,11 +1,13 @@
 //! The payment's present step: a step of our ledger, an attempt at the switch, or a wait; and what is left of
 //! steps that nobody waits for any more.
 
-use payment_protocol::cancel::Asking;
-use payment_protocol::poll::Polled;
-use payment_protocol::recall::Recalling;
-use payment_protocol::submit::Attempt as Tried;
-use payment_protocol::world::{AccountLock, Asked, Event, Released, Reserved, Submitted};
+use payment_protocol::cancel::CancelAttemptOutcome;
+use payment_protocol::poll::PollOutcome;
+use payment_protocol::port::{
+    AccountLockOutcome, CancelOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome, WaitOutcome,
+};
+use payment_protocol::recall::RecallAttemptOutcome;
+use payment_protocol::submit::SubmitAttemptOutcome as Tried;
 
 use super::Moves;
 use super::doors::{Way, ways};
@@ -15,7 +17,7 @@ use crate::bank::{self, Bank};
 use crate::model::Model;
 use crate::run::{Answer, Step};
 use crate::script::Came;
-use crate::state::{Attempt, ClosedWith, Live, Message, Run, State, Zombie};
+use crate::state::{AttemptInFlight, ClosedWith, Live, Message, Run, State, Zombie};
 
 pub(super) fn moves(moves: &mut Moves<'_>) {
     if let Run::Live(live) = &moves.from.run
@@ -31,21 +33,21 @@ fn present_step(moves: &mut Moves<'_>, live: &Live, step: &Step) {
     match step {
         Step::Submit => {
             attempt(moves, live, step, Job::Submit);
-            answer_with(moves, step, Answer::Submitted(Submitted::Unknown), true, "submit's budget is over");
+            answer_with(moves, step, Answer::Submit(SubmitOutcome::Unknown), true, "submit's budget is over");
         }
-        Step::AskToCancel(cause) => {
-            if let Some(at) = live.inbox.iter().position(|event| *event == Event::SuccessReported) {
-                let answer = Answer::Asked(Asked::SuccessReported);
+        Step::Cancel(cause) => {
+            if let Some(at) = live.inbox.iter().position(|event| *event == WaitOutcome::SuccessReported) {
+                let answer = Answer::Cancel(CancelOutcome::SuccessReported);
                 hear_instead(moves, step, at, answer);
             } else {
-                attempt(moves, live, step, Job::AskToCancel(cause.clone()));
+                attempt(moves, live, step, Job::Cancel(cause.clone()));
             }
         }
         Step::Recall => attempt(moves, live, step, Job::Recall),
-        Step::CarryOut(decision, reason) => {
+        Step::ApplyDecision(decision, reason) => {
             attempt(moves, live, step, Job::CarryOut(decision.clone(), *reason));
         }
-        Step::WaitWithinSla | Step::WaitWithoutEnd => wait(moves, live, step),
+        Step::WaitWithinSla | Step::WaitUntilEvent => wait(moves, live, step),
         Step::Lock => lock(moves, live),
         _ => ledger_step(moves, live, step),
     }
@@ -62,7 +64,7 @@ fn answer(model: &Model, next: &mut State, step: &Step, answer: Answer) {
             Ok(()) => Ok(()),
             Err(error) => Err(ClosedWith { end: error.end(), code: error.code() }),
         });
-        next.notices.clear();
+        next.messages.clear();
     }
 }
 
@@ -94,11 +96,11 @@ fn hear_instead(moves: &mut Moves<'_>, step: &Step, at: usize, said: Answer) {
 
 fn wait(moves: &mut Moves<'_>, live: &Live, step: &Step) {
     if let Some(first) = live.inbox.first() {
-        hear_instead(moves, step, 0, Answer::Event(first.clone()));
+        hear_instead(moves, step, 0, Answer::Wait(first.clone()));
         return;
     }
     if *step == Step::WaitWithinSla {
-        answer_with(moves, step, Answer::Event(Event::SlaPassed), false, "the SLA passes");
+        answer_with(moves, step, Answer::Wait(WaitOutcome::SlaExpired), false, "the SLA passes");
     }
     if moves.model.profile().must_be_polled() {
         attempt(moves, live, step, Job::Poll);
@@ -106,11 +108,11 @@ fn wait(moves: &mut Moves<'_>, live: &Live, step: &Step) {
 }
 
 fn lock(moves: &mut Moves<'_>, live: &Live) {
-    if let Some(at) = live.inbox.iter().position(|event| *event == Event::CustomerCancel) {
-        hear_instead(moves, &Step::Lock, at, Answer::Lock(AccountLock::CustomerCancel));
+    if let Some(at) = live.inbox.iter().position(|event| *event == WaitOutcome::CustomerCancel) {
+        hear_instead(moves, &Step::Lock, at, Answer::Lock(AccountLockOutcome::CustomerCancel));
     }
-    answer_with(moves, &Step::Lock, Answer::Lock(AccountLock::Held), false, "the account is locked");
-    let not_granted = Answer::Lock(AccountLock::NotGranted);
+    answer_with(moves, &Step::Lock, Answer::Lock(AccountLockOutcome::Held), false, "the account is locked");
+    let not_granted = Answer::Lock(AccountLockOutcome::NotGranted);
     answer_with(moves, &Step::Lock, not_granted, true, "the account stays locked by another payment");
 }
 
@@ -145,7 +147,7 @@ fn ledger_step(moves: &mut Moves<'_>, live: &Live, step: &Step) {
                         if done {
                             transact(&mut next.bank, step, live.id);
                         }
-                        answer(model, next, step, Answer::Reserved(Reserved::Unknown));
+                        answer(model, next, step, Answer::Reserve(ReserveOutcome::Unknown));
                     },
                     || format!("ledger: reserve has no outcome; done: {done}"),
                 );
@@ -153,8 +155,8 @@ fn ledger_step(moves: &mut Moves<'_>, live: &Live, step: &Step) {
         }
         Step::Release(_) => moves.fault(
             |next| {
-                let failed = Released::Failed { detail: "no".into() };
-                answer(model, next, step, Answer::Released(failed));
+                let failed = ReleaseOutcome::Failed { detail: "no".into() };
+                answer(model, next, step, Answer::Release(failed));
             },
             || "ledger: release fails for good".into(),
         ),
@@ -163,18 +165,18 @@ fn ledger_step(moves: &mut Moves<'_>, live: &Live, step: &Step) {
 }
 
 fn writes(step: &Step) -> bool {
-    matches!(step, Step::Reserve | Step::Fence | Step::Settle | Step::Release(_) | Step::NeedsOperator(_))
+    matches!(step, Step::Reserve | Step::Fence | Step::Debit | Step::Release(_) | Step::NeedsOperator(_))
 }
 
 /// What the ledger does for a step.
 fn transact(bank: &mut Bank, step: &Step, run: bank::Run) -> Answer {
     match step {
-        Step::Reserve => Answer::Reserved(bank.reserve(run)),
-        Step::Fence => Answer::Fenced(bank.fence_reserve()),
-        Step::Settle => Answer::Settled(bank.settle()),
-        Step::Release(cause) => Answer::Released(bank.release(cause)),
-        Step::NeedsOperator(reason) => Answer::Standing(bank.needs_operator(*reason)),
-        Step::Reconcile => Answer::Reconciled(bank.reconcile_submission()),
+        Step::Reserve => Answer::Reserve(bank.reserve(run)),
+        Step::Fence => Answer::Fence(bank.fence_reserve()),
+        Step::Debit => Answer::Debit(bank.debit()),
+        Step::Release(cause) => Answer::Release(bank.release(cause)),
+        Step::NeedsOperator(reason) => Answer::NeedsOperator(bank.needs_operator(*reason)),
+        Step::Reconcile => Answer::Reconcile(bank.reconcile_submission()),
         _ => Answer::Done,
     }
 }
@@ -182,7 +184,7 @@ fn transact(bank: &mut Bank, step: &Step, run: bank::Run) -> Answer {
 /// One question of the attempt that is under way, or of a new one.
 fn attempt(moves: &mut Moves<'_>, live: &Live, step: &Step, job: Job) {
     let model = moves.model;
-    let under_way = moves.from.current.clone().unwrap_or_else(|| Attempt {
+    let under_way = moves.from.current.clone().unwrap_or_else(|| AttemptInFlight {
         job: model.job(job),
         run: live.id,
         past: Vec::new(),
@@ -224,7 +226,7 @@ fn attempt(moves: &mut Moves<'_>, live: &Live, step: &Step, job: Job) {
 fn name(job: &Job) -> &'static str {
     match job {
         Job::Submit => "submit",
-        Job::AskToCancel(_) => "ask to cancel",
+        Job::Cancel(_) => "ask to cancel",
         Job::Recall => "recall",
         Job::Poll => "poll",
         Job::CarryOut(..) => "carry out",
@@ -234,28 +236,30 @@ fn name(job: &Job) -> &'static str {
 /// What the payment is told of an attempt; nothing where it is to be repeated.
 fn conclude(model: &Model, next: &mut State, step: &Step, outcome: &Outcome) {
     let told = match outcome {
-        Outcome::Submit(Tried::Accepted) => Answer::Submitted(Submitted::Accepted),
+        Outcome::Submit(Tried::Accepted) => Answer::Submit(SubmitOutcome::Accepted),
         Outcome::Submit(Tried::Refused { reason }) => {
-            Answer::Submitted(Submitted::Refused { reason: reason.clone() })
+            Answer::Submit(SubmitOutcome::Refused { reason: reason.clone() })
         }
-        Outcome::Submit(Tried::Settled) => Answer::Submitted(Submitted::Settled),
-        Outcome::Submit(Tried::NotSent(reason)) => Answer::Submitted(Submitted::NotSent(*reason)),
-        Outcome::Asking(Asking::Dead) => Answer::Asked(Asked::Dead),
-        Outcome::Asking(Asking::Settled) => Answer::Asked(Asked::Settled),
-        Outcome::Asking(Asking::Differs) => Answer::Asked(Asked::Differs),
-        Outcome::Asking(Asking::Undecidable(reason)) => Answer::Asked(Asked::Undecidable(*reason)),
-        Outcome::Asking(Asking::Ended(end)) => Answer::Asked(Asked::Ended(*end)),
-        Outcome::Recalling(Recalling::Decided(recalled)) => Answer::Recalled(*recalled),
-        Outcome::Polled(Polled::SuccessReported) => Answer::Event(Event::SuccessReported),
+        Outcome::Submit(Tried::Settled) => Answer::Submit(SubmitOutcome::Settled),
+        Outcome::Submit(Tried::NotSent(reason)) => Answer::Submit(SubmitOutcome::NotSent(*reason)),
+        Outcome::Cancel(CancelAttemptOutcome::Void) => Answer::Cancel(CancelOutcome::Void),
+        Outcome::Cancel(CancelAttemptOutcome::Settled) => Answer::Cancel(CancelOutcome::Settled),
+        Outcome::Cancel(CancelAttemptOutcome::Differs) => Answer::Cancel(CancelOutcome::Differs),
+        Outcome::Cancel(CancelAttemptOutcome::Undecidable(reason)) => {
+            Answer::Cancel(CancelOutcome::Undecidable(*reason))
+        }
+        Outcome::Cancel(CancelAttemptOutcome::Ended(end)) => Answer::Cancel(CancelOutcome::Ended(*end)),
+        Outcome::Recall(RecallAttemptOutcome::Decided(recalled)) => Answer::Recall(*recalled),
+        Outcome::Poll(PollOutcome::SuccessReported) => Answer::Wait(WaitOutcome::SuccessReported),
         // Who stands before a person knows that already.
-        Outcome::Polled(Polled::FailureReported { reason }) if *step == Step::WaitWithinSla => {
-            Answer::Event(Event::FailureReported { reason: reason.clone() })
+        Outcome::Poll(PollOutcome::FailureReported { reason }) if *step == Step::WaitWithinSla => {
+            Answer::Wait(WaitOutcome::FailureReported { reason: reason.clone() })
         }
-        Outcome::CarriedOut(came) => Answer::CarriedOut(came.clone()),
+        Outcome::ApplyDecision(came) => Answer::ApplyDecision(came.clone()),
         Outcome::Submit(Tried::Unknown { .. })
-        | Outcome::Asking(Asking::Again { .. })
-        | Outcome::Recalling(Recalling::Again { .. })
-        | Outcome::Polled(_) => {
+        | Outcome::Cancel(CancelAttemptOutcome::Again { .. })
+        | Outcome::Recall(RecallAttemptOutcome::Again { .. })
+        | Outcome::Poll(_) => {
             next.current = None;
             return;
         }

@@ -45,7 +45,7 @@ const QUESTIONS: &[(&str, &str)] = &[
          FROM payments p
          LEFT JOIN holds h USING (payment_id)
          LEFT JOIN (SELECT payment_id, string_agg(kind, '+' ORDER BY entry_id) AS kinds
-                    FROM journal WHERE kind IN ('reserve', 'settle', 'release') GROUP BY payment_id) j USING (payment_id)
+                    FROM journal WHERE kind IN ('reserve', 'debit', 'release') GROUP BY payment_id) j USING (payment_id)
          WHERE coalesce(j.kinds, 'none') <> CASE h.status WHEN 'open' THEN 'reserve' WHEN 'settled' THEN 'reserve+settle'
                                                           WHEN 'released' THEN 'reserve+release' ELSE 'none' END",
     ),
@@ -60,7 +60,7 @@ const QUESTIONS: &[(&str, &str)] = &[
             OR (j.debit_account, j.credit_account) NOT IN (
                 SELECT c.debit, c.credit
                 FROM (VALUES ('reserve',       p.source_account, p.holding),
-                             ('settle',        p.holding, p.escrow),
+                             ('debit',        p.holding, p.escrow),
                              ('release',       p.holding, p.source_account),
                              ('late_debit',    p.source_account, p.escrow),
                              ('late_debit',    p.claims, p.escrow),
@@ -91,10 +91,10 @@ const QUESTIONS: &[(&str, &str)] = &[
     ),
     (
         "money moved against the switch's word",
-        "SELECT p.payment_id || ': ' || h.status || ', verdict ' || coalesce(p.verdict, 'none')
+        "SELECT p.payment_id || ': ' || h.status || ', final_status ' || coalesce(p.final_status, 'none')
          FROM payments p JOIN holds h USING (payment_id)
-         WHERE h.status = 'settled' AND p.verdict IS DISTINCT FROM 'settled'
-            OR h.status = 'released' AND p.verdict IS DISTINCT FROM 'dead' AND p.attempts > 0
+         WHERE h.status = 'settled' AND p.final_status IS DISTINCT FROM 'settled'
+            OR h.status = 'released' AND p.final_status IS DISTINCT FROM 'void' AND p.attempts > 0
                AND NOT EXISTS (SELECT FROM operations o WHERE o.operation_key = p.tx_id || ':recall' AND o.outcome = 'done')
                AND NOT EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit')",
     ),
@@ -102,7 +102,7 @@ const QUESTIONS: &[(&str, &str)] = &[
         "settled is not debited once, by its step or by a decision",
         "SELECT p.payment_id || ' is ' || p.state || ', debited ' || count(j.kind)
          FROM payments p
-         LEFT JOIN journal j ON j.payment_id = p.payment_id AND j.kind IN ('settle', 'late_debit')
+         LEFT JOIN journal j ON j.payment_id = p.payment_id AND j.kind IN ('debit', 'late_debit')
                             AND j.operation_key NOT LIKE p.tx_id || ':correct:%'
          GROUP BY p.payment_id HAVING (p.state = 'settled')::int <> count(j.kind)",
     ),
@@ -111,7 +111,7 @@ const QUESTIONS: &[(&str, &str)] = &[
         "SELECT p.payment_id || ': ' || j.kinds
          FROM payments p
          JOIN (SELECT payment_id, string_agg(kind, '+' ORDER BY entry_id) AS kinds,
-                      count(*) FILTER (WHERE kind IN ('settle', 'late_debit')) AS debits,
+                      count(*) FILTER (WHERE kind IN ('debit', 'late_debit')) AS debits,
                       count(*) FILTER (WHERE kind = 'late_debit' AND debit_account LIKE 'internal:claims:%') AS claimed,
                       count(*) FILTER (WHERE kind = 'return_credit') AS returns,
                       count(*) FILTER (WHERE kind = 'return_credit' AND credit_account LIKE 'internal:claims:%') AS unclaimed,
@@ -128,7 +128,7 @@ const QUESTIONS: &[(&str, &str)] = &[
          LEFT JOIN decisions d ON d.payment_id = p.payment_id AND d.status = 'done'
                AND lower(btrim(d.proposed_by)) <> lower(btrim(d.confirmed_by))
                AND j.operation_key = p.tx_id || CASE WHEN d.action IN ('late_debit', 'return_credit', 'write_off') THEN ':correct:'
-                                                     WHEN d.action = 'settle' AND j.kind <> 'release' THEN ':debit:'
+                                                     WHEN d.action = 'debit' AND j.kind <> 'release' THEN ':debit:'
                                                      ELSE ':comp-reserve:' END || d.decision_id
          WHERE (j.kind IN ('late_debit', 'return_credit', 'write_off') OR j.operation_key LIKE '%:dec_%') AND d.decision_id IS NULL",
     ),
@@ -136,12 +136,12 @@ const QUESTIONS: &[(&str, &str)] = &[
         "a payment charged to claims has no exception",
         "SELECT j.operation_key FROM journal j
          WHERE j.kind = 'late_debit' AND j.debit_account LIKE 'internal:claims:%'
-           AND NOT EXISTS (SELECT FROM exceptions e WHERE e.kind = 'charged_to_claims' AND e.origin = j.operation_key)",
+           AND NOT EXISTS (SELECT FROM exceptions e WHERE e.kind = 'debited_to_claims' AND e.origin = j.operation_key)",
     ),
     (
         "a decision about an ended payment is left open",
         "SELECT d.decision_id FROM decisions d JOIN payments p USING (payment_id)
-         WHERE p.ended_at IS NOT NULL AND d.closed_at IS NULL AND d.action IN ('ask_again', 'settle', 'release')",
+         WHERE p.ended_at IS NOT NULL AND d.closed_at IS NULL AND d.action IN ('retry_cancel', 'debit', 'release')",
     ),
     (
         "attempts and submissions differ",
@@ -151,7 +151,7 @@ const QUESTIONS: &[(&str, &str)] = &[
     (
         "a SUCCESS of a released or never sent payment has no exception",
         "SELECT c.event_id FROM switch_callbacks c JOIN payments p USING (payment_id)
-         WHERE c.status = 'SUCCESS' AND p.verdict IS DISTINCT FROM 'settled'
+         WHERE c.status = 'SUCCESS' AND p.final_status IS DISTINCT FROM 'settled'
            AND NOT EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id)",
     ),
 ];

@@ -10,19 +10,19 @@ use std::slice;
 
 use iso_currency::Currency;
 use payment_ledger::Ledger;
-use payment_ledger::accept::{Accepted, NewPayment, accept};
 use payment_ledger::accounts::AccountStatus;
-use payment_ledger::inbox::{Callback, CallbackStatus, CancelRequest, request_cancel};
+use payment_ledger::steps::accept::{Accepted, NewPayment, accept};
+use payment_ledger::switch::inbox::{Callback, CallbackStatus, CancelRequest, request_cancel};
 use payment_protocol::SwitchProfile;
-use payment_protocol::cancel::Death;
+use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::facts::RecallRecord;
 use payment_protocol::ids::{AccountId, ClientId, EventId, PaymentId, RunId, SwitchName, TenantId, TxId};
 use payment_protocol::keys;
 use payment_protocol::money::Money;
+use payment_protocol::port::{DebitOutcome, ReserveOutcome};
 use payment_protocol::profile::Strategy;
 use payment_protocol::report::SettledReport;
-use payment_protocol::world::{Reserved, Settled};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
 
@@ -104,7 +104,7 @@ pub(crate) enum Stage {
     /// A matching SUCCESS came in.
     Confirmed,
     /// The switch cancelled it; still held.
-    Dead,
+    Void,
     /// Confirmed, and settle was refused for good; the account is active again.
     Barred,
     /// Barred, and the switch gave the money back.
@@ -215,20 +215,20 @@ impl Bank {
             }
             Stage::Rejected => {
                 self.freeze(p).await;
-                assert_eq!(self.reserve(p).await, Reserved::Refused(ReserveRefusal::FrozenAccount));
+                assert_eq!(self.reserve(p).await, ReserveOutcome::Refused(ReserveRefusal::FrozenAccount));
                 self.unfreeze(p).await;
             }
             Stage::ReleasedUnreserved => {
                 self.ledger.release(&p.id, &Cause::ReserveUnknown).await.unwrap();
             }
-            Stage::Reserved => assert_eq!(self.reserve(p).await, Reserved::Held),
+            Stage::Reserved => assert_eq!(self.reserve(p).await, ReserveOutcome::Held),
             Stage::Sent => {
                 Box::pin(self.bring(p, Stage::Reserved)).await;
                 self.attempt(p).await;
             }
             Stage::Cancelling => {
                 Box::pin(self.bring(p, Stage::Sent)).await;
-                self.ledger.begin_cancel(&p.id, &Cause::SlaPassed).await.unwrap();
+                self.ledger.begin_cancel(&p.id, &Cause::SlaExpired).await.unwrap();
             }
             Stage::Differing => {
                 Box::pin(self.bring(p, Stage::Sent)).await;
@@ -240,14 +240,14 @@ impl Bank {
                 Box::pin(self.bring(p, Stage::Sent)).await;
                 self.ledger.store_callback(&success(p, &event(p, "confirms"))).await.unwrap();
             }
-            Stage::Dead => {
+            Stage::Void => {
                 Box::pin(self.bring(p, Stage::Cancelling)).await;
-                self.ledger.record_dead(&p.id, Death::Cancelled).await.unwrap();
+                self.ledger.record_void(&p.id, VoidReason::Cancelled).await.unwrap();
             }
             Stage::Barred => {
                 Box::pin(self.bring(p, Stage::Confirmed)).await;
                 self.freeze(p).await;
-                assert!(matches!(self.settle(p).await, Settled::Refused { .. }));
+                assert!(matches!(self.debit(p).await, DebitOutcome::Refused { .. }));
                 self.unfreeze(p).await;
             }
             Stage::Recalled | Stage::RecallRefused => {
@@ -260,21 +260,21 @@ impl Bank {
             }
             Stage::Settled => {
                 Box::pin(self.bring(p, Stage::Confirmed)).await;
-                assert_eq!(self.settle(p).await, Settled::Done);
+                assert_eq!(self.debit(p).await, DebitOutcome::Done);
             }
             Stage::Released => {
-                Box::pin(self.bring(p, Stage::Dead)).await;
-                self.ledger.release(&p.id, &Cause::SlaPassed).await.unwrap();
+                Box::pin(self.bring(p, Stage::Void)).await;
+                self.ledger.release(&p.id, &Cause::SlaExpired).await.unwrap();
             }
         }
     }
 
-    pub(crate) async fn reserve(&self, p: &Sample) -> Reserved {
+    pub(crate) async fn reserve(&self, p: &Sample) -> ReserveOutcome {
         self.ledger.reserve(&p.id, &first_run()).await.unwrap()
     }
 
-    pub(crate) async fn settle(&self, p: &Sample) -> Settled {
-        self.ledger.settle(&p.id).await.unwrap()
+    pub(crate) async fn debit(&self, p: &Sample) -> DebitOutcome {
+        self.ledger.debit(&p.id).await.unwrap()
     }
 
     pub(crate) async fn attempt(&self, p: &Sample) -> payment_protocol::rules::AttemptRuling {

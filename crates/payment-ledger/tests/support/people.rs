@@ -1,10 +1,10 @@
 //! The people of the bank: what stands before them, what they decide, and the accounts that show what it cost.
 
-use payment_ledger::verdict::Source;
+use payment_ledger::switch::final_status::Source;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::Action;
 use payment_protocol::ids::DecisionId;
-use payment_protocol::world::Settled;
+use payment_protocol::port::DebitOutcome;
 
 use super::{Bank, Sample, report};
 
@@ -32,7 +32,7 @@ impl Bank {
     /// Ends a payment of a switch that does not call back: it was asked, and settled.
     pub(crate) async fn settle_by_hand(&self, p: &Sample) {
         self.ledger.record_settled(&p.id, &report(p), Source::Query).await.unwrap();
-        assert_eq!(self.settle(p).await, Settled::Done);
+        assert_eq!(self.debit(p).await, DebitOutcome::Done);
     }
 
     /// What an internal account holds, by its entries.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use idempotency::{Answer, Effect, IdempotencyError, Verdict};
 use jiff::Timestamp;
-use payment_ledger::accept::{self, Accepted, NewPayment};
-use payment_ledger::stops::{self, StopView};
-use payment_ledger::{LedgerError, accounts, api_keys};
+use payment_ledger::admission::kill_switches::{self, KillSwitchView};
+use payment_ledger::steps::accept::{self, Accepted, NewPayment};
+use payment_ledger::{LedgerError, access::api_keys, accounts};
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{PaymentId, TxId};
 use payment_protocol::money::format_major;
@@ -100,13 +100,13 @@ impl Effect for Acceptances {
         let sources: Vec<_> =
             requests.iter().map(|asked| (&asked.caller.tenant, &asked.order.source_account)).collect();
         let currencies = accounts::currencies_of(tx, &sources).await?;
-        let stops = stops::standing(tx).await?;
+        let kill_switches = kill_switches::standing(tx).await?;
         let judged: Vec<Result<&SwitchProfile, Problem>> = requests
             .iter()
             .zip(currencies)
             .map(|(asked, currency)| {
                 asked.writes.admit()?;
-                self.judge(&asked.order, currency.as_deref(), &stops)
+                self.judge(&asked.order, currency.as_deref(), &kill_switches)
             })
             .collect();
 
@@ -161,7 +161,7 @@ impl Acceptances {
         &self,
         order: &Order,
         currency: Option<&str>,
-        stops: &[StopView],
+        kill_switches: &[KillSwitchView],
     ) -> Result<&SwitchProfile, Problem> {
         let refused = |code: &'static str, detail: String| Err(Problem::unprocessable(code, detail));
         let Some(profile) = self.switches.route(&order.destination_account) else {
@@ -178,7 +178,7 @@ impl Acceptances {
             Some(currency) if currency != order.money.currency().code() => {
                 refused("wrong_currency", format!("{account} is an account in {currency}"))
             }
-            Some(_) => match stops
+            Some(_) => match kill_switches
                 .iter()
                 .find(|stop| stop.covers(&profile.switch, order.money.currency(), &order.destination_account))
             {
@@ -190,7 +190,7 @@ impl Acceptances {
 }
 
 /// 503: people have stopped what the payment would go through, and nobody knows until when. Why is theirs to tell.
-fn stopped(stop: &StopView) -> Problem {
+fn stopped(stop: &KillSwitchView) -> Problem {
     let (code, title) = match stop.switch {
         Some(_) => ("switch_stopped", "The switch takes no new payments"),
         None => ("corridor_stopped", "No new payments are taken to this destination in this currency"),

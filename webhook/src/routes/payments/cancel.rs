@@ -10,7 +10,7 @@ use axum::response::Response;
 use idempotency::Answer;
 use idempotency::http::{self, Ticket};
 use jiff::Timestamp;
-use payment_ledger::inbox::{self, CancelRequest};
+use payment_ledger::switch::inbox::{self, CancelRequest};
 use payment_protocol::ids::PaymentId;
 use serde::Serialize;
 use service_kit::problem::{Path, Problem};
@@ -82,8 +82,8 @@ pub(crate) async fn cancel_payment(
         Begun::Held(held) => writes.admit_held(held).await?,
         Begun::Replay(answer) => return Ok(http::write(answer, true)),
     };
-    let notice = match inbox::request_cancel(held.connection(), &id).await? {
-        CancelRequest::Requested(notice) => notice,
+    let message = match inbox::request_cancel(held.connection(), &id).await? {
+        CancelRequest::Requested(message) => message,
         CancelRequest::Ended(end) => {
             held.give_back().await?;
             let detail = format!("the payment has ended: {end}");
@@ -92,8 +92,8 @@ pub(crate) async fn cancel_payment(
     };
     let body = requested(&id, held.claimed_at())?;
     let answer = held.complete(Answer::new(StatusCode::ACCEPTED.as_u16(), body)).await?;
-    if let Some(notice) = notice {
-        notify(&app, &notice).await;
+    if let Some(message) = message {
+        notify(&app, &message).await;
     }
     Ok(answer)
 }

@@ -89,5 +89,5 @@ fn located(payment_id: &PaymentId, mut response: Response) -> Response {
 }
 
 fn count(outcome: &'static str) {
-    metrics::counter!("webhook_payments_total", "outcome" => outcome).increment(1);
+    metrics::counter!("api_payment_requests_total", "outcome" => outcome).increment(1);
 }

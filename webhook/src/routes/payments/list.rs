@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use payment_ledger::view::Filter;
+use payment_ledger::reads::view::Filter;
 use payment_protocol::PaymentState;
 use payment_protocol::ids::{AccountId, PaymentId};
 use serde::{Deserialize, Serialize};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use payment_ledger::api_keys;
-use payment_ledger::view::PaymentView;
+use payment_ledger::access::api_keys;
+use payment_ledger::reads::view::PaymentView;
 use payment_protocol::ids::PaymentId;
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Query};
@@ -96,7 +96,7 @@ pub(super) async fn find(
     found.ok_or_else(|| payment_not_found(id.as_str()).into())
 }
 
-/// Looks at the row until the payment has ended, the time is up or the process stops. No connection is
+/// Looks at the row until the payment has ended, the time is up or the process kill_switches. No connection is
 /// held between two looks.
 async fn wait_for_end(
     app: &App,

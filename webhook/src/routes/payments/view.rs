@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use payment_ledger::LedgerError;
-use payment_ledger::notifications::Notification;
-use payment_ledger::view::{PaymentView, TimelineEntry};
+use payment_ledger::events::notifications::Notification;
+use payment_ledger::reads::view::{PaymentView, TimelineEntry};
 use payment_protocol::decision::Action;
 use payment_protocol::money::{format_major, parse_currency};
 use serde::Serialize;
@@ -50,8 +50,8 @@ pub(crate) struct Payment {
     /// Since when it waits for a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
-    standing_since: Option<Timestamp>,
-    /// What the bank's people may decide about it now: `ask_again`, `settle`, `release`. Not for callers to do.
+    needs_operator_since: Option<Timestamp>,
+    /// What the bank's people may decide about it now: `retry_cancel`, `settle`, `release`. Not for callers to do.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     allowed_actions: Vec<&'static str>,
     /// The workflow that runs it, as the Temporal UI names it.
@@ -128,7 +128,7 @@ impl Payment {
             switch: view.switch,
             reason: view.reason,
             operator_reason: view.operator_reason,
-            standing_since: view.standing_since,
+            needs_operator_since: view.needs_operator_since,
             allowed_actions: view.allowed_actions.into_iter().map(Action::as_str).collect(),
             workflow_id: view.workflow_id,
             created_at: view.accepted_at,

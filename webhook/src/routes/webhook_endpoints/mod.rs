@@ -17,7 +17,7 @@ use outbound_webhooks::EndpointId;
 use outbound_webhooks::endpoints::{self, Endpoint, Whose};
 use outbound_webhooks::secret::MasterKey;
 use outbound_webhooks::target::Target;
-use payment_ledger::api_keys::Caller;
+use payment_ledger::access::api_keys::Caller;
 use payment_ledger::events::EventKind;
 use service_kit::problem::Problem;
 use sqlx::PgConnection;

@@ -10,7 +10,7 @@ use idempotency::http::{self, Ticket};
 use outbound_webhooks::EndpointId;
 use outbound_webhooks::deliveries::{self, Replay};
 use outbound_webhooks::endpoints::Status;
-use payment_ledger::api_keys::Caller;
+use payment_ledger::access::api_keys::Caller;
 use serde::Serialize;
 use service_kit::problem::{Path, Problem};
 use sqlx::PgConnection;

@@ -206,7 +206,7 @@ type Row<'a> = (&'a [(&'a str, &'a str)], u16, &'a str);
 async fn headers_are_checked_in_order_before_the_body(pool: PgPool) {
     let api = Api::new(pool).await;
     sqlx::query("UPDATE api_keys SET revoked_at = now() WHERE key_hash = $1")
-        .bind(webhook::key_hash(ACME_TILL).to_vec())
+        .bind(payments_api::key_hash(ACME_TILL).to_vec())
         .execute(&api.pool)
         .await
         .unwrap();

@@ -400,7 +400,7 @@ async fn who_may_not_see_a_payment_may_not_watch_it(pool: PgPool) {
     }
     // Whatever it says that it saw: nothing tells another's payment from none.
     assert_eq!(refused(&api, GLOBEX, &id, "", Some("1")).await.0, 404);
-    api.make_key("payer", "acme", "shop", &[payment_ledger::api_keys::Scope::Pay]).await;
+    api.make_key("payer", "acme", "shop", &[payment_ledger::access::api_keys::Scope::Pay]).await;
     assert_eq!(refused(&api, "payer", &id, "", None).await.1, "insufficient_scope");
 }
 
@@ -508,7 +508,7 @@ async fn r35_watching_holds_no_connection(pool: PgPool) {
 async fn serve(api: &Api, webhook: &Value) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let bounds = config(webhook.clone()).webhook.connection_bounds().unwrap();
+    let bounds = config(webhook.clone()).api.connection_bounds().unwrap();
     let (router, stopping) = (api.router.clone(), api.stopping.clone());
     tokio::spawn(service_kit::serve::serve_on(listener, move |_| router.clone(), bounds, stopping));
     address

@@ -1,6 +1,6 @@
 //! The kill switch: new payments are refused, nothing else.
 
-use payment_ledger::stops::Target;
+use payment_ledger::admission::kill_switches::Target;
 use payment_protocol::ids::SwitchName;
 use payment_protocol::money::parse_currency;
 use serde_json::json;

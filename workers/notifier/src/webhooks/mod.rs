@@ -9,7 +9,7 @@ mod take_in;
 
 use std::time::Duration;
 
-use outbound_webhooks::{CheckedWebhooks, Sender, WebhooksError, keep, measure};
+use outbound_webhooks::{CheckedOutboundWebhooks, Sender, WebhooksError, keep, measure};
 use outbox::nats::{Broker, Consumer, ConsumerOptions};
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
@@ -40,7 +40,7 @@ impl Webhooks {
         pool: PgPool,
         broker: Broker,
         how: ConsumerOptions,
-        options: &CheckedWebhooks,
+        options: &CheckedOutboundWebhooks,
     ) -> anyhow::Result<Self> {
         let sender = match &options.master_key {
             Some(master_key) => Some(Sender::new(pool.clone(), master_key.clone(), options)?),
@@ -71,7 +71,7 @@ impl Webhooks {
                     if complains_in == 0 {
                         tracing::error!(
                             endpoints = active,
-                            "nothing is sent to webhook endpoints: set webhooks.master_key (PAYMENTS_WEBHOOKS__MASTER_KEY)"
+                            "nothing is sent to webhook endpoints: set outbound_webhooks.master_key (PAYMENTS_OUTBOUND_WEBHOOKS__MASTER_KEY)"
                         );
                         complains_in = COMPLAIN_EVERY;
                     }
@@ -91,11 +91,11 @@ impl Webhooks {
     async fn show(&self) -> Result<i64, WebhooksError> {
         let now = measure(&self.pool).await?;
         let oldest = Duration::from_millis(now.oldest_due_ms.unsigned_abs());
-        metrics::gauge!("webhooks_pending").set(now.pending as f64);
-        metrics::gauge!("webhooks_due").set(now.due as f64);
-        metrics::gauge!("webhooks_oldest_due_seconds").set(oldest.as_secs_f64());
-        metrics::gauge!("webhooks_endpoints_active").set(now.active as f64);
-        metrics::gauge!("webhooks_endpoints_disabled").set(now.disabled as f64);
+        metrics::gauge!("outbound_webhook_deliveries_pending").set(now.pending as f64);
+        metrics::gauge!("outbound_webhook_deliveries_due").set(now.due as f64);
+        metrics::gauge!("outbound_webhook_oldest_due_seconds").set(oldest.as_secs_f64());
+        metrics::gauge!("outbound_webhook_endpoints_active").set(now.active as f64);
+        metrics::gauge!("outbound_webhook_endpoints_disabled").set(now.disabled as f64);
         Ok(now.active)
     }
 }

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use outbox::Nudge;
 use payment_ledger::Ledger;
-use payment_ledger::operator::AlertKind;
-use payment_ledger::release::Release;
+use payment_ledger::operator::alerts::AlertKind;
+use payment_ledger::steps::release::Release;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
-use payment_protocol::decision::CarriedOut;
+use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::ids::{DecisionId, PaymentId, RunId};
-use payment_protocol::world::{Fenced, Reconciled, Released, Reserved, Settled, Standing};
+use payment_protocol::port::{
+    DebitOutcome, FenceOutcome, NeedsOperatorOutcome, ReconcileOutcome, ReleaseOutcome, ReserveOutcome,
+};
 use serde::{Deserialize, Serialize};
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
@@ -53,7 +55,7 @@ pub struct CloseDecisionInput {
     /// Which decision.
     pub decision_id: DecisionId,
     /// What came of it.
-    pub came: CarriedOut,
+    pub came: DecisionOutcome,
     /// In words for people.
     pub detail: String,
 }
@@ -81,14 +83,14 @@ impl LedgerActivities {
         self: Arc<Self>,
         ctx: ActivityContext,
         payment_id: PaymentId,
-    ) -> Result<Reserved, ActivityError> {
+    ) -> Result<ReserveOutcome, ActivityError> {
         let run = run_id(&ctx)?;
         let reserved = self.ledger.reserve(&payment_id, &run).await;
         self.nudge.ask();
         match reserved {
             Err(error) if error.is_final() => {
                 tracing::error!(payment.id = %payment_id, error = chain(&error), "reserve has no outcome");
-                Ok(Reserved::Unknown)
+                Ok(ReserveOutcome::Unknown)
             }
             outcome => outcome.map_err(no_outcome),
         }
@@ -112,7 +114,7 @@ impl LedgerActivities {
         self: Arc<Self>,
         _ctx: ActivityContext,
         payment_id: PaymentId,
-    ) -> Result<Fenced, ActivityError> {
+    ) -> Result<FenceOutcome, ActivityError> {
         self.ledger.fence_reserve(&payment_id).await.map_err(no_outcome)
     }
 
@@ -122,7 +124,7 @@ impl LedgerActivities {
         self: Arc<Self>,
         _ctx: ActivityContext,
         payment_id: PaymentId,
-    ) -> Result<Reconciled, ActivityError> {
+    ) -> Result<ReconcileOutcome, ActivityError> {
         self.ledger.reconcile_submission(&payment_id).await.map_err(no_outcome)
     }
 
@@ -139,14 +141,14 @@ impl LedgerActivities {
 
     /// Debits what is held.
     #[activity]
-    pub async fn settle(
+    pub async fn debit(
         self: Arc<Self>,
         _ctx: ActivityContext,
         payment_id: PaymentId,
-    ) -> Result<Settled, ActivityError> {
-        let settled = self.ledger.settle(&payment_id).await.map_err(no_outcome)?;
+    ) -> Result<DebitOutcome, ActivityError> {
+        let settled = self.ledger.debit(&payment_id).await.map_err(no_outcome)?;
         self.nudge.ask();
-        if settled == Settled::Done {
+        if settled == DebitOutcome::Done {
             metrics::counter!("payments_ended_total", "state" => "settled").increment(1);
         }
         Ok(settled)
@@ -158,18 +160,18 @@ impl LedgerActivities {
         self: Arc<Self>,
         _ctx: ActivityContext,
         input: ReleaseInput,
-    ) -> Result<Released, ActivityError> {
+    ) -> Result<ReleaseOutcome, ActivityError> {
         let ReleaseInput { payment_id, cause } = input;
         let released = self.ledger.release(&payment_id, &cause).await;
         self.nudge.ask();
         match released {
             Ok(Release::Done(first)) => {
                 metrics::counter!("payments_ended_total", "state" => first.end().as_str()).increment(1);
-                Ok(Released::Done(first))
+                Ok(ReleaseOutcome::Done(first))
             }
-            Ok(Release::Ended(end)) => Ok(Released::Ended(end)),
-            Ok(Release::Refused(refusal)) => Ok(Released::Failed { detail: refusal.to_string() }),
-            Err(error) if error.is_final() => Ok(Released::Failed { detail: chain(&error) }),
+            Ok(Release::Ended(end)) => Ok(ReleaseOutcome::Ended(end)),
+            Ok(Release::Refused(refusal)) => Ok(ReleaseOutcome::Failed { detail: refusal.to_string() }),
+            Err(error) if error.is_final() => Ok(ReleaseOutcome::Failed { detail: chain(&error) }),
             Err(error) => Err(no_outcome(error)),
         }
     }
@@ -180,7 +182,7 @@ impl LedgerActivities {
         self: Arc<Self>,
         _ctx: ActivityContext,
         input: OperatorInput,
-    ) -> Result<Standing, ActivityError> {
+    ) -> Result<NeedsOperatorOutcome, ActivityError> {
         metrics::counter!("payments_needs_operator_total", "reason" => input.reason.as_str()).increment(1);
         let standing = self.ledger.needs_operator(&input.payment_id, input.reason).await;
         self.nudge.ask();

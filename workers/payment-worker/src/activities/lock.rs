@@ -43,8 +43,8 @@ pub struct LockActivities {
 
 impl LockActivities {
     async fn lock_id(&self, payment: &Payment) -> Result<String, LedgerError> {
-        let sought = self.ledger.sought(&payment.payment_id).await?;
-        Ok(keys::account_lock_id(&self.task_queue, &payment.profile.switch, &sought.destination_account))
+        let lookup_key = self.ledger.lookup_key(&payment.payment_id).await?;
+        Ok(keys::account_lock_id(&self.task_queue, &payment.profile.switch, &lookup_key.destination_account))
     }
 }
 

@@ -20,7 +20,7 @@ pub fn submit_queue(prefix: &str, switch: &str) -> String {
 
 /// Task queue of cancel, query, recall, polling and decisions for one switch, so that undoing never waits behind
 /// submits.
-pub fn ask_queue(prefix: &str, switch: &str) -> String {
+pub fn cancel_queue(prefix: &str, switch: &str) -> String {
     format!("{prefix}-ask-{switch}")
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn again(kind: &str, detail: &str, delay: Option<Duration>) -> Activi
     )
 }
 
-/// An error with its sources, on one line.
+/// An error with its sources, on one session.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -9,17 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use payment_ledger::Ledger;
-use payment_ledger::operator::AlertKind;
+use payment_ledger::operator::alerts::AlertKind;
 use payment_protocol::Payment;
-use payment_protocol::cancel::{self, Asking};
+use payment_protocol::cancel::{self, CancelAttemptOutcome};
 use payment_protocol::cause::{Cause, OperatorReason};
-use payment_protocol::decision::{self, CarriedOut, Decision};
+use payment_protocol::decision::{self, Decision, DecisionOutcome};
 use payment_protocol::ids::SwitchName;
-use payment_protocol::poll::{self, Polled};
-use payment_protocol::recall::{self, Recalling};
-use payment_protocol::rules::VerdictRuling;
-use payment_protocol::submit::{self, Attempt};
-use payment_protocol::world::{Asked, Event, Recalled, Submitted};
+use payment_protocol::poll::{self, PollOutcome};
+use payment_protocol::port::{CancelOutcome, RecallOutcome, SubmitOutcome, WaitOutcome};
+use payment_protocol::recall::{self, RecallAttemptOutcome};
+use payment_protocol::rules::FinalStatusRuling;
+use payment_protocol::submit::{self, SubmitAttemptOutcome};
 use serde::{Deserialize, Serialize};
 use switch_client::SwitchClient;
 use temporalio_macros::activities;
@@ -27,11 +27,11 @@ use temporalio_sdk::activities::{ActivityContext, ActivityError};
 
 use super::ledger::run_id;
 use super::{again, no_outcome};
-use crate::doors::{AskDoor, BackDoor, DoorError, Line, SendDoor};
+use crate::adapters::{CancelAdapter, RecallAdapter, SubmitAdapter, SubmitAdapterError, SwitchSession};
 
-/// Input of ask_to_cancel.
+/// Input of cancel.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct AskInput {
+pub struct CancelInput {
     /// Which payment.
     pub payment: Payment,
     /// Why it was turned round.
@@ -47,9 +47,9 @@ pub struct PollInput {
     pub standing: bool,
 }
 
-/// Input of carry_out.
+/// Input of apply_decision.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct CarryOutInput {
+pub struct ApplyDecisionInput {
     /// Which payment.
     pub payment: Payment,
     /// What was decided.
@@ -68,13 +68,13 @@ pub struct SwitchActivities {
 
 impl SwitchActivities {
     /// A switch that is no longer configured is our fault and is waited for: nothing is concluded.
-    fn line<'a>(&'a self, payment: &'a Payment) -> Result<Line<'a>, ActivityError> {
+    fn session<'a>(&'a self, payment: &'a Payment) -> Result<SwitchSession<'a>, ActivityError> {
         let name = &payment.profile.switch;
         let client = self.clients.get(name).ok_or_else(|| {
             tracing::error!(switch = %name, payment.id = %payment.payment_id, "the switch is not configured");
             again("switch_not_configured", &format!("switch {name} is not configured here"), None)
         })?;
-        Ok(Line { ledger: &self.ledger, client, payment })
+        Ok(SwitchSession { ledger: &self.ledger, client, payment })
     }
 
     /// Has a person see that the switch has not decided.
@@ -86,10 +86,10 @@ impl SwitchActivities {
 
 /// The pause that the switch asks for: by its clock, within the profile's own bound, since a clock that was wrong for
 /// a moment must not put the payment to sleep, or because it is busy. The longer one holds.
-fn pause(line: Line<'_>, not_before_ms: Option<u64>) -> Option<Duration> {
-    let bound_ms = line.payment.profile.ask_interval_max_ms;
+fn pause(session: SwitchSession<'_>, not_before_ms: Option<u64>) -> Option<Duration> {
+    let bound_ms = session.payment.profile.retry_interval_max_ms;
     let by_its_clock = not_before_ms.map(|wanted_ms| Duration::from_millis(wanted_ms.min(bound_ms)));
-    by_its_clock.max(line.client.asked_to_wait())
+    by_its_clock.max(session.client.asked_to_wait())
 }
 
 #[activities]
@@ -100,48 +100,50 @@ impl SwitchActivities {
         self: Arc<Self>,
         ctx: ActivityContext,
         payment: Payment,
-    ) -> Result<Submitted, ActivityError> {
-        let line = self.line(&payment)?;
-        let door = SendDoor::new(line, run_id(&ctx)?);
-        let not_now = |kind, error: &DoorError| again(kind, &error.to_string(), line.client.asked_to_wait());
-        let attempt = submit::attempt(&door, &payment).await.map_err(|error| match error {
-            DoorError::Ledger(error) => no_outcome(error),
-            DoorError::LeftInPeace => not_now("switch_left_in_peace", &error),
-            DoorError::SwitchClock(_) => not_now("switch_clock_unknown", &error),
-            DoorError::NothingToReadBack(_) => not_now("switch_list_unknown", &error),
+    ) -> Result<SubmitOutcome, ActivityError> {
+        let session = self.session(&payment)?;
+        let adapter = SubmitAdapter::new(session, run_id(&ctx)?);
+        let not_now = |kind, error: &SubmitAdapterError| {
+            again(kind, &error.to_string(), session.client.asked_to_wait())
+        };
+        let attempt = submit::attempt(&adapter, &payment).await.map_err(|error| match error {
+            SubmitAdapterError::Ledger(error) => no_outcome(error),
+            SubmitAdapterError::LeftInPeace => not_now("switch_left_in_peace", &error),
+            SubmitAdapterError::SwitchClock(_) => not_now("switch_clock_unknown", &error),
+            SubmitAdapterError::NothingToReadBack(_) => not_now("switch_list_unknown", &error),
         })?;
         Ok(match attempt {
-            Attempt::Accepted => Submitted::Accepted,
-            Attempt::Refused { reason } => Submitted::Refused { reason },
-            Attempt::Settled => Submitted::Settled,
-            Attempt::NotSent(reason) => Submitted::NotSent(reason),
-            Attempt::Unknown { detail } => {
-                return Err(again("submit_unknown", &detail, line.client.asked_to_wait()));
+            SubmitAttemptOutcome::Accepted => SubmitOutcome::Accepted,
+            SubmitAttemptOutcome::Refused { reason } => SubmitOutcome::Refused { reason },
+            SubmitAttemptOutcome::Settled => SubmitOutcome::Settled,
+            SubmitAttemptOutcome::NotSent(reason) => SubmitOutcome::NotSent(reason),
+            SubmitAttemptOutcome::Unknown { detail } => {
+                return Err(again("submit_unknown", &detail, session.client.asked_to_wait()));
             }
         })
     }
 
     /// One asking to cancel. Undecided is an error, which the server repeats for ever.
     #[activity]
-    pub async fn ask_to_cancel(
+    pub async fn cancel(
         self: Arc<Self>,
         _ctx: ActivityContext,
-        input: AskInput,
-    ) -> Result<Asked, ActivityError> {
+        input: CancelInput,
+    ) -> Result<CancelOutcome, ActivityError> {
         let payment = &input.payment;
-        let line = self.line(payment)?;
-        let door = AskDoor::to_cancel(line, input.cause);
-        Ok(match cancel::ask(&door, payment).await.map_err(no_outcome)? {
-            Asking::Dead => Asked::Dead,
-            Asking::Settled => Asked::Settled,
-            Asking::Differs => Asked::Differs,
-            Asking::Undecidable(reason) => Asked::Undecidable(reason),
-            Asking::Ended(end) => Asked::Ended(end),
-            Asking::Again { not_before_ms, detail, alert } => {
+        let session = self.session(payment)?;
+        let adapter = CancelAdapter::for_cancel(session, input.cause);
+        Ok(match cancel::ask(&adapter, payment).await.map_err(no_outcome)? {
+            CancelAttemptOutcome::Void => CancelOutcome::Void,
+            CancelAttemptOutcome::Settled => CancelOutcome::Settled,
+            CancelAttemptOutcome::Differs => CancelOutcome::Differs,
+            CancelAttemptOutcome::Undecidable(reason) => CancelOutcome::Undecidable(reason),
+            CancelAttemptOutcome::Ended(end) => CancelOutcome::Ended(end),
+            CancelAttemptOutcome::Again { not_before_ms, detail, alert } => {
                 if alert {
                     self.alert(payment, AlertKind::CancelUndecided, &detail).await?;
                 }
-                return Err(again("cancel_undecided", &detail, pause(line, not_before_ms)));
+                return Err(again("cancel_undecided", &detail, pause(session, not_before_ms)));
             }
         })
     }
@@ -152,14 +154,14 @@ impl SwitchActivities {
         self: Arc<Self>,
         _ctx: ActivityContext,
         payment: Payment,
-    ) -> Result<Recalled, ActivityError> {
-        let line = self.line(&payment)?;
-        let door = BackDoor { line };
-        match recall::ask(&door, &payment).await.map_err(no_outcome)? {
-            Recalling::Decided(recalled) => Ok(recalled),
-            Recalling::Again { detail } => {
+    ) -> Result<RecallOutcome, ActivityError> {
+        let session = self.session(&payment)?;
+        let adapter = RecallAdapter { session };
+        match recall::ask(&adapter, &payment).await.map_err(no_outcome)? {
+            RecallAttemptOutcome::Decided(recalled) => Ok(recalled),
+            RecallAttemptOutcome::Again { detail } => {
                 self.alert(&payment, AlertKind::RecallUndecided, &detail).await?;
-                Err(again("recall_undecided", &detail, pause(line, None)))
+                Err(again("recall_undecided", &detail, pause(session, None)))
             }
         }
     }
@@ -171,32 +173,39 @@ impl SwitchActivities {
         self: Arc<Self>,
         _ctx: ActivityContext,
         input: PollInput,
-    ) -> Result<Event, ActivityError> {
+    ) -> Result<WaitOutcome, ActivityError> {
         let payment = &input.payment;
-        let line = self.line(payment)?;
-        let door = AskDoor::to_look(line);
-        match poll::poll(&door, payment).await.map_err(no_outcome)? {
-            Polled::SuccessReported if !input.standing || is_news(door.ruled()) => Ok(Event::SuccessReported),
-            Polled::FailureReported { reason } if !input.standing => Ok(Event::FailureReported { reason }),
-            Polled::SuccessReported => Err(again("poll_no_news", "a SUCCESS that is known to differ", None)),
-            Polled::FailureReported { reason } => Err(again("poll_no_news", &reason, None)),
-            Polled::Again { detail } => Err(again("poll_undecided", &detail, pause(line, None))),
+        let session = self.session(payment)?;
+        let adapter = CancelAdapter::for_poll(session);
+        match poll::poll(&adapter, payment).await.map_err(no_outcome)? {
+            PollOutcome::SuccessReported if !input.standing || is_news(adapter.ruled()) => {
+                Ok(WaitOutcome::SuccessReported)
+            }
+            PollOutcome::FailureReported { reason } if !input.standing => {
+                Ok(WaitOutcome::FailureReported { reason })
+            }
+            PollOutcome::SuccessReported => {
+                Err(again("poll_no_news", "a SUCCESS that is known to differ", None))
+            }
+            PollOutcome::FailureReported { reason } => Err(again("poll_no_news", &reason, None)),
+            PollOutcome::Again { detail } => Err(again("poll_undecided", &detail, pause(session, None))),
         }
     }
 
     /// Carries a decision out. It is closed in the ledger with what came of it, which a repeat gives
     /// again.
     #[activity]
-    pub async fn carry_out(
+    pub async fn apply_decision(
         self: Arc<Self>,
         _ctx: ActivityContext,
-        input: CarryOutInput,
-    ) -> Result<CarriedOut, ActivityError> {
-        let CarryOutInput { payment, decision, reason } = &input;
-        let door = AskDoor::to_carry_out(self.line(payment)?, decision);
-        let came = decision::carry_out(&door, payment, decision, *reason).await.map_err(no_outcome)?;
+        input: ApplyDecisionInput,
+    ) -> Result<DecisionOutcome, ActivityError> {
+        let ApplyDecisionInput { payment, decision, reason } = &input;
+        let adapter = CancelAdapter::for_decision(self.session(payment)?, decision);
+        let came =
+            decision::apply_decision(&adapter, payment, decision, *reason).await.map_err(no_outcome)?;
         let outcome = match &came {
-            CarriedOut::Refused { .. } => "refused",
+            DecisionOutcome::Refused { .. } => "refused",
             _ => "carried_out",
         };
         metrics::counter!("payments_decisions_total", "action" => decision.action.as_str(), "outcome" => outcome)
@@ -207,6 +216,6 @@ impl SwitchActivities {
 
 /// Whether a SUCCESS moves a payment that stands before a person: what differs from it is on record, and
 /// is why it stands.
-fn is_news(ruling: Option<VerdictRuling>) -> bool {
-    matches!(ruling, Some(VerdictRuling::First | VerdictRuling::Same))
+fn is_news(ruling: Option<FinalStatusRuling>) -> bool {
+    matches!(ruling, Some(FinalStatusRuling::First | FinalStatusRuling::Same))
 }

@@ -1,6 +1,6 @@
 //! Decisions about an exception: corrections, which two people make, and closing without money.
 
-use payment_ledger::decisions::Correction;
+use payment_ledger::operator::decisions::Correction;
 use serde_json::json;
 
 use super::{OfException, not_taken};

@@ -4,7 +4,7 @@ mod exception;
 mod standing;
 mod wait;
 
-use payment_ledger::decisions::{Correction, DecideError};
+use payment_ledger::operator::decisions::{Correction, DecideError};
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{DecisionId, PaymentId};
 
@@ -118,11 +118,11 @@ pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome
 /// The actions as they are typed.
 fn action() -> impl clap::builder::TypedValueParser<Value = Action> {
     use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-    let parser = PossibleValuesParser::new(["ask-again", "settle", "release"]);
+    let parser = PossibleValuesParser::new(["retry-cancel", "debit", "release"]);
     parser.map(|word| match word.as_str() {
-        "settle" => Action::Settle,
+        "debit" => Action::Debit,
         "release" => Action::Release,
-        _ => Action::AskAgain,
+        _ => Action::RetryCancel,
     })
 }
 

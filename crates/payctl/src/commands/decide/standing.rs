@@ -1,7 +1,7 @@
 //! Decisions about a payment that stands before a person: proposed, confirmed, withdrawn.
 
 use payment_ledger::Ledger;
-use payment_ledger::decisions::{Confirmed, DecisionStatus, DecisionView, Deed};
+use payment_ledger::operator::decisions::{Confirmed, DecisionStatus, DecisionView, OperatorAction};
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use serde_json::json;
@@ -26,10 +26,10 @@ pub(super) async fn propose(
     let proposed = ledger.propose(payment, action, &said.by, &said.reason, evidence).await;
     let proposed = proposed.map_err(not_taken)?;
     let id = &proposed.decision_id;
-    match proposed.notice {
-        Some(notice) => {
+    match proposed.message {
+        Some(message) => {
             remark(said, out, format_args!("decision {id}: {action}, on record"))?;
-            let seen = wait::for_outcome(bank, &ledger, &notice, id, said).await;
+            let seen = wait::for_outcome(bank, &ledger, &message, id, said).await;
             tell(seen, said, out)
         }
         None => {
@@ -56,9 +56,9 @@ pub(super) async fn confirm(of: &OfDecision, out: &mut Out<'_>) -> anyhow::Resul
     let ledger = bank.ledger().await?;
     ask_the_switch_first(&bank, &ledger, id).await?;
     match ledger.confirm(id, &said.by, &said.reason).await.map_err(not_taken)? {
-        Confirmed::ToCarryOut(notice) => {
+        Confirmed::ToCarryOut(message) => {
             remark(said, out, format_args!("decision {id} is confirmed"))?;
-            let seen = wait::for_outcome(&bank, &ledger, &notice, id, said).await;
+            let seen = wait::for_outcome(&bank, &ledger, &message, id, said).await;
             tell(seen, said, out)
         }
         Confirmed::Corrected { detail } => {
@@ -80,7 +80,7 @@ pub(super) async fn confirm(of: &OfDecision, out: &mut Out<'_>) -> anyhow::Resul
 /// A correction is booked here, so the switch is asked here; a decision about a standing payment asks by itself.
 async fn ask_the_switch_first(bank: &Bank, ledger: &Ledger, id: &DecisionId) -> anyhow::Result<()> {
     let Some(decision) = ledger.decision(id).await? else { return Ok(()) };
-    let (Deed::Correction(correction), Some(payment)) = (decision.deed, decision.payment_id) else {
+    let (OperatorAction::Correction(correction), Some(payment)) = (decision.deed, decision.payment_id) else {
         return Ok(());
     };
     if decision.status != DecisionStatus::Proposed || !correction.rests_on_the_switch() {

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use payment_ledger::Ledger;
-use payment_ledger::decisions::DecisionView;
-use payment_ledger::inbox::{Notice, NoticeKind};
-use payment_protocol::decision::CarriedOut;
+use payment_ledger::operator::decisions::DecisionView;
+use payment_ledger::switch::inbox::{InboxMessage, InboxMessageKind};
+use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use tokio::time::{Instant, sleep, timeout_at};
 use workflow_api::{Delivered, Undelivered, UpdateSender};
@@ -31,14 +31,14 @@ pub(super) struct Seen {
 pub(super) async fn for_outcome(
     bank: &Bank,
     ledger: &Ledger,
-    notice: &Notice,
+    message: &InboxMessage,
     id: &DecisionId,
     said: &Said,
 ) -> Seen {
     let deadline = Instant::now() + Duration::from_secs(said.wait);
     let mut delivery = "the workflow has not answered yet".to_owned();
     let told = async {
-        delivery = deliver(bank, ledger, notice).await;
+        delivery = deliver(bank, ledger, message).await;
         // What came of it is in the row, however it got there.
         std::future::pending::<()>().await;
     };
@@ -48,25 +48,25 @@ pub(super) async fn for_outcome(
         _ = tokio::signal::ctrl_c() => {}
     }
     let decision = ledger.decision(id).await.ok().flatten();
-    Seen { decision_id: id.clone(), payment_id: notice.payment_id.clone(), decision, delivery }
+    Seen { decision_id: id.clone(), payment_id: message.payment_id.clone(), decision, delivery }
 }
 
-async fn deliver(bank: &Bank, ledger: &Ledger, notice: &Notice) -> String {
-    let NoticeKind::Decision(decision) = &notice.kind else { return "nothing is to be told".into() };
-    if notice.ended {
+async fn deliver(bank: &Bank, ledger: &Ledger, message: &InboxMessage) -> String {
+    let InboxMessageKind::Decision(decision) = &message.kind else { return "nothing is to be told".into() };
+    if message.ended {
         return "the payment has ended".into();
     }
     let sender = UpdateSender::new(bank.temporal.clone(), "payctl");
-    match sender.decide(&notice.workflow_id, decision).await {
+    match sender.decide(&message.workflow_id, decision).await {
         // The relay tells it again until something came of it: the run that took it may be lost before.
         Ok(Delivered::Taken) => "the workflow has taken it and carries it out".into(),
         Ok(Delivered::CarriedOut(_)) => {
-            let _ = ledger.mark_delivered(notice.inbox_id).await;
+            let _ = ledger.mark_delivered(message.inbox_id).await;
             "the workflow has carried it out".into()
         }
         Err(Undelivered::Refused { detail }) => {
             // For good. Whoever hears it first closes the decision.
-            let came = CarriedOut::Refused { detail: detail.clone() };
+            let came = DecisionOutcome::Refused { detail: detail.clone() };
             let _ = ledger.close_decision(&decision.decision_id, &came, &detail).await;
             format!("the workflow refuses it: {detail}")
         }

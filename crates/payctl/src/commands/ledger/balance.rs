@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use payment_ledger::statement::BalanceAt;
+use payment_ledger::reads::statement::BalanceAt;
 use serde_json::{Value, json};
 
 use crate::database::DatabaseArgs;

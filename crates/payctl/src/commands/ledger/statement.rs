@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use payment_ledger::statement::{Line, Period, Place, Statement};
+use payment_ledger::reads::statement::{Line, Period, Place, Statement};
 use serde_json::{Value, json};
 
 use super::balance;

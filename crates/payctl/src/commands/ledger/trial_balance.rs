@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use payment_ledger::statement::TrialLine;
+use payment_ledger::reads::statement::TrialLine;
 use serde_json::{Value, json};
 
 use crate::database::DatabaseArgs;

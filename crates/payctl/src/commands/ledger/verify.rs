@@ -1,8 +1,8 @@
 //! `payctl ledger verify`: was history changed, and do the books agree with each other?
 
 use anyhow::Context as _;
-use payment_ledger::seal::SealHash;
-use payment_ledger::seal::verify::Verified;
+use payment_ledger::audit::seal::SealHash;
+use payment_ledger::audit::seal::verify::Verified;
 use serde_json::{Value, json};
 
 use crate::database::DatabaseArgs;

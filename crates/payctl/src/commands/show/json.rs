@@ -1,6 +1,6 @@
 //! A payment's whole picture for programs.
 
-use payment_ledger::explain::Explained;
+use payment_ledger::reads::explain::Explained;
 use serde_json::{Value, json};
 
 use crate::document;
@@ -60,8 +60,8 @@ fn payment(ledger: &Explained) -> Value {
         "submit_deadline": row.submit_deadline,
         "cause": row.cause,
         "cancelling_since": row.cancelling_since,
-        "verdict": row.verdict,
-        "verdict_source": row.verdict_source,
+        "final_status": row.final_status,
+        "final_status_source": row.final_status_source,
         "valid_until": row.valid_until,
         "started_at": row.started_at,
     });

@@ -1,7 +1,7 @@
 //! A payment's whole picture for people: what is wrong first, then what it is, then who says what.
 
 use jiff::Timestamp;
-use payment_ledger::explain::Explained;
+use payment_ledger::reads::explain::Explained;
 use payment_protocol::PaymentState;
 
 use super::super::exceptions;
@@ -80,10 +80,10 @@ fn facts(picture: &Picture) -> Table<2> {
     });
     fact("hold", Some(hold.as_deref().unwrap_or("none")));
     fact("switch", Some(&format!("{}, strategy {}", view.switch, row.profile.strategy)));
-    let verdict = row.verdict.as_ref().map(|verdict| {
-        format!("{verdict}, by {}", row.verdict_source.as_deref().unwrap_or("whom is not known"))
+    let final_status = row.final_status.as_ref().map(|final_status| {
+        format!("{final_status}, by {}", row.final_status_source.as_deref().unwrap_or("whom is not known"))
     });
-    fact("its first answer", Some(verdict.as_deref().unwrap_or("none yet")));
+    fact("its first answer", Some(final_status.as_deref().unwrap_or("none yet")));
     fact(
         "it says now",
         Some(&match &picture.switch {
@@ -112,7 +112,7 @@ fn state(picture: &Picture) -> String {
     }
     let cancelling =
         picture.ledger.payment.cancelling_since.filter(|_| view.state == PaymentState::Cancelling);
-    let since = view.standing_since.or(cancelling).unwrap_or(view.updated_at);
+    let since = view.needs_operator_since.or(cancelling).unwrap_or(view.updated_at);
     format!("{}{reason}, for {}", view.state, since_then(since, picture.read_at))
 }
 

@@ -74,14 +74,14 @@ fn table(listed: &[Listed<'_>]) -> Table<6> {
     let names = ["switch", "strategy", "can", "routes", "address", "profile"];
     let mut table = Table::new(names.map(|name| (name, left)));
     for switch in listed {
-        let verdict = match (switch.safe, switch.warnings.is_empty()) {
+        let final_status = match (switch.safe, switch.warnings.is_empty()) {
             (false, _) => "refused",
             (true, false) => "safe, with a warning",
             (true, true) => "safe",
         };
         let (can, routes) = (abilities(switch.profile), switch.routes.join(" "));
         let strategy = switch.profile.strategy.as_str();
-        table.row([switch.name, strategy, &can, &routes, switch.base_url, verdict]);
+        table.row([switch.name, strategy, &can, &routes, switch.base_url, final_status]);
     }
     table
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse::Event;
-use payment_ledger::api_keys::Caller;
-use payment_ledger::view::TimelineEntry;
+use payment_ledger::access::api_keys::Caller;
+use payment_ledger::reads::view::TimelineEntry;
 use payment_protocol::ids::PaymentId;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -101,7 +101,7 @@ impl Following {
     /// not know.
     async fn more(&mut self) {
         if !self.is_behind {
-            // It fails when the sender has gone, which stays as long as somebody listens.
+            // It fails when the sender has gone, which stays as long as somebody follows_switch.
             let _ = self.news.changed().await;
             self.is_behind = true;
         }

@@ -1,0 +1,206 @@
+//! The hold audit: what is held, by state and by who can still give it back; and what cannot be. Its judge is the sweep's
+//! ([`super::drift`]), with our own books alone: it needs neither Temporal nor a switch.
+
+use payment_protocol::PaymentState;
+use payment_protocol::ids::PaymentId;
+use payment_protocol::text_enum;
+
+use super::drift::{Drift, Tolerance};
+use super::found::{Finding, Known};
+use super::payments::{Sources, read_id};
+use crate::{Ledger, LedgerError};
+
+/// Payments compared at a time.
+const BATCH: i64 = 1_000;
+
+text_enum!(
+    /// Who decides what becomes of a hold.
+    DecidedBy {
+        /// The bank alone: nothing was sent, so it can be given back at once.
+        Bank = "bank",
+        /// The switch: an attempt is on record, and its answer decides.
+        Switch = "switch",
+    }
+);
+
+/// Open holds of the payments in one state, in one currency. What is settled is held no more: it is on the escrow account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldInState {
+    /// The state; every state is there, also when it holds nothing, and the ends, which must hold nothing.
+    pub state: PaymentState,
+    /// ISO 4217 code; every currency that accounts are kept in is there.
+    pub currency: String,
+    /// Who decides.
+    pub decided_by: DecidedBy,
+    /// How many.
+    pub count: i64,
+    /// Their sum, in minor units.
+    pub amount_minor: i64,
+    /// Age of the oldest, in seconds.
+    pub oldest_s: i64,
+}
+
+/// What one of the bank's own accounts holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InternalAccount {
+    /// Which: `holding` (set aside), `escrow` (committed: debited and not given back), `funding`, `claims`, `losses`.
+    pub name: String,
+    /// ISO 4217 code.
+    pub currency: String,
+    /// In minor units. With the entries that are not sealed yet, so exact.
+    pub balance_minor: i64,
+}
+
+/// What an audit looked at and found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audited {
+    /// Open payments, and ended ones that hold something.
+    pub payments: usize,
+    /// What is wrong, with its exception.
+    pub found: Vec<(Finding, Known)>,
+}
+
+impl Ledger {
+    /// What is held, by state, currency and who decides.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn held_by_state(&self) -> Result<Vec<HeldInState>, LedgerError> {
+        // One statement, one snapshot.
+        let rows = sqlx::query!(
+            r#"SELECT currency AS "currency!", h.state, h.is_sent, coalesce(h.count, 0) AS "count!",
+                      coalesce(h.amount_minor, 0) AS "amount_minor!", coalesce(h.oldest_s, 0) AS "oldest_s!"
+               FROM (SELECT DISTINCT currency FROM accounts WHERE kind = 'internal') AS used
+               LEFT JOIN (SELECT h.currency, p.state, p.attempts > 0 AS is_sent, count(*) AS count,
+                                 sum(h.amount_minor)::bigint AS amount_minor,
+                                 extract(epoch FROM clock_timestamp() - min(h.opened_at))::bigint AS oldest_s
+                          FROM holds h JOIN payments p USING (payment_id)
+                          WHERE h.status = 'open' GROUP BY 1, 2, 3) AS h USING (currency)
+               ORDER BY currency"#
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        let mut currencies: Vec<&str> = rows.iter().map(|row| row.currency.as_str()).collect();
+        currencies.dedup();
+        let of = |state: PaymentState, currency: &str, decided_by: DecidedBy| {
+            let row = rows.iter().find(|row| {
+                row.currency == currency
+                    && row.state.as_deref() == Some(state.as_str())
+                    && row.is_sent == Some(decided_by == DecidedBy::Switch)
+            });
+            HeldInState {
+                state,
+                currency: currency.to_owned(),
+                decided_by,
+                count: row.map_or(0, |row| row.count),
+                amount_minor: row.map_or(0, |row| row.amount_minor),
+                oldest_s: row.map_or(0, |row| row.oldest_s),
+            }
+        };
+        Ok(currencies
+            .iter()
+            .flat_map(|currency| PaymentState::ALL.iter().map(move |state| (currency, state)))
+            .flat_map(|(currency, state)| DecidedBy::ALL.iter().map(move |by| (currency, state, by)))
+            .map(|(currency, state, by)| of(*state, currency, *by))
+            .collect())
+    }
+
+    /// What the bank's own accounts hold.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn internal_accounts(&self) -> Result<Vec<InternalAccount>, LedgerError> {
+        Ok(sqlx::query_as!(
+            InternalAccount,
+            r#"SELECT split_part(a.account_id, ':', 2) AS "name!", a.currency,
+                      (coalesce(b.balance_minor, 0) + coalesce(w.minor, 0))::bigint AS "balance_minor!"
+               FROM accounts a
+               LEFT JOIN sealed_balances b USING (account_id)
+               LEFT JOIN (SELECT m.account_id, sum(m.minor) AS minor
+                          FROM journal_unsealed u JOIN journal j USING (entry_id)
+                          CROSS JOIN LATERAL (VALUES (j.credit_account, j.amount_minor), (j.debit_account, -j.amount_minor))
+                              AS m (account_id, minor)
+                          GROUP BY m.account_id) AS w USING (account_id)
+               WHERE a.kind = 'internal' ORDER BY a.account_id"#
+        )
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// Compares every open payment, and every payment that holds something, with its hold, and what is held with the
+    /// holding accounts. What is wrong is opened as an exception, once: a sweep that finds the same finds it open.
+    ///
+    /// # Errors
+    /// [`LedgerError`]; what was opened stays open.
+    pub async fn audit_holds(&self, tolerance: Tolerance) -> Result<Audited, LedgerError> {
+        let mut audited = Audited::default();
+        let mut after: Option<PaymentId> = None;
+        loop {
+            let ids = self.to_audit(after.as_ref()).await?;
+            let Some(last) = ids.last() else { break };
+            after = Some(last.clone());
+            audited.payments += ids.len();
+            let compared = self.compare(&Sources::default(), &ids).await?;
+            let findings = compared.iter().flat_map(|one| one.findings(tolerance)).collect();
+            self.open_all(findings, &mut audited).await?;
+        }
+        self.open_all(self.holding_differs().await?, &mut audited).await?;
+        Ok(audited)
+    }
+
+    /// The next payments that are open or hold something.
+    async fn to_audit(&self, after: Option<&PaymentId>) -> Result<Vec<PaymentId>, LedgerError> {
+        let ids = sqlx::query_scalar!(
+            r#"SELECT payment_id AS "payment_id!" FROM (
+                   SELECT payment_id FROM payments WHERE ended_at IS NULL
+                   UNION
+                   SELECT payment_id FROM holds WHERE status = 'open') AS open
+               WHERE payment_id > $1 ORDER BY payment_id LIMIT $2"#,
+            after.map_or("", PaymentId::as_str),
+            BATCH,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        ids.iter().map(|id| read_id(id)).collect()
+    }
+
+    /// Holding accounts that are not the sum of the open holds. The verification of the whole ledger says the same of the same
+    /// accounts, so that it is one matter.
+    async fn holding_differs(&self) -> Result<Vec<Finding>, LedgerError> {
+        let rows = sqlx::query!(
+            r#"SELECT account_id, held.minor - open.minor AS "more!"
+               FROM accounts a
+               CROSS JOIN LATERAL (
+                   SELECT (coalesce((SELECT balance_minor FROM sealed_balances b WHERE b.account_id = a.account_id), 0)
+                           + coalesce((SELECT sum(CASE WHEN j.credit_account = a.account_id THEN j.amount_minor
+                                                       ELSE -j.amount_minor END)
+                                       FROM journal_unsealed u JOIN journal j USING (entry_id)
+                                       WHERE a.account_id IN (j.credit_account, j.debit_account)), 0))::bigint AS minor) AS held
+               CROSS JOIN LATERAL (
+                   SELECT coalesce(sum(amount_minor), 0)::bigint AS minor
+                   FROM holds h WHERE h.status = 'open' AND h.currency = a.currency) AS open
+               WHERE a.kind = 'internal' AND a.account_id = 'internal:holding:' || a.currency
+                 AND held.minor <> open.minor"#
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(rows
+            .into_iter()
+            .map(|row| Finding {
+                drift: Drift::JournalHashMismatch,
+                payment_id: None,
+                origin: format!("holding_differs:{}", row.account_id),
+                detail: format!(
+                    "holding_differs of {}: it holds {} more than the open holds",
+                    row.account_id, row.more
+                ),
+            })
+            .collect())
+    }
+
+    async fn open_all(&self, findings: Vec<Finding>, audited: &mut Audited) -> Result<(), LedgerError> {
+        let known = self.open_findings(&findings).await?;
+        audited.found.extend(findings.into_iter().zip(known));
+        Ok(())
+    }
+}

@@ -1,0 +1,4 @@
+//! Payments that need an operator: alerts, and the decisions of operators.
+
+pub mod alerts;
+pub mod decisions;

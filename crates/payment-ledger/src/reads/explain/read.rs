@@ -1,0 +1,218 @@
+//! The parts of an explanation, each one read.
+
+use payment_protocol::ids::PaymentId;
+use sqlx::PgConnection;
+
+use super::{Entry, Hold, InboxEntry, Operation, RaisedAlert, Row, StoredCallback, Submission};
+use crate::LedgerError;
+use crate::reads::queues::{ExceptionRow, ExceptionView};
+use crate::reads::view::view;
+
+pub(super) async fn row(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<Option<Row>, LedgerError> {
+    let row = sqlx::query!(
+        r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
+                  p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
+                  p.ended_at, p.needs_operator_since, o.reason AS "refusal?",
+                  p.tenant_id, p.client_id, p.profile, p.resume_count, p.run_id, p.attempts, p.first_attempt_at,
+                  p.submit_deadline, p.cancelling_since, p.final_status, p.final_status_source, p.valid_until, p.started_at
+           FROM payments p
+           LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
+           WHERE p.payment_id = $1"#,
+        payment_id.as_str(),
+    )
+    .fetch_optional(tx)
+    .await?;
+    let Some(row) = row else { return Ok(None) };
+    let unreadable = |column: &'static str, json: &serde_json::Value| LedgerError::Unreadable {
+        id: payment_id.to_string(),
+        column,
+        value: json.to_string(),
+    };
+    Ok(Some(Row {
+        tenant_id: row.tenant_id.clone(),
+        client_id: row.client_id.clone(),
+        profile: serde_json::from_value(row.profile.clone())
+            .map_err(|_| unreadable("profile", &row.profile))?,
+        resume_count: row.resume_count,
+        run_id: row.run_id.clone(),
+        attempts: row.attempts,
+        first_attempt_at: row.first_attempt_at.map(|at| at.to_jiff()),
+        submit_deadline: row.submit_deadline.map(|at| at.to_jiff()),
+        cause: row
+            .cause
+            .as_ref()
+            .map(|json| serde_json::from_value(json.clone()).map_err(|_| unreadable("cause", json)))
+            .transpose()?,
+        cancelling_since: row.cancelling_since.map(|at| at.to_jiff()),
+        final_status: row.final_status.clone(),
+        final_status_source: row.final_status_source.clone(),
+        valid_until: row.valid_until.to_jiff(),
+        started_at: row.started_at.map(|at| at.to_jiff()),
+        view: view!(row),
+    }))
+}
+
+pub(super) async fn submissions(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+) -> Result<Vec<Submission>, LedgerError> {
+    let rows = sqlx::query!(
+        "SELECT attempt, recorded_at, outcome, detail, answered_at, marker, transfer_id
+         FROM submissions WHERE payment_id = $1 ORDER BY attempt",
+        payment_id.as_str(),
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Submission {
+            attempt: row.attempt,
+            recorded_at: row.recorded_at.to_jiff(),
+            outcome: row.outcome,
+            detail: row.detail,
+            answered_at: row.answered_at.map(|at| at.to_jiff()),
+            marker: row.marker,
+            transfer_id: row.transfer_id,
+        })
+        .collect())
+}
+
+pub(super) async fn operations(
+    tx: &mut PgConnection,
+    keys: &[String],
+) -> Result<Vec<Operation>, LedgerError> {
+    let rows = sqlx::query!(
+        "SELECT operation_key, outcome, reason, recorded_at FROM operations
+         WHERE operation_key = ANY($1) ORDER BY recorded_at, operation_key",
+        keys,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Operation {
+            operation_key: row.operation_key,
+            outcome: row.outcome,
+            reason: row.reason,
+            recorded_at: row.recorded_at.to_jiff(),
+        })
+        .collect())
+}
+
+pub(super) async fn journal(tx: &mut PgConnection, keys: &[String]) -> Result<Vec<Entry>, LedgerError> {
+    let rows = sqlx::query!(
+        "SELECT operation_key, kind, debit_account, credit_account, amount_minor, currency, posted_at FROM journal
+         WHERE operation_key = ANY($1) ORDER BY entry_id",
+        keys,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Entry {
+            operation_key: row.operation_key,
+            kind: row.kind,
+            debit_account: row.debit_account,
+            credit_account: row.credit_account,
+            amount_minor: row.amount_minor,
+            currency: row.currency,
+            posted_at: row.posted_at.to_jiff(),
+        })
+        .collect())
+}
+
+pub(super) async fn hold(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<Option<Hold>, LedgerError> {
+    let row = sqlx::query!(
+        "SELECT account_id, amount_minor, status, opened_at, closed_at FROM holds WHERE payment_id = $1",
+        payment_id.as_str(),
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(row.map(|row| Hold {
+        account_id: row.account_id,
+        amount_minor: row.amount_minor,
+        status: row.status,
+        opened_at: row.opened_at.to_jiff(),
+        closed_at: row.closed_at.map(|at| at.to_jiff()),
+    }))
+}
+
+pub(super) async fn callbacks(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+) -> Result<Vec<StoredCallback>, LedgerError> {
+    let rows = sqlx::query!(
+        "SELECT switch, event_id, status, amount_minor, currency, reason, received_at FROM switch_callbacks
+         WHERE payment_id = $1 ORDER BY received_at, event_id",
+        payment_id.as_str(),
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| StoredCallback {
+            switch: row.switch,
+            event_id: row.event_id,
+            status: row.status,
+            amount_minor: row.amount_minor,
+            currency: row.currency,
+            reason: row.reason,
+            received_at: row.received_at.to_jiff(),
+        })
+        .collect())
+}
+
+pub(super) async fn inbox(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+) -> Result<Vec<InboxEntry>, LedgerError> {
+    let rows = sqlx::query!(
+        "SELECT kind, event_id, decision_id, received_at, deliveries, delivered_at FROM inbox
+         WHERE payment_id = $1 ORDER BY inbox_id",
+        payment_id.as_str(),
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| InboxEntry {
+            kind: row.kind,
+            event_id: row.event_id,
+            decision_id: row.decision_id,
+            received_at: row.received_at.to_jiff(),
+            deliveries: row.deliveries,
+            delivered_at: row.delivered_at.map(|at| at.to_jiff()),
+        })
+        .collect())
+}
+
+pub(super) async fn exceptions(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+) -> Result<Vec<ExceptionView>, LedgerError> {
+    let rows = sqlx::query_as!(
+        ExceptionRow,
+        "SELECT exception_id, payment_id, kind, detail, opened_at, closed_at, closed_by
+         FROM exceptions WHERE payment_id = $1 ORDER BY exception_id",
+        payment_id.as_str(),
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(rows.into_iter().map(ExceptionView::from).collect())
+}
+
+pub(super) async fn alerts(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+) -> Result<Vec<RaisedAlert>, LedgerError> {
+    let rows = sqlx::query!(
+        "SELECT kind, detail, raised_at FROM alerts WHERE payment_id = $1 ORDER BY raised_at, kind",
+        payment_id.as_str(),
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| RaisedAlert { kind: row.kind, detail: row.detail, raised_at: row.raised_at.to_jiff() })
+        .collect())
+}

@@ -1,0 +1,177 @@
+//! What operators look at, across tenants: payments, those that do not move, and exceptions.
+
+use jiff::Timestamp;
+use payment_protocol::PaymentState;
+use payment_protocol::ids::{DecisionId, PaymentId, SwitchName};
+
+use crate::operator::decisions::DecisionView;
+use crate::reads::view::{PaymentView, view};
+use crate::{Ledger, LedgerError};
+
+/// Which payments of all tenants to list. Newest first.
+#[derive(Clone, Debug, Default)]
+pub struct ListFilter {
+    /// Only in this state.
+    pub state: Option<PaymentState>,
+    /// Only accepted this long ago or earlier, in seconds.
+    pub older_than_s: Option<i64>,
+    /// Only of this switch.
+    pub switch: Option<SwitchName>,
+    /// Only after this payment in the list (the last one of the page before).
+    pub after: Option<PaymentId>,
+    /// At most so many.
+    pub limit: i64,
+}
+
+/// An open payment that does not move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// The payment, with its reason and what may be decided.
+    pub payment: PaymentView,
+    /// Whose.
+    pub tenant_id: String,
+    /// For how long it has stood, been cancelling or been idle, in seconds.
+    pub age_s: i64,
+    /// The decision about it that is open: it waits for a second person, or is being carried out.
+    pub pending: Option<DecisionView>,
+}
+
+/// An exception: what contradicts the books.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExceptionView {
+    /// Its number.
+    pub exception_id: i64,
+    /// Of which payment; none for one of no payment of ours.
+    pub payment_id: Option<String>,
+    /// What kind.
+    pub kind: String,
+    /// What contradicts.
+    pub detail: String,
+    /// When it was met first.
+    pub opened_at: Timestamp,
+    /// When a decision closed it.
+    pub closed_at: Option<Timestamp>,
+    /// Which decision.
+    pub closed_by: Option<String>,
+}
+
+/// Columns of an exception.
+pub(crate) struct ExceptionRow {
+    pub(crate) exception_id: i64,
+    pub(crate) payment_id: Option<String>,
+    pub(crate) kind: String,
+    pub(crate) detail: String,
+    pub(crate) opened_at: jiff_sqlx::Timestamp,
+    pub(crate) closed_at: Option<jiff_sqlx::Timestamp>,
+    pub(crate) closed_by: Option<String>,
+}
+
+impl From<ExceptionRow> for ExceptionView {
+    fn from(row: ExceptionRow) -> Self {
+        Self {
+            exception_id: row.exception_id,
+            payment_id: row.payment_id,
+            kind: row.kind,
+            detail: row.detail,
+            opened_at: row.opened_at.to_jiff(),
+            closed_at: row.closed_at.map(|at| at.to_jiff()),
+            closed_by: row.closed_by,
+        }
+    }
+}
+
+impl Ledger {
+    /// Payments of all tenants, newest first.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn list(&self, filter: &ListFilter) -> Result<Vec<PaymentView>, LedgerError> {
+        let rows = sqlx::query!(
+            r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
+                      p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
+                      p.ended_at, p.needs_operator_since, o.reason AS "refusal?"
+               FROM payments p
+               LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
+               WHERE ($1::text IS NULL OR p.state = $1)
+                 AND ($2::bigint IS NULL OR p.accepted_at <= clock_timestamp() - $2 * interval '1 second')
+                 AND ($3::text IS NULL OR p.switch = $3)
+                 AND ($4::text IS NULL OR (p.accepted_at, p.payment_id) <
+                      (SELECT a.accepted_at, a.payment_id FROM payments a WHERE a.payment_id = $4))
+               ORDER BY p.accepted_at DESC, p.payment_id DESC
+               LIMIT $5"#,
+            filter.state.map(PaymentState::as_str),
+            filter.older_than_s,
+            filter.switch.as_ref().map(SwitchName::as_str),
+            filter.after.as_ref().map(PaymentId::as_str),
+            filter.limit,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        rows.into_iter().map(|row| Ok(view!(row))).collect()
+    }
+
+    /// At most `limit` open payments of all tenants that for `older_than_s` have stood before a person, been cancelling
+    /// or been idle, oldest first.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn stuck(&self, older_than_s: i64, limit: i64) -> Result<Vec<Stuck>, LedgerError> {
+        let rows = sqlx::query!(
+            r#"WITH stuck AS (
+                   SELECT payment_id, tenant_id, CASE state WHEN 'needs_operator' THEN coalesce(needs_operator_since, updated_at)
+                                                            WHEN 'cancelling' THEN coalesce(cancelling_since, updated_at)
+                                                            ELSE updated_at END AS since
+                   FROM payments WHERE ended_at IS NULL)
+               SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
+                      p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
+                      p.ended_at, p.needs_operator_since, o.reason AS "refusal?", s.tenant_id,
+                      extract(epoch FROM clock_timestamp() - s.since)::bigint AS "age_s!",
+                      (SELECT d.decision_id FROM decisions d
+                       WHERE d.payment_id = p.payment_id AND d.status IN ('proposed', 'confirmed')) AS pending
+               FROM stuck s JOIN payments p USING (payment_id)
+               LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
+               WHERE s.since <= clock_timestamp() - $1 * interval '1 second'
+               ORDER BY s.since, p.payment_id
+               LIMIT $2"#,
+            older_than_s as f64,
+            limit,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        let mut stuck = Vec::with_capacity(rows.len());
+        for row in rows {
+            let pending = match row.pending.as_deref().map(DecisionId::new) {
+                Some(Ok(decision_id)) => self.decision(&decision_id).await?,
+                _ => None,
+            };
+            let (tenant_id, age_s) = (row.tenant_id.clone(), row.age_s);
+            stuck.push(Stuck { payment: view!(row), tenant_id, age_s, pending });
+        }
+        Ok(stuck)
+    }
+
+    /// At most `limit` exceptions, oldest first: the open ones or all, of one payment or of all.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn exceptions(
+        &self,
+        open_only: bool,
+        payment_id: Option<&PaymentId>,
+        limit: i64,
+    ) -> Result<Vec<ExceptionView>, LedgerError> {
+        let rows = sqlx::query_as!(
+            ExceptionRow,
+            "SELECT exception_id, payment_id, kind, detail, opened_at, closed_at, closed_by
+             FROM exceptions
+             WHERE (NOT $1 OR closed_at IS NULL) AND ($2::text IS NULL OR payment_id = $2)
+             ORDER BY exception_id LIMIT $3",
+            open_only,
+            payment_id.map(PaymentId::as_str),
+            limit,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(rows.into_iter().map(ExceptionView::from).collect())
+    }
+}

@@ -1,0 +1,250 @@
+//! What a payment looks like from outside.
+
+use jiff::Timestamp;
+use payment_protocol::PaymentState;
+use payment_protocol::decision::Action;
+use payment_protocol::ids::{AccountId, PaymentId, TenantId};
+use sqlx::PgConnection;
+
+use crate::{Ledger, LedgerError};
+
+/// A payment as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PaymentView {
+    /// Its id.
+    pub payment_id: String,
+    /// Its transaction.
+    pub tx_id: String,
+    /// Where it stands.
+    pub state: PaymentState,
+    /// Minor units.
+    pub amount_minor: i64,
+    /// ISO 4217 code.
+    pub currency: String,
+    /// From.
+    pub source_account: String,
+    /// To.
+    pub destination_account: String,
+    /// The customer's own id.
+    pub end_to_end_id: Option<String>,
+    /// The switch it was routed to.
+    pub switch: String,
+    /// Why it did not settle, or was turned round: the word of the cause or of the refusal. None once
+    /// it has settled.
+    pub reason: Option<String>,
+    /// Why it stands before a person, or last stood.
+    pub operator_reason: Option<String>,
+    /// Since when it stands before a person; none when it does not.
+    pub needs_operator_since: Option<Timestamp>,
+    /// What people may decide about it now.
+    pub allowed_actions: Vec<Action>,
+    /// The workflow that runs it now.
+    pub workflow_id: String,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// When it last moved.
+    pub updated_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+}
+
+/// One line of a payment's timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimelineEntry {
+    /// The state it was in or went to.
+    pub state: String,
+    /// What happened.
+    pub detail: String,
+    /// When, by the database's clock.
+    pub happened_at: Timestamp,
+}
+
+/// Which payments to list. Newest first.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only in this state.
+    pub state: Option<PaymentState>,
+    /// Only from this account.
+    pub source_account: Option<AccountId>,
+    /// Only with this end-to-end id.
+    pub end_to_end_id: Option<String>,
+    /// Only accepted this long ago or earlier, in seconds.
+    pub older_than_s: Option<i64>,
+    /// Only after this payment in the list (the last one of the page before).
+    pub after: Option<PaymentId>,
+    /// At most so many.
+    pub limit: i64,
+}
+
+macro_rules! view {
+    ($row:expr) => {{
+        let row = $row;
+        let state = payment_protocol::PaymentState::parse(&row.state).ok_or_else(|| {
+            $crate::LedgerError::Unreadable {
+                id: row.payment_id.clone(),
+                column: "state",
+                value: row.state.clone(),
+            }
+        })?;
+        let code =
+            |json: &serde_json::Value| json.get("code").and_then(|code| code.as_str()).map(str::to_owned);
+        let stands = state == payment_protocol::PaymentState::NeedsOperator;
+        let operator_reason =
+            row.operator_reason.as_deref().and_then(payment_protocol::OperatorReason::parse);
+        $crate::reads::view::PaymentView {
+            // A payment that was turned round and settled all the same has nothing to explain.
+            reason: row
+                .cause
+                .as_ref()
+                .and_then(code)
+                .or(row.refusal)
+                .filter(|_| state != payment_protocol::PaymentState::Settled),
+            payment_id: row.payment_id,
+            tx_id: row.tx_id,
+            state,
+            amount_minor: row.amount_minor,
+            currency: row.currency,
+            source_account: row.source_account,
+            destination_account: row.destination_account,
+            end_to_end_id: row.end_to_end_id,
+            switch: row.switch,
+            operator_reason: row.operator_reason,
+            needs_operator_since: row.needs_operator_since.filter(|_| stands).map(|at| at.to_jiff()),
+            allowed_actions: operator_reason
+                .filter(|_| stands)
+                .map_or_else(Vec::new, |reason| reason.allowed().to_vec()),
+            workflow_id: row.workflow_id,
+            accepted_at: row.accepted_at.to_jiff(),
+            updated_at: row.updated_at.to_jiff(),
+            ended_at: row.ended_at.map(|at| at.to_jiff()),
+        }
+    }};
+}
+pub(crate) use view;
+
+impl Ledger {
+    /// One payment of a tenant.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn payment(
+        &self,
+        tenant: &TenantId,
+        payment_id: &PaymentId,
+    ) -> Result<Option<PaymentView>, LedgerError> {
+        let row = sqlx::query!(
+            r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
+                      p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
+                      p.ended_at, p.needs_operator_since, o.reason AS "refusal?"
+               FROM payments p
+               LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
+               WHERE p.payment_id = $1 AND p.tenant_id = $2"#,
+            payment_id.as_str(),
+            tenant.as_str(),
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        row.map(|row| Ok(view!(row))).transpose()
+    }
+
+    /// Payments of a tenant, newest first.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn payments(
+        &self,
+        tenant: &TenantId,
+        filter: &Filter,
+    ) -> Result<Vec<PaymentView>, LedgerError> {
+        let rows = sqlx::query!(
+            r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
+                      p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
+                      p.ended_at, p.needs_operator_since, o.reason AS "refusal?"
+               FROM payments p
+               LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
+               WHERE p.tenant_id = $1
+                 AND ($2::text IS NULL OR p.state = $2)
+                 AND ($3::text IS NULL OR p.source_account = $3)
+                 AND ($4::text IS NULL OR p.end_to_end_id = $4)
+                 AND ($5::bigint IS NULL OR p.accepted_at <= clock_timestamp() - $5 * interval '1 second')
+                 AND ($6::text IS NULL OR (p.accepted_at, p.payment_id) <
+                      (SELECT a.accepted_at, a.payment_id FROM payments a WHERE a.payment_id = $6 AND a.tenant_id = $1))
+               ORDER BY p.accepted_at DESC, p.payment_id DESC
+               LIMIT $7"#,
+            tenant.as_str(),
+            filter.state.map(PaymentState::as_str),
+            filter.source_account.as_ref().map(AccountId::as_str),
+            filter.end_to_end_id.as_deref(),
+            filter.older_than_s,
+            filter.after.as_ref().map(PaymentId::as_str),
+            filter.limit,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        rows.into_iter().map(|row| Ok(view!(row))).collect()
+    }
+
+    /// A payment's timeline, oldest first: at most `limit` lines after the first `after`.
+    ///
+    /// A line keeps its place for ever. Whoever writes one holds the lock of the payment's row, so a payment's lines are
+    /// numbered in the order of their commits; numbers of different payments are not, and mean nothing to each other.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn timeline(
+        &self,
+        payment_id: &PaymentId,
+        after: i64,
+        limit: i64,
+    ) -> Result<Vec<TimelineEntry>, LedgerError> {
+        timeline(&mut *self.pool.acquire().await?, payment_id, after, limit, false).await
+    }
+
+    /// The number of each payment's newest line, the bank's own lines among them: it grows with every line. Numbers of
+    /// different payments say nothing about each other.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn newest_lines(&self, payments: &[PaymentId]) -> Result<Vec<(PaymentId, i64)>, LedgerError> {
+        let ids: Vec<String> = payments.iter().map(PaymentId::to_string).collect();
+        let rows = sqlx::query!(
+            r#"SELECT w.place AS "place!", t.entry_id
+               FROM unnest($1::text[]) WITH ORDINALITY AS w (payment_id, place)
+               CROSS JOIN LATERAL (SELECT l.entry_id FROM timeline l WHERE l.payment_id = w.payment_id
+                                   ORDER BY l.entry_id DESC LIMIT 1) t"#,
+            &ids,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        let asked = |place: i64| usize::try_from(place - 1).ok().and_then(|place| payments.get(place));
+        Ok(rows.into_iter().filter_map(|row| Some((asked(row.place)?.clone(), row.entry_id))).collect())
+    }
+}
+
+/// As [`Ledger::timeline`], on the caller's connection; with what is the bank's own, or without.
+pub(crate) async fn timeline(
+    connection: &mut PgConnection,
+    payment_id: &PaymentId,
+    after: i64,
+    limit: i64,
+    with_internal: bool,
+) -> Result<Vec<TimelineEntry>, LedgerError> {
+    let rows = sqlx::query!(
+        "SELECT state, detail, happened_at FROM timeline
+         WHERE payment_id = $1 AND ($4 OR NOT is_internal) ORDER BY entry_id OFFSET $2 LIMIT $3",
+        payment_id.as_str(),
+        after,
+        limit,
+        with_internal,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| TimelineEntry {
+            state: row.state,
+            detail: row.detail,
+            happened_at: row.happened_at.to_jiff(),
+        })
+        .collect())
+}

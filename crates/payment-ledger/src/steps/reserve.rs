@@ -1,0 +1,153 @@
+//! Reserve: source -> holding, once; a refusal is recorded and repeated. And the fence that makes a
+//! late reserve refuse.
+
+use payment_protocol::PaymentState;
+use payment_protocol::cause::ReserveRefusal;
+use payment_protocol::facts::ReserveRecord;
+use payment_protocol::ids::{PaymentId, RunId};
+use payment_protocol::keys;
+use payment_protocol::port::{FenceOutcome, ReserveOutcome};
+use payment_protocol::rules::{self, ReserveRuling};
+use sqlx::PgConnection;
+
+use crate::accounts::{self, Internal};
+use crate::row_lock::{Locked, lock};
+use crate::{Ledger, LedgerError, admission::limits, writes};
+
+impl Ledger {
+    /// Holds the amount for the run `run`, once, under `{payment_id}:reserve` (S0.3).
+    ///
+    /// Refusals in order of precedence: a customer's cancel, a start past `valid_until`, unknown
+    /// account, wrong currency, frozen account, insufficient funds, a limit. Each is recorded.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn reserve(&self, payment_id: &PaymentId, run: &RunId) -> Result<ReserveOutcome, LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        let locked = lock(&mut tx, payment_id).await?;
+        let outcome = match rules::reserve(&locked.facts, run, locked.too_late) {
+            ReserveRuling::Recorded(ReserveRecord::Held) => return Ok(ReserveOutcome::Held),
+            ReserveRuling::Recorded(ReserveRecord::Refused(refusal)) => {
+                return Ok(ReserveOutcome::Refused(refusal));
+            }
+            ReserveRuling::AnotherRun => return Ok(ReserveOutcome::AnotherRun),
+            ReserveRuling::Ended(end) => return Ok(ReserveOutcome::Ended(end)),
+            ReserveRuling::Refuse(refusal) => Err(refusal),
+            ReserveRuling::Try => hold(&mut tx, &locked).await?,
+        };
+        sqlx::query!(
+            "UPDATE payments SET run_id = $2, started_at = coalesce(started_at, clock_timestamp()) WHERE payment_id = $1",
+            payment_id.as_str(),
+            run.as_str(),
+        )
+        .execute(&mut *tx)
+        .await?;
+        let reserved = match outcome {
+            Ok(()) => {
+                let detail = format!("transfer pending: {} held", locked.money);
+                writes::state(&mut tx, payment_id, PaymentState::Reserved, &detail).await?;
+                ReserveOutcome::Held
+            }
+            Err(refusal) => {
+                refuse(&mut tx, payment_id, refusal).await?;
+                ReserveOutcome::Refused(refusal)
+            }
+        };
+        tx.commit().await?;
+        Ok(reserved)
+    }
+
+    /// Ends a payment that has held and sent nothing, by recording `refusal` under reserve's key. A
+    /// reserve that lands later meets the record. Does nothing where a reserve is recorded.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn refuse_unreserved(
+        &self,
+        payment_id: &PaymentId,
+        refusal: ReserveRefusal,
+    ) -> Result<(), LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        let locked = lock(&mut tx, payment_id).await?;
+        if locked.facts.reserve.is_none() && locked.facts.state.end().is_none() {
+            refuse(&mut tx, payment_id, refusal).await?;
+            tx.commit().await?;
+        }
+        Ok(())
+    }
+
+    /// Records a refusal under reserve's key if nothing is recorded there, and otherwise changes
+    /// nothing. The first step of a run that takes a payment up again.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn fence_reserve(&self, payment_id: &PaymentId) -> Result<FenceOutcome, LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        let locked = lock(&mut tx, payment_id).await?;
+        if let Some(end) = locked.facts.state.end() {
+            return Ok(FenceOutcome::Ended(end));
+        }
+        if locked.facts.reserve.is_none() {
+            fence(&mut tx, payment_id).await?;
+            tx.commit().await?;
+        }
+        Ok(FenceOutcome::Open(locked.facts.cause))
+    }
+}
+
+/// Writes the fence alone; the payment goes on to its release.
+pub(crate) async fn fence(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
+    let key = keys::reserve(payment_id);
+    writes::refused(tx, key.as_str(), payment_id, ReserveRefusal::Fenced.as_str()).await
+}
+
+async fn refuse(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+    refusal: ReserveRefusal,
+) -> Result<(), LedgerError> {
+    let key = keys::reserve(payment_id);
+    writes::refused(tx, key.as_str(), payment_id, refusal.as_str()).await?;
+    let detail = format!("nothing was charged: {refusal}");
+    writes::state(tx, payment_id, refusal.end().into(), &detail).await
+}
+
+/// Posts source -> holding, or says why not.
+async fn hold(tx: &mut PgConnection, locked: &Locked) -> Result<Result<(), ReserveRefusal>, LedgerError> {
+    let Locked { payment_id, money, source_account, .. } = locked;
+    let account = sqlx::query!(
+        "SELECT tenant_id, kind, status, currency, available_minor FROM accounts WHERE account_id = $1 FOR UPDATE",
+        source_account.as_str(),
+    )
+    .fetch_optional(&mut *tx)
+    .await?
+    .filter(|account| account.tenant_id == locked.tenant_id && account.kind == "customer");
+    let Some(account) = account else { return Ok(Err(ReserveRefusal::UnknownAccount)) };
+    if account.currency != money.currency().code() {
+        return Ok(Err(ReserveRefusal::WrongCurrency));
+    }
+    if account.status != "active" {
+        return Ok(Err(ReserveRefusal::FrozenAccount));
+    }
+    if account.available_minor.unwrap_or(0) < money.amount_minor() {
+        return Ok(Err(ReserveRefusal::InsufficientFunds));
+    }
+    if !limits::spend(tx, locked).await? {
+        return Ok(Err(ReserveRefusal::LimitExceeded));
+    }
+    let key = keys::reserve(payment_id);
+    writes::done(tx, key.as_str(), payment_id).await?;
+    accounts::post(
+        tx,
+        accounts::Posting {
+            key: key.as_str(),
+            payment_id: Some(payment_id),
+            kind: "reserve",
+            debit: source_account.as_str(),
+            credit: &Internal::Holding.account(money.currency()),
+            money: *money,
+        },
+    )
+    .await?;
+    Ok(Ok(()))
+}

@@ -1,0 +1,291 @@
+//! The starter's questions: what is to be started, by whom, and what was lost.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use futures::future::join_all;
+use payment_ledger::steps::accept::NewPayment;
+use payment_ledger::steps::start::{START_REJECTIONS_MAX, Startable};
+use payment_protocol::Payment;
+use payment_protocol::cause::Cause;
+use payment_protocol::ids::SwitchName;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use support::{AMOUNT_MINOR, Bank, OTHER_SWITCH, Stage, at, eur, profile};
+
+const LEASE_MS: i64 = 60_000;
+const IDLE_MS: i64 = 60_000;
+/// More than any test has in work.
+const ROOM: i64 = 1_000;
+
+fn ids(started: &[Startable]) -> Vec<String> {
+    started.iter().map(|s| s.payment.payment_id.to_string()).collect()
+}
+
+/// Lets `interval` pass for everything that is leased or idle.
+async fn let_pass(bank: &Bank, interval: &str) {
+    bank.sql(&format!(
+        "UPDATE payments SET updated_at = updated_at - interval '{interval}',
+                             start_lease_until = start_lease_until - interval '{interval}'"
+    ))
+    .await;
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn what_is_taken_is_the_workflows_whole_input(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Accepted, "k").await;
+    let taken = bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap();
+    let payment = Payment {
+        payment_id: p.id.clone(),
+        tx_id: p.tx,
+        money: eur(AMOUNT_MINOR),
+        source_account: p.account,
+        profile: profile(),
+        resume: 0,
+    };
+    let workflow_id = p.id.to_string();
+    assert_eq!(taken, [Startable { payment, workflow_id, cancel_requested: false, too_late: false }]);
+}
+
+/// Oldest first, by the time of acceptance and not by the place in the table.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn oldest_first(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let mut oldest_first = vec![];
+    for age in 0..60 {
+        let order = NewPayment { accepted_at: at(1_700_000_000_000 - age), ..bank.order(&format!("k{age}")) };
+        oldest_first.insert(0, bank.take(&order).await.id.to_string());
+    }
+    bank.sql("ANALYZE payments").await;
+    let mut taken = vec![];
+    for _ in 0..3 {
+        let batch = ids(&bank.ledger.claim_accepted(20, LEASE_MS, ROOM).await.unwrap());
+        assert_eq!(batch.len(), 20);
+        taken.extend(batch);
+    }
+    assert_eq!(taken, oldest_first);
+    assert_eq!(bank.ledger.claim_accepted(20, LEASE_MS, ROOM).await.unwrap(), []);
+}
+
+/// A lease keeps others away, and ends by itself when its holder dies.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_lease_ends_by_itself(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Accepted, "k").await;
+    assert_eq!(ids(&bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap()), [p.id.to_string()]);
+    assert_eq!(bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap(), [], "leased");
+    let_pass(&bank, "61 s").await;
+    assert_eq!(ids(&bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap()), [p.id.to_string()]);
+    let_pass(&bank, "61 s").await;
+    bank.ledger.mark_started(&p.id).await.unwrap();
+    assert_eq!(bank.state(&p).await, "started");
+    assert_eq!(bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap(), [], "started");
+}
+
+/// Eight starters at once: no payment is taken twice, none is left.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn no_payment_is_taken_twice(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::crowded(options, connect, 8).await;
+    for n in 0..80 {
+        bank.take(&bank.order(&format!("k{n}"))).await;
+    }
+    let mut taken = vec![];
+    // More rounds than it takes, since a starter skips what another one is just taking.
+    for _ in 0..8 {
+        let round = join_all((0..8).map(|_| bank.ledger.claim_accepted(7, LEASE_MS, ROOM))).await;
+        taken.extend(round.into_iter().flat_map(|batch| ids(&batch.unwrap())));
+    }
+    assert_eq!((taken.len(), taken.iter().collect::<BTreeSet<_>>().len()), (80, 80));
+    bank.close().await;
+}
+
+/// R23: one row that cannot be read does not keep the others from being started.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r23_an_unreadable_payment_does_not_stop_the_queue(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let poison = bank.payment_at(Stage::Accepted, "poison").await;
+    let p = bank.payment_at(Stage::Accepted, "sound").await;
+    bank.sql(&format!(
+        "UPDATE payments SET profile = profile || '{{\"unheard_of\": 1}}' WHERE payment_id = '{}'",
+        poison.id
+    ))
+    .await;
+    assert_eq!(ids(&bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap()), [p.id.to_string()]);
+}
+
+/// Whoever takes a payment is told what speaks against starting it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn what_speaks_against_a_start_is_told(pool: PgPool) {
+    let bank = Bank::new(pool);
+    #[rustfmt::skip]
+    let table = [
+        // key       cancelled  too late
+        ("neither",  false,     false),
+        ("cancel",   true,      false),
+        ("late",     false,     true),
+        ("both",     true,      true),
+    ];
+    for (key, cancelled, late) in table {
+        let p = bank.payment_at(Stage::Accepted, key).await;
+        if cancelled {
+            bank.customer_cancel(&p).await;
+        }
+        if late {
+            bank.sql(&format!("UPDATE payments SET valid_until = now() WHERE payment_id = '{}'", p.id)).await;
+        }
+        let taken = bank.ledger.claim_accepted(1, LEASE_MS, ROOM).await.unwrap();
+        assert_eq!((taken[0].cancel_requested, taken[0].too_late), (cancelled, late), "{key}");
+    }
+}
+
+/// Five starts that the workflow engine refused, and a person is asked; once.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn five_refused_starts_ask_a_person(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Accepted, "k").await;
+    for n in 1..=START_REJECTIONS_MAX + 1 {
+        bank.ledger.start_refused(&p.id).await.unwrap();
+        let state = if n < START_REJECTIONS_MAX { "accepted" } else { "needs_operator" };
+        assert_eq!(bank.state(&p).await, state, "refusal {n}");
+    }
+    assert_eq!(bank.column(&p, "operator_reason").await.as_deref(), Some("start_refused"));
+    assert_eq!(
+        bank.words("SELECT kind || ' ' || detail FROM alerts").await,
+        ["needs_operator start_refused"]
+    );
+    assert_eq!(bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap(), []);
+}
+
+/// Marking a start never takes a payment back from where it stands.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_late_mark_changes_nothing(pool: PgPool) {
+    let bank = Bank::new(pool);
+    for stage in [Stage::Reserved, Stage::Cancelling, Stage::Confirmed, Stage::Settled, Stage::Rejected] {
+        let p = bank.payment_at(stage, &format!("{stage:?}")).await;
+        let before = bank.state(&p).await;
+        bank.ledger.mark_started(&p.id).await.unwrap();
+        assert_eq!(bank.state(&p).await, before, "{stage:?}");
+    }
+}
+
+/// Open payments of which nothing was heard are looked at; accepted and ended ones are not.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn open_payments_are_idle_after_a_while(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let mut wanted = BTreeSet::new();
+    for stage in [
+        Stage::Accepted,
+        Stage::Reserved,
+        Stage::Cancelling,
+        Stage::Confirmed,
+        Stage::Void,
+        Stage::Barred,
+        Stage::Settled,
+        Stage::Released,
+        Stage::Rejected,
+    ] {
+        let p = bank.payment_at(stage, &format!("{stage:?}")).await;
+        if !matches!(stage, Stage::Accepted | Stage::Settled | Stage::Released | Stage::Rejected) {
+            wanted.insert(p.id);
+        }
+    }
+    assert_eq!(bank.ledger.claim_idle(20, IDLE_MS).await.unwrap(), [], "heard of just now");
+    let_pass(&bank, "61 s").await;
+    let idle = bank.ledger.claim_idle(20, IDLE_MS).await.unwrap();
+    assert_eq!(idle.iter().map(|i| i.payment_id.clone()).collect::<BTreeSet<_>>(), wanted);
+    assert!(idle.iter().all(|i| i.workflow_id == i.payment_id.as_str()));
+    assert_eq!(bank.ledger.claim_idle(20, IDLE_MS).await.unwrap(), [], "looked at");
+    let_pass(&bank, "61 s").await;
+    assert_eq!(bank.ledger.claim_idle(20, IDLE_MS).await.unwrap().len(), wanted.len(), "looked at again");
+}
+
+/// A lost run is followed by resume n+1, by one of those who noticed.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn of_those_who_noticed_one_resumes(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::crowded(options, connect, 8).await;
+    let p = bank.payment_at(Stage::Sent, "k").await;
+    let mut lost = p.id.to_string();
+    for n in 1..=5_u32 {
+        let noticed = join_all((0..8).map(|_| bank.ledger.resume(&p.id, &lost))).await;
+        let won: Vec<_> = noticed.into_iter().filter_map(Result::unwrap).collect();
+        assert_eq!(won.len(), 1, "resume {n}");
+        assert_eq!((won[0].payment.resume, won[0].workflow_id.clone()), (n, format!("{}:resume:{n}", p.id)));
+        assert_eq!(bank.ledger.resume(&p.id, &lost).await.unwrap(), None, "an older one is not followed");
+        lost.clone_from(&won[0].workflow_id);
+        assert_eq!(bank.column(&p, "workflow_id").await.unwrap(), lost, "signals go to it");
+    }
+    bank.close().await;
+}
+
+/// What a resume is given at each stage: the top while nothing is written of it, else the resume
+/// form; nothing after the end.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn at_each_stage_a_lost_run_is_followed(pool: PgPool) {
+    let bank = Bank::new(pool);
+    #[rustfmt::skip]
+    let table = [
+        // stage                    the number of the resume; 0 is from the top
+        (Stage::Accepted,           Some(0)),
+        (Stage::Fenced,             Some(1)),
+        (Stage::Reserved,           Some(1)),
+        (Stage::Sent,               Some(1)),
+        (Stage::Cancelling,         Some(1)),
+        (Stage::Confirmed,          Some(1)),
+        (Stage::Void,               Some(1)),
+        (Stage::Barred,             Some(1)),
+        (Stage::Settled,            None),
+        (Stage::Released,           None),
+        (Stage::ReleasedUnreserved, None),
+        (Stage::Rejected,           None),
+    ];
+    for (stage, resume) in table {
+        let p = bank.payment_at(stage, &format!("{stage:?}")).await;
+        let followed = bank.ledger.resume(&p.id, p.id.as_str()).await.unwrap();
+        assert_eq!(followed.map(|s| s.payment.resume), resume, "{stage:?}");
+    }
+    let turned_round = bank.payment_at(Stage::Accepted, "turned round").await;
+    bank.ledger.begin_cancel(&turned_round.id, &Cause::Interrupted).await.unwrap();
+    let followed = bank.ledger.resume(&turned_round.id, turned_round.id.as_str()).await.unwrap();
+    assert_eq!(followed.unwrap().payment.resume, 1, "a cause is on record");
+    bank.audit().await;
+}
+
+/// Room counts what is being worked on, not what waits for the switch; a switch without room leaves
+/// the others theirs.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_switch_without_room_waits_and_the_others_do_not(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let elsewhere = |key: &str| {
+        let mut order = bank.order(key);
+        order.profile.switch = SwitchName::new(OTHER_SWITCH).unwrap();
+        order
+    };
+    let room_for_one = async || ids(&bank.ledger.claim_accepted(10, LEASE_MS, 1).await.unwrap());
+    let p = bank.payment_at(Stage::Accepted, "first").await;
+    assert_eq!(room_for_one().await, [p.id.to_string()]);
+
+    // In work from its start until the switch has it.
+    bank.ledger.mark_started(&p.id).await.unwrap();
+    let waits = bank.payment_at(Stage::Accepted, "waits").await;
+    let other = bank.order_at(Stage::Accepted, elsewhere("other")).await;
+    assert_eq!(room_for_one().await, [other.id.to_string()], "started");
+    bank.bring(&p, Stage::Sent).await;
+    assert_eq!(room_for_one().await, [""; 0], "reserved");
+    bank.ledger.record_found(&p.id).await.unwrap();
+    assert_eq!(room_for_one().await, [waits.id.to_string()], "with the switch");
+}
+
+/// A waiting starter hears the nudge.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_nudge_is_heard(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let mut listener = sqlx::postgres::PgListener::connect_with(&bank.pool).await.unwrap();
+    listener.listen(payment_ledger::steps::start::START_CHANNEL).await.unwrap();
+    bank.ledger.wake_starters().await.unwrap();
+    let heard = tokio::time::timeout(std::time::Duration::from_secs(20), listener.recv()).await;
+    assert_eq!(heard.unwrap().unwrap().channel(), payment_ledger::steps::start::START_CHANNEL);
+}

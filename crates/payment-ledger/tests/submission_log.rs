@@ -1,0 +1,180 @@
+//! What our own books know of what was sent: the log, what became of it, and by what a switch without references is asked.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use futures::future::join_all;
+use payment_ledger::steps::accept::NewPayment;
+use payment_ledger::switch::submission_log::SentTransfer;
+use payment_protocol::ids::AccountId;
+use payment_protocol::port::ReconcileOutcome;
+use payment_protocol::profile::Strategy;
+use payment_protocol::rules::{AttemptRuling, NotSent};
+use payment_protocol::submit::{LoggedSubmission, SendAnswer};
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use support::{
+    AMOUNT_MINOR, Bank, OTHER_SWITCH, SWITCH_NOW_MS, Stage, at, eur, event, failure, first_run, success,
+};
+
+/// An order by a switch without references.
+fn without_references(bank: &Bank, key: &str, destination: &str) -> NewPayment {
+    let mut order = bank.order(key);
+    order.destination_account = AccountId::new(destination).unwrap();
+    order.profile.strategy = Strategy::Validate;
+    (order.profile.deduplicates, order.profile.tombstones, order.profile.has_callback) =
+        (false, false, false);
+    order
+}
+
+/// S0.11, C: what the last attempt brought; one without a known answer is ambiguous.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_11_the_log_tells_the_last_attempt(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Reserved, "k").await;
+    assert_eq!(bank.ledger.logged(&p.id).await.unwrap(), None);
+    #[rustfmt::skip]
+    let table = [
+        // the attempt's answer                                 the log
+        (None,                                                  LoggedSubmission::Pending),
+        (Some(SendAnswer::Unknown { detail: "cut".into() }),    LoggedSubmission::Pending),
+        (Some(SendAnswer::Refused { reason: "limit".into() }),  LoggedSubmission::Refused { reason: "limit".into() }),
+        (Some(SendAnswer::Accepted),                            LoggedSubmission::Accepted),
+    ];
+    for (n, (answer, logged)) in (1..).zip(table) {
+        assert_eq!(bank.attempt(&p).await, AttemptRuling::Send(n));
+        assert_eq!(
+            bank.ledger.logged(&p.id).await.unwrap(),
+            Some(LoggedSubmission::Pending),
+            "before it is sent"
+        );
+        if let Some(answer) = answer {
+            bank.ledger.record_answer(&p.id, n, &answer, None).await.unwrap();
+        }
+        assert_eq!(bank.ledger.logged(&p.id).await.unwrap(), Some(logged), "attempt {n}");
+    }
+    bank.audit().await;
+}
+
+/// S0.11, D: the final_status, else a FAILURE of the payment's own switch, else nothing.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_11_a_submission_is_reconciled_with_what_came_in(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let failed = || ReconcileOutcome::Failed { reason: "account closed".into() };
+    #[rustfmt::skip]
+    let table = [
+        // stage             then FAILURE of   outcome
+        (Stage::Sent,        None,             ReconcileOutcome::Unknown),
+        (Stage::Sent,        Some("our own"),  failed()),
+        (Stage::Sent,        Some("another"),  ReconcileOutcome::Unknown),
+        (Stage::Differing,   None,             ReconcileOutcome::Unknown),
+        (Stage::Confirmed,   None,             ReconcileOutcome::Settled),
+        (Stage::Confirmed,   Some("our own"),  ReconcileOutcome::Settled),
+        (Stage::Void,        None,             ReconcileOutcome::Unknown),
+        (Stage::Void,        Some("our own"),  failed()),
+    ];
+    for (n, (stage, failure_of, outcome)) in table.into_iter().enumerate() {
+        let p = bank.payment_at(stage, &format!("row {n}")).await;
+        if let Some(switch) = failure_of {
+            let mut callback = failure(&p, &event(&p, "f"));
+            if switch == "another" {
+                callback.switch = payment_protocol::ids::SwitchName::new(OTHER_SWITCH).unwrap();
+            }
+            bank.ledger.store_callback(&callback).await.unwrap();
+        }
+        assert_eq!(bank.ledger.reconcile_submission(&p.id).await.unwrap(), outcome, "row {n}");
+    }
+    // FAILURE first, then SUCCESS: it settled.
+    let p = bank.payment_at(Stage::Sent, "both").await;
+    bank.ledger.store_callback(&failure(&p, &event(&p, "f"))).await.unwrap();
+    bank.ledger.store_callback(&success(&p, &event(&p, "s"))).await.unwrap();
+    assert_eq!(bank.ledger.reconcile_submission(&p.id).await.unwrap(), ReconcileOutcome::Settled);
+    bank.audit().await;
+}
+
+/// The marker goes with the attempt, before it is sent; the first name that the switch's transfer has stands.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn what_is_sought_is_on_record_before_it_is_sent(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let lookup_key = |marker: Option<&str>, transfer_id: Option<&str>| SentTransfer {
+        marker: marker.map(str::to_owned),
+        transfer_id: transfer_id.map(str::to_owned),
+        destination_account: "DE-1".into(),
+        money: eur(AMOUNT_MINOR),
+    };
+    let answered = bank.order_at(Stage::Reserved, without_references(&bank, "answered", "DE-1")).await;
+    assert_eq!(bank.ledger.lookup_key(&answered.id).await.unwrap(), lookup_key(None, None));
+    bank.ledger.note_transfer_id(&answered.id, "t-0").await.unwrap();
+    let (ruling, _) =
+        bank.ledger.record_attempt(&answered.id, &first_run(), at(SWITCH_NOW_MS), Some("t-6")).await.unwrap();
+    assert_eq!(ruling, AttemptRuling::Send(1));
+    assert_eq!(bank.ledger.lookup_key(&answered.id).await.unwrap(), lookup_key(Some("t-6"), None));
+    bank.ledger.record_answer(&answered.id, 1, &SendAnswer::Accepted, Some("t-7")).await.unwrap();
+    bank.ledger.note_transfer_id(&answered.id, "t-8").await.unwrap();
+    assert_eq!(bank.ledger.lookup_key(&answered.id).await.unwrap(), lookup_key(Some("t-6"), Some("t-7")));
+    bank.settle_by_hand(&answered).await;
+
+    let found = bank.order_at(Stage::Sent, without_references(&bank, "found", "DE-1")).await;
+    assert_eq!(bank.ledger.lookup_key(&found.id).await.unwrap(), lookup_key(None, None));
+    for transfer_id in ["t-9", "t-9", "t-10"] {
+        bank.ledger.note_transfer_id(&found.id, transfer_id).await.unwrap();
+    }
+    assert_eq!(bank.ledger.lookup_key(&found.id).await.unwrap(), lookup_key(None, Some("t-9")));
+    assert_eq!(bank.number("SELECT count(*) FROM timeline WHERE detail LIKE 'found at %'").await, 1);
+    bank.audit().await;
+}
+
+/// S1.5: another open payment to the same account at the same switch that was sent bars the attempt, until its end.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s1_5_an_account_has_one_transfer_under_way(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let busy = AttemptRuling::NotSent(NotSent::AccountBusy);
+    let held = bank.order_at(Stage::Reserved, without_references(&bank, "held", "DE-1")).await;
+    let first = bank.order_at(Stage::Reserved, without_references(&bank, "first", "DE-1")).await;
+    assert_eq!(bank.attempt(&first).await, AttemptRuling::Send(1), "what was not sent bars nobody");
+    assert_eq!(bank.attempt(&held).await, busy);
+    assert_eq!(
+        bank.attempt(&first).await,
+        AttemptRuling::NotSent(NotSent::SecondAttemptForbidden),
+        "nor itself"
+    );
+
+    let elsewhere = bank.order_at(Stage::Reserved, without_references(&bank, "elsewhere", "DE-2")).await;
+    assert_eq!(bank.attempt(&elsewhere).await, AttemptRuling::Send(1));
+    let mut order = without_references(&bank, "other switch", "DE-1");
+    order.profile.switch = payment_protocol::ids::SwitchName::new(OTHER_SWITCH).unwrap();
+    let other = bank.order_at(Stage::Reserved, order).await;
+    assert_eq!(bank.attempt(&other).await, AttemptRuling::Send(1));
+    let mut order = bank.order("with references");
+    order.destination_account = AccountId::new("DE-1").unwrap();
+    let with = bank.order_at(Stage::Reserved, order).await;
+    assert_eq!(bank.attempt(&with).await, AttemptRuling::Send(1));
+
+    bank.settle_by_hand(&first).await;
+    assert_eq!(bank.attempt(&held).await, AttemptRuling::Send(1));
+    bank.audit().await;
+}
+
+/// S1.5: sixteen payments to one account at once: one is let out, since the rows' locks alone would let out all.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s1_5_sixteen_to_one_account_at_once(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::crowded(options, connect, 16).await;
+    for round in 0..4 {
+        let mut payments = Vec::new();
+        for n in 0..16 {
+            let order = without_references(&bank, &format!("k{round}-{n}"), &format!("DE-{round}"));
+            payments.push(bank.order_at(Stage::Reserved, order).await);
+        }
+        let rulings = join_all(payments.iter().map(|p| bank.attempt(p))).await;
+        let busy = AttemptRuling::NotSent(NotSent::AccountBusy);
+        assert_eq!(
+            rulings.iter().filter(|ruling| **ruling == AttemptRuling::Send(1)).count(),
+            1,
+            "{rulings:?}"
+        );
+        assert_eq!(rulings.iter().filter(|ruling| **ruling == busy).count(), 15);
+    }
+    bank.audit().await;
+    bank.close().await;
+}

@@ -1,0 +1,36 @@
+//! Carrying out what people decided: the doors of asking, and what is written in the decision's name.
+
+use payment_ledger::LedgerError;
+use payment_protocol::cause::Cause;
+use payment_protocol::decision::{Decision, DecisionOutcome, DecisionPort};
+use payment_protocol::rules::{DebitByDecisionRuling, ReleaseByDecisionRuling};
+
+use super::cancel::{CancelAdapter, status_source};
+use super::session::SwitchSession;
+
+impl<'a> CancelAdapter<'a, &'a Decision> {
+    /// A adapter of carrying a decision out.
+    pub(crate) fn for_decision(session: SwitchSession<'a>, decision: &'a Decision) -> Self {
+        Self::new(session, decision, Cause::ReleasedByDecision, status_source(session))
+    }
+}
+
+impl DecisionPort for CancelAdapter<'_, &Decision> {
+    async fn recorded(&self) -> Result<Option<DecisionOutcome>, LedgerError> {
+        self.session.ledger.decision_outcome(&self.decision.decision_id).await
+    }
+
+    async fn debit_by_decision(&self) -> Result<DebitByDecisionRuling, LedgerError> {
+        let (ledger, payment) = (self.session.ledger, self.session.payment);
+        ledger.debit_by_decision(&payment.payment_id, &self.decision.decision_id).await
+    }
+
+    async fn release_by_decision(&self) -> Result<(ReleaseByDecisionRuling, Cause), LedgerError> {
+        let (ledger, payment) = (self.session.ledger, self.session.payment);
+        ledger.release_by_decision(&payment.payment_id, &self.decision.decision_id).await
+    }
+
+    async fn close(&self, came: &DecisionOutcome, detail: &str) -> Result<(), LedgerError> {
+        self.session.ledger.close_decision(&self.decision.decision_id, came, detail).await
+    }
+}

@@ -1,0 +1,34 @@
+//! One asking for the money back.
+
+use payment_ledger::LedgerError;
+use payment_protocol::cancel::SwitchResponse;
+use payment_protocol::facts::RecallRecord;
+use payment_protocol::keys::{Reference, StepKey};
+use payment_protocol::recall::{RecallAnswer, RecallPort};
+
+use super::session::SwitchSession;
+
+/// Door of one asking for the money back.
+pub(crate) struct RecallAdapter<'a> {
+    pub(crate) session: SwitchSession<'a>,
+}
+
+impl RecallPort for RecallAdapter<'_> {
+    type Error = LedgerError;
+
+    async fn recorded(&self) -> Result<Option<RecallRecord>, LedgerError> {
+        self.session.ledger.recall_record(&self.session.payment.payment_id).await
+    }
+
+    async fn recall(
+        &self,
+        reference: &Reference,
+        key: &StepKey,
+    ) -> Result<SwitchResponse<RecallAnswer>, LedgerError> {
+        self.session.response(self.session.recall(reference, key).await?).await
+    }
+
+    async fn record(&self, record: RecallRecord, reason: &str) -> Result<RecallRecord, LedgerError> {
+        self.session.ledger.record_recall(&self.session.payment.payment_id, record, reason).await
+    }
+}
