@@ -3,7 +3,7 @@
 //! The locals cannot be seen, but what they do can. Two histories are at the same place where the code asks the
 //! same question and, tried with every answer there is, [`DEPTH`] questions deep, goes on asking the same. So
 //! the order of two things that were heard and changed nothing makes no two places. A depth too small would
-//! merge what differs only later; the planted bugs, each of which must still be found, are the proof that it is
+//! merge what differs only later; the seeded bugs, each of which must still be found, are the proof that it is
 //! not, and `--deep` walks some profiles with every history as a place of its own.
 
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};

@@ -1,4 +1,4 @@
-//! Every planted bug of the protocol turns the exploration red, with the shortest sequence. That is what proves
+//! Every seeded bug of the protocol turns the exploration red, with the shortest sequence. That is what proves
 //! that the exploration looks everywhere: a state pruned too early would hide one of them.
 //!
 //! A bug is a patch in `planted/`, against the protocol's own sources; its heading says which invariant must
@@ -32,7 +32,7 @@ fn crates() -> PathBuf {
 }
 
 fn bugs() -> Vec<Bug> {
-    let mut bugs: Vec<Bug> = fs::read_dir(crates().join("payment-explorer/planted"))
+    let mut bugs: Vec<Bug> = fs::read_dir(crates().join("payment-explorer/seeded"))
         .unwrap()
         .map(|entry| {
             let patch = entry.unwrap().path();
@@ -116,7 +116,7 @@ fn copy(from: &Path, to: &Path) {
 
 /// Builds every mutant at once, so that cargo fills the machine; gives the folder of the programs.
 fn build(bugs: &[Bug]) -> PathBuf {
-    let house = Path::new(env!("CARGO_TARGET_TMPDIR")).join("planted");
+    let house = Path::new(env!("CARGO_TARGET_TMPDIR")).join("seeded");
     let sources = house.join("sources");
     if sources.exists() {
         fs::remove_dir_all(&sources).unwrap();
