@@ -92,7 +92,6 @@ pub const METRICS: &[Listed] = &[
     of(&[Relay], Counter, "outbox_published_total", &[], "events", "Events that the broker confirmed"),
     of(&[Relay], Counter, "outbox_refused_total", &[], "refusals", "Times the broker refused an event"),
     of(&[Relay], Counter, "outbox_unknown_total", &[], "rounds", "Rounds of publishing in which a confirmation was missing, so that events are published again"),
-    of(&[Relay], Counter, "outbox_lost_total", &[], "events", "Events that the broker had lost and that were published again"),
     of(&[Relay], Counter, "idempotency_days_dropped_total", &[], "days", "Day partitions of idempotency keys that were dropped"),
     of(&[Relay], Counter, "idempotency_reaped_total", &[], "keys", "Keys that were taken from holders who are gone"),
 

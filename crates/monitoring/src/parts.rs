@@ -62,7 +62,7 @@ fn late(task: RelayTask) -> Alert {
         // Of several relays one is enough.
         &format!("time() - max(relay_task_succeeded_at_seconds{{task=\"{word}\"}}) > {late_s}"),
         0,
-        if matches!(task, RelayTask::Keep | RelayTask::Mend) { Warning } else { Critical },
+        if matches!(task, RelayTask::Keep) { Warning } else { Critical },
         &format!("The relay has not managed to {} for {late_s} s", spoken(word)),
         "several of its rounds have failed or hang; a single failure is tried again by itself",
     )
@@ -133,14 +133,6 @@ fn others() -> Vec<Alert> {
             Warning,
             "A consumer is behind what was published",
             "an event is taken in within a second; 10,000 is as far as it is counted",
-        ),
-        alert(
-            "BrokerLosesEvents",
-            "sum(increase(outbox_lost_total[10m])) > 0",
-            1_800,
-            Warning,
-            "The broker has been losing events for half an hour",
-            "what is lost once is published again within a minute; for ten seconds of it the broker may know its id and keep it out",
         ),
         alert(
             "WebhooksLate",

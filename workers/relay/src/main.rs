@@ -37,7 +37,7 @@ async fn main() -> anyhow::Result<()> {
     let listen = options.relay.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_RELAY__METRICS_LISTEN", health, stop.clone());
     let broker = Broker::connect(&options.broker, "relay").await?;
-    let publishing = publish::relay(ledger.pool(), broker.clone(), &options.relay)?;
+    let publishing = publish::relay(ledger.pool(), broker, &options.relay)?;
     let signaller = Signaller::new(options.temporal, "relay");
     let work = async {
         tokio::join!(
@@ -46,7 +46,6 @@ async fn main() -> anyhow::Result<()> {
             audit::run(&ledger, &options.relay, &stop),
             keep::run(ledger.pool(), &options.relay, &stop),
             publishing.run(&stop),
-            publish::mend(ledger.pool(), &broker, &options.relay, &stop),
             seal::run(&ledger, &options.relay, &stop),
         );
         Ok(())
