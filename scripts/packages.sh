@@ -11,7 +11,6 @@ packages_of() {
     apt-postgres) echo postgresql ;;
     apt-redis) echo redis-server ;;
     apt-venv) echo python3-venv ;;
-    apt-nats | brew-nats) echo nats-server ;;
     brew-cc) echo "(xcode-select --install)" ;;
     brew-protoc) echo protobuf ;;
     brew-postgres) echo postgresql@17 ;;
@@ -20,7 +19,7 @@ packages_of() {
   esac
 }
 
-# Installs what brings the named tools: cc, curl, protoc, postgres, nats, redis, venv.
+# Installs what brings the named tools: cc, curl, protoc, postgres, redis, venv.
 install_packages() {
   local tool manager=apt packages=
   if have brew; then manager=brew; fi
@@ -35,7 +34,7 @@ install_packages() {
     attend_quietly "$dev_dir/log/install.log" brew install $packages || fail "brew could not install: $packages"
     return
   fi
-  have apt-get || fail "missing: $*; install a C compiler, curl, protoc with its include files, nats-server 2.9 or later, the server of PostgreSQL $pg_oldest or later and Python 3.10 or later with its module venv"
+  have apt-get || fail "missing: $*; install a C compiler, curl, protoc with its include files, the server of PostgreSQL $pg_oldest or later and Python 3.10 or later with its module venv"
   may_install || fail "missing: $*; run: sudo apt-get update && sudo apt-get install $packages"
   step "installing $packages (apt-get)"
   attend_quietly "$dev_dir/log/install.log" "${as_root[@]+"${as_root[@]}"}" apt-get update ||
@@ -44,7 +43,6 @@ install_packages() {
   case " $packages " in *" postgresql "*) without_system_cluster ;; esac
   # shellcheck disable=SC2086 # words on purpose
   apt_install $packages
-  case " $packages " in *" nats-server "*) without_system_broker ;; esac
 }
 
 # Whether packages can be installed without a question; a sudo that wants a password would hang a script.
@@ -80,10 +78,4 @@ without_system_cluster() {
   attend_quietly "$dev_dir/log/install.log" "${root_do[@]}" DEBIAN_FRONTEND=noninteractive \
     apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 postgresql || true # reported by the next install
   "${root_do[@]}" mv "$cluster_conf.kept" "$cluster_conf"
-}
-
-# Debian's package starts a system broker at once. We want the program only.
-without_system_broker() {
-  have systemctl || return 0
-  "${as_root[@]+"${as_root[@]}"}" env systemctl disable --now nats-server >/dev/null 2>&1 || true
 }

@@ -3,10 +3,13 @@
 # installed here (everybody has a way of their own); they get one line that says what to do.
 
 temporal=       # path of the Temporal CLI
+nats_server=    # path of the message broker
 pg_bin=         # folder of the PostgreSQL programs
 pg_major=       # their major version
 pg_oldest=15    # the oldest PostgreSQL the SQL is written for
 temporal_module=github.com/temporalio/cli/cmd/temporal@v1.5.1 # later ones carry a replace directive and do not install
+nats_module=github.com/nats-io/nats-server/v2@v2.15.2
+nats_oldest=2.14 # Debian's 2.9 cannot sync each message; up to 2.12 more is lost when a disk fails (crates/decisions/0018)
 
 schemathesis=     # path of the HTTP fuzzer that ./dev test drives
 standardwebhooks= # path of a Python that has the library of Standard Webhooks
@@ -30,7 +33,8 @@ install_tools() {
   fi
   find_postgres || fail "PostgreSQL $pg_oldest or later was not found"
   find_temporal || build_temporal
-  step "tools: rust $(version_of cargo), $(protoc --version | tr ' ' '-'), PostgreSQL $pg_major, $(nats-server --version | tr -d ' ' | tr ':' '-'), temporal ($temporal)"
+  find_nats || build_nats
+  step "tools: rust $(version_of cargo), $(protoc --version | tr ' ' '-'), PostgreSQL $pg_major, nats-server $(version_of "$nats_server") ($nats_server), temporal ($temporal)"
 }
 
 # Which of the tools that come as packages are not there.
@@ -39,7 +43,6 @@ missing_packages() {
   have curl || printf 'curl '
   protoc_works || printf 'protoc '
   find_postgres || printf 'postgres '
-  have nats-server || printf 'nats '
 }
 
 # protoc alone is not enough: Debian ships the standard .proto files in another package.
@@ -85,18 +88,45 @@ build_temporal() {
     find_temporal || fail "brew installed temporal, but it is not in PATH"
     return
   fi
-  have go || fail "the temporal CLI is missing: install it (https://temporal.io/setup/install-temporal-cli), or Go 1.24 or later (https://go.dev/dl) to have it built here"
-  at_least "$(version_of go)" 1.21 || fail "Go $(version_of go) is too old to build the temporal CLI: install Go 1.24 or later (https://go.dev/dl)"
-  step "building the temporal CLI from its Go module: once, about 5 minutes on 2 cores and 4 GB of disk meanwhile"
-  # Its own caches, or gigabytes would stay in the user's; kept when it fails, so that the next try goes on from there.
-  local work=${tools_dir%/bin}/temporal-build
-  mkdir -p "$work/bin"
-  attend_quietly "$dev_dir/log/temporal-build.log" env GOBIN="$work/bin" GOCACHE="$work/cache" GOMODCACHE="$work/modules" \
-    GOFLAGS=-modcacherw go install -v "$temporal_module" ||
-    fail "the temporal CLI could not be built; see .dev/log/temporal-build.log"
-  mv "$work/bin/temporal" "$tools_dir/temporal"
-  rm -rf "$work"
+  build_from_go_module temporal "$temporal_module" "about 5 minutes on 2 cores and 4 GB of disk meanwhile" \
+    "install it (https://temporal.io/setup/install-temporal-cli)"
   temporal=$tools_dir/temporal
+}
+
+# An installed nats-server is used if it is recent enough.
+find_nats() {
+  for nats_server in "$(command -v nats-server || true)" "$tools_dir/nats-server"; do
+    if [ -x "$nats_server" ] && at_least "$(version_of "$nats_server")" "$nats_oldest"; then return; fi
+  done
+  return 1
+}
+
+build_nats() {
+  if have brew; then
+    step "installing nats-server (brew)"
+    attend_quietly "$dev_dir/log/install.log" brew install nats-server || fail "brew could not install nats-server"
+    hash -r
+    find_nats || fail "brew installed nats-server, but PATH has none that is $nats_oldest or later"
+    return
+  fi
+  build_from_go_module nats-server "$nats_module" "about a minute on 2 cores" \
+    "install $nats_oldest or later (https://docs.nats.io/running-a-nats-service/introduction/installation)"
+  nats_server=$tools_dir/nats-server
+}
+
+# build_from_go_module PROGRAM MODULE COST OTHERWISE: builds it into the folder of tools; OTHERWISE is what a person without Go can do.
+build_from_go_module() {
+  local program=$1 module=$2 cost=$3 otherwise=$4 work=${tools_dir%/bin}/$1-build
+  have go || fail "$program is missing or too old: $otherwise, or install Go 1.26 or later (https://go.dev/dl) to have it built here"
+  at_least "$(version_of go)" 1.21 || fail "Go $(version_of go) is too old to build $program: install Go 1.26 or later (https://go.dev/dl)"
+  step "building $program from its Go module: once, $cost"
+  # Its own caches, or gigabytes would stay in the user's; kept when it fails, so that the next try goes on from there.
+  mkdir -p "$work/bin"
+  attend_quietly "$dev_dir/log/$program-build.log" env GOBIN="$work/bin" GOCACHE="$work/cache" GOMODCACHE="$work/modules" \
+    GOFLAGS=-modcacherw go install -v "$module" ||
+    fail "$program could not be built; see .dev/log/$program-build.log"
+  mv "$work/bin/$program" "$tools_dir/$program"
+  rm -rf "$work"
 }
 
 # What only the tests need: from PyPI an HTTP fuzzer and a receiver's library, and the check of alert rules.
@@ -189,6 +219,7 @@ version_of() {
   case $1 in
     cargo) cargo --version | sed -E 's/^cargo ([0-9.]+).*/\1/' ;;
     go) go version | sed -E 's/.* go([0-9.]+).*/\1/' ;;
+    *nats-server) "$1" --version | sed -E 's/^[^0-9]*([0-9.]+).*/\1/' ;;
   esac
 }
 

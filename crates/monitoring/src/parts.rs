@@ -64,7 +64,7 @@ fn late(task: BackgroundTask) -> Alert {
             "time() - max(background_task_last_success_timestamp_seconds{{task=\"{word}\"}}) > {late_s}"
         ),
         0,
-        if matches!(task, BackgroundTask::Keep | BackgroundTask::Mend) { Warning } else { Critical },
+        if matches!(task, BackgroundTask::Keep) { Warning } else { Critical },
         &format!("The relay has not managed to {} for {late_s} s", spoken(word)),
         "several of its rounds have failed or hang; a single failure is tried again by itself",
     )
@@ -135,14 +135,6 @@ fn others() -> Vec<Alert> {
             Warning,
             "A consumer is behind what was published",
             "an event is taken in within a second; 10,000 is as far as it is counted",
-        ),
-        alert(
-            "BrokerLosesEvents",
-            "sum(increase(outbox_lost_total[10m])) > 0",
-            1_800,
-            Warning,
-            "The broker has been losing events for half an hour",
-            "what is lost once is published again within a minute; for ten seconds of it the broker may know its id and keep it out",
         ),
         alert(
             "WebhooksLate",

@@ -17,8 +17,6 @@ text_enum!(
         Seal = "seal",
         /// Keeps the table of idempotency keys, and the outbox small.
         Keep = "keep",
-        /// Has published again what the broker has lost.
-        Mend = "mend",
     }
 );
 
@@ -29,7 +27,7 @@ impl BackgroundTask {
     pub fn late_after(self) -> Duration {
         Duration::from_secs(match self {
             Self::Deliver | Self::Measure | Self::Seal => 60,
-            Self::AuditHolds | Self::Mend => 300,
+            Self::AuditHolds => 300,
             // Days are made three ahead: there is time.
             Self::Keep => 1_800,
         })

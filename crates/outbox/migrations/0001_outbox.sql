@@ -67,3 +67,6 @@ CREATE TABLE parked_deliveries (
     parked_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (consumer, stream, stream_sequence)
 );
+
+-- What is parked is told apart from what was not brought, event by event.
+CREATE INDEX parked_deliveries_by_event ON parked_deliveries (consumer, event_id);

@@ -1,7 +1,6 @@
 //! Keeps the tables small, shows what is parked, and has things published again.
 //!
-//! Published events are kept for a while, and can be published again: by [`crate::Mender`] where the broker has lost them, and by a
-//! person; consumers know them by their ids.
+//! Published events are kept for a while, and can be published again: consumers know them by their ids.
 
 use std::time::Duration;
 
@@ -160,7 +159,8 @@ pub async fn retry(pool: &PgPool, event_id: &str) -> Result<bool, OutboxError> {
 }
 
 /// Has everything published again that was published in the last `since`, the oldest first; says how much. For a
-/// consumer whose effects and marks were lost. However much it is, no statement is long; the relay publishes meanwhile.
+/// consumer that has missed events: its effects and marks were lost, or the broker's disk was. However much it is, no statement
+/// is long; the relay publishes meanwhile.
 ///
 /// # Errors
 /// [`OutboxError`]; what was done until then stays so, and it can be called again.

@@ -14,7 +14,6 @@
 //! | [`Publisher`] | what must a broker do? |
 //! | [`Nudge`] | how does the relay hear of a new event at once? |
 //! | [`keep`] | how do the tables stay small, and how is something published again? |
-//! | [`Mender`] | what becomes of an event that the broker has lost? |
 //! | [`measure`] | how much waits, and since when? |
 //! | [`intake`] | how is an event taken in once, and what of one that cannot be? |
 //! | [`nats`] | the broker: NATS JetStream |
@@ -25,7 +24,6 @@ mod event;
 pub mod intake;
 pub mod keep;
 mod measure;
-mod mend;
 pub mod nats;
 mod nudge;
 mod publisher;
@@ -38,7 +36,6 @@ pub use append::{NewEvent, append};
 pub use error::OutboxError;
 pub use event::Event;
 pub use measure::{Behind, Measured, Watch, measure};
-pub use mend::{MendError, Mended, Mender, MenderOptions};
 pub use nudge::Nudge;
 pub use publisher::{PublishError, Publisher};
 pub use relay::{Relay, RelayOptions};

@@ -41,11 +41,11 @@ pub async fn measure(pool: &PgPool) -> Result<Measured, OutboxError> {
 }
 
 /// Published events that are looked at in one statement.
-pub(crate) const WINDOW: i64 = 10_000;
-/// Statements in one measurement or one look of a mender, so that it ends; the next one goes on.
-pub(crate) const WINDOWS_MAX: usize = 100;
+const WINDOW: i64 = 10_000;
+/// Statements in one measurement, so that it ends; the next one goes on.
+const WINDOWS_MAX: usize = 100;
 /// What was published so long ago is all to be seen: no statement that marks events as published takes as long.
-pub(crate) const SEEN_AFTER_S: u32 = 60;
+const SEEN_AFTER_S: u32 = 60;
 
 /// How far a consumer is behind what was published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct Behind {
 }
 
 /// Watches over a consumer by what it marked as taken in, whether it runs or not. Goes through all published events once, the
-/// oldest first, and never past one that was not taken in: what a broker has lost is shown until it is told again, however
+/// oldest first, and never past one that was not taken in: what a consumer has missed is shown until it is told again, however
 /// much was published since.
 #[derive(Debug)]
 pub struct Watch {

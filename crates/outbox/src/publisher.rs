@@ -6,12 +6,12 @@ use crate::Event;
 
 /// A broker that says when it has an event.
 pub trait Publisher: Send + Sync {
-    /// Publishes, and is done when the broker has confirmed that it keeps the event; gives the event's number there. Publishing
-    /// an event again must be harmless. It must end by itself, within a few seconds.
+    /// Publishes, and is done when the broker has confirmed that it keeps the event. Publishing an event again must be
+    /// harmless. It must end by itself, within a few seconds.
     ///
     /// # Errors
     /// [`PublishError`].
-    fn publish(&self, event: &Event) -> impl Future<Output = Result<i64, PublishError>> + Send;
+    fn publish(&self, event: &Event) -> impl Future<Output = Result<(), PublishError>> + Send;
 }
 
 /// An event that is not known to be published.

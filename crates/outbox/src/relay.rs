@@ -65,7 +65,7 @@ struct Due {
 
 /// What became of an event of one look.
 enum Told {
-    Published { position: i64, stream_sequence: i64 },
+    Published(i64),
     Refused { position: i64, refusals: i32, event_id: String, reason: String },
     Unknown(String),
 }
@@ -126,18 +126,15 @@ impl<P: Publisher> Relay<P> {
             return Ok(false);
         }
         let told = self.tell(due).await;
-        let (positions, sequences): (Vec<i64>, Vec<i64>) = told
+        let published: Vec<i64> = told
             .iter()
-            .filter_map(|told| match told {
-                Told::Published { position, stream_sequence } => Some((*position, *stream_sequence)),
-                Told::Refused { .. } | Told::Unknown(_) => None,
-            })
-            .unzip();
-        bounded(mark_published(session, &positions, &sequences)).await?;
-        metrics::counter!("outbox_published_total").increment(positions.len() as u64);
+            .filter_map(|told| if let Told::Published(position) = told { Some(*position) } else { None })
+            .collect();
+        bounded(mark_published(session, &published)).await?;
+        metrics::counter!("outbox_published_total").increment(published.len() as u64);
         for one in &told {
             match one {
-                Told::Published { .. } => {}
+                Told::Published(_) => {}
                 Told::Refused { position, refusals, event_id, reason } => {
                     let refusals = refusals.saturating_add(1);
                     let parks = refusals >= self.options.refusals_max;
@@ -165,7 +162,7 @@ impl<P: Publisher> Relay<P> {
             metrics::counter!("outbox_unconfirmed_rounds_total").increment(1);
             tracing::warn!(reason, "events are published again, since whether they are is not known");
         }
-        Ok(full && !positions.is_empty())
+        Ok(full && !published.is_empty())
     }
 
     /// Publishes events, those of one key one after the other: after one that is not published, the later ones of its key
@@ -196,14 +193,14 @@ impl<P: Publisher> Relay<P> {
         for Due { position, refusals, event } in line {
             let outcome = tokio::time::timeout_at(deadline, self.publisher.publish(&event)).await;
             let one = match outcome {
-                Ok(Ok(stream_sequence)) => Told::Published { position, stream_sequence },
+                Ok(Ok(())) => Told::Published(position),
                 Ok(Err(PublishError::Refused { reason })) => {
                     Told::Refused { position, refusals, event_id: event.event_id, reason }
                 }
                 Ok(Err(PublishError::Unknown { reason })) => Told::Unknown(reason),
                 Err(_) => Told::Unknown(format!("no confirmation within {PUBLISH_WITHIN:?}")),
             };
-            let goes_on = matches!(one, Told::Published { .. });
+            let goes_on = matches!(one, Told::Published(_));
             told.push(one);
             if !goes_on {
                 break;
@@ -253,22 +250,13 @@ async fn due(session: &mut PgConnection, batch: i64) -> Result<Vec<Due>, OutboxE
         .collect())
 }
 
-async fn mark_published(
-    session: &mut PgConnection,
-    positions: &[i64],
-    sequences: &[i64],
-) -> Result<(), OutboxError> {
+async fn mark_published(session: &mut PgConnection, positions: &[i64]) -> Result<(), OutboxError> {
     if positions.is_empty() {
         return Ok(());
     }
-    sqlx::query!(
-        "UPDATE outbox o SET published_at = clock_timestamp(), stream_sequence = told.stream_sequence
-         FROM unnest($1::bigint[], $2::bigint[]) AS told (position, stream_sequence) WHERE o.position = told.position",
-        positions,
-        sequences,
-    )
-    .execute(session)
-    .await?;
+    sqlx::query!("UPDATE outbox SET published_at = clock_timestamp() WHERE position = ANY($1)", positions)
+        .execute(session)
+        .await?;
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! A message broker of a test's own: a real nats-server, killed and paused with real signals.
+//! A message broker of a test's own: a real nats-server that confirms what is on the disk, killed and paused
+//! with real signals.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -15,6 +16,8 @@ use uuid::Uuid;
 use crate::port::Port;
 use crate::wait::until;
 
+/// What `./dev up` uses, too. A nats-server that is too old to sync what it confirms refuses it.
+const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/nats/local.conf");
 /// How long it may take to be there.
 const WITHIN: Duration = Duration::from_secs(30);
 
@@ -47,19 +50,12 @@ impl Broker {
     /// As [`Broker::start`].
     pub async fn start_again(&mut self) -> anyhow::Result<()> {
         let log = File::options().create(true).append(true).open(self.folder.join("nats-server.log"))?;
-        // Debian keeps it where only root's PATH looks.
-        let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
+        let program = std::env::var_os("TEST_NATS_SERVER").unwrap_or_else(|| "nats-server".into());
         let port = self.port.number();
-        let mut child = Command::new("nats-server")
-            .env("PATH", path)
-            .args([
-                "--addr",
-                "127.0.0.1",
-                "--port",
-                &self.port.number().to_string(),
-                "--jetstream",
-                "--store_dir",
-            ])
+        let mut child = Command::new(program)
+            .arg("--config")
+            .arg(CONFIG)
+            .args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--store_dir"])
             .arg(self.folder.join("store"))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)

@@ -42,8 +42,6 @@ pub(crate) struct BackgroundWorkerOptions {
     pub(crate) partition_maintenance_interval_ms: u64,
     /// Pause between two looks for events when nobody nudges, in milliseconds; 1 to 500 (S3.5). Default 250.
     pub(crate) publish_interval_ms: u64,
-    /// Pause between two looks for events that the broker has lost, in milliseconds. Default 5000.
-    pub(crate) mend_every_ms: u64,
     /// How long published events are kept so that they can be published again, in seconds. Default 14 days.
     pub(crate) event_retention_s: u64,
     /// Pause between two batches of entries that are sealed, in milliseconds; none after a full one. Default 1000.
@@ -63,7 +61,6 @@ impl Default for BackgroundWorkerOptions {
             audit_interval_ms: 60_000,
             partition_maintenance_interval_ms: 60_000,
             publish_interval_ms: 250,
-            mend_every_ms: 5_000,
             event_retention_s: 14 * 24 * 3600,
             seal_interval_ms: 1_000,
             seal_batch_max: 5_000,

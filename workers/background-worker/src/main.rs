@@ -37,7 +37,7 @@ async fn main() -> anyhow::Result<()> {
     let listen = options.background_worker.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN", health, stop.clone());
     let broker = Broker::connect(&options.broker, "background-worker").await?;
-    let publishing = publish::relay(ledger.pool(), broker.clone(), &options.background_worker)?;
+    let publishing = publish::relay(ledger.pool(), broker, &options.background_worker)?;
     let signaller = Signaller::new(options.temporal, "background-worker");
     let work = async {
         tokio::join!(
@@ -46,7 +46,6 @@ async fn main() -> anyhow::Result<()> {
             audit::run(&ledger, &options.background_worker, &stop),
             keep::run(ledger.pool(), &options.background_worker, &stop),
             publishing.run(&stop),
-            publish::mend(ledger.pool(), &broker, &options.background_worker, &stop),
             seal::run(&ledger, &options.background_worker, &stop),
         );
         Ok(())

@@ -1,15 +1,13 @@
-//! Publishes events to the broker (S3.5), has published again what it lost, and measures how many wait. Here, since whoever
-//! moves money must not wait for a broker.
+//! Publishes events to the broker (S3.5), and measures how many wait. Here, since whoever moves money must not wait for a
+//! broker.
 
 use std::time::Duration;
 
 use anyhow::ensure;
-use monitoring::task::BackgroundTask;
 use outbox::nats::{Broker, JetStream};
-use outbox::{Mender, MenderOptions, OutboxError, Relay, Watch};
+use outbox::{OutboxError, Relay, Watch};
 use payment_ledger::events::Consumer;
 use sqlx::PgPool;
-use tokio_util::sync::CancellationToken;
 
 use crate::config::BackgroundWorkerOptions;
 
@@ -33,49 +31,6 @@ pub(crate) fn relay(
     let poll_interval = Duration::from_millis(every_ms);
     let how = outbox::RelayOptions { poll_interval, ..outbox::RelayOptions::default() };
     Ok(Relay::new(pool.clone(), JetStream::new(broker), how))
-}
-
-/// Has published again what the broker has lost, until `stop`. Several relays may.
-pub(crate) async fn mend(
-    pool: &PgPool,
-    broker: &Broker,
-    options: &BackgroundWorkerOptions,
-    stop: &CancellationToken,
-) {
-    let mut menders: Vec<Mender> = Consumer::ALL
-        .iter()
-        .map(|consumer| Mender::new(consumer.as_str(), MenderOptions::default()))
-        .collect();
-    while !stop.is_cancelled() {
-        let (mut is_whole, mut is_known) = (true, true);
-        for mender in &mut menders {
-            match mender.mend(pool, broker).await {
-                Ok(mended) => {
-                    is_whole &= mended.is_whole;
-                    metrics::counter!("outbox_lost_total").increment(mended.events);
-                    if mended.events > 0 {
-                        let events = mended.events;
-                        tracing::warn!(events, "the broker has lost events, which are published again");
-                    }
-                }
-                // A broker that is away will be asked again.
-                Err(error) => {
-                    is_known = false;
-                    tracing::warn!(error = &error as &dyn std::error::Error, "what is lost is not known");
-                }
-            }
-        }
-        if is_known && !is_whole {
-            continue;
-        }
-        if is_known {
-            BackgroundTask::Mend.succeeded();
-        }
-        tokio::select! {
-            () = stop.cancelled() => break,
-            () = tokio::time::sleep(Duration::from_millis(options.mend_every_ms)) => {}
-        }
-    }
 }
 
 /// A watch over each consumer of events.

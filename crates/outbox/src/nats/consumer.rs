@@ -24,9 +24,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// How long one pull is open.
 const PULL: Duration = Duration::from_secs(10);
-/// Messages of a lane that are delivered and not yet confirmed, in all processes: those that wait for their turn leave room for the
-/// ones that they wait for. What the broker lost in a crash comes again behind them, so that it is more than the keys of a lane
-/// that are under way at any time.
+/// Messages of a lane that are delivered and not yet confirmed, in all processes. Those that wait for their turn, and those whose
+/// consumer died, count until they come again: there must be room beside them, or one key would stop its lane.
 const UNDER_WAY: i64 = 256;
 /// Events whose coming too early is remembered: all that wait for their turn, and as many that others have taken in since.
 const EARLY_MAX: usize = 2 * LANES as usize * UNDER_WAY as usize;
@@ -231,12 +230,12 @@ impl<E: Effect> Consumer<E> {
 }
 
 /// What the broker calls a consumer's place in a lane.
-pub(super) fn place_name(consumer: &str, lane: u8) -> String {
+fn place_name(consumer: &str, lane: u8) -> String {
     format!("{consumer}-{lane}")
 }
 
 /// A consumer's place in a lane, which the broker keeps whether the consumer runs or not.
-pub(super) fn place(broker: &BrokerOptions, options: &ConsumerOptions, lane: u8) -> pull::Config {
+fn place(broker: &BrokerOptions, options: &ConsumerOptions, lane: u8) -> pull::Config {
     pull::Config {
         durable_name: Some(place_name(&options.name, lane)),
         filter_subject: format!("{}.{lane}.*", broker.subjects),

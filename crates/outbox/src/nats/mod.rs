@@ -4,7 +4,6 @@
 //! and eight effects at once are under way.
 
 mod consumer;
-mod lost;
 mod publisher;
 
 use std::time::Duration;
@@ -50,8 +49,8 @@ pub struct BrokerOptions {
     pub stream: String,
     /// First part of all subjects. Default `events`.
     pub subjects: String,
-    /// How large the stream may become, in bytes; then the oldest make room. Whoever is further behind has it told again.
-    /// Default 1 GiB.
+    /// How large the stream may become, in bytes; then the oldest make room. Whoever is further behind misses them until they are
+    /// published again ([`crate::keep::republish`]). Default 1 GiB.
     pub max_bytes: i64,
     /// How long a message is kept, in seconds. Default 7 days.
     pub max_age_s: u64,
@@ -98,7 +97,7 @@ pub enum BrokerError {
     },
     /// A stream of this name is there and is another.
     #[error(
-        "the stream {stream} is set up otherwise: {what}; delete it there if it was ours, since what was not taken in is published again, or name another in broker.stream"
+        "the stream {stream} is set up otherwise: {what}; if it was ours, delete it there and have its events published again; otherwise name another in broker.stream"
     )]
     StreamDiffers {
         /// Which.
@@ -180,7 +179,7 @@ impl Broker {
         let wanted = Config {
             name: stream.clone(),
             subjects: vec![format!("{subjects}.>")],
-            // Never dropped for having been taken in: Debian's broker, started again, drops so what others have not taken in.
+            // Never dropped for having been taken in: a broker that was started again has dropped so what others had not.
             retention: RetentionPolicy::Limits,
             // Who is so far behind keeps nobody else from being told.
             discard: DiscardPolicy::Old,

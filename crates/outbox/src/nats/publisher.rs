@@ -28,7 +28,7 @@ impl JetStream {
 }
 
 impl Publisher for JetStream {
-    async fn publish(&self, event: &Event) -> Result<i64, PublishError> {
+    async fn publish(&self, event: &Event) -> Result<(), PublishError> {
         let unknown = |error: &dyn std::error::Error| PublishError::Unknown { reason: chain(error) };
         let refused = |reason: String| PublishError::Refused { reason };
         self.broker.is_connected().map_err(|error| unknown(&error))?;
@@ -44,7 +44,7 @@ impl Publisher for JetStream {
         let message = PublishMessage::build().payload(payload.into()).message_id(&event.event_id);
         let sent = async { self.broker.context.send_publish(subject, message).await?.await };
         match sent.await {
-            Ok(confirmed) => Ok(i64::try_from(confirmed.sequence).unwrap_or(i64::MAX)),
+            Ok(_) => Ok(()),
             Err(error) if is_refusal(&error) => Err(refused(chain(&error))),
             Err(error) => {
                 if error.kind() == PublishErrorKind::StreamNotFound {

@@ -55,8 +55,7 @@ pub(crate) enum Command {
         #[arg(long)]
         reason: String,
     },
-    /// Have everything published again that was published lately: what was taken in is known. What the broker loses, the relay
-    /// publishes again by itself
+    /// Have everything published again that was published lately, for who has missed events: what was taken in is known
     Republish {
         #[command(flatten)]
         bank: BankArgs,
