@@ -1,10 +1,9 @@
-//! Publishes events to the broker (S3.5), has published again what it lost, and measures how many wait. Here, since whoever
-//! moves money must not wait for a broker.
+//! Publishes outbox events to the broker (S3.5) and reports how many wait. Steps that move money must not wait for a broker.
 
 use std::time::Duration;
 
 use anyhow::ensure;
-use monitoring::task::BackgroundTask;
+use monitoring::background_task::BackgroundTask;
 use outbox::nats::{Broker, JetStream};
 use outbox::{Mender, MenderOptions, OutboxError, Relay, Watch};
 use payment_ledger::events::Consumer;
@@ -13,26 +12,26 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::BackgroundWorkerOptions;
 
-/// Longest pause between two looks (S3.5), in milliseconds.
+/// Longest pause between two polls of the outbox (S3.5), in milliseconds.
 const PUBLISH_INTERVAL_MAX_MS: u64 = 500;
 
-/// What publishes. The broker need not be there.
+/// The outbox relay. It starts without a broker and connects when the broker is available.
 ///
 /// # Errors
-/// A setting that is refused.
+/// A refused setting.
 pub(crate) fn relay(
     pool: &PgPool,
     broker: Broker,
     options: &BackgroundWorkerOptions,
 ) -> anyhow::Result<Relay<JetStream>> {
-    let every_ms = options.publish_interval_ms;
+    let interval_ms = options.publish_interval_ms;
     ensure!(
-        (1..=PUBLISH_INTERVAL_MAX_MS).contains(&every_ms),
+        (1..=PUBLISH_INTERVAL_MAX_MS).contains(&interval_ms),
         "background_worker.publish_interval_ms must be from 1 to {PUBLISH_INTERVAL_MAX_MS}"
     );
-    let poll_interval = Duration::from_millis(every_ms);
-    let how = outbox::RelayOptions { poll_interval, ..outbox::RelayOptions::default() };
-    Ok(Relay::new(pool.clone(), JetStream::new(broker), how))
+    let poll_interval = Duration::from_millis(interval_ms);
+    let relay_options = outbox::RelayOptions { poll_interval, ..outbox::RelayOptions::default() };
+    Ok(Relay::new(pool.clone(), JetStream::new(broker), relay_options))
 }
 
 /// Has published again what the broker has lost, until `stop`. Several relays may.
@@ -69,7 +68,7 @@ pub(crate) async fn mend(
             continue;
         }
         if is_known {
-            BackgroundTask::Mend.succeeded();
+            BackgroundTask::Mend.record_success();
         }
         tokio::select! {
             () = stop.cancelled() => break,
@@ -78,25 +77,25 @@ pub(crate) async fn mend(
     }
 }
 
-/// A watch over each consumer of events.
+/// One lag measurement for each consumer of events.
 pub(crate) fn watches() -> Vec<Watch> {
     Consumer::ALL.iter().map(|consumer| Watch::new(consumer.as_str())).collect()
 }
 
-/// Measures what waits to be published, what is parked, and how far behind are those who tell of events.
+/// Sets the gauges of unpublished events, parked events and messages, and the lag of each consumer.
 #[allow(clippy::cast_precision_loss, reason = "gauges are doubles; counts stay far below 2^53")]
-pub(crate) async fn measure(pool: &PgPool, watches: &mut [Watch]) -> Result<(), OutboxError> {
-    let now = outbox::measure(pool).await?;
-    let oldest = Duration::from_millis(now.oldest_ms.unsigned_abs());
-    metrics::gauge!("outbox_unpublished").set(now.unpublished as f64);
-    metrics::gauge!("outbox_oldest_unpublished_seconds").set(oldest.as_secs_f64());
-    metrics::gauge!("outbox_parked").set(now.parked as f64);
-    metrics::gauge!("outbox_parked_deliveries").set(now.parked_deliveries as f64);
+pub(crate) async fn set_gauges(pool: &PgPool, watches: &mut [Watch]) -> Result<(), OutboxError> {
+    let waiting = outbox::measure(pool).await?;
+    let oldest = Duration::from_millis(waiting.oldest_ms.unsigned_abs());
+    metrics::gauge!("outbox_unpublished").set(waiting.unpublished as f64);
+    metrics::gauge!("outbox_unpublished_oldest_seconds").set(oldest.as_secs_f64());
+    metrics::gauge!("outbox_parked").set(waiting.parked as f64);
+    metrics::gauge!("consumer_parked_messages").set(waiting.parked_deliveries as f64);
     for watch in watches {
         let name = watch.consumer();
-        let behind = watch.measure(pool).await?;
-        let oldest = Duration::from_millis(behind.oldest_ms.unsigned_abs());
-        metrics::gauge!("events_unprocessed", "consumer" => name).set(behind.events as f64);
+        let lag = watch.measure(pool).await?;
+        let oldest = Duration::from_millis(lag.oldest_ms.unsigned_abs());
+        metrics::gauge!("events_unprocessed", "consumer" => name).set(lag.events as f64);
         metrics::gauge!("events_unprocessed_oldest_seconds", "consumer" => name).set(oldest.as_secs_f64());
     }
     Ok(())
