@@ -27,7 +27,7 @@ pub(crate) async fn run(pool: &PgPool, options: &BackgroundWorkerOptions, stop: 
     .await;
 }
 
-/// What one round leaves undone, the next one does; the API creates a missing partition itself.
+/// The next round continues after an error; the API creates a missing partition itself.
 async fn maintain_partitions(pool: &PgPool) -> Result<()> {
     let kept = idempotency::keeper::keep(pool)
         .await

@@ -105,7 +105,7 @@ fn open_state(state: PaymentState) -> Option<OpenState> {
             problem: "A payment has been cancelling without a final status from the switch",
             description: "The customer's amount stays held and the transfer may still settle. Check first the switch's last answer with `payctl show PAYMENT_ID`.",
         },
-        // Half a working day for two people to decide.
+        // Half a working day for two operators to decide.
         S::NeedsOperator => OpenState {
             limit_s: 4 * 3_600,
             severity: Critical,
