@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# `./dev generate-alerts`: the alert rules and their lists, from crates/monitoring.
+# `./dev generate-alerts`: generates deploy/alerts (rules and tables) from crates/monitoring.
 
 generate_alerts() {
   [ $# = 0 ] || fail "generate-alerts takes no arguments"
-  begin_session alerts
+  start_run alerts
   install_tools
-  attend cargo run -q -p monitoring --example generate "$root" || fail "deploy/alerts could not be written"
-  step "wrote deploy/alerts"
+  run_in_foreground cargo run -q -p monitoring --example generate "$root" || fail "deploy/alerts could not be written"
+  log_step "wrote deploy/alerts"
 }

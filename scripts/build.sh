@@ -1,17 +1,17 @@
 # shellcheck shell=bash
-# Compiling. The programs are built in the development profile: a release build takes several times as long.
+# Builds the programs in the development profile: a release build takes several times as long.
 
-# Where cargo puts the programs, in REPLY; it may be set by the environment or by a configuration of the user's.
-programs_folder() {
+# Leaves the folder of the built programs in REPLY; the environment or the user's cargo configuration may change it.
+find_programs() {
   REPLY=$(cargo metadata --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')/debug
 }
 
-# Builds the programs; with `tests`, the tests too. Both in one go, since the tests' dependencies may turn on
-# features and the libraries would be compiled twice.
+# build [tests]: builds the programs and, on request, the tests. One cargo call builds both, because the tests'
+# dependencies may enable features and the libraries would be compiled twice.
 build() {
-  local what=(--bins)
-  [ "${1:-}" != tests ] || what=(--bins --tests)
-  step "building (cargo build --workspace ${what[*]}); the first time takes minutes"
-  attend cargo build --workspace "${what[@]}" || fail "the build failed"
-  step "built"
+  local targets=(--bins)
+  [ "${1:-}" != tests ] || targets=(--bins --tests)
+  log_step "building (cargo build --workspace ${targets[*]}); the first build takes minutes"
+  run_in_foreground cargo build --workspace "${targets[@]}" || fail "the build failed; see the messages above"
+  log_step "build finished"
 }

@@ -1,34 +1,34 @@
 # shellcheck shell=bash
-# `./dev ci`: what has to hold before a change is merged, the quick checks first. Each part is a command of its own, so that
-# it can be repeated alone.
+# `./dev ci`: the checks that must pass before a change is merged, the fast ones first. Each check is a command that can be
+# repeated alone.
 
 ci() {
   [ $# = 0 ] || fail "ci takes no arguments"
-  begin_session ci
-  # Everything is built once here: data for a second build would only fill the disk.
+  start_run ci
+  # Nothing is built twice here: incremental build data would only fill the disk.
   export CARGO_INCREMENTAL=0
   install_tools
   require_rust_components
-  part "the lock file fits the manifests" cargo fetch --locked
-  part "formatting" cargo fmt --all --check
-  part "query data" "$root/dev" check-queries
-  part "clippy" cargo clippy --workspace --all-targets -- -D warnings
-  part "tests" "$root/dev" test
+  run_check "lock file matches the manifests" cargo fetch --locked
+  run_check "formatting" cargo fmt --all --check
+  run_check "query data" "$root/dev" check-queries
+  run_check "clippy" cargo clippy --workspace --all-targets -- -D warnings
+  run_check "tests" "$root/dev" test
   pick_all_ports
-  part "the system comes up and a payment settles" "$root/dev" up --once
-  step "all checks passed"
+  run_check "the system starts and a payment settles" "$root/dev" up --once
+  log_step "all checks passed"
 }
 
-# Runs one part and says how long it took; the first one that fails ends everything.
-part() {
-  local what=$1 begun=$SECONDS
+# run_check NAME COMMAND..: runs one check and reports its duration; the first failure ends the run.
+run_check() {
+  local name=$1 started_s=$SECONDS
   shift
-  step "$what: $(printf '%s' "$*" | sed "s|$root/|./|")"
-  attend "$@" || fail "$what: failed"
-  step "$what: passed in $((SECONDS - begun)) s"
+  log_step "$name: $(printf '%s' "$*" | sed "s|$root/|./|")"
+  run_in_foreground "$@" || fail "the check failed: $name"
+  log_step "$name: passed in $((SECONDS - started_s)) s"
 }
 
-# Ports that are free now, so that this runs beside a system that is up.
+# Picks free ports, so that the checks can run beside `./dev up`.
 pick_all_ports() {
   local setting
   for setting in DEV_PG_PORT DEV_TEMPORAL_PORT DEV_TEMPORAL_UI_PORT DEV_SWITCH_PORT DEV_API_PORT \

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# `./dev explore`: the payment protocol, walked through every order of events. Needs Rust alone: no database, no Temporal.
+# `./dev explore`: explores the payment protocol through every order of events. Needs Rust only: no database, no Temporal.
 
 explore() {
   require_rust
-  cargo build --quiet -p payment-explorer || fail "the explorer does not build"
-  programs_folder
+  cargo build --quiet -p payment-explorer || fail "the explorer does not build; see the messages above"
+  find_programs
   exec "$REPLY/explore" "$@"
 }

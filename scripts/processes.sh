@@ -1,72 +1,74 @@
 # shellcheck shell=bash
-# Starting, watching and stopping processes. Each one runs in a session of its own, so that the terminal's Ctrl-C reaches
-# only this script, which then stops them in order. Processes are known by pid and command line, never by name alone.
+# Starts, monitors and stops processes. Each runs in its own session, so that Ctrl-C in the terminal reaches only this
+# script, which then stops them in order. A process is identified by pid and command line, never by name alone.
 
-attended= # pid of the long command in the foreground, if any
+foreground_pid= # pid of the long-running foreground command; empty if there is none
 
-# Replaces the subshell by the command, leading a session of its own. macOS has no setsid program, but perl.
+# Replaces the subshell by the command as leader of a new session. macOS has no setsid program; perl replaces it.
 exec_in_session() {
-  trap - INT QUIT # bash lets background commands ignore both, and Go and Rust programs would inherit that
+  trap - INT QUIT # bash ignores both in background commands, and Go and Rust programs would inherit that
   if command -v setsid >/dev/null; then
     exec setsid "$@"
   fi
   exec perl -e 'use POSIX; POSIX::setsid(); exec { $ARGV[0] } @ARGV or exit 127' -- "$@"
 }
 
-# Starts a server in the background: start NAME COMMAND..; its log is $log_dir/NAME.log.
-started=0
-start() {
+# start_process NAME COMMAND..: starts a server in the background; its log is $log_dir/NAME.log.
+recorded=0
+start_process() {
   local name=$1
   shift
   (exec_in_session "$@") </dev/null >"$log_dir/$name.log" 2>&1 &
   started_pid=$!
-  record "$name.process" "$started_pid" "$*"
+  record_resource "$name.process" "$started_pid" "$*"
 }
 
-# Remembers something to be undone, in files, so that also the next run can clean up after a killed one.
-record() {
+# record_resource NAME.KIND LINE..: records a resource to be released in a file, so that the next run can clean up after a
+# killed one.
+record_resource() {
   local file
-  started=$((started + 1))
-  file=$(printf '%s/%02d-%s' "$run_dir" "$started" "$1")
+  recorded=$((recorded + 1))
+  file=$(printf '%s/%02d-%s' "$run_dir" "$recorded" "$1")
   shift
   printf '%s\n' "$@" >"$file"
 }
 
-# Runs a long command while signals stay heard: bash would delay them until a foreground command ends.
-attend() {
+# Runs a long command in a way that lets traps run at once: bash would delay them until a foreground command ends.
+run_in_foreground() {
   local code=0
   (exec_in_session "$@") &
-  attended=$!
-  wait "$attended" || code=$?
-  attended=
+  foreground_pid=$!
+  wait "$foreground_pid" || code=$?
+  foreground_pid=
   return "$code"
 }
 
-# The same for a command whose output only matters when it fails; shows its latest line, so that one sees it move.
-attend_quietly() {
-  local log=$1 code=0 begun=$SECONDS spoken=$SECONDS
+# run_logged LOG COMMAND..: the same with the output in a file; shows the latest line as progress, and the log's end on
+# failure.
+run_logged() {
+  local log=$1 code=0 started_s=$SECONDS reported_s=$SECONDS
   shift
   (exec_in_session "$@") >"$log" 2>&1 &
-  attended=$!
-  while kill -0 "$attended" 2>/dev/null; do
+  foreground_pid=$!
+  while kill -0 "$foreground_pid" 2>/dev/null; do
     sleep 1
     if [ -t 1 ]; then
-      printf '\r\033[K         %4d s  %.60s' "$((SECONDS - begun))" "$(latest_line "$log")"
-    elif [ $((SECONDS - spoken)) -ge 20 ]; then
-      spoken=$SECONDS
-      note "$((SECONDS - begun)) s, line $(($(wc -l <"$log"))): $(latest_line "$log")"
+      printf '\r\033[K         %4d s  %.60s' "$((SECONDS - started_s))" "$(latest_line "$log")"
+    elif [ $((SECONDS - reported_s)) -ge 20 ]; then
+      reported_s=$SECONDS
+      log_note "$((SECONDS - started_s)) s, line $(($(wc -l <"$log"))): $(latest_line "$log")"
     fi
   done
   [ ! -t 1 ] || printf '\r\033[K'
-  wait "$attended" || code=$?
-  attended=
-  [ "$code" = 0 ] || show_log "$log"
+  wait "$foreground_pid" || code=$?
+  foreground_pid=
+  [ "$code" = 0 ] || print_log_tail "$log"
   return "$code"
 }
 
 latest_line() { tail -n 1 "$1" | tr -d '\r' | cut -c 1-60; }
 
-# The command line of a process, empty when there is none.
+# Prints the command line of a process; nothing if there is no such process.
 command_of() {
   if [ -d /proc/self ]; then
     { tr '\0' ' ' <"/proc/$1/cmdline" | sed 's/ $//'; } 2>/dev/null || true
@@ -75,8 +77,8 @@ command_of() {
   fi
 }
 
-# Whether a pid is still the process we know; a script's interpreter may stand before its name.
-runs() {
+# is_same_process PID COMMAND_LINE: whether the pid still is the recorded process; an interpreter may precede the command.
+is_same_process() {
   [ -n "$2" ] || return 1
   case $(command_of "$1") in
     *"$2") return 0 ;;
@@ -84,12 +86,12 @@ runs() {
   esac
 }
 
-# Whether a process has ended. One that nobody has waited for yet still has its number, but no command line.
+# Whether a process has ended. A zombie still has its pid, but no command line.
 is_gone() {
   ! kill -0 "$1" 2>/dev/null || [ -z "$(command_of "$1")" ]
 }
 
-# Ends a process by pid: asks, waits, then kills it with its whole session.
+# Stops a process by pid: SIGTERM first, then SIGKILL for its whole session.
 stop_process() {
   local pid=$1 tries=$((stop_bound_s * 10))
   kill -TERM "$pid" 2>/dev/null || return 0
@@ -103,37 +105,37 @@ stop_process() {
   done
 }
 
-# Ends the attended command with all it started; a nested ./dev gets the time to stop its own processes.
-stop_attended() {
+# Stops the foreground command with its session; a nested ./dev gets time to stop its own processes.
+stop_foreground() {
   local tries=300
-  [ -n "$attended" ] || return 0
-  kill -TERM -- "-$attended" 2>/dev/null
-  until is_gone "$attended" || [ "$tries" = 0 ]; do
+  [ -n "$foreground_pid" ] || return 0
+  kill -TERM -- "-$foreground_pid" 2>/dev/null
+  until is_gone "$foreground_pid" || [ "$tries" = 0 ]; do
     tries=$((tries - 1))
     sleep 0.1
   done
-  kill -KILL -- "-$attended" 2>/dev/null
-  attended=
+  kill -KILL -- "-$foreground_pid" 2>/dev/null
+  foreground_pid=
 }
 
-# Waits until a server says it is ready: wait_ready NAME URL. It must be the one started last.
+# wait_ready NAME URL: waits until the server that was started last reports that it is ready.
 wait_ready() {
   local name=$1 url=$2 deadline=$((SECONDS + ready_bound_s))
   until curl -fsS -o /dev/null --max-time 2 --noproxy '*' "$url" 2>/dev/null; do
     require_alive "$name" "$started_pid"
     if [ "$SECONDS" -ge "$deadline" ]; then
-      show_log "$log_dir/$name.log"
+      print_log_tail "$log_dir/$name.log"
       fail "$name was not ready within $ready_bound_s s ($url); its log is $log_dir/$name.log"
     fi
     sleep 0.2
   done
 }
 
-# Ends the script, with the reason, when a process is gone.
+# require_alive NAME PID: fails if the process has ended.
 require_alive() {
   local name=$1 pid=$2 code=0
   kill -0 "$pid" 2>/dev/null && return
   wait "$pid" 2>/dev/null || code=$?
-  show_log "$log_dir/$name.log"
-  fail "$name ended by itself (exit code $code); its log is $log_dir/$name.log"
+  print_log_tail "$log_dir/$name.log"
+  fail "$name ended unexpectedly (exit code $code); its log is $log_dir/$name.log"
 }

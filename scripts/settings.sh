@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Ports and folders, each named once. What a person may change is an environment variable listed in `./dev help`.
+# Ports and folders. The environment variables are listed in `./dev help`.
 
 pg_port=${DEV_PG_PORT:-5632}
 temporal_port=${DEV_TEMPORAL_PORT:-7233}
@@ -11,16 +11,16 @@ background_worker_metrics_port=${DEV_BACKGROUND_WORKER_METRICS_PORT:-9102}
 notifier_metrics_port=${DEV_NOTIFIER_METRICS_PORT:-9103}
 nats_port=${DEV_NATS_PORT:-4422}
 
-dev_dir=$root/.dev                                                 # this clone's logs, run records, Temporal data
-tools_dir=${XDG_CACHE_HOME:-$HOME/.cache}/instant-payments/bin     # shared by all clones of one user
+dev_dir=$root/.dev                                             # this clone's logs, run records and data
+tools_dir=${XDG_CACHE_HOME:-$HOME/.cache}/instant-payments/bin # shared by all clones of one user
 
-ready_bound_s=60 # a server that is not ready by then is broken
-stop_bound_s=15  # a process that did not end by then is killed; the services allow themselves 10 s
+ready_bound_s=60 # a server that is not ready by then has failed
+stop_bound_s=15  # a process that has not ended by then is killed; the services stop within 10 s
 
-# The loopback must not go through a proxy, and a Temporal profile of the user's must not redirect us.
+# Loopback connections must not use a proxy, and the user's Temporal profile must not change the address.
 export NO_PROXY="${NO_PROXY:+$NO_PROXY,}127.0.0.1,localhost"
 export no_proxy=$NO_PROXY
 unset "${!TEMPORAL_@}"
 
-# Builds never need a database; scripts/queries.sh turns this off for itself.
+# Builds need no database; only scripts/queries.sh overrides this.
 export SQLX_OFFLINE=true

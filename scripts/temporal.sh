@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# The Temporal development server. Its settings: with a database file it forgets nothing on a restart, and the two pragmas
-# make the file as fast as memory; polling at 200/s instead of 20/s takes 50 ms off every hop of a payment; eager activities
-# and one partition help a single payment. The search attributes are the ones a payment carries from its start.
+# The Temporal development server. A database file keeps its state across restarts, and the two pragmas make the file as
+# fast as memory. Polling at 200/s instead of 20/s saves 50 ms per task of a payment; eager activities and a single
+# partition shorten a single payment. The search attributes are those of the payment workflow.
 
-# start_temporal PORT DATABASE_FILE UI_PORT; an empty file means memory only, an empty UI port means no UI.
+# start_temporal PORT DATABASE_FILE UI_PORT: an empty file means in memory, an empty UI port means without UI.
 start_temporal() {
   local port=$1 file=$2 ui_port=$3
   set -- --ip 127.0.0.1 --port "$port" --log-level warn \
@@ -23,17 +23,17 @@ start_temporal() {
   else
     set -- "$@" --headless
   fi
-  start temporal "$temporal" server start-dev "$@"
+  start_process temporal "$temporal" server start-dev "$@"
   wait_temporal "127.0.0.1:$port"
 }
 
-# The port opens before the server serves; only its own health answer counts.
+# The port opens before the server is ready, so the health of the cluster is checked.
 wait_temporal() {
   local address=$1 deadline=$((SECONDS + ready_bound_s))
   until "$temporal" operator cluster health --address "$address" >/dev/null 2>&1; do
     require_alive temporal "$started_pid"
     if [ "$SECONDS" -ge "$deadline" ]; then
-      show_log "$log_dir/temporal.log"
+      print_log_tail "$log_dir/temporal.log"
       fail "the Temporal server was not healthy within $ready_bound_s s; its log is $log_dir/temporal.log"
     fi
     sleep 0.2

@@ -1,31 +1,32 @@
 # shellcheck shell=bash
-# The programs this project needs: finds them, and has packages.sh install those that can be. Rust and Go are never
-# installed here (everybody has a way of their own); they get one line that says what to do.
+# Finds the tools of the project and installs missing ones by packages.sh. Rust and Go are never installed: a message names
+# the command to run.
 
 temporal=       # path of the Temporal CLI
 nats_server=    # path of the message broker
 pg_bin=         # folder of the PostgreSQL programs
-pg_major=       # their major version
-pg_oldest=15    # the oldest PostgreSQL the SQL is written for
-temporal_module=github.com/temporalio/cli/cmd/temporal@v1.5.1 # later ones carry a replace directive and do not install
+pg_major=       # major version of PostgreSQL
+pg_oldest=15    # oldest supported PostgreSQL
+temporal_module=github.com/temporalio/cli/cmd/temporal@v1.5.1 # later versions have a replace directive and cannot be installed by `go install`
+
 nats_module=github.com/nats-io/nats-server/v2@v2.15.2
-nats_oldest=2.14 # Debian's 2.9 cannot sync each message; up to 2.12 more is lost when a disk fails (crates/decisions/0018)
+nats_oldest=2.14 # older ones lose acknowledged events when the power or a disk fails (crates/decisions/0018)
 
-schemathesis=     # path of the HTTP fuzzer that ./dev test drives
-standardwebhooks= # path of a Python that has the library of Standard Webhooks
-promtool=         # path of the program that checks the alert rules
+schemathesis=     # path of the HTTP fuzzer
+standardwebhooks= # path of a Python interpreter with the Standard Webhooks library
+promtool=         # path of the checker of Prometheus rules
 
-have() { command -v "$1" >/dev/null 2>&1; }
+has_command() { command -v "$1" >/dev/null 2>&1; }
 
-# Leaves every tool found, or ends with what is missing.
+# Finds or installs every tool, or fails with the missing ones.
 install_tools() {
   local missing
-  PATH=$PATH:$HOME/.cargo/bin:/usr/local/go/bin:$HOME/go/bin:/usr/sbin # where they are when the shell's profile was not read
+  PATH=$PATH:$HOME/.cargo/bin:/usr/local/go/bin:$HOME/go/bin:/usr/sbin # usual folders that a shell without a profile lacks
   mkdir -p "$dev_dir/log" "$tools_dir"
   require_rust
   missing=$(missing_packages)
   if [ -n "$missing" ]; then
-    # shellcheck disable=SC2086 # words on purpose
+    # shellcheck disable=SC2086 # word splitting is intended
     install_packages $missing
     hash -r
     missing=$(missing_packages)
@@ -34,21 +35,21 @@ install_tools() {
   find_postgres || fail "PostgreSQL $pg_oldest or later was not found"
   find_temporal || build_temporal
   find_nats || build_nats
-  step "tools: rust $(version_of cargo), $(protoc --version | tr ' ' '-'), PostgreSQL $pg_major, nats-server $(version_of "$nats_server") ($nats_server), temporal ($temporal)"
+  log_step "tools: rust $(version_of cargo), $(protoc --version | tr ' ' '-'), PostgreSQL $pg_major, nats-server $(version_of "$nats_server") ($nats_server), temporal ($temporal)"
 }
 
-# Which of the tools that come as packages are not there.
+# Prints the missing tools among those that are installed as packages.
 missing_packages() {
-  have cc || printf 'cc '
-  have curl || printf 'curl '
+  has_command cc || printf 'cc '
+  has_command curl || printf 'curl '
   protoc_works || printf 'protoc '
   find_postgres || printf 'postgres '
 }
 
-# protoc alone is not enough: Debian ships the standard .proto files in another package.
+# protoc alone is not enough: Debian has the standard .proto files in another package.
 protoc_works() {
   local dir code=0
-  have protoc || return 1
+  has_command protoc || return 1
   dir=$(mktemp -d)
   printf 'syntax = "proto3"; import "google/protobuf/field_mask.proto";\n' >"$dir/probe.proto"
   protoc -I "$dir" -o "$dir/probe.out" "$dir/probe.proto" >/dev/null 2>&1 || code=1
@@ -56,7 +57,7 @@ protoc_works() {
   return "$code"
 }
 
-# Debian keeps the server's programs off PATH, several versions side by side: the newest that serves is taken.
+# Debian installs several versions side by side and outside PATH: the newest supported one is used.
 find_postgres() {
   local dir major
   pg_bin= pg_major=0
@@ -80,15 +81,15 @@ find_temporal() {
   [ -n "$temporal" ]
 }
 
-# Builds the Temporal CLI, with the development server inside, from its Go module.
+# Builds the Temporal CLI, which contains the development server, from its Go module.
 build_temporal() {
-  if have brew; then
-    step "installing temporal (brew)"
-    attend_quietly "$dev_dir/log/install.log" brew install temporal || fail "brew could not install temporal"
+  if has_command brew; then
+    log_step "installing temporal (brew)"
+    run_logged "$dev_dir/log/install.log" brew install temporal || fail "brew could not install temporal"
     find_temporal || fail "brew installed temporal, but it is not in PATH"
     return
   fi
-  build_from_go_module temporal "$temporal_module" "about 5 minutes on 2 cores and 4 GB of disk meanwhile" \
+  build_from_go_module temporal "$temporal_module" "about 5 minutes on 2 cores, 4 GB of temporary disk space" \
     "install it (https://temporal.io/setup/install-temporal-cli)"
   temporal=$tools_dir/temporal
 }
@@ -102,11 +103,11 @@ find_nats() {
 }
 
 build_nats() {
-  if have brew; then
-    step "installing nats-server (brew)"
-    attend_quietly "$dev_dir/log/install.log" brew install nats-server || fail "brew could not install nats-server"
+  if has_command brew; then
+    log_step "installing nats-server (brew)"
+    run_logged "$dev_dir/log/install.log" brew install nats-server || fail "brew could not install nats-server"
     hash -r
-    find_nats || fail "brew installed nats-server, but PATH has none that is $nats_oldest or later"
+    find_nats || fail "brew installed nats-server, but PATH has none of version $nats_oldest or later"
     return
   fi
   build_from_go_module nats-server "$nats_module" "about a minute on 2 cores" \
@@ -114,22 +115,23 @@ build_nats() {
   nats_server=$tools_dir/nats-server
 }
 
-# build_from_go_module PROGRAM MODULE COST OTHERWISE: builds it into the folder of tools; OTHERWISE is what a person without Go can do.
+# build_from_go_module PROGRAM MODULE COST ALTERNATIVE: builds the program into the tools folder; ALTERNATIVE is the advice
+# for a user without Go.
 build_from_go_module() {
-  local program=$1 module=$2 cost=$3 otherwise=$4 work=${tools_dir%/bin}/$1-build
-  have go || fail "$program is missing or too old: $otherwise, or install Go 1.26 or later (https://go.dev/dl) to have it built here"
+  local program=$1 module=$2 cost=$3 alternative=$4 work=${tools_dir%/bin}/$1-build
+  has_command go || fail "$program is missing or too old: $alternative, or install Go 1.26 or later (https://go.dev/dl) and run this command again to build it"
   at_least "$(version_of go)" 1.21 || fail "Go $(version_of go) is too old to build $program: install Go 1.26 or later (https://go.dev/dl)"
-  step "building $program from its Go module: once, $cost"
-  # Its own caches, or gigabytes would stay in the user's; kept when it fails, so that the next try goes on from there.
+  log_step "building $program from its Go module (once; $cost)"
+  # Separate caches, so that gigabytes do not stay in the user's; kept after a failure, so that the next run continues.
   mkdir -p "$work/bin"
-  attend_quietly "$dev_dir/log/$program-build.log" env GOBIN="$work/bin" GOCACHE="$work/cache" GOMODCACHE="$work/modules" \
+  run_logged "$dev_dir/log/$program-build.log" env GOBIN="$work/bin" GOCACHE="$work/cache" GOMODCACHE="$work/modules" \
     GOFLAGS=-modcacherw go install -v "$module" ||
     fail "$program could not be built; see .dev/log/$program-build.log"
   mv "$work/bin/$program" "$tools_dir/$program"
   rm -rf "$work"
 }
 
-# What only the tests need: from PyPI an HTTP fuzzer and a receiver's library, and the check of alert rules.
+# Installs the tools of the tests: an HTTP fuzzer and a webhook library from PyPI, and promtool.
 install_test_tools() {
   install_from_pypi schemathesis
   schemathesis=$REPLY/schemathesis
@@ -146,70 +148,69 @@ find_promtool() {
   [ -n "$promtool" ]
 }
 
-# Prometheus' own check of alert rules. Debian has it in the server's package: only the program is taken out of it, so that
-# no server is set up.
+# Debian has promtool in the package of the Prometheus server. Only the program is extracted, so that no server is installed.
 install_promtool() {
   local work
-  if have brew; then
+  if has_command brew; then
     install_packages prometheus
     find_promtool || fail "brew installed prometheus, but promtool is not in PATH"
     return
   fi
-  have apt-get && have dpkg-deb || fail "promtool is missing: install Prometheus (https://prometheus.io/download)"
-  temporary_folder promtool
+  has_command apt-get && has_command dpkg-deb || fail "promtool is missing: install Prometheus (https://prometheus.io/download)"
+  make_temporary_folder promtool
   work=$REPLY
-  step "taking promtool out of the package prometheus: once"
+  log_step "extracting promtool from the package prometheus (once)"
   download_prometheus "$work" || {
-    may_install && attend_quietly "$dev_dir/log/promtool.log" "${as_root[@]+"${as_root[@]}"}" apt-get update &&
+    can_install_packages && run_logged "$dev_dir/log/promtool.log" "${as_root[@]+"${as_root[@]}"}" apt-get update &&
       download_prometheus "$work"
   } || fail "apt-get could not download prometheus; see .dev/log/promtool.log"
   dpkg-deb --fsys-tarfile "$work"/prometheus_*.deb | tar -x -C "$work" ./usr/bin/promtool ||
-    fail "there is no promtool in the package prometheus"
+    fail "the package prometheus contains no promtool; install Prometheus (https://prometheus.io/download)"
   mv "$work/usr/bin/promtool" "$tools_dir/promtool"
   promtool=$tools_dir/promtool
 }
 
-# Into a folder. It needs the lists that `apt-get update` brings, and no rights.
+# download_prometheus FOLDER: downloads the package without installing it. It needs current package lists, but no root.
 download_prometheus() {
   # shellcheck disable=SC2016 # expanded by the inner shell
-  attend_quietly "$dev_dir/log/promtool.log" bash -c 'cd "$1" && apt-get download prometheus' bash "$1"
+  run_logged "$dev_dir/log/promtool.log" bash -c 'cd "$1" && apt-get download prometheus' bash "$1"
 }
 
-# Installs what scripts/NAME.txt lists, with every version pinned, into a folder of its own; leaves that of the programs in
-# REPLY.
+# install_from_pypi NAME: installs the pinned packages of scripts/NAME.txt into a virtual environment; leaves its folder of
+# programs in REPLY.
 install_from_pypi() {
   local name=$1 pinned=scripts/$1.txt dir
   dir=${tools_dir%/bin}/$name-$(cksum <"$pinned" | cut -d ' ' -f 1)
   REPLY=$dir/bin
   [ ! -f "$dir/complete" ] || return 0
-  makes_venvs || {
+  can_create_venv || {
     install_packages venv
-    makes_venvs || fail "python3 cannot make virtual environments: install Python 3.10 or later with its module venv"
+    can_create_venv || fail "python3 cannot make virtual environments: install Python 3.10 or later with its module venv"
   }
-  step "installing $name from PyPI into $dir: once"
+  log_step "installing $name from PyPI into $dir (once)"
   rm -rf "$dir"
-  attend_quietly "$dev_dir/log/$name.log" python3 -m venv "$dir" || fail "python3 could not make the folder $dir"
-  attend_quietly "$dev_dir/log/$name.log" "$dir/bin/pip" install --disable-pip-version-check -r "$pinned" ||
+  run_logged "$dev_dir/log/$name.log" python3 -m venv "$dir" || fail "python3 could not create the virtual environment $dir; see .dev/log/$name.log"
+  run_logged "$dev_dir/log/$name.log" "$dir/bin/pip" install --disable-pip-version-check -r "$pinned" ||
     fail "$name could not be installed; see .dev/log/$name.log"
   : >"$dir/complete"
   REPLY=$dir/bin
 }
 
-# Debian keeps what makes a virtual environment in a package of its own.
-makes_venvs() {
-  have python3 && python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1
+# Debian has ensurepip, which a virtual environment needs, in a separate package.
+can_create_venv() {
+  has_command python3 && python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1
 }
 
-# The version must be the one Cargo.toml asks for; a toolchain of rustup's is brought up to date by its owner.
+# The oldest supported version is in Cargo.toml; the user updates the toolchain.
 require_rust() {
-  local wanted
-  wanted=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
-  have cargo || fail "Rust $wanted or later is missing: install it from https://rustup.rs"
-  cargo --version >/dev/null || fail "cargo does not run: repair it, for example by 'rustup default stable'"
-  at_least "$(version_of cargo)" "$wanted" || fail "Rust $(version_of cargo) is older than $wanted: run 'rustup update stable'"
+  local required
+  required=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
+  has_command cargo || fail "Rust $required or later is missing: install it from https://rustup.rs"
+  cargo --version >/dev/null || fail "cargo does not run; select a toolchain, for example by 'rustup default stable'"
+  at_least "$(version_of cargo)" "$required" || fail "Rust $(version_of cargo) is older than $required: run 'rustup update stable'"
 }
 
-# The checks need two components that a minimal toolchain lacks.
+# The checks need two components that a minimal toolchain does not have.
 require_rust_components() {
   cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 ||
     fail "rustfmt or clippy is missing: run 'rustup component add rustfmt clippy'"
@@ -218,21 +219,21 @@ require_rust_components() {
 version_of() {
   case $1 in
     cargo) cargo --version | sed -E 's/^cargo ([0-9.]+).*/\1/' ;;
-    go) go version | sed -E 's/.* go([0-9.]+).*/\1/' ;;
     *nats-server) "$1" --version | sed -E 's/^[^0-9]*([0-9.]+).*/\1/' ;;
+    go) go version | sed -E 's/.* go([0-9.]+).*/\1/' ;;
   esac
 }
 
-# Whether version $1 is $2 or later, by its first two numbers.
+# at_least VERSION MINIMUM: compares major and minor version.
 at_least() {
   local have_major=${1%%.*} have_rest=${1#*.} want_major=${2%%.*} want_rest=${2#*.}
   [ "$have_major" -gt "$want_major" ] && return
   [ "$have_major" -eq "$want_major" ] && [ "${have_rest%%.*}" -ge "${want_rest%%.*}" ]
 }
 
-# `./dev install`: only this.
-install_only() {
+# `./dev install`
+install_command() {
   [ $# = 0 ] || fail "install takes no arguments"
-  begin_session install
+  start_run install
   install_tools
 }

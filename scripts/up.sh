@@ -1,50 +1,50 @@
 # shellcheck shell=bash
-# `./dev up`: the whole system on this machine, one payment through it, then its addresses; ends with Ctrl-C.
+# `./dev up`: starts the whole system on this machine, makes one payment, prints the addresses, and runs until Ctrl-C.
 
 up() {
   local kind=up cluster temporal_file broker_folder
   case ${1:-} in
     '') ;;
     --once) kind=once ;;
-    *) fail "up takes only --once" ;;
+    *) fail "up accepts no argument except --once" ;;
   esac
-  begin_session "$kind"
+  start_run "$kind"
   require_free_ports
   install_tools
   build
-  programs_folder
+  find_programs
   programs=$REPLY
 
-  announce=yes
+  report_stops=yes
   if [ "$kind" = once ]; then
-    temporary_folder temporal
+    make_temporary_folder temporal
     temporal_file=$REPLY/temporal.db
-    temporary_folder broker
+    make_temporary_folder broker
     broker_folder=$REPLY
-    temporary_folder database
+    make_temporary_folder database
     cluster=$REPLY
-    step "starting a throw-away database on port $pg_port"
+    log_step "starting a temporary database on port $pg_port"
     start_cluster temporary "$cluster" "$pg_port"
   else
     temporal_file=$dev_dir/temporal.db
     broker_folder=$dev_dir/broker
-    kept_cluster_folder
+    persistent_cluster_folder
     cluster=$REPLY
-    step "starting the database on port $pg_port (its data: $cluster)"
-    start_cluster kept "$cluster" "$pg_port"
+    log_step "starting the database on port $pg_port (data: $cluster)"
+    start_cluster persistent "$cluster" "$pg_port"
   fi
-  step "starting the Temporal server on port $temporal_port"
+  log_step "starting the Temporal server on port $temporal_port"
   start_temporal "$temporal_port" "$temporal_file" "$temporal_ui_port"
-  step "starting the message broker on port $nats_port"
+  log_step "starting the message broker on port $nats_port"
   start_broker "$nats_port" "$broker_folder"
   start_services
-  pay_once
+  make_demo_payment
   [ "$kind" = up ] || return 0
   print_addresses
   watch_processes
 }
 
-# The configuration of every process: the demo file, with the addresses of this run on top.
+# Configures every process: the demo file, overridden by the addresses of this run.
 configure_services() {
   local payments_url switch_url
   owner_url=$(database_url "$pg_port" payments)
@@ -62,7 +62,7 @@ configure_services() {
   export PAYMENTS_WORKER__METRICS_LISTEN=127.0.0.1:$worker_metrics_port
   export PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN=127.0.0.1:$background_worker_metrics_port
   export PAYMENTS_NOTIFIER__METRICS_LISTEN=127.0.0.1:$notifier_metrics_port
-  outbound_webhooks.master_key
+  load_webhooks_master_key
   export PAYMENTS_OUTBOUND_WEBHOOKS__MASTER_KEY=$REPLY
   export PAYMENTS_BROKER__URL=nats://127.0.0.1:$nats_port
   export PAYMENTS_SWITCHES__MOCK__BASE_URL=$mock_switch
@@ -71,9 +71,9 @@ configure_services() {
   export MOCK_SWITCH_CALLBACK_URL=$api/callbacks/mock
 }
 
-# What the secrets of webhook endpoints are made from, in REPLY: kept as long as the database that has the endpoints, so a
-# throw-away one gets a throw-away key.
-outbound_webhooks.master_key() {
+# Leaves the master key, from which the secrets of webhook endpoints are derived, in REPLY. It is kept as long as the
+# database with the endpoints: a temporary database gets a temporary key.
+load_webhooks_master_key() {
   local file=$dev_dir/webhooks.key
   if [ "$kind" = once ] || [ ! -s "$file" ]; then
     REPLY=$(head -c 32 /dev/urandom | base64)
@@ -83,54 +83,54 @@ outbound_webhooks.master_key() {
   fi
 }
 
-# Starts our processes, each after what it needs; none is started before the one before it is ready.
+# Starts the processes in the order of their dependencies; each must be ready before the next one starts.
 start_services() {
   local demo=$log_dir/demo.json
   configure_services
-  step "starting the mock switch on port $switch_port"
-  start mock-switch "$programs/mock-switch"
+  log_step "starting the mock switch on port $switch_port"
+  start_process mock-switch "$programs/mock-switch"
   wait_ready mock-switch "$mock_switch/ready"
-  step "applying the migrations, opening the demo accounts"
-  attend "$programs/payctl" migrate --database-url "$owner_url" >"$log_dir/migrate.log" 2>&1 || fail_with_log migrate "the migrations failed"
-  make_service_login "$pg_port"
-  attend "$programs/payctl" demo --json --database-url "$owner_url" >"$demo" 2>"$log_dir/demo.log" || fail_with_log demo "the demo accounts could not be opened"
+  log_step "applying the migrations and opening the demo accounts"
+  run_in_foreground "$programs/payctl" migrate --database-url "$owner_url" >"$log_dir/migrate.log" 2>&1 || fail_with_log migrate "the migrations failed"
+  create_service_login "$pg_port"
+  run_in_foreground "$programs/payctl" demo --json --database-url "$owner_url" >"$demo" 2>"$log_dir/demo.log" || fail_with_log demo "the demo accounts could not be opened"
   api_key=$(json_text api_key "$demo")
   source_account=$(json_text source_account "$demo")
   destination_account=$(json_text destination_account "$demo")
   [ -n "$api_key" ] && [ -n "$source_account" ] && [ -n "$destination_account" ] ||
-    fail "'payctl demo --json' did not name api_key, source_account and destination_account; see $demo"
-  step "starting the payment worker"
-  start payment-worker "$programs/payment-worker"
+    fail "the output of 'payctl demo --json' lacks api_key, source_account or destination_account; see $demo"
+  log_step "starting the payment-worker"
+  start_process payment-worker "$programs/payment-worker"
   wait_ready payment-worker "$worker_metrics/ready"
-  step "starting the webhook on port $api_port"
-  start webhook "$programs/webhook"
-  wait_ready webhook "$api/ready"
-  step "starting the relay"
-  start relay "$programs/relay"
-  wait_ready relay "$background_worker_metrics/ready"
-  step "starting the notifier"
-  start notifier "$programs/notifier"
+  log_step "starting the payments-api on port $api_port"
+  start_process payments-api "$programs/payments-api"
+  wait_ready payments-api "$api/ready"
+  log_step "starting the background-worker"
+  start_process background-worker "$programs/background-worker"
+  wait_ready background-worker "$background_worker_metrics/ready"
+  log_step "starting the notifier"
+  start_process notifier "$programs/notifier"
   wait_ready notifier "$notifier_metrics/ready"
 }
 
 fail_with_log() {
-  show_log "$log_dir/$1.log"
+  print_log_tail "$log_dir/$1.log"
   fail "$2"
 }
 
-# One text field of a flat JSON file; there may be no jq.
+# json_text FIELD FILE: prints a text field of a flat JSON file without jq.
 json_text() { sed -n "s/.*\"$1\" *: *\"\([^\"]*\)\".*/\1/p" "$2" | head -n 1; }
 
-# Makes one payment as a customer would, over HTTP, and shows its steps until it has settled.
-pay_once() {
+# Makes one payment over the API, as a customer does, and prints its steps until it has settled.
+make_demo_payment() {
   local log=$log_dir/payment.log
-  step "paying 12.50 EUR from $source_account to $destination_account"
+  log_step "paying 12.50 EUR from $source_account to $destination_account"
   # shellcheck disable=SC2016 # expanded by the inner shell
-  attend bash -c 'set -o pipefail; log=$1; shift; "$@" 2>&1 | tee "$log"' tee "$log" \
+  run_in_foreground bash -c 'set -o pipefail; log=$1; shift; "$@" 2>&1 | tee "$log"' tee "$log" \
     "$programs/payctl" pay --url "$api" --key "$api_key" --from "$source_account" --to "$destination_account" \
     --amount 12.50 --currency EUR --watch ||
-    fail "the payment did not settle; the logs of all processes are in $log_dir"
-  step "the payment settled"
+    fail "the payment did not settle; see the logs of the processes in $log_dir"
+  log_step "the payment settled"
   payment_id=$(grep -oE 'pay_[0-9a-f]{32}' "$log" | head -n 1 || true)
 }
 
@@ -140,7 +140,7 @@ print_addresses() {
 
   This payment in the Temporal UI   $ui/$payment_id
   API page                          $api/docs
-  The switch's own book             $mock_switch/admin/book
+  Transfers at the mock switch      $mock_switch/admin/book
   Metrics                           $worker_metrics/metrics
                                     $api/metrics
                                     $background_worker_metrics/metrics
@@ -148,7 +148,7 @@ print_addresses() {
   Database, as its owner            $owner_url
   Logs                              ${log_dir#"$root"/}
 
-  To be told over HTTP on this machine  README.md, "Your own systems are told"
+  To receive webhooks on this machine, see README.md, section "Your own systems are told"
 
   The next payment:
 
@@ -159,28 +159,28 @@ print_addresses() {
 TEXT
 }
 
-# Stays in front. The system is only as good as its weakest process: when one ends by itself, all are stopped.
-# Its stderr is closed meanwhile, or bash would report a killed process in its own words too.
+# Waits in the foreground. If one process ends unexpectedly, all are stopped. stderr is closed meanwhile, because bash would
+# report a killed process too.
 watch_processes() {
-  local dead=
-  step "up; Ctrl-C stops everything"
-  while [ -z "$dead" ]; do
+  local ended=
+  log_step "the system is up; Ctrl-C stops it"
+  while [ -z "$ended" ]; do
     sleep 1
-    find_dead
+    find_ended_process
   done 2>/dev/null
-  if [ "$dead" = database ]; then
-    show_log "$cluster_log"
-    fail "the database ended by itself; its log is $cluster_log"
+  if [ "$ended" = database ]; then
+    print_log_tail "$cluster_log"
+    fail "the database ended unexpectedly; its log is $cluster_log"
   fi
-  dead=${dead##*/??-}
-  require_alive "${dead%.process}" "$(sed -n 1p "$run_dir"/*-"$dead")"
+  ended=${ended##*/??-}
+  require_alive "${ended%.process}" "$(sed -n 1p "$run_dir"/*-"$ended")"
 }
 
-# Leaves the record of a process that is gone in `dead`, if there is one.
-find_dead() {
+# Leaves the record of an ended process in `ended`, if there is one.
+find_ended_process() {
   local record
-  kill -0 "$cluster_pid" || dead=database
+  kill -0 "$cluster_pid" || ended=database
   for record in "$run_dir"/*.process; do
-    kill -0 "$(sed -n 1p "$record")" || dead=$record
+    kill -0 "$(sed -n 1p "$record")" || ended=$record
   done
 }

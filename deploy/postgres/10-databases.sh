@@ -1,6 +1,7 @@
 #!/bin/sh
-# Run once by the PostgreSQL image, on an empty data folder: one role per party, each the owner of its own databases and
-# of nothing else, and a login for the bank's services, which owns none of the bank's books. The switch is another company: it must not be able to read the bank's book, nor the bank its.
+# The PostgreSQL image runs this once, on an empty data folder. It creates one role per party, which owns only its own
+# databases, and the login of the bank's services, which owns nothing. The switch is another company: neither the switch nor
+# the bank may read the other's database.
 set -eu
 
 psql -X -v ON_ERROR_STOP=1 -U "${POSTGRES_USER:-postgres}" -d postgres <<'SQL'
@@ -9,7 +10,7 @@ psql -X -v ON_ERROR_STOP=1 -U "${POSTGRES_USER:-postgres}" -d postgres <<'SQL'
 \getenv switch SWITCH_DB_PASSWORD
 \getenv temporal TEMPORAL_DB_PASSWORD
 CREATE ROLE payments LOGIN PASSWORD :'payments';
--- What the bank's services may do, and their login: the rights are given by the migrations, which the owner runs.
+-- Role and login of the bank's services. The migrations, which the owner runs, grant the rights.
 CREATE ROLE payments_service NOLOGIN;
 GRANT payments_service TO payments;
 CREATE ROLE payments_app LOGIN PASSWORD :'service' IN ROLE payments_service;

@@ -219,7 +219,7 @@ async fn r32_s0_13_a_broker_that_is_down_under_load_delays_what_is_told_and_no_p
         until("the lag is seen to rise", WITHIN, || async {
             let waiting =
                 shows(&system.background_worker, "outbox_unpublished").await? >= (2 * settled) as f64;
-            let old = shows(&system.background_worker, "outbox_oldest_unpublished_seconds").await? > 0.5;
+            let old = shows(&system.background_worker, "outbox_unpublished_oldest_seconds").await? > 0.5;
             Ok((waiting && old).then_some(()))
         })
         .await?;
@@ -256,7 +256,7 @@ async fn r32_s0_13_a_broker_that_is_down_under_load_delays_what_is_told_and_no_p
     bank.wait_until_settled_is_told(&ids).await?;
     until("the lag is seen to fall", WITHIN, || async {
         let waiting = shows(&bank.system.background_worker, "outbox_unpublished").await?;
-        let oldest = shows(&bank.system.background_worker, "outbox_oldest_unpublished_seconds").await?;
+        let oldest = shows(&bank.system.background_worker, "outbox_unpublished_oldest_seconds").await?;
         Ok((waiting <= 0.0 && oldest <= 0.0).then_some(()))
     })
     .await?;
@@ -350,7 +350,7 @@ async fn r23_a_poisonous_event_is_parked_and_all_others_are_told() -> anyhow::Re
     until("poison is seen to be parked", WITHIN, || async {
         let relay = &bank.system.background_worker;
         let refused = shows(relay, "outbox_parked").await?;
-        let parked = shows(relay, "outbox_parked_deliveries").await?;
+        let parked = shows(relay, "consumer_parked_messages").await?;
         // What is no event at all is parked by each of the two consumers.
         Ok((refused >= 1.0 && parked >= 17.0).then_some(()))
     })

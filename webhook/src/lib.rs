@@ -52,7 +52,7 @@ pub async fn run(config: Config, metrics: Metrics, shutdown: CancellationToken) 
     let listen = config.api.listen;
     let bounds = config.api.connection_bounds()?;
     let pool = config.database.pool("payments-api")?;
-    measure::start(Process::Api, pool.clone(), shutdown.clone());
+    measure::start(Process::PaymentsApi, pool.clone(), shutdown.clone());
     let router = router(config, pool, metrics, shutdown.clone())?;
     let setting = "PAYMENTS_API__LISTEN (api.listen)";
     let listener = service_kit::serve::bind(listen, setting).await?;

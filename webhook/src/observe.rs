@@ -27,7 +27,7 @@ pub(crate) async fn observe(request: Request, next: Next) -> Response {
     );
     let response = next.run(request).instrument(span).await;
     let status = response.status().as_str().to_owned();
-    metrics::histogram!("http_request_seconds", "method" => method, "route" => route, "status" => status)
+    metrics::histogram!("http_request_duration_seconds", "method" => method, "route" => route, "status" => status)
         .record(started.elapsed());
     response
 }

@@ -1,4 +1,4 @@
-//! Writes `deploy/alerts` below the root of the repository: `./dev generate-alerts`.
+//! Generates `deploy/alerts` below the root of the repository: `./dev generate-alerts`.
 
 use std::path::Path;
 
@@ -6,7 +6,9 @@ use anyhow::Context as _;
 use monitoring::{alerts, document, metrics};
 
 fn main() -> anyhow::Result<()> {
-    let root = std::env::args_os().nth(1).context("give the root of the repository")?;
+    let root = std::env::args_os()
+        .nth(1)
+        .context("the root of the repository is missing; pass it as the first argument")?;
     let folder = Path::new(&root).join("deploy/alerts");
     std::fs::create_dir_all(&folder)?;
     let alerts = alerts();

@@ -1,21 +1,21 @@
-//! An alert, and how Prometheus reads it.
+//! An alert and its form in a Prometheus rule file.
 
 use std::fmt::{Display, Formatter, Result};
 use std::time::Duration;
 
-/// Who is called, and how soon.
+/// How urgent an alert is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Somebody is woken: money or the promise is in question, or nothing moves any more.
+    /// Page the operator on call: money or a guarantee is at risk, or payments have stopped.
     Critical,
-    /// Somebody looks today.
+    /// Look at it within the working day.
     Warning,
-    /// Shown; nobody is called.
+    /// Shown on dashboards only.
     Info,
 }
 
 impl Severity {
-    /// The value of the label.
+    /// Value of the label `severity`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -29,76 +29,71 @@ impl Severity {
 /// A page of the runbook: a section of a file below `deploy/runbook`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Page {
-    /// The file.
+    /// Name of the file.
     pub file: &'static str,
-    /// The section's heading.
+    /// Heading of the section.
     pub section: String,
 }
 
 impl Page {
-    /// The section of `file` that is called `section`.
+    /// The section with the heading `section` in `file`.
     pub fn new(file: &'static str, section: impl Into<String>) -> Self {
         Self { file, section: section.into() }
     }
 }
 
-/// The link, as Markdown has it.
+/// A Markdown link target, relative to `deploy/runbook`.
 impl Display for Page {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         write!(f, "{}#{}", self.file, self.section.to_lowercase())
     }
 }
 
-/// When somebody is called.
+/// An alert rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alert {
-    /// Its name.
+    /// Name, in Pascal case; states the condition.
     pub name: String,
-    /// What must be so, in PromQL.
+    /// Condition, in PromQL.
     pub expr: String,
-    /// For how long it must have been so.
-    pub held_for: Duration,
-    /// Who is called.
+    /// How long the condition must hold before the alert fires (`for`).
+    pub pending_for: Duration,
+    /// Urgency.
     pub severity: Severity,
-    /// What is so, in a sentence.
+    /// Problem, in one sentence. Prometheus templates are allowed.
     pub summary: String,
-    /// Why then, and not earlier or later.
-    pub because: String,
-    /// What to do.
+    /// Who or what is affected, and the first thing to do.
+    pub description: String,
+    /// Page of the runbook.
     pub page: Page,
 }
 
-/// One rule in the file.
+/// One rule of the rule file.
 impl Display for Alert {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         writeln!(f, "      - alert: {}", self.name)?;
         writeln!(f, "        expr: {}", quoted(&self.expr))?;
-        writeln!(f, "        for: {}s", self.held_for.as_secs())?;
+        writeln!(f, "        for: {}s", self.pending_for.as_secs())?;
         writeln!(f, "        labels:")?;
         writeln!(f, "          severity: {}", self.severity.as_str())?;
         writeln!(f, "        annotations:")?;
         writeln!(f, "          summary: {}", quoted(&self.summary))?;
-        writeln!(f, "          because: {}", quoted(&self.because))?;
+        writeln!(f, "          description: {}", quoted(&self.description))?;
         writeln!(f, "          runbook: {}", quoted(&format!("deploy/runbook/{}", self.page)))
     }
 }
 
-/// A text that YAML reads as it is.
+/// A single-quoted YAML scalar.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// `needs_operator` as a part of a name: `NeedsOperator`.
-pub(crate) fn camel(word: &str) -> String {
-    word.split('_')
+/// `needs_operator` or `needs-operator` as `NeedsOperator`.
+pub(crate) fn pascal_case(word: &str) -> String {
+    word.split(['_', '-'])
         .flat_map(|part| {
             let mut letters = part.chars();
             letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters)
         })
         .collect()
-}
-
-/// `needs_operator` as a part of a sentence: `needs operator`.
-pub(crate) fn spoken(word: &str) -> String {
-    word.replace('_', " ")
 }

@@ -1,33 +1,33 @@
-//! What is measured, when somebody is called, and which page says what to do.
+//! Metrics, alert rules, and the runbook page of each alert.
 //!
-//! Metrics are listed once; alert rules are made from the enums of the service, so that a state, a reason or a kind cannot
-//! be added without an alert; and each alert names its page of the runbook. Tests compare the lists with the sources, the
-//! rules with `deploy/alerts`, and the pages of `deploy/runbook` with everything that needs one.
+//! Each metric is listed once. Alert rules are built from the enums of the service, so that a state, a reason or an exception
+//! kind cannot be added without an alert, and each alert links to its page of the runbook. Tests compare the list of metrics
+//! with the sources, the rules with `deploy/alerts`, and the pages of `deploy/runbook` with everything that needs a page.
 //!
-//! | file | question |
+//! | module | content |
 //! |---|---|
-//! | [`metrics`] | what is measured, by which process, in what? |
-//! | [`measure`] | what does every process measure of itself? |
-//! | [`task`] | which work of the relay must not stop? |
-//! | [`alert`] | what is an alert, as Prometheus reads it? |
-//! | [`payments`] | when is somebody called about payments? |
-//! | [`parts`] | when is somebody called about the processes? |
-//! | [`document`] | how do people read all of it? |
+//! | [`metrics`] | every metric: name, kind, unit, labels, meaning, and the processes that export it |
+//! | [`measure`] | the metrics that every process exports |
+//! | [`background_task`] | the background tasks and how long each may go without success |
+//! | [`alert`] | an alert and its form in a Prometheus rule file |
+//! | [`payments`] | alerts about payments, holds and exceptions |
+//! | [`services`] | alerts about the processes and their dependencies |
+//! | [`document`] | the generated files below `deploy/alerts` |
 
 pub mod alert;
+pub mod background_task;
 pub mod document;
 pub mod measure;
 pub mod metrics;
-pub mod parts;
 pub mod payments;
-pub mod task;
+pub mod services;
 
 use alert::Alert;
 
-/// Every alert, the payments' first.
+/// Every alert, those about payments first.
 #[must_use]
 pub fn alerts() -> Vec<Alert> {
     let mut all = payments::alerts();
-    all.extend(parts::alerts());
+    all.extend(services::alerts());
     all
 }

@@ -90,7 +90,7 @@ async fn readiness_asks_the_database_only(pool: PgPool) {
     assert_eq!(api.get("", "/ready").await.status, 200, "Temporal is unreachable");
     api.pay("k", &order()).await;
     let metrics = String::from_utf8(api.get("", "/metrics").await.bytes).unwrap();
-    for name in ["api_payment_requests_total", "http_request_seconds"] {
+    for name in ["api_payment_requests_total", "http_request_duration_seconds"] {
         assert!(metrics.contains(name), "{name}");
     }
 

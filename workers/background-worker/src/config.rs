@@ -1,4 +1,4 @@
-//! What `relay` reads from its configuration; other processes' sections are ignored.
+//! Configuration of the background-worker; sections of other processes are ignored.
 
 use std::net::SocketAddr;
 
@@ -21,32 +21,33 @@ pub(crate) struct Options {
     pub(crate) background_worker: BackgroundWorkerOptions,
 }
 
-/// How this process works.
+/// Intervals and bounds of the background tasks.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BackgroundWorkerOptions {
-    /// Where health and metrics are served. Default `127.0.0.1:9102`.
+    /// Address of health and metrics. Default `127.0.0.1:9102`.
     pub(crate) metrics_listen: SocketAddr,
-    /// Pause between two looks for what is not delivered, in milliseconds. Default 250.
+    /// Pause between two polls of the inbox, in milliseconds. Default 250.
     pub(crate) poll_interval_ms: u64,
-    /// First pause before a message is delivered again, in milliseconds; doubled each time, five
-    /// minutes at most. Default 500.
+    /// First pause before an inbox message is delivered again, in milliseconds; doubled after each failure, 5 minutes at
+    /// most. Default 500.
     pub(crate) backoff_ms: i64,
-    /// Notices taken in one look. Default 100.
+    /// Most inbox messages claimed by one poll. Default 100.
     pub(crate) batch: i64,
-    /// Pause between two measurements, in milliseconds. Default 5000.
+    /// Pause between two updates of the gauges, in milliseconds. Default 5000.
     pub(crate) metrics_interval_ms: u64,
-    /// Pause between two audits of what is held, in milliseconds. Default 60000.
+    /// Pause between two hold audits, in milliseconds. Default 60000.
     pub(crate) audit_interval_ms: u64,
-    /// Pause between two looks after the table of idempotency keys, in milliseconds. Default 60000.
+    /// Pause between two rounds of partition maintenance, in milliseconds. Default 60000.
     pub(crate) partition_maintenance_interval_ms: u64,
-    /// Pause between two looks for events when nobody nudges, in milliseconds; 1 to 500 (S3.5). Default 250.
+    /// Longest pause between two polls of the outbox without a wake-up notification, in milliseconds; 1 to 500 (S3.5).
+    /// Default 250.
     pub(crate) publish_interval_ms: u64,
-    /// How long published events are kept so that they can be published again, in seconds. Default 14 days.
+    /// Retention of published events, during which they can be published again, in seconds. Default 14 days.
     pub(crate) event_retention_s: u64,
-    /// Pause between two batches of entries that are sealed, in milliseconds; none after a full one. Default 1000.
+    /// Pause between two batches of journal sealing, in milliseconds; no pause follows a full batch. Default 1000.
     pub(crate) seal_interval_ms: u64,
-    /// Entries of a batch at most, 10000 at most. Default 5000.
+    /// Most journal entries of a batch, 1 to 10000. Default 5000.
     pub(crate) seal_batch_max: i64,
 }
 

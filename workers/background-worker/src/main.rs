@@ -1,20 +1,30 @@
-//! `relay`: what must go on when others crash. Tells workflows again what was stored and not
-//! delivered (the webhook crashed, Temporal was down, the workflow was not started yet), measures what is
-//! held, by state and age, audits it, seals the journal, keeps the table of idempotency keys, and publishes events. Needs PostgreSQL
-//! only; Temporal and the broker may come and go, and what one of them keeps waiting waits alone.
+//! `background-worker`: runs the background tasks of the payment service.
+//!
+//! The tasks need PostgreSQL. Temporal and the broker may be unavailable: only the task that needs them waits.
+//!
+//! | module | task |
+//! |---|---|
+//! | `inbox_delivery` | delivers stored callbacks, cancel requests, final statuses and decisions to workflows |
+//! | `metrics_collection` | sets the gauges of open payments and backlogs |
+//! | `hold_audit` | checks every open hold against its payment and the journal |
+//! | `partition_maintenance` | creates and drops partitions of idempotency keys, deletes old events |
+//! | `outbox_publishing` | publishes outbox events to the broker |
+//! | `journal_sealing` | extends the hash chain over new journal entries |
+//! | `periodic` | repeats a task until the process stops |
 
-mod audit;
 mod config;
-mod deliver;
-mod gauges;
-mod keep;
-mod publish;
-mod seal;
+mod hold_audit;
+mod inbox_delivery;
+mod journal_sealing;
+mod metrics_collection;
+mod outbox_publishing;
+mod partition_maintenance;
+mod periodic;
 
 use anyhow::Context as _;
+use monitoring::background_task::BackgroundTask;
 use monitoring::measure;
 use monitoring::metrics::Process;
-use monitoring::task::BackgroundTask;
 use outbox::nats::Broker;
 use payment_ledger::Ledger;
 use service_kit::{metrics, serve, shutdown, telemetry};
@@ -28,30 +38,31 @@ async fn main() -> anyhow::Result<()> {
     let ledger = Ledger::new(options.database.pool("background-worker")?);
     let recorder = metrics::install().context("metrics could not be set up")?;
     measure::start(Process::BackgroundWorker, ledger.pool().clone(), stop.clone());
-    BackgroundTask::ALL.iter().for_each(|task| task.succeeded());
-    let ready = ledger.clone();
+    // Until its first success, a task counts as successful since the start of the process.
+    BackgroundTask::ALL.iter().for_each(|task| task.record_success());
+    let checked = ledger.clone();
     let health = metrics::routes(recorder, move || {
-        let ledger = ready.clone();
+        let ledger = checked.clone();
         Box::pin(async move { ledger.ping().await.map_err(|error| error.to_string()) })
     });
     let listen = options.background_worker.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN", health, stop.clone());
     let broker = Broker::connect(&options.broker, "background-worker").await?;
-    let publishing = publish::relay(ledger.pool(), broker, &options.background_worker)?;
+    let relay = outbox_publishing::relay(ledger.pool(), broker, &options.background_worker)?;
     let signaller = Signaller::new(options.temporal, "background-worker");
-    let work = async {
+    let tasks = async {
         tokio::join!(
-            deliver::run(&ledger, &signaller, &options.background_worker, &stop),
-            gauges::run(&ledger, &options.background_worker, &stop),
-            audit::run(&ledger, &options.background_worker, &stop),
-            keep::run(ledger.pool(), &options.background_worker, &stop),
-            publishing.run(&stop),
-            seal::run(&ledger, &options.background_worker, &stop),
+            inbox_delivery::run(&ledger, &signaller, &options.background_worker, &stop),
+            metrics_collection::run(&ledger, &options.background_worker, &stop),
+            hold_audit::run(&ledger, &options.background_worker, &stop),
+            partition_maintenance::run(ledger.pool(), &options.background_worker, &stop),
+            relay.run(&stop),
+            journal_sealing::run(&ledger, &options.background_worker, &stop),
         );
         Ok(())
     };
-    tracing::info!("relay is ready");
-    tokio::try_join!(server, work)?;
-    tracing::info!("relay has stopped");
+    tracing::info!("background-worker is ready");
+    tokio::try_join!(server, tasks)?;
+    tracing::info!("background-worker has stopped");
     Ok(())
 }

@@ -43,7 +43,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let switches = options.switches.check().context("the switches' configuration is refused")?;
     let ledger = Ledger::new(options.database.pool("payment-worker")?);
     let recorder = metrics::install().context("metrics could not be set up")?;
-    measure::start(Process::Worker, ledger.pool().clone(), stop.clone());
+    measure::start(Process::PaymentWorker, ledger.pool().clone(), stop.clone());
     let mut clients = BTreeMap::new();
     for (name, switch, profile) in switches.iter() {
         clients.insert(name.clone(), SwitchClient::new(switch, profile)?);

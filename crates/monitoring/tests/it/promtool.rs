@@ -1,4 +1,4 @@
-//! Prometheus itself reads the rules, and some of them fire when they should and not before.
+//! Prometheus accepts the rules, and the rules under test fire as expected.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,17 +7,18 @@ use crate::root;
 
 fn promtool(arguments: &[&str]) {
     let program = std::env::var_os("TEST_PROMTOOL").unwrap_or_else(|| "promtool".into());
-    let ran = Command::new(&program).args(arguments).current_dir(root().join("deploy/alerts")).output();
-    let ran = ran.unwrap_or_else(|error| {
+    let output = Command::new(&program).args(arguments).current_dir(root().join("deploy/alerts")).output();
+    let output = output.unwrap_or_else(|error| {
         let program = Path::new(&program).display();
-        panic!("{program}: {error}; run the tests by `./dev test`, which installs it, or install prometheus")
+        panic!("{program}: {error}; run the tests by `./dev test`, which installs promtool, or install Prometheus")
     });
-    let said = format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    assert!(ran.status.success(), "promtool {arguments:?}:\n{said}");
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "promtool {arguments:?}:\n{text}");
 }
 
 #[test]
-fn s0_15_prometheus_reads_the_rules() {
+fn s0_15_prometheus_accepts_the_rules() {
     promtool(&["check", "rules", "payments.rules.yml"]);
 }
 

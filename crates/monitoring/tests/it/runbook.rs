@@ -1,4 +1,4 @@
-//! Every alert and every error code has a page, every page has an owner, and no page is empty.
+//! Every alert and error code has a runbook page, every page belongs to one, and every page is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,84 +6,98 @@ use monitoring::alerts;
 
 use crate::{codes, read, root};
 
-/// The same on each page, in this order.
-const HEADINGS: [&str; 4] = ["What it means", "What the system did", "What to do", "How to know it is over"];
+/// Headings of each page, in this order.
+const HEADINGS: [&str; 4] = ["Meaning", "Impact", "Check", "Action"];
+/// The last sentence of each action starts with these words and says how to verify that the problem is solved.
+const RESOLUTION: &str = "Resolved when";
 
-/// Pages of the payments API's codes.
+/// Runbook file of the payments API's codes.
 const API_CODES: &str = "api-codes.md";
-/// Pages of the switch's codes.
+/// Runbook file of the mock switch's codes.
 const SWITCH_CODES: &str = "switch-codes.md";
 
-/// What needs a page, by file.
-fn owners() -> BTreeMap<String, BTreeSet<String>> {
-    let mut owners: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+/// The sections that each file must have.
+fn required_sections() -> BTreeMap<String, BTreeSet<String>> {
+    let mut sections: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for alert in alerts() {
-        owners.entry(alert.page.file.to_owned()).or_default().insert(alert.page.section);
+        sections.entry(alert.page.file.to_owned()).or_default().insert(alert.page.section);
     }
-    let of_the_bank = codes::of_the_bank();
-    // What both may answer is on the API's page.
-    let of_the_switch = codes::of_the_switch().difference(&of_the_bank).cloned().collect();
-    assert!(of_the_bank.len() > 30, "{of_the_bank:?}");
-    owners.insert(API_CODES.to_owned(), of_the_bank);
-    owners.insert(SWITCH_CODES.to_owned(), of_the_switch);
-    owners
+    let bank_codes = codes::bank_codes();
+    // Codes of both are documented with the API.
+    let switch_codes = codes::mock_switch_codes().difference(&bank_codes).cloned().collect();
+    assert!(bank_codes.len() > 30, "{bank_codes:?}");
+    sections.insert(API_CODES.to_owned(), bank_codes);
+    sections.insert(SWITCH_CODES.to_owned(), switch_codes);
+    sections
 }
 
-/// Pages by heading: what stands below it.
+/// Text of each page by its heading.
 fn pages(file: &str) -> BTreeMap<String, String> {
     let text = read(&format!("deploy/runbook/{file}"));
     let pages: Vec<_> = text.split("\n## ").skip(1).filter_map(|page| page.split_once('\n')).collect();
     let by_heading: BTreeMap<_, _> =
         pages.iter().map(|(heading, body)| (heading.trim().to_owned(), (*body).to_owned())).collect();
-    assert_eq!(by_heading.len(), pages.len(), "{file} has a heading twice");
+    assert_eq!(by_heading.len(), pages.len(), "{file}: headings must be unique");
     by_heading
 }
 
 #[test]
-fn s0_15_every_alert_and_code_has_its_page_and_every_page_its_owner() {
-    for (file, owners) in owners() {
+fn s0_15_every_alert_and_code_has_a_page_and_no_page_is_unused() {
+    for (file, required) in required_sections() {
         let pages: BTreeSet<_> = pages(&file).into_keys().collect();
-        let missing: Vec<_> = owners.difference(&pages).collect();
-        assert!(missing.is_empty(), "no page in deploy/runbook/{file} for {missing:#?}");
-        let stray: Vec<_> = pages.difference(&owners).collect();
-        assert!(stray.is_empty(), "pages of nothing in deploy/runbook/{file}: {stray:#?}");
+        let missing: Vec<_> = required.difference(&pages).collect();
+        assert!(missing.is_empty(), "deploy/runbook/{file} has no page for {missing:#?}");
+        let unused: Vec<_> = pages.difference(&required).collect();
+        assert!(unused.is_empty(), "pages without alert or code in deploy/runbook/{file}: {unused:#?}");
     }
 }
 
 #[test]
-fn s0_15_every_page_says_four_things() {
-    for file in owners().into_keys() {
+fn s0_15_every_page_has_all_four_parts() {
+    for file in required_sections().into_keys() {
         for (heading, page) in pages(&file) {
             let parts: Vec<_> = page.split("### ").skip(1).filter_map(|part| part.split_once('\n')).collect();
             let headings: Vec<_> = parts.iter().map(|(heading, _)| heading.trim()).collect();
             assert_eq!(headings, HEADINGS, "{file}, {heading}");
             for (part, text) in parts {
                 let text = text.trim();
-                let is_said = text.len() >= 20 && text.ends_with(['.', '`', '|']);
-                assert!(is_said, "{file}, {heading}: \"{part}\" says nothing: {text:?}");
+                let is_complete = text.len() >= 20 && text.ends_with(['.', '`', '|']);
+                assert!(is_complete, "{file}, {heading}: \"{part}\" is incomplete: {text:?}");
+                let has_resolution =
+                    text.split_whitespace().collect::<Vec<_>>().join(" ").contains(RESOLUTION);
+                assert_eq!(
+                    has_resolution,
+                    part.trim() == "Action",
+                    "{file}, {heading}: \"{RESOLUTION}\" in \"{part}\""
+                );
             }
         }
     }
 }
 
 #[test]
-fn s0_15_the_index_names_every_file_and_nothing_else() {
+fn s0_15_the_index_links_to_every_file_and_nothing_else() {
     let index = read("deploy/runbook/README.md");
-    let mut files: BTreeSet<_> = owners().into_keys().collect();
+    let mut files: BTreeSet<_> = required_sections().into_keys().collect();
     for entry in std::fs::read_dir(root().join("deploy/runbook")).unwrap() {
         let name = entry.unwrap().file_name().to_string_lossy().into_owned();
-        assert!(name == "README.md" || files.contains(&name), "{name} belongs to nothing");
+        assert!(
+            name == "README.md" || files.contains(&name),
+            "deploy/runbook/{name} has no alert and no code"
+        );
     }
     for link in index.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
         files.remove(link);
-        assert!(root().join("deploy/runbook").join(link).exists(), "the index leads nowhere: {link}");
+        assert!(
+            root().join("deploy/runbook").join(link).exists(),
+            "the index links to a missing file: {link}"
+        );
     }
-    assert!(files.is_empty(), "not in the index: {files:?}");
+    assert!(files.is_empty(), "the index has no link to {files:?}");
 }
 
-/// Commands are typed as they are.
 #[test]
-fn s0_15_the_commands_of_the_pages_are_there() {
+fn s0_15_the_payctl_commands_of_the_pages_exist() {
     let main = read("crates/payctl/src/main.rs");
     let commands = main.split("enum Command {").nth(1).unwrap().split("\n}\n").next().unwrap();
     let names: BTreeSet<String> = commands
@@ -94,16 +108,16 @@ fn s0_15_the_commands_of_the_pages_are_there() {
         .collect();
     assert!(names.contains("kill-switch") && names.contains("decide"), "{names:?}");
     let mut used = 0;
-    for file in owners().into_keys() {
+    for file in required_sections().into_keys() {
         for (heading, page) in pages(&file) {
             for command in page.split("`payctl ").skip(1) {
                 let name = command.split([' ', '`']).next().unwrap();
-                assert!(names.contains(name), "{file}, {heading}: there is no payctl {name}");
+                assert!(names.contains(name), "{file}, {heading}: payctl has no command {name}");
                 used += 1;
             }
         }
     }
-    assert!(used > 50, "{used}");
+    assert!(used > 50, "expected more than 50 commands, got {used}");
 }
 
 fn kebab(name: &str) -> String {

@@ -1,4 +1,4 @@
-//! Every metric that a process exports is in the list, and everything in the list is exported.
+//! The list of metrics and the exported metrics are the same.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use monitoring::metrics::METRICS;
 
 use crate::{arguments, literals, sources};
 
-/// Kind and labels by name, as the sources have them.
+/// Kind and labels by name, as the `metrics` macros in the sources have them.
 fn exported() -> BTreeMap<String, (&'static str, Vec<String>)> {
-    let mut found = BTreeMap::new();
-    for (path, code) in sources(&["crates", "workers", "payments-api"]) {
+    let mut exported = BTreeMap::new();
+    for (path, code) in sources(&["crates", "workers", "webhook"]) {
         for kind in ["counter", "gauge", "histogram"] {
             let opener = format!("metrics::{kind}!(");
             for (at, _) in code.match_indices(&opener) {
@@ -22,18 +22,21 @@ fn exported() -> BTreeMap<String, (&'static str, Vec<String>)> {
                     .flatten()
                     .collect();
                 labels.sort();
-                let this = (kind, labels);
-                let before = found.insert(name.clone(), this.clone());
-                assert!(before.is_none_or(|before| before == this), "{path}: {name} is not always the same");
+                let metric = (kind, labels);
+                let earlier = exported.insert(name.clone(), metric.clone());
+                assert!(
+                    earlier.is_none_or(|earlier| earlier == metric),
+                    "{path}: {name} is exported elsewhere with another kind or other labels"
+                );
             }
         }
     }
-    found
+    exported
 }
 
 #[test]
 fn s0_15_every_metric_is_listed_once_with_its_kind_and_labels() {
-    let bank = METRICS.iter().map(|listed| &listed.metric);
+    let bank = METRICS.iter().map(|entry| &entry.metric);
     let all: Vec<_> = bank.chain(mock_switch::METRICS).collect();
     let listed: BTreeMap<_, _> = all
         .iter()
@@ -43,11 +46,20 @@ fn s0_15_every_metric_is_listed_once_with_its_kind_and_labels() {
             (metric.name.to_owned(), (metric.kind.as_str(), labels))
         })
         .collect();
-    assert_eq!(listed.len(), all.len(), "a metric is listed twice");
+    assert_eq!(listed.len(), all.len(), "each metric must be listed once");
     assert_eq!(listed, exported(), "left: crates/monitoring/src/metrics.rs; right: the sources");
     for metric in all {
-        assert!(metric.meaning.len() > 5 && !metric.unit.is_empty(), "{}", metric.name);
+        assert!(
+            metric.meaning.len() > 5 && !metric.unit.is_empty(),
+            "{} needs a meaning and a unit",
+            metric.name
+        );
         let is_total = metric.name.ends_with("_total");
-        assert_eq!(is_total, metric.kind.as_str() == "counter", "{}: only counters end so", metric.name);
+        assert_eq!(
+            is_total,
+            metric.kind.as_str() == "counter",
+            "{}: only counters end in _total",
+            metric.name
+        );
     }
 }

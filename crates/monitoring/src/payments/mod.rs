@@ -1,0 +1,257 @@
+//! Alerts about payments, built from the enums: a new state, operator reason, exception kind or alert kind does not compile
+//! until its alert is written here.
+
+mod exceptions;
+
+use std::time::Duration;
+
+use payment_ledger::Exception;
+use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
+use payment_ledger::operator::alerts::AlertKind;
+use payment_protocol::PaymentState;
+use payment_protocol::cause::OperatorReason;
+
+use crate::alert::Severity::{self, Critical, Warning};
+use crate::alert::{Alert, Page, pascal_case};
+
+/// Runbook file of payment states.
+pub const STATES: &str = "payment-states.md";
+/// Runbook file of operator reasons.
+pub const REASONS: &str = "operator-reasons.md";
+/// Runbook file of exceptions.
+pub const EXCEPTIONS: &str = "exceptions.md";
+/// Runbook file of alerts recorded for single payments.
+pub const PAYMENT_ALERTS: &str = "payment-alerts.md";
+
+/// Three updates of the gauges, so that a single slow one raises no alert.
+const SEVERAL_UPDATES: Duration = Duration::from_secs(15);
+/// Two hold audits.
+const TWO_AUDITS: Duration = Duration::from_secs(120);
+
+/// Every alert about payments.
+#[must_use]
+pub fn alerts() -> Vec<Alert> {
+    let states = PaymentState::ALL.iter().map(|state| state_alert(*state));
+    let reasons = OperatorReason::ALL.iter().map(|reason| reason_alert(*reason));
+    let exceptions = Exception::ALL.iter().map(|kind| exceptions::exception_alert(*kind));
+    let drifts = Drift::ALL.iter().map(|kind| exceptions::drift_alert(*kind));
+    let recorded = AlertKind::ALL.iter().map(|kind| recorded_alert(*kind));
+    states.chain(reasons).chain(exceptions).chain(drifts).chain(recorded).collect()
+}
+
+/// Urgency and texts of an alert.
+struct Texts {
+    severity: Severity,
+    summary: &'static str,
+    description: &'static str,
+}
+
+/// An open state: how long a payment may stay in it without moving.
+struct OpenState {
+    limit_s: i64,
+    severity: Severity,
+    /// The problem, without the time.
+    problem: &'static str,
+    description: &'static str,
+}
+
+fn state_alert(state: PaymentState) -> Alert {
+    open_state(state).map_or_else(|| hold_alert(state), |open| stuck_alert(state, &open))
+}
+
+/// `None` if the state is final.
+fn open_state(state: PaymentState) -> Option<OpenState> {
+    use PaymentState as S;
+    Some(match state {
+        // The starter polls every 100 ms.
+        S::Accepted => OpenState {
+            limit_s: 60,
+            severity: Critical,
+            problem: "A payment has been accepted but its workflow has not started",
+            description: "New payments of customers wait; nothing is reserved. Check first that a payment-worker is running and that Temporal answers.",
+        },
+        // A reserve takes milliseconds and is retried without limit.
+        S::Started => OpenState {
+            limit_s: 60,
+            severity: Critical,
+            problem: "A payment's workflow has started but its amount has not been reserved",
+            description: "The payment waits; no money has moved. Check first the pending activity in the Temporal UI and the database.",
+        },
+        // All submit attempts together may take 30 s; before them a payment may wait 60 s (the SLA) for its account lock.
+        S::Reserved => OpenState {
+            limit_s: 180,
+            severity: Warning,
+            problem: "A payment has been reserved but the switch has not accepted the transfer",
+            description: "The customer's amount is held. Check first with `payctl show PAYMENT_ID` whether an attempt is recorded.",
+        },
+        // The SLA is 60 s, and a recovery workflow starts after 90 s.
+        S::Submitted => OpenState {
+            limit_s: 300,
+            severity: Critical,
+            problem: "A payment has been submitted but neither confirmed nor cancelled",
+            description: "The customer's amount is held and no workflow advances the payment. Check first that a payment-worker is running and that Temporal answers.",
+        },
+        // A debit takes milliseconds and is retried without limit.
+        S::Confirmed => OpenState {
+            limit_s: 60,
+            severity: Critical,
+            problem: "A payment has settled at the switch but the customer has not been debited",
+            description: "The bank bears the amount until the debit. Check first with `payctl show PAYMENT_ID` whether a refused debit is recorded.",
+        },
+        // Cancel attempts are at most 5 minutes apart.
+        S::Cancelling => OpenState {
+            limit_s: Tolerance::default().cancelling_s,
+            severity: Critical,
+            problem: "A payment has been cancelling without a final status from the switch",
+            description: "The customer's amount stays held and the transfer may still settle. Check first the switch's last answer with `payctl show PAYMENT_ID`.",
+        },
+        // Half a working day for two operators to decide.
+        S::NeedsOperator => OpenState {
+            limit_s: 4 * 3_600,
+            severity: Critical,
+            problem: "A payment has been waiting for an operator decision",
+            description: "The customer's amount stays held until two operators decide. Start with `payctl stuck`.",
+        },
+        S::Settled | S::Rejected | S::Failed | S::TimedOut | S::Cancelled => return None,
+    })
+}
+
+fn stuck_alert(state: PaymentState, open: &OpenState) -> Alert {
+    let word = state.as_str();
+    let name = match state {
+        PaymentState::NeedsOperator => "OperatorDecisionOverdue".to_owned(),
+        _ => format!("PaymentStuck{}", pascal_case(word)),
+    };
+    let limit_s = open.limit_s;
+    Alert {
+        name,
+        expr: format!("max(payments_open_idle_seconds{{state=\"{word}\"}}) > {limit_s}"),
+        pending_for: SEVERAL_UPDATES,
+        severity: open.severity,
+        summary: format!("{} for more than {}", open.problem, duration_text(limit_s)),
+        description: open.description.to_owned(),
+        page: Page::new(STATES, word),
+    }
+}
+
+/// `4 hours`, `1 minute`, `90 seconds`: the largest unit without a remainder.
+fn duration_text(seconds: i64) -> String {
+    let (count, unit) = match seconds {
+        s if s % 3_600 == 0 => (s / 3_600, "hour"),
+        s if s % 60 == 0 => (s / 60, "minute"),
+        s => (s, "second"),
+    };
+    format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The final state and the close of the hold are written in one transaction. An open hold in two audits was therefore not
+/// left by the service.
+fn hold_alert(state: PaymentState) -> Alert {
+    let summary = match state {
+        PaymentState::Settled => "A settled payment still has an open hold",
+        PaymentState::Rejected => "A rejected payment has an open hold",
+        PaymentState::Failed => "A failed payment still has an open hold",
+        PaymentState::TimedOut => "A timed-out payment still has an open hold",
+        _ => "A cancelled payment still has an open hold",
+    };
+    Alert {
+        name: format!("HoldOpenAfter{}", pascal_case(state.as_str())),
+        expr: format!("max(holds_open{{state=\"{}\"}}) > 0", state.as_str()),
+        pending_for: TWO_AUDITS,
+        severity: Critical,
+        summary: summary.to_owned(),
+        description: "The customer cannot spend the held amount, and the database was probably changed outside the service. Start with `payctl exceptions` and `payctl ledger verify`.".to_owned(),
+        page: Page::new(STATES, state.as_str()),
+    }
+}
+
+fn reason_alert(reason: OperatorReason) -> Alert {
+    const HELD: &str = "The customer's amount stays held and is safe; only an operator can decide. Start with `payctl stuck`.";
+    const MONEY_LEFT: &str = "The money left, it will not come back, and the customer is not debited. Two operators decide who bears the amount; start with `payctl stuck`.";
+    let (severity, summary, description) = match reason {
+        OperatorReason::SettledWithoutAttempt => (
+            Critical,
+            "the switch settled a transfer without a recorded attempt",
+            "Money left that this service did not send: an attempt record is lost, or another party sends with our references. Find out first whether the database was restored.",
+        ),
+        OperatorReason::CompensationFailed => (
+            Critical,
+            "a compensation failed permanently",
+            "The customer's amount stays held although the transfer is void; the ledger refused the release. Check first the failed invariant with `payctl show PAYMENT_ID`.",
+        ),
+        OperatorReason::WorkflowStartRefused => (
+            Critical,
+            "Temporal refused to start the workflow five times",
+            "The payment waits and nothing is reserved; other payments will follow. Check first the payment-worker's log for Temporal's refusal.",
+        ),
+        OperatorReason::RecallRefused => (Warning, "the switch refused the recall", MONEY_LEFT),
+        OperatorReason::RecallUnsupported => (Warning, "the switch does not support recalls", MONEY_LEFT),
+        OperatorReason::ConfirmationMismatch => {
+            (Warning, "the switch's confirmation does not match the payment", HELD)
+        }
+        OperatorReason::SwitchRetentionExpired => {
+            (Warning, "the switch's retention of the reference has expired", HELD)
+        }
+        OperatorReason::NotFoundIsInconclusive => {
+            (Warning, "the switch does not find the transfer and that proves nothing", HELD)
+        }
+        OperatorReason::NoCancelOrQuery => (Warning, "the switch supports neither cancel nor query", HELD),
+    };
+    let word = reason.as_str();
+    Alert {
+        name: format!("PaymentNeedsOperator{}", pascal_case(word)),
+        expr: format!("max(payments_needing_operator{{reason=\"{word}\"}}) > 0"),
+        pending_for: SEVERAL_UPDATES,
+        severity,
+        summary: format!("A payment needs an operator: {summary} (payments: {{{{ $value }}}})"),
+        description: description.to_owned(),
+        page: Page::new(REASONS, word),
+    }
+}
+
+fn recorded_alert(kind: AlertKind) -> Alert {
+    let texts = match kind {
+        AlertKind::CompensationFailed => Texts {
+            severity: Critical,
+            summary: "A compensation of an open payment failed permanently",
+            description: "The customer's amount stays held although the transfer is void. Check first the failed invariant with `payctl show PAYMENT_ID`.",
+        },
+        // Raised after the profile's `alert_after_ms`, 2 minutes by default, or at once after a 4xx answer.
+        AlertKind::CancelUndecided => Texts {
+            severity: Warning,
+            summary: "A switch has not decided the cancel of an open payment",
+            description: "The customer's amount stays held. Check first the switch's last answer with `payctl show PAYMENT_ID`: a 4xx answer is an error of our configuration.",
+        },
+        AlertKind::RecallUndecided => Texts {
+            severity: Warning,
+            summary: "A switch has not decided the recall of an open payment",
+            description: "The money left and the customer could not be debited; the bank bears the amount meanwhile. Contact the switch's operators with the reference.",
+        },
+        AlertKind::NeedsOperator => Texts {
+            severity: Warning,
+            summary: "Open payments need an operator, whatever the reason",
+            description: "The customers' amounts stay held. The alert of the operator reason fires too and has the instructions; start with `payctl stuck`.",
+        },
+    };
+    let word = kind.as_str();
+    Alert {
+        name: format!("Payment{}", pascal_case(word)),
+        expr: format!("max(payments_alerted{{kind=\"{word}\"}}) > 0"),
+        pending_for: SEVERAL_UPDATES,
+        severity: texts.severity,
+        summary: format!("{} (payments: {{{{ $value }}}})", texts.summary),
+        description: texts.description.to_owned(),
+        page: Page::new(PAYMENT_ALERTS, word),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_is_written_in_its_largest_unit() {
+        let written = [3_600, 14_400, 60, 900, 90, 1].map(duration_text);
+        assert_eq!(written, ["1 hour", "4 hours", "1 minute", "15 minutes", "90 seconds", "1 second"]);
+    }
+}

@@ -1,0 +1,72 @@
+//! Delivers inbox messages to workflows by signal or update.
+//!
+//! A message that cannot be delivered is retried with growing pauses, so that neither it nor a crash of this process delays
+//! other messages.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use monitoring::background_task::BackgroundTask;
+use payment_ledger::switch::inbox::InboxMessageKind;
+use payment_ledger::{Ledger, LedgerError};
+use payment_protocol::decision::{Decision, DecisionOutcome};
+use tokio_util::sync::CancellationToken;
+use workflow_api::{Delivery, Signaller};
+
+use crate::config::BackgroundWorkerOptions;
+use crate::periodic::{self, RoundOutcome};
+
+/// Runs until `stop`. Several processes may: each message is claimed by one.
+pub(crate) async fn run(
+    ledger: &Ledger,
+    signaller: &Signaller,
+    options: &BackgroundWorkerOptions,
+    stop: &CancellationToken,
+) {
+    let interval = Duration::from_millis(options.poll_interval_ms);
+    periodic::run(BackgroundTask::InboxDelivery, interval, stop, async || {
+        let claimed = deliver_batch(ledger, signaller, options).await?;
+        Ok(if claimed > 0 { RoundOutcome::MoreWork } else { RoundOutcome::Idle })
+    })
+    .await;
+}
+
+/// Claims due messages and delivers each; returns how many were claimed.
+async fn deliver_batch(
+    ledger: &Ledger,
+    signaller: &Signaller,
+    options: &BackgroundWorkerOptions,
+) -> Result<usize> {
+    let messages = ledger.claim_undelivered(options.batch, options.backoff_ms).await?;
+    for message in &messages {
+        let delivery = signaller.deliver(message).await;
+        let is_delivered = match &message.kind {
+            InboxMessageKind::Decision(decision) => is_decision_closed(ledger, decision, &delivery).await?,
+            _ => delivery == Delivery::Delivered,
+        };
+        if is_delivered {
+            ledger.mark_delivered(message.inbox_id).await?;
+            metrics::counter!("inbox_delivered_total").increment(1);
+            tracing::info!(payment.id = %message.payment_id, inbox.id = message.inbox_id, "inbox message delivered");
+        } else {
+            metrics::counter!("inbox_delivery_failures_total").increment(1);
+            tracing::debug!(payment.id = %message.payment_id, inbox.id = message.inbox_id, ?delivery, "inbox message not delivered; delivery is retried");
+        }
+    }
+    Ok(messages.len())
+}
+
+/// A decision is delivered until its outcome is recorded, since the workflow run that accepted it may be lost before it
+/// applies it. A decision that the payment can never apply is closed as refused.
+async fn is_decision_closed(
+    ledger: &Ledger,
+    decision: &Decision,
+    delivery: &Delivery,
+) -> Result<bool, LedgerError> {
+    if let Delivery::Refused { detail } = delivery {
+        let outcome = DecisionOutcome::Refused { detail: detail.clone() };
+        ledger.close_decision(&decision.decision_id, &outcome, detail).await?;
+        return Ok(true);
+    }
+    Ok(ledger.decision_outcome(&decision.decision_id).await?.is_some())
+}

@@ -1,0 +1,28 @@
+//! Seals journal entries and rolls the balances of internal accounts forward.
+
+use std::time::Duration;
+
+use monitoring::background_task::BackgroundTask;
+use payment_ledger::Ledger;
+use payment_ledger::audit::seal::{BatchSize, Sealed};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::BackgroundWorkerOptions;
+use crate::periodic::{self, RoundOutcome};
+
+/// Runs until `stop`. Several processes may: the one that holds the lock seals, the others skip the round.
+pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop: &CancellationToken) {
+    let size = BatchSize::new(options.seal_batch_max);
+    let interval = Duration::from_millis(options.seal_interval_ms);
+    periodic::run(BackgroundTask::JournalSealing, interval, stop, async || {
+        match ledger.seal(size).await? {
+            Sealed::Batch { entries, is_full } => {
+                metrics::counter!("journal_sealed_total").increment(entries as u64);
+                // Entries posted meanwhile wait for the next round: without the pause each would make a batch of its own.
+                Ok(if is_full { RoundOutcome::MoreWork } else { RoundOutcome::Idle })
+            }
+            Sealed::Nothing | Sealed::Busy => Ok(RoundOutcome::Idle),
+        }
+    })
+    .await;
+}

@@ -1,0 +1,68 @@
+//! Sets the gauges of open payments, of payments that need an operator, and of the background tasks' backlogs, with their ages
+//! (S0.15). The gauges of holds are set by `hold_audit`.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use monitoring::background_task::BackgroundTask;
+use outbox::Watch;
+use payment_ledger::Ledger;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::BackgroundWorkerOptions;
+use crate::outbox_publishing;
+use crate::periodic::{self, RoundOutcome};
+
+/// Runs until `stop`.
+pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop: &CancellationToken) {
+    let mut watches = outbox_publishing::watches();
+    let interval = Duration::from_millis(options.metrics_interval_ms);
+    periodic::run(BackgroundTask::MetricsCollection, interval, stop, async || {
+        collect(ledger, &mut watches).await?;
+        Ok(RoundOutcome::Idle)
+    })
+    .await;
+}
+
+/// Sets every gauge once.
+#[allow(clippy::cast_precision_loss, reason = "gauges are doubles; counts and ages stay far below 2^53")]
+pub(crate) async fn collect(ledger: &Ledger, watches: &mut [Watch]) -> Result<()> {
+    for open in ledger.open_by_state().await? {
+        let state = open.state.as_str();
+        metrics::gauge!("payments_open", "state" => state).set(open.count as f64);
+        metrics::gauge!("payments_open_oldest_seconds", "state" => state).set(open.oldest_s as f64);
+        metrics::gauge!("payments_open_idle_seconds", "state" => state).set(open.idle_s as f64);
+    }
+    for waiting in ledger.needing_operator_by_reason().await? {
+        let reason = waiting.reason.as_str();
+        metrics::gauge!("payments_needing_operator", "reason" => reason).set(waiting.count as f64);
+        metrics::gauge!("payments_needing_operator_oldest_seconds", "reason" => reason)
+            .set(waiting.oldest_s as f64);
+    }
+    for alerted in ledger.alerted_by_kind().await? {
+        metrics::gauge!("payments_alerted", "kind" => alerted.kind.as_str()).set(alerted.count as f64);
+    }
+    for open in ledger.open_exceptions_by_kind().await? {
+        metrics::gauge!("exceptions_open", "kind" => open.kind).set(open.count as f64);
+        metrics::gauge!("exceptions_open_oldest_seconds", "kind" => open.kind).set(open.oldest_s as f64);
+    }
+    let unsealed = ledger.unsealed().await?;
+    metrics::gauge!("journal_unsealed").set(unsealed.count as f64);
+    metrics::gauge!("journal_unsealed_oldest_seconds").set(unsealed.oldest_s as f64);
+    let undelivered = ledger.undelivered().await?;
+    metrics::gauge!("inbox_undelivered").set(undelivered.count as f64);
+    metrics::gauge!("inbox_undelivered_oldest_seconds").set(undelivered.oldest_s as f64);
+    let admission = ledger.restrained().await?;
+    metrics::gauge!("kill_switches_active", "target" => "switch").set(admission.switches_stopped as f64);
+    metrics::gauge!("kill_switches_active", "target" => "corridor").set(admission.corridors_stopped as f64);
+    metrics::gauge!("kill_switches_active_oldest_seconds").set(admission.stop_oldest_s as f64);
+    metrics::gauge!("limits_configured", "scope" => "account").set(admission.accounts_limited as f64);
+    metrics::gauge!("limits_configured", "scope" => "tenant").set(admission.tenants_limited as f64);
+    metrics::gauge!("limits_exhausted", "scope" => "account").set(admission.accounts_used_up as f64);
+    metrics::gauge!("limits_exhausted", "scope" => "tenant").set(admission.tenants_used_up as f64);
+    let run = ledger.last_reconciliation_run().await?;
+    metrics::gauge!("reconciliation_last_run_age_seconds").set(run.finished_s as f64);
+    metrics::gauge!("reconciliation_unread_sources").set(run.not_compared as f64);
+    outbox_publishing::set_gauges(ledger.pool(), watches).await?;
+    Ok(())
+}
