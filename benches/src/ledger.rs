@@ -143,7 +143,7 @@ async fn measure(pool: &PgPool, way: Way, time: Duration) -> anyhow::Result<load
     let by_hand = if way == Way::CustomersByHand { "DISABLE" } else { "ENABLE" };
     let triggers = format!(
         "ALTER TABLE journal {by_hand} TRIGGER journal_moves_balances;
-         ALTER TABLE accounts {by_hand} TRIGGER accounts_follow_the_journal;
+         ALTER TABLE accounts {by_hand} TRIGGER accounts_follow_journal;
          CHECKPOINT"
     );
     for statement in triggers.split(';') {

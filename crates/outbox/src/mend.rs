@@ -174,7 +174,7 @@ async fn publish_again(pool: &PgPool, lost: &[Missed]) -> Result<u64, OutboxErro
     let positions: Vec<i64> = lost.iter().map(|event| event.position).collect();
     let sequences: Vec<Option<i64>> = lost.iter().map(|event| event.stream_sequence).collect();
     let rows = sqlx::query!(
-        "UPDATE outbox o SET published_at = NULL, refusals = 0, try_at = clock_timestamp()
+        "UPDATE outbox o SET published_at = NULL, rejections = 0, next_attempt_at = clock_timestamp()
          FROM unnest($1::bigint[], $2::bigint[]) AS lost (position, stream_sequence)
          WHERE o.position = lost.position AND o.published_at IS NOT NULL
            AND o.stream_sequence IS NOT DISTINCT FROM lost.stream_sequence",

@@ -38,7 +38,7 @@ async fn standing(bank: &Bank, key: &str) -> Sample {
 }
 
 async fn messages(bank: &Bank) -> Vec<InboxMessage> {
-    bank.sql("UPDATE inbox SET deliver_at = now() - interval '1 second'").await;
+    bank.sql("UPDATE inbox SET next_delivery_at = now() - interval '1 second'").await;
     bank.ledger.claim_undelivered(100, 1_000).await.unwrap()
 }
 
@@ -317,11 +317,11 @@ async fn the_audit_trail_is_kept_by_the_database(pool: PgPool) {
         (RESTRICT, "DELETE refused",                    "DELETE FROM decisions".into()),
         ("0A000",  "",                                  "TRUNCATE decisions".into()),
         (RESTRICT, "TRUNCATE refused",                  "TRUNCATE decisions CASCADE".into()),
-        (CHECK,    "decisions_money_needs_two",         set(&open, &by(" ANN "))),
-        (CHECK,    "decisions_named",                   set(&open, &by(" "))),
+        (CHECK,    "decisions_four_eyes",         set(&open, &by(" ANN "))),
+        (CHECK,    "decisions_operator_given",                   set(&open, &by(" "))),
         (CHECK,    "decisions_done_after_confirmation", set(&open, "status = 'done', closed_at = now()")),
-        (CHECK,    "decisions_close_has_a_time",        set(&open, "status = 'withdrawn'")),
-        (CHECK,    "decisions_evidenced",               insert("action", "'debit'")),
+        (CHECK,    "decisions_closed_has_a_time",        set(&open, "status = 'withdrawn'")),
+        (CHECK,    "decisions_evidence_given",               insert("action", "'debit'")),
         (CHECK,    "decisions_about_an_exception",      insert("action", "'late_debit'")),
         (CHECK,    "decisions_action_known",            insert("action", "'steal'")),
         ("23505",  "decisions_one_open",                insert("action", "'retry_cancel'")),

@@ -26,7 +26,7 @@ const BACKOFF_MS: i64 = 60_000;
 
 /// Makes every message due now.
 async fn due(bank: &Bank) {
-    bank.sql("UPDATE inbox SET deliver_at = now() - interval '1 ms'").await;
+    bank.sql("UPDATE inbox SET next_delivery_at = now() - interval '1 ms'").await;
 }
 
 fn ids(messages: &[InboxMessage]) -> Vec<i64> {
@@ -156,11 +156,11 @@ async fn what_is_not_delivered_is_taken_again_later_and_later(pool: PgPool) {
     bank.ledger.store_callback(&failure(&p, "evt-1")).await.unwrap();
     let after = clock().await;
     let in_a_second = format!(
-        "SELECT count(*) FROM inbox WHERE deliver_at - interval '1 second' BETWEEN '{before}' AND '{after}'"
+        "SELECT count(*) FROM inbox WHERE next_delivery_at - interval '1 second' BETWEEN '{before}' AND '{after}'"
     );
     assert_eq!(bank.number(&in_a_second).await, 1, "due a second after it was stored");
     // The second itself may be over before anybody has looked.
-    bank.sql("UPDATE inbox SET deliver_at = now() + interval '1 hour'").await;
+    bank.sql("UPDATE inbox SET next_delivery_at = now() + interval '1 hour'").await;
     assert_eq!(bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap(), [], "not due yet");
 
     let mut distances = vec![];
@@ -170,7 +170,7 @@ async fn what_is_not_delivered_is_taken_again_later_and_later(pool: PgPool) {
         assert_eq!(taken.len(), 1);
         assert_eq!(bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap(), [], "put off");
         distances.push(
-            bank.number("SELECT round(extract(epoch FROM deliver_at - now()) / 10)::bigint * 10 FROM inbox")
+            bank.number("SELECT round(extract(epoch FROM next_delivery_at - now()) / 10)::bigint * 10 FROM inbox")
                 .await,
         );
     }

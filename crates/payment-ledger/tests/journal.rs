@@ -53,7 +53,7 @@ async fn the_database_has_the_last_word(pool: PgPool) {
         (CHECK, "journal_amount_positive", entry(open.id.as_str(), "debit", "x").replace(", 1, ", ", -1, ")),
         (CHECK, "journal_two_accounts",    entry(open.id.as_str(), "debit", "x").replace("escrow", "holding")),
         (CHECK, "journal_kind_known",      entry(open.id.as_str(), "adjust", "x")),
-        (CHECK, "journal_payment_named",   entry(open.id.as_str(), "fund", "x")),
+        (CHECK, "journal_payment_unless_fund",   entry(open.id.as_str(), "fund", "x")),
         // a hold is settled or released, once
         (RESTRICT, "is settled",  format!("UPDATE holds SET status = 'released' {}", of(&settled))),
         (RESTRICT, "is released", format!("UPDATE holds SET status = 'settled' {}", of(&released))),
@@ -69,9 +69,9 @@ async fn the_database_has_the_last_word(pool: PgPool) {
         (RESTRICT, "holds nothing that this release is of", entry(dead.id.as_str(), "release", "x").replace(", 1, ", ", 1000, ")),
         (RESTRICT, "holds nothing that this release is of", entry("nobody", "release", "x")),
         // an entry is between the accounts of its kind, and in the account's own currency
-        (CHECK, "journal_way_fits_its_kind", entry(open.id.as_str(), "debit", "x").replace("escrow", "claims")),
-        (CHECK, "journal_way_fits_its_kind", entry(open.id.as_str(), "debit", "x").replace("escrow:EUR", "escrow:USD")),
-        (CHECK, "journal_way_fits_its_kind", entry(open.id.as_str(), "release", "x").replace("from-open", "internal:funding:EUR")),
+        (CHECK, "journal_accounts_match_kind", entry(open.id.as_str(), "debit", "x").replace("escrow", "claims")),
+        (CHECK, "journal_accounts_match_kind", entry(open.id.as_str(), "debit", "x").replace("escrow:EUR", "escrow:USD")),
+        (CHECK, "journal_accounts_match_kind", entry(open.id.as_str(), "release", "x").replace("from-open", "internal:funding:EUR")),
         (RESTRICT, "there is no account from-open in USD", entry(open.id.as_str(), "release", "x").replace("EUR", "USD")),
         (RESTRICT, "there is no account from-open in USD", entry(open.id.as_str(), "reserve", "x").replace("EUR", "USD")),
         (RESTRICT, "there is no account nobody in EUR",  entry(open.id.as_str(), "release", "x").replace("from-open", "nobody")),
@@ -85,7 +85,7 @@ async fn the_database_has_the_last_word(pool: PgPool) {
         (RESTRICT, "has ended: timed_out",format!("UPDATE payments SET state = 'cancelling', ended_at = NULL {}", of(&released))),
         (CHECK, "payments_end_has_a_time",      format!("UPDATE payments SET state = 'failed' {}", of(&open))),
         (CHECK, "payments_final_status_has_a_source",format!("UPDATE payments SET final_status = 'settled' {}", of(&open))),
-        (CHECK, "payments_attempts_begin_once", format!("UPDATE payments SET attempts = 0 {}", of(&open))),
+        (CHECK, "payments_first_attempt_has_a_time", format!("UPDATE payments SET attempts = 0 {}", of(&open))),
         (CHECK, "payments_state_known",         format!("UPDATE payments SET state = 'blocked' {}", of(&open))),
         // nobody owes us
         (CHECK, "accounts_available_not_negative", entry(open.id.as_str(), "reserve", "x").replace(", 1, ", ", 9001, ")),
@@ -93,11 +93,11 @@ async fn the_database_has_the_last_word(pool: PgPool) {
         (RESTRICT, "a balance changes by entries", "UPDATE accounts SET available_minor = available_minor + 1 WHERE account_id = 'from-open'".into()),
         (RESTRICT, "a balance changes by entries", "UPDATE accounts SET available_minor = 0 WHERE kind = 'internal'".into()),
         (RESTRICT, "a balance changes by entries", "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor) VALUES ('rich', 't', 'customer', 'EUR', 1)".into()),
-        (CHECK, "accounts_only_customers_keep_a_balance", "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor) VALUES ('internal:x', 't', 'internal', 'EUR', 0)".into()),
+        (CHECK, "accounts_balance_only_for_customers", "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor) VALUES ('internal:x', 't', 'internal', 'EUR', 0)".into()),
         // a key is recorded once, a refusal with its reason
         (UNIQUE, "operations_pkey", format!("INSERT INTO operations (operation_key, outcome) VALUES ('{}:debit', 'done')", settled.tx)),
-        (CHECK, "operations_refusal_has_a_reason", "INSERT INTO operations (operation_key, outcome) VALUES ('x', 'refused')".into()),
-        (CHECK, "operations_refusal_has_a_reason", "INSERT INTO operations (operation_key, outcome, reason) VALUES ('x', 'done', 'y')".into()),
+        (CHECK, "operations_reason_unless_done", "INSERT INTO operations (operation_key, outcome) VALUES ('x', 'refused')".into()),
+        (CHECK, "operations_reason_unless_done", "INSERT INTO operations (operation_key, outcome, reason) VALUES ('x', 'done', 'y')".into()),
         // one cancel
         (UNIQUE, "inbox_one_cancel", format!("INSERT INTO inbox (payment_id, kind) VALUES ('{0}', 'cancel'), ('{0}', 'cancel')", open.id)),
     ];

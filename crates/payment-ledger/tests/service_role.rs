@@ -66,7 +66,7 @@ async fn r36_the_services_cannot_change_history(options: PgPoolOptions, connect:
         "DELETE FROM journal",
         "TRUNCATE journal",
         "ALTER TABLE journal DISABLE TRIGGER ALL",
-        "DROP TRIGGER journal_is_append_only ON journal",
+        "DROP TRIGGER journal_append_only ON journal",
         "SET session_replication_role = replica",
         "CREATE RULE r AS ON INSERT TO journal DO INSTEAD NOTHING",
         "UPDATE operations SET outcome = 'done'",
@@ -102,7 +102,7 @@ async fn r36_the_services_cannot_change_history(options: PgPoolOptions, connect:
         "UPDATE webhook_endpoints SET tenant_id = 'mine'",
         "UPDATE webhook_deliveries SET body = '{}'",
         "UPDATE webhook_deliveries SET event_id = 'forged'",
-        "UPDATE webhook_attempts SET status = 200",
+        "UPDATE webhook_attempts SET response_status = 200",
     ];
     for sql in table {
         assert_eq!(service.refused(sql).await.0, NOT_ALLOWED, "{sql}");

@@ -132,7 +132,7 @@ fn refused_table(events: &[Parked], now: Timestamp) -> Table<4> {
         Table::new([("event", left), ("parked for", Align::Right), ("tries", Align::Right), ("why", left)]);
     for event in events {
         let parked_for = age::show(now.duration_since(event.parked_at).as_secs());
-        table.row([&event.event_id, &parked_for, &event.refusals.to_string(), &event.refusal]);
+        table.row([&event.event_id, &parked_for, &event.rejections.to_string(), &event.rejection]);
     }
     table
 }
@@ -161,8 +161,8 @@ fn refused_document(event: &Parked) -> Value {
         "kind": event.kind,
         "key": event.key,
         "sequence": event.sequence,
-        "refusal": event.refusal,
-        "refusals": event.refusals,
+        "rejection": event.rejection,
+        "rejections": event.rejections,
         "parked_at": event.parked_at,
     })
 }

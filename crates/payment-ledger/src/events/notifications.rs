@@ -16,7 +16,7 @@ pub struct Notification {
     /// In words for the customer.
     pub message: String,
     /// When it was told, by the database's clock.
-    pub told_at: Timestamp,
+    pub notified_at: Timestamp,
 }
 
 /// Tells the customer, in the caller's transaction.
@@ -63,7 +63,7 @@ pub(crate) async fn notifications(
     limit: i64,
 ) -> Result<Vec<Notification>, LedgerError> {
     let rows = sqlx::query!(
-        "SELECT kind, message, told_at FROM notifications WHERE payment_id = $1 ORDER BY notification_id LIMIT $2",
+        "SELECT kind, message, notified_at FROM notifications WHERE payment_id = $1 ORDER BY notification_id LIMIT $2",
         payment_id.as_str(),
         limit,
     )
@@ -71,6 +71,6 @@ pub(crate) async fn notifications(
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| Notification { kind: row.kind, message: row.message, told_at: row.told_at.to_jiff() })
+        .map(|row| Notification { kind: row.kind, message: row.message, notified_at: row.notified_at.to_jiff() })
         .collect())
 }

@@ -188,13 +188,13 @@ impl Ledger {
         let rows = sqlx::query!(
             r#"WITH due AS (
                    SELECT inbox_id FROM inbox
-                   WHERE delivered_at IS NULL AND deliver_at <= clock_timestamp()
-                   ORDER BY deliver_at LIMIT $1 FOR UPDATE SKIP LOCKED),
+                   WHERE delivered_at IS NULL AND next_delivery_at <= clock_timestamp()
+                   ORDER BY next_delivery_at LIMIT $1 FOR UPDATE SKIP LOCKED),
                taken AS (
                    UPDATE inbox i
-                   SET deliveries = deliveries + 1,
-                       deliver_at = clock_timestamp()
-                           + least($2 * (2 ^ least(deliveries, 12)), 300000) * interval '1 millisecond'
+                   SET delivery_attempts = delivery_attempts + 1,
+                       next_delivery_at = clock_timestamp()
+                           + least($2 * (2 ^ least(delivery_attempts, 12)), 300000) * interval '1 millisecond'
                    FROM due WHERE i.inbox_id = due.inbox_id
                    RETURNING i.inbox_id, i.payment_id, i.kind, i.switch, i.event_id, i.decision_id)
                SELECT taken.inbox_id, taken.payment_id, taken.kind, p.workflow_id, p.ended_at IS NOT NULL AS "ended!",
@@ -258,7 +258,7 @@ pub async fn request_cancel(
         return Ok(CancelRequest::Ended(end));
     }
     let inserted = sqlx::query!(
-        "INSERT INTO inbox (payment_id, kind, deliver_at)
+        "INSERT INTO inbox (payment_id, kind, next_delivery_at)
          VALUES ($1, 'cancel', clock_timestamp() + interval '1 second')
          ON CONFLICT DO NOTHING RETURNING inbox_id",
         payment_id.as_str(),
@@ -362,7 +362,7 @@ async fn put_callback(
 ) -> Result<InboxMessage, LedgerError> {
     // The relay leaves it alone for a second, which the process that stored it has to deliver.
     let row = sqlx::query!(
-        "INSERT INTO inbox (payment_id, kind, switch, event_id, deliver_at)
+        "INSERT INTO inbox (payment_id, kind, switch, event_id, next_delivery_at)
          VALUES ($1, 'callback', $2, $3, clock_timestamp() + interval '1 second') RETURNING inbox_id",
         locked.payment_id.as_str(),
         callback.switch.as_str(),

@@ -147,7 +147,7 @@ fn inbox(ledger: &Explained) -> Vec<Value> {
             "event_id": row.event_id,
             "decision_id": row.decision_id,
             "received_at": row.received_at,
-            "deliveries": row.deliveries,
+            "delivery_attempts": row.delivery_attempts,
             "delivered_at": row.delivered_at,
         })
     });
@@ -161,7 +161,7 @@ fn alerts(ledger: &Explained) -> Vec<Value> {
 
 fn notifications(ledger: &Explained) -> Vec<Value> {
     let rows = ledger.notifications.iter();
-    rows.map(|row| json!({ "kind": row.kind, "message": row.message, "told_at": row.told_at })).collect()
+    rows.map(|row| json!({ "kind": row.kind, "message": row.message, "notified_at": row.notified_at })).collect()
 }
 
 fn timeline(ledger: &Explained) -> Vec<Value> {

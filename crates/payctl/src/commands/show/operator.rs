@@ -197,7 +197,7 @@ fn inbox(ledger: &Explained) -> Table<4> {
         let of = row.event_id.as_deref().or(row.decision_id.as_deref()).unwrap_or_default();
         let delivered = match row.delivered_at {
             Some(at) => at.to_string(),
-            None => format!("not yet, after {} tries of the relay", row.deliveries),
+            None => format!("not yet, after {} tries of the relay", row.delivery_attempts),
         };
         table.row([&row.kind, of, &row.received_at.to_string(), &delivered]);
     }
@@ -233,7 +233,7 @@ fn alerts(ledger: &Explained) -> Table<3> {
 fn notifications(ledger: &Explained) -> Table<3> {
     let mut table = Table::new(["kind", "told at", "message"].map(|name| (name, Left)));
     for row in &ledger.notifications {
-        table.row([&row.kind, &row.told_at.to_string(), &row.message]);
+        table.row([&row.kind, &row.notified_at.to_string(), &row.message]);
     }
     table
 }

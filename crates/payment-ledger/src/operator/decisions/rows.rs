@@ -247,7 +247,7 @@ pub(crate) async fn put_notice(
     decision: Decision,
 ) -> Result<InboxMessage, LedgerError> {
     sqlx::query!(
-        "INSERT INTO inbox (payment_id, kind, decision_id, deliver_at)
+        "INSERT INTO inbox (payment_id, kind, decision_id, next_delivery_at)
          VALUES ($1, 'decision', $2, clock_timestamp() + interval '1 second')",
         payment_id.as_str(),
         decision.decision_id.as_str(),
@@ -286,7 +286,7 @@ pub(crate) async fn reopen_delivery(
     payment_id: &PaymentId,
 ) -> Result<(), LedgerError> {
     sqlx::query!(
-        "UPDATE inbox i SET delivered_at = NULL, deliver_at = clock_timestamp()
+        "UPDATE inbox i SET delivered_at = NULL, next_delivery_at = clock_timestamp()
          FROM decisions d
          WHERE d.payment_id = $1 AND d.status = 'confirmed' AND i.decision_id = d.decision_id AND i.kind = 'decision'
            AND i.delivered_at IS NOT NULL",

@@ -175,7 +175,7 @@ pub struct InboxEntry {
     /// When it came.
     pub received_at: Timestamp,
     /// Times the relay took it.
-    pub deliveries: i32,
+    pub delivery_attempts: i32,
     /// When the workflow was told; none when it is still to be.
     pub delivered_at: Option<Timestamp>,
 }

@@ -167,7 +167,7 @@ pub(super) async fn inbox(
     payment_id: &PaymentId,
 ) -> Result<Vec<InboxEntry>, LedgerError> {
     let rows = sqlx::query!(
-        "SELECT kind, event_id, decision_id, received_at, deliveries, delivered_at FROM inbox
+        "SELECT kind, event_id, decision_id, received_at, delivery_attempts, delivered_at FROM inbox
          WHERE payment_id = $1 ORDER BY inbox_id",
         payment_id.as_str(),
     )
@@ -180,7 +180,7 @@ pub(super) async fn inbox(
             event_id: row.event_id,
             decision_id: row.decision_id,
             received_at: row.received_at.to_jiff(),
-            deliveries: row.deliveries,
+            delivery_attempts: row.delivery_attempts,
             delivered_at: row.delivered_at.map(|at| at.to_jiff()),
         })
         .collect())

@@ -1,1 +1,0 @@
-../../outbox/migrations/0003_stream_sequence.sql
