@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use payment_ledger::Exception;
+use payment_ledger::ExceptionKind;
 use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
 use payment_ledger::operator::alerts::AlertKind;
 use payment_protocol::PaymentState;
@@ -31,7 +31,8 @@ const AUDITED_TWICE: Duration = Duration::from_secs(120);
 pub fn alerts() -> Vec<Alert> {
     let states = PaymentState::ALL.iter().map(|state| of_state(*state));
     let reasons = OperatorReason::ALL.iter().map(|reason| of_reason(*reason));
-    let exceptions = Exception::ALL.iter().map(|kind| of_kind("Exception", kind.as_str(), exception(*kind)));
+    let exceptions =
+        ExceptionKind::ALL.iter().map(|kind| of_kind("Exception", kind.as_str(), exception(*kind)));
     let drifts = Drift::ALL.iter().map(|kind| of_kind("Drift", kind.as_str(), drift(*kind)));
     let alerted = AlertKind::ALL.iter().map(|kind| of_alert_kind(*kind));
     states.chain(reasons).chain(exceptions).chain(drifts).chain(alerted).collect()
@@ -146,8 +147,8 @@ fn of_reason(reason: OperatorReason) -> Alert {
     }
 }
 
-fn exception(kind: Exception) -> (Severity, &'static str) {
-    use Exception as E;
+fn exception(kind: ExceptionKind) -> (Severity, &'static str) {
+    use ExceptionKind as E;
     match kind {
         E::LateConfirmation => {
             (Critical, "money left of a payment that was given back: the bank bears it until it is corrected")

@@ -61,7 +61,9 @@ impl DisabledReason {
     }
 
     fn parse(word: &str) -> Option<Self> {
-        [Self::ByTenant, Self::ByOperator, Self::EndpointGone, Self::Failing].into_iter().find(|one| one.as_str() == word)
+        [Self::ByTenant, Self::ByOperator, Self::EndpointGone, Self::Failing]
+            .into_iter()
+            .find(|one| one.as_str() == word)
     }
 }
 
@@ -138,7 +140,9 @@ impl TryFrom<Row> for Endpoint {
             value: value.to_owned(),
         };
         let disabled_reason = match &row.disabled_reason {
-            Some(word) => Some(DisabledReason::parse(word).ok_or_else(|| unreadable("disabled_reason", word))?),
+            Some(word) => {
+                Some(DisabledReason::parse(word).ok_or_else(|| unreadable("disabled_reason", word))?)
+            }
             None => None,
         };
         Ok(Self {

@@ -77,7 +77,11 @@ async fn s3_5_after_the_last_pause_it_has_failed_and_can_be_replayed(pool: PgPoo
     book.happens("acme", "e1", "happened").await;
     let _sender = book.sender();
     let failed = book.until_one(&endpoint.id, "failed", |one| one.state == DeliveryState::Failed).await;
-    assert_eq!((failed.failed_attempts, failed.attempts.len(), receiver.came().len()), (4, 4, 4), "three pauses");
+    assert_eq!(
+        (failed.failed_attempts, failed.attempts.len(), receiver.came().len()),
+        (4, 4, 4),
+        "three pauses"
+    );
 
     receiver.behave(|_, _| status(200));
     let mut connection = book.pool.acquire().await.unwrap();
@@ -363,7 +367,10 @@ async fn an_endpoint_that_is_gone_is_disabled_and_what_waits_for_it_waits(pool: 
     let sender = book.sender();
     book.until_one(&endpoint.id, "given up", |one| one.state == DeliveryState::Failed).await;
     let disabled = book.read(&endpoint.id).await;
-    assert_eq!((disabled.status, disabled.disabled_reason), (Status::Disabled, Some(DisabledReason::EndpointGone)));
+    assert_eq!(
+        (disabled.status, disabled.disabled_reason),
+        (Status::Disabled, Some(DisabledReason::EndpointGone))
+    );
     assert_eq!(book.happens("acme", "e2", "happened").await, 0, "it is told nothing more");
     sender.stop().await;
 

@@ -55,19 +55,19 @@ async fn the_database_has_the_last_word(pool: PgPool) {
         (CHECK, "journal_kind_known",      entry(open.id.as_str(), "adjust", "x")),
         (CHECK, "journal_payment_unless_fund",   entry(open.id.as_str(), "fund", "x")),
         // a hold is settled or released, once
-        (RESTRICT, "is settled",  format!("UPDATE holds SET status = 'released' {}", of(&settled))),
-        (RESTRICT, "is released", format!("UPDATE holds SET status = 'settled' {}", of(&released))),
-        (RESTRICT, "is released", format!("UPDATE holds SET status = 'open', closed_at = NULL {}", of(&released))),
+        (RESTRICT, "is closed: debited",  format!("UPDATE holds SET status = 'released' {}", of(&settled))),
+        (RESTRICT, "is closed: released", format!("UPDATE holds SET status = 'debited' {}", of(&released))),
+        (RESTRICT, "is closed: released", format!("UPDATE holds SET status = 'open', closed_at = NULL {}", of(&released))),
         // and changes with its entries only, which are of its amount and account
-        (RESTRICT, "a hold changes by entries", format!("UPDATE holds SET status = 'settled', closed_at = now() {}", of(&open))),
-        (RESTRICT, "a hold changes by entries", format!("UPDATE holds SET amount_minor = 1 {}", of(&open))),
-        (RESTRICT, "a hold changes by entries", format!("DELETE FROM holds {}", of(&released))),
-        (RESTRICT, "a hold changes by entries", "TRUNCATE holds".into()),
-        (RESTRICT, "a hold changes by entries", format!("INSERT INTO holds (payment_id, account_id, amount_minor, currency)
+        (RESTRICT, "a hold changes by journal entries", format!("UPDATE holds SET status = 'debited', closed_at = now() {}", of(&open))),
+        (RESTRICT, "a hold changes by journal entries", format!("UPDATE holds SET amount_minor = 1 {}", of(&open))),
+        (RESTRICT, "a hold changes by journal entries", format!("DELETE FROM holds {}", of(&released))),
+        (RESTRICT, "a hold changes by journal entries", "TRUNCATE holds".into()),
+        (RESTRICT, "a hold changes by journal entries", format!("INSERT INTO holds (payment_id, account_id, amount_minor, currency)
                                                          SELECT payment_id, account_id, 1, currency FROM holds {}", of(&released))),
-        (RESTRICT, "holds nothing that this settle is of",  entry(open.id.as_str(), "debit", "x")),
-        (RESTRICT, "holds nothing that this release is of", entry(dead.id.as_str(), "release", "x").replace(", 1, ", ", 1000, ")),
-        (RESTRICT, "holds nothing that this release is of", entry("nobody", "release", "x")),
+        (RESTRICT, "has no hold that matches this debit",  entry(open.id.as_str(), "debit", "x")),
+        (RESTRICT, "has no hold that matches this release", entry(dead.id.as_str(), "release", "x").replace(", 1, ", ", 1000, ")),
+        (RESTRICT, "has no hold that matches this release", entry("nobody", "release", "x")),
         // an entry is between the accounts of its kind, and in the account's own currency
         (CHECK, "journal_accounts_match_kind", entry(open.id.as_str(), "debit", "x").replace("escrow", "claims")),
         (CHECK, "journal_accounts_match_kind", entry(open.id.as_str(), "debit", "x").replace("escrow:EUR", "escrow:USD")),
@@ -76,11 +76,11 @@ async fn the_database_has_the_last_word(pool: PgPool) {
         (RESTRICT, "there is no account from-open in USD", entry(open.id.as_str(), "reserve", "x").replace("EUR", "USD")),
         (RESTRICT, "there is no account nobody in EUR",  entry(open.id.as_str(), "release", "x").replace("from-open", "nobody")),
         // the first answer, the first run and the end are written once
-        (RESTRICT, "is written: settled", format!("UPDATE payments SET final_status = 'void' {}", of(&settled))),
-        (RESTRICT, "is written: dead",    format!("UPDATE payments SET final_status = 'settled' {}", of(&dead))),
-        (RESTRICT, "is written: dead",    format!("UPDATE payments SET final_status = NULL, final_status_source = NULL {}", of(&dead))),
-        (RESTRICT, "the run of",          format!("UPDATE payments SET run_id = 'another' {}", of(&open))),
-        (RESTRICT, "the run of",          format!("UPDATE payments SET run_id = NULL {}", of(&open))),
+        (RESTRICT, "is final: settled", format!("UPDATE payments SET final_status = 'void' {}", of(&settled))),
+        (RESTRICT, "is final: void",    format!("UPDATE payments SET final_status = 'settled' {}", of(&dead))),
+        (RESTRICT, "is final: void",    format!("UPDATE payments SET final_status = NULL, final_status_source = NULL {}", of(&dead))),
+        (RESTRICT, "the run of payment",          format!("UPDATE payments SET run_id = 'another' {}", of(&open))),
+        (RESTRICT, "the run of payment",          format!("UPDATE payments SET run_id = NULL {}", of(&open))),
         (RESTRICT, "has ended: settled",  format!("UPDATE payments SET state = 'failed' {}", of(&settled))),
         (RESTRICT, "has ended: timed_out",format!("UPDATE payments SET state = 'cancelling', ended_at = NULL {}", of(&released))),
         (CHECK, "payments_end_has_a_time",      format!("UPDATE payments SET state = 'failed' {}", of(&open))),
@@ -90,9 +90,9 @@ async fn the_database_has_the_last_word(pool: PgPool) {
         // nobody owes us
         (CHECK, "accounts_available_not_negative", entry(open.id.as_str(), "reserve", "x").replace(", 1, ", ", 9001, ")),
         // a balance changes with its entries only
-        (RESTRICT, "a balance changes by entries", "UPDATE accounts SET available_minor = available_minor + 1 WHERE account_id = 'from-open'".into()),
-        (RESTRICT, "a balance changes by entries", "UPDATE accounts SET available_minor = 0 WHERE kind = 'internal'".into()),
-        (RESTRICT, "a balance changes by entries", "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor) VALUES ('rich', 't', 'customer', 'EUR', 1)".into()),
+        (RESTRICT, "a balance changes by journal entries", "UPDATE accounts SET available_minor = available_minor + 1 WHERE account_id = 'from-open'".into()),
+        (RESTRICT, "a balance changes by journal entries", "UPDATE accounts SET available_minor = 0 WHERE kind = 'internal'".into()),
+        (RESTRICT, "a balance changes by journal entries", "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor) VALUES ('rich', 't', 'customer', 'EUR', 1)".into()),
         (CHECK, "accounts_balance_only_for_customers", "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor) VALUES ('internal:x', 't', 'internal', 'EUR', 0)".into()),
         // a key is recorded once, a refusal with its reason
         (UNIQUE, "operations_pkey", format!("INSERT INTO operations (operation_key, outcome) VALUES ('{}:debit', 'done')", settled.tx)),

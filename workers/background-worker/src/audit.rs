@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use monitoring::task::BackgroundTask;
 use payment_ledger::audit::reconcile::drift::Tolerance;
-use payment_ledger::audit::reconcile::found::Known;
+use payment_ledger::audit::reconcile::findings::FindingOutcome;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::ids::PaymentId;
 use tokio_util::sync::CancellationToken;
@@ -31,8 +31,8 @@ pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop
 async fn audit(ledger: &Ledger) -> Result<(), LedgerError> {
     measure(ledger).await?;
     let audited = ledger.audit_holds(Tolerance::default()).await?;
-    for (finding, known) in &audited.found {
-        if let Known::Opened(exception_id) = known {
+    for (finding, known) in &audited.findings {
+        if let FindingOutcome::Opened(exception_id) = known {
             tracing::error!(
                 drift = finding.drift.as_str(),
                 payment.id = finding.payment_id.as_ref().map(PaymentId::as_str),
@@ -42,7 +42,7 @@ async fn audit(ledger: &Ledger) -> Result<(), LedgerError> {
             );
         }
     }
-    tracing::debug!(payments = audited.payments, found = audited.found.len(), "holds audited");
+    tracing::debug!(payments = audited.payments, found = audited.findings.len(), "holds audited");
     Ok(())
 }
 
@@ -60,7 +60,7 @@ async fn measure(ledger: &Ledger) -> Result<(), LedgerError> {
         metrics::gauge!("holds_open_oldest_seconds", "state" => state, "currency" => held.currency, "decided_by" => by)
             .set(held.oldest_s as f64);
     }
-    for account in ledger.internal_accounts().await? {
+    for account in ledger.internal_balances().await? {
         metrics::gauge!("internal_accounts_minor", "account" => account.name, "currency" => account.currency)
             .set(account.balance_minor as f64);
     }
@@ -104,7 +104,7 @@ mod tests {
         for reason in payment_protocol::OperatorReason::ALL {
             has(&format!("payments_needing_operator{{reason=\"{reason}\"}} 0"));
         }
-        let exceptions = payment_ledger::Exception::ALL.iter().map(|kind| kind.as_str());
+        let exceptions = payment_ledger::ExceptionKind::ALL.iter().map(|kind| kind.as_str());
         let drifts = payment_ledger::audit::reconcile::drift::Drift::ALL.iter().map(|kind| kind.as_str());
         for kind in exceptions.chain(drifts) {
             has(&format!("exceptions_open{{kind=\"{kind}\"}} 0"));

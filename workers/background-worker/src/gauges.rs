@@ -36,13 +36,13 @@ pub(crate) async fn measure(ledger: &Ledger, watches: &mut [Watch]) -> Result<()
         metrics::gauge!("payments_open_oldest_seconds", "state" => state).set(open.oldest_s as f64);
         metrics::gauge!("payments_open_idle_seconds", "state" => state).set(open.idle_s as f64);
     }
-    for standing in ledger.needing_operator_by_reason().await? {
+    for standing in ledger.needs_operator_by_reason().await? {
         let reason = standing.reason.as_str();
         metrics::gauge!("payments_needing_operator", "reason" => reason).set(standing.count as f64);
         metrics::gauge!("payments_needing_operator_oldest_seconds", "reason" => reason)
             .set(standing.oldest_s as f64);
     }
-    for alerted in ledger.alerted_by_kind().await? {
+    for alerted in ledger.alerts_by_kind().await? {
         metrics::gauge!("payments_alerted", "kind" => alerted.kind.as_str()).set(alerted.count as f64);
     }
     for open in ledger.open_exceptions_by_kind().await? {
@@ -55,7 +55,7 @@ pub(crate) async fn measure(ledger: &Ledger, watches: &mut [Watch]) -> Result<()
     let undelivered = ledger.undelivered().await?;
     metrics::gauge!("inbox_undelivered").set(undelivered.count as f64);
     metrics::gauge!("inbox_undelivered_oldest_seconds").set(undelivered.oldest_s as f64);
-    let restrained = ledger.restrained().await?;
+    let restrained = ledger.restrictions().await?;
     metrics::gauge!("kill_switches_active", "target" => "switch").set(restrained.switches_stopped as f64);
     metrics::gauge!("kill_switches_active", "target" => "corridor").set(restrained.corridors_stopped as f64);
     metrics::gauge!("kill_switches_active_oldest_seconds").set(restrained.stop_oldest_s as f64);

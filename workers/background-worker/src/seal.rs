@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use monitoring::task::BackgroundTask;
 use payment_ledger::Ledger;
-use payment_ledger::audit::seal::{BatchSize, Sealed};
+use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::BackgroundWorkerOptions;
@@ -15,7 +15,7 @@ pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop
     let size = BatchSize::new(options.seal_batch_max);
     while !stop.is_cancelled() {
         match ledger.seal(size).await {
-            Ok(Sealed::Batch { entries, is_full }) => {
+            Ok(SealOutcome::Batch { entries, is_full }) => {
                 BackgroundTask::Seal.succeeded();
                 metrics::counter!("journal_sealed_total").increment(entries as u64);
                 // What came meanwhile waits for the next look, or a batch of its own would be made for each entry.
@@ -23,7 +23,7 @@ pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop
                     continue;
                 }
             }
-            Ok(Sealed::Nothing | Sealed::Busy) => BackgroundTask::Seal.succeeded(),
+            Ok(SealOutcome::NothingToSeal | SealOutcome::Busy) => BackgroundTask::Seal.succeeded(),
             // What was begun is sealed the next time; how old what waits has become is a gauge.
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "sealing failed");

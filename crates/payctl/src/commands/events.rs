@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use outbox::intake::{Discard, ParkedDelivery};
 use outbox::keep::Parked;
-use payment_ledger::operator::decisions::said;
+use payment_ledger::operator::decisions::validate_operator_and_reason;
 use serde_json::{Value, json};
 
 use crate::bank::BankArgs;
@@ -77,7 +77,7 @@ pub(crate) async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<O
             Ok(Outcome::Done)
         }
         Command::Discard { bank, consumer, stream, number, by, reason } => {
-            let (by, reason) = said(&by, &reason)?;
+            let (by, reason) = validate_operator_and_reason(&by, &reason)?;
             let ledger = bank.read()?.ledger().await?;
             let discard = Discard {
                 consumer: &consumer,

@@ -6,7 +6,7 @@ use outbound_webhooks::EndpointId;
 use outbound_webhooks::deliveries::{self, Delivery, DeliveryState, Filter, REPLAYED_MAX, Replay};
 use outbound_webhooks::endpoints::{self, DisabledReason, Endpoint, Status, Whose};
 use payment_ledger::Ledger;
-use payment_ledger::operator::decisions::said;
+use payment_ledger::operator::decisions::validate_operator_and_reason;
 use payment_protocol::ids::TenantId;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -121,7 +121,7 @@ pub(crate) async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<O
             }
         }
         Command::Disable { database, endpoint, by, reason } => {
-            let (by, reason) = said(&by, &reason)?;
+            let (by, reason) = validate_operator_and_reason(&by, &reason)?;
             let ledger = database.ledger().await?;
             let note = format!("{by}: {reason}");
             let mut connection = ledger.pool().acquire().await?;
