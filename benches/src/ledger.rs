@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use payment_ledger::Ledger;
-use payment_ledger::audit::seal::{BatchSize, Sealed};
+use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, PgPool};
 use tokio_util::sync::CancellationToken;
@@ -115,7 +115,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let json = json!({
         "hot_escrow_vs_balance_row": two(ratio(0, 1)),
         "customers_by_trigger_vs_by_hand": two(ratio(2, 3)),
-        "entries": verified.entries + verified.waiting,
+        "entries": verified.entries + verified.unsealed,
         "unsealed_at_most": behind,
         "ways": Way::ALL.iter().zip(rates.iter().zip(&p99s)).map(|(way, (rates, p99s))| json!({
             "way": way.name(), "per_second": median(rates.clone()).round(), "p99_ms": two(median(p99s.clone())),
@@ -143,7 +143,7 @@ async fn measure(pool: &PgPool, way: Way, time: Duration) -> anyhow::Result<load
     let by_hand = if way == Way::CustomersByHand { "DISABLE" } else { "ENABLE" };
     let triggers = format!(
         "ALTER TABLE journal {by_hand} TRIGGER journal_moves_balances;
-         ALTER TABLE accounts {by_hand} TRIGGER accounts_follow_the_journal;
+         ALTER TABLE accounts {by_hand} TRIGGER accounts_follow_journal;
          CHECKPOINT"
     );
     for statement in triggers.split(';') {
@@ -188,7 +188,7 @@ async fn seal(ledger: Ledger, stop: CancellationToken) -> anyhow::Result<i64> {
     let mut behind = 0;
     while !stop.is_cancelled() {
         behind = behind.max(ledger.unsealed().await?.count);
-        if matches!(ledger.seal(BatchSize::new(5_000)).await?, Sealed::Batch { is_full: true, .. }) {
+        if matches!(ledger.seal(BatchSize::new(5_000)).await?, SealOutcome::Batch { is_full: true, .. }) {
             continue;
         }
         tokio::select! {

@@ -9,7 +9,7 @@ use axum::extract::{Query, State};
 use axum::routing::get;
 use axum::{Json, Router};
 use payment_ledger::Ledger;
-use payment_ledger::audit::seal::{BatchSize, Sealed};
+use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use reconciliation::{Reconciler, Tolerance};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
@@ -213,7 +213,7 @@ async fn write_settled(pool: &PgPool, from: u64, to: u64) -> anyhow::Result<()> 
     );
     sqlx::raw_sql(AssertSqlSafe(write)).execute(pool).await?;
     let ledger = Ledger::new(pool.clone());
-    while let Sealed::Batch { .. } = ledger.seal(BatchSize::new(BatchSize::MAX)).await? {}
+    while let SealOutcome::Batch { .. } = ledger.seal(BatchSize::new(BatchSize::MAX)).await? {}
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use payment_ledger::Ledger;
-use payment_ledger::steps::release::Release;
+use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_protocol::cause::Cause;
 use payment_protocol::ids::PaymentId;
 use serde_json::json;
@@ -42,7 +42,7 @@ async fn r6_a_release_that_comes_through_late_ends_the_workflow_that_stands() ->
     sqlx::raw_sql("ALTER TABLE journal DROP CONSTRAINT no_release").execute(&system.database.pool).await?;
     let ledger = Ledger::new(system.database.pool.clone());
     let released = ledger.release(&PaymentId::new(id)?, &Cause::Interrupted).await?;
-    assert!(matches!(released, Release::Done(Cause::FailureReported { .. })), "{released:?}");
+    assert!(matches!(released, ReleaseStepOutcome::Done(Cause::FailureReported { .. })), "{released:?}");
     assert_eq!(system.state(id).await?, "failed");
 
     let workflow = system.workflow(id).await?;

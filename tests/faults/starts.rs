@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use futures::future::join_all;
 use payment_ledger::Ledger;
-use payment_ledger::steps::start::Startable;
+use payment_ledger::steps::start::StartablePayment;
 use payment_worker::workflow::InterBankPaymentWorkflow;
 use serde_json::json;
 use temporalio_client::errors::WorkflowStartError;
@@ -119,7 +119,7 @@ enum Start {
 }
 
 /// Takes the one accepted payment, as a starter does that then stands still.
-async fn take(system: &System) -> anyhow::Result<Startable> {
+async fn take(system: &System) -> anyhow::Result<StartablePayment> {
     let ledger = Ledger::new(system.database.pool.clone());
     until("an accepted payment can be taken", WITHIN, || async {
         Ok(ledger.claim_accepted(1, 60_000, 1).await?.pop())
@@ -128,7 +128,7 @@ async fn take(system: &System) -> anyhow::Result<Startable> {
 }
 
 /// Starts the payment's workflow as the starter does.
-async fn start(system: &System, startable: &Startable) -> anyhow::Result<Start> {
+async fn start(system: &System, startable: &StartablePayment) -> anyhow::Result<Start> {
     let options = WorkflowStartOptions::new(system.task_queue.clone(), startable.workflow_id.clone())
         .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
         .build();

@@ -141,7 +141,7 @@ impl Bank {
 
     /// An event whose attempt began within the last second (a lease is 6 s), and has arrived.
     async fn posted_and_not_recorded(&self) -> anyhow::Result<Option<String>> {
-        let begun = "SELECT event_id FROM webhook_deliveries WHERE lease IS NOT NULL AND next_at > now() + interval '5 s'";
+        let begun = "SELECT event_id FROM webhook_deliveries WHERE lease IS NOT NULL AND next_attempt_at > now() + interval '5 s'";
         let begun: Vec<String> = sqlx::query_scalar(begun).fetch_all(&self.system.database.pool).await?;
         for event in begun {
             if self.arrivals(&event).await? > self.recorded(&event).await? {

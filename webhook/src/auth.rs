@@ -125,7 +125,7 @@ async fn authorised(parts: &Parts, app: &App, scope: Scope) -> Result<Caller, Ap
     let key = bearer(&parts.headers)
         .ok_or_else(|| Problem::unauthorized("send your key as Authorization: Bearer <key>"))?;
     // Unknown, revoked and expired read the same: which one it is helps only a guesser.
-    let known = app.ledger.valid_key(&key_hash(key)).await?.ok_or_else(|| {
+    let known = app.ledger.active_api_key(&key_hash(key)).await?.ok_or_else(|| {
         Problem::unauthorized("this key is not known here").challenge("Bearer error=\"invalid_token\"")
     })?;
     tracing::Span::current().record("api_key.id", known.id.as_str());

@@ -48,7 +48,7 @@ impl Order {
 /// Tables of the ways that are not ours.
 pub(crate) async fn make_tables(pool: &PgPool) -> anyhow::Result<()> {
     sqlx::raw_sql(
-        "CREATE TABLE orders (key text NOT NULL, body text NOT NULL, made_at timestamptz NOT NULL DEFAULT now());
+        "CREATE TABLE orders (key text NOT NULL, body text NOT NULL, created_at timestamptz NOT NULL DEFAULT now());
          CREATE TABLE plain_keys (
              tenant text NOT NULL, client text NOT NULL, key text NOT NULL, request_hash bytea NOT NULL,
              response_status smallint NOT NULL, response_body bytea NOT NULL,

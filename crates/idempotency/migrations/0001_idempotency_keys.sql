@@ -1,26 +1,82 @@
--- One row for each request that was carried out, so that its repeat gets the same answer.
+-- Idempotency keys: one row per completed request, so that its repeat gets the same response.
 
+-- One partition per UTC day of the claim: expired days are dropped whole, and every index is local to its day. A primary key
+-- cannot span partitions; the advisory lock under which every row is written keeps one live row per key, across midnight too.
 CREATE TABLE idempotency_keys (
+    -- First 16 bytes of SHA-256 over tenant, client and key: short, and of fixed length.
+    scope_id        uuid        NOT NULL,
+    created_on      date        NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')::date,
     tenant          text        NOT NULL,
     client          text        NOT NULL,
     key             text        NOT NULL,
     -- SHA-256 over tenant, method, path and canonical body: the same key with another request is refused.
     request_hash    bytea       NOT NULL,
-    response_status integer,
-    response_body   bytea,
+    -- Token of the claim: a holder that lost its lease finds another token and can no longer complete.
+    claim_token     uuid        NOT NULL,
     created_at      timestamptz NOT NULL DEFAULT now(),
-    -- None: in progress, for effects outside the transaction.
+    -- Set while a request with effects outside the transaction is in progress.
+    lease_until     timestamptz,
     completed_at    timestamptz,
+    response_status smallint,
+    response_body   bytea,
     expires_at      timestamptz NOT NULL,
-    -- Layout of the row and meaning of the hash, so that a later release can tell old rows from its own.
-    schema_version  smallint    NOT NULL DEFAULT 1,
-    PRIMARY KEY (tenant, client, key),
+    -- Version of the row layout and of the hash, so that a later release recognises old rows.
+    schema_version  smallint    NOT NULL,
+    PRIMARY KEY (scope_id, created_on),
     CONSTRAINT idempotency_keys_hash_is_sha256 CHECK (octet_length(request_hash) = 32),
-    CONSTRAINT idempotency_keys_answer_is_whole CHECK (
-        (completed_at IS NULL) = (response_status IS NULL) AND (completed_at IS NULL) = (response_body IS NULL)),
-    -- What failed on our side may succeed on a repeat, so it is never stored.
+    CONSTRAINT idempotency_keys_leased_or_completed CHECK (
+        (completed_at IS NULL) = (lease_until IS NOT NULL)
+        AND (completed_at IS NULL) = (response_status IS NULL)
+        AND (completed_at IS NULL) = (response_body IS NULL)),
+    -- A server error is never stored: a repeat may succeed.
     CONSTRAINT idempotency_keys_no_server_error CHECK (response_status BETWEEN 200 AND 499),
     CONSTRAINT idempotency_keys_expire_later CHECK (expires_at > created_at)
-);
+) PARTITION BY RANGE (created_on);
 
-CREATE INDEX idempotency_keys_by_expiry ON idempotency_keys (expires_at);
+-- Rows are inserted roughly in the order of their expiry, so a block range index finds the live ones cheaply.
+CREATE INDEX idempotency_keys_expiry ON idempotency_keys USING brin (expires_at);
+CREATE INDEX idempotency_keys_in_progress ON idempotency_keys (lease_until) WHERE lease_until IS NOT NULL;
+
+-- Partitions of today and tomorrow; partition maintenance creates the later ones.
+DO $$
+DECLARE
+    today date := (now() AT TIME ZONE 'UTC')::date;
+    day   date;
+BEGIN
+    FOREACH day IN ARRAY ARRAY[today, today + 1] LOOP
+        EXECUTE format('CREATE TABLE %I PARTITION OF idempotency_keys FOR VALUES FROM (%L) TO (%L)',
+                       'idempotency_keys_' || to_char(day, 'YYYYMMDD'), day, day + 1);
+    END LOOP;
+END $$;
+
+-- Claims the keys of one transaction in one round trip: first the advisory locks, tried and not waited for, then the rows
+-- under the keys. Each statement of a volatile function has a snapshot of its own; a single statement would read the rows as of
+-- before the locks were granted. `claimed_at` is the time of the statement: the transaction may have begun with the commit of
+-- the one before it, earlier than the requests arrived.
+CREATE FUNCTION idempotency_claim(scope_ids uuid[], lock_numbers bigint[], lease_ms text)
+RETURNS TABLE (ordinal bigint, is_granted boolean, has_partition boolean, claimed_at timestamptz, request_hash bytea,
+               claim_token uuid, response_status smallint, response_body bytea, is_lease_expired boolean,
+               schema_version smallint)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    today           date := (now() AT TIME ZONE 'UTC')::date;
+    granted         boolean[];
+    today_partition boolean := to_regclass('idempotency_keys_' || to_char(today, 'YYYYMMDD')) IS NOT NULL;
+BEGIN
+    PERFORM set_config('statement_timeout', lease_ms, true), set_config('idle_in_transaction_session_timeout', lease_ms, true);
+    granted := ARRAY(SELECT pg_try_advisory_xact_lock(requested.number)
+                     FROM unnest(lock_numbers) WITH ORDINALITY AS requested (number, ordinal) ORDER BY requested.ordinal);
+    -- Every day on which a live row can have been written; one index scan per key and day, whatever size the planner assumes
+    -- for a new partition.
+    RETURN QUERY
+    SELECT requested.ordinal, granted[requested.ordinal], today_partition, statement_timestamp(), live.request_hash,
+           live.claim_token, live.response_status, live.response_body, live.lease_until <= clock_timestamp(),
+           live.schema_version
+    FROM unnest(scope_ids) WITH ORDINALITY AS requested (scope_id, ordinal)
+    LEFT JOIN LATERAL (
+        SELECT * FROM idempotency_keys k
+        WHERE k.scope_id = requested.scope_id AND k.expires_at > now()
+          AND k.created_on BETWEEN today - 3 AND today + 1
+        LIMIT 1) AS live ON granted[requested.ordinal]
+    ORDER BY requested.ordinal;
+END $$;

@@ -74,7 +74,7 @@ pub(crate) async fn take(
     let mut claimed_at = Timestamp::UNIX_EPOCH;
     for (request, found) in requests.iter().zip(found) {
         // Before the effect is brought about in vain.
-        if !found.is_day_there {
+        if !found.has_partition {
             return Err(IdempotencyError::DayMissing);
         }
         claimed_at = found.claimed_at;

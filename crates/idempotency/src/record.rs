@@ -30,7 +30,7 @@ pub(crate) struct Found {
     /// Whether the lock was granted; only then is `record` known.
     pub(crate) is_granted: bool,
     /// Whether there is a partition for today.
-    pub(crate) is_day_there: bool,
+    pub(crate) has_partition: bool,
     /// When the claim reached the database, by its clock.
     pub(crate) claimed_at: Timestamp,
     /// The live row, if there is one.
@@ -46,8 +46,8 @@ pub(crate) async fn claim(
     let ids: Vec<Uuid> = requests.iter().map(|request| request.id.0).collect();
     let numbers: Vec<i64> = requests.iter().map(|request| request.id.lock_number()).collect();
     let rows = sqlx::query!(
-        r#"SELECT is_granted AS "is_granted!", is_day_there AS "is_day_there!", claimed_at AS "claimed_at!", request_hash,
-                  claim_token, response_status, response_body, is_lease_passed, schema_version
+        r#"SELECT is_granted AS "is_granted!", has_partition AS "has_partition!", claimed_at AS "claimed_at!", request_hash,
+                  claim_token, response_status, response_body, is_lease_expired, schema_version
            FROM idempotency_claim($1, $2, $3)"#,
         &ids,
         &numbers,
@@ -70,14 +70,14 @@ pub(crate) async fn claim(
                     request_hash,
                     token,
                     answer,
-                    lease_passed: row.is_lease_passed.unwrap_or(false),
+                    lease_passed: row.is_lease_expired.unwrap_or(false),
                     schema_version,
                 }),
                 _ => None,
             };
             Found {
                 is_granted: row.is_granted,
-                is_day_there: row.is_day_there,
+                has_partition: row.has_partition,
                 claimed_at: row.claimed_at.to_jiff(),
                 record,
             }

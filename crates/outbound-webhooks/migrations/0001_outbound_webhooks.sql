@@ -1,79 +1,79 @@
--- Endpoints of tenants, what is to be delivered to them, and each attempt. No secret is here: an endpoint's is made from its
--- id, its version and a key that stays outside.
+-- Webhook endpoints of tenants, their deliveries, and every delivery attempt. No secret is stored: the signing secret of an
+-- endpoint is derived from its id, its secret version and a master key outside the database.
 
 CREATE TABLE webhook_endpoints (
     endpoint_id      text        PRIMARY KEY,
     tenant_id        text        NOT NULL,
     url              text        NOT NULL,
-    -- What it is told of; none means everything.
+    -- Event kinds to deliver; empty: all.
     kinds            text[]      NOT NULL DEFAULT '{}',
     status           text        NOT NULL DEFAULT 'active',
-    disabled_for     text,
-    -- In the words of whoever disabled it.
+    disabled_reason  text,
+    -- In the operator's words.
     disabled_note    text,
     secret_version   integer     NOT NULL DEFAULT 1,
-    -- Tells another master key from the one the secret was made of; far too short to guess either from.
+    -- Detects a changed master key; too short to guess the key or the secret from.
     secret_check     bytea       NOT NULL,
-    -- Until then what is sent is signed with the version before, too.
+    -- Until then deliveries are also signed with the previous secret.
     old_secret_until timestamptz,
-    -- Since when no attempt has succeeded; none while they do, and when nothing is tried any more.
+    -- The first failed attempt since the last success. NULL if the last attempt succeeded or no delivery is pending.
     failing_since    timestamptz,
-    made_at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    created_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     rotated_at       timestamptz,
-    CONSTRAINT webhook_endpoints_id_readable CHECK (endpoint_id ~ '^whe_[0-9a-f]{32}$'),
+    CONSTRAINT webhook_endpoints_id_format CHECK (endpoint_id ~ '^whe_[0-9a-f]{32}$'),
     CONSTRAINT webhook_endpoints_status_known CHECK (status IN ('active', 'disabled', 'deleted')),
-    CONSTRAINT webhook_endpoints_disabled_for_known
-        CHECK (disabled_for IN ('asked', 'operator', 'gone', 'failing')),
-    CONSTRAINT webhook_endpoints_disabled_has_a_reason CHECK ((status = 'disabled') = (disabled_for IS NOT NULL)),
+    CONSTRAINT webhook_endpoints_disabled_reason_known
+        CHECK (disabled_reason IN ('by_tenant', 'by_operator', 'endpoint_gone', 'failing')),
+    CONSTRAINT webhook_endpoints_disabled_has_a_reason CHECK ((status = 'disabled') = (disabled_reason IS NOT NULL)),
     CONSTRAINT webhook_endpoints_version_positive CHECK (secret_version > 0)
 );
 
-CREATE INDEX webhook_endpoints_by_tenant ON webhook_endpoints (tenant_id, made_at) WHERE status <> 'deleted';
+CREATE INDEX webhook_endpoints_by_tenant ON webhook_endpoints (tenant_id, created_at) WHERE status <> 'deleted';
 CREATE INDEX webhook_endpoints_deleted ON webhook_endpoints (endpoint_id) WHERE status = 'deleted';
 CREATE INDEX webhook_endpoints_active ON webhook_endpoints (endpoint_id) WHERE status = 'active';
 
--- One for each endpoint and event, with the very bytes that are sent.
+-- One delivery per endpoint and event, with the exact bytes of the request body.
 CREATE TABLE webhook_deliveries (
-    position    bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    endpoint_id text        NOT NULL REFERENCES webhook_endpoints,
-    event_id    text        NOT NULL,
-    kind        text        NOT NULL,
-    body        text        NOT NULL,
-    state       text        NOT NULL DEFAULT 'pending',
-    -- Attempts that failed since it was made or replayed: its place in the schedule.
-    tries       integer     NOT NULL DEFAULT 0,
-    -- When the next attempt is due; while one is under way, when its lease ends.
-    next_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Of the attempt under way: who does not hold it any more, records nothing here.
-    lease       uuid,
-    made_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
-    ended_at    timestamptz,
+    position        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    endpoint_id     text        NOT NULL REFERENCES webhook_endpoints,
+    event_id        text        NOT NULL,
+    kind            text        NOT NULL,
+    body            text        NOT NULL,
+    state           text        NOT NULL DEFAULT 'pending',
+    -- Failed attempts since the delivery was created or replayed: the position in the retry schedule.
+    failed_attempts integer     NOT NULL DEFAULT 0,
+    -- When the next attempt is due; while an attempt is in flight, when its lease expires.
+    next_attempt_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Lease of the attempt in flight: a sender that lost the lease records no outcome.
+    lease           uuid,
+    created_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    ended_at        timestamptz,
     CONSTRAINT webhook_deliveries_once UNIQUE (endpoint_id, event_id),
     CONSTRAINT webhook_deliveries_state_known CHECK (state IN ('pending', 'delivered', 'failed')),
-    CONSTRAINT webhook_deliveries_end_is_timed CHECK ((state = 'pending') = (ended_at IS NULL)),
-    CONSTRAINT webhook_deliveries_ended_is_not_under_way CHECK (state = 'pending' OR lease IS NULL)
+    CONSTRAINT webhook_deliveries_end_has_a_time CHECK ((state = 'pending') = (ended_at IS NULL)),
+    CONSTRAINT webhook_deliveries_ended_has_no_lease CHECK (state = 'pending' OR lease IS NULL)
 );
 
-CREATE INDEX webhook_deliveries_due ON webhook_deliveries (endpoint_id, next_at) WHERE state = 'pending';
--- Apart, so that who counts what is under way does not read what is scheduled for later.
-CREATE INDEX webhook_deliveries_under_way ON webhook_deliveries (endpoint_id, next_at) WHERE lease IS NOT NULL;
+CREATE INDEX webhook_deliveries_due ON webhook_deliveries (endpoint_id, next_attempt_at) WHERE state = 'pending';
+-- Counts the attempts in flight without reading the scheduled deliveries.
+CREATE INDEX webhook_deliveries_in_flight ON webhook_deliveries (endpoint_id, next_attempt_at) WHERE lease IS NOT NULL;
 CREATE INDEX webhook_deliveries_by_endpoint ON webhook_deliveries (endpoint_id, position);
 CREATE INDEX webhook_deliveries_failed ON webhook_deliveries (endpoint_id, position) WHERE state = 'failed';
-CREATE INDEX webhook_deliveries_by_age ON webhook_deliveries (coalesce(ended_at, next_at));
+CREATE INDEX webhook_deliveries_by_age ON webhook_deliveries (coalesce(ended_at, next_attempt_at));
 
--- What came of each attempt. The last ones of a delivery are kept.
+-- Delivery attempts with their outcome; the newest ones of each delivery are kept.
 CREATE TABLE webhook_attempts (
-    attempt_id bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    position   bigint      NOT NULL REFERENCES webhook_deliveries ON DELETE CASCADE,
-    ended_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
-    took_ms    bigint      NOT NULL,
-    -- Of the answer; none where none came.
-    status     integer,
-    -- Why it was no success.
-    error      text,
-    -- The first bytes of the answer.
-    answer     text,
-    CONSTRAINT webhook_attempts_came_to_something CHECK (status IS NOT NULL OR error IS NOT NULL)
+    attempt_id       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    position         bigint      NOT NULL REFERENCES webhook_deliveries ON DELETE CASCADE,
+    ended_at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    duration_ms      bigint      NOT NULL,
+    -- HTTP status. NULL if no response was received.
+    response_status  integer,
+    -- NULL if the attempt succeeded.
+    error            text,
+    -- The first bytes of the response body.
+    response_excerpt text,
+    CONSTRAINT webhook_attempts_response_or_error CHECK (response_status IS NOT NULL OR error IS NOT NULL)
 );
 
 CREATE INDEX webhook_attempts_by_delivery ON webhook_attempts (position, attempt_id);

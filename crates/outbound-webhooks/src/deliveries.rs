@@ -52,13 +52,13 @@ pub struct Attempt {
     /// When it was over.
     pub ended_at: Timestamp,
     /// How long it took, in milliseconds.
-    pub took_ms: i64,
+    pub duration_ms: i64,
     /// The status of the answer, if one came.
-    pub status: Option<i32>,
+    pub response_status: Option<i32>,
     /// Why it was no success.
     pub error: Option<String>,
     /// The beginning of the answer.
-    pub answer: Option<String>,
+    pub response_excerpt: Option<String>,
 }
 
 /// A delivery with its last attempts.
@@ -71,11 +71,11 @@ pub struct Delivery {
     /// Where it stands.
     pub state: DeliveryState,
     /// Attempts that failed since it was made or replayed.
-    pub tries: i32,
+    pub failed_attempts: i32,
     /// When the next attempt is due, while it is pending.
-    pub next_at: Option<Timestamp>,
+    pub next_attempt_at: Option<Timestamp>,
     /// When the event was taken in.
-    pub made_at: Timestamp,
+    pub created_at: Timestamp,
     /// When it was delivered, or given up.
     pub ended_at: Option<Timestamp>,
     /// The last attempts, the oldest first.
@@ -103,7 +103,7 @@ pub async fn list(
     limit: i64,
 ) -> Result<Vec<Delivery>, WebhooksError> {
     let rows = sqlx::query!(
-        "SELECT position, event_id, kind, state, tries, next_at, made_at, ended_at
+        "SELECT position, event_id, kind, state, failed_attempts, next_attempt_at, created_at, ended_at
          FROM webhook_deliveries
          WHERE endpoint_id = $1 AND ($2::text IS NULL OR state = $2)
            AND ($3::text IS NULL OR position < (
@@ -127,12 +127,12 @@ pub async fn list(
             })?;
             Ok(Delivery {
                 attempts: attempts.remove(&row.position).unwrap_or_default(),
-                next_at: (state == DeliveryState::Pending).then(|| row.next_at.to_jiff()),
+                next_attempt_at: (state == DeliveryState::Pending).then(|| row.next_attempt_at.to_jiff()),
                 event_id: row.event_id,
                 kind: row.kind,
                 state,
-                tries: row.tries,
-                made_at: row.made_at.to_jiff(),
+                failed_attempts: row.failed_attempts,
+                created_at: row.created_at.to_jiff(),
                 ended_at: row.ended_at.map(jiff_sqlx::Timestamp::to_jiff),
             })
         })
@@ -144,7 +144,8 @@ async fn attempts(
     positions: &[i64],
 ) -> Result<HashMap<i64, Vec<Attempt>>, WebhooksError> {
     let rows = sqlx::query!(
-        r#"SELECT a.position AS "position!", a.ended_at AS "ended_at!", a.took_ms AS "took_ms!", a.status, a.error, a.answer
+        r#"SELECT a.position AS "position!", a.ended_at AS "ended_at!", a.duration_ms AS "duration_ms!", a.response_status, a.error,
+                  a.response_excerpt
            FROM unnest($1::bigint[]) AS d (position)
            CROSS JOIN LATERAL (
                SELECT * FROM webhook_attempts w WHERE w.position = d.position ORDER BY w.attempt_id DESC LIMIT $2) a
@@ -158,10 +159,10 @@ async fn attempts(
     for row in rows {
         by_delivery.entry(row.position).or_default().push(Attempt {
             ended_at: row.ended_at.to_jiff(),
-            took_ms: row.took_ms,
-            status: row.status,
+            duration_ms: row.duration_ms,
+            response_status: row.response_status,
             error: row.error,
-            answer: row.answer,
+            response_excerpt: row.response_excerpt,
         });
     }
     Ok(by_delivery)
@@ -189,8 +190,8 @@ pub async fn replay(
 ) -> Result<Replay, WebhooksError> {
     let rows = sqlx::query!(
         "UPDATE webhook_deliveries
-         SET state = 'pending', tries = 0, next_at = clock_timestamp(), lease = NULL, ended_at = NULL
-         WHERE endpoint_id = $1 AND event_id = $2 AND (lease IS NULL OR next_at <= clock_timestamp())",
+         SET state = 'pending', failed_attempts = 0, next_attempt_at = clock_timestamp(), lease = NULL, ended_at = NULL
+         WHERE endpoint_id = $1 AND event_id = $2 AND (lease IS NULL OR next_attempt_at <= clock_timestamp())",
         endpoint.as_str(),
         event_id,
     )
@@ -221,10 +222,10 @@ pub async fn replay_failed(
 ) -> Result<u64, WebhooksError> {
     let rows = sqlx::query!(
         "UPDATE webhook_deliveries
-         SET state = 'pending', tries = 0, next_at = clock_timestamp(), ended_at = NULL
+         SET state = 'pending', failed_attempts = 0, next_attempt_at = clock_timestamp(), ended_at = NULL
          WHERE position IN (
              SELECT position FROM webhook_deliveries
-             WHERE endpoint_id = $1 AND state = 'failed' AND made_at >= $2
+             WHERE endpoint_id = $1 AND state = 'failed' AND created_at >= $2
              ORDER BY position LIMIT $3 FOR UPDATE)",
         endpoint.as_str(),
         since.to_sqlx(),

@@ -20,13 +20,13 @@ pub enum Status {
 
 /// Why an endpoint is disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DisabledFor {
+pub enum DisabledReason {
     /// Its tenant asked for it.
-    Asked,
+    ByTenant,
     /// The bank's own people did so; its tenant cannot undo it.
-    Operator,
+    ByOperator,
     /// It answered 410.
-    Gone,
+    EndpointGone,
     /// Every attempt has failed for too long.
     Failing,
 }
@@ -48,20 +48,22 @@ impl Status {
     }
 }
 
-impl DisabledFor {
+impl DisabledReason {
     /// Its word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Asked => "asked",
-            Self::Operator => "operator",
-            Self::Gone => "gone",
+            Self::ByTenant => "by_tenant",
+            Self::ByOperator => "by_operator",
+            Self::EndpointGone => "endpoint_gone",
             Self::Failing => "failing",
         }
     }
 
     fn parse(word: &str) -> Option<Self> {
-        [Self::Asked, Self::Operator, Self::Gone, Self::Failing].into_iter().find(|one| one.as_str() == word)
+        [Self::ByTenant, Self::ByOperator, Self::EndpointGone, Self::Failing]
+            .into_iter()
+            .find(|one| one.as_str() == word)
     }
 }
 
@@ -97,7 +99,7 @@ pub struct Endpoint {
     /// Whether it is told.
     pub status: Status,
     /// Why not.
-    pub disabled_for: Option<DisabledFor>,
+    pub disabled_reason: Option<DisabledReason>,
     /// Why not, in somebody's words.
     pub disabled_note: Option<String>,
     /// Which of its secrets is the current one, from 1.
@@ -107,7 +109,7 @@ pub struct Endpoint {
     /// Since when no attempt has succeeded.
     pub failing_since: Option<Timestamp>,
     /// When it was made.
-    pub made_at: Timestamp,
+    pub created_at: Timestamp,
     /// When its secret was last rotated.
     pub rotated_at: Option<Timestamp>,
 }
@@ -119,12 +121,12 @@ struct Row {
     url: String,
     kinds: Vec<String>,
     status: String,
-    disabled_for: Option<String>,
+    disabled_reason: Option<String>,
     disabled_note: Option<String>,
     secret_version: i32,
     old_secret_until: Option<jiff_sqlx::Timestamp>,
     failing_since: Option<jiff_sqlx::Timestamp>,
-    made_at: jiff_sqlx::Timestamp,
+    created_at: jiff_sqlx::Timestamp,
     rotated_at: Option<jiff_sqlx::Timestamp>,
 }
 
@@ -137,14 +139,16 @@ impl TryFrom<Row> for Endpoint {
             what,
             value: value.to_owned(),
         };
-        let disabled_for = match &row.disabled_for {
-            Some(word) => Some(DisabledFor::parse(word).ok_or_else(|| unreadable("disabled_for", word))?),
+        let disabled_reason = match &row.disabled_reason {
+            Some(word) => {
+                Some(DisabledReason::parse(word).ok_or_else(|| unreadable("disabled_reason", word))?)
+            }
             None => None,
         };
         Ok(Self {
             id: EndpointId::new(row.endpoint_id.as_str()).map_err(|_| unreadable("id", &row.endpoint_id))?,
             status: Status::parse(&row.status).ok_or_else(|| unreadable("status", &row.status))?,
-            disabled_for,
+            disabled_reason,
             tenant: row.tenant_id,
             url: row.url,
             kinds: row.kinds,
@@ -152,7 +156,7 @@ impl TryFrom<Row> for Endpoint {
             secret_version: row.secret_version,
             old_secret_until: row.old_secret_until.map(jiff_sqlx::Timestamp::to_jiff),
             failing_since: row.failing_since.map(jiff_sqlx::Timestamp::to_jiff),
-            made_at: row.made_at.to_jiff(),
+            created_at: row.created_at.to_jiff(),
             rotated_at: row.rotated_at.map(jiff_sqlx::Timestamp::to_jiff),
         })
     }
@@ -206,8 +210,8 @@ pub async fn create(
         "INSERT INTO webhook_endpoints (endpoint_id, tenant_id, url, kinds, secret_check)
          SELECT $1, $2, $3, $4, $5
          WHERE (SELECT count(*) FROM webhook_endpoints WHERE tenant_id = $2 AND status <> 'deleted') < $6
-         RETURNING endpoint_id, tenant_id, url, kinds, status, disabled_for, disabled_note, secret_version,
-                   old_secret_until, failing_since, made_at, rotated_at",
+         RETURNING endpoint_id, tenant_id, url, kinds, status, disabled_reason, disabled_note, secret_version,
+                   old_secret_until, failing_since, created_at, rotated_at",
         id.as_str(),
         new.tenant,
         new.target.as_str(),
@@ -230,7 +234,7 @@ async fn is_barred(
     target: &Target,
 ) -> Result<bool, WebhooksError> {
     let disabled = sqlx::query_scalar!(
-        "SELECT url FROM webhook_endpoints WHERE tenant_id = $1 AND status <> 'deleted' AND disabled_for = 'operator'",
+        "SELECT url FROM webhook_endpoints WHERE tenant_id = $1 AND status <> 'deleted' AND disabled_reason = 'by_operator'",
         tenant,
     )
     .fetch_all(connection)
@@ -249,11 +253,11 @@ pub async fn list(
 ) -> Result<Vec<Endpoint>, WebhooksError> {
     let rows = sqlx::query_as!(
         Row,
-        "SELECT endpoint_id, tenant_id, url, kinds, status, disabled_for, disabled_note, secret_version,
-                old_secret_until, failing_since, made_at, rotated_at
+        "SELECT endpoint_id, tenant_id, url, kinds, status, disabled_reason, disabled_note, secret_version,
+                old_secret_until, failing_since, created_at, rotated_at
          FROM webhook_endpoints
          WHERE status <> 'deleted' AND ($1::text IS NULL OR tenant_id = $1)
-         ORDER BY tenant_id, made_at, endpoint_id LIMIT $2",
+         ORDER BY tenant_id, created_at, endpoint_id LIMIT $2",
         whose.tenant(),
         limit,
     )
@@ -273,8 +277,8 @@ pub async fn get(
 ) -> Result<Option<Endpoint>, WebhooksError> {
     let row = sqlx::query_as!(
         Row,
-        "SELECT endpoint_id, tenant_id, url, kinds, status, disabled_for, disabled_note, secret_version,
-                old_secret_until, failing_since, made_at, rotated_at
+        "SELECT endpoint_id, tenant_id, url, kinds, status, disabled_reason, disabled_note, secret_version,
+                old_secret_until, failing_since, created_at, rotated_at
          FROM webhook_endpoints
          WHERE endpoint_id = $1 AND status <> 'deleted' AND ($2::text IS NULL OR tenant_id = $2)",
         id.as_str(),
@@ -326,14 +330,14 @@ pub async fn change(
         Row,
         "UPDATE webhook_endpoints
          SET url = coalesce($3, url), kinds = coalesce($4, kinds), status = coalesce($5, status),
-             disabled_for = CASE WHEN $5::text IS NULL THEN disabled_for
-                                 WHEN $5 = 'disabled' THEN coalesce(disabled_for, 'asked') END,
+             disabled_reason = CASE WHEN $5::text IS NULL THEN disabled_reason
+                                 WHEN $5 = 'disabled' THEN coalesce(disabled_reason, 'by_tenant') END,
              disabled_note = CASE WHEN $5::text IS DISTINCT FROM 'active' THEN disabled_note END,
              -- Another address, or another try, begins anew.
              failing_since = CASE WHEN $3::text IS NULL AND $5::text IS DISTINCT FROM 'active' THEN failing_since END
-         WHERE endpoint_id = $1 AND tenant_id = $2 AND status <> 'deleted' AND disabled_for IS DISTINCT FROM 'operator'
-         RETURNING endpoint_id, tenant_id, url, kinds, status, disabled_for, disabled_note, secret_version,
-                   old_secret_until, failing_since, made_at, rotated_at",
+         WHERE endpoint_id = $1 AND tenant_id = $2 AND status <> 'deleted' AND disabled_reason IS DISTINCT FROM 'by_operator'
+         RETURNING endpoint_id, tenant_id, url, kinds, status, disabled_reason, disabled_note, secret_version,
+                   old_secret_until, failing_since, created_at, rotated_at",
         id.as_str(),
         tenant,
         change.target.map(Target::as_str),
@@ -378,8 +382,8 @@ pub async fn rotate(
              old_secret_until = CASE WHEN secret_check = $3
                                      THEN clock_timestamp() + $4::bigint * interval '1 second' END
          WHERE endpoint_id = $1 AND tenant_id = $2 AND status <> 'deleted'
-         RETURNING endpoint_id, tenant_id, url, kinds, status, disabled_for, disabled_note, secret_version,
-                   old_secret_until, failing_since, made_at, rotated_at",
+         RETURNING endpoint_id, tenant_id, url, kinds, status, disabled_reason, disabled_note, secret_version,
+                   old_secret_until, failing_since, created_at, rotated_at",
         id.as_str(),
         tenant,
         &master_key.check(id)[..],
@@ -396,8 +400,8 @@ pub async fn rotate(
 /// [`WebhooksError`].
 pub async fn delete(tx: &mut PgConnection, tenant: &str, id: &EndpointId) -> Result<Wish<()>, WebhooksError> {
     let rows = sqlx::query!(
-        "UPDATE webhook_endpoints SET status = 'deleted', disabled_for = NULL, disabled_note = NULL
-         WHERE endpoint_id = $1 AND tenant_id = $2 AND status <> 'deleted' AND disabled_for IS DISTINCT FROM 'operator'",
+        "UPDATE webhook_endpoints SET status = 'deleted', disabled_reason = NULL, disabled_note = NULL
+         WHERE endpoint_id = $1 AND tenant_id = $2 AND status <> 'deleted' AND disabled_reason IS DISTINCT FROM 'by_operator'",
         id.as_str(),
         tenant,
     )
@@ -416,7 +420,7 @@ pub async fn disable_as_operator(
     note: &str,
 ) -> Result<bool, WebhooksError> {
     let rows = sqlx::query!(
-        "UPDATE webhook_endpoints SET status = 'disabled', disabled_for = 'operator', disabled_note = $2
+        "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = 'by_operator', disabled_note = $2
          WHERE endpoint_id = $1 AND status <> 'deleted'",
         id.as_str(),
         note,
@@ -433,7 +437,7 @@ pub async fn disable_as_operator(
 pub async fn enable_as_operator(tx: &mut PgConnection, id: &EndpointId) -> Result<bool, WebhooksError> {
     let rows = sqlx::query!(
         "UPDATE webhook_endpoints
-         SET status = 'active', disabled_for = NULL, disabled_note = NULL, failing_since = NULL
+         SET status = 'active', disabled_reason = NULL, disabled_note = NULL, failing_since = NULL
          WHERE endpoint_id = $1 AND status = 'disabled'",
         id.as_str(),
     )

@@ -28,7 +28,7 @@ async fn deleted_endpoints(pool: &PgPool) -> Result<u64, WebhooksError> {
         sqlx::query!(
             "DELETE FROM webhook_deliveries WHERE position IN (
                  SELECT d.position FROM webhook_endpoints e JOIN webhook_deliveries d USING (endpoint_id)
-                 WHERE e.status = 'deleted' AND (d.lease IS NULL OR d.next_at <= clock_timestamp())
+                 WHERE e.status = 'deleted' AND (d.lease IS NULL OR d.next_attempt_at <= clock_timestamp())
                  LIMIT $1 FOR UPDATE OF d SKIP LOCKED)",
             BATCH,
         )
@@ -50,8 +50,8 @@ async fn old_deliveries(pool: &PgPool, kept: Duration) -> Result<u64, WebhooksEr
         sqlx::query!(
             "DELETE FROM webhook_deliveries WHERE position IN (
                  SELECT d.position FROM webhook_deliveries d
-                 WHERE coalesce(d.ended_at, d.next_at) < clock_timestamp() - $1 * interval '1 second'
-                 ORDER BY coalesce(d.ended_at, d.next_at) LIMIT $2 FOR UPDATE SKIP LOCKED)",
+                 WHERE coalesce(d.ended_at, d.next_attempt_at) < clock_timestamp() - $1 * interval '1 second'
+                 ORDER BY coalesce(d.ended_at, d.next_attempt_at) LIMIT $2 FOR UPDATE SKIP LOCKED)",
             kept.as_secs_f64(),
             BATCH,
         )

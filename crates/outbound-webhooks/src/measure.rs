@@ -39,12 +39,12 @@ pub async fn measure(pool: &PgPool) -> Result<Measured, WebhooksError> {
                   (SELECT count(*) FROM (
                       SELECT FROM webhook_endpoints e CROSS JOIN LATERAL (
                           SELECT FROM webhook_deliveries d
-                          WHERE d.endpoint_id = e.endpoint_id AND d.state = 'pending' AND d.next_at <= now() LIMIT $1) one
+                          WHERE d.endpoint_id = e.endpoint_id AND d.state = 'pending' AND d.next_attempt_at <= now() LIMIT $1) one
                       WHERE e.status = 'active' LIMIT $1) counted) AS "due!",
-                  (SELECT coalesce(greatest(extract(epoch FROM now() - min(first.next_at)), 0) * 1000, 0)::bigint
+                  (SELECT coalesce(greatest(extract(epoch FROM now() - min(first.next_attempt_at)), 0) * 1000, 0)::bigint
                    FROM webhook_endpoints e CROSS JOIN LATERAL (
-                       SELECT d.next_at FROM webhook_deliveries d
-                       WHERE d.endpoint_id = e.endpoint_id AND d.state = 'pending' ORDER BY d.next_at LIMIT 1) first
+                       SELECT d.next_attempt_at FROM webhook_deliveries d
+                       WHERE d.endpoint_id = e.endpoint_id AND d.state = 'pending' ORDER BY d.next_attempt_at LIMIT 1) first
                    WHERE e.status = 'active') AS "oldest_due_ms!""#,
         COUNTED_MAX,
     )

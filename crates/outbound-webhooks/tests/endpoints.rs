@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use outbound_webhooks::deliveries::{self, DeliveryState, Filter};
-use outbound_webhooks::endpoints::{self, Change, Creation, DisabledFor, Status, Whose, Wish};
+use outbound_webhooks::endpoints::{self, Change, Creation, DisabledReason, Status, Whose, Wish};
 use outbound_webhooks::target::Target;
 use outbound_webhooks::{EndpointId, FanOutError, Message, fan_out, keep, measure};
 use serde_json::json;
@@ -98,13 +98,13 @@ async fn what_the_banks_own_people_disable_its_tenant_cannot_lift(pool: PgPool) 
     let set = |status| Change { status: Some(status), ..Change::default() };
     let mut change = async |to| match endpoints::change(&mut connection, "acme", &id, set(to)).await.unwrap()
     {
-        Wish::Done(endpoint) => Some((endpoint.status, endpoint.disabled_for)),
+        Wish::Done(endpoint) => Some((endpoint.status, endpoint.disabled_reason)),
         refused => {
             assert_eq!(refused, Wish::DisabledByOperator);
             None
         }
     };
-    assert_eq!(change(Status::Disabled).await, Some((Status::Disabled, Some(DisabledFor::Asked))));
+    assert_eq!(change(Status::Disabled).await, Some((Status::Disabled, Some(DisabledReason::ByTenant))));
     assert_eq!(change(Status::Active).await, Some((Status::Active, None)));
 
     let mut operator = book.pool.acquire().await.unwrap();
@@ -121,7 +121,7 @@ async fn what_the_banks_own_people_disable_its_tenant_cannot_lift(pool: PgPool) 
     let moved = endpoints::change(&mut connection, "acme", &elsewhere, moved).await.unwrap();
     assert_eq!(moved, Wish::DisabledByOperator);
     let still = book.read(&id).await;
-    assert_eq!((still.status, still.disabled_for), (Status::Disabled, Some(DisabledFor::Operator)));
+    assert_eq!((still.status, still.disabled_reason), (Status::Disabled, Some(DisabledReason::ByOperator)));
     assert_eq!(still.disabled_note.as_deref(), Some("ann: it floods us"));
     assert!(endpoints::enable_as_operator(&mut connection, &id).await.unwrap());
     assert!(!endpoints::enable_as_operator(&mut connection, &id).await.unwrap());
@@ -183,7 +183,7 @@ async fn the_tables_stay_small(pool: PgPool) {
     book.happens("acme", "gone", "other").await;
     // As after many replays.
     book.sql(
-        "INSERT INTO webhook_attempts (position, took_ms, error)
+        "INSERT INTO webhook_attempts (position, duration_ms, error)
          SELECT d.position, 1, 'x' FROM webhook_deliveries d, generate_series(1, 150) WHERE d.endpoint_id = $1",
         &id,
     )
@@ -204,7 +204,7 @@ async fn the_tables_stay_small(pool: PgPool) {
     let mut connection = book.pool.acquire().await.unwrap();
     assert_eq!(endpoints::delete(&mut connection, "acme", &deleted).await.unwrap(), Wish::Done(()));
     book.sql(
-        "UPDATE webhook_deliveries SET made_at = now() - interval '31 days', ended_at = now() - interval '31 days' WHERE endpoint_id = $1 AND event_id = 'old'",
+        "UPDATE webhook_deliveries SET created_at = now() - interval '31 days', ended_at = now() - interval '31 days' WHERE endpoint_id = $1 AND event_id = 'old'",
         &id,
     )
     .await;
@@ -227,17 +227,17 @@ async fn s3_5_what_is_still_tried_is_kept_however_old(pool: PgPool) {
     }
     book.happens("acme", "waits", "other").await;
     book.sql(
-        "UPDATE webhook_endpoints SET status = 'disabled', disabled_for = 'asked' WHERE endpoint_id = $1",
+        "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = 'by_tenant' WHERE endpoint_id = $1",
         &disabled,
     )
     .await;
     book.sql(
-        "UPDATE webhook_deliveries SET next_at = now() - interval '31 days' WHERE endpoint_id = $1",
+        "UPDATE webhook_deliveries SET next_attempt_at = now() - interval '31 days' WHERE endpoint_id = $1",
         &disabled,
     )
     .await;
     book.sql(
-        "UPDATE webhook_deliveries SET made_at = now() - interval '31 days',
+        "UPDATE webhook_deliveries SET created_at = now() - interval '31 days',
                 state = 'failed', ended_at = now() - interval '1 day' WHERE endpoint_id = $1",
         &active,
     )
@@ -264,9 +264,9 @@ async fn what_waits_is_measured(pool: PgPool) {
     for event in ["e1", "e2"] {
         book.happens("acme", event, "happened").await;
     }
-    book.sql("UPDATE webhook_deliveries SET next_at = now() + interval '1 hour' WHERE event_id = 'e2' AND endpoint_id = $1", &id)
+    book.sql("UPDATE webhook_deliveries SET next_attempt_at = now() + interval '1 hour' WHERE event_id = 'e2' AND endpoint_id = $1", &id)
         .await;
-    book.sql("UPDATE webhook_deliveries SET next_at = now() - interval '1 hour' WHERE event_id = 'e1' AND endpoint_id = $1", &id)
+    book.sql("UPDATE webhook_deliveries SET next_attempt_at = now() - interval '1 hour' WHERE event_id = 'e1' AND endpoint_id = $1", &id)
         .await;
     let mut connection = book.pool.acquire().await.unwrap();
     endpoints::disable_as_operator(&mut connection, &disabled, "ann: no").await.unwrap();

@@ -32,7 +32,7 @@ async fn attempt(book: &Book, url: &str, allowed: &[&str]) -> (Option<i32>, Opti
     sender.stop().await;
     // It would be tried again by the next sender.
     book.sql("UPDATE webhook_endpoints SET status = 'deleted' WHERE endpoint_id = $1", &endpoint.id).await;
-    (delivery.attempts[0].status, delivery.attempts[0].error.clone())
+    (delivery.attempts[0].response_status, delivery.attempts[0].error.clone())
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
@@ -98,6 +98,6 @@ async fn an_endpoint_that_speaks_no_http_is_a_failed_attempt(pool: PgPool) {
     book.happens("acme", "e1", "happened").await;
     let _sender = book.sender();
     let failed = book.until_one(&endpoint.id, "failed", |one| one.state == DeliveryState::Failed).await;
-    assert!(failed.attempts.iter().all(|attempt| attempt.status.is_none()), "{failed:?}");
+    assert!(failed.attempts.iter().all(|attempt| attempt.response_status.is_none()), "{failed:?}");
     liar.abort();
 }

@@ -34,7 +34,7 @@ async fn s3_5_what_is_scheduled_for_later_is_not_read(pool: PgPool) {
     let waits = book.endpoint("acme", &receiver.url("hook"), &["late"]).await.id;
     let well = book.endpoint("acme", &receiver.url("hook"), &["happened"]).await.id;
     sqlx::query(
-        "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body, tries, next_at)
+        "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body, failed_attempts, next_attempt_at)
          SELECT $1, 'late:' || n, 'late', '{}', 3, now() + interval '1 hour' FROM generate_series(1, $2) n",
     )
     .bind(waits.as_str())

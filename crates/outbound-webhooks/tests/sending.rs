@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use axum::body::{Body, Bytes};
 use axum::http::Response;
 use outbound_webhooks::deliveries::{self, DeliveryState, Replay};
-use outbound_webhooks::endpoints::{self, DisabledFor, Status, Wish};
+use outbound_webhooks::endpoints::{self, DisabledReason, Status, Wish};
 use outbound_webhooks::target::Target;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -25,9 +25,9 @@ async fn s3_5_what_is_sent_is_signed_and_taken_once(pool: PgPool) {
     let sender = book.sender();
     let delivery =
         book.until_one(&endpoint.id, "delivered", |one| one.state == DeliveryState::Delivered).await;
-    assert_eq!((delivery.tries, delivery.next_at), (0, None));
+    assert_eq!((delivery.failed_attempts, delivery.next_attempt_at), (0, None));
     assert_eq!(delivery.attempts.len(), 1);
-    assert_eq!((delivery.attempts[0].status, &delivery.attempts[0].error), (Some(204), &None));
+    assert_eq!((delivery.attempts[0].response_status, &delivery.attempts[0].error), (Some(204), &None));
 
     let [came] = &receiver.came()[..] else { panic!("{:?}", receiver.came()) };
     assert_eq!(
@@ -60,7 +60,7 @@ async fn s3_5_what_fails_is_sent_again_under_the_same_id_until_it_is_taken(pool:
     let _sender = book.sender();
     let delivery =
         book.until_one(&endpoint.id, "delivered", |one| one.state == DeliveryState::Delivered).await;
-    let statuses: Vec<_> = delivery.attempts.iter().map(|attempt| attempt.status.unwrap()).collect();
+    let statuses: Vec<_> = delivery.attempts.iter().map(|attempt| attempt.response_status.unwrap()).collect();
     assert_eq!(statuses, [500, 404, 302, 200]);
     assert_eq!(delivery.attempts[0].error.as_deref(), Some("answered 500"));
     let came = receiver.came();
@@ -77,14 +77,18 @@ async fn s3_5_after_the_last_pause_it_has_failed_and_can_be_replayed(pool: PgPoo
     book.happens("acme", "e1", "happened").await;
     let _sender = book.sender();
     let failed = book.until_one(&endpoint.id, "failed", |one| one.state == DeliveryState::Failed).await;
-    assert_eq!((failed.tries, failed.attempts.len(), receiver.came().len()), (4, 4, 4), "three pauses");
+    assert_eq!(
+        (failed.failed_attempts, failed.attempts.len(), receiver.came().len()),
+        (4, 4, 4),
+        "three pauses"
+    );
 
     receiver.behave(|_, _| status(200));
     let mut connection = book.pool.acquire().await.unwrap();
     assert_eq!(deliveries::replay(&mut connection, &endpoint.id, "another").await.unwrap(), Replay::Unknown);
     assert_eq!(deliveries::replay(&mut connection, &endpoint.id, "e1").await.unwrap(), Replay::Due);
     let again = book.until_one(&endpoint.id, "replayed", |one| one.state == DeliveryState::Delivered).await;
-    assert_eq!((again.tries, again.attempts.len()), (0, 5), "what came before stays on record");
+    assert_eq!((again.failed_attempts, again.attempts.len()), (0, 5), "what came before stays on record");
     // What was delivered can be had once more.
     assert_eq!(deliveries::replay(&mut connection, &endpoint.id, "e1").await.unwrap(), Replay::Due);
     until("it comes once more", async || receiver.came().len() == 6).await;
@@ -104,7 +108,7 @@ async fn everything_that_failed_since_an_instant_is_replayed_and_nothing_else(po
     let _sender = book.sender();
     until("all have ended", ended).await;
     book.sql(
-        "UPDATE webhook_deliveries SET made_at = made_at - interval '1 day' WHERE endpoint_id = $1 AND event_id = 'old'",
+        "UPDATE webhook_deliveries SET created_at = created_at - interval '1 day' WHERE endpoint_id = $1 AND event_id = 'old'",
         &endpoint.id,
     )
     .await;
@@ -131,7 +135,7 @@ async fn r32_when_a_sender_dies_another_takes_over_after_the_lease(pool: PgPool)
     let _second = book.sender();
     let delivery =
         book.until_one(&endpoint.id, "delivered", |one| one.state == DeliveryState::Delivered).await;
-    assert_eq!((delivery.tries, delivery.attempts.len()), (0, 1), "a death is no failed attempt");
+    assert_eq!((delivery.failed_attempts, delivery.attempts.len()), (0, 1), "a death is no failed attempt");
     assert_eq!(receiver.came().iter().map(|one| one.id().to_owned()).collect::<Vec<_>>(), ["e1", "e1"]);
 }
 
@@ -147,14 +151,14 @@ async fn r32_who_lost_the_lease_decides_nothing(pool: PgPool) {
     until("it was sent", async || receiver.came().len() == 1).await;
     // Its lease ends while it still reads the answer, and another takes over.
     book.sql(
-        "UPDATE webhook_deliveries SET next_at = now() - interval '1 second' WHERE endpoint_id = $1",
+        "UPDATE webhook_deliveries SET next_attempt_at = now() - interval '1 second' WHERE endpoint_id = $1",
         &endpoint.id,
     )
     .await;
     book.until_one(&endpoint.id, "taken over", |one| one.state == DeliveryState::Delivered).await;
     let_go.send(true).unwrap();
     let delivery = book.until_one(&endpoint.id, "both on record", |one| one.attempts.len() == 2).await;
-    assert_eq!((delivery.state, delivery.tries), (DeliveryState::Delivered, 0));
+    assert_eq!((delivery.state, delivery.failed_attempts), (DeliveryState::Delivered, 0));
     assert_eq!(book.read(&endpoint.id).await.failing_since, None);
 }
 
@@ -173,8 +177,8 @@ async fn r32_what_is_under_way_is_not_replayed(pool: PgPool) {
     let_go.send(true).unwrap();
     let delivery =
         book.until_one(&endpoint.id, "delivered", |one| one.state == DeliveryState::Delivered).await;
-    let statuses: Vec<_> = delivery.attempts.iter().map(|attempt| attempt.status).collect();
-    assert_eq!((statuses, delivery.tries), (vec![Some(500), Some(200)], 1), "its lease stood");
+    let statuses: Vec<_> = delivery.attempts.iter().map(|attempt| attempt.response_status).collect();
+    assert_eq!((statuses, delivery.failed_attempts), (vec![Some(500), Some(200)], 1), "its lease stood");
 }
 
 /// An answer that is under way until the test lets go: its head comes at once, its body ends only then.
@@ -312,7 +316,7 @@ async fn no_answer_in_time_is_a_failed_attempt(pool: PgPool) {
     let delivery =
         book.until_one(&endpoint.id, "delivered", |one| one.state == DeliveryState::Delivered).await;
     let [first, _] = &delivery.attempts[..] else { panic!("{delivery:?}") };
-    assert_eq!((first.status, first.error.as_deref()), (None, Some("no answer within 2000 ms")));
+    assert_eq!((first.response_status, first.error.as_deref()), (None, Some("no answer within 2000 ms")));
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
@@ -332,7 +336,7 @@ async fn of_a_long_answer_only_the_beginning_is_read_and_one_without_end_changes
         let sender = book.sender();
         let delivery =
             book.until_one(&endpoint.id, "delivered", |one| one.state == DeliveryState::Delivered).await;
-        let said = delivery.attempts[0].answer.clone().unwrap();
+        let said = delivery.attempts[0].response_excerpt.clone().unwrap();
         assert_eq!(said.chars().count(), if name == "long" { 512 } else { 0 }, "{name}");
         sender.stop().await;
     }
@@ -349,8 +353,8 @@ async fn a_busy_endpoint_is_left_alone_for_as_long_as_it_says(pool: PgPool) {
     let endpoint = book.endpoint("acme", &receiver.url("hook"), &[]).await;
     book.happens("acme", "e1", "happened").await;
     let _sender = book.sender();
-    let delivery = book.until_one(&endpoint.id, "tried", |one| one.tries == 1).await;
-    let pause_s = delivery.next_at.unwrap().duration_since(jiff::Timestamp::now()).as_secs();
+    let delivery = book.until_one(&endpoint.id, "tried", |one| one.failed_attempts == 1).await;
+    let pause_s = delivery.next_attempt_at.unwrap().duration_since(jiff::Timestamp::now()).as_secs();
     assert!((3_500..=3_600).contains(&pause_s), "{pause_s} s");
 }
 
@@ -363,13 +367,16 @@ async fn an_endpoint_that_is_gone_is_disabled_and_what_waits_for_it_waits(pool: 
     let sender = book.sender();
     book.until_one(&endpoint.id, "given up", |one| one.state == DeliveryState::Failed).await;
     let disabled = book.read(&endpoint.id).await;
-    assert_eq!((disabled.status, disabled.disabled_for), (Status::Disabled, Some(DisabledFor::Gone)));
+    assert_eq!(
+        (disabled.status, disabled.disabled_reason),
+        (Status::Disabled, Some(DisabledReason::EndpointGone))
+    );
     assert_eq!(book.happens("acme", "e2", "happened").await, 0, "it is told nothing more");
     sender.stop().await;
 
     // What was on its way when it was disabled goes out when it is told again.
     book.sql(
-        "UPDATE webhook_endpoints SET status = 'active', disabled_for = NULL WHERE endpoint_id = $1",
+        "UPDATE webhook_endpoints SET status = 'active', disabled_reason = NULL WHERE endpoint_id = $1",
         &endpoint.id,
     )
     .await;
@@ -416,7 +423,7 @@ async fn a_late_answer_undoes_nothing_that_was_decided_meanwhile(pool: PgPool) {
     let moved = book.read(&moved.id).await;
     assert_eq!((moved.status, moved.failing_since), (Status::Active, None));
     let stopped = book.read(&stopped.id).await;
-    assert_eq!(stopped.disabled_for, Some(DisabledFor::Operator), "or its tenant could lift it");
+    assert_eq!(stopped.disabled_reason, Some(DisabledReason::ByOperator), "or its tenant could lift it");
     assert_eq!(stopped.disabled_note.as_deref(), Some("ann: a flood"));
 }
 
@@ -425,7 +432,7 @@ async fn an_endpoint_that_fails_for_days_is_disabled(pool: PgPool) {
     let book = Book::new(pool);
     let receiver = Receiver::start(|_, _| status(500)).await;
     let endpoint = book.endpoint("acme", &receiver.url("hook"), &[]).await;
-    for (age, expected) in [("4 days 23 hours", None), ("5 days 1 minute", Some(DisabledFor::Failing))] {
+    for (age, expected) in [("4 days 23 hours", None), ("5 days 1 minute", Some(DisabledReason::Failing))] {
         sqlx::query("UPDATE webhook_endpoints SET failing_since = now() - $1::text::interval")
             .bind(age)
             .execute(&book.pool)
@@ -436,7 +443,7 @@ async fn an_endpoint_that_fails_for_days_is_disabled(pool: PgPool) {
         until("it was tried", async || receiver.came().iter().any(|one| one.id() == age.replace(' ', "-")))
             .await;
         sender.stop().await;
-        assert_eq!(book.read(&endpoint.id).await.disabled_for, expected, "{age}");
+        assert_eq!(book.read(&endpoint.id).await.disabled_reason, expected, "{age}");
     }
 }
 
@@ -524,7 +531,7 @@ async fn s3_5_what_was_never_sent_is_put_off_and_no_try(pool: PgPool) {
     })
     .await;
     let waiting = book.until_one(&endpoint.id, "waits", |_| true).await;
-    assert_eq!((waiting.state, waiting.tries), (DeliveryState::Pending, 0));
+    assert_eq!((waiting.state, waiting.failed_attempts), (DeliveryState::Pending, 0));
     let [once] = &waiting.attempts[..] else { panic!("one reason is on record once: {waiting:?}") };
     assert!(once.error.as_deref().unwrap().contains("another outbound_webhooks.master_key"), "{once:?}");
     assert_eq!(book.read(&endpoint.id).await.failing_since, None);
@@ -544,7 +551,7 @@ async fn s3_5_what_could_not_be_sent_for_as_long_as_anything_is_kept_has_failed(
     let endpoint = book.endpoint("acme", "http://127.0.0.1:9/hook", &[]).await;
     book.happens("acme", "e1", "happened").await;
     book.sql(
-        "UPDATE webhook_deliveries SET made_at = now() - interval '31 days' WHERE endpoint_id = $1",
+        "UPDATE webhook_deliveries SET created_at = now() - interval '31 days' WHERE endpoint_id = $1",
         &endpoint.id,
     )
     .await;
@@ -554,6 +561,6 @@ async fn s3_5_what_could_not_be_sent_for_as_long_as_anything_is_kept_has_failed(
     let _sender = book.sender();
     let failed = book.until_one(&endpoint.id, "given up", |one| one.state == DeliveryState::Failed).await;
     assert!(failed.attempts[0].error.as_deref().unwrap().starts_with("not sent"), "{failed:?}");
-    assert_eq!(failed.tries, 0, "the endpoint was never asked");
+    assert_eq!(failed.failed_attempts, 0, "the endpoint was never asked");
     assert_eq!(book.read(&endpoint.id).await.failing_since, None, "no fault of the endpoint");
 }

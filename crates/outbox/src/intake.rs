@@ -105,7 +105,7 @@ pub async fn claim(tx: &mut PgConnection, consumer: &str, event_id: &str) -> Res
 /// again; this is what keeps the order of effects then.
 async fn is_next(tx: &mut PgConnection, consumer: &str, event: &Event) -> Result<bool, OutboxError> {
     let last = sqlx::query_scalar!(
-        "SELECT last_sequence FROM consumed_keys WHERE consumer = $1 AND subject_key = $2",
+        "SELECT last_sequence FROM consumer_positions WHERE consumer = $1 AND subject_key = $2",
         consumer,
         event.key,
     )
@@ -117,9 +117,9 @@ async fn is_next(tx: &mut PgConnection, consumer: &str, event: &Event) -> Result
 /// Remembers that the consumer has come to `sequence` with the key; it never goes back.
 async fn come_to(tx: &mut PgConnection, consumer: &str, key: &str, sequence: i64) -> Result<(), OutboxError> {
     sqlx::query!(
-        "INSERT INTO consumed_keys AS k (consumer, subject_key, last_sequence) VALUES ($1, $2, $3)
+        "INSERT INTO consumer_positions AS k (consumer, subject_key, last_sequence) VALUES ($1, $2, $3)
          ON CONFLICT (consumer, subject_key) DO UPDATE
-         SET last_sequence = greatest(k.last_sequence, excluded.last_sequence), moved_at = clock_timestamp()",
+         SET last_sequence = greatest(k.last_sequence, excluded.last_sequence), updated_at = clock_timestamp()",
         consumer,
         key,
         sequence,

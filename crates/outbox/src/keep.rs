@@ -59,10 +59,10 @@ pub async fn prune_published(pool: &PgPool, keep: Duration) -> Result<u64, Outbo
 pub async fn prune_processed(pool: &PgPool, keep: Duration) -> Result<u64, OutboxError> {
     in_batches(|| {
         sqlx::query!(
-            "DELETE FROM consumed_keys WHERE (consumer, subject_key) IN (
-                 SELECT consumer, subject_key FROM consumed_keys
-                 WHERE moved_at < clock_timestamp() - $1 * interval '1 second'
-                 ORDER BY moved_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
+            "DELETE FROM consumer_positions WHERE (consumer, subject_key) IN (
+                 SELECT consumer, subject_key FROM consumer_positions
+                 WHERE updated_at < clock_timestamp() - $1 * interval '1 second'
+                 ORDER BY updated_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
             keep.as_secs_f64(),
             BATCH,
         )
@@ -110,9 +110,9 @@ pub struct Parked {
     /// Its number among those of its key.
     pub sequence: i64,
     /// Why it was refused the last time.
-    pub refusal: String,
+    pub rejection: String,
     /// Times it was refused.
-    pub refusals: i32,
+    pub rejections: i32,
     /// Since when it is parked.
     pub parked_at: Timestamp,
 }
@@ -123,7 +123,7 @@ pub struct Parked {
 /// [`OutboxError`].
 pub async fn parked(pool: &PgPool, limit: i64) -> Result<Vec<Parked>, OutboxError> {
     let rows = sqlx::query!(
-        r#"SELECT event_id, kind, subject_key, sequence, refusal AS "refusal!", refusals, parked_at AS "parked_at!"
+        r#"SELECT event_id, kind, subject_key, sequence, rejection AS "rejection!", rejections, parked_at AS "parked_at!"
            FROM outbox WHERE published_at IS NULL AND parked_at IS NOT NULL ORDER BY position LIMIT $1"#,
         limit,
     )
@@ -136,8 +136,8 @@ pub async fn parked(pool: &PgPool, limit: i64) -> Result<Vec<Parked>, OutboxErro
             kind: row.kind,
             key: row.subject_key,
             sequence: row.sequence,
-            refusal: row.refusal,
-            refusals: row.refusals,
+            rejection: row.rejection,
+            rejections: row.rejections,
             parked_at: row.parked_at.to_jiff(),
         })
         .collect())
@@ -149,7 +149,7 @@ pub async fn parked(pool: &PgPool, limit: i64) -> Result<Vec<Parked>, OutboxErro
 /// [`OutboxError`].
 pub async fn retry(pool: &PgPool, event_id: &str) -> Result<bool, OutboxError> {
     let rows = sqlx::query!(
-        "UPDATE outbox SET parked_at = NULL, refusals = 0, try_at = clock_timestamp()
+        "UPDATE outbox SET parked_at = NULL, rejections = 0, next_attempt_at = clock_timestamp()
          WHERE event_id = $1 AND parked_at IS NOT NULL",
         event_id,
     )
@@ -170,7 +170,7 @@ pub async fn republish(pool: &PgPool, since: Duration) -> Result<u64, OutboxErro
     let (mut after, mut republished) = (0, 0);
     loop {
         let rows = sqlx::query_scalar!(
-            "UPDATE outbox SET published_at = NULL, refusals = 0, try_at = clock_timestamp()
+            "UPDATE outbox SET published_at = NULL, rejections = 0, next_attempt_at = clock_timestamp()
              WHERE position IN (SELECT position FROM outbox
                                 WHERE published_at >= $1::timestamptz - $2 * interval '1 second' AND published_at < $1
                                   AND position > $3

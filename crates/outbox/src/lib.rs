@@ -40,5 +40,5 @@ pub use nudge::Nudge;
 pub use publisher::{PublishError, Publisher};
 pub use relay::{Relay, RelayOptions};
 
-/// Migrations of the tables `outbox_keys`, `outbox`, `processed_events`, `consumed_keys` and `parked_deliveries`.
+/// Migrations of the tables `outbox_keys`, `outbox`, `processed_events`, `consumer_positions` and `parked_deliveries`.
 pub static MIGRATOR: Migrator = sqlx::migrate!();

@@ -32,7 +32,7 @@ pub struct RelayOptions {
     pub width: usize,
     /// Times an event is refused before it is parked, at least 1. Default 5.
     pub refusals_max: i32,
-    /// Pause after the first refusal; doubled each time. Default 200 ms.
+    /// Pause after the first rejection; doubled each time. Default 200 ms.
     pub refused_pause: Duration,
 }
 
@@ -59,7 +59,7 @@ pub struct Relay<P> {
 /// A stored event and its row.
 struct Due {
     position: i64,
-    refusals: i32,
+    rejections: i32,
     event: Event,
 }
 
@@ -141,9 +141,9 @@ impl<P: Publisher> Relay<P> {
                     bounded(mark_refused(
                         session,
                         *position,
-                        refusals,
+                        rejections,
                         reason,
-                        self.try_after(refusals),
+                        self.try_after(rejections),
                         parks,
                     ))
                     .await?;
@@ -190,12 +190,12 @@ impl<P: Publisher> Relay<P> {
 
     async fn tell_line(&self, line: Vec<Due>, deadline: Instant) -> Vec<Told> {
         let mut told = Vec::with_capacity(line.len());
-        for Due { position, refusals, event } in line {
+        for Due { position, rejections, event } in line {
             let outcome = tokio::time::timeout_at(deadline, self.publisher.publish(&event)).await;
             let one = match outcome {
                 Ok(Ok(())) => Told::Published(position),
                 Ok(Err(PublishError::Refused { reason })) => {
-                    Told::Refused { position, refusals, event_id: event.event_id, reason }
+                    Told::Refused { position, rejections, event_id: event.event_id, reason }
                 }
                 Ok(Err(PublishError::Unknown { reason })) => Told::Unknown(reason),
                 Err(_) => Told::Unknown(format!("no confirmation within {PUBLISH_WITHIN:?}")),
@@ -210,8 +210,8 @@ impl<P: Publisher> Relay<P> {
     }
 
     /// Pause before the next try of an event that was refused so often.
-    fn try_after(&self, refusals: i32) -> Duration {
-        let doubled = u32::try_from(refusals.saturating_sub(1)).unwrap_or(0).min(8);
+    fn try_after(&self, rejections: i32) -> Duration {
+        let doubled = u32::try_from(rejections.saturating_sub(1)).unwrap_or(0).min(8);
         self.options.refused_pause.saturating_mul(2_u32.saturating_pow(doubled))
     }
 }
@@ -220,13 +220,13 @@ impl<P: Publisher> Relay<P> {
 /// that is tried again later, is not.
 async fn due(session: &mut PgConnection, batch: i64) -> Result<Vec<Due>, OutboxError> {
     let rows = sqlx::query!(
-        "SELECT o.position, o.event_id, o.kind, o.version, o.subject_key, o.sequence, o.body, o.appended_at, o.refusals
+        "SELECT o.position, o.event_id, o.kind, o.version, o.subject_key, o.sequence, o.body, o.appended_at, o.rejections
          FROM outbox o
-         WHERE o.published_at IS NULL AND o.parked_at IS NULL AND o.try_at <= now()
+         WHERE o.published_at IS NULL AND o.parked_at IS NULL AND o.next_attempt_at <= now()
            AND NOT EXISTS (
                SELECT FROM outbox e
                WHERE e.subject_key = o.subject_key AND e.sequence < o.sequence AND e.published_at IS NULL
-                 AND (e.parked_at IS NOT NULL OR e.try_at > now()))
+                 AND (e.parked_at IS NOT NULL OR e.next_attempt_at > now()))
          ORDER BY o.position LIMIT $1",
         batch.max(1),
     )
@@ -236,7 +236,7 @@ async fn due(session: &mut PgConnection, batch: i64) -> Result<Vec<Due>, OutboxE
         .into_iter()
         .map(|row| Due {
             position: row.position,
-            refusals: row.refusals,
+            rejections: row.rejections,
             event: Event {
                 event_id: row.event_id,
                 kind: row.kind,
@@ -263,18 +263,18 @@ async fn mark_published(session: &mut PgConnection, positions: &[i64]) -> Result
 async fn mark_refused(
     session: &mut PgConnection,
     position: i64,
-    refusals: i32,
+    rejections: i32,
     reason: &str,
     try_after: Duration,
     parks: bool,
 ) -> Result<(), OutboxError> {
     sqlx::query!(
         "UPDATE outbox
-         SET refusals = $2, refusal = $3, try_at = clock_timestamp() + $4 * interval '1 second',
+         SET rejections = $2, rejection = $3, next_attempt_at = clock_timestamp() + $4 * interval '1 second',
              parked_at = CASE WHEN $5 THEN clock_timestamp() END
          WHERE position = $1",
         position,
-        refusals,
+        rejections,
         reason,
         try_after.as_secs_f64(),
         parks,

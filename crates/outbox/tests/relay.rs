@@ -93,7 +93,7 @@ async fn r23_a_refused_event_is_parked_and_keeps_back_its_own_key_only(pool: PgP
     .await;
     let parked = keep::parked(&pool, 10).await.unwrap();
     let one = parked.first().unwrap();
-    assert_eq!((one.event_id.as_str(), one.refusals, one.refusal.as_str()), ("a-2", 3, "too large"));
+    assert_eq!((one.event_id.as_str(), one.rejections, one.rejection.as_str()), ("a-2", 3, "too large"));
     assert_eq!(broker.times("a-2"), 3, "tried as often as is allowed");
     assert_eq!(broker.times("a-3"), 0, "nothing overtakes it in its own key");
 

@@ -2,7 +2,7 @@
 
 use payment_ledger::access::api_keys::KeyView;
 use payment_ledger::operator::decisions::DecisionView;
-use payment_ledger::reads::queues::{ExceptionView, Stuck};
+use payment_ledger::reads::queues::{ExceptionView, StuckPayment};
 use payment_ledger::reads::view::PaymentView;
 use payment_protocol::decision::{Action, DecisionOutcome};
 use payment_protocol::money::{format_major, parse_currency};
@@ -69,7 +69,7 @@ pub(crate) fn key(key: &KeyView) -> Value {
 }
 
 /// A payment that does not move.
-pub(crate) fn stuck(stuck: &Stuck) -> Value {
+pub(crate) fn stuck(stuck: &StuckPayment) -> Value {
     json!({
         "payment": payment(&stuck.payment),
         "tenant": stuck.tenant_id,
@@ -84,7 +84,7 @@ pub(crate) fn decision(decision: &DecisionView) -> Value {
         "decision_id": decision.decision_id,
         "payment_id": decision.payment_id,
         "exception_id": decision.exception_id,
-        "action": decision.deed.as_str(),
+        "action": decision.action.as_str(),
         "reason": decision.reason,
         "evidence": decision.evidence,
         "proposed_by": decision.proposed_by,

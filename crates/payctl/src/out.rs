@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use payment_ledger::operator::decisions::is_unseen;
+use payment_ledger::operator::decisions::is_invisible;
 use serde::Serialize;
 
 /// The result of a command, as it is written.
@@ -62,7 +62,7 @@ impl<'a> Out<'a> {
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() || is_unseen(character) {
+        if character.is_control() || is_invisible(character) {
             plain.extend(character.escape_default());
         } else {
             plain.push(character);

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use payment_ledger::Ledger;
-use payment_ledger::access::api_keys::{Caller, NewKey, Scopes, Successor};
+use payment_ledger::access::api_keys::{Caller, NewKey, Scopes, SuccessorKey};
 use payment_protocol::ids::KeyId;
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
@@ -57,8 +57,8 @@ impl Key {
     }
 
     /// The key as another's successor.
-    pub(crate) fn successor(&self) -> Successor<'_> {
-        Successor { id: &self.id, hash: &self.hash, prefix: &self.prefix }
+    pub(crate) fn successor(&self) -> SuccessorKey<'_> {
+        SuccessorKey { id: &self.id, hash: &self.hash, prefix: &self.prefix }
     }
 }
 
@@ -69,8 +69,8 @@ impl Key {
 /// When the key is somebody else's, was revoked or has expired, or the ledger has no answer.
 pub(crate) async fn store(ledger: &Ledger, secret: &SecretString, caller: &Caller) -> anyhow::Result<()> {
     let key = Key::given(secret.clone())?;
-    ledger.store_key(&key.new_key(caller, &Scopes::all(), None)).await?;
-    let good = ledger.valid_key(&key.hash).await?;
+    ledger.insert_api_key(&key.new_key(caller, &Scopes::all(), None)).await?;
+    let good = ledger.active_api_key(&key.hash).await?;
     let owner = good.context("this key was revoked or has expired; take another one")?.caller;
     anyhow::ensure!(
         owner == *caller,

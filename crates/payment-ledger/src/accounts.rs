@@ -1,5 +1,5 @@
-//! Accounts: customers' with a balance row, internal ones (holding, escrow, funding, claims, losses)
-//! whose balance is what was sealed of their entries, and the entries since.
+//! Accounts. A customer account has a stored balance; the balance of an internal account (holding, escrow, funding,
+//! claims, losses) is its sealed balance plus its unsealed entries.
 
 use iso_currency::Currency;
 use payment_protocol::ids::{AccountId, PaymentId, TenantId};
@@ -8,22 +8,22 @@ use sqlx::PgConnection;
 
 use crate::{Ledger, LedgerError};
 
-/// An internal account, one per currency.
+/// An internal account; one per currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Internal {
-    /// What is set aside for payments under way.
+pub enum InternalAccount {
+    /// Open holds.
     Holding,
-    /// What left, seen from our books.
+    /// Money that left the bank.
     Escrow,
-    /// Where opening balances come from.
+    /// The source of opening balances.
     Funding,
-    /// What left and no customer was debited for: negative by what is still claimed.
+    /// Money that left and was debited from no customer; negative by the amount still claimed.
     Claims,
-    /// What was given up: negative by all that was lost.
+    /// Claims given up; negative by the total loss.
     Losses,
 }
 
-impl Internal {
+impl InternalAccount {
     const ALL: [Self; 5] = [Self::Holding, Self::Escrow, Self::Funding, Self::Claims, Self::Losses];
 
     /// The account's id for one currency.
@@ -40,30 +40,30 @@ impl Internal {
     }
 }
 
-/// A customer's account as it stands.
+/// A customer account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Its id.
+    /// The account's id.
     pub account_id: String,
     /// ISO 4217 code.
     pub currency: String,
     /// `active`, `frozen` or `closed`.
     pub status: String,
-    /// What can be spent, in minor units.
+    /// Available balance, in minor units.
     pub available_minor: i64,
-    /// What its open holds set aside, in minor units.
+    /// Sum of the open holds, in minor units.
     pub held_minor: i64,
 }
 
 impl Account {
-    /// The ledger balance: what can be spent and what is held.
+    /// The ledger balance: available plus held.
     #[must_use]
     pub fn ledger_minor(&self) -> i64 {
         self.available_minor.saturating_add(self.held_minor)
     }
 }
 
-/// Status that an account can be set to.
+/// Status that an operator can set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccountStatus {
     /// May be debited.
@@ -73,8 +73,8 @@ pub enum AccountStatus {
 }
 
 impl Ledger {
-    /// Opens a customer's account, and the internal accounts of its currency. Opening it again
-    /// changes nothing.
+    /// Opens a customer account, and the internal accounts of its currency. Opening it again changes
+    /// nothing.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -85,7 +85,7 @@ impl Ledger {
         currency: Currency,
     ) -> Result<(), LedgerError> {
         let mut tx = self.pool.begin().await?;
-        for internal in Internal::ALL {
+        for internal in InternalAccount::ALL {
             sqlx::query!(
                 "INSERT INTO accounts (account_id, tenant_id, kind, currency) VALUES ($1, 'internal', 'internal', $2)
                  ON CONFLICT DO NOTHING",
@@ -108,10 +108,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Pays `money` in from the funding account, once under `key`. Returns whether it was done now.
+    /// Credits `money` from the funding account, once under `key`. Returns whether it was posted now.
     ///
     /// # Errors
-    /// [`LedgerError`]; an unknown account or another currency is [`LedgerError::Refused`] or
+    /// [`LedgerError`]; an unknown account is [`LedgerError::Refused`], another currency
     /// [`LedgerError::Unreadable`].
     pub async fn fund(&self, account: &AccountId, money: Money, key: &str) -> Result<bool, LedgerError> {
         let mut tx = self.pool.begin().await?;
@@ -138,15 +138,21 @@ impl Ledger {
                 value: row.currency,
             });
         }
-        let funding = Internal::Funding.account(money.currency());
-        let posting =
-            Posting { key, payment_id: None, kind: "fund", debit: &funding, credit: account.as_str(), money };
+        let funding = InternalAccount::Funding.account(money.currency());
+        let posting = JournalPosting {
+            key,
+            payment_id: None,
+            kind: "fund",
+            debit: &funding,
+            credit: account.as_str(),
+            money,
+        };
         post(&mut tx, posting).await?;
         tx.commit().await?;
         Ok(true)
     }
 
-    /// Freezes or unfreezes a customer's account. Returns whether it exists and is not closed.
+    /// Freezes or unfreezes a customer account. Returns false if it does not exist or is closed.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -169,7 +175,7 @@ impl Ledger {
         Ok(changed.rows_affected() > 0)
     }
 
-    /// One account of a tenant, with what its open holds set aside.
+    /// One account of a tenant with its held amount. `None` if the tenant has no such account.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -194,17 +200,17 @@ impl Ledger {
     }
 }
 
-/// What an internal account holds now, in minor units: exact at every instant, at the cost of the entries that are not
-/// sealed yet. Zero where the currency is not used.
+/// The current balance of an internal account, in minor units: exact, at the cost of reading the unsealed entries. Zero if
+/// the currency is not used.
 ///
 /// # Errors
 /// [`LedgerError`].
 pub async fn internal_balance(
     connection: &mut PgConnection,
-    account: Internal,
+    account: InternalAccount,
     currency: Currency,
 ) -> Result<i64, LedgerError> {
-    // One statement, one snapshot: an entry is either sealed or waits.
+    // One statement, one snapshot: an entry is either sealed or unsealed.
     let balance_minor = sqlx::query_scalar!(
         r#"SELECT (coalesce((SELECT balance_minor FROM sealed_balances WHERE account_id = $1), 0)
                    + coalesce((SELECT sum(CASE WHEN j.credit_account = $1 THEN j.amount_minor ELSE -j.amount_minor END)
@@ -217,32 +223,32 @@ pub async fn internal_balance(
     Ok(balance_minor)
 }
 
-/// ISO 4217 codes of tenants' customer accounts, one for each that is asked for, read on the caller's connection: a
-/// transaction that asked the pool for a second one could wait for itself. None where there is no such account.
+/// ISO 4217 codes of customer accounts, in the order of `accounts`; `None` if the tenant has no such account. Reads on the
+/// caller's connection: taking a second one from the pool inside a transaction could deadlock on the pool.
 ///
 /// # Errors
 /// [`LedgerError`].
-pub async fn currencies_of(
+pub async fn account_currencies(
     connection: &mut PgConnection,
     accounts: &[(&TenantId, &AccountId)],
 ) -> Result<Vec<Option<String>>, LedgerError> {
     let tenants: Vec<&str> = accounts.iter().map(|(tenant, _)| tenant.as_str()).collect();
     let ids: Vec<&str> = accounts.iter().map(|(_, account)| account.as_str()).collect();
-    let found = sqlx::query_scalar!(
+    let currencies = sqlx::query_scalar!(
         r#"SELECT a.currency AS "currency?"
-           FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (tenant_id, account_id, place)
-           LEFT JOIN accounts a ON a.account_id = asked.account_id AND a.tenant_id = asked.tenant_id AND a.kind = 'customer'
-           ORDER BY place"#,
+           FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS requested (tenant_id, account_id, ordinal)
+           LEFT JOIN accounts a ON a.account_id = requested.account_id AND a.tenant_id = requested.tenant_id AND a.kind = 'customer'
+           ORDER BY ordinal"#,
         &tenants as &[&str],
         &ids as &[&str],
     )
     .fetch_all(connection)
     .await?;
-    Ok(found)
+    Ok(currencies)
 }
 
-/// One journal row.
-pub(crate) struct Posting<'a> {
+/// One journal entry to post.
+pub(crate) struct JournalPosting<'a> {
     pub(crate) key: &'a str,
     pub(crate) payment_id: Option<&'a PaymentId>,
     pub(crate) kind: &'a str,
@@ -251,9 +257,16 @@ pub(crate) struct Posting<'a> {
     pub(crate) money: Money,
 }
 
-/// Posts to the journal. The database moves the customers' balances and opens or closes the hold with it, and refuses what
-/// would make a balance negative.
-pub(crate) async fn post(tx: &mut PgConnection, posting: Posting<'_>) -> Result<(), LedgerError> {
+/// Posts to the journal. The database moves the customer balances and opens or closes the hold with it, and refuses an
+/// entry that would make a balance negative.
+pub(crate) async fn post(tx: &mut PgConnection, posting: JournalPosting<'_>) -> Result<(), LedgerError> {
+    debug_assert_ne!(posting.debit, posting.credit, "{}: an entry needs two accounts", posting.key);
+    debug_assert_eq!(
+        posting.kind == "fund",
+        posting.payment_id.is_none(),
+        "{}: only fund has no payment",
+        posting.key
+    );
     sqlx::query!(
         "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
          VALUES ($1, $2, $3, $4, $5, $6, $7)",

@@ -1,4 +1,4 @@
-//! How a process reaches the ledger: the `[database]` section of its configuration.
+//! Connecting to the ledger's database: the `[database]` section of the configuration.
 
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use serde::Deserialize;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-/// How long a step waits for a connection before it has no outcome.
+/// How long a step waits for a connection from the pool.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Bounds that the server itself keeps: a frozen process must not hold a row that others need, and a
-/// transaction that was cut can no longer commit late. What is cut has no outcome and is repeated.
-const BOUNDS: [(&str, &str); 3] =
+/// Timeouts enforced by the server: a frozen process must not keep a row locked, and an aborted transaction cannot
+/// commit late. A step that timed out has no outcome and is repeated.
+const TIMEOUTS: [(&str, &str); 3] =
     [("lock_timeout", "3s"), ("statement_timeout", "8s"), ("idle_in_transaction_session_timeout", "10s")];
 
 /// Section `[database]`.
@@ -22,17 +22,17 @@ const BOUNDS: [(&str, &str); 3] =
 pub struct DatabaseOptions {
     /// URL. Default `postgres://payments@127.0.0.1:5632/payments`.
     pub url: SecretString,
-    /// Connections of each process, at least 1. Default 16.
+    /// Connections per process, at least 1. Default 16.
     pub max_connections: u32,
 }
 
 /// A `[database]` section that is refused at start-up.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseOptionsError {
-    /// The URL cannot be read. It is not repeated, since it may hold a password.
-    #[error("database.url is not a PostgreSQL URL; write it like postgres://user@host:5432/payments")]
+    /// The URL cannot be parsed. The message omits it, since it may contain a password.
+    #[error("database.url is not a PostgreSQL URL; use the form postgres://user@host:5432/payments")]
     Url(#[source] sqlx::Error),
-    /// A pool of nothing.
+    /// The pool would have no connections.
     #[error("database.max_connections must be greater than zero")]
     NoConnections,
 }
@@ -44,7 +44,7 @@ impl Default for DatabaseOptions {
 }
 
 impl DatabaseOptions {
-    /// A pool that connects when it is first needed, under the process's name.
+    /// A pool that connects on first use, with `process` as the application name.
     ///
     /// # Errors
     /// [`DatabaseOptionsError`].
@@ -57,7 +57,7 @@ impl DatabaseOptions {
         Ok(PgPoolOptions::new()
             .max_connections(self.max_connections)
             .acquire_timeout(ACQUIRE_TIMEOUT)
-            .connect_lazy_with(options.application_name(process).options(BOUNDS)))
+            .connect_lazy_with(options.application_name(process).options(TIMEOUTS)))
     }
 }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_not_shown() {
+    fn debug_output_omits_the_password() {
         let options = DatabaseOptions { url: "postgres://u:hidden@h/d".into(), ..DatabaseOptions::default() };
         assert!(!format!("{options:?}").contains("hidden"));
     }

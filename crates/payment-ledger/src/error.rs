@@ -1,32 +1,32 @@
-//! What can go wrong in the ledger, by what the caller should do.
+//! Errors of the ledger, by what the caller should do.
 
-/// A step that has no outcome. Refusals are outcomes, not errors.
+/// A step without an outcome. Refusals are outcomes, not errors.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// No answer, a lost connection, a conflict: unknown. Repeat under the same key.
-    #[error("the database did not answer")]
+    /// No answer, a lost connection or a conflict: the outcome is unknown. Repeat under the same key.
+    #[error("the database did not answer: the outcome is unknown, repeat the step")]
     Unavailable(#[source] sqlx::Error),
-    /// The database refused what the rules allowed. A defect: repeating does not help.
-    #[error("the database refused the change")]
+    /// A constraint refused a change that the rules allowed. A defect: a repeat does not help.
+    #[error("a constraint of the database refused the change, which is a defect")]
     Refused(#[source] sqlx::Error),
     /// No such payment.
     #[error("there is no payment {0}")]
     UnknownPayment(String),
-    /// A stored value cannot be read.
-    #[error("{column} of {id} holds {value:?}, which cannot be read")]
+    /// A stored value cannot be parsed.
+    #[error("the stored {column} of {id} cannot be parsed: {value:?}")]
     Unreadable {
-        /// Whose row.
+        /// Id of the row.
         id: String,
-        /// Which column.
+        /// The column.
         column: &'static str,
-        /// What it holds.
+        /// The stored value.
         value: String,
     },
 }
 
 impl LedgerError {
-    /// Whether repeating the step can never bring its outcome. A row that this process cannot read may
-    /// be readable to a newer one.
+    /// Whether a repeat can never succeed. A row that this process cannot parse may be readable for a newer one, so
+    /// [`LedgerError::Unreadable`] is not final.
     #[must_use]
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Refused(_))
@@ -35,9 +35,9 @@ impl LedgerError {
 
 impl From<sqlx::Error> for LedgerError {
     fn from(error: sqlx::Error) -> Self {
-        // SQLSTATE class 23 (integrity, our own triggers' restrict_violation among it) and 22 (data) do
-        // not pass. Classes like 40 (serialisation, deadlock), 53 (resources) and 57 (shutdown) do; so
-        // does 42 (a table or column that a migration under way has not made yet).
+        // Final: SQLSTATE classes 23 (integrity, including our triggers' restrict_violation) and 22 (data). A repeat may
+        // succeed after class 40 (serialisation, deadlock), 53 (resources), 57 (shutdown), and 42 (a table or column that a
+        // running migration has not created yet).
         let class = error
             .as_database_error()
             .and_then(|db| db.code().map(|code| code.chars().take(2).collect::<String>()));

@@ -1,20 +1,20 @@
 //! All SQL about money: accounts, the append-only journal, holds, operations, payments, the inbox.
 //!
 //! Every step is one transaction: lock the payment row, read the facts, ask
-//! [`payment_protocol::rules`], write operation key, journal, hold, payment row and timeline
-//! together. A COMMIT without an answer is unknown, not failed: the caller repeats the step and its
-//! key gives the recorded outcome.
+//! [`payment_protocol::rules`], then write operation key, journal, hold, payment row and timeline
+//! together. A COMMIT without an answer is unknown, not failed: the caller repeats the step, and its
+//! key returns the recorded outcome.
 //!
 //! | folder | question |
 //! |---|---|
 //! | [`accounts`] | What does an account hold? Which internal accounts exist? |
-//! | [`steps`] | How does each step of a payment change the books: accept, start, reserve, submit, cancel, debit, recall, release? |
+//! | [`steps`] | Accept, start, reserve, submit, cancel, debit, recall, release: how does each change the books? |
 //! | [`admission`] | Which limits and kill switches does a payment have to pass? |
-//! | [`switch`] | What did the switch say: callbacks, the final status, the submission log? |
-//! | [`operator`] | What does an operator have to see, and what did operators decide? |
+//! | [`switch`] | Which callbacks, final status and submissions are recorded? |
+//! | [`operator`] | Which payments need an operator, and what did operators decide? |
 //! | [`events`] | Which events are published, and which notifications did a customer get? |
 //! | [`reads`] | What do the API, payctl and the metrics read? |
-//! | [`audit`] | Was history changed (seal)? Do ledger, switch statements and workflows agree (reconcile)? |
+//! | [`audit`] | Was the journal changed (seal)? Do ledger, switch statements and workflows agree (reconcile)? |
 //! | [`access`] | Who may call the API, and what may the services do in the database? |
 
 pub mod access;
@@ -36,32 +36,32 @@ use sqlx::migrate::Migrator;
 
 pub use connect::{DatabaseOptions, DatabaseOptionsError};
 pub use error::LedgerError;
-pub use writes::Exception;
+pub use writes::ExceptionKind;
 
-/// Migrations of the ledger's tables, and of the outbox's, which its steps write into.
+/// Migrations of the ledger's tables, including those of the outbox and of outbound webhooks.
 pub static MIGRATOR: Migrator = sqlx::migrate!();
 
-/// The ledger over a pool of connections. Cheap to clone.
+/// The ledger over a connection pool. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     pool: PgPool,
 }
 
 impl Ledger {
-    /// A ledger over `pool`; the tables must be migrated.
+    /// A ledger over `pool`; the migrations must have run.
     #[must_use]
     pub fn new(pool: PgPool) -> Self {
         Self { pool }
     }
 
-    /// The pool, for transactions that the ledger shares with another part (the acceptance of a
-    /// payment and the claim of its idempotency key are one transaction).
+    /// The pool, for transactions that the ledger shares with another crate: accepting a payment and
+    /// claiming its idempotency key are one transaction.
     #[must_use]
     pub fn pool(&self) -> &PgPool {
         &self.pool
     }
 
-    /// Whether the database answers now.
+    /// Checks that the database answers.
     ///
     /// # Errors
     /// [`LedgerError::Unavailable`].

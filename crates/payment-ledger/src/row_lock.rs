@@ -1,4 +1,4 @@
-//! A payment row under its lock, with everything the rules look at.
+//! A payment row under its lock, with the facts that the rules read.
 
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, ReserveRecord};
@@ -12,7 +12,7 @@ use sqlx::PgConnection;
 use crate::LedgerError;
 
 /// One payment while its row is locked.
-pub(crate) struct Locked {
+pub(crate) struct LockedPayment {
     pub(crate) payment_id: PaymentId,
     pub(crate) tx_id: TxId,
     pub(crate) tenant_id: String,
@@ -21,14 +21,14 @@ pub(crate) struct Locked {
     pub(crate) profile: SwitchProfile,
     pub(crate) submit_deadline: Option<jiff::Timestamp>,
     pub(crate) cancelling_ms: u64,
-    /// It came to stand before a person, and may still.
-    pub(crate) stood: bool,
+    /// The payment needs an operator, or did earlier.
+    pub(crate) needed_operator: bool,
     pub(crate) too_late: bool,
     pub(crate) facts: Facts,
 }
 
-impl Locked {
-    /// What a report must say to be this payment's.
+impl LockedPayment {
+    /// The values that a matching report must have.
     pub(crate) fn expected(&self) -> Expected {
         Expected {
             switch: self.profile.switch.clone(),
@@ -38,9 +38,41 @@ impl Locked {
     }
 }
 
-/// Locks the row, then reads: in two statements, since one would join what other tables held before
-/// the lock was granted.
-pub(crate) async fn lock(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<Locked, LedgerError> {
+/// Columns of a payment and of the records that its facts are read from.
+struct LockedPaymentRow {
+    tenant_id: String,
+    source_account: String,
+    amount_minor: i64,
+    currency: String,
+    profile: serde_json::Value,
+    state: String,
+    run_id: Option<String>,
+    attempts: i32,
+    submit_deadline: Option<jiff_sqlx::Timestamp>,
+    cause: Option<serde_json::Value>,
+    final_status: Option<String>,
+    first_attempt_age_ms: Option<i64>,
+    cancelling_ms: Option<i64>,
+    needed_operator: bool,
+    too_late: bool,
+    hold: Option<String>,
+    hold_matches: Option<bool>,
+    reserve_outcome: Option<String>,
+    reserve_reason: Option<String>,
+    debit_reason: Option<String>,
+    recall_outcome: Option<String>,
+    cancel_requested: bool,
+    confirmation_mismatch: bool,
+    reported_without_attempt: bool,
+    account_busy: bool,
+}
+
+/// Locks the row, then reads the facts. Two statements: one would join other tables as of before the lock was
+/// granted.
+pub(crate) async fn lock_payment(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+) -> Result<LockedPayment, LedgerError> {
     let id = payment_id.as_str();
     sqlx::query!("SELECT payment_id FROM payments WHERE payment_id = $1 FOR UPDATE", id)
         .fetch_optional(&mut *tx)
@@ -48,14 +80,16 @@ pub(crate) async fn lock(tx: &mut PgConnection, payment_id: &PaymentId) -> Resul
         .ok_or_else(|| LedgerError::UnknownPayment(id.to_owned()))?;
     let tx_id = TxId::derive(payment_id);
     let (reserve, debit, recall) = (keys::reserve(payment_id), keys::debit(&tx_id), keys::recall(&tx_id));
-    let row = sqlx::query!(
+    let row = sqlx::query_as!(
+        LockedPaymentRow,
         r#"SELECT p.tenant_id, p.source_account, p.amount_minor, p.currency, p.profile, p.state, p.run_id, p.attempts,
                   p.submit_deadline, p.cause, p.final_status,
                   (extract(epoch FROM clock_timestamp() - p.first_attempt_at) * 1000)::bigint AS first_attempt_age_ms,
                   (extract(epoch FROM clock_timestamp() - p.cancelling_since) * 1000)::bigint AS cancelling_ms,
-                  p.operator_reason IS NOT NULL AS "stood!",
+                  p.operator_reason IS NOT NULL AS "needed_operator!",
                   clock_timestamp() > p.valid_until AS "too_late!",
                   h.status AS "hold?",
+                  (h.account_id, h.amount_minor, h.currency) = (p.source_account, p.amount_minor, p.currency) AS hold_matches,
                   reserve.outcome AS "reserve_outcome?", reserve.reason AS reserve_reason,
                   debit.reason AS debit_reason,
                   recall.outcome AS "recall_outcome?",
@@ -82,87 +116,118 @@ pub(crate) async fn lock(tx: &mut PgConnection, payment_id: &PaymentId) -> Resul
     )
     .fetch_one(&mut *tx)
     .await?;
-
-    let unreadable = |column: &'static str, value: &str| LedgerError::Unreadable {
-        id: id.to_owned(),
-        column,
-        value: value.to_owned(),
-    };
-    fn word<T>(
-        column: &'static str,
-        text: Option<&str>,
-        parse: fn(&str) -> Option<T>,
-        unreadable: impl Fn(&'static str, &str) -> LedgerError,
-    ) -> Result<Option<T>, LedgerError> {
-        text.map(|text| parse(text).ok_or_else(|| unreadable(column, text))).transpose()
-    }
-    let state = PaymentState::parse(&row.state).ok_or_else(|| unreadable("state", &row.state))?;
-    let hold = word("hold", row.hold.as_deref(), HoldStatus::parse, unreadable)?;
-    let final_status = word("final_status", row.final_status.as_deref(), FinalStatus::parse, unreadable)?;
-    let recall = match row.recall_outcome.as_deref() {
-        None => None,
-        Some("done") => Some(RecallRecord::Recalled),
-        Some("impossible") => Some(RecallRecord::RecallUnsupported),
-        Some(_) => Some(RecallRecord::Refused),
-    };
-    let reserve = match (row.reserve_outcome.as_deref(), row.reserve_reason.as_deref()) {
-        (None, _) => None,
-        (Some("done"), _) => Some(ReserveRecord::Held),
-        (Some(_), reason) => {
-            let reason = reason.unwrap_or_default();
-            let refusal =
-                ReserveRefusal::parse(reason).ok_or_else(|| unreadable("reason of reserve", reason))?;
-            Some(ReserveRecord::Refused(refusal))
-        }
-    };
-    let run_id = row
-        .run_id
-        .as_deref()
-        .map(|run| RunId::new(run).map_err(|_| unreadable("run_id", run)))
-        .transpose()?;
-    let cause: Option<Cause> = row
-        .cause
-        .map(|json| serde_json::from_value(json.clone()).map_err(|_| unreadable("cause", &json.to_string())))
-        .transpose()?;
-    let profile = serde_json::from_value(row.profile.clone())
-        .map_err(|_| unreadable("profile", &row.profile.to_string()))?;
-    let money = parse_currency(&row.currency)
-        .and_then(|currency| Money::from_minor(row.amount_minor, currency))
-        .map_err(|_| unreadable("amount_minor", &format!("{} {}", row.amount_minor, row.currency)))?;
-    let source_account = AccountId::new(row.source_account.as_str())
-        .map_err(|_| unreadable("source_account", &row.source_account))?;
-
-    Ok(Locked {
-        payment_id: payment_id.clone(),
-        tx_id,
-        tenant_id: row.tenant_id,
-        source_account,
-        money,
-        profile,
-        submit_deadline: row.submit_deadline.map(|at| at.to_jiff()),
-        cancelling_ms: millis(row.cancelling_ms),
-        stood: row.stood,
-        too_late: row.too_late,
-        facts: Facts {
-            state,
-            run_id,
-            reserve,
-            hold,
-            attempts: u32::try_from(row.attempts).unwrap_or(u32::MAX),
-            first_attempt_age_ms: row.first_attempt_age_ms.map(|age| millis(Some(age))),
-            cause,
-            final_status,
-            confirmation_mismatch: row.confirmation_mismatch,
-            reported_without_attempt: row.reported_without_attempt,
-            debit_refused: row.debit_reason,
-            recall,
-            cancel_requested: row.cancel_requested,
-            account_busy: row.account_busy,
-        },
-    })
+    row.into_locked(payment_id, tx_id)
 }
 
-/// Database ages as unsigned milliseconds; a clock set back counts as no age.
-fn millis(age_ms: Option<i64>) -> u64 {
+impl LockedPaymentRow {
+    fn into_locked(self, payment_id: &PaymentId, tx_id: TxId) -> Result<LockedPayment, LedgerError> {
+        let unreadable = |column: &'static str, value: &str| LedgerError::Unreadable {
+            id: payment_id.to_string(),
+            column,
+            value: value.to_owned(),
+        };
+        let profile = serde_json::from_value(self.profile.clone())
+            .map_err(|_| unreadable("profile", &self.profile.to_string()))?;
+        let money = parse_currency(&self.currency)
+            .and_then(|currency| Money::from_minor(self.amount_minor, currency))
+            .map_err(|_| unreadable("amount_minor", &format!("{} {}", self.amount_minor, self.currency)))?;
+        let source_account = AccountId::new(self.source_account.as_str())
+            .map_err(|_| unreadable("source_account", &self.source_account))?;
+        let facts = self.facts(unreadable)?;
+        // Pairs with the journal entry of steps/reserve.rs, from which the database opens the hold.
+        debug_assert!(self.hold_matches != Some(false), "hold of {payment_id} differs from its payment");
+        debug_assert!(
+            facts.hold.is_none() || facts.reserve == Some(ReserveRecord::Held),
+            "hold of {payment_id} without a recorded reserve"
+        );
+        Ok(LockedPayment {
+            payment_id: payment_id.clone(),
+            tx_id,
+            tenant_id: self.tenant_id,
+            source_account,
+            money,
+            profile,
+            submit_deadline: self.submit_deadline.map(|at| at.to_jiff()),
+            cancelling_ms: unsigned_ms(self.cancelling_ms),
+            needed_operator: self.needed_operator,
+            too_late: self.too_late,
+            facts,
+        })
+    }
+
+    fn facts(&self, unreadable: impl Fn(&'static str, &str) -> LedgerError) -> Result<Facts, LedgerError> {
+        let state = PaymentState::parse(&self.state).ok_or_else(|| unreadable("state", &self.state))?;
+        let run_id = self
+            .run_id
+            .as_deref()
+            .map(|run| RunId::new(run).map_err(|_| unreadable("run_id", run)))
+            .transpose()?;
+        let cause: Option<Cause> = self
+            .cause
+            .as_ref()
+            .map(|json| {
+                serde_json::from_value(json.clone()).map_err(|_| unreadable("cause", &json.to_string()))
+            })
+            .transpose()?;
+        Ok(Facts {
+            state,
+            run_id,
+            reserve: self.reserve_record(&unreadable)?,
+            hold: parse_word("hold", self.hold.as_deref(), HoldStatus::parse, &unreadable)?,
+            attempts: u32::try_from(self.attempts).unwrap_or(u32::MAX),
+            first_attempt_age_ms: self.first_attempt_age_ms.map(|age| unsigned_ms(Some(age))),
+            cause,
+            final_status: parse_word(
+                "final_status",
+                self.final_status.as_deref(),
+                FinalStatus::parse,
+                &unreadable,
+            )?,
+            confirmation_mismatch: self.confirmation_mismatch,
+            reported_without_attempt: self.reported_without_attempt,
+            debit_refused: self.debit_reason.clone(),
+            recall: self.recall_record(),
+            cancel_requested: self.cancel_requested,
+            account_busy: self.account_busy,
+        })
+    }
+
+    fn reserve_record(
+        &self,
+        unreadable: impl Fn(&'static str, &str) -> LedgerError,
+    ) -> Result<Option<ReserveRecord>, LedgerError> {
+        match (self.reserve_outcome.as_deref(), self.reserve_reason.as_deref()) {
+            (None, _) => Ok(None),
+            (Some("done"), _) => Ok(Some(ReserveRecord::Held)),
+            (Some(_), reason) => {
+                let reason = reason.unwrap_or_default();
+                let refusal =
+                    ReserveRefusal::parse(reason).ok_or_else(|| unreadable("reason of reserve", reason))?;
+                Ok(Some(ReserveRecord::Refused(refusal)))
+            }
+        }
+    }
+
+    fn recall_record(&self) -> Option<RecallRecord> {
+        match self.recall_outcome.as_deref() {
+            None => None,
+            Some("done") => Some(RecallRecord::Recalled),
+            Some("unsupported") => Some(RecallRecord::RecallUnsupported),
+            Some(_) => Some(RecallRecord::Refused),
+        }
+    }
+}
+
+fn parse_word<T>(
+    column: &'static str,
+    text: Option<&str>,
+    parse: fn(&str) -> Option<T>,
+    unreadable: impl Fn(&'static str, &str) -> LedgerError,
+) -> Result<Option<T>, LedgerError> {
+    text.map(|text| parse(text).ok_or_else(|| unreadable(column, text))).transpose()
+}
+
+/// Database ages as unsigned milliseconds; a negative age (a clock set back) is 0.
+fn unsigned_ms(age_ms: Option<i64>) -> u64 {
     age_ms.and_then(|age| u64::try_from(age).ok()).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! The writes that every step shares: state and timeline, operation keys, exceptions.
+//! Writes that the steps share: state and timeline, operation keys, exceptions.
 
 use std::borrow::Cow;
 
@@ -10,16 +10,16 @@ use sqlx::PgConnection;
 
 use crate::{LedgerError, events};
 
-/// Moves the payment to `state`, writes the timeline and tells others. An end gets its time, and closes what people had yet to decide:
-/// what moved the payment was quicker.
-pub(crate) async fn state(
+/// Moves the payment to `state`, appends to its timeline and appends the state's event. A final state sets `ended_at`, closes the
+/// open decision (the payment ended first), and wakes the workflow of a payment that needed an operator.
+pub(crate) async fn move_to_state(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
     state: PaymentState,
     detail: &str,
 ) -> Result<(), LedgerError> {
     let end = state.end();
-    let came =
+    let outcome =
         end.map(|end| serde_json::to_value(DecisionOutcome::Ended(end))).transpose().map_err(|error| {
             LedgerError::Unreadable {
                 id: payment_id.to_string(),
@@ -28,7 +28,7 @@ pub(crate) async fn state(
             }
         })?;
     sqlx::query!(
-        "WITH overtaken AS (
+        "WITH closed AS (
              UPDATE decisions
              SET status = CASE status WHEN 'confirmed' THEN 'refused' ELSE 'withdrawn' END,
                  outcome = CASE status WHEN 'confirmed' THEN $4::jsonb END,
@@ -44,37 +44,37 @@ pub(crate) async fn state(
         payment_id.as_str(),
         state.as_str(),
         end.is_some(),
-        came,
+        outcome,
     )
     .execute(&mut *tx)
     .await?;
-    timeline(tx, payment_id, state, detail).await?;
-    events::tell(tx, payment_id, state).await
+    append_timeline(tx, payment_id, state, detail).await?;
+    events::append_event(tx, payment_id, state).await
 }
 
-/// Foreign words as a column can hold them. A switch's JSON may carry NUL and PostgreSQL's text may
-/// not: one such answer would be refused for ever, and its payment would stand still.
-pub(crate) fn storable(words: &str) -> Cow<'_, str> {
-    if words.contains('\0') { words.replace('\0', "\u{fffd}").into() } else { words.into() }
+/// Replaces NUL by U+FFFD. JSON may carry NUL and PostgreSQL's text may not: every repeat of such a message would be
+/// rejected, and its payment would be stuck.
+pub(crate) fn replace_nul(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() }
 }
 
-/// As [`storable`], for all the words in an object.
-pub(crate) fn storable_json(mut json: serde_json::Value) -> serde_json::Value {
+/// As [`replace_nul`], for every string of a JSON value.
+pub(crate) fn replace_nul_json(mut json: serde_json::Value) -> serde_json::Value {
     match &mut json {
-        serde_json::Value::String(words) => *words = storable(words).into_owned(),
+        serde_json::Value::String(text) => *text = replace_nul(text).into_owned(),
         serde_json::Value::Object(fields) => {
-            fields.values_mut().for_each(|value| *value = storable_json(value.take()));
+            fields.values_mut().for_each(|value| *value = replace_nul_json(value.take()));
         }
         serde_json::Value::Array(values) => {
-            values.iter_mut().for_each(|value| *value = storable_json(value.take()));
+            values.iter_mut().for_each(|value| *value = replace_nul_json(value.take()));
         }
         serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {}
     }
     json
 }
 
-/// Writes the timeline without moving the payment.
-pub(crate) async fn timeline(
+/// Appends to the timeline without moving the payment.
+pub(crate) async fn append_timeline(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
     state: PaymentState,
@@ -83,8 +83,8 @@ pub(crate) async fn timeline(
     write_timeline(tx, payment_id, state, detail, false).await
 }
 
-/// Writes into the timeline what is the bank's own: the customer is not shown it.
-pub(crate) async fn internal(
+/// Appends an internal line to the timeline: operators see it, the customer does not.
+pub(crate) async fn append_internal_timeline(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
     state: PaymentState,
@@ -104,7 +104,7 @@ async fn write_timeline(
         "INSERT INTO timeline (payment_id, state, detail, is_internal) VALUES ($1, $2, $3, $4)",
         payment_id.as_str(),
         state.as_str(),
-        &*storable(detail),
+        &*replace_nul(detail),
         is_internal,
     )
     .execute(&mut *tx)
@@ -113,7 +113,7 @@ async fn write_timeline(
 }
 
 /// Records that the operation under `key` was done.
-pub(crate) async fn done(
+pub(crate) async fn record_done(
     tx: &mut PgConnection,
     key: &str,
     payment_id: &PaymentId,
@@ -129,26 +129,26 @@ pub(crate) async fn done(
 }
 
 /// Records that the operation under `key` was refused for good: a repeat gets the same answer.
-pub(crate) async fn refused(
+pub(crate) async fn record_refused(
     tx: &mut PgConnection,
     key: &str,
     payment_id: &PaymentId,
     reason: &str,
 ) -> Result<(), LedgerError> {
-    not_done(tx, key, payment_id, "refused", reason).await
+    insert_operation(tx, key, payment_id, "refused", reason).await
 }
 
-/// Records that the operation under `key` cannot be done by whom it was asked of.
-pub(crate) async fn impossible(
+/// Records that the switch has no such operation: a repeat gets the same answer.
+pub(crate) async fn record_unsupported(
     tx: &mut PgConnection,
     key: &str,
     payment_id: &PaymentId,
     reason: &str,
 ) -> Result<(), LedgerError> {
-    not_done(tx, key, payment_id, "impossible", reason).await
+    insert_operation(tx, key, payment_id, "unsupported", reason).await
 }
 
-async fn not_done(
+async fn insert_operation(
     tx: &mut PgConnection,
     key: &str,
     payment_id: &PaymentId,
@@ -160,7 +160,7 @@ async fn not_done(
         key,
         payment_id.as_str(),
         outcome,
-        &*storable(reason),
+        &*replace_nul(reason),
     )
     .execute(&mut *tx)
     .await?;
@@ -168,33 +168,33 @@ async fn not_done(
 }
 
 text_enum!(
-    /// A contradictory_final_status met when a word came in or a decision was carried out; what an audit or a sweep finds is
-    /// [`crate::audit::reconcile::drift::Drift`].
-    Exception {
-        /// SUCCESS of a payment that had ended otherwise.
+    /// Kinds of exceptions found when a switch reports or a decision is applied. Kinds found by a hold audit or a
+    /// reconciliation run: [`crate::audit::reconcile::drift::Drift`].
+    ExceptionKind {
+        /// SUCCESS for a payment that had ended otherwise.
         LateConfirmation = "late_confirmation",
-        /// A definite answer that is not the first one.
+        /// A final status that contradicts the recorded one.
         ContradictoryFinalStatus = "contradictory_final_status",
-        /// SUCCESS of another amount, currency or reference.
+        /// SUCCESS with another amount, currency or reference.
         ConfirmationMismatch = "confirmation_mismatch",
-        /// SUCCESS of a payment of which no attempt is on record.
+        /// SUCCESS for a payment without a recorded attempt.
         SettledWithoutAttempt = "settled_without_attempt",
-        /// An authentic callback for a reference that is no payment's.
+        /// An authentic callback with an unknown reference.
         CallbackForUnknownPayment = "callback_for_unknown_payment",
-        /// A word of one switch about another's payment.
+        /// A report of one switch about another switch's payment.
         CallbackFromOtherSwitch = "callback_from_other_switch",
-        /// An event id used again with another body.
+        /// A callback's event id reused with another body.
         CallbackEventIdReused = "callback_event_id_reused",
-        /// A debit that the customer's account could not bear: the claims account does.
+        /// A debit charged to the claims account because the customer's account could not be debited.
         DebitedToClaims = "debited_to_claims",
     }
 );
 
-/// Opens an exception, once per kind and origin.
-pub(crate) async fn exception(
+/// Opens an exception unless one of the same kind and origin is open.
+pub(crate) async fn open_exception(
     tx: &mut PgConnection,
     payment_id: Option<&PaymentId>,
-    kind: Exception,
+    kind: ExceptionKind,
     origin: &str,
     detail: &str,
 ) -> Result<(), LedgerError> {
@@ -203,8 +203,8 @@ pub(crate) async fn exception(
          ON CONFLICT (kind, origin) WHERE closed_at IS NULL DO NOTHING",
         payment_id.map(PaymentId::as_str),
         kind.as_str(),
-        &*storable(origin),
-        &*storable(detail),
+        &*replace_nul(origin),
+        &*replace_nul(detail),
     )
     .execute(&mut *tx)
     .await?;

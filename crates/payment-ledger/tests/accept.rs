@@ -8,7 +8,7 @@ use std::slice;
 
 use futures::future::join_all;
 use payment_ledger::LedgerError;
-use payment_ledger::steps::accept::{Accepted, NewPayment, accept};
+use payment_ledger::steps::accept::{AcceptOutcome, NewPayment, accept};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, tenant};
@@ -42,7 +42,8 @@ async fn s0_1_the_first_acceptance_is_given_again(pool: PgPool) {
         ..bank.order("k")
     };
     let mut tx = bank.pool.begin().await.unwrap();
-    let before = Accepted::Before { request_hash: first.request_hash, response_body: first.response_body };
+    let before =
+        AcceptOutcome::Existing { request_hash: first.request_hash, response_body: first.response_body };
     assert_eq!(accept(&mut tx, slice::from_ref(&second)).await.unwrap(), [before]);
     tx.commit().await.unwrap();
     assert_eq!(bank.words("SELECT amount_minor::text FROM payments").await, ["1000"]);
@@ -55,7 +56,7 @@ async fn a_rolled_back_acceptance_leaves_no_trace(pool: PgPool) {
     let bank = Bank::new(pool);
     let order = bank.order("k");
     let mut tx = bank.pool.begin().await.unwrap();
-    assert_eq!(accept(&mut tx, slice::from_ref(&order)).await.unwrap(), [Accepted::New]);
+    assert_eq!(accept(&mut tx, slice::from_ref(&order)).await.unwrap(), [AcceptOutcome::New]);
     tx.rollback().await.unwrap();
     assert_eq!(
         bank.number("SELECT (SELECT count(*) FROM payments) + (SELECT count(*) FROM timeline)").await,
@@ -76,7 +77,7 @@ async fn r31_of_many_twins_one_is_new(options: PgPoolOptions, connect: PgConnect
         accepted
     }))
     .await;
-    assert_eq!(outcomes.iter().filter(|accepted| **accepted == Accepted::New).count(), 1);
+    assert_eq!(outcomes.iter().filter(|accepted| **accepted == AcceptOutcome::New).count(), 1);
     assert_eq!(bank.number("SELECT count(*) FROM payments").await, 1);
     bank.close().await;
 }
@@ -106,8 +107,9 @@ async fn s0_1_of_many_at_once_each_has_its_own_result(pool: PgPool) {
     let mut tx = bank.pool.begin().await.unwrap();
     let accepted = accept(&mut tx, &orders).await.unwrap();
     tx.commit().await.unwrap();
-    let before = Accepted::Before { request_hash: before.request_hash, response_body: before.response_body };
-    assert_eq!(accepted, [Accepted::New, before, Accepted::New]);
+    let before =
+        AcceptOutcome::Existing { request_hash: before.request_hash, response_body: before.response_body };
+    assert_eq!(accepted, [AcceptOutcome::New, before, AcceptOutcome::New]);
     let kept =
         "SELECT coalesce(end_to_end_id, 'none') || ' ' || amount_minor FROM payments WHERE payment_id = $1";
     for (order, expected) in orders.iter().zip(["none 1000", "none 1000", "invoice 7"]) {

@@ -48,7 +48,7 @@ async fn a_payment_that_stands_hears_of_a_late_verdict(pool: PgPool) {
     let messages = bank.ledger.claim_undelivered(10, 300_000).await.unwrap();
     assert_eq!(
         messages.iter().map(|message| &message.kind).collect::<Vec<_>>(),
-        [&InboxMessageKind::Verdict]
+        [&InboxMessageKind::FinalStatus]
     );
     let told = bank.ledger.needs_operator(&late.id, OperatorReason::SwitchRetentionExpired).await.unwrap();
     assert_eq!(told, NeedsOperatorOutcome::Verdict(FinalStatus::Void));
@@ -94,7 +94,7 @@ async fn r6_a_payment_that_stands_hears_of_an_end(pool: PgPool) {
         }
         assert_eq!(bank.state(&p).await, end, "{case}");
         let mut told = bank.ledger.claim_undelivered(100, 300_000).await.unwrap();
-        told.retain(|message| message.kind == InboxMessageKind::Verdict);
+        told.retain(|message| message.kind == InboxMessageKind::FinalStatus);
         let told: Vec<_> = told.into_iter().map(|message| (message.payment_id, message.ended)).collect();
         let due: Vec<_> = stands.iter().map(|_| (p.id.clone(), true)).collect();
         assert_eq!(told, due, "{case}");

@@ -5,7 +5,8 @@
 
 use futures::future::join_all;
 use payment_ledger::access::api_keys::{
-    Caller, KeyStatus, KeyView, NewKey, Revocation, Rotated, Rotation, Scope, Scopes, Successor,
+    Caller, KeyStatus, KeyView, NewKey, RevokeKeyOutcome, RotateKeyOutcome, RotatedKeys, Scope, Scopes,
+    SuccessorKey,
 };
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::ids::{ClientId, KeyId, TenantId};
@@ -34,28 +35,28 @@ async fn store(ledger: &Ledger, n: u32, lifetime_s: Option<i64>) {
     let (id, hash, caller, scopes) = (id(n), hash(n), caller("acme", "shop"), pay_and_read());
     let key =
         NewKey { id: &id, hash: &hash, prefix: id.as_str(), caller: &caller, scopes: &scopes, lifetime_s };
-    ledger.store_key(&key).await.unwrap();
+    ledger.insert_api_key(&key).await.unwrap();
 }
 
-async fn rotate(ledger: &Ledger, old: u32, new: u32, overlap_s: i64) -> Rotation {
+async fn rotate(ledger: &Ledger, old: u32, new: u32, overlap_s: i64) -> RotateKeyOutcome {
     let (new_id, hash) = (id(new), hash(new));
-    let successor = Successor { id: &new_id, hash: &hash, prefix: new_id.as_str() };
-    ledger.rotate_key(&id(old), &successor, overlap_s).await.unwrap()
+    let successor = SuccessorKey { id: &new_id, hash: &hash, prefix: new_id.as_str() };
+    ledger.rotate_api_key(&id(old), &successor, overlap_s).await.unwrap()
 }
 
-async fn rotated(ledger: &Ledger, old: u32, new: u32, overlap_s: i64) -> Rotated {
+async fn rotated(ledger: &Ledger, old: u32, new: u32, overlap_s: i64) -> RotatedKeys {
     match rotate(ledger, old, new, overlap_s).await {
-        Rotation::Done(rotated) => *rotated,
+        RotateKeyOutcome::Rotated(rotated) => *rotated,
         other => panic!("not rotated: {other:?}"),
     }
 }
 
 async fn good(ledger: &Ledger, n: u32) -> bool {
-    ledger.valid_key(&hash(n)).await.unwrap().is_some()
+    ledger.active_api_key(&hash(n)).await.unwrap().is_some()
 }
 
 async fn view(ledger: &Ledger, n: u32) -> KeyView {
-    ledger.key(&id(n)).await.unwrap().unwrap()
+    ledger.api_key(&id(n)).await.unwrap().unwrap()
 }
 
 /// Seconds from its making to its end.
@@ -67,7 +68,7 @@ fn lifetime_s(view: &KeyView) -> i64 {
 async fn a_key_is_known_by_its_hash_with_what_it_may_do(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
-    let key = ledger.valid_key(&hash(1)).await.unwrap().unwrap();
+    let key = ledger.active_api_key(&hash(1)).await.unwrap().unwrap();
     assert_eq!((key.id, key.caller, key.scopes), (id(1), caller("acme", "shop"), pay_and_read()));
     assert!(!good(&ledger, 2).await);
 
@@ -75,13 +76,13 @@ async fn a_key_is_known_by_its_hash_with_what_it_may_do(pool: PgPool) {
     let (other, all, this) = (caller("globex", "shop"), Scopes::all(), hash(1));
     let again =
         NewKey { id: &id(2), hash: &this, prefix: "x", caller: &other, scopes: &all, lifetime_s: None };
-    ledger.store_key(&again).await.unwrap();
-    let key = ledger.valid_key(&hash(1)).await.unwrap().unwrap();
+    ledger.insert_api_key(&again).await.unwrap();
+    let key = ledger.active_api_key(&hash(1)).await.unwrap().unwrap();
     assert_eq!((key.id, key.caller, key.scopes), (id(1), caller("acme", "shop"), pay_and_read()));
     // Another key under an id that is taken is refused.
     let (one, hash) = (id(1), hash(3));
     let taken = NewKey { id: &one, hash: &hash, ..again };
-    assert!(matches!(ledger.store_key(&taken).await, Err(LedgerError::Refused(_))));
+    assert!(matches!(ledger.insert_api_key(&taken).await, Err(LedgerError::Refused(_))));
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
@@ -93,29 +94,29 @@ async fn a_key_expires_by_the_databases_clock(pool: PgPool) {
     sqlx::query("UPDATE api_keys SET expires_at = clock_timestamp()").execute(&pool).await.unwrap();
     assert!(!good(&ledger, 1).await);
     assert_eq!(view(&ledger, 1).await.status, KeyStatus::Expired);
-    assert_eq!(rotate(&ledger, 1, 2, 0).await, Rotation::Over(KeyStatus::Expired));
+    assert_eq!(rotate(&ledger, 1, 2, 0).await, RotateKeyOutcome::Inactive(KeyStatus::Expired));
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_rotation_overlaps_and_never_lengthens_a_life(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
-    let Rotated { old, new } = rotated(&ledger, 1, 2, DAY_S).await;
+    let RotatedKeys { old, new } = rotated(&ledger, 1, 2, DAY_S).await;
     assert_eq!((old.rotated_to.clone(), new.rotated_to.clone()), (Some(id(2)), None));
     assert_eq!((&new.caller, &new.scopes, new.expires_at), (&old.caller, &old.scopes, None));
     assert!((DAY_S - 60..=DAY_S + 60).contains(&lifetime_s(&old)), "{old:?}");
     assert!(good(&ledger, 1).await && good(&ledger, 2).await, "both are good while they overlap");
-    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, Rotation::RotatedTo(id(2)));
-    assert_eq!(rotate(&ledger, 9, 3, DAY_S).await, Rotation::Unknown);
+    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, RotateKeyOutcome::AlreadyRotated(id(2)));
+    assert_eq!(rotate(&ledger, 9, 3, DAY_S).await, RotateKeyOutcome::UnknownKey);
     assert!(!good(&ledger, 3).await, "what is refused leaves no key");
 
     // Without overlap the old one ends at once.
-    assert!(matches!(rotate(&ledger, 2, 3, 0).await, Rotation::Done(_)));
+    assert!(matches!(rotate(&ledger, 2, 3, 0).await, RotateKeyOutcome::Rotated(_)));
     assert!(!good(&ledger, 2).await && good(&ledger, 3).await);
 
     // The overlap is cut at the old end; the successor lives as long as the old one was to live.
     store(&ledger, 4, Some(3_600)).await;
-    let Rotated { old, new } = rotated(&ledger, 4, 5, DAY_S).await;
+    let RotatedKeys { old, new } = rotated(&ledger, 4, 5, DAY_S).await;
     assert_eq!((lifetime_s(&old), lifetime_s(&new)), (3_600, 3_600));
 }
 
@@ -124,9 +125,9 @@ async fn of_many_rotations_at_once_one_has_a_successor(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
     let ended = join_all((2..10).map(|new| rotate(&ledger, 1, new, DAY_S))).await;
-    let done = ended.iter().filter(|rotation| matches!(rotation, Rotation::Done(_))).count();
+    let done = ended.iter().filter(|rotation| matches!(rotation, RotateKeyOutcome::Rotated(_))).count();
     assert_eq!(done, 1, "{ended:?}");
-    assert_eq!(ledger.keys(None, None).await.unwrap().len(), 2);
+    assert_eq!(ledger.api_keys(None, None).await.unwrap().len(), 2);
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
@@ -134,12 +135,14 @@ async fn a_revocation_is_at_once_and_the_last_word(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
     rotate(&ledger, 1, 2, DAY_S).await;
-    let Revocation::Done(revoked) = ledger.revoke_key(&id(1)).await.unwrap() else { panic!("revoked") };
+    let RevokeKeyOutcome::Revoked(revoked) = ledger.revoke_api_key(&id(1)).await.unwrap() else {
+        panic!("revoked")
+    };
     assert_eq!(revoked.status, KeyStatus::Revoked);
     assert!(!good(&ledger, 1).await && good(&ledger, 2).await, "the successor stays");
-    assert_eq!(ledger.revoke_key(&id(1)).await.unwrap(), Revocation::Before(revoked));
-    assert_eq!(ledger.revoke_key(&id(9)).await.unwrap(), Revocation::Unknown);
-    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, Rotation::Over(KeyStatus::Revoked));
+    assert_eq!(ledger.revoke_api_key(&id(1)).await.unwrap(), RevokeKeyOutcome::AlreadyRevoked(revoked));
+    assert_eq!(ledger.revoke_api_key(&id(9)).await.unwrap(), RevokeKeyOutcome::UnknownKey);
+    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, RotateKeyOutcome::Inactive(KeyStatus::Revoked));
     store(&ledger, 1, None).await;
     assert!(!good(&ledger, 1).await, "storing it again does not bring it back");
 }
@@ -151,12 +154,12 @@ async fn keys_are_listed_by_tenant_and_client(pool: PgPool) {
         let (id, hash, caller, scopes) = (id(n), hash(n), caller(tenant, client), Scopes::all());
         let key =
             NewKey { id: &id, hash: &hash, prefix: "p", caller: &caller, scopes: &scopes, lifetime_s: None };
-        ledger.store_key(&key).await.unwrap();
+        ledger.insert_api_key(&key).await.unwrap();
     }
     let listed = async |tenant: Option<&str>, client: Option<&str>| {
         let tenant = tenant.map(|tenant| TenantId::new(tenant).unwrap());
         let client = client.map(|client| ClientId::new(client).unwrap());
-        let keys = ledger.keys(tenant.as_ref(), client.as_ref()).await.unwrap();
+        let keys = ledger.api_keys(tenant.as_ref(), client.as_ref()).await.unwrap();
         keys.into_iter().map(|key| key.id).collect::<Vec<_>>()
     };
     assert_eq!(listed(None, None).await, [id(1), id(2), id(3)]);
@@ -164,27 +167,6 @@ async fn keys_are_listed_by_tenant_and_client(pool: PgPool) {
     assert_eq!(listed(None, Some("shop")).await, [id(1), id(3)]);
     assert_eq!(listed(Some("acme"), Some("till")).await, [id(2)]);
     assert_eq!(listed(Some("nobody"), None).await, []);
-}
-
-/// Keys from before they had scopes go on as they were.
-#[sqlx::test(migrations = false)]
-async fn a_key_from_before_may_do_everything(pool: PgPool) {
-    payment_ledger::MIGRATOR.run_to(5, &pool).await.unwrap();
-    for (n, revoked_at) in [(1_u8, "NULL"), (2, "NULL"), (3, "now()")] {
-        let insert = format!(
-            "INSERT INTO api_keys (key_hash, prefix, tenant_id, client_id, revoked_at)
-             VALUES ($1, 'sk_01234', 'acme', 'shop', {revoked_at})"
-        );
-        sqlx::query(AssertSqlSafe(insert)).bind([n; 32].to_vec()).execute(&pool).await.unwrap();
-    }
-    payment_ledger::MIGRATOR.run(&pool).await.unwrap();
-
-    let ledger = Ledger::new(pool);
-    let key = ledger.valid_key(&hash(1)).await.unwrap().unwrap();
-    assert_eq!((&key.caller, &key.scopes), (&caller("acme", "shop"), &Scopes::all()));
-    assert!(good(&ledger, 2).await && !good(&ledger, 3).await, "what was revoked stays revoked");
-    let Revocation::Done(view) = ledger.revoke_key(&key.id).await.unwrap() else { panic!("by its new id") };
-    assert_eq!((view.prefix.as_str(), view.expires_at), ("sk_01234", None));
 }
 
 /// What no program does, the database refuses: a key never changes hands, gains a right, lives longer,
@@ -195,7 +177,7 @@ async fn the_database_keeps_a_key_as_it_is(pool: PgPool) {
     store(&ledger, 1, Some(DAY_S)).await;
     rotate(&ledger, 1, 2, DAY_S).await;
     store(&ledger, 3, None).await;
-    ledger.revoke_key(&id(3)).await.unwrap();
+    ledger.revoke_api_key(&id(3)).await.unwrap();
     let (first, revoked) = ("WHERE id = 'pk_000000000001'", "WHERE id = 'pk_000000000003'");
     for wrong in [
         format!("UPDATE api_keys SET tenant_id = 'globex' {first}"),

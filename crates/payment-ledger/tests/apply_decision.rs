@@ -52,9 +52,9 @@ async fn at_each_stage_a_decision_debits_once(pool: PgPool) {
     #[rustfmt::skip]
     let table = [
         // stage                account     ruling                     hold        available    posted
-        (Stage::Cancelling,     "active",   Charge,                    "settled",  HELD,        vec!["settle holding escrow"]),
-        (Stage::Differing,      "active",   Charge,                    "settled",  HELD,        vec!["settle holding escrow"]),
-        (Stage::RecallRefused,  "active",   Charge,                    "settled",  HELD,        vec!["settle holding escrow"]),
+        (Stage::Cancelling,     "active",   Charge,                    "settled",  HELD,        vec!["debit holding escrow"]),
+        (Stage::Differing,      "active",   Charge,                    "settled",  HELD,        vec!["debit holding escrow"]),
+        (Stage::RecallRefused,  "active",   Charge,                    "settled",  HELD,        vec!["debit holding escrow"]),
         (Stage::RecallRefused,  "frozen",   Charge,                    "released", FUNDS_MINOR, vec!["release holding source", claimed]),
         (Stage::Cancelling,     "closed",   Charge,                    "released", FUNDS_MINOR, vec!["release holding source", claimed]),
         (Stage::Fenced,         "active",   Charge,                    "none",     HELD,        vec!["late_debit source escrow"]),

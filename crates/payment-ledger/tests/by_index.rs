@@ -8,7 +8,7 @@ mod support;
 
 use payment_ledger::audit::reconcile::drift::Tolerance;
 use payment_ledger::audit::reconcile::payments::Sources;
-use payment_ledger::audit::seal::{BatchSize, Sealed};
+use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use payment_protocol::ids::{PaymentId, SwitchName};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, SWITCH, Stage, event, failure};
@@ -61,7 +61,7 @@ async fn s0_15_no_step_of_a_payment_reads_a_table_whole(_: PgPoolOptions, connec
         let p = bank.payment_at(Stage::Settled, &format!("other {n}")).await;
         bank.ledger.store_callback(&failure(&p, &event(&p, "late"))).await.unwrap();
     }
-    while let Sealed::Batch { .. } = bank.ledger.seal(BatchSize::new(BatchSize::MAX)).await.unwrap() {}
+    while let SealOutcome::Batch { .. } = bank.ledger.seal(BatchSize::new(BatchSize::MAX)).await.unwrap() {}
     bank.sql("ANALYZE").await;
     read_too_much(&bank, 1).await;
     bank.sql("SELECT count(*) FROM journal WHERE amount_minor > 0").await;

@@ -7,7 +7,7 @@ mod support;
 use futures::StreamExt as _;
 use futures::future::{join, join_all};
 use payment_ledger::steps::accept::NewPayment;
-use payment_ledger::steps::release::Release;
+use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::port::{DebitOutcome, ReserveOutcome};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -40,13 +40,15 @@ async fn r3_sixteen_at_once_have_one_effect(options: PgPoolOptions, connect: PgC
                 let released =
                     join_all((0..TWINS).map(|_| bank.ledger.release(&p.id, &Cause::SlaExpired))).await;
                 assert!(
-                    released.into_iter().all(|outcome| outcome.unwrap() == Release::Done(Cause::SlaExpired))
+                    released
+                        .into_iter()
+                        .all(|outcome| outcome.unwrap() == ReleaseStepOutcome::Done(Cause::SlaExpired))
                 );
             }
         })
         .await;
     let entries = "SELECT kind || ' ' || count(*) FROM journal GROUP BY kind ORDER BY kind";
-    assert_eq!(bank.words(entries).await, ["fund 50", "release 25", "reserve 50", "settle 25"]);
+    assert_eq!(bank.words(entries).await, ["debit 25", "fund 50", "release 25", "reserve 50"]);
     let ends = "SELECT state || ' ' || count(*) FROM payments GROUP BY state ORDER BY state";
     assert_eq!(bank.words(ends).await, ["settled 25", "timed_out 25"]);
     bank.audit().await;
@@ -64,7 +66,8 @@ async fn r3_settle_beside_release_is_never_both(options: PgPoolOptions, connect:
         let cause = Cause::SlaExpired;
         let twins = (0..8).map(|_| join(bank.debit(&p), bank.ledger.release(&p.id, &cause)));
         for (settled, released) in join_all(twins).await {
-            let both = (settled == DebitOutcome::Done, matches!(released.unwrap(), Release::Done(_)));
+            let both =
+                (settled == DebitOutcome::Done, matches!(released.unwrap(), ReleaseStepOutcome::Done(_)));
             let wanted = (stage == Stage::Confirmed, matches!(stage, Stage::Void | Stage::Recalled));
             assert_eq!(both, wanted, "{stage:?}");
         }
@@ -127,7 +130,7 @@ async fn a_freeze_beside_a_settle_comes_before_or_after(options: PgPoolOptions, 
         let (settled, ()) = join(bank.debit(&p), bank.freeze(&p)).await;
         let hold = bank.hold(&p).await;
         match &settled {
-            DebitOutcome::Done => assert_eq!(hold, "settled"),
+            DebitOutcome::Done => assert_eq!(hold, "debited"),
             DebitOutcome::Refused { .. } => assert_eq!(hold, "open"),
             other => panic!("{other:?}"),
         }

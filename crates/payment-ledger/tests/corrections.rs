@@ -6,9 +6,9 @@ mod support;
 
 use futures::future::join_all;
 use payment_ledger::operator::decisions::{
-    Confirmed, Correction, DecideError, DecisionRefused as No, DecisionStatus,
+    Confirmed, Correction, DecideError, DecisionRefusedError as No, DecisionStatus,
 };
-use payment_ledger::switch::inbox::Callback;
+use payment_ledger::switch::callbacks::Callback;
 use payment_protocol::PaymentState;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -38,7 +38,11 @@ async fn dispute(bank: &Bank, p: &Sample, name: &str) -> i64 {
     bank.open_exception(p).await
 }
 
-async fn correct(bank: &Bank, exception_id: i64, correction: Correction) -> Result<Confirmed, DecideError> {
+async fn correct(
+    bank: &Bank,
+    exception_id: i64,
+    correction: Correction,
+) -> Result<ConfirmOutcome, DecideError> {
     let proposed =
         bank.ledger.propose_correction(exception_id, correction, "Ann", "found", Some("line 3")).await?;
     assert_eq!(proposed.message, None);
@@ -87,7 +91,7 @@ async fn each_correction_moves_the_money_to_who_bears_it(pool: PgPool) {
                 }
             };
             let done = correct(&bank, exception_id, correction).await.unwrap();
-            let Confirmed::Corrected { detail } = done else { panic!("{done:?}") };
+            let ConfirmOutcome::Corrected { detail } = done else { panic!("{done:?}") };
             let closed = bank.ledger.exceptions(false, Some(&p.id), 10).await.unwrap();
             let closed = closed.into_iter().find(|e| e.exception_id == exception_id).unwrap();
             let decision = bank.ledger.decisions(&p.id).await.unwrap().pop().unwrap();
@@ -201,7 +205,7 @@ async fn many_confirmations_at_once_are_one_correction(options: PgPoolOptions, c
         .await
         .unwrap();
     let told = join_all((0..16).map(|_| bank.ledger.confirm(&proposed.decision_id, "Bob", "yes"))).await;
-    let first = Confirmed::Corrected { detail: "10.00 EUR debited late".into() };
+    let first = ConfirmOutcome::Corrected { detail: "10.00 EUR debited late".into() };
     assert!(told.into_iter().all(|told| told.unwrap() == first));
     assert_eq!(bank.available(&p).await, HELD);
     bank.audit().await;

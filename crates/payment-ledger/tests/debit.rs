@@ -107,7 +107,7 @@ async fn a_success_while_cancelling_settles_forward(pool: PgPool) {
     bank.audit().await;
 }
 
-/// Source, holding and escrow after a settle: the amount has moved from the first to the last.
+/// FinalStatusSource, holding and escrow after a settle: the amount has moved from the first to the last.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s0_13_the_amount_moves_from_source_to_escrow_once(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -120,7 +120,7 @@ async fn s0_13_the_amount_moves_from_source_to_escrow_once(pool: PgPool) {
         [
             format!("fund internal:funding:EUR -> from-k {FUNDS_MINOR} fund:from-k"),
             format!("reserve from-k -> internal:holding:EUR {AMOUNT_MINOR} {}:reserve", p.id),
-            format!("settle internal:holding:EUR -> internal:escrow:EUR {AMOUNT_MINOR} {}:debit", p.tx),
+            format!("debit internal:holding:EUR -> internal:escrow:EUR {AMOUNT_MINOR} {}:debit", p.tx),
         ]
     );
     bank.audit().await;

@@ -7,7 +7,7 @@ mod support;
 
 use futures::future::join_all;
 use payment_ledger::operator::decisions::{
-    Confirmed, DecideError, DecisionRefused, DecisionStatus, OperatorAction,
+    ConfirmOutcome, DecideError, DecisionRefusedError, DecisionStatus, OperatorAction,
 };
 use payment_ledger::switch::inbox::{InboxMessage, InboxMessageKind};
 use payment_protocol::PaymentState;
@@ -19,7 +19,7 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, Sample, Stage, success, tenant};
 
-fn refused<T: std::fmt::Debug>(outcome: Result<T, DecideError>) -> DecisionRefused {
+fn refused<T: std::fmt::Debug>(outcome: Result<T, DecideError>) -> DecisionRefusedError {
     match outcome {
         Err(DecideError::Refused(refused)) => refused,
         other => panic!("{other:?}"),
@@ -38,7 +38,7 @@ async fn standing(bank: &Bank, key: &str) -> Sample {
 }
 
 async fn messages(bank: &Bank) -> Vec<InboxMessage> {
-    bank.sql("UPDATE inbox SET deliver_at = now() - interval '1 second'").await;
+    bank.sql("UPDATE inbox SET next_delivery_at = now() - interval '1 second'").await;
     bank.ledger.claim_undelivered(100, 1_000).await.unwrap()
 }
 
@@ -46,7 +46,7 @@ async fn messages(bank: &Bank) -> Vec<InboxMessage> {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_proposal_is_refused_for_the_first_reason(pool: PgPool) {
     use Action::{Debit, Release, RetryCancel};
-    use DecisionRefused as No;
+    use DecisionRefusedError as No;
     let bank = Bank::new(pool);
     let nowhere = PaymentId::derive(&tenant(), &ClientId::new("shop").unwrap(), "nowhere");
     let ended = bank.payment_at(Stage::Released, "ended").await;
@@ -87,7 +87,7 @@ async fn a_proposal_is_refused_for_the_first_reason(pool: PgPool) {
 /// A confirmation's refusals, each in presence of all that come after it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_confirmation_is_refused_for_the_first_reason(pool: PgPool) {
-    use DecisionRefused as No;
+    use DecisionRefusedError as No;
     let bank = Bank::new(pool);
     let p = async |key: &str| {
         let p = standing(&bank, key).await;
@@ -150,7 +150,7 @@ async fn what_moves_money_needs_two_people(pool: PgPool) {
     assert_eq!(again, proposed, "the same proposal is the first one");
 
     let confirmed = bank.ledger.confirm(&proposed.decision_id, "Bob", "seen it").await.unwrap();
-    let Confirmed::ToCarryOut(message) = &confirmed else { panic!("{confirmed:?}") };
+    let ConfirmOutcome::ToApply(message) = &confirmed else { panic!("{confirmed:?}") };
     let decision = Decision { decision_id: proposed.decision_id.clone(), action: Action::Debit };
     assert_eq!((&message.kind, message.ended), (&InboxMessageKind::Decision(decision), false));
     assert_eq!((&message.payment_id, message.workflow_id.as_str()), (&p.id, p.id.as_str()));
@@ -159,8 +159,8 @@ async fn what_moves_money_needs_two_people(pool: PgPool) {
 
     let on_record = bank.ledger.decisions(&p.id).await.unwrap().pop().unwrap();
     assert_eq!(
-        (on_record.deed, on_record.status),
-        (OperatorAction::Standing(Action::Debit), DecisionStatus::Confirmed)
+        (on_record.action, on_record.status),
+        (OperatorAction::OpenPayment(Action::Debit), DecisionStatus::Confirmed)
     );
     assert_eq!((on_record.proposed_by.as_str(), on_record.confirmed_by.as_deref()), ("Ann", Some("Bob")));
     assert_eq!((on_record.reason.as_str(), on_record.confirm_reason.as_deref()), ("paid", Some("seen it")));
@@ -192,7 +192,7 @@ async fn a_late_asking_takes_no_decision_away(pool: PgPool) {
     bank.sql(&format!("UPDATE payments SET state = 'cancelling' WHERE payment_id = '{}'", p.id)).await;
     let decision_id = bank.propose(&p, Action::Release).await;
     let confirmed = bank.ledger.confirm(&decision_id, "Bob", "I agree").await.unwrap();
-    assert!(matches!(confirmed, Confirmed::ToCarryOut(_)));
+    assert!(matches!(confirmed, ConfirmOutcome::ToApply(_)));
     bank.audit().await;
 }
 
@@ -226,10 +226,10 @@ async fn many_at_once_are_one_decision(options: PgPoolOptions, connect: PgConnec
     let first = bank.ledger.decision(&ids[0]).await.unwrap().unwrap().confirmed_by.unwrap();
     for (n, confirmed) in confirmed.into_iter().enumerate() {
         match confirmed {
-            Ok(Confirmed::ToCarryOut(_)) => assert_eq!(names[n % 2], first),
+            Ok(ConfirmOutcome::ToApply(_)) => assert_eq!(names[n % 2], first),
             refused => assert!(matches!(
                 refused,
-                Err(DecideError::Refused(DecisionRefused::AlreadyConfirmed(name))) if name == first
+                Err(DecideError::Refused(DecisionRefusedError::AlreadyConfirmed(name))) if name == first
             )),
         }
     }
@@ -279,7 +279,7 @@ async fn a_lost_run_loses_no_decision(pool: PgPool) {
 
     bank.ledger.release_by_decision(&p.id, &decision_id).await.unwrap();
     let left: Vec<_> = messages(&bank).await.into_iter().map(|message| message.kind).collect();
-    assert_eq!(left, [InboxMessageKind::Verdict], "what was carried out is told no more; the end is");
+    assert_eq!(left, [InboxMessageKind::FinalStatus], "what was carried out is told no more; the end is");
     bank.audit().await;
 }
 
@@ -309,19 +309,19 @@ async fn the_audit_trail_is_kept_by_the_database(pool: PgPool) {
     #[rustfmt::skip]
     let table = [
         (RESTRICT, "is closed",                         set(&withdrawn, "status = 'proposed', closed_at = NULL")),
-        (RESTRICT, "is written",                        set(&open, "reason = 'another'")),
-        (RESTRICT, "is written",                        set(&open, "proposed_by = 'Bob'")),
-        (RESTRICT, "is written",                        set(&open, "action = 'release'")),
-        (RESTRICT, "is written",                        set(&open, "evidence = NULL")),
-        (RESTRICT, "is confirmed",                      set(&confirmed, "confirmed_by = 'Carol'")),
+        (RESTRICT, "the proposal of decision",                        set(&open, "reason = 'another'")),
+        (RESTRICT, "the proposal of decision",                        set(&open, "proposed_by = 'Bob'")),
+        (RESTRICT, "the proposal of decision",                        set(&open, "action = 'release'")),
+        (RESTRICT, "the proposal of decision",                        set(&open, "evidence = NULL")),
+        (RESTRICT, "the confirmation of decision",                      set(&confirmed, "confirmed_by = 'Carol'")),
         (RESTRICT, "DELETE refused",                    "DELETE FROM decisions".into()),
         ("0A000",  "",                                  "TRUNCATE decisions".into()),
         (RESTRICT, "TRUNCATE refused",                  "TRUNCATE decisions CASCADE".into()),
-        (CHECK,    "decisions_money_needs_two",         set(&open, &by(" ANN "))),
-        (CHECK,    "decisions_named",                   set(&open, &by(" "))),
+        (CHECK,    "decisions_four_eyes",         set(&open, &by(" ANN "))),
+        (CHECK,    "decisions_operator_given",                   set(&open, &by(" "))),
         (CHECK,    "decisions_done_after_confirmation", set(&open, "status = 'done', closed_at = now()")),
-        (CHECK,    "decisions_close_has_a_time",        set(&open, "status = 'withdrawn'")),
-        (CHECK,    "decisions_evidenced",               insert("action", "'debit'")),
+        (CHECK,    "decisions_closed_has_a_time",        set(&open, "status = 'withdrawn'")),
+        (CHECK,    "decisions_evidence_given",               insert("action", "'debit'")),
         (CHECK,    "decisions_about_an_exception",      insert("action", "'late_debit'")),
         (CHECK,    "decisions_action_known",            insert("action", "'steal'")),
         ("23505",  "decisions_one_open",                insert("action", "'retry_cancel'")),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
 use outbox::Event;
-use payment_ledger::events::{EventKind, Transfer, VERSION};
+use payment_ledger::events::{EventKind, TransferEvent, VERSION};
 use payment_protocol::PaymentState;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::port::ReserveOutcome;
@@ -117,7 +117,7 @@ async fn s3_5_what_happens_to_a_payment_is_told_once_and_in_the_published_form(p
             if let Err(error) = schema(kind).validate(&message) {
                 panic!("{message:#}\nbreaks its schema: {error}");
             }
-            let transfer: Transfer = serde_json::from_value(event.body.clone()).unwrap();
+            let transfer: TransferEvent = serde_json::from_value(event.body.clone()).unwrap();
             assert_eq!((transfer.amount_minor, transfer.amount.as_str()), (AMOUNT_MINOR, "10.00"));
             seen.insert(event.kind.clone());
         }
@@ -158,7 +158,7 @@ fn s3_5_every_kind_has_a_schema_an_example_and_a_line_in_the_catalogue() {
             assert_eq!(fits, kind == of, "the example of {of} against the schema of {kind}");
         }
         let event: Event = serde_json::from_value(example(*kind)).unwrap();
-        let body: Transfer = serde_json::from_value(event.body.clone()).unwrap();
+        let body: TransferEvent = serde_json::from_value(event.body.clone()).unwrap();
         assert_eq!(serde_json::to_value(body).unwrap(), event.body, "the example of {kind} is whole");
     }
     let found: BTreeSet<String> = std::fs::read_dir(catalogue())
@@ -171,7 +171,7 @@ fn s3_5_every_kind_has_a_schema_an_example_and_a_line_in_the_catalogue() {
 #[test]
 fn s3_5_every_end_is_told() {
     for state in PaymentState::ALL {
-        let is_told = EventKind::of(*state).is_some();
+        let is_told = EventKind::for_state(*state).is_some();
         assert!(is_told || state.end().is_none(), "{state} is an end and is not told");
     }
 }

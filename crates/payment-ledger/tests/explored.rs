@@ -8,9 +8,9 @@ mod support;
 use std::cell::Cell;
 
 use payment_explorer::bank::{self, Exception, OpenDecision};
-use payment_ledger::steps::release::Release;
-use payment_ledger::switch::final_status::Source;
-use payment_ledger::switch::inbox::{Callback, Stored};
+use payment_ledger::steps::release::ReleaseStepOutcome;
+use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
+use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::Payment;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, OperatorReason};
@@ -156,9 +156,11 @@ impl Both {
                     ledger.record_answer(id, n, answer, None).await.unwrap();
                     bank.record_answer(n, answer);
                 }
-                (said(&ledger.logged(id).await.unwrap()), said(&bank.log))
+                (said(&ledger.last_submission(id).await.unwrap()), said(&bank.log))
             }
-            Op::Found => (said(&ledger.record_found(id).await.unwrap()), said(&bank.record_found())),
+            Op::Found => {
+                (said(&ledger.record_transfer_found(id).await.unwrap()), said(&bank.record_transfer_found()))
+            }
             // The words of a FAILURE are not compared.
             Op::Reconcile => {
                 let reconciled = said(&ledger.reconcile_submission(id).await.unwrap());
@@ -176,7 +178,7 @@ impl Both {
                 let ended = bank.ended();
                 let request = self.ledger.customer_cancel(&self.sample).await;
                 bank.cancel_requested |= !ended;
-                let told = matches!(request, payment_ledger::switch::inbox::CancelRequest::Ended(_));
+                let told = matches!(request, payment_ledger::switch::inbox::CancelRequestOutcome::Ended(_));
                 (format!("ended {told}"), format!("ended {ended}"))
             }
             Op::Success => {
@@ -194,7 +196,7 @@ impl Both {
             }
             Op::AskedSettled => {
                 let report = report(&self.sample);
-                let ruling = ledger.record_settled(id, &report, Source::Cancel).await.unwrap();
+                let ruling = ledger.record_settled(id, &report, FinalStatusSource::Cancel).await.unwrap();
                 (said(&ruling), said(&bank.write_settled(&self.payment, &report)))
             }
             Op::Void(death) => {
@@ -204,9 +206,11 @@ impl Both {
             Op::Debit => (said(&ledger.debit(id).await.unwrap()), said(&bank.debit())),
             Op::Release(cause) => {
                 let released = match ledger.release(id, cause).await.unwrap() {
-                    Release::Done(cause) => ReleaseOutcome::Done(cause),
-                    Release::Ended(end) => ReleaseOutcome::Ended(end),
-                    Release::Refused(refusal) => ReleaseOutcome::Failed { detail: refusal.to_string() },
+                    ReleaseStepOutcome::Done(cause) => ReleaseOutcome::Done(cause),
+                    ReleaseStepOutcome::Ended(end) => ReleaseOutcome::Ended(end),
+                    ReleaseStepOutcome::Refused(refusal) => {
+                        ReleaseOutcome::Failed { detail: refusal.to_string() }
+                    }
                 };
                 (said(&released), said(&bank.release(cause)))
             }
@@ -238,7 +242,7 @@ impl Both {
 
     async fn store(&self, callback: Callback) -> String {
         match self.ledger.ledger.store_callback(&callback).await.unwrap() {
-            Stored::New(message) => format!("told {}", message.is_some()),
+            StoreCallbackOutcome::New(message) => format!("told {}", message.is_some()),
             other => format!("{other:?}"),
         }
     }
@@ -319,12 +323,12 @@ impl Both {
             posted.extend(std::iter::repeat_n(kind.to_owned(), usize::from(times)));
         }
         let mut exceptions: Vec<&str> = [
-            (Exception::LateConfirmation, "late_confirmation"),
-            (Exception::ContradictoryFinalStatus, "contradictory_final_status"),
-            (Exception::ConfirmationMismatch, "confirmation_mismatch"),
-            (Exception::SettledWithoutAttempt, "settled_without_attempt"),
-            (Exception::CallbackFromOtherSwitch, "callback_from_other_switch"),
-            (Exception::DebitedToClaims, "debited_to_claims"),
+            (ExceptionKind::LateConfirmation, "late_confirmation"),
+            (ExceptionKind::ContradictoryFinalStatus, "contradictory_final_status"),
+            (ExceptionKind::ConfirmationMismatch, "confirmation_mismatch"),
+            (ExceptionKind::SettledWithoutAttempt, "settled_without_attempt"),
+            (ExceptionKind::CallbackFromOtherSwitch, "callback_from_other_switch"),
+            (ExceptionKind::DebitedToClaims, "debited_to_claims"),
         ]
         .into_iter()
         .filter(|(kind, _)| bank.exceptions.contain(*kind))

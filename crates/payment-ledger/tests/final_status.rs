@@ -5,8 +5,8 @@
 
 mod support;
 
-use payment_ledger::switch::final_status::Source;
-use payment_ledger::switch::inbox::{Callback, Stored};
+use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
+use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::ids::SwitchName;
 use payment_protocol::report::{Difference, SettledReport};
@@ -106,10 +106,14 @@ async fn the_truth_table_of_callbacks(pool: PgPool) {
         let callback = said.callback(&p);
         let (hold, available) = (bank.hold(&p).await, bank.available(&p).await);
         match bank.ledger.store_callback(&callback).await.unwrap() {
-            Stored::New(message) => assert_eq!(message.is_some(), told, "{row}: told"),
+            StoreCallbackOutcome::New(message) => assert_eq!(message.is_some(), told, "{row}: told"),
             other => panic!("{row}: {other:?}"),
         }
-        assert_eq!(bank.ledger.store_callback(&callback).await.unwrap(), Stored::Duplicate, "{row}");
+        assert_eq!(
+            bank.ledger.store_callback(&callback).await.unwrap(),
+            StoreCallbackOutcome::Duplicate,
+            "{row}"
+        );
         assert_eq!(bank.exceptions(&p).await.join("+"), exception, "{row}: exception");
         assert_eq!(
             bank.column(&p, "final_status").await.unwrap_or_default(),
@@ -130,13 +134,15 @@ async fn the_truth_table_of_callbacks(pool: PgPool) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_first_answer_stands_from_each_source(pool: PgPool) {
     let bank = Bank::new(pool);
-    for (source, word) in
-        [(Source::Callback, "callback"), (Source::Query, "query"), (Source::Cancel, "cancel")]
-    {
+    for (source, word) in [
+        (FinalStatusSource::Callback, "callback"),
+        (FinalStatusSource::Query, "query"),
+        (FinalStatusSource::Cancel, "cancel"),
+    ] {
         let p = bank.payment_at(Stage::Cancelling, word).await;
         let says = bank.ledger.record_settled(&p.id, &report(&p), source).await.unwrap();
         assert_eq!(says, FinalStatusRuling::First);
-        for again in [Source::Callback, Source::Query, Source::Cancel] {
+        for again in [FinalStatusSource::Callback, FinalStatusSource::Query, FinalStatusSource::Cancel] {
             let says = bank.ledger.record_settled(&p.id, &report(&p), again).await.unwrap();
             assert_eq!(says, FinalStatusRuling::Same);
         }
@@ -164,7 +170,7 @@ async fn dead_stands_however_it_was_learnt(pool: PgPool) {
             bank.ledger.record_void(&p.id, VoidReason::Rejected).await.unwrap(),
             FinalStatusRuling::Same
         );
-        let says = bank.ledger.record_settled(&p.id, &report(&p), Source::Cancel).await.unwrap();
+        let says = bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Cancel).await.unwrap();
         assert_eq!(says, FinalStatusRuling::Contradicts);
         assert_eq!(bank.column(&p, "final_status_source").await.as_deref(), Some(source));
         assert_eq!(bank.exceptions(&p).await, ["contradictory_final_status"]);
@@ -191,7 +197,7 @@ async fn a_report_that_differs_is_an_exception_and_moves_nothing(pool: PgPool) {
         let mut differing = report(&p);
         change(&mut differing);
         for _ in 0..2 {
-            let says = bank.ledger.record_settled(&p.id, &differing, Source::Query).await.unwrap();
+            let says = bank.ledger.record_settled(&p.id, &differing, FinalStatusSource::Query).await.unwrap();
             assert_eq!(says, FinalStatusRuling::Differs(difference), "row {n}");
         }
         assert_eq!(bank.exceptions(&p).await, [exception], "row {n}");
@@ -266,7 +272,7 @@ async fn a_success_of_what_was_never_sent_is_an_exception(pool: PgPool) {
     let bank = Bank::new(pool);
     for stage in [Stage::Fenced, Stage::Reserved, Stage::ReleasedUnreserved, Stage::Rejected] {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
-        let says = bank.ledger.record_settled(&p.id, &report(&p), Source::Query).await.unwrap();
+        let says = bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
         assert_eq!(says, FinalStatusRuling::NoAttempt, "{stage:?}");
         assert_eq!(bank.exceptions(&p).await, ["settled_without_attempt"], "{stage:?}");
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use iso_currency::Currency;
 use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
-use payment_ledger::audit::reconcile::found::Known;
+use payment_ledger::audit::reconcile::findings::FindingOutcome;
 use payment_ledger::audit::reconcile::holds::DecidedBy;
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
@@ -23,9 +23,9 @@ impl Bank {
     async fn newly_named(&self) -> BTreeMap<String, Drift> {
         let audited = self.ledger.audit_holds(PATIENCE).await.unwrap();
         audited
-            .found
+            .findings
             .into_iter()
-            .filter(|(_, known)| matches!(known, Known::Opened(_)))
+            .filter(|(_, known)| matches!(known, FindingOutcome::Opened(_)))
             .map(|(finding, _)| (finding.origin, finding.drift))
             .collect()
     }
@@ -81,7 +81,7 @@ async fn s0_15_what_is_held_is_counted_by_state_and_by_who_decides(pool: PgPool)
     assert_eq!(some, expected);
 
     // What is settled is committed; what is held is on the holding account.
-    let internal = bank.ledger.internal_accounts().await.unwrap();
+    let internal = bank.ledger.internal_balances().await.unwrap();
     let balance = |name: &str, currency: &str| {
         let found = internal.iter().find(|account| account.name == name && account.currency == currency);
         found.map(|account| account.balance_minor)
@@ -92,9 +92,9 @@ async fn s0_15_what_is_held_is_counted_by_state_and_by_who_decides(pool: PgPool)
     assert_eq!(balance("holding", "USD"), Some(0));
     assert_eq!(internal.iter().filter(|account| account.currency == "EUR").count(), 5);
     bank.ledger.seal(payment_ledger::audit::seal::BatchSize::new(1_000)).await.unwrap();
-    assert_eq!(bank.ledger.internal_accounts().await.unwrap(), internal, "sealed or not");
+    assert_eq!(bank.ledger.internal_balances().await.unwrap(), internal, "sealed or not");
     let audited = bank.ledger.audit_holds(PATIENCE).await.unwrap();
-    assert_eq!((audited.payments, audited.found), (7, vec![]), "all is well");
+    assert_eq!((audited.payments, audited.findings), (7, vec![]), "all is well");
 }
 
 /// One of each, planted behind the database's back; each is named in the next audit, once, with nothing else.
@@ -151,7 +151,7 @@ async fn s0_15_the_hold_audit_names_what_cannot_be(pool: PgPool) {
     assert_eq!(bank.newly_named().await, BTreeMap::from([(slow.id.to_string(), Drift::StuckCancelling)]));
 
     assert_eq!(bank.newly_named().await, BTreeMap::new(), "what is known is not opened again");
-    let known = bank.ledger.audit_holds(PATIENCE).await.unwrap().found;
+    let known = bank.ledger.audit_holds(PATIENCE).await.unwrap().findings;
     assert_eq!(known.len(), 6, "{known:?}");
     let kinds = "SELECT kind || ' ' || count(*) FROM exceptions GROUP BY kind ORDER BY kind";
     let expected = ["journal_hash_mismatch 1", "missing_hold 2", "orphan_hold 2", "stuck_cancelling 1"];

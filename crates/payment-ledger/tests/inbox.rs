@@ -8,10 +8,9 @@ mod support;
 use std::collections::BTreeSet;
 
 use futures::future::{join, join_all};
-use payment_ledger::steps::release::Release;
-use payment_ledger::switch::inbox::{
-    Callback, CallbackStatus, CancelRequest, InboxMessage, InboxMessageKind, Stored,
-};
+use payment_ledger::steps::release::ReleaseStepOutcome;
+use payment_ledger::switch::callbacks::{Callback, CallbackStatus, StoreCallbackOutcome};
+use payment_ledger::switch::inbox::{CancelRequestOutcome, InboxMessage, InboxMessageKind};
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::Cause;
 use payment_protocol::port::DebitOutcome;
@@ -26,7 +25,7 @@ const BACKOFF_MS: i64 = 60_000;
 
 /// Makes every message due now.
 async fn due(bank: &Bank) {
-    bank.sql("UPDATE inbox SET deliver_at = now() - interval '1 ms'").await;
+    bank.sql("UPDATE inbox SET next_delivery_at = now() - interval '1 ms'").await;
 }
 
 fn ids(messages: &[InboxMessage]) -> Vec<i64> {
@@ -38,7 +37,8 @@ async fn a_callback_is_stored_whole_and_told(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let callback = Callback { body: vec![0xff, 0x00, b'{'], ..failure(&p, "evt-1") };
-    let Stored::New(Some(message)) = bank.ledger.store_callback(&callback).await.unwrap() else {
+    let StoreCallbackOutcome::New(Some(message)) = bank.ledger.store_callback(&callback).await.unwrap()
+    else {
         panic!("told");
     };
     assert_eq!(
@@ -67,14 +67,14 @@ async fn r21b_an_event_id_with_another_body_is_an_exception(pool: PgPool) {
     bank.ledger.store_callback(&failure(&p, "evt-1")).await.unwrap();
 
     let reused = bank.ledger.store_callback(&success(&p, "evt-1")).await.unwrap();
-    assert_eq!(reused, Stored::CallbackEventIdReused);
+    assert_eq!(reused, StoreCallbackOutcome::CallbackEventIdReused);
     assert_eq!(bank.exceptions(&p).await, ["callback_event_id_reused"]);
     assert_eq!(bank.column(&p, "final_status").await, None, "a reused id is not believed");
 
     // Under an id that is taken, the other payment's SUCCESS is not believed either.
     assert_eq!(
         bank.ledger.store_callback(&success(&other, "evt-1")).await.unwrap(),
-        Stored::CallbackEventIdReused
+        StoreCallbackOutcome::CallbackEventIdReused
     );
     assert_eq!(bank.column(&other, "final_status").await, None);
     assert_eq!(bank.number("SELECT count(*) FROM switch_callbacks").await, 1);
@@ -90,8 +90,16 @@ async fn r21b_an_unknown_payment_is_an_exception(pool: PgPool) {
         ["tx_unknown:submit", "", "nonsense", p.tx.as_str(), p.id.as_str(), &format!("{}:debit", p.tx)];
     for (n, reference) in references.into_iter().enumerate() {
         let callback = Callback { reference: reference.to_owned(), ..success(&p, &format!("evt-{n}")) };
-        assert_eq!(bank.ledger.store_callback(&callback).await.unwrap(), Stored::New(None), "{reference:?}");
-        assert_eq!(bank.ledger.store_callback(&callback).await.unwrap(), Stored::Duplicate, "{reference:?}");
+        assert_eq!(
+            bank.ledger.store_callback(&callback).await.unwrap(),
+            StoreCallbackOutcome::New(None),
+            "{reference:?}"
+        );
+        assert_eq!(
+            bank.ledger.store_callback(&callback).await.unwrap(),
+            StoreCallbackOutcome::Duplicate,
+            "{reference:?}"
+        );
     }
     let kinds = bank.words("SELECT kind FROM exceptions WHERE payment_id IS NULL").await;
     assert_eq!(kinds, ["callback_for_unknown_payment"; 6]);
@@ -107,9 +115,9 @@ async fn r23_a_callback_with_a_nul_in_its_words_is_stored(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let poison = Callback { reason: Some("closed\0".into()), ..failure(&p, "evt-1") };
-    assert!(matches!(bank.ledger.store_callback(&poison).await.unwrap(), Stored::New(Some(_))));
+    assert!(matches!(bank.ledger.store_callback(&poison).await.unwrap(), StoreCallbackOutcome::New(Some(_))));
     let poison = Callback { reference: "\0".into(), currency: "\0".into(), ..success(&p, "evt-2") };
-    assert_eq!(bank.ledger.store_callback(&poison).await.unwrap(), Stored::New(None));
+    assert_eq!(bank.ledger.store_callback(&poison).await.unwrap(), StoreCallbackOutcome::New(None));
     bank.audit().await;
 }
 
@@ -121,8 +129,12 @@ async fn r17_one_callback_at_once_is_one_row(options: PgPoolOptions, connect: Pg
         let p = bank.payment_at(Stage::Sent, &format!("round {round}")).await;
         let callback = success(&p, &event(&p, "s"));
         let stored = join_all((0..32).map(|_| bank.ledger.store_callback(&callback))).await;
-        let new = stored.iter().filter(|s| matches!(s.as_ref().unwrap(), Stored::New(Some(_)))).count();
-        let again = stored.iter().filter(|s| matches!(s.as_ref().unwrap(), Stored::Duplicate)).count();
+        let new = stored
+            .iter()
+            .filter(|s| matches!(s.as_ref().unwrap(), StoreCallbackOutcome::New(Some(_))))
+            .count();
+        let again =
+            stored.iter().filter(|s| matches!(s.as_ref().unwrap(), StoreCallbackOutcome::Duplicate)).count();
         assert_eq!((new, again), (1, 31));
         let told = format!("SELECT count(*) FROM inbox WHERE payment_id = '{}'", p.id);
         assert_eq!(bank.number(&told).await, 1);
@@ -139,7 +151,8 @@ async fn one_unknown_callback_at_once_is_one_exception(options: PgPoolOptions, c
     let p = bank.payment_at(Stage::Sent, "k").await;
     let callback = Callback { reference: "tx_unknown:submit".into(), ..success(&p, "evt-1") };
     let stored = join_all((0..16).map(|_| bank.ledger.store_callback(&callback))).await;
-    let new = stored.iter().filter(|s| matches!(s.as_ref().unwrap(), Stored::New(None))).count();
+    let new =
+        stored.iter().filter(|s| matches!(s.as_ref().unwrap(), StoreCallbackOutcome::New(None))).count();
     assert_eq!(new, 1);
     assert_eq!(bank.number("SELECT count(*) FROM exceptions").await, 1);
     bank.close().await;
@@ -156,11 +169,11 @@ async fn what_is_not_delivered_is_taken_again_later_and_later(pool: PgPool) {
     bank.ledger.store_callback(&failure(&p, "evt-1")).await.unwrap();
     let after = clock().await;
     let in_a_second = format!(
-        "SELECT count(*) FROM inbox WHERE deliver_at - interval '1 second' BETWEEN '{before}' AND '{after}'"
+        "SELECT count(*) FROM inbox WHERE next_delivery_at - interval '1 second' BETWEEN '{before}' AND '{after}'"
     );
     assert_eq!(bank.number(&in_a_second).await, 1, "due a second after it was stored");
     // The second itself may be over before anybody has looked.
-    bank.sql("UPDATE inbox SET deliver_at = now() + interval '1 hour'").await;
+    bank.sql("UPDATE inbox SET next_delivery_at = now() + interval '1 hour'").await;
     assert_eq!(bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap(), [], "not due yet");
 
     let mut distances = vec![];
@@ -170,8 +183,10 @@ async fn what_is_not_delivered_is_taken_again_later_and_later(pool: PgPool) {
         assert_eq!(taken.len(), 1);
         assert_eq!(bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap(), [], "put off");
         distances.push(
-            bank.number("SELECT round(extract(epoch FROM deliver_at - now()) / 10)::bigint * 10 FROM inbox")
-                .await,
+            bank.number(
+                "SELECT round(extract(epoch FROM next_delivery_at - now()) / 10)::bigint * 10 FROM inbox",
+            )
+            .await,
         );
     }
     assert_eq!(distances, [60, 120, 240, 300, 300], "doubling, five minutes at most");
@@ -264,15 +279,19 @@ async fn a_cancel_is_asked_once_and_not_after_the_end(pool: PgPool) {
         let told = format!("SELECT count(*) FROM inbox WHERE kind = 'cancel' AND payment_id = '{}'", p.id);
         match end {
             None => {
-                let CancelRequest::Requested(Some(message)) = bank.customer_cancel(&p).await else {
+                let CancelRequestOutcome::Requested(Some(message)) = bank.customer_cancel(&p).await else {
                     panic!("{stage:?}: told");
                 };
                 assert_eq!((&message.payment_id, message.kind), (&p.id, InboxMessageKind::Cancel));
-                assert_eq!(bank.customer_cancel(&p).await, CancelRequest::Requested(None), "{stage:?}");
+                assert_eq!(
+                    bank.customer_cancel(&p).await,
+                    CancelRequestOutcome::Requested(None),
+                    "{stage:?}"
+                );
                 assert_eq!(bank.number(&told).await, 1, "{stage:?}");
             }
             Some(end) => {
-                assert_eq!(bank.customer_cancel(&p).await, CancelRequest::Ended(end), "{stage:?}");
+                assert_eq!(bank.customer_cancel(&p).await, CancelRequestOutcome::Ended(end), "{stage:?}");
                 assert_eq!(bank.number(&told).await, 0, "{stage:?}");
             }
         }
@@ -303,12 +322,12 @@ async fn r19_a_success_beside_a_death_is_the_verdict_or_an_exception(
             (stored, dead)
         };
         let final_status = bank.column(&p, "final_status").await.unwrap();
-        let Stored::New(message) = stored.unwrap() else { panic!("stored") };
+        let StoreCallbackOutcome::New(message) = stored.unwrap() else { panic!("stored") };
         match dead.unwrap() {
             FinalStatusRuling::First => {
                 assert_eq!((final_status.as_str(), message), ("void", None));
                 let released = bank.ledger.release(&p.id, &Cause::SlaExpired).await.unwrap();
-                assert_eq!(released, Release::Done(Cause::SlaExpired));
+                assert_eq!(released, ReleaseStepOutcome::Done(Cause::SlaExpired));
             }
             FinalStatusRuling::Contradicts => {
                 assert_eq!((final_status.as_str(), message.is_some()), ("settled", true));
@@ -332,8 +351,8 @@ async fn r19_a_success_beside_a_release_is_an_exception(options: PgPoolOptions, 
         let callback = success(&p, &event(&p, "s"));
         let (stored, released) =
             join(bank.ledger.store_callback(&callback), bank.ledger.release(&p.id, &Cause::SlaExpired)).await;
-        assert_eq!(stored.unwrap(), Stored::New(None));
-        assert_eq!(released.unwrap(), Release::Done(Cause::SlaExpired));
+        assert_eq!(stored.unwrap(), StoreCallbackOutcome::New(None));
+        assert_eq!(released.unwrap(), ReleaseStepOutcome::Done(Cause::SlaExpired));
         let exceptions = bank.exceptions(&p).await;
         assert!(
             exceptions == ["contradictory_final_status"] || exceptions == ["late_confirmation"],
@@ -356,7 +375,7 @@ async fn r19_a_release_beside_an_attempt_is_one_of_the_two(
         let cause = Cause::Interrupted;
         let (ruling, released) = join(bank.attempt(&p), bank.ledger.release(&p.id, &cause)).await;
         let sent = matches!(ruling, payment_protocol::rules::AttemptRuling::Send(1));
-        assert_eq!(sent, matches!(released.unwrap(), Release::Refused(_)), "sent xor released");
+        assert_eq!(sent, matches!(released.unwrap(), ReleaseStepOutcome::Refused(_)), "sent xor released");
     }
     bank.audit().await;
     bank.close().await;

@@ -6,9 +6,9 @@ mod support;
 
 use futures::future::join_all;
 use iso_currency::Currency;
-use payment_ledger::admission::kill_switches::Target;
-use payment_ledger::admission::limits::{Bounds, LimitScope};
-use payment_ledger::operator::decisions::{DecideError, DecisionRefused};
+use payment_ledger::admission::kill_switches::KillSwitchTarget;
+use payment_ledger::admission::limits::{LimitBounds, LimitScope};
+use payment_ledger::operator::decisions::{DecideError, DecisionRefusedError};
 use payment_ledger::steps::accept::NewPayment;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::ids::{AccountId, SwitchName};
@@ -19,7 +19,7 @@ use support::{Bank, Sample, account_id, eur, tenant};
 
 const OVER: ReserveOutcome = ReserveOutcome::Refused(ReserveRefusal::LimitExceeded);
 
-async fn set(bank: &Bank, scope: &LimitScope, bounds: Bounds) {
+async fn set(bank: &Bank, scope: &LimitScope, bounds: LimitBounds) {
     bank.ledger.set_limit(scope, Currency::EUR, bounds, "ann", "a test").await.unwrap();
 }
 
@@ -42,7 +42,7 @@ async fn used(bank: &Bank) -> Vec<String> {
 async fn r10_a_limit_is_reached_and_not_passed(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.clear_of_midnight().await;
-    let of = |per_payment_minor, per_day_minor, per_day_count| Bounds {
+    let of = |per_payment_minor, per_day_minor, per_day_count| LimitBounds {
         per_payment_minor,
         per_day_minor,
         per_day_count,
@@ -90,7 +90,7 @@ async fn r10_what_is_released_is_given_back_to_its_limit(pool: PgPool) {
     let account = bank.open("purse", support::FUNDS_MINOR).await;
     let before = order(&bank, &account, 1_000, "before").await;
     assert_eq!(bank.reserve(&before).await, ReserveOutcome::Held);
-    let day = Bounds { per_day_minor: Some(2_000), per_day_count: Some(2), ..Bounds::default() };
+    let day = LimitBounds { per_day_minor: Some(2_000), per_day_count: Some(2), ..LimitBounds::default() };
     set(&bank, &LimitScope::Account(account.clone()), day).await;
     set(&bank, &LimitScope::Tenant(tenant()), day).await;
     assert_eq!(used(&bank).await, [""; 0], "nothing is counted, so no row is there to be locked");
@@ -127,14 +127,18 @@ async fn r10_what_is_released_is_given_back_to_its_limit(pool: PgPool) {
 async fn r34_a_limit_is_not_passed_by_a_crowd(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 32).await;
     bank.clear_of_midnight().await;
-    set(&bank, &LimitScope::Tenant(tenant()), Bounds { per_day_minor: Some(2_500), ..Bounds::default() })
-        .await;
+    set(
+        &bank,
+        &LimitScope::Tenant(tenant()),
+        LimitBounds { per_day_minor: Some(2_500), ..LimitBounds::default() },
+    )
+    .await;
     let mut payments = vec![];
     for n in 0..64 {
         let account = account_id(&format!("purse-{}", n % 8));
         if n < 8 {
             bank.open(account.as_str(), support::FUNDS_MINOR).await;
-            let own = Bounds { per_day_count: Some(7), ..Bounds::default() };
+            let own = LimitBounds { per_day_count: Some(7), ..LimitBounds::default() };
             set(&bank, &LimitScope::Account(account.clone()), own).await;
         }
         payments.push(order(&bank, &account, 100, &n.to_string()).await);
@@ -162,14 +166,14 @@ async fn a_limit_is_set_anew_and_never_changed(pool: PgPool) {
     for (minor, outcome) in
         [(Some(10), OVER), (Some(1_000), ReserveOutcome::Held), (None, ReserveOutcome::Held)]
     {
-        set(&bank, &scope, Bounds { per_payment_minor: minor, ..Bounds::default() }).await;
+        set(&bank, &scope, LimitBounds { per_payment_minor: minor, ..LimitBounds::default() }).await;
         let p = order(&bank, &account, 1_000, &minor.unwrap_or(0).to_string()).await;
         assert_eq!(bank.reserve(&p).await, outcome, "{minor:?}");
     }
     assert_eq!(bank.ledger.limits(10).await.unwrap(), []);
     assert_eq!(bank.number("SELECT count(*) FROM limits").await, 3);
     // Another currency's limit is another limit.
-    let dollars = Bounds { per_payment_minor: Some(1), ..Bounds::default() };
+    let dollars = LimitBounds { per_payment_minor: Some(1), ..LimitBounds::default() };
     bank.ledger.set_limit(&scope, Currency::USD, dollars, "ann", "a test").await.unwrap();
     assert_eq!(bank.reserve(&order(&bank, &account, 1_000, "euros").await).await, ReserveOutcome::Held);
     for sql in ["UPDATE limits SET per_payment_minor = 1", "DELETE FROM limits", "TRUNCATE limits"] {
@@ -181,10 +185,10 @@ async fn a_limit_is_set_anew_and_never_changed(pool: PgPool) {
 /// nothing is written.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn limits_and_stops_say_who_and_why(pool: PgPool) {
-    use DecisionRefused::*;
+    use DecisionRefusedError::*;
     let bank = Bank::new(pool);
     let account = LimitScope::Account(bank.open("purse", support::FUNDS_MINOR).await);
-    let target = Target::Switch(SwitchName::new(support::SWITCH).unwrap());
+    let target = KillSwitchTarget::Switch(SwitchName::new(support::SWITCH).unwrap());
     let long = "x".repeat(2_001);
     let table = [
         ("", "why", NoName),
@@ -197,12 +201,12 @@ async fn limits_and_stops_say_who_and_why(pool: PgPool) {
         ("ann", "a\0b", Hidden("the reason")),
         ("ann", &long, TooLong("the reason")),
     ];
-    let (standing, _) = bank.ledger.stop(&target, " ann ", "a test\n").await.unwrap();
+    let (standing, _) = bank.ledger.activate_kill_switch(&target, " ann ", "a test\n").await.unwrap();
     for (by, reason, refused) in table {
         let outcomes = [
-            bank.ledger.set_limit(&account, Currency::EUR, Bounds::default(), by, reason).await,
-            bank.ledger.stop(&target, by, reason).await.map(drop),
-            bank.ledger.lift(standing, by, reason).await.map(drop),
+            bank.ledger.set_limit(&account, Currency::EUR, LimitBounds::default(), by, reason).await,
+            bank.ledger.activate_kill_switch(&target, by, reason).await.map(drop),
+            bank.ledger.lift_kill_switch(standing, by, reason).await.map(drop),
         ];
         for outcome in outcomes {
             match outcome {

@@ -10,8 +10,8 @@ use std::cell::Cell;
 use iso_currency::Currency;
 use payment_ledger::Ledger;
 use payment_ledger::accounts::{AccountStatus, Internal, internal_balance};
-use payment_ledger::audit::seal::{BatchSize, Sealed};
-use payment_ledger::switch::inbox::{Callback, Stored};
+use payment_ledger::audit::seal::{BatchSize, SealOutcome};
+use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::Cause;
 use payment_protocol::facts::RecallRecord;
@@ -206,7 +206,7 @@ impl Modelled {
                 "Refused"
             }
             (Some("open"), Some("Settled")) => {
-                (self.hold, self.end) = (Some("settled"), Some("Settled"));
+                (self.hold, self.end) = (Some("debited"), Some("Settled"));
                 "Done"
             }
             (_, None) if self.differs => "Differs",
@@ -216,7 +216,7 @@ impl Modelled {
 
     fn release(&mut self, cause: &Cause, purse: &mut Purse) -> String {
         let first = self.cause.clone().unwrap_or_else(|| cause.clone());
-        if self.hold == Some("settled") {
+        if self.hold == Some("debited") {
             return "Refused(HoldSettled)".into();
         }
         match self.end {
@@ -276,7 +276,7 @@ struct Both {
 
 impl Both {
     async fn open(bank: Bank, case: usize) -> Self {
-        while bank.ledger.seal(BatchSize::new(BatchSize::MAX)).await.unwrap() != Sealed::Nothing {}
+        while bank.ledger.seal(BatchSize::new(BatchSize::MAX)).await.unwrap() != SealOutcome::NothingToSeal {}
         let before = internal_balances(&bank).await;
         let accounts = [0, 1].map(|a| format!("case-{case}-account-{a}"));
         for account in &accounts {
@@ -319,7 +319,7 @@ impl Both {
         let runs = [run("run-1"), run("run-2")];
         let event = |p: usize| format!("step-{}-{}", self.step, &samples[p].tx.as_str()[..16]);
         let told = async |callback: Callback| match ledger.store_callback(&callback).await.unwrap() {
-            Stored::New(message) => format!("told {}", message.is_some()),
+            StoreCallbackOutcome::New(message) => format!("told {}", message.is_some()),
             other => format!("{other:?}"),
         };
         match op {
@@ -348,7 +348,7 @@ impl Both {
             Op::CustomerCancel(p) => {
                 let ended = matches!(
                     bank.customer_cancel(&samples[p]).await,
-                    payment_ledger::switch::inbox::CancelRequest::Ended(_)
+                    payment_ledger::switch::inbox::CancelRequestOutcome::Ended(_)
                 );
                 let modelled = &mut self.modelled[p];
                 modelled.cancel_started |= modelled.end.is_none();
@@ -402,9 +402,9 @@ impl Both {
             }
             Op::Seal(size) => {
                 let sealed = match ledger.seal(BatchSize::new(size)).await.unwrap() {
-                    Sealed::Batch { entries, .. } => entries,
-                    Sealed::Nothing => 0,
-                    Sealed::Busy => panic!("nobody else seals"),
+                    SealOutcome::Batch { entries, .. } => entries,
+                    SealOutcome::NothingToSeal => 0,
+                    SealOutcome::Busy => panic!("nobody else seals"),
                 };
                 let waiting = self.entries() - self.sealed;
                 let modelled = waiting.min(usize::try_from(size).unwrap());
@@ -430,7 +430,7 @@ impl Both {
         let after = internal_balances(&self.bank).await;
         let moved: Vec<_> = after.iter().zip(self.before).map(|(after, before)| after - before).collect();
         seen.push(format!("{moved:?}"));
-        let [held, debited] = ["open", "settled"].map(|status| self.holds(status) * AMOUNT_MINOR);
+        let [held, debited] = ["open", "debited"].map(|status| self.holds(status) * AMOUNT_MINOR);
         modelled.push(format!("{:?}", [held, debited, -self.deposits.iter().sum::<i64>()]));
         (seen, modelled)
     }

@@ -5,12 +5,12 @@
 mod support;
 
 use iso_currency::Currency;
-use payment_ledger::admission::kill_switches::Target;
-use payment_ledger::admission::limits::{Bounds, LimitScope};
+use payment_ledger::admission::kill_switches::KillSwitchTarget;
+use payment_ledger::admission::limits::{LimitBounds, LimitScope};
 use payment_ledger::audit::reconcile::drift::Drift;
 use payment_ledger::operator::decisions::DecisionStatus;
-use payment_ledger::reads::measure::Restrained;
-use payment_ledger::reads::queues::ListFilter;
+use payment_ledger::reads::measure::RestrictionCounts;
+use payment_ledger::reads::queues::OperatorPaymentFilter;
 use payment_ledger::steps::accept::NewPayment;
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
@@ -42,18 +42,18 @@ async fn a_list_shows_all_tenants_newest_first(pool: PgPool) {
     let theirs = bank.take(&order).await;
     age(&bank, &theirs, 200).await;
     let newest = bank.payment_at(Stage::Sent, "newest").await;
-    let all = ListFilter { limit: 10, ..ListFilter::default() };
+    let all = OperatorPaymentFilter { limit: 10, ..OperatorPaymentFilter::default() };
     let switch = |name| Some(SwitchName::new(name).unwrap());
     #[rustfmt::skip]
     let table = [
         (all.clone(),                                                          vec![&newest, &theirs, &ours]),
-        (ListFilter { limit: 2, ..all.clone() },                               vec![&newest, &theirs]),
-        (ListFilter { after: Some(newest.id.clone()), ..all.clone() },         vec![&theirs, &ours]),
-        (ListFilter { state: Some(PaymentState::Settled), ..all.clone() },     vec![&ours]),
-        (ListFilter { older_than_s: Some(150), ..all.clone() },                vec![&theirs, &ours]),
-        (ListFilter { older_than_s: Some(250), ..all.clone() },                vec![&ours]),
-        (ListFilter { switch: switch(OTHER_SWITCH), ..all.clone() },           vec![&theirs]),
-        (ListFilter { switch: switch(SWITCH), ..all.clone() },                 vec![&newest, &ours]),
+        (OperatorPaymentFilter { limit: 2, ..all.clone() },                               vec![&newest, &theirs]),
+        (OperatorPaymentFilter { after: Some(newest.id.clone()), ..all.clone() },         vec![&theirs, &ours]),
+        (OperatorPaymentFilter { state: Some(PaymentState::Settled), ..all.clone() },     vec![&ours]),
+        (OperatorPaymentFilter { older_than_s: Some(150), ..all.clone() },                vec![&theirs, &ours]),
+        (OperatorPaymentFilter { older_than_s: Some(250), ..all.clone() },                vec![&ours]),
+        (OperatorPaymentFilter { switch: switch(OTHER_SWITCH), ..all.clone() },           vec![&theirs]),
+        (OperatorPaymentFilter { switch: switch(SWITCH), ..all.clone() },                 vec![&newest, &ours]),
     ];
     for (filter, expected) in table {
         let listed = bank.ledger.list(&filter).await.unwrap();
@@ -185,7 +185,7 @@ async fn what_waits_for_people_is_measured(pool: PgPool) {
     let found_by_a_sweep = Drift::ALL.iter().map(|drift| (drift.as_str(), 0));
     assert_eq!(known, met_when_it_came_in.into_iter().chain(found_by_a_sweep).collect::<Vec<_>>());
     assert_eq!(bank.ledger.open_exceptions().await.unwrap(), 3);
-    let standing = bank.ledger.needing_operator_by_reason().await.unwrap();
+    let standing = bank.ledger.needs_operator_by_reason().await.unwrap();
     assert_eq!(standing.len(), OperatorReason::ALL.len());
     let some: Vec<_> = standing
         .iter()
@@ -193,7 +193,7 @@ async fn what_waits_for_people_is_measured(pool: PgPool) {
         .map(|standing| (standing.reason, standing.count, standing.oldest_s / 100))
         .collect();
     assert_eq!(some, [(OperatorReason::ConfirmationMismatch, 1, 3), (OperatorReason::NoCancelOrQuery, 2, 2)]);
-    let alerted = bank.ledger.alerted_by_kind().await.unwrap();
+    let alerted = bank.ledger.alerts_by_kind().await.unwrap();
     let alerted: Vec<_> = alerted.iter().map(|alerted| (alerted.kind.as_str(), alerted.count)).collect();
     let none = [("compensation_failed", 0), ("cancel_undecided", 0), ("recall_undecided", 0)];
     assert_eq!(alerted, [&[("needs_operator", 3)], &none[..]].concat());
@@ -207,29 +207,29 @@ async fn what_waits_for_people_is_measured(pool: PgPool) {
 async fn what_people_restrain_and_when_the_books_were_compared_is_measured(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.clear_of_midnight().await;
-    assert_eq!(bank.ledger.restrained().await.unwrap(), Restrained::default());
+    assert_eq!(bank.ledger.restrictions().await.unwrap(), RestrictionCounts::default());
     let (account, tenant) = (bank.open("purse", 5_000).await, LimitScope::Tenant(tenant()));
     let account = LimitScope::Account(account);
     let euro = Currency::EUR;
-    let day = |minor| Bounds { per_day_minor: Some(minor), ..Bounds::default() };
+    let day = |minor| LimitBounds { per_day_minor: Some(minor), ..LimitBounds::default() };
     bank.ledger.set_limit(&account, euro, day(1_000), "ann", "a test").await.unwrap();
     bank.ledger.set_limit(&tenant, euro, day(1_001), "ann", "a test").await.unwrap();
     bank.ledger.set_limit(&tenant, Currency::USD, day(0), "ann", "a test").await.unwrap();
     let order = NewPayment { source_account: account_id("purse"), ..bank.order("k") };
     let p = bank.take(&order).await;
     bank.reserve(&p).await;
-    let target = Target::Switch(SwitchName::new(SWITCH).unwrap());
-    bank.ledger.stop(&target, "ann", "a test").await.unwrap();
+    let target = KillSwitchTarget::Switch(SwitchName::new(SWITCH).unwrap());
+    bank.ledger.activate_kill_switch(&target, "ann", "a test").await.unwrap();
     bank.damage("UPDATE kill_switches SET activated_at = activated_at - interval '200 s'".into()).await;
-    let restrained = bank.ledger.restrained().await.unwrap();
-    let expected = Restrained {
+    let restrained = bank.ledger.restrictions().await.unwrap();
+    let expected = RestrictionCounts {
         switches_stopped: 1,
         stop_oldest_s: restrained.stop_oldest_s,
         accounts_limited: 1,
         tenants_limited: 2,
         accounts_used_up: 1,
         tenants_used_up: 1,
-        ..Restrained::default()
+        ..RestrictionCounts::default()
     };
     assert_eq!(restrained, expected);
     assert_eq!(restrained.stop_oldest_s / 100, 2);

@@ -5,7 +5,7 @@
 mod support;
 
 use futures::future::join_all;
-use payment_ledger::steps::release::Release;
+use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_protocol::cause::Cause;
 use payment_protocol::facts::RecallRecord::{RecallUnsupported, Recalled, Refused};
 use payment_protocol::rules::ReleaseRefusal;
@@ -24,9 +24,9 @@ async fn the_first_answer_stands(pool: PgPool) {
         (Refused,   Refused,  "refused the payee keeps it"),
         (Refused,   Recalled, "refused the payee keeps it"),
         (Refused,   RecallUnsupported, "refused the payee keeps it"),
-        (RecallUnsupported, RecallUnsupported, "impossible the payee keeps it"),
-        (RecallUnsupported, Refused, "impossible the payee keeps it"),
-        (RecallUnsupported, Recalled, "impossible the payee keeps it"),
+        (RecallUnsupported, RecallUnsupported, "unsupported the payee keeps it"),
+        (RecallUnsupported, Refused, "unsupported the payee keeps it"),
+        (RecallUnsupported, Recalled, "unsupported the payee keeps it"),
     ];
     for (n, (first, later, recorded)) in table.into_iter().enumerate() {
         let p = bank.payment_at(Stage::Barred, &format!("row {n}")).await;
@@ -51,7 +51,10 @@ async fn path_c_recalled_releases_and_refused_does_not(pool: PgPool) {
     let cause = Cause::DebitRefused { reason: "frozen_account".into() };
 
     let recalled = bank.payment_at(Stage::Recalled, "recalled").await;
-    assert_eq!(bank.ledger.release(&recalled.id, &cause).await.unwrap(), Release::Done(cause.clone()));
+    assert_eq!(
+        bank.ledger.release(&recalled.id, &cause).await.unwrap(),
+        ReleaseStepOutcome::Done(cause.clone())
+    );
     assert_eq!(
         (bank.state(&recalled).await.as_str(), bank.available(&recalled).await),
         ("failed", FUNDS_MINOR)
@@ -60,7 +63,7 @@ async fn path_c_recalled_releases_and_refused_does_not(pool: PgPool) {
     assert_eq!(bank.column(&recalled, "final_status").await.as_deref(), Some("settled"));
 
     let refused = bank.payment_at(Stage::RecallRefused, "refused").await;
-    let shut = Release::Refused(ReleaseRefusal::MayStillSettle);
+    let shut = ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle);
     assert_eq!(bank.ledger.release(&refused.id, &cause).await.unwrap(), shut);
     bank.audit().await;
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use payment_ledger::audit::reconcile::ReconciliationRunId;
 use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
-use payment_ledger::audit::reconcile::found::{Finding, Known};
+use payment_ledger::audit::reconcile::findings::{Finding, FindingOutcome};
 use payment_ledger::audit::reconcile::payments::Sources;
 use payment_protocol::ids::{PaymentId, SwitchName};
 use payment_protocol::keys;
@@ -44,7 +44,7 @@ impl Bank {
     /// One sweep in batches of three.
     async fn reconcile(&self, running: &[String]) -> (ReconciliationRunId, Vec<Finding>) {
         let sweep = self.ledger.begin_reconciliation_run().await.unwrap();
-        self.ledger.note_running(sweep, running).await.unwrap();
+        self.ledger.record_running_workflows(sweep, running).await.unwrap();
         let sources = Sources { statements: vec![switch()], workflows: Some(sweep) };
         let mut findings = Vec::new();
         let mut after: Option<PaymentId> = None;
@@ -188,21 +188,21 @@ async fn r36_each_planted_drift_is_named_and_nothing_else(pool: PgPool) {
     // An exception each, once; what was met when the word came in keeps its exception.
     let before = bank.number("SELECT count(*) FROM exceptions").await;
     let known = bank.ledger.open_findings(&findings).await.unwrap();
-    let opened = known.iter().filter(|known| matches!(known, Known::Opened(_))).count();
+    let opened = known.iter().filter(|known| matches!(known, FindingOutcome::Opened(_))).count();
     assert_eq!(opened, findings.len() - 1, "the unknown callback had one: {known:?}");
     assert_eq!(bank.number("SELECT count(*) FROM exceptions").await, before + i64::try_from(opened).unwrap());
     let again = bank.ledger.open_findings(&findings).await.unwrap();
-    assert!(again.iter().all(|known| matches!(known, Known::Open(_))), "{again:?}");
+    assert!(again.iter().all(|known| matches!(known, FindingOutcome::AlreadyOpen(_))), "{again:?}");
 
     // What a person has closed is not opened again.
-    let Some(Known::Open(id)) = again.first() else { panic!("{again:?}") };
+    let Some(FindingOutcome::AlreadyOpen(id)) = again.first() else { panic!("{again:?}") };
     bank.ledger.close_exception(*id, "ann", "looked at").await.unwrap();
     let after = bank.ledger.open_findings(&findings[..1]).await.unwrap();
-    assert_eq!(after, [Known::Closed(*id)]);
+    assert_eq!(after, [FindingOutcome::AlreadyClosed(*id)]);
     // What is wrong otherwise since then is another matter.
     let otherwise = Finding { detail: "it differs by more".into(), ..findings[0].clone() };
     let after = bank.ledger.open_findings(std::slice::from_ref(&otherwise)).await.unwrap();
-    assert!(matches!(after[..], [Known::Opened(other)] if other != *id), "{after:?}");
+    assert!(matches!(after[..], [FindingOutcome::Opened(other)] if other != *id), "{after:?}");
 
     // A sweep leaves no list of workflows behind.
     bank.ledger.finish_reconciliation_run(sweep, &serde_json::json!({})).await.unwrap();

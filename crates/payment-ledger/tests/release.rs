@@ -5,7 +5,7 @@
 
 mod support;
 
-use payment_ledger::steps::release::Release;
+use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::port::ReserveOutcome;
 use payment_protocol::rules::ReleaseRefusal;
@@ -17,9 +17,9 @@ use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, failure};
 async fn at_each_stage_the_door_is_open_or_shut(pool: PgPool) {
     let bank = Bank::new(pool);
     let asked = Cause::FailureReported { reason: "no such account".into() };
-    let done = |cause: &Cause| Release::Done(cause.clone());
-    let shut = || Release::Refused(ReleaseRefusal::MayStillSettle);
-    let spent = || Release::Refused(ReleaseRefusal::HoldSettled);
+    let done = |cause: &Cause| ReleaseStepOutcome::Done(cause.clone());
+    let shut = || ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle);
+    let spent = || ReleaseStepOutcome::Refused(ReleaseRefusal::HoldSettled);
     let held = FUNDS_MINOR - AMOUNT_MINOR;
     #[rustfmt::skip]
     let table = [
@@ -58,7 +58,7 @@ async fn a_failure_callback_opens_no_door(pool: PgPool) {
     bank.ledger.store_callback(&failure(&p, "f")).await.unwrap();
     let cause = Cause::FailureReported { reason: "account closed".into() };
     bank.ledger.begin_cancel(&p.id, &cause).await.unwrap();
-    let refused = Release::Refused(ReleaseRefusal::MayStillSettle);
+    let refused = ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle);
     assert_eq!(bank.ledger.release(&p.id, &cause).await.unwrap(), refused);
     bank.audit().await;
 }
@@ -84,7 +84,7 @@ async fn the_first_cause_names_the_end(pool: PgPool) {
         }
         bank.ledger.record_void(&p.id, payment_protocol::cancel::VoidReason::Cancelled).await.unwrap();
         let released = bank.ledger.release(&p.id, &Cause::Interrupted).await.unwrap();
-        assert_eq!(released, Release::Done(first.clone()));
+        assert_eq!(released, ReleaseStepOutcome::Done(first.clone()));
         assert_eq!(bank.state(&p).await, end);
     }
     bank.audit().await;
@@ -126,7 +126,7 @@ async fn a_frozen_account_is_given_back_to(pool: PgPool) {
     bank.freeze(&p).await;
     assert_eq!(
         bank.ledger.release(&p.id, &Cause::SlaExpired).await.unwrap(),
-        Release::Done(Cause::SlaExpired)
+        ReleaseStepOutcome::Done(Cause::SlaExpired)
     );
     assert_eq!(bank.available(&p).await, FUNDS_MINOR);
     bank.audit().await;

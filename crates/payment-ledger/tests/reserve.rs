@@ -9,7 +9,7 @@ use futures::future::join_all;
 use iso_currency::Currency;
 use payment_ledger::LedgerError;
 use payment_ledger::steps::accept::NewPayment;
-use payment_ledger::steps::release::Release;
+use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::ids::TenantId;
 use payment_protocol::port::{FenceOutcome, ReserveOutcome};
@@ -221,7 +221,7 @@ async fn r8_a_reserve_beside_its_undo_changes_nothing(pool: PgPool) {
         let fenced = bank.ledger.fence_reserve(&p.id).await.unwrap();
         assert_eq!(fenced, FenceOutcome::Open(Some(Cause::ReserveUnknown)), "{hindrance}");
         let released = bank.ledger.release(&p.id, &Cause::Interrupted).await.unwrap();
-        assert_eq!(released, Release::Done(Cause::ReserveUnknown), "{hindrance}");
+        assert_eq!(released, ReleaseStepOutcome::Done(Cause::ReserveUnknown), "{hindrance}");
         assert_eq!(bank.state(&p).await, "failed", "{hindrance}");
         assert_eq!(bank.available(&p).await, FUNDS_MINOR, "{hindrance}");
     }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use futures::future::{join, join_all};
 use iso_currency::Currency;
 use payment_ledger::LedgerError;
-use payment_ledger::accounts::{Internal, internal_balance};
-use payment_ledger::audit::seal::{BatchSize, Sealed};
+use payment_ledger::accounts::{InternalAccount, internal_balance};
+use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use payment_ledger::steps::accept::NewPayment;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Executor as _, PgConnection, PgPool};
@@ -22,9 +22,9 @@ async fn seal_all(bank: &Bank, size: i64) -> usize {
     let mut sealed = 0;
     loop {
         match bank.ledger.seal(BatchSize::new(size)).await.unwrap() {
-            Sealed::Batch { entries, .. } => sealed += entries,
-            Sealed::Nothing => return sealed,
-            Sealed::Busy => tokio::task::yield_now().await,
+            SealOutcome::Batch { entries, .. } => sealed += entries,
+            SealOutcome::NothingToSeal => return sealed,
+            SealOutcome::Busy => tokio::task::yield_now().await,
         }
     }
 }
@@ -33,13 +33,13 @@ async fn seal_all(bank: &Bank, size: i64) -> usize {
 async fn assert_sound(bank: &Bank) {
     let verified = bank.ledger.verify(None).await.unwrap();
     assert_eq!(verified.findings, []);
-    assert_eq!((verified.waiting, verified.entries), (0, bank.number("SELECT count(*) FROM journal").await));
+    assert_eq!((verified.unsealed, verified.entries), (0, bank.number("SELECT count(*) FROM journal").await));
 }
 
 /// Internal balances as the ledger gives them and as all entries give them, on one connection.
 async fn balances(connection: &mut PgConnection) -> Vec<(String, i64, i64)> {
     let mut balances = vec![];
-    for account in [Internal::Holding, Internal::Escrow, Internal::Funding] {
+    for account in [InternalAccount::Holding, InternalAccount::Escrow, InternalAccount::Funding] {
         let given = internal_balance(&mut *connection, account, Currency::EUR).await.unwrap();
         let id = account.account(Currency::EUR);
         let summed = sqlx::query_scalar(
@@ -137,7 +137,7 @@ async fn r34_r36_sixty_four_writers_beside_the_sealers(options: PgPoolOptions, c
         let mut batches = 0;
         while writing.load(Ordering::Relaxed) {
             let sealed = bank.ledger.seal(BatchSize::new(5 + n)).await.unwrap();
-            batches += usize::from(matches!(sealed, Sealed::Batch { .. }));
+            batches += usize::from(matches!(sealed, SealOutcome::Batch { .. }));
         }
         batches
     }));
@@ -329,13 +329,15 @@ async fn r36_each_way_to_tamper_is_named(pool: PgPool) {
         let verified = bank.ledger.verify(Some(head)).await.unwrap();
         for (kind, of) in *expected {
             let of = of.replace("HEAD", &head.to_string());
-            let named =
-                verified.findings.iter().any(|finding| finding.kind == *kind && finding.of.starts_with(&of));
+            let named = verified
+                .findings
+                .iter()
+                .any(|finding| finding.kind == *kind && finding.subject.starts_with(&of));
             assert!(named, "{tampering}\n{kind} {of} is not among {:#?}", verified.findings);
         }
         let blamed = verified.findings.iter().filter(|finding| finding.kind.starts_with("entry_"));
         for finding in blamed {
-            let meant = expected.contains(&(finding.kind, finding.of.as_str()));
+            let meant = expected.contains(&(finding.kind, finding.subject.as_str()));
             assert!(meant, "{tampering}\nnobody touched {finding:?}");
         }
         restore(&bank).await;

@@ -5,7 +5,7 @@
 mod support;
 
 use payment_ledger::accounts::AccountStatus;
-use payment_ledger::audit::seal::{BatchSize, Sealed};
+use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use payment_protocol::cause::ReserveRefusal;
 use payment_protocol::port::{DebitOutcome, ReserveOutcome};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -45,7 +45,7 @@ async fn r36_the_services_can_serve(options: PgPoolOptions, connect: PgConnectOp
     owner.open(order.source_account.as_str(), 1).await;
     let poor = service.take(&order).await;
     assert_eq!(service.reserve(&poor).await, ReserveOutcome::Refused(ReserveRefusal::InsufficientFunds));
-    assert!(matches!(service.ledger.seal(BatchSize::new(100)).await.unwrap(), Sealed::Batch { .. }));
+    assert!(matches!(service.ledger.seal(BatchSize::new(100)).await.unwrap(), SealOutcome::Batch { .. }));
     assert_eq!(service.ledger.verify(None).await.unwrap().findings, []);
     owner.audit().await;
     service.close().await;
@@ -58,7 +58,7 @@ async fn r36_the_services_cannot_change_history(options: PgPoolOptions, connect:
     let owner = Bank::crowded(PgPoolOptions::new(), connect.clone(), 2).await;
     let p = owner.payment_at(Stage::Settled, "k").await;
     owner.payment_at(Stage::Reserved, "open").await;
-    assert!(matches!(owner.ledger.seal(BatchSize::new(4)).await.unwrap(), Sealed::Batch { .. }));
+    assert!(matches!(owner.ledger.seal(BatchSize::new(4)).await.unwrap(), SealOutcome::Batch { .. }));
     let service = service(options, connect).await;
     #[rustfmt::skip]
     let table = [
@@ -66,7 +66,7 @@ async fn r36_the_services_cannot_change_history(options: PgPoolOptions, connect:
         "DELETE FROM journal",
         "TRUNCATE journal",
         "ALTER TABLE journal DISABLE TRIGGER ALL",
-        "DROP TRIGGER journal_is_append_only ON journal",
+        "DROP TRIGGER journal_append_only ON journal",
         "SET session_replication_role = replica",
         "CREATE RULE r AS ON INSERT TO journal DO INSTEAD NOTHING",
         "UPDATE operations SET outcome = 'done'",
@@ -102,7 +102,7 @@ async fn r36_the_services_cannot_change_history(options: PgPoolOptions, connect:
         "UPDATE webhook_endpoints SET tenant_id = 'mine'",
         "UPDATE webhook_deliveries SET body = '{}'",
         "UPDATE webhook_deliveries SET event_id = 'forged'",
-        "UPDATE webhook_attempts SET status = 200",
+        "UPDATE webhook_attempts SET response_status = 200",
     ];
     for sql in table {
         assert_eq!(service.refused(sql).await.0, NOT_ALLOWED, "{sql}");

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use futures::future::join_all;
 use payment_ledger::steps::accept::NewPayment;
-use payment_ledger::steps::start::{START_REJECTIONS_MAX, Startable};
+use payment_ledger::steps::start::{START_REJECTIONS_MAX, StartablePayment};
 use payment_protocol::Payment;
 use payment_protocol::cause::Cause;
 use payment_protocol::ids::SwitchName;
@@ -21,7 +21,7 @@ const IDLE_MS: i64 = 60_000;
 /// More than any test has in work.
 const ROOM: i64 = 1_000;
 
-fn ids(started: &[Startable]) -> Vec<String> {
+fn ids(started: &[StartablePayment]) -> Vec<String> {
     started.iter().map(|s| s.payment.payment_id.to_string()).collect()
 }
 
@@ -48,7 +48,7 @@ async fn what_is_taken_is_the_workflows_whole_input(pool: PgPool) {
         resume: 0,
     };
     let workflow_id = p.id.to_string();
-    assert_eq!(taken, [Startable { payment, workflow_id, cancel_requested: false, too_late: false }]);
+    assert_eq!(taken, [StartablePayment { payment, workflow_id, cancel_requested: false, too_late: false }]);
 }
 
 /// Oldest first, by the time of acceptance and not by the place in the table.
@@ -148,7 +148,7 @@ async fn five_refused_starts_ask_a_person(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Accepted, "k").await;
     for n in 1..=START_REJECTIONS_MAX + 1 {
-        bank.ledger.start_refused(&p.id).await.unwrap();
+        bank.ledger.record_start_rejection(&p.id).await.unwrap();
         let state = if n < START_REJECTIONS_MAX { "accepted" } else { "needs_operator" };
         assert_eq!(bank.state(&p).await, state, "refusal {n}");
     }
@@ -275,7 +275,7 @@ async fn a_switch_without_room_waits_and_the_others_do_not(pool: PgPool) {
     assert_eq!(room_for_one().await, [other.id.to_string()], "started");
     bank.bring(&p, Stage::Sent).await;
     assert_eq!(room_for_one().await, [""; 0], "reserved");
-    bank.ledger.record_found(&p.id).await.unwrap();
+    bank.ledger.record_transfer_found(&p.id).await.unwrap();
     assert_eq!(room_for_one().await, [waits.id.to_string()], "with the switch");
 }
 

@@ -5,8 +5,8 @@
 mod support;
 
 use jiff::{SignedDuration, Timestamp};
-use payment_ledger::audit::seal::{BatchSize, Sealed};
-use payment_ledger::reads::statement::{Line, Period, Statement};
+use payment_ledger::audit::seal::{BatchSize, SealOutcome};
+use payment_ledger::reads::statement::{AccountStatement, StatementEntry, StatementQuery};
 use payment_ledger::steps::accept::NewPayment;
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, account_id, tenant};
@@ -20,7 +20,7 @@ const FUNDING: &str = "internal:funding:EUR";
 const STEP_M: i64 = 20;
 
 async fn seal(bank: &Bank, entries: i64) {
-    assert!(matches!(bank.ledger.seal(BatchSize::new(entries)).await.unwrap(), Sealed::Batch { .. }));
+    assert!(matches!(bank.ledger.seal(BatchSize::new(entries)).await.unwrap(), SealOutcome::Batch { .. }));
 }
 
 /// The start of the book.
@@ -106,7 +106,7 @@ async fn r10_a_balance_is_exact_at_every_instant(pool: PgPool) {
         match round {
             // What came late is added to hours that were sealed before, in part and then all of it.
             0 => seal(&bank, 2).await,
-            _ => while bank.ledger.seal(BatchSize::new(3)).await.unwrap() != Sealed::Nothing {},
+            _ => while bank.ledger.seal(BatchSize::new(3)).await.unwrap() != SealOutcome::NothingToSeal {},
         }
     }
     assert!(looks > 50, "most instants have something to show");
@@ -149,8 +149,8 @@ async fn pages(
     from: Timestamp,
     to: Timestamp,
     limit: i64,
-) -> (Statement, Vec<Line>) {
-    let mut period = Period { from, to: Some(to), after: None, limit };
+) -> (AccountStatement, Vec<StatementEntry>) {
+    let mut period = StatementQuery { from, to: Some(to), after: None, limit };
     let mut lines = vec![];
     loop {
         let page = bank.ledger.statement(account, None, &period).await.unwrap().unwrap();
@@ -210,7 +210,7 @@ async fn r10_a_statement_leads_from_its_opening_to_its_closing_balance(pool: PgP
 async fn another_tenants_history_is_not_there(pool: PgPool) {
     let (bank, _) = book(pool).await;
     let stranger = payment_protocol::ids::TenantId::new("stranger").unwrap();
-    let period = Period { from: after(0), to: None, after: None, limit: 10 };
+    let period = StatementQuery { from: after(0), to: None, after: None, limit: 10 };
     let (own, account) = (tenant(), account_id(ACCOUNT));
     for (account, tenant) in [(account.as_str(), &stranger), ("nobody", &own), (HOLDING, &own)] {
         assert_eq!(bank.ledger.balance_at(account, Some(tenant), None).await.unwrap(), None, "{account}");

@@ -6,7 +6,7 @@ mod support;
 
 use futures::future::join_all;
 use payment_ledger::steps::accept::NewPayment;
-use payment_ledger::switch::submission_log::SentTransfer;
+use payment_ledger::switch::submission_log::LookupKey;
 use payment_protocol::ids::AccountId;
 use payment_protocol::port::ReconcileOutcome;
 use payment_protocol::profile::Strategy;
@@ -33,7 +33,7 @@ fn without_references(bank: &Bank, key: &str, destination: &str) -> NewPayment {
 async fn s0_11_the_log_tells_the_last_attempt(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Reserved, "k").await;
-    assert_eq!(bank.ledger.logged(&p.id).await.unwrap(), None);
+    assert_eq!(bank.ledger.last_submission(&p.id).await.unwrap(), None);
     #[rustfmt::skip]
     let table = [
         // the attempt's answer                                 the log
@@ -45,14 +45,14 @@ async fn s0_11_the_log_tells_the_last_attempt(pool: PgPool) {
     for (n, (answer, logged)) in (1..).zip(table) {
         assert_eq!(bank.attempt(&p).await, AttemptRuling::Send(n));
         assert_eq!(
-            bank.ledger.logged(&p.id).await.unwrap(),
+            bank.ledger.last_submission(&p.id).await.unwrap(),
             Some(LoggedSubmission::Pending),
             "before it is sent"
         );
         if let Some(answer) = answer {
             bank.ledger.record_answer(&p.id, n, &answer, None).await.unwrap();
         }
-        assert_eq!(bank.ledger.logged(&p.id).await.unwrap(), Some(logged), "attempt {n}");
+        assert_eq!(bank.ledger.last_submission(&p.id).await.unwrap(), Some(logged), "attempt {n}");
     }
     bank.audit().await;
 }
@@ -97,7 +97,7 @@ async fn s0_11_a_submission_is_reconciled_with_what_came_in(pool: PgPool) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn what_is_sought_is_on_record_before_it_is_sent(pool: PgPool) {
     let bank = Bank::new(pool);
-    let lookup_key = |marker: Option<&str>, transfer_id: Option<&str>| SentTransfer {
+    let lookup_key = |marker: Option<&str>, transfer_id: Option<&str>| LookupKey {
         marker: marker.map(str::to_owned),
         transfer_id: transfer_id.map(str::to_owned),
         destination_account: "DE-1".into(),
@@ -105,20 +105,20 @@ async fn what_is_sought_is_on_record_before_it_is_sent(pool: PgPool) {
     };
     let answered = bank.order_at(Stage::Reserved, without_references(&bank, "answered", "DE-1")).await;
     assert_eq!(bank.ledger.lookup_key(&answered.id).await.unwrap(), lookup_key(None, None));
-    bank.ledger.note_transfer_id(&answered.id, "t-0").await.unwrap();
+    bank.ledger.record_transfer_id(&answered.id, "t-0").await.unwrap();
     let (ruling, _) =
         bank.ledger.record_attempt(&answered.id, &first_run(), at(SWITCH_NOW_MS), Some("t-6")).await.unwrap();
     assert_eq!(ruling, AttemptRuling::Send(1));
     assert_eq!(bank.ledger.lookup_key(&answered.id).await.unwrap(), lookup_key(Some("t-6"), None));
     bank.ledger.record_answer(&answered.id, 1, &SendAnswer::Accepted, Some("t-7")).await.unwrap();
-    bank.ledger.note_transfer_id(&answered.id, "t-8").await.unwrap();
+    bank.ledger.record_transfer_id(&answered.id, "t-8").await.unwrap();
     assert_eq!(bank.ledger.lookup_key(&answered.id).await.unwrap(), lookup_key(Some("t-6"), Some("t-7")));
     bank.settle_by_hand(&answered).await;
 
     let found = bank.order_at(Stage::Sent, without_references(&bank, "found", "DE-1")).await;
     assert_eq!(bank.ledger.lookup_key(&found.id).await.unwrap(), lookup_key(None, None));
     for transfer_id in ["t-9", "t-9", "t-10"] {
-        bank.ledger.note_transfer_id(&found.id, transfer_id).await.unwrap();
+        bank.ledger.record_transfer_id(&found.id, transfer_id).await.unwrap();
     }
     assert_eq!(bank.ledger.lookup_key(&found.id).await.unwrap(), lookup_key(None, Some("t-9")));
     assert_eq!(bank.number("SELECT count(*) FROM timeline WHERE detail LIKE 'found at %'").await, 1);

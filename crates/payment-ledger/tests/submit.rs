@@ -182,7 +182,7 @@ async fn an_answer_is_recorded_once_and_the_state_never_goes_back(pool: PgPool) 
         assert_eq!(bank.words(&sql).await, [recorded], "row {n}");
     }
     let found = bank.payment_at(Stage::Sent, "found").await;
-    bank.ledger.record_found(&found.id).await.unwrap();
+    bank.ledger.record_transfer_found(&found.id).await.unwrap();
     assert_eq!(bank.state(&found).await, "submitted");
     bank.audit().await;
 }

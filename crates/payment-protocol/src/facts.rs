@@ -22,7 +22,7 @@ text_enum!(
         /// Set aside.
         Open = "open",
         /// Debited.
-        Settled = "settled",
+        Settled = "debited",
         /// Given back.
         Released = "released",
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
-use payment_ledger::audit::reconcile::found::{Finding, Known};
-use payment_ledger::audit::reconcile::payments::Compared;
+use payment_ledger::audit::reconcile::findings::{Finding, FindingOutcome};
+use payment_ledger::audit::reconcile::payments::PaymentComparison;
 use payment_protocol::facts::HoldStatus;
 use serde::{Deserialize, Serialize};
 
@@ -104,7 +104,7 @@ impl Report {
         self.drift.values().sum()
     }
 
-    pub(crate) fn count(&mut self, compared: &Compared) {
+    pub(crate) fn count(&mut self, compared: &PaymentComparison) {
         self.payments += 1;
         let place = self
             .totals
@@ -123,7 +123,7 @@ impl Report {
         });
         let Some(totals) = self.totals.get_mut(place) else { return };
         totals.payments += 1;
-        let seen = &compared.seen;
+        let seen = &compared.evidence;
         totals.held.add(u64::from(seen.hold == Some(HoldStatus::Open)), compared.amount_minor);
         totals.committed.add(u64::try_from(seen.debits).unwrap_or(0), compared.amount_minor);
         if let Some(settled) = seen.settled {
@@ -132,12 +132,12 @@ impl Report {
         }
     }
 
-    pub(crate) fn note(&mut self, findings: Vec<Finding>, known: &[Known]) {
+    pub(crate) fn note(&mut self, findings: Vec<Finding>, known: &[FindingOutcome]) {
         for (finding, known) in findings.into_iter().zip(known) {
             let (exception_id, is_new) = match *known {
-                Known::Opened(id) => (id, true),
-                Known::Open(id) => (id, false),
-                Known::Closed(_) => {
+                FindingOutcome::Opened(id) => (id, true),
+                FindingOutcome::AlreadyOpen(id) => (id, false),
+                FindingOutcome::AlreadyClosed(_) => {
                     self.closed_before += 1;
                     continue;
                 }

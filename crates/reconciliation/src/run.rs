@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use payment_ledger::audit::reconcile::ReconciliationRunId;
 use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
-use payment_ledger::audit::reconcile::found::Finding;
+use payment_ledger::audit::reconcile::findings::Finding;
 use payment_ledger::audit::reconcile::payments::Sources;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::SwitchProfile;
@@ -157,7 +157,7 @@ impl Reconciler {
                 return Ok(true);
             }
             report.workflows += page.len() as u64;
-            self.ledger.note_running(reconciliation_run, &page).await?;
+            self.ledger.record_running_workflows(reconciliation_run, &page).await?;
             progress(report.workflows);
         }
     }
@@ -168,12 +168,12 @@ impl Reconciler {
         // One thing may be wrong in more than one way, and is one matter.
         let mut findings = BTreeMap::new();
         for found in verified.findings {
-            let origin = format!("{}:{}", found.kind, found.of);
+            let origin = format!("{}:{}", found.kind, found.subject);
             findings.entry(origin.clone()).or_insert_with(|| Finding {
                 drift: Drift::JournalHashMismatch,
                 payment_id: None,
                 origin,
-                detail: format!("{} of {}: {}", found.kind, found.of, found.detail),
+                detail: format!("{} of {}: {}", found.kind, found.subject, found.detail),
             });
         }
         self.open(findings.into_values().collect(), report).await
@@ -211,7 +211,7 @@ impl Reconciler {
         let mut after = Some(0);
         while let Some(place) = after {
             let page = self.ledger.unmatched_statement_lines(place, BATCH).await?;
-            report.lines += page.looked_at as u64;
+            report.lines += page.scanned as u64;
             self.open(page.findings, report).await?;
             progress(report.lines);
             after = page.next;

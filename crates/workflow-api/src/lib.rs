@@ -116,7 +116,7 @@ enum Told<'a> {
 fn told(tx_id: String, kind: &InboxMessageKind) -> Told<'_> {
     match kind {
         InboxMessageKind::Cancel => Told::Signal(CANCEL_REQUESTED, None),
-        InboxMessageKind::Verdict => Told::Signal(FINAL_STATUS_RECORDED, None),
+        InboxMessageKind::FinalStatus => Told::Signal(FINAL_STATUS_RECORDED, None),
         InboxMessageKind::Decision(decision) => Told::Update(decision),
         InboxMessageKind::Callback { status, reason, event_id } => Told::Signal(
             SWITCH_CONFIRMED,

@@ -55,7 +55,7 @@ impl Signaller {
                     return Delivery::Refused { detail: "the payment has ended".into() };
                 }
                 // A workflow that stands before a person does not know of an end that a late attempt wrote.
-                InboxMessageKind::Verdict => {}
+                InboxMessageKind::FinalStatus => {}
                 InboxMessageKind::Callback { .. } | InboxMessageKind::Cancel => return Delivery::Delivered,
             }
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
-use payment_ledger::switch::inbox::{Callback, CallbackStatus, Stored};
+use payment_ledger::switch::callbacks::{Callback, CallbackStatus, StoreCallbackOutcome};
 use payment_protocol::ids::{EventId, SwitchName};
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem};
@@ -112,14 +112,14 @@ pub(crate) async fn take_callback(
     })?;
 
     let outcome = match app.ledger.store_callback(&callback).await? {
-        Stored::New(message) => {
+        StoreCallbackOutcome::New(message) => {
             if let Some(message) = message {
                 notify(&app, &message).await;
             }
             "stored"
         }
-        Stored::Duplicate => "duplicate",
-        Stored::CallbackEventIdReused => "callback_event_id_reused",
+        StoreCallbackOutcome::Duplicate => "duplicate",
+        StoreCallbackOutcome::CallbackEventIdReused => "callback_event_id_reused",
     };
     count(switch, outcome);
     Ok(Json(Receipt { stored: true }))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use jiff::Timestamp;
-use payment_ledger::reads::statement::{BalanceAt, Line, Period};
+use payment_ledger::reads::statement::{BalanceAt, StatementEntry, StatementQuery};
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem, Query};
 use utoipa::{IntoParams, ToSchema};
@@ -169,7 +169,7 @@ pub(crate) async fn read_statement(
     }))
 }
 
-fn period(which: &Which) -> Result<Period, Problem> {
+fn period(which: &Which) -> Result<StatementQuery, Problem> {
     let from = which.from.as_deref().map_or(Ok(Timestamp::UNIX_EPOCH), |text| instant("from", text))?;
     let to = which.to.as_deref().map(|text| instant("to", text)).transpose()?;
     if to.is_some_and(|to| from >= to) {
@@ -181,7 +181,7 @@ fn period(which: &Which) -> Result<Period, Problem> {
     }
     let after = which.after.as_deref().map(str::parse).transpose();
     let after = after.map_err(|error| refused(&format!("after: {error}")))?;
-    Ok(Period { from, to, after, limit })
+    Ok(StatementQuery { from, to, after, limit })
 }
 
 /// An instant that the ledger can have entries of.
@@ -214,7 +214,7 @@ fn balance(at: BalanceAt) -> Result<Balance, ApiError> {
     })
 }
 
-fn entry(account_id: &str, currency: &str, line: Line) -> Result<Entry, ApiError> {
+fn entry(account_id: &str, currency: &str, line: StatementEntry) -> Result<Entry, ApiError> {
     let decimal = |minor: i64| decimal(account_id, minor, currency);
     Ok(Entry {
         entry_id: line.entry_id,

@@ -53,7 +53,7 @@ impl News {
                 self.somebody.notified().await;
                 continue;
             }
-            match ledger.newest_lines(&payments).await {
+            match ledger.newest_timeline_entries(&payments).await {
                 Ok(newest) => self.tell(newest),
                 // The streams stay as they are, and the next look finds what this one did not.
                 Err(error) => tracing::debug!(

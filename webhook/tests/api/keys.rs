@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use payment_ledger::access::api_keys::{Rotation, Scope, Successor};
+use payment_ledger::access::api_keys::{RotateKeyOutcome, Scope, SuccessorKey};
 use payment_protocol::ids::KeyId;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -94,7 +94,7 @@ async fn unknown_revoked_and_expired_keys_cannot_be_told_apart(pool: PgPool) {
     let api = Api::new(pool).await;
     let scopes = [Scope::Pay, Scope::Read];
     let revoked = api.make_key("revoked", "acme", "shop", &scopes).await;
-    api.ledger.revoke_key(&revoked).await.unwrap();
+    api.ledger.revoke_api_key(&revoked).await.unwrap();
     let expired = api.make_key("expired", "acme", "shop", &scopes).await;
     sqlx::query("UPDATE api_keys SET expires_at = clock_timestamp() WHERE id = $1")
         .bind(expired.as_str())
@@ -130,9 +130,9 @@ async fn a_rotated_key_works_on_while_they_overlap_and_the_client_stays_the_same
     assert_eq!(first.status, 201);
 
     let (id, hash) = (KeyId::new("pk_0123456789ab").unwrap(), payments_api::key_hash("new"));
-    let successor = Successor { id: &id, hash: &hash, prefix: "test" };
-    let rotation = api.ledger.rotate_key(&old, &successor, 3_600).await.unwrap();
-    assert!(matches!(rotation, Rotation::Done(_)), "{rotation:?}");
+    let successor = SuccessorKey { id: &id, hash: &hash, prefix: "test" };
+    let rotation = api.ledger.rotate_api_key(&old, &successor, 3_600).await.unwrap();
+    assert!(matches!(rotation, RotateKeyOutcome::Rotated(_)), "{rotation:?}");
     for key in ["old", "new"] {
         let repeat = api.post(key, PAYMENTS, "k", &body).await;
         assert_eq!((repeat.status.as_u16(), &repeat.bytes), (200, &first.bytes), "{key}");

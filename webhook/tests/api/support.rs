@@ -109,7 +109,7 @@ impl Api {
             scopes: &scopes,
             lifetime_s: None,
         };
-        self.ledger.store_key(&new).await.unwrap();
+        self.ledger.insert_api_key(&new).await.unwrap();
         id
     }
 

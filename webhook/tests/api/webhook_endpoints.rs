@@ -60,15 +60,14 @@ impl Api {
     }
 
     async fn all_failed(&self) {
-        sqlx::query("UPDATE webhook_deliveries SET state = 'failed', tries = 10, ended_at = now()")
+        sqlx::query("UPDATE webhook_deliveries SET state = 'failed', failed_attempts = 10, ended_at = now()")
             .execute(&self.pool)
             .await
             .unwrap();
     }
 
     async fn due(&self) -> Vec<String> {
-        let due =
-            "SELECT event_id FROM webhook_deliveries WHERE state = 'pending' AND tries = 0 ORDER BY event_id";
+        let due = "SELECT event_id FROM webhook_deliveries WHERE state = 'pending' AND failed_attempts = 0 ORDER BY event_id";
         sqlx::query_scalar(due).fetch_all(&self.pool).await.unwrap()
     }
 }
@@ -221,7 +220,10 @@ async fn an_endpoint_is_changed_and_what_operators_disable_stays_so(pool: PgPool
     assert_eq!(changed.json["url"], "https://bank.example/other");
     assert_eq!(changed.json["kinds"], json!(["transfer_sent"]));
     let disabled = change("c2", json!({"status": "disabled"})).await.json;
-    assert_eq!((&disabled["status"], &disabled["disabled_for"]), (&json!("disabled"), &json!("asked")));
+    assert_eq!(
+        (&disabled["status"], &disabled["disabled_reason"]),
+        (&json!("disabled"), &json!("by_tenant"))
+    );
     assert_eq!(disabled["url"], "https://bank.example/other", "what is not named stays");
     assert_eq!(change("c3", json!({"status": "active"})).await.json["status"], "active");
     change("c4", json!({"status": "asleep"})).await.assert_problem(422, "invalid_status", "unknown");
@@ -278,7 +280,7 @@ async fn what_was_sent_is_listed_and_sent_again(pool: PgPool) {
     }
     api.all_failed().await;
     sqlx::query(
-        "INSERT INTO webhook_attempts (position, took_ms, status, error, answer)
+        "INSERT INTO webhook_attempts (position, duration_ms, response_status, error, response_excerpt)
          SELECT position, 12, 500, 'answered 500', 'sorry' FROM webhook_deliveries",
     )
     .execute(&api.pool)
@@ -289,7 +291,10 @@ async fn what_was_sent_is_listed_and_sent_again(pool: PgPool) {
     assert_eq!(page["next"], "pay_1:e1");
     assert_eq!(page["deliveries"][0]["event_id"], "pay_1:e2");
     let attempts = &page["deliveries"][0]["attempts"];
-    assert_eq!((&attempts[0]["status"], &attempts[0]["answer"]), (&json!(500), &json!("sorry")));
+    assert_eq!(
+        (&attempts[0]["response_status"], &attempts[0]["response_excerpt"]),
+        (&json!(500), &json!("sorry"))
+    );
     let last = api.get(ACME, &format!("{deliveries}?limit=2&after=pay_1:e1")).await.json;
     assert_eq!((&last["deliveries"][0]["event_id"], &last["next"]), (&json!("pay_1:e0"), &Value::Null));
     for query in ["limit=0", "limit=201", "state=lost", "after=", "unknown=1"] {
@@ -349,7 +354,8 @@ async fn deliveries_are_listed_by_their_state_and_one_under_way_is_left_alone(po
         assert_eq!(listed, events, "{state}");
     }
     // As while a sender makes the attempt.
-    let lease = "UPDATE webhook_deliveries SET lease = gen_random_uuid(), next_at = now() + interval '1 hour'
+    let lease =
+        "UPDATE webhook_deliveries SET lease = gen_random_uuid(), next_attempt_at = now() + interval '1 hour'
                  WHERE event_id = 'e2' RETURNING lease::text";
     let lease: String = sqlx::query_scalar(lease).fetch_one(&api.pool).await.unwrap();
     let again = api.post(ACME, &format!("{deliveries}/e2/replay"), "p", "").await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use monitoring::background_task::BackgroundTask;
 use payment_ledger::audit::reconcile::drift::Tolerance;
-use payment_ledger::audit::reconcile::found::Known;
+use payment_ledger::audit::reconcile::findings::FindingOutcome;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::ids::PaymentId;
 use tokio_util::sync::CancellationToken;
@@ -27,8 +27,8 @@ pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop
 async fn audit(ledger: &Ledger) -> Result<(), LedgerError> {
     set_gauges(ledger).await?;
     let audited = ledger.audit_holds(Tolerance::default()).await?;
-    for (finding, known) in &audited.found {
-        if let Known::Opened(exception_id) = known {
+    for (finding, known) in &audited.findings {
+        if let FindingOutcome::Opened(exception_id) = known {
             tracing::error!(
                 drift = finding.drift.as_str(),
                 payment.id = finding.payment_id.as_ref().map(PaymentId::as_str),
@@ -104,7 +104,7 @@ mod tests {
         for reason in payment_protocol::OperatorReason::ALL {
             assert_has(&format!("payments_needing_operator{{reason=\"{reason}\"}} 0"));
         }
-        let exceptions = payment_ledger::Exception::ALL.iter().map(|kind| kind.as_str());
+        let exceptions = payment_ledger::ExceptionKind::ALL.iter().map(|kind| kind.as_str());
         let drifts = payment_ledger::audit::reconcile::drift::Drift::ALL.iter().map(|kind| kind.as_str());
         for kind in exceptions.chain(drifts) {
             assert_has(&format!("exceptions_open{{kind=\"{kind}\"}} 0"));

@@ -39,7 +39,7 @@ pub(crate) async fn collect(ledger: &Ledger, watches: &mut [Watch]) -> Result<()
         metrics::gauge!("payments_needing_operator_oldest_seconds", "reason" => reason)
             .set(waiting.oldest_s as f64);
     }
-    for alerted in ledger.alerted_by_kind().await? {
+    for alerted in ledger.alerts_by_kind().await? {
         metrics::gauge!("payments_alerted", "kind" => alerted.kind.as_str()).set(alerted.count as f64);
     }
     for open in ledger.open_exceptions_by_kind().await? {

@@ -3,7 +3,7 @@
 use outbox::Event;
 use outbox::intake::{Effect, EffectError};
 use payment_ledger::events::notifications::notify;
-use payment_ledger::events::{EventKind, Transfer, VERSION};
+use payment_ledger::events::{EventKind, TransferEvent, VERSION};
 use payment_protocol::ids::PaymentId;
 use sqlx::PgConnection;
 
@@ -30,13 +30,13 @@ impl Effect for TellCustomer {
 }
 
 /// Reads an event, or says why it is none that can be told.
-fn read(event: &Event) -> Result<(EventKind, PaymentId, Transfer), String> {
+fn read(event: &Event) -> Result<(EventKind, PaymentId, TransferEvent), String> {
     let kind =
         EventKind::parse(&event.kind).ok_or_else(|| format!("the kind {:?} is not known", event.kind))?;
     if event.version != VERSION {
         return Err(format!("version {} of {kind} is not known", event.version));
     }
-    let transfer: Transfer =
+    let transfer: TransferEvent =
         serde_json::from_value(event.body.clone()).map_err(|error| format!("the body of {kind}: {error}"))?;
     if transfer.payment_id != event.key {
         return Err(format!("the event of {} tells of {}", event.key, transfer.payment_id));

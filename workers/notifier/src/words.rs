@@ -1,10 +1,10 @@
 //! What a customer is told, in words.
 
-use payment_ledger::events::{EventKind, Transfer};
+use payment_ledger::events::{EventKind, TransferEvent};
 
 /// The message of an event. Reasons are for programs and stay out of it, save that nothing was charged.
-pub(crate) fn message(kind: EventKind, transfer: &Transfer) -> String {
-    let Transfer { amount, currency, source_account, end_to_end_id, .. } = transfer;
+pub(crate) fn message(kind: EventKind, transfer: &TransferEvent) -> String {
+    let TransferEvent { amount, currency, source_account, end_to_end_id, .. } = transfer;
     let what = match kind {
         EventKind::TransferPending => "is pending: the amount is held in your account",
         EventKind::TransferNeedsOperator => {

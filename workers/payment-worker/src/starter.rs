@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use payment_ledger::steps::start::{START_CHANNEL, Startable};
+use payment_ledger::steps::start::{START_CHANNEL, StartablePayment};
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::cause::ReserveRefusal;
 use sqlx::postgres::PgListener;
@@ -103,7 +103,7 @@ impl Starter {
         Ok(count)
     }
 
-    async fn start_or_refuse(&self, startable: Startable) -> Result<(), LedgerError> {
+    async fn start_or_refuse(&self, startable: StartablePayment) -> Result<(), LedgerError> {
         let id = startable.payment.payment_id.clone();
         if startable.cancel_requested {
             return self.ledger.refuse_unreserved(&id, ReserveRefusal::CustomerCancel).await;
@@ -114,12 +114,12 @@ impl Starter {
         match self.start(startable).await {
             Started::Running => self.ledger.mark_started(&id).await,
             Started::Missed => Ok(()),
-            Started::Refused => self.ledger.start_refused(&id).await,
+            Started::Refused => self.ledger.record_start_rejection(&id).await,
         }
     }
 
-    async fn start(&self, startable: Startable) -> Started {
-        let Startable { payment, workflow_id, .. } = startable;
+    async fn start(&self, startable: StartablePayment) -> Started {
+        let StartablePayment { payment, workflow_id, .. } = startable;
         let summary = format!("{} by {}", payment.money, payment.profile.switch);
         let details =
             format!("Payment {} of {} by {}", payment.payment_id, payment.money, payment.profile.switch);
@@ -168,7 +168,7 @@ impl Starter {
             match self.start(next).await {
                 Started::Running => self.ledger.mark_started(&idle.payment_id).await?,
                 Started::Missed => {}
-                Started::Refused => self.ledger.start_refused(&idle.payment_id).await?,
+                Started::Refused => self.ledger.record_start_rejection(&idle.payment_id).await?,
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use monitoring::metrics::METRICS;
 use monitoring::{alerts, document};
-use payment_ledger::Exception;
+use payment_ledger::ExceptionKind;
 use payment_ledger::audit::reconcile::drift::Drift;
 use payment_ledger::operator::alerts::AlertKind;
 use payment_protocol::{OperatorReason, PaymentState};
@@ -28,7 +28,7 @@ fn s0_15_every_state_reason_and_kind_has_an_alert() {
     assert_eq!(names.len(), alerts.len(), "alert names must be unique");
     let states = PaymentState::ALL.iter().map(|state| ("state", state.as_str()));
     let reasons = OperatorReason::ALL.iter().map(|reason| ("reason", reason.as_str()));
-    let exceptions = Exception::ALL.iter().map(|kind| ("kind", kind.as_str()));
+    let exceptions = ExceptionKind::ALL.iter().map(|kind| ("kind", kind.as_str()));
     let drifts = Drift::ALL.iter().map(|kind| ("kind", kind.as_str()));
     let kinds = AlertKind::ALL.iter().map(|kind| ("kind", kind.as_str()));
     for (label, word) in states.chain(reasons).chain(exceptions).chain(drifts).chain(kinds) {

@@ -82,7 +82,7 @@ impl Sender {
     /// Sends until `stop`; what is under way then may finish within 5 s.
     pub async fn run(&self, stop: &CancellationToken) {
         // An alert watches them: the first would not be seen to have been added.
-        for reason in ["gone", "failing"] {
+        for reason in ["endpoint_gone", "failing"] {
             metrics::counter!("outbound_webhook_endpoints_disabled_total", "reason" => reason).increment(0);
         }
         let mut under_way = JoinSet::new();

@@ -68,7 +68,7 @@ pub(super) async fn record(
         Came::Nothing { why } | Came::NotSent { why } => (None, None, None, Some(why.clone())),
     };
     let is_sent = !matches!(attempt.came, Came::NotSent { .. });
-    let failed = usize::try_from(claimed.tries).unwrap_or(0).saturating_add(1);
+    let failed = usize::try_from(claimed.failed_attempts).unwrap_or(0).saturating_add(1);
     let pause = if is_sent {
         sender.schedule.pause(failed, chance(), wish)
     } else {
@@ -84,7 +84,7 @@ pub(super) async fn record(
     let mut tx = sender.pool.begin().await?;
     let kept = sqlx::query_scalar!(
         "UPDATE webhook_deliveries
-         SET state = $3, tries = tries + $4, lease = NULL, next_at = clock_timestamp() + $5 * interval '1 second',
+         SET state = $3, failed_attempts = failed_attempts + $4, lease = NULL, next_attempt_at = clock_timestamp() + $5 * interval '1 second',
              ended_at = CASE WHEN $3 <> 'pending' THEN clock_timestamp() END
          WHERE position = $1 AND lease = $2 RETURNING position",
         claimed.position,
@@ -125,7 +125,7 @@ async fn log(
     answer: Option<&str>,
 ) -> Result<(), WebhooksError> {
     sqlx::query!(
-        "INSERT INTO webhook_attempts (position, took_ms, status, error, answer)
+        "INSERT INTO webhook_attempts (position, duration_ms, response_status, error, response_excerpt)
          SELECT position, $2, $3, $4, $5 FROM webhook_deliveries WHERE position = $1",
         claimed.position,
         i64::try_from(attempt.took.as_millis()).unwrap_or(i64::MAX),
@@ -153,7 +153,7 @@ async fn forget_the_same(
     error: Option<&str>,
 ) -> Result<(), WebhooksError> {
     sqlx::query!(
-        "DELETE FROM webhook_attempts WHERE position = $1 AND status IS NULL AND error = $2",
+        "DELETE FROM webhook_attempts WHERE position = $1 AND response_status IS NULL AND error = $2",
         claimed.position,
         error,
     )
@@ -190,10 +190,10 @@ async fn judge(
     .await?;
     let disabled = sqlx::query_scalar!(
         r#"UPDATE webhook_endpoints
-           SET status = 'disabled', disabled_for = CASE WHEN $2 THEN 'gone' ELSE 'failing' END
+           SET status = 'disabled', disabled_reason = CASE WHEN $2 THEN 'endpoint_gone' ELSE 'failing' END
            WHERE endpoint_id = $1 AND url = $3 AND status = 'active'
              AND ($2 OR failing_since < clock_timestamp() - $4::bigint * interval '1 second')
-           RETURNING disabled_for AS "disabled_for!""#,
+           RETURNING disabled_reason AS "disabled_reason!""#,
         id,
         outcome == Outcome::Gone,
         claimed.url,

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use outbox::intake::{Discard, ParkedDelivery};
 use outbox::keep::Parked;
-use payment_ledger::operator::decisions::said;
+use payment_ledger::operator::decisions::validate_operator_and_reason;
 use serde_json::{Value, json};
 
 use crate::bank::BankArgs;
@@ -76,7 +76,7 @@ pub(crate) async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<O
             Ok(Outcome::Done)
         }
         Command::Discard { bank, consumer, stream, number, by, reason } => {
-            let (by, reason) = said(&by, &reason)?;
+            let (by, reason) = validate_operator_and_reason(&by, &reason)?;
             let ledger = bank.read()?.ledger().await?;
             let discard = Discard {
                 consumer: &consumer,
@@ -131,7 +131,7 @@ fn refused_table(events: &[Parked], now: Timestamp) -> Table<4> {
         Table::new([("event", left), ("parked for", Align::Right), ("tries", Align::Right), ("why", left)]);
     for event in events {
         let parked_for = age::show(now.duration_since(event.parked_at).as_secs());
-        table.row([&event.event_id, &parked_for, &event.refusals.to_string(), &event.refusal]);
+        table.row([&event.event_id, &parked_for, &event.rejections.to_string(), &event.rejection]);
     }
     table
 }
@@ -160,8 +160,8 @@ fn refused_document(event: &Parked) -> Value {
         "kind": event.kind,
         "key": event.key,
         "sequence": event.sequence,
-        "refusal": event.refusal,
-        "refusals": event.refusals,
+        "rejection": event.rejection,
+        "rejections": event.rejections,
         "parked_at": event.parked_at,
     })
 }

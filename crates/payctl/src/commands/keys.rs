@@ -3,7 +3,7 @@
 use anyhow::bail;
 use jiff::Timestamp;
 use payment_ledger::access::api_keys::{
-    Caller, KeyStatus, KeyView, Revocation, Rotated, Rotation, Scope, Scopes,
+    Caller, KeyStatus, KeyView, RevokeKeyOutcome, RotateKeyOutcome, RotatedKeys, Scope, Scopes,
 };
 use payment_protocol::ids::{ClientId, KeyId, TenantId};
 use secrecy::ExposeSecret as _;
@@ -110,8 +110,10 @@ async fn create(args: CreateArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
     let Some(scopes) = Scopes::new(args.scopes).or_else(usual) else { bail!("a key needs a scope") };
     let key = Key::generate()?;
     let lifetime_s = args.expires_in_days.map(|days| days * DAY_S);
-    ledger.store_key(&key.new_key(&caller, &scopes, lifetime_s)).await?;
-    let Some(view) = ledger.key(&key.id).await? else { bail!("key {} was not stored; try again", key.id) };
+    ledger.insert_api_key(&key.new_key(&caller, &scopes, lifetime_s)).await?;
+    let Some(view) = ledger.api_key(&key.id).await? else {
+        bail!("key {} was not stored; try again", key.id)
+    };
     if args.json {
         return Ok(out.json(&shown(&key, &view))?);
     }
@@ -119,7 +121,7 @@ async fn create(args: CreateArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
 }
 
 async fn list(args: ListArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
-    let keys = args.database.ledger().await?.keys(args.tenant.as_ref(), args.client.as_ref()).await?;
+    let keys = args.database.ledger().await?.api_keys(args.tenant.as_ref(), args.client.as_ref()).await?;
     if args.json {
         let keys: Vec<Value> = keys.iter().map(document::key).collect();
         out.json(&json!({ "keys": keys }))?;
@@ -134,12 +136,14 @@ async fn list(args: ListArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
 async fn rotate(args: RotateArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
     let ledger = args.database.ledger().await?;
     let key = Key::generate()?;
-    let rotation = ledger.rotate_key(&args.id, &key.successor(), args.overlap_hours * HOUR_S).await?;
-    let Rotated { old, new } = match rotation {
-        Rotation::Done(rotated) => *rotated,
-        Rotation::Unknown => bail!(unknown(&args.id)),
-        Rotation::RotatedTo(next) => bail!("key {} was rotated before; rotate {next}", args.id),
-        Rotation::Over(status) => bail!("key {} is {}; create a new one", args.id, status.as_str()),
+    let rotation = ledger.rotate_api_key(&args.id, &key.successor(), args.overlap_hours * HOUR_S).await?;
+    let RotatedKeys { old, new } = match rotation {
+        RotateKeyOutcome::Rotated(rotated) => *rotated,
+        RotateKeyOutcome::UnknownKey => bail!(unknown(&args.id)),
+        RotateKeyOutcome::AlreadyRotated(next) => bail!("key {} was rotated before; rotate {next}", args.id),
+        RotateKeyOutcome::Inactive(status) => {
+            bail!("key {} is {}; create a new one", args.id, status.as_str())
+        }
     };
     if args.json {
         let mut document = shown(&key, &new);
@@ -152,13 +156,13 @@ async fn rotate(args: RotateArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
 
 async fn revoke(args: RevokeArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
     let ledger = args.database.ledger().await?;
-    match ledger.revoke_key(&args.id).await? {
-        Revocation::Done(key) => {
+    match ledger.revoke_api_key(&args.id).await? {
+        RevokeKeyOutcome::Revoked(key) => {
             let Caller { tenant, client } = &key.caller;
             Ok(out.line(format_args!("key {} of client {client} of tenant {tenant} is revoked", key.id))?)
         }
-        Revocation::Unknown => bail!(unknown(&args.id)),
-        Revocation::Before(key) => {
+        RevokeKeyOutcome::UnknownKey => bail!(unknown(&args.id)),
+        RevokeKeyOutcome::AlreadyRevoked(key) => {
             bail!("key {} was revoked before, at {}", key.id, until(key.revoked_at))
         }
     }

@@ -2,7 +2,7 @@
 
 use clap::ArgGroup;
 use iso_currency::Currency;
-use payment_ledger::admission::kill_switches::{KillSwitchView, Target};
+use payment_ledger::admission::kill_switches::{KillSwitchTarget, KillSwitchView};
 use payment_protocol::ids::SwitchName;
 use payment_protocol::money::parse_currency;
 use serde_json::{Value, json};
@@ -86,12 +86,14 @@ pub(crate) async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<O
 
 async fn stop(args: StopArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
     let target = match (args.switch, args.currency, args.prefix) {
-        (Some(switch), _, _) => Target::Switch(switch),
-        (None, Some(currency), Some(destination_prefix)) => Target::Corridor { currency, destination_prefix },
+        (Some(switch), _, _) => KillSwitchTarget::Switch(switch),
+        (None, Some(currency), Some(destination_prefix)) => {
+            KillSwitchTarget::Corridor { currency, destination_prefix }
+        }
         _ => anyhow::bail!("what is to be stopped? give --switch, or --currency and --prefix"),
     };
     let ledger = args.database.ledger().await?;
-    let (kill_switch_id, is_new) = ledger.stop(&target, &args.by, &args.reason).await?;
+    let (kill_switch_id, is_new) = ledger.activate_kill_switch(&target, &args.by, &args.reason).await?;
     let word = if is_new { "stopped" } else { "was stopped before" };
     out.line(format_args!("{word}: payctl kill-switch lift {kill_switch_id}"))?;
     Ok(())
@@ -99,7 +101,7 @@ async fn stop(args: StopArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
 
 async fn lift(args: LiftArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
     let ledger = args.database.ledger().await?;
-    let stood = ledger.lift(args.kill_switch_id, &args.by, &args.reason).await?;
+    let stood = ledger.lift_kill_switch(args.kill_switch_id, &args.by, &args.reason).await?;
     anyhow::ensure!(stood, "no stop {} stands; see payctl kill-switch list", args.kill_switch_id);
     out.line("lifted")?;
     Ok(())

@@ -2,7 +2,7 @@
 
 use clap::ArgGroup;
 use iso_currency::Currency;
-use payment_ledger::admission::limits::{Bounds, LimitScope, LimitView};
+use payment_ledger::admission::limits::{LimitBounds, LimitScope, LimitView};
 use payment_protocol::ids::{AccountId, TenantId};
 use payment_protocol::money::{Money, MoneyError, parse_currency};
 use serde_json::{Value, json};
@@ -85,14 +85,14 @@ async fn set(args: SetArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
     let minor = |amount: Option<String>| -> Result<Option<i64>, MoneyError> {
         amount.map(|amount| Ok(Money::parse_major(&amount, args.currency)?.amount_minor())).transpose()
     };
-    let bounds = Bounds {
+    let bounds = LimitBounds {
         per_payment_minor: minor(args.per_payment)?,
         per_day_minor: minor(args.per_day)?,
         per_day_count: args.per_day_count,
     };
     let ledger = args.database.ledger().await?;
     ledger.set_limit(&scope, args.currency, bounds, &args.by, &args.reason).await?;
-    out.line(if bounds == Bounds::default() { "no limit any more" } else { "limit set" })?;
+    out.line(if bounds == LimitBounds::default() { "no limit any more" } else { "limit set" })?;
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! `payctl list`: payments of all tenants.
 
-use payment_ledger::reads::queues::ListFilter;
+use payment_ledger::reads::queues::OperatorPaymentFilter;
 use payment_ledger::reads::view::PaymentView;
 use payment_protocol::PaymentState;
 use payment_protocol::ids::{PaymentId, SwitchName};
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
     let ledger = args.bank.read()?.ledger().await?;
-    let filter = ListFilter {
+    let filter = OperatorPaymentFilter {
         state: args.state,
         older_than_s: args.older_than,
         switch: args.switch,

@@ -46,7 +46,7 @@ pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome
             out.line(format_args!("{schema}: up to date"))?;
         }
     }
-    payment_ledger::access::service_role::hand_over_keys(&mut connection)
+    payment_ledger::access::service_role::hand_over_idempotency_tables(&mut connection)
         .await
         .context("the tables that are the services' own could not be handed over")?;
     connection.close().await.context("the connection could not be closed")?;

@@ -1,7 +1,7 @@
 //! `payctl stuck`: open payments that do not move, and what people may do about them.
 
 use payment_ledger::operator::decisions::{DecisionStatus, DecisionView};
-use payment_ledger::reads::queues::Stuck;
+use payment_ledger::reads::queues::StuckPayment;
 use serde_json::{Value, json};
 
 use super::list::reason;
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome
     Ok(Outcome::Done)
 }
 
-fn table(stuck: &[Stuck]) -> Table<7> {
+fn table(stuck: &[StuckPayment]) -> Table<7> {
     let left = Align::Left;
     let mut table = Table::new([
         ("payment", left),
@@ -54,7 +54,7 @@ fn table(stuck: &[Stuck]) -> Table<7> {
         ("may be decided", left),
         ("pending", left),
     ]);
-    for Stuck { payment, age_s, pending, .. } in stuck {
+    for StuckPayment { payment, age_s, pending, .. } in stuck {
         table.row([
             &payment.payment_id,
             payment.state.as_str(),
@@ -70,9 +70,9 @@ fn table(stuck: &[Stuck]) -> Table<7> {
 
 /// What an open decision waits for.
 pub(super) fn waits(decision: &DecisionView) -> String {
-    let DecisionView { decision_id, deed, proposed_by, .. } = decision;
+    let DecisionView { decision_id, action, proposed_by, .. } = decision;
     match decision.status {
-        DecisionStatus::Confirmed => format!("{decision_id}: {deed}, being carried out"),
-        _ => format!("{decision_id}: {deed}, proposed by {proposed_by}, to be confirmed by another"),
+        DecisionStatus::Confirmed => format!("{decision_id}: {action}, being carried out"),
+        _ => format!("{decision_id}: {action}, proposed by {proposed_by}, to be confirmed by another"),
     }
 }

@@ -4,9 +4,9 @@ use anyhow::{Context as _, bail};
 use jiff::{SignedDuration, Timestamp};
 use outbound_webhooks::EndpointId;
 use outbound_webhooks::deliveries::{self, Delivery, DeliveryState, Filter, REPLAYED_MAX, Replay};
-use outbound_webhooks::endpoints::{self, DisabledFor, Endpoint, Status, Whose};
+use outbound_webhooks::endpoints::{self, DisabledReason, Endpoint, Status, Whose};
 use payment_ledger::Ledger;
-use payment_ledger::operator::decisions::said;
+use payment_ledger::operator::decisions::validate_operator_and_reason;
 use payment_protocol::ids::TenantId;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -121,7 +121,7 @@ pub(crate) async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<O
             }
         }
         Command::Disable { database, endpoint, by, reason } => {
-            let (by, reason) = said(&by, &reason)?;
+            let (by, reason) = validate_operator_and_reason(&by, &reason)?;
             let ledger = database.ledger().await?;
             let note = format!("{by}: {reason}");
             let mut connection = ledger.pool().acquire().await?;
@@ -200,7 +200,7 @@ async fn show(
         facts.row(["failing for", &since(failing)]);
     }
     facts.row(["secret", &format!("version {}", endpoint.secret_version)]);
-    facts.row(["made", &format!("{:.0}", endpoint.made_at)]);
+    facts.row(["made", &format!("{:.0}", endpoint.created_at)]);
     out.line(facts)?;
     Ok(Outcome::Done)
 }
@@ -236,9 +236,9 @@ async fn sent(
             table.row([
                 &delivery.event_id,
                 delivery.state.as_str(),
-                &since(delivery.made_at),
-                &delivery.tries.to_string(),
-                &delivery.next_at.map_or_else(String::new, |at| format!("{at:.0}")),
+                &since(delivery.created_at),
+                &delivery.failed_attempts.to_string(),
+                &delivery.next_attempt_at.map_or_else(String::new, |at| format!("{at:.0}")),
                 &last(delivery),
             ]);
         }
@@ -314,7 +314,7 @@ fn state(word: &str) -> Result<DeliveryState, String> {
 }
 
 fn status(endpoint: &Endpoint) -> String {
-    match endpoint.disabled_for {
+    match endpoint.disabled_reason {
         Some(reason) => format!("{} ({})", endpoint.status.as_str(), reason.as_str()),
         None => endpoint.status.as_str().to_owned(),
     }
@@ -328,7 +328,7 @@ fn since(at: Timestamp) -> String {
 /// What came of the last attempt.
 fn last(delivery: &Delivery) -> String {
     let Some(last) = delivery.attempts.last() else { return "none".into() };
-    match (&last.error, last.status) {
+    match (&last.error, last.response_status) {
         (Some(error), _) => error.clone(),
         (None, Some(status)) => format!("answered {status}"),
         (None, None) => String::new(),
@@ -342,12 +342,12 @@ fn document(endpoint: &Endpoint) -> Value {
         "url": endpoint.url,
         "kinds": endpoint.kinds,
         "status": endpoint.status.as_str(),
-        "disabled_for": endpoint.disabled_for.map(DisabledFor::as_str),
+        "disabled_reason": endpoint.disabled_reason.map(DisabledReason::as_str),
         "disabled_note": endpoint.disabled_note,
         "secret_version": endpoint.secret_version,
         "old_secret_until": endpoint.old_secret_until,
         "failing_since": endpoint.failing_since,
-        "made_at": endpoint.made_at,
+        "created_at": endpoint.created_at,
         "rotated_at": endpoint.rotated_at,
     })
 }
@@ -359,10 +359,10 @@ fn delivery_document(delivery: &Delivery) -> Value {
         .map(|attempt| {
             json!({
                 "ended_at": attempt.ended_at,
-                "took_ms": attempt.took_ms,
-                "status": attempt.status,
+                "duration_ms": attempt.duration_ms,
+                "response_status": attempt.response_status,
                 "error": attempt.error,
-                "answer": attempt.answer,
+                "response_excerpt": attempt.response_excerpt,
             })
         })
         .collect();
@@ -370,9 +370,9 @@ fn delivery_document(delivery: &Delivery) -> Value {
         "event_id": delivery.event_id,
         "kind": delivery.kind,
         "state": delivery.state.as_str(),
-        "tries": delivery.tries,
-        "next_at": delivery.next_at,
-        "made_at": delivery.made_at,
+        "failed_attempts": delivery.failed_attempts,
+        "next_attempt_at": delivery.next_attempt_at,
+        "created_at": delivery.created_at,
         "ended_at": delivery.ended_at,
         "attempts": attempts,
     })

@@ -1,7 +1,7 @@
 //! Which invariants hold for one payment now, computed from what was read. The numbers are those of
 //! ARCHITECTURE.md; those that only a whole database could show are not here.
 
-use payment_ledger::reads::explain::Explained;
+use payment_ledger::reads::explain::PaymentExplanation;
 use payment_ledger::reads::view::PaymentView;
 use payment_protocol::ids::{PaymentId, TxId};
 use payment_protocol::rules::retention_expired;
@@ -38,13 +38,13 @@ pub(crate) struct Invariant {
 
 /// What our books say, in short.
 struct Books<'a> {
-    explained: &'a Explained,
+    explained: &'a PaymentExplanation,
     view: &'a PaymentView,
     tx_id: Option<TxId>,
 }
 
 /// Checks all that one payment can show.
-pub(super) fn check(explained: &Explained, switch: Option<&SwitchSays>) -> Vec<Invariant> {
+pub(super) fn check(explained: &PaymentExplanation, switch: Option<&SwitchSays>) -> Vec<Invariant> {
     let view = &explained.payment.view;
     let tx_id = PaymentId::new(view.payment_id.as_str()).ok().map(|id| TxId::derive(&id));
     let books = Books { explained, view, tx_id };
@@ -226,7 +226,7 @@ impl Books<'_> {
     }
 
     fn first_answer_stands(&self) -> Seen {
-        let Explained { payment, callbacks, exceptions, .. } = self.explained;
+        let PaymentExplanation { payment, callbacks, exceptions, .. } = self.explained;
         let contradicted = payment.final_status.as_deref() == Some("void")
             && callbacks.iter().any(|said| said.status == "SUCCESS" && said.switch == self.view.switch);
         let final_status = payment.final_status.as_deref().unwrap_or("none yet");
@@ -287,7 +287,7 @@ impl Books<'_> {
     }
 
     fn callbacks_are_kept(&self) -> Seen {
-        let Explained { callbacks, inbox, exceptions, .. } = self.explained;
+        let PaymentExplanation { callbacks, inbox, exceptions, .. } = self.explained;
         let told = |event: &str| inbox.iter().any(|message| message.event_id.as_deref() == Some(event));
         let lost = callbacks.iter().find(|said| {
             self.end().is_none()

@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use payment_ledger::Ledger;
 use payment_ledger::operator::decisions::Correction;
-use payment_ledger::reads::explain::Explained;
+use payment_ledger::reads::explain::PaymentExplanation;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::submit::QueryAnswer;
 
@@ -32,7 +32,7 @@ const TIMELINE_MAX: i64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct Picture {
     /// Our own books, in one snapshot.
-    pub(crate) ledger: Explained,
+    pub(crate) ledger: PaymentExplanation,
     /// The workflow, or why it could not be read.
     pub(crate) workflow: Result<WorkflowSays, String>,
     /// The switch, or why it could not be asked.

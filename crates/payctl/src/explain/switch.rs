@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use payment_ledger::Ledger;
-use payment_ledger::reads::explain::Explained;
+use payment_ledger::reads::explain::PaymentExplanation;
 use payment_protocol::ids::{PaymentId, TxId};
 use payment_protocol::keys;
 use payment_protocol::submit::QueryAnswer;
@@ -76,7 +76,11 @@ impl SwitchSays {
 ///
 /// # Errors
 /// Why it could not be asked, in words.
-pub(super) async fn ask(bank: &Bank, ledger: &Ledger, payment: &Explained) -> Result<SwitchSays, String> {
+pub(super) async fn ask(
+    bank: &Bank,
+    ledger: &Ledger,
+    payment: &PaymentExplanation,
+) -> Result<SwitchSays, String> {
     let row = &payment.payment;
     let profile = &row.profile;
     let means = match (profile.needs_account_lock(), profile.has_query, profile.has_statement) {

@@ -11,7 +11,7 @@ async fn r23_what_is_parked_is_listed_and_tried_again() {
     let id = bank.settled("one").await.id;
     let event_id = format!("{id}:transfer_sent");
     sqlx::query(
-        "UPDATE outbox SET parked_at = now(), refusals = 5, refusal = 'too large' WHERE event_id = $1",
+        "UPDATE outbox SET parked_at = now(), rejections = 5, rejection = 'too large' WHERE event_id = $1",
     )
     .bind(&event_id)
     .execute(bank.ledger.pool())

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use payment_ledger::Ledger;
-use payment_ledger::access::api_keys::ValidKey;
+use payment_ledger::access::api_keys::ActiveKey;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sqlx::PgPool;
@@ -37,9 +37,9 @@ impl Keys {
     }
 
     /// What a caller with this key would be.
-    async fn good(&self, key: &Value) -> Option<ValidKey> {
+    async fn good(&self, key: &Value) -> Option<ActiveKey> {
         let hash = Sha256::digest(key.as_str().unwrap().as_bytes());
-        Ledger::new(self.pool.clone()).valid_key(&hash).await.unwrap()
+        Ledger::new(self.pool.clone()).active_api_key(&hash).await.unwrap()
     }
 
     /// Everything that the database holds of all keys.

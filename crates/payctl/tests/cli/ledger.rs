@@ -1,7 +1,7 @@
 //! `payctl ledger`: over a database in which somebody has tampered.
 
 use payment_ledger::Ledger;
-use payment_ledger::audit::seal::{BatchSize, Sealed};
+use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use serde_json::Value;
 use sqlx::PgPool;
 
@@ -18,7 +18,7 @@ async fn sealed() -> (Scratch, PgPool) {
     }
     let pool = PgPool::connect(scratch.url()).await.unwrap();
     let sealed = Ledger::new(pool.clone()).seal(BatchSize::new(10)).await.unwrap();
-    assert_eq!(sealed, Sealed::Batch { entries: 2, is_full: false });
+    assert_eq!(sealed, SealOutcome::Batch { entries: 2, is_full: false });
     (scratch, pool)
 }
 
@@ -28,7 +28,7 @@ async fn r36_what_was_tampered_with_is_named() {
     let verify = ["ledger", "verify", "--database-url", scratch.url()];
     let said = payctl(&verify).await.done();
     let (counts, head) = said.trim_end().split_once("\nhead ").unwrap();
-    assert_eq!(counts, "2 entries in 1 batches, 0 waiting, 0 findings");
+    assert_eq!(counts, "2 entries in 1 batches, 0 unsealed, 0 findings");
     let expecting = [&verify[..], &["--expect-head", head]].concat();
     assert_eq!(payctl(&expecting).await.done(), said);
 

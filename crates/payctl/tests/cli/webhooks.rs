@@ -38,8 +38,8 @@ impl Webhooks {
             fan_out(&mut connection, &message).await.unwrap();
         }
         sqlx::raw_sql(
-            "UPDATE webhook_deliveries SET state = 'failed', tries = 10, ended_at = now() WHERE event_id = 'pay_1:transfer_sent';
-             INSERT INTO webhook_attempts (position, took_ms, status, error)
+            "UPDATE webhook_deliveries SET state = 'failed', failed_attempts = 10, ended_at = now() WHERE event_id = 'pay_1:transfer_sent';
+             INSERT INTO webhook_attempts (position, duration_ms, response_status, error)
              SELECT position, 12, 500, 'answered 500' FROM webhook_deliveries WHERE state = 'failed'",
         )
         .execute(&pool)
@@ -84,7 +84,7 @@ async fn endpoints_and_what_they_were_sent_are_shown() {
     let pending = webhooks.run(&["deliveries", id, "--state", "pending"]).await.done();
     assert!(!pending.contains("transfer_sent") && pending.contains("none"), "{pending}");
     let document = webhooks.json(&["deliveries", id, "--state", "failed"]).await;
-    assert_eq!(document["deliveries"][0]["attempts"][0]["status"], 500);
+    assert_eq!(document["deliveries"][0]["attempts"][0]["response_status"], 500);
     let unknown = "whe_00000000000000000000000000000000";
     for command in ["show", "deliveries"] {
         let said = webhooks.run(&[command, unknown]).await.refused();
@@ -116,8 +116,8 @@ async fn an_endpoint_is_disabled_with_a_name_and_a_reason() {
     webhooks.run(&["disable", id, "--by", "ann", "--reason", "a flood"]).await.done();
     let shown = webhooks.json(&["show", id]).await;
     assert_eq!(
-        (&shown["disabled_for"], &shown["disabled_note"]),
-        (&json!("operator"), &json!("ann: a flood"))
+        (&shown["disabled_reason"], &shown["disabled_note"]),
+        (&json!("by_operator"), &json!("ann: a flood"))
     );
     let said = webhooks.run(&["replay", id, "--failed-since", "1h"]).await.refused();
     assert!(said.contains("is disabled"), "{said}");
@@ -146,7 +146,7 @@ async fn what_is_not_there_is_not_disabled_nor_anything_for_no_reason() {
 async fn however_much_failed_lately_is_sent_again_and_nothing_older() {
     let webhooks = Webhooks::open().await;
     sqlx::query(
-        "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body, state, ended_at, made_at)
+        "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body, state, ended_at, created_at)
          SELECT $1, 'pay_' || n, 'transfer_sent', '{}', 'failed', now(),
                 now() - CASE WHEN n > 1200 THEN interval '2 hours' ELSE interval '0' END
          FROM generate_series(2, 1203) n",

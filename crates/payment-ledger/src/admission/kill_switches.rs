@@ -1,67 +1,67 @@
-//! The kill switch: what takes no new payments. Payments that were accepted go on.
+//! Kill switches: stop new payments of a switch or a corridor. Accepted payments continue.
 
 use iso_currency::Currency;
 use jiff::Timestamp;
 use payment_protocol::ids::{AccountId, SwitchName};
 use sqlx::PgConnection;
 
-use crate::operator::decisions::{DecideError, said};
+use crate::operator::decisions::{DecideError, validate_operator_and_reason};
 use crate::{Ledger, LedgerError};
 
-/// What can be stopped.
+/// The scope of a kill switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// A switch.
+pub enum KillSwitchTarget {
+    /// All payments of a switch.
     Switch(SwitchName),
-    /// A currency to destinations that begin with a text; an empty one is all.
+    /// All payments of a currency to destination accounts with a prefix; an empty prefix matches all.
     Corridor {
         /// The currency.
         currency: Currency,
-        /// The beginning of the destination account.
+        /// Prefix of the destination account.
         destination_prefix: String,
     },
 }
 
-/// A stop, with its trail.
+/// A kill switch with its audit trail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KillSwitchView {
     /// Its number.
     pub kill_switch_id: i64,
-    /// The switch; none for a corridor.
+    /// The switch; `None` for a corridor.
     pub switch: Option<String>,
-    /// ISO 4217 code; none for a switch.
+    /// ISO 4217 code; `None` for a switch.
     pub currency: Option<String>,
-    /// The beginning of the destination account; none for a switch.
+    /// Prefix of the destination account; `None` for a switch.
     pub destination_prefix: Option<String>,
-    /// Who stopped it.
+    /// The operator who activated it.
     pub activated_by: String,
-    /// Why.
+    /// The operator's reason.
     pub reason: String,
-    /// When.
+    /// When it was activated.
     pub activated_at: Timestamp,
-    /// Who lifted it; none while it stands.
+    /// The operator who lifted it; `None` while it is active.
     pub lifted_by: Option<String>,
-    /// Why.
+    /// The operator's reason for lifting it.
     pub lift_reason: Option<String>,
-    /// When.
+    /// When it was lifted.
     pub lifted_at: Option<Timestamp>,
 }
 
 impl KillSwitchView {
-    /// Whether a payment by `switch` of `currency` to `destination` is not taken.
+    /// Whether it stops a payment by `switch` of `currency` to `destination`.
     #[must_use]
     pub fn covers(&self, switch: &SwitchName, currency: Currency, destination: &AccountId) -> bool {
-        let is_of_switch = self.switch.as_deref() == Some(switch.as_str());
-        let is_of_corridor = self.currency.as_deref() == Some(currency.code())
+        let matches_switch = self.switch.as_deref() == Some(switch.as_str());
+        let matches_corridor = self.currency.as_deref() == Some(currency.code())
             && self
                 .destination_prefix
                 .as_deref()
                 .is_some_and(|prefix| destination.as_str().starts_with(prefix));
-        is_of_switch || is_of_corridor
+        matches_switch || matches_corridor
     }
 }
 
-macro_rules! stop {
+macro_rules! kill_switch_view {
     ($row:expr) => {{
         let row = $row;
         KillSwitchView {
@@ -79,27 +79,32 @@ macro_rules! stop {
     }};
 }
 
-/// Stops that stand, read on the caller's connection.
+/// Active kill switches, read on the caller's connection.
 ///
 /// # Errors
 /// [`LedgerError`].
-pub async fn standing(connection: &mut PgConnection) -> Result<Vec<KillSwitchView>, LedgerError> {
+pub async fn active(connection: &mut PgConnection) -> Result<Vec<KillSwitchView>, LedgerError> {
     let rows = sqlx::query!("SELECT * FROM kill_switches WHERE lifted_at IS NULL ORDER BY kill_switch_id")
         .fetch_all(connection)
         .await?;
-    Ok(rows.into_iter().map(|row| stop!(row)).collect())
+    Ok(rows.into_iter().map(|row| kill_switch_view!(row)).collect())
 }
 
 impl Ledger {
-    /// Stops `target`. Returns the number of the stop, and whether it is new: what stands already stays as it is.
+    /// Activates a kill switch for `target`. Returns its number, and whether it is new: an active one stays as it is.
     ///
     /// # Errors
-    /// [`DecideError`]: a name or reason that a decision would not take either is refused.
-    pub async fn stop(&self, target: &Target, by: &str, reason: &str) -> Result<(i64, bool), DecideError> {
-        let (by, reason) = said(by, reason)?;
+    /// [`DecideError`]: an invalid operator name or reason is refused, as for a decision.
+    pub async fn activate_kill_switch(
+        &self,
+        target: &KillSwitchTarget,
+        by: &str,
+        reason: &str,
+    ) -> Result<(i64, bool), DecideError> {
+        let (by, reason) = validate_operator_and_reason(by, reason)?;
         let (switch, currency, prefix) = match target {
-            Target::Switch(switch) => (Some(switch.as_str()), None, None),
-            Target::Corridor { currency, destination_prefix } => {
+            KillSwitchTarget::Switch(switch) => (Some(switch.as_str()), None, None),
+            KillSwitchTarget::Corridor { currency, destination_prefix } => {
                 (None, Some(currency.code()), Some(destination_prefix.as_str()))
             }
         };
@@ -134,12 +139,17 @@ impl Ledger {
         Ok((kill_switch_id, new.is_some()))
     }
 
-    /// Lifts a stop. Returns whether one of that number stood.
+    /// Lifts a kill switch. Returns false if none of that number is active.
     ///
     /// # Errors
-    /// [`DecideError`], as [`Ledger::stop`].
-    pub async fn lift(&self, kill_switch_id: i64, by: &str, reason: &str) -> Result<bool, DecideError> {
-        let (by, reason) = said(by, reason)?;
+    /// [`DecideError`], as [`Ledger::activate_kill_switch`].
+    pub async fn lift_kill_switch(
+        &self,
+        kill_switch_id: i64,
+        by: &str,
+        reason: &str,
+    ) -> Result<bool, DecideError> {
+        let (by, reason) = validate_operator_and_reason(by, reason)?;
         let lifted = sqlx::query!(
             "UPDATE kill_switches SET lifted_by = $2, lift_reason = $3, lifted_at = clock_timestamp()
              WHERE kill_switch_id = $1 AND lifted_at IS NULL",
@@ -152,7 +162,7 @@ impl Ledger {
         Ok(lifted.rows_affected() > 0)
     }
 
-    /// At most `limit` kill_switches, newest first; only those that stand unless `all`.
+    /// At most `limit` kill switches, newest first; only the active ones unless `all`.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -164,6 +174,6 @@ impl Ledger {
         )
         .fetch_all(&self.pool)
         .await?;
-        Ok(rows.into_iter().map(|row| stop!(row)).collect())
+        Ok(rows.into_iter().map(|row| kill_switch_view!(row)).collect())
     }
 }

@@ -1,25 +1,25 @@
-//! Limits of an account, or of a tenant's accounts together: for one payment, and for a day's amount and number. Looked at
-//! when the amount is held; what is given back is given back here too. Where there is no limit, no row is locked.
+//! Limits of an account, or of a tenant's accounts together: per payment, and per day by amount and number. Reserve counts a
+//! payment, release gives its share released. Without a limit no row is locked.
 
 use iso_currency::Currency;
 use payment_protocol::ids::{AccountId, PaymentId, TenantId};
 use sqlx::PgConnection;
 
-use crate::operator::decisions::{DecideError, said};
-use crate::row_lock::Locked;
+use crate::operator::decisions::{DecideError, validate_operator_and_reason};
+use crate::row_lock::LockedPayment;
 use crate::{Ledger, LedgerError};
 
-/// Whose limit.
+/// The scope of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitScope {
-    /// Of one account.
+    /// One account.
     Account(AccountId),
-    /// Of all accounts of a tenant together.
+    /// All accounts of a tenant together.
     Tenant(TenantId),
 }
 
 impl LimitScope {
-    fn words(&self) -> (&'static str, &str) {
+    fn columns(&self) -> (&'static str, &str) {
         match self {
             Self::Account(account) => ("account", account.as_str()),
             Self::Tenant(tenant) => ("tenant", tenant.as_str()),
@@ -27,54 +27,54 @@ impl LimitScope {
     }
 }
 
-/// What may leave; none is unlimited.
+/// Upper bounds; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bounds {
+pub struct LimitBounds {
     /// One payment, in minor units.
     pub per_payment_minor: Option<i64>,
-    /// All payments held on one UTC day and not given back, in minor units.
+    /// All payments held on one UTC day and not released, in minor units.
     pub per_day_minor: Option<i64>,
-    /// Their number.
+    /// The number of those payments.
     pub per_day_count: Option<i64>,
 }
 
-/// A limit as it stands.
+/// A limit in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitView {
     /// `account` or `tenant`.
     pub scope: String,
-    /// Which one.
+    /// The account's or tenant's id.
     pub scope_id: String,
     /// ISO 4217 code.
     pub currency: String,
-    /// What may leave.
-    pub bounds: Bounds,
-    /// What today has used, in minor units.
+    /// The upper bounds.
+    pub bounds: LimitBounds,
+    /// Used today, in minor units.
     pub used_minor: i64,
-    /// How many payments today has used.
+    /// Payments counted today.
     pub used_count: i64,
-    /// Who set it.
+    /// The operator who set it.
     pub set_by: String,
-    /// Why.
+    /// The operator's reason.
     pub reason: String,
 }
 
 impl Ledger {
-    /// Sets a limit in the place of the one before; without bounds there is none. A day's use counts from then on.
+    /// Sets a limit, which replaces the one before; empty bounds lift it. A day's use counts from then on.
     ///
     /// # Errors
-    /// [`DecideError`]: a name or reason that a decision would not take either is refused; a negative bound is
+    /// [`DecideError`]: an invalid operator name or reason is refused, as for a decision; a negative bound is
     /// [`LedgerError::Refused`].
     pub async fn set_limit(
         &self,
         scope: &LimitScope,
         currency: Currency,
-        bounds: Bounds,
+        bounds: LimitBounds,
         by: &str,
         reason: &str,
     ) -> Result<(), DecideError> {
-        let (by, reason) = said(by, reason)?;
-        let (scope, scope_id) = scope.words();
+        let (by, reason) = validate_operator_and_reason(by, reason)?;
+        let (scope, scope_id) = scope.columns();
         sqlx::query!(
             "INSERT INTO limits (scope, scope_id, currency, per_payment_minor, per_day_minor, per_day_count, set_by, reason)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
@@ -92,7 +92,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// At most `limit` limits that count now, by scope.
+    /// At most `limit` limits in force, by scope.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -116,7 +116,7 @@ impl Ledger {
                 scope: row.scope,
                 scope_id: row.scope_id,
                 currency: row.currency,
-                bounds: Bounds {
+                bounds: LimitBounds {
                     per_payment_minor: row.per_payment_minor,
                     per_day_minor: row.per_day_minor,
                     per_day_count: row.per_day_count,
@@ -130,9 +130,9 @@ impl Ledger {
     }
 }
 
-/// Counts a payment towards the limits of its account and tenant. Returns false, and counts nothing, where one of them does
-/// not allow it. The account's row is locked by the caller.
-pub(crate) async fn spend(tx: &mut PgConnection, locked: &Locked) -> Result<bool, LedgerError> {
+/// Counts a payment towards the limits of its account and tenant. Returns false, and counts nothing, if it exceeds one. The
+/// caller has locked the account's row.
+pub(crate) async fn use_limits(tx: &mut PgConnection, locked: &LockedPayment) -> Result<bool, LedgerError> {
     let (account, tenant) = (locked.source_account.as_str(), locked.tenant_id.as_str());
     let (amount_minor, currency) = (locked.money.amount_minor(), locked.money.currency().code());
     let limits = sqlx::query!(
@@ -147,7 +147,7 @@ pub(crate) async fn spend(tx: &mut PgConnection, locked: &Locked) -> Result<bool
     )
     .fetch_all(&mut *tx)
     .await?;
-    if limits.iter().any(|limit| limit.per_payment_minor.is_some_and(|most| amount_minor > most)) {
+    if limits.iter().any(|limit| limit.per_payment_minor.is_some_and(|bound| amount_minor > bound)) {
         return Ok(false);
     }
     let daily: Vec<_> = limits
@@ -156,13 +156,45 @@ pub(crate) async fn spend(tx: &mut PgConnection, locked: &Locked) -> Result<bool
         .collect();
     let Some(today) = daily.first().map(|limit| limit.today.clone()) else { return Ok(true) };
     let scopes: Vec<String> = daily.iter().map(|limit| limit.scope.clone()).collect();
-    // The account's before the tenant's, always: nobody waits in a circle.
+    let used = lock_day_use(tx, locked, &scopes, &today).await?;
+    let exceeds = |used: i64, added: i64, bound: Option<i64>| {
+        bound.is_some_and(|bound| used.checked_add(added).is_none_or(|sum| sum > bound))
+    };
+    let is_exceeded = daily.iter().any(|limit| {
+        let used = used.iter().find(|used| used.scope == limit.scope);
+        let (minor, count) = used.map_or((0, 0), |used| (used.used_minor, used.used_count));
+        exceeds(minor, amount_minor, limit.per_day_minor) || exceeds(count, 1, limit.per_day_count)
+    });
+    if is_exceeded {
+        return Ok(false);
+    }
+    count_use(tx, locked, &scopes, &today).await?;
+    Ok(true)
+}
+
+/// Today's use of one limit.
+struct DayUseRow {
+    scope: String,
+    used_minor: i64,
+    used_count: i64,
+}
+
+/// Locks the rows of `today` in these scopes, and inserts the missing ones.
+async fn lock_day_use(
+    tx: &mut PgConnection,
+    locked: &LockedPayment,
+    scopes: &[String],
+    today: &str,
+) -> Result<Vec<DayUseRow>, LedgerError> {
+    let (account, tenant) = (locked.source_account.as_str(), locked.tenant_id.as_str());
+    let currency = locked.money.currency().code();
+    // Always the account's row before the tenant's: no deadlock.
     sqlx::query!(
         "INSERT INTO limit_days (scope, scope_id, currency, day)
          SELECT scope, CASE scope WHEN 'account' THEN $2 ELSE $3 END, $4, $5::text::date
          FROM unnest($1::text[]) AS scopes (scope) ORDER BY scope
          ON CONFLICT DO NOTHING",
-        &scopes,
+        scopes,
         account,
         tenant,
         currency,
@@ -170,30 +202,30 @@ pub(crate) async fn spend(tx: &mut PgConnection, locked: &Locked) -> Result<bool
     )
     .execute(&mut *tx)
     .await?;
-    let used = sqlx::query!(
+    let used = sqlx::query_as!(
+        DayUseRow,
         "SELECT scope, used_minor, used_count FROM limit_days
          WHERE scope = ANY ($1) AND scope_id = CASE scope WHEN 'account' THEN $2 ELSE $3 END AND currency = $4
            AND day = $5::text::date
          ORDER BY scope FOR UPDATE",
-        &scopes,
+        scopes,
         account,
         tenant,
         currency,
         today,
     )
-    .fetch_all(&mut *tx)
+    .fetch_all(tx)
     .await?;
-    let is_over = |used: i64, more: i64, most: Option<i64>| {
-        most.is_some_and(|most| used.checked_add(more).is_none_or(|sum| sum > most))
-    };
-    let over = daily.iter().any(|limit| {
-        let used = used.iter().find(|used| used.scope == limit.scope);
-        let (minor, count) = used.map_or((0, 0), |used| (used.used_minor, used.used_count));
-        is_over(minor, amount_minor, limit.per_day_minor) || is_over(count, 1, limit.per_day_count)
-    });
-    if over {
-        return Ok(false);
-    }
+    Ok(used)
+}
+
+/// Counts the payment towards its limits of `today`, in the locked rows.
+async fn count_use(
+    tx: &mut PgConnection,
+    locked: &LockedPayment,
+    scopes: &[String],
+    today: &str,
+) -> Result<(), LedgerError> {
     sqlx::query!(
         "WITH used AS (
              INSERT INTO limit_uses (payment_id, scope, scope_id, currency, day, amount_minor)
@@ -202,28 +234,28 @@ pub(crate) async fn spend(tx: &mut PgConnection, locked: &Locked) -> Result<bool
          UPDATE limit_days SET used_minor = used_minor + $7, used_count = used_count + 1
          WHERE scope = ANY ($1) AND scope_id = CASE scope WHEN 'account' THEN $2 ELSE $3 END AND currency = $4
            AND day = $5::text::date",
-        &scopes,
-        account,
-        tenant,
-        currency,
+        scopes,
+        locked.source_account.as_str(),
+        locked.tenant_id.as_str(),
+        locked.money.currency().code(),
         today,
         locked.payment_id.as_str(),
-        amount_minor,
+        locked.money.amount_minor(),
     )
     .execute(tx)
     .await?;
-    Ok(true)
+    Ok(())
 }
 
-/// Gives back what the payment had used of its day's limits. The account's row is locked by the caller.
-pub(crate) async fn give_back(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
+/// Gives a payment's share of its daily limits released. The caller has locked the account's row.
+pub(crate) async fn release_use(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
     sqlx::query!(
-        "WITH back AS (
+        "WITH released AS (
              UPDATE limit_uses SET released_at = clock_timestamp() WHERE payment_id = $1 AND released_at IS NULL
              RETURNING scope, scope_id, currency, day, amount_minor)
-         UPDATE limit_days d SET used_minor = d.used_minor - back.amount_minor, used_count = d.used_count - 1
-         FROM back
-         WHERE (d.scope, d.scope_id, d.currency, d.day) = (back.scope, back.scope_id, back.currency, back.day)",
+         UPDATE limit_days d SET used_minor = d.used_minor - released.amount_minor, used_count = d.used_count - 1
+         FROM released
+         WHERE (d.scope, d.scope_id, d.currency, d.day) = (released.scope, released.scope_id, released.currency, released.day)",
         payment_id.as_str(),
     )
     .execute(tx)

@@ -1,4 +1,4 @@
-//! What an accepted payment has to pass before money is held: kill switches and limits.
+//! Admission: the kill switches and limits that a payment has to pass.
 
 pub mod kill_switches;
 pub mod limits;

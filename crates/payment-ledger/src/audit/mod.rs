@@ -1,4 +1,4 @@
-//! Whether the books are whole: the hash chain over the journal, and reconciliation with the other books.
+//! Audits of the ledger: the hash chain over the journal, and reconciliation with switch statements and workflows.
 
 pub mod reconcile;
 pub mod seal;

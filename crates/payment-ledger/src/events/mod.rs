@@ -1,8 +1,8 @@
-//! What others are told of a payment: one place that says which state is an event, and in which form.
+//! Events about payments: which states are events, and their body.
 //!
-//! The row is written in the transaction that moves the payment ([`outbox`]), so that what is told has happened and what
-//! happened is told. The forms are published in `events/`, next to this crate's sources; a change that an old reader does
-//! not understand is another [`VERSION`].
+//! Events are appended to the [`outbox`] in the transaction that moves the payment, so exactly what happened is published.
+//! The JSON Schemas are in `events/`, next to this crate's sources; an incompatible change of the body takes another
+//! [`VERSION`].
 
 pub mod notifications;
 
@@ -15,43 +15,44 @@ use sqlx::PgConnection;
 
 use crate::LedgerError;
 
-/// Version of the form of all kinds.
+/// Version of the body, the same for all kinds.
 pub const VERSION: i32 = 1;
 
 text_enum!(
-    /// Who takes events in, by name at the broker and in `processed_events`. Another name would tell everything anew.
+    /// Consumers of events, by their durable name at the broker and in `processed_events`. A renamed consumer would consume every
+    /// event again.
     Consumer {
-        /// Tells customers.
+        /// Notifies customers.
         Customers = "notifier",
-        /// Tells the webhook endpoints of tenants.
+        /// Delivers to the webhook endpoints of tenants.
         Endpoints = "webhooks",
     }
 );
 
 text_enum!(
-    /// What is told of a payment, each at most once.
+    /// Kinds of events; each at most once per payment.
     EventKind {
         /// The amount is held in the customer's account.
         TransferPending = "transfer_pending",
-        /// It stands before a person.
+        /// The payment needs an operator.
         TransferNeedsOperator = "transfer_needs_operator",
-        /// End: debited, the money left.
+        /// Final: debited, the money left.
         TransferSent = "transfer_sent",
-        /// End: refused before anything was held.
+        /// Final: refused before anything was held.
         TransferRejected = "transfer_rejected",
-        /// End: nothing was charged; the switch or the bank refused.
+        /// Final: nothing was charged; the switch or the bank refused.
         TransferFailed = "transfer_failed",
-        /// End: nothing was charged; no confirmation within the SLA.
+        /// Final: nothing was charged; no confirmation within the SLA.
         TransferTimedOut = "transfer_timed_out",
-        /// End: nothing was charged; the customer cancelled.
+        /// Final: nothing was charged; the customer cancelled.
         TransferCancelled = "transfer_cancelled",
     }
 );
 
 impl EventKind {
-    /// What is told when a payment comes into this state, if anything is.
+    /// The event of a payment that enters `state`; `None` if entering it is no event.
     #[must_use]
-    pub fn of(state: PaymentState) -> Option<Self> {
+    pub fn for_state(state: PaymentState) -> Option<Self> {
         match state {
             PaymentState::Accepted
             | PaymentState::Started
@@ -69,40 +70,40 @@ impl EventKind {
     }
 }
 
-/// The event's body, the same for all kinds. No account of another bank is in it.
+/// The event's body, the same for all kinds. It contains no account of another bank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Transfer {
-    /// Which payment; also the key of the event's order.
+pub struct TransferEvent {
+    /// The payment; also the key by which events are ordered.
     pub payment_id: String,
-    /// Its transaction.
+    /// The transaction id.
     pub transaction_id: String,
-    /// Whose.
+    /// The tenant.
     pub tenant_id: String,
-    /// The state it came into, as the API names it.
+    /// The state entered, as the API names it.
     pub status: String,
     /// Decimal in major units, with all decimals of the currency.
     pub amount: String,
-    /// The same in minor units.
+    /// The amount in minor units.
     pub amount_minor: i64,
     /// ISO 4217 code.
     pub currency: String,
-    /// The account on our books.
+    /// The customer's account at our bank.
     pub source_account: String,
     /// The customer's own id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_to_end_id: Option<String>,
-    /// Why it did not settle or stands before a person: a stable word.
+    /// Why the payment did not settle, or needs an operator: a stable word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// Tells that the payment has come into `state`, where that is an event; in the transaction in which it does.
-pub(crate) async fn tell(
+/// Appends the event of a payment that enters `state`, if it is one; in the transaction that moves the payment.
+pub(crate) async fn append_event(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
     state: PaymentState,
 ) -> Result<(), LedgerError> {
-    let Some(kind) = EventKind::of(state) else { return Ok(()) };
+    let Some(kind) = EventKind::for_state(state) else { return Ok(()) };
     let row = sqlx::query!(
         r#"SELECT p.tx_id, p.tenant_id, p.amount_minor, p.currency, p.source_account, p.end_to_end_id, p.operator_reason,
                   p.cause ->> 'code' AS cause, o.reason AS "refusal?"
@@ -119,7 +120,7 @@ pub(crate) async fn tell(
         value,
     };
     let currency = parse_currency(&row.currency).map_err(|_| unreadable("currency", row.currency.clone()))?;
-    let body = Transfer {
+    let body = TransferEvent {
         payment_id: payment_id.to_string(),
         transaction_id: row.tx_id,
         tenant_id: row.tenant_id,

@@ -1,5 +1,5 @@
-//! What a customer was told of a payment. One row is one message; that a message is told once is the work of whoever
-//! writes it (it takes an event in once).
+//! Notifications of customers. One row is one message; the notifier makes each event notify once, by consuming it in the
+//! transaction that inserts the row.
 
 use jiff::Timestamp;
 use payment_protocol::ids::PaymentId;
@@ -11,18 +11,18 @@ use crate::{Ledger, LedgerError};
 /// A message to a customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
-    /// What it tells of.
+    /// Kind of the event.
     pub kind: String,
-    /// In words for the customer.
+    /// The text for the customer.
     pub message: String,
-    /// When it was told, by the database's clock.
-    pub told_at: Timestamp,
+    /// When it was recorded, by the database's clock.
+    pub notified_at: Timestamp,
 }
 
-/// Tells the customer, in the caller's transaction.
+/// Records a notification, in the caller's transaction.
 ///
 /// # Errors
-/// [`LedgerError`]; [`LedgerError::Refused`] where there is no such payment.
+/// [`LedgerError`]; [`LedgerError::Refused`] if there is no such payment.
 pub async fn notify(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
@@ -43,7 +43,7 @@ pub async fn notify(
 }
 
 impl Ledger {
-    /// What the customer was told of a payment, oldest first, at most `limit` messages.
+    /// The notifications of a payment, oldest first, at most `limit`.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -63,7 +63,7 @@ pub(crate) async fn notifications(
     limit: i64,
 ) -> Result<Vec<Notification>, LedgerError> {
     let rows = sqlx::query!(
-        "SELECT kind, message, told_at FROM notifications WHERE payment_id = $1 ORDER BY notification_id LIMIT $2",
+        "SELECT kind, message, notified_at FROM notifications WHERE payment_id = $1 ORDER BY notification_id LIMIT $2",
         payment_id.as_str(),
         limit,
     )
@@ -71,6 +71,10 @@ pub(crate) async fn notifications(
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| Notification { kind: row.kind, message: row.message, told_at: row.told_at.to_jiff() })
+        .map(|row| Notification {
+            kind: row.kind,
+            message: row.message,
+            notified_at: row.notified_at.to_jiff(),
+        })
         .collect())
 }

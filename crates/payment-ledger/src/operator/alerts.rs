@@ -1,4 +1,4 @@
-//! What a person must see: payments that stand, and alerts.
+//! Payments that need an operator, and alerts.
 
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
@@ -6,25 +6,25 @@ use payment_protocol::ids::PaymentId;
 use payment_protocol::port::NeedsOperatorOutcome;
 use payment_protocol::text_enum;
 
-use crate::row_lock::lock;
+use crate::row_lock::lock_payment;
 use crate::{Ledger, LedgerError, operator::decisions, writes};
 
 text_enum!(
-    /// What a person is alerted to about one payment.
+    /// Kinds of alerts about one payment.
     AlertKind {
-        /// It stands before a person.
+        /// The payment needs an operator.
         NeedsOperator = "needs_operator",
-        /// A step could not be undone; the other steps are.
+        /// A compensation failed; the other ones go on.
         CompensationFailed = "compensation_failed",
-        /// The switch has been asked to cancel for longer than its profile's `alert_after_ms`, or says that we ask wrongly.
+        /// The cancel is undecided for longer than the profile's `alert_after_ms`, or the switch rejects our cancel request as invalid.
         CancelUndecided = "cancel_undecided",
-        /// The switch was asked for the money back and has not decided.
+        /// The recall is undecided.
         RecallUndecided = "recall_undecided",
     }
 );
 
 impl Ledger {
-    /// Shows the payment as standing before a person, and alerts; or says what is on record already.
+    /// Records that the payment needs an operator, and raises the alert; or returns the recorded end or final status.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -34,7 +34,7 @@ impl Ledger {
         reason: OperatorReason,
     ) -> Result<NeedsOperatorOutcome, LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, payment_id).await?;
+        let locked = lock_payment(&mut tx, payment_id).await?;
         if let Some(end) = locked.facts.state.end() {
             return Ok(NeedsOperatorOutcome::Ended(end));
         }
@@ -46,8 +46,8 @@ impl Ledger {
         )
         .execute(&mut *tx)
         .await?;
-        let detail = format!("stands before a person: {reason}");
-        writes::state(&mut tx, payment_id, PaymentState::NeedsOperator, &detail).await?;
+        let detail = format!("needs an operator: {reason}");
+        writes::move_to_state(&mut tx, payment_id, PaymentState::NeedsOperator, &detail).await?;
         decisions::reopen_delivery(&mut tx, payment_id).await?;
         tx.commit().await?;
         self.alert(payment_id, AlertKind::NeedsOperator, reason.as_str()).await?;
@@ -68,7 +68,7 @@ impl Ledger {
             "INSERT INTO alerts (payment_id, kind, detail) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
             payment_id.as_str(),
             kind.as_str(),
-            &*writes::storable(detail),
+            &*writes::replace_nul(detail),
         )
         .execute(&self.pool)
         .await?;

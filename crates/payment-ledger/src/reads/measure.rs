@@ -1,109 +1,109 @@
-//! What is open, held, undelivered and waiting for people: the numbers that gauges show (S0.15).
+//! Counts for the gauges: open payments, undelivered messages, exceptions, and payments that need an operator (S0.15).
 
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
 
 use crate::audit::reconcile::drift::Drift;
 use crate::operator::alerts::AlertKind;
-use crate::writes::Exception;
+use crate::writes::ExceptionKind;
 use crate::{Ledger, LedgerError};
 
 /// Open payments in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenInState {
-    /// The state; every open state is there, also when it is empty.
+pub struct OpenPaymentCount {
+    /// The state. Every open state is listed, also without payments.
     pub state: PaymentState,
-    /// How many.
+    /// Number of payments.
     pub count: i64,
-    /// Age of the oldest since it was accepted, in seconds.
+    /// Age of the oldest since its acceptance, in seconds.
     pub oldest_s: i64,
-    /// For how long the one that moved longest ago has not, in seconds: what `payctl stuck` lists.
+    /// Seconds since the update of the one not updated for longest; as listed by `payctl stuck`.
     pub idle_s: i64,
 }
 
-/// Notices that no workflow was told.
+/// Undelivered inbox messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Undelivered {
-    /// How many.
+pub struct UndeliveredCount {
+    /// Number of messages.
     pub count: i64,
     /// Age of the oldest, in seconds.
     pub oldest_s: i64,
 }
 
-/// Open payments that a person was alerted to for one reason.
+/// Open payments with an alert of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alerted {
-    /// The kind of alert; every kind is there, also when it has none.
+pub struct AlertCount {
+    /// The kind. Every kind is listed, also without payments.
     pub kind: AlertKind,
-    /// How many.
+    /// Number of payments.
     pub count: i64,
 }
 
-/// What people have stopped or limited.
+/// Active kill switches and limits in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restrained {
-    /// Switches that take no new payments.
+pub struct RestrictionCounts {
+    /// Stopped switches.
     pub switches_stopped: i64,
-    /// Corridors that take no new payments.
+    /// Stopped corridors.
     pub corridors_stopped: i64,
-    /// How long the oldest stop has stood, in seconds.
+    /// Age of the oldest active kill switch, in seconds.
     pub stop_oldest_s: i64,
     /// Limits of accounts.
     pub accounts_limited: i64,
     /// Limits of tenants.
     pub tenants_limited: i64,
-    /// Of the accounts' limits, those of which today has nothing left.
+    /// Account limits that are used up for today.
     pub accounts_used_up: i64,
-    /// Of the tenants' limits, those of which today has nothing left.
+    /// Tenant limits that are used up for today.
     pub tenants_used_up: i64,
 }
 
-/// The last comparison of the three books.
+/// The last reconciliation run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastReconciliationRun {
-    /// How long ago one was finished, in seconds. Before the first: how long there have been payments.
+    /// Seconds since a run finished; before the first run, since the first payment.
     pub finished_s: i64,
-    /// Books that it could not read.
+    /// Sources that it could not read.
     pub not_compared: i64,
 }
 
 /// Open exceptions of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExceptionsOfKind {
-    /// The kind; every kind is there, also when it has none.
+pub struct ExceptionCount {
+    /// The kind. Every kind is listed, also without exceptions.
     pub kind: &'static str,
-    /// How many.
+    /// Number of exceptions.
     pub count: i64,
     /// Age of the oldest, in seconds.
     pub oldest_s: i64,
 }
 
-/// Entries of the journal that are not sealed yet.
+/// Unsealed journal entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unsealed {
-    /// How many.
+pub struct UnsealedCount {
+    /// Number of entries.
     pub count: i64,
     /// Age of the oldest, in seconds.
     pub oldest_s: i64,
 }
 
-/// Payments that stand before a person for one reason.
+/// Payments that need an operator for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NeedingOperator {
-    /// The reason; every reason is there, also when nothing stands for it.
+pub struct NeedsOperatorCount {
+    /// The reason. Every reason is listed, also without payments.
     pub reason: OperatorReason,
-    /// How many.
+    /// Number of payments.
     pub count: i64,
-    /// How long the oldest has stood, in seconds.
+    /// How long the oldest has needed an operator, in seconds.
     pub oldest_s: i64,
 }
 
 impl Ledger {
-    /// Open payments by state. Made from the states themselves, so that none can be retention_expired.
+    /// Open payments by state, every state included.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn open_by_state(&self) -> Result<Vec<OpenInState>, LedgerError> {
+    pub async fn open_by_state(&self) -> Result<Vec<OpenPaymentCount>, LedgerError> {
         let rows = sqlx::query!(
             r#"SELECT state, count(*) AS "count!",
                       coalesce(extract(epoch FROM clock_timestamp() - min(accepted_at)), 0)::bigint AS "oldest_s!",
@@ -120,7 +120,7 @@ impl Ledger {
             .filter(|state| state.end().is_none())
             .map(|state| {
                 let row = rows.iter().find(|row| row.state == state.as_str());
-                OpenInState {
+                OpenPaymentCount {
                     state: *state,
                     count: row.map_or(0, |row| row.count),
                     oldest_s: row.map_or(0, |row| row.oldest_s),
@@ -130,13 +130,13 @@ impl Ledger {
             .collect())
     }
 
-    /// Entries that wait to be sealed.
+    /// Unsealed journal entries.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn unsealed(&self) -> Result<Unsealed, LedgerError> {
+    pub async fn unsealed(&self) -> Result<UnsealedCount, LedgerError> {
         Ok(sqlx::query_as!(
-            Unsealed,
+            UnsealedCount,
             r#"SELECT count(*) AS "count!",
                       coalesce(extract(epoch FROM clock_timestamp() - min(j.posted_at)), 0)::bigint AS "oldest_s!"
                FROM journal_unsealed u LEFT JOIN journal j USING (entry_id)"#
@@ -145,13 +145,13 @@ impl Ledger {
         .await?)
     }
 
-    /// Notices in the inbox that no workflow was told.
+    /// Undelivered inbox messages.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn undelivered(&self) -> Result<Undelivered, LedgerError> {
+    pub async fn undelivered(&self) -> Result<UndeliveredCount, LedgerError> {
         Ok(sqlx::query_as!(
-            Undelivered,
+            UndeliveredCount,
             r#"SELECT count(*) AS "count!",
                       coalesce(extract(epoch FROM clock_timestamp() - min(received_at)), 0)::bigint AS "oldest_s!"
                FROM inbox WHERE delivered_at IS NULL"#
@@ -160,7 +160,7 @@ impl Ledger {
         .await?)
     }
 
-    /// Exceptions that no decision has closed.
+    /// The number of open exceptions.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -170,11 +170,11 @@ impl Ledger {
             .await?)
     }
 
-    /// Exceptions that no decision has closed, by kind.
+    /// Open exceptions by kind.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn open_exceptions_by_kind(&self) -> Result<Vec<ExceptionsOfKind>, LedgerError> {
+    pub async fn open_exceptions_by_kind(&self) -> Result<Vec<ExceptionCount>, LedgerError> {
         let rows = sqlx::query!(
             r#"SELECT kind, count(*) AS "count!",
                       coalesce(extract(epoch FROM clock_timestamp() - min(opened_at)), 0)::bigint AS "oldest_s!"
@@ -182,13 +182,13 @@ impl Ledger {
         )
         .fetch_all(&self.pool)
         .await?;
-        Ok(Exception::ALL
+        Ok(ExceptionKind::ALL
             .iter()
             .map(|kind| kind.as_str())
             .chain(Drift::ALL.iter().map(|drift| drift.as_str()))
             .map(|kind| {
                 let row = rows.iter().find(|row| row.kind == kind);
-                ExceptionsOfKind {
+                ExceptionCount {
                     kind,
                     count: row.map_or(0, |row| row.count),
                     oldest_s: row.map_or(0, |row| row.oldest_s),
@@ -197,11 +197,11 @@ impl Ledger {
             .collect())
     }
 
-    /// Open payments that a person was alerted to, by kind of alert.
+    /// Open payments with alerts, by kind.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn alerted_by_kind(&self) -> Result<Vec<Alerted>, LedgerError> {
+    pub async fn alerts_by_kind(&self) -> Result<Vec<AlertCount>, LedgerError> {
         let rows = sqlx::query!(
             r#"SELECT a.kind, count(*) AS "count!"
                FROM payments p JOIN alerts a USING (payment_id) WHERE p.ended_at IS NULL GROUP BY a.kind"#
@@ -210,20 +210,20 @@ impl Ledger {
         .await?;
         Ok(AlertKind::ALL
             .iter()
-            .map(|kind| Alerted {
+            .map(|kind| AlertCount {
                 kind: *kind,
                 count: rows.iter().find(|row| row.kind == kind.as_str()).map_or(0, |row| row.count),
             })
             .collect())
     }
 
-    /// What people have stopped or limited.
+    /// Active kill switches and limits in force.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn restrained(&self) -> Result<Restrained, LedgerError> {
+    pub async fn restrictions(&self) -> Result<RestrictionCounts, LedgerError> {
         Ok(sqlx::query_as!(
-            Restrained,
+            RestrictionCounts,
             r#"WITH newest AS (
                    SELECT DISTINCT ON (scope, scope_id, currency) * FROM limits
                    ORDER BY scope, scope_id, currency, limit_id DESC),
@@ -234,10 +234,10 @@ impl Ledger {
                    LEFT JOIN limit_days d ON (d.scope, d.scope_id, d.currency) = (l.scope, l.scope_id, l.currency)
                                          AND d.day = (clock_timestamp() AT TIME ZONE 'UTC')::date
                    WHERE num_nonnulls(l.per_payment_minor, l.per_day_minor, l.per_day_count) > 0),
-               stopped AS (SELECT * FROM kill_switches WHERE lifted_at IS NULL)
-               SELECT (SELECT count(switch) FROM stopped) AS "switches_stopped!",
-                      (SELECT count(currency) FROM stopped) AS "corridors_stopped!",
-                      (SELECT coalesce(extract(epoch FROM clock_timestamp() - min(activated_at)), 0)::bigint FROM stopped)
+               active AS (SELECT * FROM kill_switches WHERE lifted_at IS NULL)
+               SELECT (SELECT count(switch) FROM active) AS "switches_stopped!",
+                      (SELECT count(currency) FROM active) AS "corridors_stopped!",
+                      (SELECT coalesce(extract(epoch FROM clock_timestamp() - min(activated_at)), 0)::bigint FROM active)
                           AS "stop_oldest_s!",
                       count(*) FILTER (WHERE scope = 'account') AS "accounts_limited!",
                       count(*) FILTER (WHERE scope = 'tenant') AS "tenants_limited!",
@@ -249,7 +249,7 @@ impl Ledger {
         .await?)
     }
 
-    /// When the three books were last compared, and what could not be.
+    /// The last reconciliation run, and the sources that it could not read.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -257,7 +257,7 @@ impl Ledger {
         Ok(sqlx::query_as!(
             LastReconciliationRun,
             r#"WITH last AS (
-                   SELECT finished_at, report FROM reconciliations WHERE finished_at IS NOT NULL
+                   SELECT finished_at, report FROM reconciliation_runs WHERE finished_at IS NOT NULL
                    ORDER BY reconciliation_id DESC LIMIT 1)
                SELECT coalesce(extract(epoch FROM clock_timestamp() - coalesce((SELECT finished_at FROM last),
                                                                                (SELECT min(accepted_at) FROM payments))),
@@ -270,11 +270,11 @@ impl Ledger {
         .await?)
     }
 
-    /// Payments that stand before a person, by reason.
+    /// Payments that need an operator, by reason.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn needing_operator_by_reason(&self) -> Result<Vec<NeedingOperator>, LedgerError> {
+    pub async fn needs_operator_by_reason(&self) -> Result<Vec<NeedsOperatorCount>, LedgerError> {
         let rows = sqlx::query!(
             r#"SELECT operator_reason, count(*) AS "count!",
                       coalesce(extract(epoch FROM clock_timestamp() - min(needs_operator_since)), 0)::bigint AS "oldest_s!"
@@ -286,7 +286,7 @@ impl Ledger {
             .iter()
             .map(|reason| {
                 let row = rows.iter().find(|row| row.operator_reason.as_deref() == Some(reason.as_str()));
-                NeedingOperator {
+                NeedsOperatorCount {
                     reason: *reason,
                     count: row.map_or(0, |row| row.count),
                     oldest_s: row.map_or(0, |row| row.oldest_s),

@@ -1,4 +1,4 @@
-//! What operators look at, across tenants: payments, those that do not move, and exceptions.
+//! Lists for operators, across tenants: payments, stuck payments, and exceptions.
 
 use jiff::Timestamp;
 use payment_protocol::PaymentState;
@@ -8,50 +8,50 @@ use crate::operator::decisions::DecisionView;
 use crate::reads::view::{PaymentView, view};
 use crate::{Ledger, LedgerError};
 
-/// Which payments of all tenants to list. Newest first.
+/// A filter for the payments of all tenants. Newest first.
 #[derive(Clone, Debug, Default)]
-pub struct ListFilter {
-    /// Only in this state.
+pub struct OperatorPaymentFilter {
+    /// In this state.
     pub state: Option<PaymentState>,
-    /// Only accepted this long ago or earlier, in seconds.
+    /// Accepted at least this many seconds ago.
     pub older_than_s: Option<i64>,
-    /// Only of this switch.
+    /// Of this switch.
     pub switch: Option<SwitchName>,
-    /// Only after this payment in the list (the last one of the page before).
+    /// After this payment in the list (the last one of the previous page).
     pub after: Option<PaymentId>,
-    /// At most so many.
+    /// Page size.
     pub limit: i64,
 }
 
-/// An open payment that does not move.
+/// A stuck payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stuck {
-    /// The payment, with its reason and what may be decided.
+pub struct StuckPayment {
+    /// The payment, with its operator reason and allowed actions.
     pub payment: PaymentView,
-    /// Whose.
+    /// Its tenant.
     pub tenant_id: String,
-    /// For how long it has stood, been cancelling or been idle, in seconds.
+    /// How long it has needed an operator, been cancelling or not been updated, in seconds.
     pub age_s: i64,
-    /// The decision about it that is open: it waits for a second person, or is being carried out.
+    /// Its open decision: it awaits confirmation, or is being applied.
     pub pending: Option<DecisionView>,
 }
 
-/// An exception: what contradicts the books.
+/// An exception.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExceptionView {
     /// Its number.
     pub exception_id: i64,
-    /// Of which payment; none for one of no payment of ours.
+    /// Its payment; `None` if it has none.
     pub payment_id: Option<String>,
-    /// What kind.
+    /// Its kind.
     pub kind: String,
-    /// What contradicts.
+    /// The contradiction, in words.
     pub detail: String,
-    /// When it was met first.
+    /// When it was opened.
     pub opened_at: Timestamp,
     /// When a decision closed it.
     pub closed_at: Option<Timestamp>,
-    /// Which decision.
+    /// The decision that closed it.
     pub closed_by: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn list(&self, filter: &ListFilter) -> Result<Vec<PaymentView>, LedgerError> {
+    pub async fn list(&self, filter: &OperatorPaymentFilter) -> Result<Vec<PaymentView>, LedgerError> {
         let rows = sqlx::query!(
             r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                       p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
@@ -110,12 +110,12 @@ impl Ledger {
         rows.into_iter().map(|row| Ok(view!(row))).collect()
     }
 
-    /// At most `limit` open payments of all tenants that for `older_than_s` have stood before a person, been cancelling
-    /// or been idle, oldest first.
+    /// At most `limit` open payments of all tenants that have needed an operator, been cancelling or not been updated for
+    /// `older_than_s`, oldest first.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn stuck(&self, older_than_s: i64, limit: i64) -> Result<Vec<Stuck>, LedgerError> {
+    pub async fn stuck(&self, older_than_s: i64, limit: i64) -> Result<Vec<StuckPayment>, LedgerError> {
         let rows = sqlx::query!(
             r#"WITH stuck AS (
                    SELECT payment_id, tenant_id, CASE state WHEN 'needs_operator' THEN coalesce(needs_operator_since, updated_at)
@@ -145,7 +145,7 @@ impl Ledger {
                 _ => None,
             };
             let (tenant_id, age_s) = (row.tenant_id.clone(), row.age_s);
-            stuck.push(Stuck { payment: view!(row), tenant_id, age_s, pending });
+            stuck.push(StuckPayment { payment: view!(row), tenant_id, age_s, pending });
         }
         Ok(stuck)
     }

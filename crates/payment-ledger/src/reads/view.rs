@@ -1,4 +1,4 @@
-//! What a payment looks like from outside.
+//! The customer's view of a payment.
 
 use jiff::Timestamp;
 use payment_protocol::PaymentState;
@@ -8,41 +8,41 @@ use sqlx::PgConnection;
 
 use crate::{Ledger, LedgerError};
 
-/// A payment as it stands.
+/// A payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaymentView {
     /// Its id.
     pub payment_id: String,
-    /// Its transaction.
+    /// Its transaction id.
     pub tx_id: String,
-    /// Where it stands.
+    /// Its state.
     pub state: PaymentState,
-    /// Minor units.
+    /// Amount, in minor units.
     pub amount_minor: i64,
     /// ISO 4217 code.
     pub currency: String,
-    /// From.
+    /// The account to debit.
     pub source_account: String,
-    /// To.
+    /// The account to credit.
     pub destination_account: String,
     /// The customer's own id.
     pub end_to_end_id: Option<String>,
     /// The switch it was routed to.
     pub switch: String,
-    /// Why it did not settle, or was turned round: the word of the cause or of the refusal. None once
-    /// it has settled.
+    /// Why it did not settle, or is being compensated: code of the cause, or of the reserve's refusal. `None` once it has
+    /// settled.
     pub reason: Option<String>,
-    /// Why it stands before a person, or last stood.
+    /// Why it needs an operator, or needed one last.
     pub operator_reason: Option<String>,
-    /// Since when it stands before a person; none when it does not.
+    /// Since when it needs an operator; `None` if it does not.
     pub needs_operator_since: Option<Timestamp>,
-    /// What people may decide about it now.
+    /// Decisions allowed now.
     pub allowed_actions: Vec<Action>,
-    /// The workflow that runs it now.
+    /// Its current workflow.
     pub workflow_id: String,
     /// When it was accepted.
     pub accepted_at: Timestamp,
-    /// When it last moved.
+    /// When it was last updated.
     pub updated_at: Timestamp,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
@@ -51,28 +51,28 @@ pub struct PaymentView {
 /// One line of a payment's timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelineEntry {
-    /// The state it was in or went to.
+    /// The state after the event.
     pub state: String,
-    /// What happened.
+    /// The event in words.
     pub detail: String,
-    /// When, by the database's clock.
+    /// By the database's clock.
     pub happened_at: Timestamp,
 }
 
-/// Which payments to list. Newest first.
+/// A filter for the payments of a tenant. Newest first.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Only in this state.
+pub struct PaymentFilter {
+    /// In this state.
     pub state: Option<PaymentState>,
-    /// Only from this account.
+    /// From this account.
     pub source_account: Option<AccountId>,
-    /// Only with this end-to-end id.
+    /// With this end-to-end id.
     pub end_to_end_id: Option<String>,
-    /// Only accepted this long ago or earlier, in seconds.
+    /// Accepted at least this many seconds ago.
     pub older_than_s: Option<i64>,
-    /// Only after this payment in the list (the last one of the page before).
+    /// After this payment in the list (the last one of the previous page).
     pub after: Option<PaymentId>,
-    /// At most so many.
+    /// Page size.
     pub limit: i64,
 }
 
@@ -88,11 +88,11 @@ macro_rules! view {
         })?;
         let code =
             |json: &serde_json::Value| json.get("code").and_then(|code| code.as_str()).map(str::to_owned);
-        let stands = state == payment_protocol::PaymentState::NeedsOperator;
+        let needs_operator = state == payment_protocol::PaymentState::NeedsOperator;
         let operator_reason =
             row.operator_reason.as_deref().and_then(payment_protocol::OperatorReason::parse);
         $crate::reads::view::PaymentView {
-            // A payment that was turned round and settled all the same has nothing to explain.
+            // A payment that settled in spite of a cause has no reason to show.
             reason: row
                 .cause
                 .as_ref()
@@ -109,9 +109,9 @@ macro_rules! view {
             end_to_end_id: row.end_to_end_id,
             switch: row.switch,
             operator_reason: row.operator_reason,
-            needs_operator_since: row.needs_operator_since.filter(|_| stands).map(|at| at.to_jiff()),
+            needs_operator_since: row.needs_operator_since.filter(|_| needs_operator).map(|at| at.to_jiff()),
             allowed_actions: operator_reason
-                .filter(|_| stands)
+                .filter(|_| needs_operator)
                 .map_or_else(Vec::new, |reason| reason.allowed().to_vec()),
             workflow_id: row.workflow_id,
             accepted_at: row.accepted_at.to_jiff(),
@@ -123,7 +123,7 @@ macro_rules! view {
 pub(crate) use view;
 
 impl Ledger {
-    /// One payment of a tenant.
+    /// One payment of a tenant. `None` if the tenant has no such payment.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -154,7 +154,7 @@ impl Ledger {
     pub async fn payments(
         &self,
         tenant: &TenantId,
-        filter: &Filter,
+        filter: &PaymentFilter,
     ) -> Result<Vec<PaymentView>, LedgerError> {
         let rows = sqlx::query!(
             r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
@@ -186,8 +186,8 @@ impl Ledger {
 
     /// A payment's timeline, oldest first: at most `limit` lines after the first `after`.
     ///
-    /// A line keeps its place for ever. Whoever writes one holds the lock of the payment's row, so a payment's lines are
-    /// numbered in the order of their commits; numbers of different payments are not, and mean nothing to each other.
+    /// A line's position never changes: the writer of a line holds the lock of the payment's row, so the lines of a payment
+    /// are numbered in the order of their commits. Numbers of different payments are not comparable.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -200,28 +200,32 @@ impl Ledger {
         timeline(&mut *self.pool.acquire().await?, payment_id, after, limit, false).await
     }
 
-    /// The number of each payment's newest line, the bank's own lines among them: it grows with every line. Numbers of
-    /// different payments say nothing about each other.
+    /// The number of each payment's newest timeline line, internal lines included: it grows with every line. Numbers of
+    /// different payments are not comparable.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn newest_lines(&self, payments: &[PaymentId]) -> Result<Vec<(PaymentId, i64)>, LedgerError> {
+    pub async fn newest_timeline_entries(
+        &self,
+        payments: &[PaymentId],
+    ) -> Result<Vec<(PaymentId, i64)>, LedgerError> {
         let ids: Vec<String> = payments.iter().map(PaymentId::to_string).collect();
         let rows = sqlx::query!(
-            r#"SELECT w.place AS "place!", t.entry_id
-               FROM unnest($1::text[]) WITH ORDINALITY AS w (payment_id, place)
+            r#"SELECT w.ordinal AS "ordinal!", t.entry_id
+               FROM unnest($1::text[]) WITH ORDINALITY AS w (payment_id, ordinal)
                CROSS JOIN LATERAL (SELECT l.entry_id FROM timeline l WHERE l.payment_id = w.payment_id
                                    ORDER BY l.entry_id DESC LIMIT 1) t"#,
             &ids,
         )
         .fetch_all(&self.pool)
         .await?;
-        let asked = |place: i64| usize::try_from(place - 1).ok().and_then(|place| payments.get(place));
-        Ok(rows.into_iter().filter_map(|row| Some((asked(row.place)?.clone(), row.entry_id))).collect())
+        let requested =
+            |ordinal: i64| usize::try_from(ordinal - 1).ok().and_then(|ordinal| payments.get(ordinal));
+        Ok(rows.into_iter().filter_map(|row| Some((requested(row.ordinal)?.clone(), row.entry_id))).collect())
     }
 }
 
-/// As [`Ledger::timeline`], on the caller's connection; with what is the bank's own, or without.
+/// As [`Ledger::timeline`], on the caller's connection, optionally with internal lines.
 pub(crate) async fn timeline(
     connection: &mut PgConnection,
     payment_id: &PaymentId,

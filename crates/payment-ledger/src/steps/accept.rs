@@ -1,4 +1,4 @@
-//! How payments come in: a row for each, many at once, in the transaction of their idempotency claims.
+//! Accepting payments: inserts many in the transaction of their idempotency claims.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,82 +10,88 @@ use sqlx::PgConnection;
 
 use crate::LedgerError;
 
-/// A payment as the API took it.
+/// A payment as requested through the API.
 #[derive(Clone, Debug)]
 pub struct NewPayment {
     /// Derived from tenant, client and idempotency key.
     pub payment_id: PaymentId,
-    /// Whose.
+    /// The tenant.
     pub tenant: TenantId,
-    /// Through which client.
+    /// The client of the tenant.
     pub client: ClientId,
-    /// From.
+    /// The account to debit.
     pub source_account: AccountId,
-    /// To, at the destination bank.
+    /// The account to credit, at the destination bank.
     pub destination_account: AccountId,
     /// The customer's own id.
     pub end_to_end_id: Option<String>,
-    /// How much.
+    /// The amount.
     pub money: Money,
     /// The switch it was routed to, as configured now.
     pub profile: SwitchProfile,
     /// Fingerprint of the request.
     pub request_hash: Vec<u8>,
-    /// The answer, byte for byte.
+    /// The API's response, byte for byte.
     pub response_body: Vec<u8>,
-    /// When the answer says it was accepted.
+    /// The acceptance time stated in the response.
     pub accepted_at: jiff::Timestamp,
 }
 
-/// What became of it.
+/// Outcome of accepting one payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Accepted {
-    /// Stored now.
+pub enum AcceptOutcome {
+    /// Inserted now.
     New,
-    /// Stored before, when its idempotency key was still kept.
-    Before {
+    /// Inserted by an earlier request with the same idempotency key.
+    Existing {
         /// Fingerprint of the first request.
         request_hash: Vec<u8>,
-        /// The first answer.
+        /// The first response.
         response_body: Vec<u8>,
     },
 }
 
-/// Stores payments in the caller's transaction, or gives what is stored under their ids; one result for each, in
-/// their order. The row is the last word on its key, for ever (S0.1). Their ids must differ.
+/// Inserts payments in the caller's transaction, or returns the stored request of an existing id; one outcome each, in their
+/// order. A payment's row outlives its idempotency key for ever (S0.1). The ids must differ.
 ///
 /// # Errors
-/// [`LedgerError`]: none is stored.
-pub async fn accept(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<Accepted>, LedgerError> {
+/// [`LedgerError`]: no payment is inserted.
+pub async fn accept(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<AcceptOutcome>, LedgerError> {
     if new.is_empty() {
         return Ok(Vec::new());
     }
-    let stored: HashSet<String> = insert(tx, new).await?.into_iter().collect();
-    let (now, before): (Vec<_>, Vec<_>) =
-        new.iter().partition(|one| stored.contains(one.payment_id.as_str()));
-    write_timeline(tx, &now).await?;
-    let mut before = earlier(tx, &before.iter().map(|one| &one.payment_id).collect::<Vec<_>>()).await?;
+    let inserted: HashSet<String> = insert(tx, new).await?.into_iter().collect();
+    let (inserted_now, existing): (Vec<_>, Vec<_>) =
+        new.iter().partition(|payment| inserted.contains(payment.payment_id.as_str()));
+    write_timeline(tx, &inserted_now).await?;
+    let mut existing =
+        stored_requests(tx, &existing.iter().map(|payment| &payment.payment_id).collect::<Vec<_>>()).await?;
     new.iter()
-        .map(|one| match before.remove(&one.payment_id) {
-            Some(earlier) => Ok(earlier),
-            None if stored.contains(one.payment_id.as_str()) => Ok(Accepted::New),
-            None => Err(LedgerError::UnknownPayment(one.payment_id.to_string())),
+        .map(|payment| match existing.remove(&payment.payment_id) {
+            Some(outcome) => Ok(outcome),
+            None if inserted.contains(payment.payment_id.as_str()) => Ok(AcceptOutcome::New),
+            None => Err(LedgerError::UnknownPayment(payment.payment_id.to_string())),
         })
         .collect()
 }
 
-/// The ids of those that were not there.
+/// Ids that were newly inserted; existing ids are skipped.
 async fn insert(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<String>, LedgerError> {
-    let text = |of: fn(&NewPayment) -> &str| -> Vec<&str> { new.iter().map(of).collect() };
-    let profiles = new.iter().map(profile).collect::<Result<Vec<_>, _>>()?;
-    let tx_ids: Vec<String> = new.iter().map(|one| TxId::derive(&one.payment_id).to_string()).collect();
-    let workflow_ids: Vec<String> = new.iter().map(|one| keys::workflow_id(&one.payment_id, 0)).collect();
-    let end_to_end_ids: Vec<Option<&str>> = new.iter().map(|one| one.end_to_end_id.as_deref()).collect();
-    let amounts: Vec<i64> = new.iter().map(|one| one.money.amount_minor()).collect();
-    let hashes: Vec<&[u8]> = new.iter().map(|one| &*one.request_hash).collect();
-    let bodies: Vec<&[u8]> = new.iter().map(|one| &*one.response_body).collect();
-    let accepted_at: Vec<jiff_sqlx::Timestamp> = new.iter().map(|one| one.accepted_at.to_sqlx()).collect();
-    let start_within_ms: Vec<f64> = new.iter().map(|one| one.profile.start_within_ms as f64).collect();
+    let text = |column: fn(&NewPayment) -> &str| -> Vec<&str> { new.iter().map(column).collect() };
+    let profiles = new.iter().map(profile_json).collect::<Result<Vec<_>, _>>()?;
+    let tx_ids: Vec<String> =
+        new.iter().map(|payment| TxId::derive(&payment.payment_id).to_string()).collect();
+    let workflow_ids: Vec<String> =
+        new.iter().map(|payment| keys::workflow_id(&payment.payment_id, 0)).collect();
+    let end_to_end_ids: Vec<Option<&str>> =
+        new.iter().map(|payment| payment.end_to_end_id.as_deref()).collect();
+    let amounts: Vec<i64> = new.iter().map(|payment| payment.money.amount_minor()).collect();
+    let hashes: Vec<&[u8]> = new.iter().map(|payment| &*payment.request_hash).collect();
+    let bodies: Vec<&[u8]> = new.iter().map(|payment| &*payment.response_body).collect();
+    let accepted_at: Vec<jiff_sqlx::Timestamp> =
+        new.iter().map(|payment| payment.accepted_at.to_sqlx()).collect();
+    let start_within_ms: Vec<f64> =
+        new.iter().map(|payment| payment.profile.start_within_ms as f64).collect();
     Ok(sqlx::query_scalar!(
         "INSERT INTO payments
              (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id, amount_minor,
@@ -101,16 +107,16 @@ async fn insert(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<String>
                       start_within_ms)
          ON CONFLICT (payment_id) DO NOTHING
          RETURNING payment_id",
-        &text(|one| one.payment_id.as_str()) as &[&str],
+        &text(|payment| payment.payment_id.as_str()) as &[&str],
         &tx_ids,
-        &text(|one| one.tenant.as_str()) as &[&str],
-        &text(|one| one.client.as_str()) as &[&str],
-        &text(|one| one.source_account.as_str()) as &[&str],
-        &text(|one| one.destination_account.as_str()) as &[&str],
+        &text(|payment| payment.tenant.as_str()) as &[&str],
+        &text(|payment| payment.client.as_str()) as &[&str],
+        &text(|payment| payment.source_account.as_str()) as &[&str],
+        &text(|payment| payment.destination_account.as_str()) as &[&str],
         &end_to_end_ids as &[Option<&str>],
         &amounts,
-        &text(|one| one.money.currency().code()) as &[&str],
-        &text(|one| one.profile.switch.as_str()) as &[&str],
+        &text(|payment| payment.money.currency().code()) as &[&str],
+        &text(|payment| payment.profile.switch.as_str()) as &[&str],
         &profiles,
         &hashes as &[&[u8]],
         &bodies as &[&[u8]],
@@ -122,7 +128,7 @@ async fn insert(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<String>
     .await?)
 }
 
-fn profile(new: &NewPayment) -> Result<serde_json::Value, LedgerError> {
+fn profile_json(new: &NewPayment) -> Result<serde_json::Value, LedgerError> {
     serde_json::to_value(&new.profile).map_err(|error| LedgerError::Unreadable {
         id: new.payment_id.to_string(),
         column: "profile",
@@ -130,11 +136,11 @@ fn profile(new: &NewPayment) -> Result<serde_json::Value, LedgerError> {
     })
 }
 
-async fn write_timeline(tx: &mut PgConnection, now: &[&NewPayment]) -> Result<(), LedgerError> {
-    let ids: Vec<&str> = now.iter().map(|one| one.payment_id.as_str()).collect();
-    let details: Vec<String> = now
+async fn write_timeline(tx: &mut PgConnection, inserted: &[&NewPayment]) -> Result<(), LedgerError> {
+    let ids: Vec<&str> = inserted.iter().map(|payment| payment.payment_id.as_str()).collect();
+    let details: Vec<String> = inserted
         .iter()
-        .map(|one| format!("accepted: {} to be sent by {}", one.money, one.profile.switch))
+        .map(|payment| format!("accepted: {} to be sent by {}", payment.money, payment.profile.switch))
         .collect();
     sqlx::query!(
         "INSERT INTO timeline (payment_id, state, detail)
@@ -148,15 +154,15 @@ async fn write_timeline(tx: &mut PgConnection, now: &[&NewPayment]) -> Result<()
     Ok(())
 }
 
-/// What is stored under the ids of payments ([`Accepted::Before`]), of those that there are: the first request and its
-/// answer outlive their idempotency key.
+/// The stored requests ([`AcceptOutcome::Existing`]) of those ids that exist: the first request and its response outlive their
+/// idempotency key.
 ///
 /// # Errors
 /// [`LedgerError`].
-pub async fn earlier(
+pub async fn stored_requests(
     tx: &mut PgConnection,
     payment_ids: &[&PaymentId],
-) -> Result<HashMap<PaymentId, Accepted>, LedgerError> {
+) -> Result<HashMap<PaymentId, AcceptOutcome>, LedgerError> {
     if payment_ids.is_empty() {
         return Ok(HashMap::new());
     }
@@ -175,7 +181,10 @@ pub async fn earlier(
                 value: row.payment_id.clone(),
             };
             let id = PaymentId::new(row.payment_id.as_str()).map_err(unreadable)?;
-            Ok((id, Accepted::Before { request_hash: row.request_hash, response_body: row.response_body }))
+            Ok((
+                id,
+                AcceptOutcome::Existing { request_hash: row.request_hash, response_body: row.response_body },
+            ))
         })
         .collect()
 }

@@ -1,4 +1,4 @@
-//! What the lock of a destination account needs to know, at a switch without references.
+//! What the lock of a destination account reads and records, at a switch without references.
 
 use payment_protocol::PaymentState;
 use payment_protocol::ids::PaymentId;
@@ -7,11 +7,11 @@ use payment_protocol::state::FinalState;
 use crate::{Ledger, LedgerError, writes};
 
 impl Ledger {
-    /// How a payment ended; none while it is open. The account it has taken is passed on only then.
+    /// The payment's final state; `None` while it is open. The account lock is passed on only after the end.
     ///
     /// # Errors
-    /// [`LedgerError`]: not known.
-    pub async fn end_of(&self, payment_id: &PaymentId) -> Result<Option<FinalState>, LedgerError> {
+    /// [`LedgerError`]: unknown; repeat.
+    pub async fn final_state_of(&self, payment_id: &PaymentId) -> Result<Option<FinalState>, LedgerError> {
         let state =
             sqlx::query_scalar!("SELECT state FROM payments WHERE payment_id = $1", payment_id.as_str())
                 .fetch_optional(&self.pool)
@@ -25,12 +25,12 @@ impl Ledger {
         }
     }
 
-    /// Notes where the switch's list of transfers to the account stood when this attempt had been let out and nobody
-    /// else could send to the account any more. Nothing goes out before it is noted.
+    /// Records the newest transfer to the account in the switch's list as of this attempt, once the attempt was recorded and no
+    /// other payment can send to the account. Call it before sending.
     ///
     /// # Errors
-    /// [`LedgerError`]: not noted, as far as is known; nothing may be sent.
-    pub async fn note_marker(
+    /// [`LedgerError`]: unknown whether it was recorded; do not send.
+    pub async fn record_marker(
         &self,
         payment_id: &PaymentId,
         attempt: u32,
@@ -40,7 +40,7 @@ impl Ledger {
             "UPDATE submissions SET marker = $3 WHERE payment_id = $1 AND attempt = $2 AND marker IS NULL",
             payment_id.as_str(),
             i32::try_from(attempt).unwrap_or(i32::MAX),
-            &*writes::storable(marker),
+            &*writes::replace_nul(marker),
         )
         .execute(&self.pool)
         .await?;

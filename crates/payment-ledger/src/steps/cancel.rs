@@ -1,4 +1,4 @@
-//! Asking to cancel, as our books see it. Beginning to ask fences submit: no attempt goes out after.
+//! Cancel: begins the cancel in the ledger, which fences submit: no attempt is sent afterwards.
 
 use payment_protocol::PaymentState;
 use payment_protocol::cancel::CancelContext;
@@ -6,12 +6,12 @@ use payment_protocol::cause::Cause;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::rules;
 
-use crate::row_lock::lock;
+use crate::row_lock::lock_payment;
 use crate::steps::release::write_cause;
 use crate::{Ledger, LedgerError, writes};
 
 impl Ledger {
-    /// Marks the payment as cancelling for `cause` (the first one stands) and reads the books.
+    /// Marks the payment as cancelling for `cause` (the first recorded cause is kept) and returns what the cancel has to know.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -21,17 +21,17 @@ impl Ledger {
         cause: &Cause,
     ) -> Result<CancelContext, LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, payment_id).await?;
+        let locked = lock_payment(&mut tx, payment_id).await?;
         let facts = &locked.facts;
-        let begun = CancelContext {
+        let context = CancelContext {
             end: facts.state.end(),
             final_status: facts.final_status,
             never_sent: rules::never_sent(facts),
             deadline_ms: locked.submit_deadline.map(|at| at.as_millisecond()),
             cancelling_ms: locked.cancelling_ms,
         };
-        if begun.end.is_some() || facts.final_status.is_some() {
-            return Ok(begun);
+        if context.end.is_some() || facts.final_status.is_some() {
+            return Ok(context);
         }
         if facts.cause.is_none() {
             write_cause(&mut tx, payment_id, cause).await?;
@@ -44,19 +44,19 @@ impl Ledger {
             )
             .execute(&mut *tx)
             .await?;
-            let detail = format!("asking the switch to cancel: {cause}");
-            // An asking that was given up and comes late must not take the payment out of the people's queue.
+            let detail = format!("cancelling at the switch: {cause}");
+            // A late cancel attempt must not take the payment out of the operators' queue.
             if facts.state == PaymentState::NeedsOperator {
-                writes::timeline(&mut tx, payment_id, facts.state, &detail).await?;
+                writes::append_timeline(&mut tx, payment_id, facts.state, &detail).await?;
             } else {
-                writes::state(&mut tx, payment_id, PaymentState::Cancelling, &detail).await?;
+                writes::move_to_state(&mut tx, payment_id, PaymentState::Cancelling, &detail).await?;
             }
         }
         tx.commit().await?;
-        Ok(begun)
+        Ok(context)
     }
 
-    /// Age of the first attempt by the database's clock, in milliseconds; none when none is recorded.
+    /// Age of the first attempt by the database's clock, in milliseconds; `None` if no attempt is recorded.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.

@@ -1,5 +1,5 @@
-//! Reserve: source -> holding, once; a refusal is recorded and repeated. And the fence that makes a
-//! late reserve refuse.
+//! Reserve: source -> holding, once; a refusal is recorded and repeated. And the fence, which refuses
+//! a late reserve.
 
 use payment_protocol::PaymentState;
 use payment_protocol::cause::ReserveRefusal;
@@ -10,12 +10,12 @@ use payment_protocol::port::{FenceOutcome, ReserveOutcome};
 use payment_protocol::rules::{self, ReserveRuling};
 use sqlx::PgConnection;
 
-use crate::accounts::{self, Internal};
-use crate::row_lock::{Locked, lock};
+use crate::accounts::{self, InternalAccount};
+use crate::row_lock::{LockedPayment, lock_payment};
 use crate::{Ledger, LedgerError, admission::limits, writes};
 
 impl Ledger {
-    /// Holds the amount for the run `run`, once, under `{payment_id}:reserve` (S0.3).
+    /// Holds the amount for `run`, once, under `{payment_id}:reserve` (S0.3).
     ///
     /// Refusals in order of precedence: a customer's cancel, a start past `valid_until`, unknown
     /// account, wrong currency, frozen account, insufficient funds, a limit. Each is recorded.
@@ -24,7 +24,7 @@ impl Ledger {
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn reserve(&self, payment_id: &PaymentId, run: &RunId) -> Result<ReserveOutcome, LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, payment_id).await?;
+        let locked = lock_payment(&mut tx, payment_id).await?;
         let outcome = match rules::reserve(&locked.facts, run, locked.too_late) {
             ReserveRuling::Recorded(ReserveRecord::Held) => return Ok(ReserveOutcome::Held),
             ReserveRuling::Recorded(ReserveRecord::Refused(refusal)) => {
@@ -45,7 +45,7 @@ impl Ledger {
         let reserved = match outcome {
             Ok(()) => {
                 let detail = format!("transfer pending: {} held", locked.money);
-                writes::state(&mut tx, payment_id, PaymentState::Reserved, &detail).await?;
+                writes::move_to_state(&mut tx, payment_id, PaymentState::Reserved, &detail).await?;
                 ReserveOutcome::Held
             }
             Err(refusal) => {
@@ -57,8 +57,8 @@ impl Ledger {
         Ok(reserved)
     }
 
-    /// Ends a payment that has held and sent nothing, by recording `refusal` under reserve's key. A
-    /// reserve that lands later meets the record. Does nothing where a reserve is recorded.
+    /// Ends a payment that has held and sent nothing, by recording `refusal` under reserve's key: a
+    /// later reserve finds the record. Does nothing if a reserve is recorded.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -68,7 +68,7 @@ impl Ledger {
         refusal: ReserveRefusal,
     ) -> Result<(), LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, payment_id).await?;
+        let locked = lock_payment(&mut tx, payment_id).await?;
         if locked.facts.reserve.is_none() && locked.facts.state.end().is_none() {
             refuse(&mut tx, payment_id, refusal).await?;
             tx.commit().await?;
@@ -76,14 +76,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// Records a refusal under reserve's key if nothing is recorded there, and otherwise changes
-    /// nothing. The first step of a run that takes a payment up again.
+    /// Records the fence under reserve's key unless something is recorded there. The first step of a
+    /// recovery workflow.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn fence_reserve(&self, payment_id: &PaymentId) -> Result<FenceOutcome, LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, payment_id).await?;
+        let locked = lock_payment(&mut tx, payment_id).await?;
         if let Some(end) = locked.facts.state.end() {
             return Ok(FenceOutcome::Ended(end));
         }
@@ -95,10 +95,10 @@ impl Ledger {
     }
 }
 
-/// Writes the fence alone; the payment goes on to its release.
+/// Writes the fence only; the payment continues with its release.
 pub(crate) async fn fence(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
     let key = keys::reserve(payment_id);
-    writes::refused(tx, key.as_str(), payment_id, ReserveRefusal::Fenced.as_str()).await
+    writes::record_refused(tx, key.as_str(), payment_id, ReserveRefusal::Fenced.as_str()).await
 }
 
 async fn refuse(
@@ -107,14 +107,17 @@ async fn refuse(
     refusal: ReserveRefusal,
 ) -> Result<(), LedgerError> {
     let key = keys::reserve(payment_id);
-    writes::refused(tx, key.as_str(), payment_id, refusal.as_str()).await?;
+    writes::record_refused(tx, key.as_str(), payment_id, refusal.as_str()).await?;
     let detail = format!("nothing was charged: {refusal}");
-    writes::state(tx, payment_id, refusal.end().into(), &detail).await
+    writes::move_to_state(tx, payment_id, refusal.end().into(), &detail).await
 }
 
-/// Posts source -> holding, or says why not.
-async fn hold(tx: &mut PgConnection, locked: &Locked) -> Result<Result<(), ReserveRefusal>, LedgerError> {
-    let Locked { payment_id, money, source_account, .. } = locked;
+/// Posts source -> holding, or returns the refusal.
+async fn hold(
+    tx: &mut PgConnection,
+    locked: &LockedPayment,
+) -> Result<Result<(), ReserveRefusal>, LedgerError> {
+    let LockedPayment { payment_id, money, source_account, .. } = locked;
     let account = sqlx::query!(
         "SELECT tenant_id, kind, status, currency, available_minor FROM accounts WHERE account_id = $1 FOR UPDATE",
         source_account.as_str(),
@@ -132,19 +135,21 @@ async fn hold(tx: &mut PgConnection, locked: &Locked) -> Result<Result<(), Reser
     if account.available_minor.unwrap_or(0) < money.amount_minor() {
         return Ok(Err(ReserveRefusal::InsufficientFunds));
     }
-    if !limits::spend(tx, locked).await? {
+    if !limits::use_limits(tx, locked).await? {
         return Ok(Err(ReserveRefusal::LimitExceeded));
     }
+    // The entry opens the hold; row_lock.rs checks that they match when it reads them.
+    debug_assert!(locked.facts.hold.is_none(), "reserve of {payment_id} with an existing hold");
     let key = keys::reserve(payment_id);
-    writes::done(tx, key.as_str(), payment_id).await?;
+    writes::record_done(tx, key.as_str(), payment_id).await?;
     accounts::post(
         tx,
-        accounts::Posting {
+        accounts::JournalPosting {
             key: key.as_str(),
             payment_id: Some(payment_id),
             kind: "reserve",
             debit: source_account.as_str(),
-            credit: &Internal::Holding.account(money.currency()),
+            credit: &InternalAccount::Holding.account(money.currency()),
             money: *money,
         },
     )

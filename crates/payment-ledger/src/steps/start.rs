@@ -1,4 +1,4 @@
-//! Which payments are to be started, and which were lost by the workflow engine.
+//! Starting payments, and restarting those whose workflow was lost.
 
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::facts::Facts;
@@ -6,36 +6,36 @@ use payment_protocol::ids::{AccountId, PaymentId, TxId};
 use payment_protocol::money::{Money, parse_currency};
 use payment_protocol::{Payment, keys};
 
-use crate::row_lock::lock;
+use crate::row_lock::lock_payment;
 use crate::{Ledger, LedgerError, writes};
 
-/// Starts that the workflow engine itself refused before a person is asked.
+/// Starts that Temporal rejects before the payment needs an operator.
 pub const START_REJECTIONS_MAX: i32 = 5;
 
-/// A payment to be started.
+/// A payment whose workflow is to be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Startable {
+pub struct StartablePayment {
     /// Input of its workflow.
     pub payment: Payment,
-    /// Workflow id to start it under.
+    /// The Workflow ID.
     pub workflow_id: String,
-    /// A customer's cancel came first: do not start.
+    /// A customer's cancel arrived first: do not start.
     pub cancel_requested: bool,
     /// Past `valid_until`: do not start.
     pub too_late: bool,
 }
 
-/// An open payment of which nothing was heard for a while.
+/// An open payment that was not updated for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Idle {
-    /// Which.
+pub struct IdlePayment {
+    /// The payment.
     pub payment_id: PaymentId,
     /// The workflow that should be running.
     pub workflow_id: String,
 }
 
 /// Columns of a payment that make a workflow input.
-struct Row {
+struct PaymentInputRow {
     payment_id: String,
     source_account: String,
     amount_minor: i64,
@@ -45,8 +45,8 @@ struct Row {
 }
 
 impl Ledger {
-    /// Leases at most `limit` accepted payments, oldest first, for `lease_ms`; none of a switch that
-    /// has `room` payments in work, which is started and not yet with the switch.
+    /// Leases at most `limit` accepted payments, oldest first, for `lease_ms`. Skips switches with `max_in_flight` payments that
+    /// were started and are not submitted yet.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -54,8 +54,8 @@ impl Ledger {
         &self,
         limit: i64,
         lease_ms: i64,
-        room: i64,
-    ) -> Result<Vec<Startable>, LedgerError> {
+        max_in_flight: i64,
+    ) -> Result<Vec<StartablePayment>, LedgerError> {
         let mut rows = sqlx::query!(
             r#"WITH full_switches AS (
                    SELECT switch FROM payments WHERE state IN ('started', 'reserved')
@@ -74,15 +74,15 @@ impl Ledger {
                              AS "cancel_requested!""#,
             limit,
             lease_ms as f64,
-            room,
+            max_in_flight,
         )
         .fetch_all(&self.pool)
         .await?;
-        // RETURNING keeps no order.
+        // RETURNING does not keep the order.
         rows.sort_by_key(|row| row.accepted_at.to_jiff());
-        let mut taken = Vec::with_capacity(rows.len());
+        let mut claimed = Vec::with_capacity(rows.len());
         for row in rows {
-            match payment(Row {
+            match payment(PaymentInputRow {
                 payment_id: row.payment_id,
                 source_account: row.source_account,
                 amount_minor: row.amount_minor,
@@ -90,22 +90,24 @@ impl Ledger {
                 profile: row.profile,
                 resume_count: row.resume_count,
             }) {
-                Ok(payment) => taken.push(Startable {
+                Ok(payment) => claimed.push(StartablePayment {
                     payment,
                     workflow_id: row.workflow_id,
                     cancel_requested: row.cancel_requested,
                     too_late: row.too_late,
                 }),
-                Err(error) => tracing::error!(%error, "accepted payment cannot be started"),
+                Err(error) => {
+                    tracing::error!(%error, "an accepted payment was not started: its row cannot be parsed")
+                }
             }
         }
-        Ok(taken)
+        Ok(claimed)
     }
 
-    /// Marks that the payment's workflow was started.
+    /// Records that the payment's workflow was started.
     ///
     /// # Errors
-    /// [`LedgerError`]: the start is repeated and refused as a duplicate.
+    /// [`LedgerError`]: the start is repeated, and Temporal rejects the duplicate.
     pub async fn mark_started(&self, payment_id: &PaymentId) -> Result<(), LedgerError> {
         sqlx::query!(
             "UPDATE payments
@@ -118,26 +120,26 @@ impl Ledger {
         Ok(())
     }
 
-    /// Counts a start that the workflow engine itself refused; after [`START_REJECTIONS_MAX`] the
-    /// payment stands before a person.
+    /// Counts a start that Temporal rejected; after [`START_REJECTIONS_MAX`] the payment needs an
+    /// operator.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn start_refused(&self, payment_id: &PaymentId) -> Result<(), LedgerError> {
-        let refusals = sqlx::query_scalar!(
+    pub async fn record_start_rejection(&self, payment_id: &PaymentId) -> Result<(), LedgerError> {
+        let rejections = sqlx::query_scalar!(
             "UPDATE payments SET start_rejections = start_rejections + 1 WHERE payment_id = $1 RETURNING start_rejections",
             payment_id.as_str(),
         )
         .fetch_optional(&self.pool)
         .await?;
-        if refusals.is_some_and(|count| count >= START_REJECTIONS_MAX) {
+        if rejections.is_some_and(|count| count >= START_REJECTIONS_MAX) {
             self.needs_operator(payment_id, OperatorReason::WorkflowStartRefused).await?;
         }
         Ok(())
     }
 
-    /// Takes at most `limit` open payments that were idle for `liveness_check_after_ms`, so that somebody looks
-    /// whether their workflow still runs. A payment that was looked at is left alone as long again.
+    /// Leases at most `limit` open payments that were not updated for `liveness_check_after_ms`, for the liveness check of
+    /// their workflow. The lease lasts as long again.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -145,7 +147,7 @@ impl Ledger {
         &self,
         limit: i64,
         liveness_check_after_ms: i64,
-    ) -> Result<Vec<Idle>, LedgerError> {
+    ) -> Result<Vec<IdlePayment>, LedgerError> {
         let rows = sqlx::query!(
             r#"WITH due AS (
                    SELECT payment_id FROM payments
@@ -163,18 +165,24 @@ impl Ledger {
         .fetch_all(&self.pool)
         .await?;
         rows.into_iter()
-            .map(|row| Ok(Idle { payment_id: read_id(&row.payment_id)?, workflow_id: row.workflow_id }))
+            .map(|row| {
+                Ok(IdlePayment { payment_id: read_id(&row.payment_id)?, workflow_id: row.workflow_id })
+            })
             .collect()
     }
 
-    /// Takes up a payment whose workflow `lost` is closed or gone: the next resume, whose workflow
-    /// the caller starts. None if the payment has ended or somebody else was quicker.
+    /// Prepares the recovery of a payment whose workflow `lost` is closed or gone: the caller starts the returned
+    /// recovery workflow. `None` if the payment has ended or another process was faster.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn resume(&self, payment_id: &PaymentId, lost: &str) -> Result<Option<Startable>, LedgerError> {
+    pub async fn resume(
+        &self,
+        payment_id: &PaymentId,
+        lost: &str,
+    ) -> Result<Option<StartablePayment>, LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, payment_id).await?;
+        let locked = lock_payment(&mut tx, payment_id).await?;
         let row = sqlx::query!(
             "SELECT workflow_id, resume_count, source_account, amount_minor, currency, profile
              FROM payments WHERE payment_id = $1",
@@ -196,21 +204,21 @@ impl Ledger {
         )
         .execute(&mut *tx)
         .await?;
-        let detail = format!("taken up again as {workflow_id}");
-        writes::timeline(&mut tx, payment_id, locked.facts.state, &detail).await?;
+        let detail = format!("resumed by the recovery workflow {workflow_id}");
+        writes::append_timeline(&mut tx, payment_id, locked.facts.state, &detail).await?;
         tx.commit().await?;
-        // While no run has reserved, starting from the top again is allowed: reserve stores its run
-        // by compare-and-set.
+        // While no run has reserved, a full start is allowed again: reserve stores its run by
+        // compare-and-set.
         let Facts { run_id, reserve, cause, .. } = &locked.facts;
-        let from_the_top = run_id.is_none() && reserve.is_none() && cause.is_none();
-        Ok(Some(Startable {
-            payment: payment(Row {
+        let is_full_start = run_id.is_none() && reserve.is_none() && cause.is_none();
+        Ok(Some(StartablePayment {
+            payment: payment(PaymentInputRow {
                 payment_id: payment_id.to_string(),
                 source_account: row.source_account,
                 amount_minor: row.amount_minor,
                 currency: row.currency,
                 profile: row.profile,
-                resume_count: if from_the_top { 0 } else { n },
+                resume_count: if is_full_start { 0 } else { n },
             })?,
             workflow_id,
             cancel_requested: locked.facts.cancel_requested,
@@ -218,13 +226,13 @@ impl Ledger {
         }))
     }
 
-    /// Tells waiting starters of every process that there is something to start. Outside any money
-    /// transaction: inside one, NOTIFY serialises all commits.
+    /// Sends the wake-up notification to the starters of all processes. Outside any money transaction:
+    /// inside one, NOTIFY serialises all commits.
     ///
     /// # Errors
-    /// [`LedgerError`]; harmless, the starters look by themselves.
+    /// [`LedgerError`]; harmless, since the starters also poll.
     pub async fn wake_starters(&self) -> Result<(), LedgerError> {
-        sqlx::query!("SELECT pg_notify($1, '') AS nudged", START_CHANNEL).fetch_one(&self.pool).await?;
+        sqlx::query!("SELECT pg_notify($1, '') AS notified", START_CHANNEL).fetch_one(&self.pool).await?;
         Ok(())
     }
 }
@@ -232,7 +240,7 @@ impl Ledger {
 /// Channel of [`Ledger::wake_starters`].
 pub const START_CHANNEL: &str = "payments_accepted";
 
-fn payment(row: Row) -> Result<Payment, LedgerError> {
+fn payment(row: PaymentInputRow) -> Result<Payment, LedgerError> {
     let unreadable = |column: &'static str, value: String| LedgerError::Unreadable {
         id: row.payment_id.clone(),
         column,

@@ -1,4 +1,4 @@
-//! Attempts at the switch: written before they are sent, under the payment row's lock.
+//! Submit attempts: written before they are sent, under the payment row's lock.
 
 use jiff::{SignedDuration, Timestamp, Unit};
 use jiff_sqlx::ToSqlx as _;
@@ -10,47 +10,47 @@ use payment_protocol::rules::{self, AttemptRuling, NotSent};
 use payment_protocol::submit::SendAnswer;
 use sqlx::PgConnection;
 
-use crate::row_lock::{Locked, lock};
-use crate::writes::Exception;
+use crate::row_lock::{LockedPayment, lock_payment};
+use crate::writes::ExceptionKind;
 use crate::{Ledger, LedgerError, writes};
 
-/// What an attempt that was let out sends. The same on every attempt.
+/// The transfer to send; the same on every attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transfer {
-    /// What the switch knows it by.
+pub struct OutgoingTransfer {
+    /// The reference at the switch.
     pub reference: Reference,
-    /// How much.
+    /// The amount.
     pub money: Money,
     /// The account at the destination bank.
     pub destination_account: String,
     /// The customer's own id, if given.
     pub end_to_end_id: Option<String>,
-    /// On the switch's clock; fixed once, before the first attempt.
+    /// By the switch's clock; fixed once, before the first attempt.
     pub deadline: Timestamp,
 }
 
 impl Ledger {
-    /// Lets an attempt of `run` out and records it, or says why not. `switch_now` is the switch's
-    /// clock as last heard; it fixes the deadline before the first attempt and is not looked at
-    /// after. `marker` is the newest transfer to the account at a switch without references, read before:
-    /// what is sent comes after it.
+    /// Records an attempt of `run` and returns the transfer to send, or the ruling against it. `switch_now` is
+    /// the switch's clock as last read; it fixes the deadline of the first attempt and is ignored
+    /// afterwards. `marker` is the newest transfer to the account at a switch without references, read before
+    /// the attempt.
     ///
     /// # Errors
-    /// [`LedgerError`]: no outcome; repeat. A repeat after a lost COMMIT records one attempt more,
-    /// which is what may have happened.
+    /// [`LedgerError`]: no outcome; repeat. A repeat after a lost COMMIT records one attempt more, which is
+    /// safe: an attempt may have been sent.
     pub async fn record_attempt(
         &self,
         payment_id: &PaymentId,
         run: &RunId,
         switch_now: Timestamp,
         marker: Option<&str>,
-    ) -> Result<(AttemptRuling, Option<Transfer>), LedgerError> {
+    ) -> Result<(AttemptRuling, Option<OutgoingTransfer>), LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let mut locked = lock(&mut tx, payment_id).await?;
+        let mut locked = lock_payment(&mut tx, payment_id).await?;
         if locked.profile.needs_account_lock() {
-            take_account(&mut tx, payment_id).await?;
-            // What was read before may have changed while this waited.
-            locked = lock(&mut tx, payment_id).await?;
+            wait_for_account(&mut tx, payment_id).await?;
+            // The facts may have changed while this waited for the account.
+            locked = lock_payment(&mut tx, payment_id).await?;
         }
         let ruling = rules::attempt(&locked.facts, run, &locked.profile);
         let AttemptRuling::Send(attempt) = ruling else { return Ok((ruling, None)) };
@@ -58,7 +58,7 @@ impl Ledger {
             SignedDuration::from_millis(i64::try_from(locked.profile.submit_deadline_ms).unwrap_or(i64::MAX));
         let deadline = match locked.submit_deadline {
             Some(fixed) => fixed,
-            // As finely as the database keeps it: what goes out is the same on every attempt.
+            // Rounded to what the database stores exactly: the transfer is the same on every attempt.
             None => {
                 let now = switch_now.round(Unit::Millisecond).unwrap_or(switch_now);
                 now.saturating_add(distance).unwrap_or(Timestamp::MAX)
@@ -76,7 +76,7 @@ impl Ledger {
         )
         .fetch_one(&mut *tx)
         .await?;
-        let marker = marker.map(writes::storable);
+        let marker = marker.map(writes::replace_nul);
         sqlx::query!(
             "INSERT INTO submissions (payment_id, attempt, marker) VALUES ($1, $2, $3)",
             payment_id.as_str(),
@@ -86,7 +86,7 @@ impl Ledger {
         .execute(&mut *tx)
         .await?;
         tx.commit().await?;
-        let transfer = Transfer {
+        let transfer = OutgoingTransfer {
             reference: keys::submit(&locked.tx_id),
             money: locked.money,
             destination_account: row.destination_account,
@@ -96,8 +96,8 @@ impl Ledger {
         Ok((ruling, Some(transfer)))
     }
 
-    /// Records what an attempt brought, and shows an accepted payment as submitted. `transfer_id` is
-    /// what the switch calls the transfer, if it told.
+    /// Records the answer to an attempt, and moves an accepted payment to submitted. `transfer_id` is the switch's id of
+    /// the transfer, if the answer has one.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -110,12 +110,12 @@ impl Ledger {
     ) -> Result<(), LedgerError> {
         let (outcome, detail) = match answer {
             SendAnswer::Accepted => ("accepted", None),
-            SendAnswer::Refused { reason } => ("refused", Some(writes::storable(reason))),
-            SendAnswer::Unknown { detail } => ("unknown", Some(writes::storable(detail))),
+            SendAnswer::Refused { reason } => ("refused", Some(writes::replace_nul(reason))),
+            SendAnswer::Unknown { detail } => ("unknown", Some(writes::replace_nul(detail))),
         };
-        let transfer_id = transfer_id.map(writes::storable);
+        let transfer_id = transfer_id.map(writes::replace_nul);
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, payment_id).await?;
+        let locked = lock_payment(&mut tx, payment_id).await?;
         sqlx::query!(
             "UPDATE submissions
              SET outcome = $3, detail = $4, answered_at = clock_timestamp(), transfer_id = coalesce(transfer_id, $5)
@@ -128,32 +128,35 @@ impl Ledger {
         )
         .execute(&mut *tx)
         .await?;
-        let told = match answer {
+        let event = match answer {
             SendAnswer::Accepted => "the switch accepted the transfer".to_owned(),
             SendAnswer::Refused { reason } => format!("the switch refused the transfer: {reason}"),
             SendAnswer::Unknown { detail } => {
-                format!("attempt {attempt} at the switch has no answer: {detail}")
+                format!("submit attempt {attempt} got no answer: {detail}")
             }
         };
-        show_submitted(&mut tx, &locked, matches!(answer, SendAnswer::Accepted), &told).await?;
+        show_submitted(&mut tx, &locked, matches!(answer, SendAnswer::Accepted), &event).await?;
         tx.commit().await?;
         Ok(())
     }
 
-    /// Shows a payment as submitted whose transfer the switch was found to have. Where no attempt is on
-    /// record it is an exception: our record is older than the truth.
+    /// Moves a payment to submitted because the switch has its transfer. Without a recorded attempt this is an
+    /// exception: our record is older than the truth (a restored database).
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
-    pub async fn record_found(&self, payment_id: &PaymentId) -> Result<Option<NotSent>, LedgerError> {
+    pub async fn record_transfer_found(
+        &self,
+        payment_id: &PaymentId,
+    ) -> Result<Option<NotSent>, LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, payment_id).await?;
+        let locked = lock_payment(&mut tx, payment_id).await?;
         if locked.facts.attempts == 0 {
-            let detail = "the switch has a transfer that was not sent";
-            writes::exception(
+            let detail = "the switch has a transfer without a recorded attempt";
+            writes::open_exception(
                 &mut tx,
                 Some(payment_id),
-                Exception::SettledWithoutAttempt,
+                ExceptionKind::SettledWithoutAttempt,
                 payment_id.as_str(),
                 detail,
             )
@@ -161,16 +164,16 @@ impl Ledger {
             tx.commit().await?;
             return Ok(Some(NotSent::ReportedWithoutAttempt));
         }
-        show_submitted(&mut tx, &locked, true, "the switch was found to have the transfer").await?;
+        show_submitted(&mut tx, &locked, true, "the switch already has the transfer").await?;
         tx.commit().await?;
         Ok(None)
     }
 }
 
-/// Two payments to one account are two rows: what keeps their attempts apart is this lock, until COMMIT.
-async fn take_account(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
+/// Two payments to one account lock two rows: this lock keeps their attempts apart, until COMMIT.
+async fn wait_for_account(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
     sqlx::query!(
-        "SELECT pg_advisory_xact_lock(hashtext(switch), hashtext(destination_account)) AS taken
+        "SELECT pg_advisory_xact_lock(hashtext(switch), hashtext(destination_account)) AS locked
          FROM payments WHERE payment_id = $1",
         payment_id.as_str(),
     )
@@ -179,17 +182,17 @@ async fn take_account(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(
     Ok(())
 }
 
-/// A callback may have come first, or a cancel begun: the state never goes back.
+/// A callback may have arrived first, or a cancel begun: the state never goes back.
 async fn show_submitted(
     tx: &mut PgConnection,
-    locked: &Locked,
-    has_it: bool,
+    locked: &LockedPayment,
+    is_submitted: bool,
     detail: &str,
 ) -> Result<(), LedgerError> {
     let state = locked.facts.state;
-    if has_it && matches!(state, PaymentState::Started | PaymentState::Reserved) {
-        writes::state(tx, &locked.payment_id, PaymentState::Submitted, detail).await
+    if is_submitted && matches!(state, PaymentState::Started | PaymentState::Reserved) {
+        writes::move_to_state(tx, &locked.payment_id, PaymentState::Submitted, detail).await
     } else {
-        writes::timeline(tx, &locked.payment_id, state, detail).await
+        writes::append_timeline(tx, &locked.payment_id, state, detail).await
     }
 }

@@ -1,7 +1,7 @@
-//! The switch's first definite answer: written once, whoever brings it, before money moves.
+//! The final status: the switch's first definite answer, written once, before money moves.
 //!
-//! Callbacks, queries and answers to a cancel all come through here, under the payment row's lock,
-//! so that whichever comes second compares with the first and opens the exception.
+//! Callbacks, queries, statements and answers to a cancel are all recorded here, under the payment row's lock: the
+//! second one is compared with the first, and a contradiction opens an exception.
 
 use payment_protocol::PaymentState;
 use payment_protocol::cancel::VoidReason;
@@ -12,13 +12,13 @@ use payment_protocol::report::{Difference, SettledReport};
 use payment_protocol::rules::{self, FinalStatusRuling};
 use sqlx::PgConnection;
 
-use crate::row_lock::{Locked, lock};
-use crate::writes::Exception;
+use crate::row_lock::{LockedPayment, lock_payment};
+use crate::writes::ExceptionKind;
 use crate::{Ledger, LedgerError, writes};
 
-/// Who brought a definite answer.
+/// The source of a final status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum FinalStatusSource {
     /// A callback.
     Callback,
     /// A query.
@@ -29,7 +29,7 @@ pub enum Source {
     Statement,
 }
 
-impl Source {
+impl FinalStatusSource {
     fn as_str(self) -> &'static str {
         match self {
             Self::Callback => "callback",
@@ -41,7 +41,7 @@ impl Source {
 }
 
 impl Ledger {
-    /// Records a SUCCESS that was asked for.
+    /// Records a SUCCESS that a query, a cancel or a statement returned.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -49,50 +49,50 @@ impl Ledger {
         &self,
         payment_id: &PaymentId,
         report: &SettledReport,
-        source: Source,
+        source: FinalStatusSource,
     ) -> Result<FinalStatusRuling, LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, payment_id).await?;
+        let locked = lock_payment(&mut tx, payment_id).await?;
         let ruling = write_settled(&mut tx, &locked, report, source).await?;
         tx.commit().await?;
         Ok(ruling)
     }
 
-    /// Records that the transfer can never settle.
+    /// Records that the transfer will never settle.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn record_void(
         &self,
         payment_id: &PaymentId,
-        death: VoidReason,
+        void_reason: VoidReason,
     ) -> Result<FinalStatusRuling, LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, payment_id).await?;
-        let (source, told) = match death {
-            VoidReason::NeverSent => ("never_sent", "nothing was ever sent"),
+        let locked = lock_payment(&mut tx, payment_id).await?;
+        let (source, event) = match void_reason {
+            VoidReason::NeverSent => ("never_sent", "no transfer was sent"),
             VoidReason::Cancelled => ("cancelled", "the switch cancelled the transfer"),
-            VoidReason::Rejected => ("rejected", "the switch had rejected the transfer"),
+            VoidReason::Rejected => ("rejected", "the switch had already rejected the transfer"),
             VoidReason::DeadlinePassed => {
-                ("deadline", "the switch knows nothing of the transfer and its deadline has passed")
+                ("deadline", "the switch does not know the transfer, and its deadline has passed")
             }
         };
-        if death == VoidReason::NeverSent && !rules::never_sent(&locked.facts) {
+        if void_reason == VoidReason::NeverSent && !rules::never_sent(&locked.facts) {
             return Ok(FinalStatusRuling::NoAttempt);
         }
         let ruling = rules::void_report(&locked.facts);
         match ruling {
             FinalStatusRuling::First => {
-                write_and_wake(&mut tx, &locked, FinalStatus::Void, source).await?;
-                writes::timeline(&mut tx, payment_id, locked.facts.state, told).await?;
+                write_and_wake_workflow(&mut tx, &locked, FinalStatus::Void, source).await?;
+                writes::append_timeline(&mut tx, payment_id, locked.facts.state, event).await?;
             }
             FinalStatusRuling::Contradicts => {
                 let origin = format!("{payment_id}:{source}");
-                let detail = format!("{told}, after it had reported SUCCESS");
-                writes::exception(
+                let detail = format!("{event}, after the switch had reported SUCCESS");
+                writes::open_exception(
                     &mut tx,
                     Some(payment_id),
-                    Exception::ContradictoryFinalStatus,
+                    ExceptionKind::ContradictoryFinalStatus,
                     &origin,
                     &detail,
                 )
@@ -105,16 +105,16 @@ impl Ledger {
     }
 }
 
-/// Writes a SUCCESS next to what is written, or the exception it is.
+/// Writes a SUCCESS as the final status, or opens the exception that it is.
 pub(crate) async fn write_settled(
     tx: &mut PgConnection,
-    locked: &Locked,
+    locked: &LockedPayment,
     report: &SettledReport,
-    source: Source,
+    source: FinalStatusSource,
 ) -> Result<FinalStatusRuling, LedgerError> {
     let payment_id = &locked.payment_id;
     let ruling = rules::settled_report(&locked.facts, &locked.expected(), report);
-    let said = format!(
+    let report_text = format!(
         "{} by {}: {} for {}",
         report.switch,
         source.as_str(),
@@ -124,37 +124,41 @@ pub(crate) async fn write_settled(
     let (kind, detail) = match ruling {
         FinalStatusRuling::Same => return Ok(ruling),
         FinalStatusRuling::First => {
-            write_and_wake(tx, locked, FinalStatus::Settled, source.as_str()).await?;
+            write_and_wake_workflow(tx, locked, FinalStatus::Settled, source.as_str()).await?;
             let detail = format!("the switch settled the transfer (by {})", source.as_str());
-            writes::state(tx, payment_id, PaymentState::Confirmed, &detail).await?;
-            return note_earlier_failures(tx, locked).await.map(|()| ruling);
+            writes::move_to_state(tx, payment_id, PaymentState::Confirmed, &detail).await?;
+            return open_exceptions_for_failures(tx, locked).await.map(|()| ruling);
         }
         FinalStatusRuling::Differs(Difference::Switch) => {
-            (Exception::CallbackFromOtherSwitch, format!("SUCCESS of another switch: {said}"))
+            (ExceptionKind::CallbackFromOtherSwitch, format!("SUCCESS from another switch: {report_text}"))
         }
         FinalStatusRuling::Differs(difference) => {
-            (Exception::ConfirmationMismatch, format!("SUCCESS differs in {difference}: {said}"))
+            (ExceptionKind::ConfirmationMismatch, format!("SUCCESS differs in {difference}: {report_text}"))
         }
-        FinalStatusRuling::NoAttempt => {
-            (Exception::SettledWithoutAttempt, format!("SUCCESS of what was not sent: {said}"))
-        }
+        FinalStatusRuling::NoAttempt => (
+            ExceptionKind::SettledWithoutAttempt,
+            format!("SUCCESS without a recorded attempt: {report_text}"),
+        ),
         FinalStatusRuling::Contradicts if locked.facts.state.end().is_some() => (
-            Exception::LateConfirmation,
-            format!("SUCCESS after the payment was {}: {said}", locked.facts.state),
+            ExceptionKind::LateConfirmation,
+            format!("SUCCESS after the payment was {}: {report_text}", locked.facts.state),
         ),
         FinalStatusRuling::Contradicts => (
-            Exception::ContradictoryFinalStatus,
-            format!("SUCCESS after the switch had said the transfer is dead: {said}"),
+            ExceptionKind::ContradictoryFinalStatus,
+            format!("SUCCESS after the switch had reported the transfer as void: {report_text}"),
         ),
     };
-    let origin = format!("{payment_id}:{said}");
-    writes::exception(tx, Some(payment_id), kind, &origin, &detail).await?;
+    let origin = format!("{payment_id}:{report_text}");
+    writes::open_exception(tx, Some(payment_id), kind, &origin, &detail).await?;
     Ok(ruling)
 }
 
-/// A FAILURE of the same switch that came before the SUCCESS contradicts it.
-pub(crate) async fn note_earlier_failures(tx: &mut PgConnection, locked: &Locked) -> Result<(), LedgerError> {
-    let Locked { payment_id, profile, .. } = locked;
+/// An earlier FAILURE of the same switch contradicts a SUCCESS.
+pub(crate) async fn open_exceptions_for_failures(
+    tx: &mut PgConnection,
+    locked: &LockedPayment,
+) -> Result<(), LedgerError> {
+    let LockedPayment { payment_id, profile, .. } = locked;
     let failures = sqlx::query!(
         "SELECT event_id FROM switch_callbacks WHERE payment_id = $1 AND switch = $2 AND status = 'FAILURE'",
         payment_id.as_str(),
@@ -163,25 +167,31 @@ pub(crate) async fn note_earlier_failures(tx: &mut PgConnection, locked: &Locked
     .fetch_all(&mut *tx)
     .await?;
     for failure in failures {
-        let detail = format!("FAILURE of event {} before the SUCCESS", failure.event_id);
+        let detail = format!("FAILURE before the SUCCESS, in event {}", failure.event_id);
         let origin = format!("{}:{}", profile.switch, failure.event_id);
-        writes::exception(tx, Some(payment_id), Exception::ContradictoryFinalStatus, &origin, &detail)
-            .await?;
+        writes::open_exception(
+            tx,
+            Some(payment_id),
+            ExceptionKind::ContradictoryFinalStatus,
+            &origin,
+            &detail,
+        )
+        .await?;
     }
     Ok(())
 }
 
-/// Writes the answer, and wakes the workflow of a payment that stands.
-async fn write_and_wake(
+/// Writes the final status, and wakes the workflow of a payment that needs an operator.
+async fn write_and_wake_workflow(
     tx: &mut PgConnection,
-    locked: &Locked,
+    locked: &LockedPayment,
     final_status: FinalStatus,
     source: &str,
 ) -> Result<(), LedgerError> {
     write(tx, &locked.payment_id, final_status, source).await?;
-    // Who stands before a person asks nobody any more: a late answer must wake the workflow. The state does not
-    // say who stands, since an asking that comes late may have changed it.
-    if locked.stood {
+    // A payment that needs an operator no longer polls the switch: a late answer must wake its workflow. The state does not
+    // tell, since a late cancel attempt may have changed it.
+    if locked.needed_operator {
         let id = locked.payment_id.as_str();
         sqlx::query!("INSERT INTO inbox (payment_id, kind) VALUES ($1, 'final_status')", id)
             .execute(&mut *tx)
@@ -190,7 +200,7 @@ async fn write_and_wake(
     Ok(())
 }
 
-/// Writes the answer and who brought it.
+/// Writes the final status and its source.
 pub(crate) async fn write(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
@@ -208,10 +218,10 @@ pub(crate) async fn write(
     Ok(())
 }
 
-/// An amount as people read it; of a currency that is none, in the units that came.
+/// An amount in major units; in minor units if the currency is unknown.
 fn amount(minor: i64, currency: &str) -> String {
     match parse_currency(currency) {
-        Ok(known) => format!("{} {currency}", format_major(minor, known)),
+        Ok(currency_known) => format!("{} {currency}", format_major(minor, currency_known)),
         Err(_) => format!("{minor} minor units of {currency:?}"),
     }
 }

@@ -1,5 +1,6 @@
-//! What the switch said about a payment, and what was sent to the switch.
+//! What is recorded about the switch: its reports, its final status, and the transfers sent to it.
 
+pub mod callbacks;
 pub mod final_status;
 pub mod inbox;
 pub mod submission_log;

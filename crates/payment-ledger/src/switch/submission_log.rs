@@ -1,34 +1,37 @@
-//! What our own books know of what was sent, for a switch that cannot be asked by our reference or is not asked first.
+//! The submission log: answers from our own record, for a switch that cannot be queried by reference or is not queried first.
 
 use payment_protocol::ids::PaymentId;
 use payment_protocol::money::{Money, parse_currency};
 use payment_protocol::port::ReconcileOutcome;
 use payment_protocol::submit::LoggedSubmission;
 
-use crate::row_lock::lock;
+use crate::row_lock::lock_payment;
 use crate::{Ledger, LedgerError, writes};
 
-/// What a switch without references is asked by.
+/// What a transfer is found by at a switch without references.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SentTransfer {
-    /// The newest transfer to that account at the switch before ours was sent: ours comes after it. None when there
-    /// was none, or nothing was sent.
+pub struct LookupKey {
+    /// The newest transfer to the account before our first attempt: ours is newer. `None` if there was no transfer, or nothing was
+    /// sent.
     pub marker: Option<String>,
-    /// What the switch calls our transfer, once it has told or ours was found.
+    /// The switch's id of the transfer, once it is known.
     pub transfer_id: Option<String>,
     /// The account at the destination bank.
     pub destination_account: String,
-    /// How much.
+    /// The amount.
     pub money: Money,
 }
 
 impl Ledger {
-    /// What the log says of the last attempt; none when none is on record. An attempt whose answer is unknown is as
-    /// ambiguous as one that has none.
+    /// The recorded outcome of the last attempt; `None` if no attempt is recorded. An unknown outcome is as ambiguous as
+    /// none.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
-    pub async fn logged(&self, payment_id: &PaymentId) -> Result<Option<LoggedSubmission>, LedgerError> {
+    pub async fn last_submission(
+        &self,
+        payment_id: &PaymentId,
+    ) -> Result<Option<LoggedSubmission>, LedgerError> {
         let last = sqlx::query!(
             "SELECT outcome, detail FROM submissions WHERE payment_id = $1 ORDER BY attempt DESC LIMIT 1",
             payment_id.as_str(),
@@ -42,7 +45,7 @@ impl Ledger {
         }))
     }
 
-    /// Looks for what became of a submit that gave no answer: the final_status, else the first FAILURE of the payment's own
+    /// Looks for the outcome of a submit without an answer: the final status, else the first FAILURE of the payment's own
     /// switch (S0.11).
     ///
     /// # Errors
@@ -73,11 +76,11 @@ impl Ledger {
         })
     }
 
-    /// What the payment's transfer is asked by where the switch has no references.
+    /// The lookup key of the payment's transfer at a switch without references.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
-    pub async fn lookup_key(&self, payment_id: &PaymentId) -> Result<SentTransfer, LedgerError> {
+    pub async fn lookup_key(&self, payment_id: &PaymentId) -> Result<LookupKey, LedgerError> {
         let row = sqlx::query!(
             r#"SELECT destination_account, amount_minor, currency,
                       (SELECT marker FROM submissions s WHERE s.payment_id = p.payment_id ORDER BY attempt LIMIT 1) AS marker,
@@ -89,7 +92,7 @@ impl Ledger {
         .fetch_optional(&self.pool)
         .await?
         .ok_or_else(|| LedgerError::UnknownPayment(payment_id.to_string()))?;
-        Ok(SentTransfer {
+        Ok(LookupKey {
             marker: row.marker,
             transfer_id: row.transfer_id,
             destination_account: row.destination_account,
@@ -103,30 +106,30 @@ impl Ledger {
         })
     }
 
-    /// Notes what the switch calls the transfer, once it was found. The first name stands.
+    /// Records the switch's id of the transfer. The first id is kept.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
-    pub async fn note_transfer_id(
+    pub async fn record_transfer_id(
         &self,
         payment_id: &PaymentId,
         transfer_id: &str,
     ) -> Result<(), LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, payment_id).await?;
-        let noted = sqlx::query!(
+        let locked = lock_payment(&mut tx, payment_id).await?;
+        let recorded = sqlx::query!(
             "UPDATE submissions s SET transfer_id = $2
              WHERE s.payment_id = $1
                AND s.attempt = (SELECT max(attempt) FROM submissions l WHERE l.payment_id = $1)
                AND NOT EXISTS (SELECT FROM submissions o WHERE o.payment_id = $1 AND o.transfer_id IS NOT NULL)",
             payment_id.as_str(),
-            &*writes::storable(transfer_id),
+            &*writes::replace_nul(transfer_id),
         )
         .execute(&mut *tx)
         .await?;
-        if noted.rows_affected() > 0 {
+        if recorded.rows_affected() > 0 {
             let detail = format!("found at the switch as {transfer_id}");
-            writes::timeline(&mut tx, payment_id, locked.facts.state, &detail).await?;
+            writes::append_timeline(&mut tx, payment_id, locked.facts.state, &detail).await?;
             tx.commit().await?;
         }
         Ok(())

@@ -46,7 +46,7 @@ const QUESTIONS: &[(&str, &str)] = &[
          LEFT JOIN holds h USING (payment_id)
          LEFT JOIN (SELECT payment_id, string_agg(kind, '+' ORDER BY entry_id) AS kinds
                     FROM journal WHERE kind IN ('reserve', 'debit', 'release') GROUP BY payment_id) j USING (payment_id)
-         WHERE coalesce(j.kinds, 'none') <> CASE h.status WHEN 'open' THEN 'reserve' WHEN 'settled' THEN 'reserve+settle'
+         WHERE coalesce(j.kinds, 'none') <> CASE h.status WHEN 'open' THEN 'reserve' WHEN 'debited' THEN 'reserve+debit'
                                                           WHEN 'released' THEN 'reserve+release' ELSE 'none' END",
     ),
     (
@@ -85,7 +85,7 @@ const QUESTIONS: &[(&str, &str)] = &[
         "an end and its hold differ",
         "SELECT p.payment_id || ' is ' || p.state || ', its hold ' || coalesce(h.status, 'none')
          FROM payments p LEFT JOIN holds h USING (payment_id)
-         WHERE p.ended_at IS NOT NULL AND h.status = 'settled' AND p.state <> 'settled'
+         WHERE p.ended_at IS NOT NULL AND h.status = 'debited' AND p.state <> 'settled'
             OR p.ended_at IS NOT NULL AND h.status = 'open'
             OR p.ended_at IS NULL AND h.status <> 'open'",
     ),
@@ -93,7 +93,7 @@ const QUESTIONS: &[(&str, &str)] = &[
         "money moved against the switch's word",
         "SELECT p.payment_id || ': ' || h.status || ', final_status ' || coalesce(p.final_status, 'none')
          FROM payments p JOIN holds h USING (payment_id)
-         WHERE h.status = 'settled' AND p.final_status IS DISTINCT FROM 'settled'
+         WHERE h.status = 'debited' AND p.final_status IS DISTINCT FROM 'settled'
             OR h.status = 'released' AND p.final_status IS DISTINCT FROM 'void' AND p.attempts > 0
                AND NOT EXISTS (SELECT FROM operations o WHERE o.operation_key = p.tx_id || ':recall' AND o.outcome = 'done')
                AND NOT EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit')",

@@ -11,8 +11,9 @@ use std::slice;
 use iso_currency::Currency;
 use payment_ledger::Ledger;
 use payment_ledger::accounts::AccountStatus;
-use payment_ledger::steps::accept::{Accepted, NewPayment, accept};
-use payment_ledger::switch::inbox::{Callback, CallbackStatus, CancelRequest, request_cancel};
+use payment_ledger::steps::accept::{AcceptOutcome, NewPayment, accept};
+use payment_ledger::switch::callbacks::{Callback, CallbackStatus};
+use payment_ledger::switch::inbox::{CancelRequestOutcome, request_cancel};
 use payment_protocol::SwitchProfile;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, ReserveRefusal};
@@ -89,7 +90,7 @@ pub(crate) struct Sample {
 /// How far a payment has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Stored by the API.
+    /// StoreCallbackOutcome by the API.
     Accepted,
     /// A run that took it up again fenced its reserve.
     Fenced,
@@ -184,7 +185,7 @@ impl Bank {
     /// Stores an order.
     pub(crate) async fn take(&self, order: &NewPayment) -> Sample {
         let mut tx = self.pool.begin().await.unwrap();
-        assert_eq!(accept(&mut tx, slice::from_ref(order)).await.unwrap(), [Accepted::New]);
+        assert_eq!(accept(&mut tx, slice::from_ref(order)).await.unwrap(), [AcceptOutcome::New]);
         tx.commit().await.unwrap();
         Sample {
             id: order.payment_id.clone(),
@@ -289,7 +290,7 @@ impl Bank {
         assert!(self.ledger.set_account_status(&p.account, AccountStatus::Active).await.unwrap());
     }
 
-    pub(crate) async fn customer_cancel(&self, p: &Sample) -> CancelRequest {
+    pub(crate) async fn customer_cancel(&self, p: &Sample) -> CancelRequestOutcome {
         let mut tx = self.pool.begin().await.unwrap();
         let request = request_cancel(&mut tx, &p.id).await.unwrap();
         tx.commit().await.unwrap();

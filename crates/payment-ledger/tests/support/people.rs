@@ -1,6 +1,6 @@
 //! The people of the bank: what stands before them, what they decide, and the accounts that show what it cost.
 
-use payment_ledger::switch::final_status::Source;
+use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::Action;
 use payment_protocol::ids::DecisionId;
@@ -31,7 +31,7 @@ impl Bank {
 
     /// Ends a payment of a switch that does not call back: it was asked, and settled.
     pub(crate) async fn settle_by_hand(&self, p: &Sample) {
-        self.ledger.record_settled(&p.id, &report(p), Source::Query).await.unwrap();
+        self.ledger.record_settled(&p.id, &report(p), FinalStatusSource::Query).await.unwrap();
         assert_eq!(self.debit(p).await, DebitOutcome::Done);
     }
 

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use idempotency::{Answer, Effect, IdempotencyError, Verdict};
 use jiff::Timestamp;
 use payment_ledger::admission::kill_switches::{self, KillSwitchView};
-use payment_ledger::steps::accept::{self, Accepted, NewPayment};
+use payment_ledger::steps::accept::{self, AcceptOutcome, NewPayment};
 use payment_ledger::{LedgerError, access::api_keys, accounts};
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{PaymentId, TxId};
@@ -99,8 +99,8 @@ impl Effect for Acceptances {
     ) -> Result<Vec<Verdict<Problem>>, NotAccepted> {
         let sources: Vec<_> =
             requests.iter().map(|asked| (&asked.caller.tenant, &asked.order.source_account)).collect();
-        let currencies = accounts::currencies_of(tx, &sources).await?;
-        let kill_switches = kill_switches::standing(tx).await?;
+        let currencies = accounts::account_currencies(tx, &sources).await?;
+        let kill_switches = kill_switches::active(tx).await?;
         let judged: Vec<Result<&SwitchProfile, Problem>> = requests
             .iter()
             .zip(currencies)
@@ -119,27 +119,27 @@ impl Effect for Acceptances {
             }
         }
         let accepted = accept::accept(tx, &new).await?;
-        let mut accepted: HashMap<PaymentId, (Accepted, Vec<u8>)> = new
+        let mut accepted: HashMap<PaymentId, (AcceptOutcome, Vec<u8>)> = new
             .into_iter()
             .zip(accepted)
             .map(|(payment, accepted)| (payment.payment_id, (accepted, payment.response_body)))
             .collect();
         // What is refused today may have been accepted before its key was pruned.
-        for (id, earlier) in accept::earlier(tx, &refused).await? {
+        for (id, earlier) in accept::stored_requests(tx, &refused).await? {
             accepted.insert(id, (earlier, Vec::new()));
         }
         Ok(requests
             .iter()
             .zip(judged)
             .map(|(asked, judged)| match (accepted.remove(&asked.payment_id), judged) {
-                (Some((Accepted::New, body)), _) => Verdict::Answered(created(body)),
+                (Some((AcceptOutcome::New, body)), _) => Verdict::Answered(created(body)),
                 // The key was pruned, the payment never is.
-                (Some((Accepted::Before { request_hash, .. }, _)), _)
+                (Some((AcceptOutcome::Existing { request_hash, .. }, _)), _)
                     if request_hash != asked.request_hash =>
                 {
                     Verdict::Mismatch
                 }
-                (Some((Accepted::Before { response_body, .. }, _)), _) => {
+                (Some((AcceptOutcome::Existing { response_body, .. }, _)), _) => {
                     Verdict::Before(created(response_body))
                 }
                 (None, Err(problem)) => Verdict::Refused(problem),

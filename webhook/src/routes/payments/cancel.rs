@@ -10,7 +10,7 @@ use axum::response::Response;
 use idempotency::Answer;
 use idempotency::http::{self, Ticket};
 use jiff::Timestamp;
-use payment_ledger::switch::inbox::{self, CancelRequest};
+use payment_ledger::switch::inbox::{self, CancelRequestOutcome};
 use payment_protocol::ids::PaymentId;
 use serde::Serialize;
 use service_kit::problem::{Path, Problem};
@@ -83,8 +83,8 @@ pub(crate) async fn cancel_payment(
         Begun::Replay(answer) => return Ok(http::write(answer, true)),
     };
     let message = match inbox::request_cancel(held.connection(), &id).await? {
-        CancelRequest::Requested(message) => message,
-        CancelRequest::Ended(end) => {
+        CancelRequestOutcome::Requested(message) => message,
+        CancelRequestOutcome::Ended(end) => {
             held.give_back().await?;
             let detail = format!("the payment has ended: {end}");
             return Err(Problem::conflict("payment_ended", detail).into());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use payment_ledger::reads::view::Filter;
+use payment_ledger::reads::view::PaymentFilter;
 use payment_protocol::PaymentState;
 use payment_protocol::ids::{AccountId, PaymentId};
 use serde::{Deserialize, Serialize};
@@ -84,7 +84,7 @@ pub(crate) async fn list_payments(
     Ok(Json(Page { payments, next }))
 }
 
-fn filter(which: Which) -> Result<Filter, Problem> {
+fn filter(which: Which) -> Result<PaymentFilter, Problem> {
     let refused = |detail: String| Problem::bad_request("malformed_query", detail);
     let state = which
         .state
@@ -113,7 +113,7 @@ fn filter(which: Which) -> Result<Filter, Problem> {
     if !(1..=LIMIT_MAX).contains(&limit) {
         return Err(refused(format!("limit must be from 1 to {LIMIT_MAX}")));
     }
-    Ok(Filter {
+    Ok(PaymentFilter {
         state,
         source_account,
         end_to_end_id: which.end_to_end_id,

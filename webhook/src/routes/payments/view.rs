@@ -140,7 +140,7 @@ impl Payment {
 
 impl From<Notification> for Told {
     fn from(told: Notification) -> Self {
-        Self { kind: told.kind, message: told.message, at: told.told_at }
+        Self { kind: told.kind, message: told.message, at: told.notified_at }
     }
 }
 

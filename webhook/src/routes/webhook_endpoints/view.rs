@@ -4,7 +4,7 @@ use idempotency::Answer;
 use jiff::Timestamp;
 use outbound_webhooks::EndpointId;
 use outbound_webhooks::deliveries::{Attempt, Delivery};
-use outbound_webhooks::endpoints::{DisabledFor, Endpoint};
+use outbound_webhooks::endpoints::{DisabledReason, Endpoint};
 use outbound_webhooks::secret::MasterKey;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
@@ -25,10 +25,10 @@ pub(crate) struct WebhookEndpoint {
     kinds: Vec<String>,
     /// `active` or `disabled`.
     status: String,
-    /// Why it is disabled: `asked`, `operator` (by the bank's own people), `gone` (it answered 410), `failing` (every
+    /// Why it is disabled: `by_tenant`, `by_operator` (by the bank's own people), `endpoint_gone` (it answered 410), `failing` (every
     /// attempt failed for days).
     #[serde(skip_serializing_if = "Option::is_none")]
-    disabled_for: Option<String>,
+    disabled_reason: Option<String>,
     /// The same in somebody's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     disabled_note: Option<String>,
@@ -44,7 +44,7 @@ pub(crate) struct WebhookEndpoint {
     failing_since: Option<Timestamp>,
     /// When it was made.
     #[schema(value_type = String, format = DateTime)]
-    made_at: Timestamp,
+    created_at: Timestamp,
     /// When its secret was last rotated.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -68,12 +68,12 @@ impl WebhookEndpoint {
             url: endpoint.url,
             kinds: endpoint.kinds,
             status: endpoint.status.as_str().to_owned(),
-            disabled_for: endpoint.disabled_for.map(|reason| DisabledFor::as_str(reason).to_owned()),
+            disabled_reason: endpoint.disabled_reason.map(|reason| DisabledReason::as_str(reason).to_owned()),
             disabled_note: endpoint.disabled_note,
             secret_version: endpoint.secret_version,
             old_secret_until: endpoint.old_secret_until,
             failing_since: endpoint.failing_since,
-            made_at: endpoint.made_at,
+            created_at: endpoint.created_at,
             rotated_at: endpoint.rotated_at,
         }
     }
@@ -100,16 +100,16 @@ pub(crate) struct WebhookAttempt {
     #[schema(value_type = String, format = DateTime)]
     ended_at: Timestamp,
     /// How long it took, in milliseconds.
-    took_ms: i64,
+    duration_ms: i64,
     /// The status that was answered; missing where nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<i32>,
+    response_status: Option<i32>,
     /// Why it was no success.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     /// The beginning of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
-    answer: Option<String>,
+    response_excerpt: Option<String>,
 }
 
 /// What became of one event at the endpoint.
@@ -122,14 +122,14 @@ pub(crate) struct WebhookDelivery {
     /// `pending`, `delivered` or `failed`.
     state: &'static str,
     /// Attempts that failed since it was made or replayed.
-    tries: i32,
+    failed_attempts: i32,
     /// When the next attempt is due.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
-    next_at: Option<Timestamp>,
+    next_attempt_at: Option<Timestamp>,
     /// When the event was taken in.
     #[schema(value_type = String, format = DateTime)]
-    made_at: Timestamp,
+    created_at: Timestamp,
     /// When it was delivered, or given up.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -140,8 +140,8 @@ pub(crate) struct WebhookDelivery {
 
 impl From<Attempt> for WebhookAttempt {
     fn from(attempt: Attempt) -> Self {
-        let Attempt { ended_at, took_ms, status, error, answer } = attempt;
-        Self { ended_at, took_ms, status, error, answer }
+        let Attempt { ended_at, duration_ms, response_status, error, response_excerpt } = attempt;
+        Self { ended_at, duration_ms, response_status, error, response_excerpt }
     }
 }
 
@@ -151,9 +151,9 @@ impl From<Delivery> for WebhookDelivery {
             event_id: delivery.event_id,
             kind: delivery.kind,
             state: delivery.state.as_str(),
-            tries: delivery.tries,
-            next_at: delivery.next_at,
-            made_at: delivery.made_at,
+            failed_attempts: delivery.failed_attempts,
+            next_attempt_at: delivery.next_attempt_at,
+            created_at: delivery.created_at,
             ended_at: delivery.ended_at,
             attempts: delivery.attempts.into_iter().map(WebhookAttempt::from).collect(),
         }

@@ -1,6 +1,6 @@
 //! The kill switch: new payments are refused, nothing else.
 
-use payment_ledger::admission::kill_switches::Target;
+use payment_ledger::admission::kill_switches::KillSwitchTarget;
 use payment_protocol::ids::SwitchName;
 use payment_protocol::money::parse_currency;
 use serde_json::json;
@@ -14,7 +14,7 @@ async fn s3_1_what_is_stopped_takes_no_new_payment_and_burns_no_key(pool: PgPool
     let (before, _) = api.paid("before").await;
     let profile = format!("SELECT switch FROM payments WHERE payment_id = '{before}'");
     let switch: String = sqlx::query_scalar(sqlx::AssertSqlSafe(profile)).fetch_one(&api.pool).await.unwrap();
-    let corridor = |currency: &str, prefix: &str| Target::Corridor {
+    let corridor = |currency: &str, prefix: &str| KillSwitchTarget::Corridor {
         currency: parse_currency(currency).unwrap(),
         destination_prefix: prefix.into(),
     };
@@ -25,8 +25,8 @@ async fn s3_1_what_is_stopped_takes_no_new_payment_and_burns_no_key(pool: PgPool
     };
     let (none, all) = ("", "");
     for (n, (target, euro, yens)) in [
-        (Target::Switch(SwitchName::new(switch).unwrap()), "switch_stopped", "switch_stopped"),
-        (Target::Switch(SwitchName::new("another").unwrap()), none, none),
+        (KillSwitchTarget::Switch(SwitchName::new(switch).unwrap()), "switch_stopped", "switch_stopped"),
+        (KillSwitchTarget::Switch(SwitchName::new("another").unwrap()), none, none),
         (corridor("EUR", "DE02"), "corridor_stopped", none),
         (corridor("JPY", all), none, "corridor_stopped"),
         (corridor("EUR", "DE03"), none, none),
@@ -34,7 +34,7 @@ async fn s3_1_what_is_stopped_takes_no_new_payment_and_burns_no_key(pool: PgPool
     .into_iter()
     .enumerate()
     {
-        let (stop, _) = api.ledger.stop(&target, "ann", "a test").await.unwrap();
+        let (stop, _) = api.ledger.activate_kill_switch(&target, "ann", "a test").await.unwrap();
         let trace = api.trace().await;
         for (body, code, currency) in [(&order(), euro, "eur"), (&yen, yens, "jpy")] {
             let key = format!("{currency}-{n}");
@@ -56,7 +56,7 @@ async fn s3_1_what_is_stopped_takes_no_new_payment_and_burns_no_key(pool: PgPool
         if !euro.is_empty() && !yens.is_empty() {
             assert_eq!(api.trace().await, trace, "no trace is left");
         }
-        assert!(api.ledger.lift(stop, "bob", "a test").await.unwrap());
+        assert!(api.ledger.lift_kill_switch(stop, "bob", "a test").await.unwrap());
         for (body, currency) in [(&order(), "eur"), (&yen, "jpy")] {
             let answer = api.pay(&format!("{currency}-{n}"), body).await;
             assert!([200, 201].contains(&answer.status.as_u16()), "the key was not burnt: {answer:?}");

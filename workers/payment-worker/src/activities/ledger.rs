@@ -7,7 +7,7 @@ use std::sync::Arc;
 use outbox::Nudge;
 use payment_ledger::Ledger;
 use payment_ledger::operator::alerts::AlertKind;
-use payment_ledger::steps::release::Release;
+use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::ids::{DecisionId, PaymentId, RunId};
@@ -165,12 +165,14 @@ impl LedgerActivities {
         let released = self.ledger.release(&payment_id, &cause).await;
         self.nudge.ask();
         match released {
-            Ok(Release::Done(first)) => {
+            Ok(ReleaseStepOutcome::Done(first)) => {
                 metrics::counter!("payments_ended_total", "state" => first.end().as_str()).increment(1);
                 Ok(ReleaseOutcome::Done(first))
             }
-            Ok(Release::Ended(end)) => Ok(ReleaseOutcome::Ended(end)),
-            Ok(Release::Refused(refusal)) => Ok(ReleaseOutcome::Failed { detail: refusal.to_string() }),
+            Ok(ReleaseStepOutcome::Ended(end)) => Ok(ReleaseOutcome::Ended(end)),
+            Ok(ReleaseStepOutcome::Refused(refusal)) => {
+                Ok(ReleaseOutcome::Failed { detail: refusal.to_string() })
+            }
             Err(error) if error.is_final() => Ok(ReleaseOutcome::Failed { detail: chain(&error) }),
             Err(error) => Err(no_outcome(error)),
         }

@@ -98,7 +98,7 @@ impl LockActivities {
         _ctx: ActivityContext,
         payment_id: PaymentId,
     ) -> Result<(), ActivityError> {
-        match self.ledger.end_of(&payment_id).await.map_err(no_outcome)? {
+        match self.ledger.final_state_of(&payment_id).await.map_err(no_outcome)? {
             Some(_) => Ok(()),
             None => Err(again("holder_open", "the payment that holds the account has not ended", None)),
         }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use payment_ledger::LedgerError;
-use payment_ledger::switch::final_status::Source;
+use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::cancel::{CancelAnswer, CancelContext, CancelPort, SwitchResponse, VoidReason};
 use payment_protocol::cause::Cause;
 use payment_protocol::keys::{CompensationKey, Reference};
@@ -20,7 +20,7 @@ pub(crate) struct CancelAdapter<'a, D = ()> {
     /// Why the payment is turned round, if it is to be.
     cause: Cause,
     /// As what a SUCCESS is recorded.
-    source: Source,
+    source: FinalStatusSource,
     /// How a SUCCESS was ruled.
     ruled: OnceLock<FinalStatusRuling>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct CancelAdapter<'a, D = ()> {
 impl<'a> CancelAdapter<'a> {
     /// A adapter of one asking to cancel.
     pub(crate) fn for_cancel(session: SwitchSession<'a>, cause: Cause) -> Self {
-        Self::new(session, (), cause, Source::Cancel)
+        Self::new(session, (), cause, FinalStatusSource::Cancel)
     }
 
     /// A adapter of one look, which turns nothing round.
@@ -38,12 +38,17 @@ impl<'a> CancelAdapter<'a> {
 }
 
 /// As what a SUCCESS that was looked up is recorded.
-pub(super) fn status_source(session: SwitchSession<'_>) -> Source {
-    if session.reads_statement() { Source::Statement } else { Source::Query }
+pub(super) fn status_source(session: SwitchSession<'_>) -> FinalStatusSource {
+    if session.reads_statement() { FinalStatusSource::Statement } else { FinalStatusSource::Query }
 }
 
 impl<'a, D> CancelAdapter<'a, D> {
-    pub(super) fn new(session: SwitchSession<'a>, decision: D, cause: Cause, source: Source) -> Self {
+    pub(super) fn new(
+        session: SwitchSession<'a>,
+        decision: D,
+        cause: Cause,
+        source: FinalStatusSource,
+    ) -> Self {
         Self { session, decision, cause, source, ruled: OnceLock::new() }
     }
 

@@ -100,7 +100,7 @@ impl SwitchSession<'_> {
         said: SwitchReply<A>,
     ) -> Result<SwitchReply<A>, LedgerError> {
         if let (None, Some(id)) = (&lookup_key.transfer_id, &said.transfer_id) {
-            self.ledger.note_transfer_id(&self.payment.payment_id, id).await?;
+            self.ledger.record_transfer_id(&self.payment.payment_id, id).await?;
         }
         Ok(said)
     }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use payment_ledger::LedgerError;
-use payment_ledger::switch::final_status::Source;
+use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::ids::RunId;
 use payment_protocol::keys::Reference;
 use payment_protocol::report::SettledReport;
@@ -49,7 +49,7 @@ impl<'a> SubmitAdapter<'a> {
     /// payment's alone. Only what comes after it can be this transfer.
     async fn mark(&self, n: u32, order: &TransferOrder) -> Result<(), String> {
         let marker = self.session.client.marker(&order.creditor_account).await?;
-        let noted = self.session.ledger.note_marker(&self.session.payment.payment_id, n, &marker).await;
+        let noted = self.session.ledger.record_marker(&self.session.payment.payment_id, n, &marker).await;
         noted.map_err(|error| error.to_string())
     }
 }
@@ -58,7 +58,7 @@ impl SubmitPort for SubmitAdapter<'_> {
     type Error = SubmitAdapterError;
 
     async fn logged(&self) -> Result<Option<LoggedSubmission>, SubmitAdapterError> {
-        Ok(self.session.ledger.logged(&self.session.payment.payment_id).await?)
+        Ok(self.session.ledger.last_submission(&self.session.payment.payment_id).await?)
     }
 
     async fn query(&self, reference: &Reference) -> QueryAnswer {
@@ -123,11 +123,11 @@ impl SubmitPort for SubmitAdapter<'_> {
     }
 
     async fn record_found(&self) -> Result<Option<NotSent>, SubmitAdapterError> {
-        Ok(self.session.ledger.record_found(&self.session.payment.payment_id).await?)
+        Ok(self.session.ledger.record_transfer_found(&self.session.payment.payment_id).await?)
     }
 
     async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, SubmitAdapterError> {
         let id = &self.session.payment.payment_id;
-        Ok(self.session.ledger.record_settled(id, report, Source::Query).await?)
+        Ok(self.session.ledger.record_settled(id, report, FinalStatusSource::Query).await?)
     }
 }

@@ -1,7 +1,7 @@
 //! Decisions about a payment that stands before a person: proposed, confirmed, withdrawn.
 
 use payment_ledger::Ledger;
-use payment_ledger::operator::decisions::{Confirmed, DecisionStatus, DecisionView, OperatorAction};
+use payment_ledger::operator::decisions::{ConfirmOutcome, DecisionStatus, DecisionView, OperatorAction};
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use serde_json::json;
@@ -56,12 +56,12 @@ pub(super) async fn confirm(of: &OfDecision, out: &mut Out<'_>) -> anyhow::Resul
     let ledger = bank.ledger().await?;
     ask_the_switch_first(&bank, &ledger, id).await?;
     match ledger.confirm(id, &said.by, &said.reason).await.map_err(not_taken)? {
-        Confirmed::ToCarryOut(message) => {
+        ConfirmOutcome::ToApply(message) => {
             remark(said, out, format_args!("decision {id} is confirmed"))?;
             let seen = wait::for_outcome(&bank, &ledger, &message, id, said).await;
             tell(seen, said, out)
         }
-        Confirmed::Corrected { detail } => {
+        ConfirmOutcome::Corrected { detail } => {
             let decision = ledger.decision(id).await.ok().flatten();
             if said.json {
                 out.json(&json!({
@@ -80,10 +80,11 @@ pub(super) async fn confirm(of: &OfDecision, out: &mut Out<'_>) -> anyhow::Resul
 /// A correction is booked here, so the switch is asked here; a decision about a standing payment asks by itself.
 async fn ask_the_switch_first(bank: &Bank, ledger: &Ledger, id: &DecisionId) -> anyhow::Result<()> {
     let Some(decision) = ledger.decision(id).await? else { return Ok(()) };
-    let (OperatorAction::Correction(correction), Some(payment)) = (decision.deed, decision.payment_id) else {
+    let (OperatorAction::Correction(correction), Some(payment)) = (decision.action, decision.payment_id)
+    else {
         return Ok(());
     };
-    if decision.status != DecisionStatus::Proposed || !correction.rests_on_the_switch() {
+    if decision.status != DecisionStatus::Proposed || !correction.needs_evidence() {
         return Ok(());
     }
     explain::must_not_contradict(bank, ledger, &PaymentId::new(payment)?, correction).await

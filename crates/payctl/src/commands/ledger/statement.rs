@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use payment_ledger::reads::statement::{Line, Period, Place, Statement};
+use payment_ledger::reads::statement::{AccountStatement, StatementEntry, StatementPosition, StatementQuery};
 use serde_json::{Value, json};
 
 use super::balance;
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     to: Option<Timestamp>,
     /// Only after this place: what the page before named
     #[arg(long, value_name = "PLACE")]
-    after: Option<Place>,
+    after: Option<StatementPosition>,
     /// At most so many entries
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
     limit: i64,
@@ -38,7 +38,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
     let ledger = args.database.ledger().await?;
-    let period = Period { from: args.from, to: args.to, after: args.after, limit: args.limit };
+    let period = StatementQuery { from: args.from, to: args.to, after: args.after, limit: args.limit };
     let found = ledger.statement(&args.account, None, &period).await?;
     let statement = found.with_context(|| format!("there is no account {}", args.account))?;
     if args.json {
@@ -49,8 +49,8 @@ pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome
     Ok(Outcome::Done)
 }
 
-fn print(statement: &Statement, out: &mut Out<'_>) -> anyhow::Result<()> {
-    let Statement { opening, closing, lines, next } = statement;
+fn print(statement: &AccountStatement, out: &mut Out<'_>) -> anyhow::Result<()> {
+    let AccountStatement { opening, closing, lines, next } = statement;
     out.line(balance::table([("opening", opening), ("closing", closing)]))?;
     if lines.is_empty() {
         out.line("no entry")?;
@@ -63,7 +63,7 @@ fn print(statement: &Statement, out: &mut Out<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn table(lines: &[Line], currency: &str) -> Table<6> {
+fn table(lines: &[StatementEntry], currency: &str) -> Table<6> {
     let (left, right) = (Align::Left, Align::Right);
     let mut table = Table::new([
         ("posted", left),
@@ -86,7 +86,7 @@ fn table(lines: &[Line], currency: &str) -> Table<6> {
     table
 }
 
-fn document(statement: &Statement) -> Value {
+fn document(statement: &AccountStatement) -> Value {
     let entries: Vec<Value> = statement
         .lines
         .iter()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use payment_ledger::reads::statement::TrialLine;
+use payment_ledger::reads::statement::TrialBalanceLine;
 use serde_json::{Value, json};
 
 use crate::database::DatabaseArgs;
@@ -52,7 +52,7 @@ pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome
 }
 
 /// Debits and credits, as accountants read them.
-fn table(lines: &[TrialLine], sums: &BTreeMap<&str, i64>) -> Table<3> {
+fn table(lines: &[TrialBalanceLine], sums: &BTreeMap<&str, i64>) -> Table<3> {
     let mut table = Table::new([("account", Align::Left), ("debit", Align::Right), ("credit", Align::Right)]);
     let mut row = |account: &str, currency: &str, minor: i64| {
         let amount = money(minor.saturating_abs(), currency);

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use payment_ledger::audit::seal::SealHash;
-use payment_ledger::audit::seal::verify::Verified;
+use payment_ledger::audit::seal::verify::VerificationReport;
 use serde_json::{Value, json};
 
 use crate::database::DatabaseArgs;
@@ -39,16 +39,16 @@ pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome
     Ok(if verified.found == 0 { Outcome::Done } else { Outcome::NotAsItShouldBe })
 }
 
-fn print(verified: &Verified, out: &mut Out<'_>) -> anyhow::Result<()> {
+fn print(verified: &VerificationReport, out: &mut Out<'_>) -> anyhow::Result<()> {
     if !verified.findings.is_empty() {
         let mut table = Table::new([("finding", Align::Left), ("of", Align::Left), ("what", Align::Left)]);
         for finding in &verified.findings {
-            table.row([finding.kind, &finding.of, &finding.detail]);
+            table.row([finding.kind, &finding.subject, &finding.detail]);
         }
         out.line(table)?;
     }
-    let Verified { entries, batches, waiting, found, .. } = verified;
-    out.line(format_args!("{entries} entries in {batches} batches, {waiting} waiting, {found} findings"))?;
+    let VerificationReport { entries, batches, unsealed, found, .. } = verified;
+    out.line(format_args!("{entries} entries in {batches} batches, {unsealed} unsealed, {found} findings"))?;
     match verified.head {
         Some(head) => out.line(format_args!("head {head}"))?,
         None => out.line("nothing is sealed yet")?,
@@ -56,16 +56,16 @@ fn print(verified: &Verified, out: &mut Out<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn document(verified: &Verified) -> Value {
+fn document(verified: &VerificationReport) -> Value {
     let findings: Vec<Value> = verified
         .findings
         .iter()
-        .map(|finding| json!({"finding": finding.kind, "of": finding.of, "detail": finding.detail}))
+        .map(|finding| json!({"finding": finding.kind, "subject": finding.subject, "detail": finding.detail}))
         .collect();
     json!({
         "entries": verified.entries,
         "batches": verified.batches,
-        "waiting": verified.waiting,
+        "unsealed": verified.unsealed,
         "head": verified.head.map(|head| head.to_string()),
         "found": verified.found,
         "findings": findings,

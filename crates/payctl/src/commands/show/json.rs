@@ -1,6 +1,6 @@
 //! A payment's whole picture for programs.
 
-use payment_ledger::reads::explain::Explained;
+use payment_ledger::reads::explain::PaymentExplanation;
 use serde_json::{Value, json};
 
 use crate::document;
@@ -46,7 +46,7 @@ pub(super) fn document(picture: &Picture) -> Value {
     })
 }
 
-fn payment(ledger: &Explained) -> Value {
+fn payment(ledger: &PaymentExplanation) -> Value {
     let row = &ledger.payment;
     let mut payment = document::payment(&row.view);
     let more = json!({
@@ -71,7 +71,7 @@ fn payment(ledger: &Explained) -> Value {
     payment
 }
 
-fn hold(ledger: &Explained) -> Option<Value> {
+fn hold(ledger: &PaymentExplanation) -> Option<Value> {
     ledger.hold.as_ref().map(|hold| {
         json!({
             "account_id": hold.account_id,
@@ -83,7 +83,7 @@ fn hold(ledger: &Explained) -> Option<Value> {
     })
 }
 
-fn submissions(ledger: &Explained) -> Vec<Value> {
+fn submissions(ledger: &PaymentExplanation) -> Vec<Value> {
     let rows = ledger.submissions.iter().map(|row| {
         json!({
             "attempt": row.attempt,
@@ -98,7 +98,7 @@ fn submissions(ledger: &Explained) -> Vec<Value> {
     rows.collect()
 }
 
-fn operations(ledger: &Explained) -> Vec<Value> {
+fn operations(ledger: &PaymentExplanation) -> Vec<Value> {
     let rows = ledger.operations.iter().map(|row| {
         json!({
             "operation_key": row.operation_key,
@@ -110,7 +110,7 @@ fn operations(ledger: &Explained) -> Vec<Value> {
     rows.collect()
 }
 
-fn journal(ledger: &Explained) -> Vec<Value> {
+fn journal(ledger: &PaymentExplanation) -> Vec<Value> {
     let rows = ledger.journal.iter().map(|row| {
         json!({
             "operation_key": row.operation_key,
@@ -125,7 +125,7 @@ fn journal(ledger: &Explained) -> Vec<Value> {
     rows.collect()
 }
 
-fn callbacks(ledger: &Explained) -> Vec<Value> {
+fn callbacks(ledger: &PaymentExplanation) -> Vec<Value> {
     let rows = ledger.callbacks.iter().map(|row| {
         json!({
             "switch": row.switch,
@@ -140,31 +140,32 @@ fn callbacks(ledger: &Explained) -> Vec<Value> {
     rows.collect()
 }
 
-fn inbox(ledger: &Explained) -> Vec<Value> {
+fn inbox(ledger: &PaymentExplanation) -> Vec<Value> {
     let rows = ledger.inbox.iter().map(|row| {
         json!({
             "kind": row.kind,
             "event_id": row.event_id,
             "decision_id": row.decision_id,
             "received_at": row.received_at,
-            "deliveries": row.deliveries,
+            "delivery_attempts": row.delivery_attempts,
             "delivered_at": row.delivered_at,
         })
     });
     rows.collect()
 }
 
-fn alerts(ledger: &Explained) -> Vec<Value> {
+fn alerts(ledger: &PaymentExplanation) -> Vec<Value> {
     let rows = ledger.alerts.iter();
     rows.map(|row| json!({ "kind": row.kind, "detail": row.detail, "raised_at": row.raised_at })).collect()
 }
 
-fn notifications(ledger: &Explained) -> Vec<Value> {
+fn notifications(ledger: &PaymentExplanation) -> Vec<Value> {
     let rows = ledger.notifications.iter();
-    rows.map(|row| json!({ "kind": row.kind, "message": row.message, "told_at": row.told_at })).collect()
+    rows.map(|row| json!({ "kind": row.kind, "message": row.message, "notified_at": row.notified_at }))
+        .collect()
 }
 
-fn timeline(ledger: &Explained) -> Vec<Value> {
+fn timeline(ledger: &PaymentExplanation) -> Vec<Value> {
     let rows = ledger.timeline.iter();
     rows.map(|row| json!({ "state": row.state, "detail": row.detail, "at": row.happened_at })).collect()
 }

@@ -1,7 +1,7 @@
 //! A payment's whole picture for people: what is wrong first, then what it is, then who says what.
 
 use jiff::Timestamp;
-use payment_ledger::reads::explain::Explained;
+use payment_ledger::reads::explain::PaymentExplanation;
 use payment_protocol::PaymentState;
 
 use super::super::exceptions;
@@ -49,7 +49,7 @@ fn section<const N: usize>(out: &mut Out<'_>, name: &str, table: &Table<N>) -> R
 }
 
 fn facts(picture: &Picture) -> Table<2> {
-    let Explained { payment: row, hold, .. } = &picture.ledger;
+    let PaymentExplanation { payment: row, hold, .. } = &picture.ledger;
     let view = &row.view;
     let mut table = Table::new([("", Left), ("", Left)]);
     table.row(["payment", &view.payment_id]);
@@ -146,7 +146,7 @@ fn workflow(picture: &Picture) -> String {
     }
 }
 
-fn attempts(ledger: &Explained) -> Table<5> {
+fn attempts(ledger: &PaymentExplanation) -> Table<5> {
     let names = [("no", Right), ("recorded at", Left), ("outcome", Left), ("its id", Left), ("what", Left)];
     let mut table = Table::new(names);
     for row in &ledger.submissions {
@@ -161,7 +161,7 @@ fn attempts(ledger: &Explained) -> Table<5> {
     table
 }
 
-fn operations(ledger: &Explained) -> Table<4> {
+fn operations(ledger: &PaymentExplanation) -> Table<4> {
     let mut table = Table::new(["key", "outcome", "recorded at", "reason"].map(|name| (name, Left)));
     for row in &ledger.operations {
         let (at, reason) = (row.recorded_at.to_string(), row.reason.as_deref().unwrap_or_default());
@@ -170,7 +170,7 @@ fn operations(ledger: &Explained) -> Table<4> {
     table
 }
 
-fn journal(ledger: &Explained) -> Table<5> {
+fn journal(ledger: &PaymentExplanation) -> Table<5> {
     let names = [("kind", Left), ("debit", Left), ("credit", Left), ("amount", Right), ("posted at", Left)];
     let mut table = Table::new(names);
     for row in &ledger.journal {
@@ -180,7 +180,7 @@ fn journal(ledger: &Explained) -> Table<5> {
     table
 }
 
-fn callbacks(ledger: &Explained) -> Table<6> {
+fn callbacks(ledger: &PaymentExplanation) -> Table<6> {
     let names = ["switch", "event", "says", "amount", "received at", "reason"].map(|name| (name, Left));
     let mut table = Table::new(names);
     for row in &ledger.callbacks {
@@ -191,20 +191,20 @@ fn callbacks(ledger: &Explained) -> Table<6> {
     table
 }
 
-fn inbox(ledger: &Explained) -> Table<4> {
+fn inbox(ledger: &PaymentExplanation) -> Table<4> {
     let mut table = Table::new(["what", "of", "received at", "delivered"].map(|name| (name, Left)));
     for row in &ledger.inbox {
         let of = row.event_id.as_deref().or(row.decision_id.as_deref()).unwrap_or_default();
         let delivered = match row.delivered_at {
             Some(at) => at.to_string(),
-            None => format!("not yet, after {} tries of the relay", row.deliveries),
+            None => format!("not yet, after {} tries of the relay", row.delivery_attempts),
         };
         table.row([&row.kind, of, &row.received_at.to_string(), &delivered]);
     }
     table
 }
 
-fn decisions(ledger: &Explained) -> Table<6> {
+fn decisions(ledger: &PaymentExplanation) -> Table<6> {
     let names = ["decision", "what", "status", "proposed by", "confirmed by", "what came of it"];
     let mut table = Table::new(names.map(|name| (name, Left)));
     for row in &ledger.decisions {
@@ -216,13 +216,13 @@ fn decisions(ledger: &Explained) -> Table<6> {
         };
         let came = document::result(row);
         let id = row.decision_id.as_str();
-        let (deed, status) = (row.deed.as_str(), row.status.as_str());
+        let (deed, status) = (row.action.as_str(), row.status.as_str());
         table.row([id, deed, status, &proposed, &confirmed, came.as_deref().unwrap_or_default()]);
     }
     table
 }
 
-fn alerts(ledger: &Explained) -> Table<3> {
+fn alerts(ledger: &PaymentExplanation) -> Table<3> {
     let mut table = Table::new(["alert", "raised at", "what"].map(|name| (name, Left)));
     for row in &ledger.alerts {
         table.row([&row.kind, &row.raised_at.to_string(), &row.detail]);
@@ -230,10 +230,10 @@ fn alerts(ledger: &Explained) -> Table<3> {
     table
 }
 
-fn notifications(ledger: &Explained) -> Table<3> {
+fn notifications(ledger: &PaymentExplanation) -> Table<3> {
     let mut table = Table::new(["kind", "told at", "message"].map(|name| (name, Left)));
     for row in &ledger.notifications {
-        table.row([&row.kind, &row.told_at.to_string(), &row.message]);
+        table.row([&row.kind, &row.notified_at.to_string(), &row.message]);
     }
     table
 }

@@ -1,4 +1,4 @@
-//! Keys through their life: made, shown, replaced with an overlap, revoked.
+//! Life cycle of API keys: created, listed, rotated with an overlap, revoked.
 
 use jiff::Timestamp;
 use payment_protocol::ids::{ClientId, KeyId, TenantId};
@@ -7,80 +7,80 @@ use sqlx::PgExecutor;
 use super::{Caller, Scopes, caller, key_id, scopes};
 use crate::{Ledger, LedgerError};
 
-/// A key to be stored. The key itself stays outside.
+/// A key to insert. The key itself is never stored.
 #[derive(Clone, Debug)]
 pub struct NewKey<'a> {
     /// Its public id.
     pub id: &'a KeyId,
-    /// Its SHA-256.
+    /// SHA-256 of the key.
     pub hash: &'a [u8],
-    /// Its recognisable beginning, too short to guess the rest from.
+    /// Recognisable prefix, too short to guess the rest from.
     pub prefix: &'a str,
-    /// Whom it belongs to.
+    /// The tenant and client that it authenticates.
     pub caller: &'a Caller,
-    /// What it may do.
+    /// Its scopes.
     pub scopes: &'a Scopes,
-    /// For how many seconds it is good; none for ever.
+    /// Lifetime in seconds; `None` for ever.
     pub lifetime_s: Option<i64>,
 }
 
-/// The key that takes another's place: its client, scopes and lifetime are the other's.
+/// The successor of a rotated key; it inherits client, scopes and lifetime.
 #[derive(Clone, Debug)]
-pub struct Successor<'a> {
+pub struct SuccessorKey<'a> {
     /// Its public id.
     pub id: &'a KeyId,
-    /// Its SHA-256.
+    /// SHA-256 of the key.
     pub hash: &'a [u8],
-    /// Its recognisable beginning.
+    /// Recognisable prefix.
     pub prefix: &'a str,
 }
 
-/// A key and its successor.
+/// A rotated key and its successor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rotated {
-    /// The old one, with its end.
+pub struct RotatedKeys {
+    /// The rotated key, with its expiry.
     pub old: KeyView,
-    /// The one that takes its place.
+    /// The successor.
     pub new: KeyView,
 }
 
-/// What became of a wish to rotate a key.
+/// Outcome of rotating a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rotation {
-    /// Both are good now: the successor, and until its end the old one.
-    Done(Box<Rotated>),
+pub enum RotateKeyOutcome {
+    /// Both keys are active, the old one until its expiry.
+    Rotated(Box<RotatedKeys>),
     /// There is no such key.
-    Unknown,
-    /// It was rotated before; this key took its place.
-    RotatedTo(KeyId),
-    /// It is not good any more.
-    Over(KeyStatus),
+    UnknownKey,
+    /// The key was rotated before, to this successor.
+    AlreadyRotated(KeyId),
+    /// The key is expired or revoked.
+    Inactive(KeyStatus),
 }
 
-/// What became of a wish to revoke a key.
+/// Outcome of revoking a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Revocation {
-    /// It is not good from now on.
-    Done(KeyView),
+pub enum RevokeKeyOutcome {
+    /// Revoked now.
+    Revoked(KeyView),
     /// There is no such key.
-    Unknown,
-    /// It was revoked before.
-    Before(KeyView),
+    UnknownKey,
+    /// Revoked before.
+    AlreadyRevoked(KeyView),
 }
 
-/// Whether a key is good.
+/// Status of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyStatus {
-    /// It is.
+    /// Can authenticate.
     Active,
-    /// Its time is over.
+    /// Past its expiry.
     Expired,
-    /// Somebody revoked it.
+    /// Revoked by an operator.
     Revoked,
 }
 
 impl KeyStatus {
-    /// Its word.
+    /// The word shown to operators.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -91,35 +91,35 @@ impl KeyStatus {
     }
 }
 
-/// A key as operators see it: neither the key nor its hash.
+/// A key as operators see it: without the key and its hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyView {
     /// Its public id.
     pub id: KeyId,
-    /// How the key begins.
+    /// Prefix of the key.
     pub prefix: String,
-    /// Whom it belongs to.
+    /// The tenant and client that it authenticates.
     pub caller: Caller,
-    /// What it may do.
+    /// Its scopes.
     pub scopes: Scopes,
-    /// Whether it is good now.
+    /// Its status now.
     pub status: KeyStatus,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// Until when it is good; none for ever.
+    /// Its expiry; `None` for ever.
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
-    /// The key that took its place.
+    /// The successor.
     pub rotated_to: Option<KeyId>,
 }
 
 impl Ledger {
-    /// Stores a key. Storing the same key again changes nothing, whoever it belongs to.
+    /// Inserts a key. Inserting the same key again changes nothing, whatever its client.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn store_key(&self, key: &NewKey<'_>) -> Result<(), LedgerError> {
+    pub async fn insert_api_key(&self, key: &NewKey<'_>) -> Result<(), LedgerError> {
         sqlx::query!(
             "INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes, expires_at)
              VALUES ($1, $2, $3, $4, $5, $6, now() + $7::bigint * interval '1 second')
@@ -129,7 +129,7 @@ impl Ledger {
             key.prefix,
             key.caller.tenant.as_str(),
             key.caller.client.as_str(),
-            &key.scopes.stored(),
+            &key.scopes.to_columns(),
             key.lifetime_s,
         )
         .execute(&self.pool)
@@ -137,29 +137,29 @@ impl Ledger {
         Ok(())
     }
 
-    /// Puts `successor` in the place of a key that is good. The old one is good for `overlap_s` seconds
-    /// more, but never for longer than it would have been.
+    /// Rotates an active key to `successor`. The old key stays active for `overlap_s` seconds, but never beyond its own
+    /// expiry.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn rotate_key(
+    pub async fn rotate_api_key(
         &self,
         id: &KeyId,
-        successor: &Successor<'_>,
+        successor: &SuccessorKey<'_>,
         overlap_s: i64,
-    ) -> Result<Rotation, LedgerError> {
+    ) -> Result<RotateKeyOutcome, LedgerError> {
         let mut tx = self.pool.begin().await?;
-        // Two rotations, or a rotation and a revocation, at once: one after the other.
+        // Serialises concurrent rotations and revocations of the key.
         sqlx::query!("SELECT id FROM api_keys WHERE id = $1 FOR UPDATE", id.as_str())
             .fetch_optional(&mut *tx)
             .await?;
-        let Some(old) = view(&mut *tx, id).await? else { return Ok(Rotation::Unknown) };
+        let Some(old) = view(&mut *tx, id).await? else { return Ok(RotateKeyOutcome::UnknownKey) };
         match old {
             KeyView { status: KeyStatus::Active, rotated_to: None, .. } => {}
             KeyView { status: KeyStatus::Active, rotated_to: Some(next), .. } => {
-                return Ok(Rotation::RotatedTo(next));
+                return Ok(RotateKeyOutcome::AlreadyRotated(next));
             }
-            KeyView { status, .. } => return Ok(Rotation::Over(status)),
+            KeyView { status, .. } => return Ok(RotateKeyOutcome::Inactive(status)),
         }
         sqlx::query!(
             "INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes, expires_at)
@@ -185,16 +185,16 @@ impl Ledger {
         let both = (view(&mut *tx, id).await?, view(&mut *tx, successor.id).await?);
         tx.commit().await?;
         match both {
-            (Some(old), Some(new)) => Ok(Rotation::Done(Box::new(Rotated { old, new }))),
-            _ => Ok(Rotation::Unknown),
+            (Some(old), Some(new)) => Ok(RotateKeyOutcome::Rotated(Box::new(RotatedKeys { old, new }))),
+            _ => Ok(RotateKeyOutcome::UnknownKey),
         }
     }
 
-    /// Ends a key at once. Its successor, if it has one, stays good.
+    /// Revokes a key at once. Its successor, if any, stays active.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn revoke_key(&self, id: &KeyId) -> Result<Revocation, LedgerError> {
+    pub async fn revoke_api_key(&self, id: &KeyId) -> Result<RevokeKeyOutcome, LedgerError> {
         let revoked = sqlx::query!(
             "UPDATE api_keys SET revoked_at = clock_timestamp() WHERE id = $1 AND revoked_at IS NULL",
             id.as_str(),
@@ -202,9 +202,9 @@ impl Ledger {
         .execute(&self.pool)
         .await?;
         Ok(match view(&self.pool, id).await? {
-            None => Revocation::Unknown,
-            Some(view) if revoked.rows_affected() == 0 => Revocation::Before(view),
-            Some(view) => Revocation::Done(view),
+            None => RevokeKeyOutcome::UnknownKey,
+            Some(view) if revoked.rows_affected() == 0 => RevokeKeyOutcome::AlreadyRevoked(view),
+            Some(view) => RevokeKeyOutcome::Revoked(view),
         })
     }
 
@@ -212,15 +212,15 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn key(&self, id: &KeyId) -> Result<Option<KeyView>, LedgerError> {
+    pub async fn api_key(&self, id: &KeyId) -> Result<Option<KeyView>, LedgerError> {
         view(&self.pool, id).await
     }
 
-    /// All keys, good or not, by tenant, client and age; only of one tenant, only of one client.
+    /// All keys of any status, by tenant, client and age; optionally of one tenant and one client.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn keys(
+    pub async fn api_keys(
         &self,
         tenant: Option<&TenantId>,
         client: Option<&ClientId>,
@@ -229,8 +229,8 @@ impl Ledger {
     }
 }
 
-/// A key as it is stored.
-struct Row {
+/// Columns of a key.
+struct ApiKeyRow {
     id: String,
     prefix: String,
     tenant_id: String,
@@ -243,7 +243,7 @@ struct Row {
     expired: bool,
 }
 
-impl Row {
+impl ApiKeyRow {
     fn view(self) -> Result<KeyView, LedgerError> {
         let status = match (&self.revoked_at, self.expired) {
             (Some(_), _) => KeyStatus::Revoked,
@@ -275,7 +275,7 @@ async fn views(
     client: Option<&ClientId>,
 ) -> Result<Vec<KeyView>, LedgerError> {
     let rows = sqlx::query_as!(
-        Row,
+        ApiKeyRow,
         r#"SELECT id, prefix, tenant_id, client_id, scopes, created_at, expires_at, revoked_at, rotated_to,
                coalesce(expires_at <= clock_timestamp(), false) AS "expired!"
            FROM api_keys
@@ -288,5 +288,5 @@ async fn views(
     )
     .fetch_all(executor)
     .await?;
-    rows.into_iter().map(Row::view).collect()
+    rows.into_iter().map(ApiKeyRow::view).collect()
 }

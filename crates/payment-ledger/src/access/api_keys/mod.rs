@@ -1,8 +1,7 @@
-//! Who may call, and what for. Keys are stored hashed; the hash is the caller's to make.
+//! API keys: authentication and scopes. Only the SHA-256 of a key is stored; the caller computes it.
 //!
-//! A key belongs to one client of one tenant for ever, and so do its scopes: another client or another
-//! scope is another key. What ends a key (expiry, rotation, revocation) is judged by the database's
-//! clock, so that all processes agree.
+//! A key's client and scopes never change: another client or another scope needs another key. The database's
+//! clock decides when a key expires, so that all processes agree.
 
 mod manage;
 mod scopes;
@@ -11,35 +10,35 @@ use payment_protocol::ids::{ClientId, KeyId, TenantId};
 
 use crate::{Ledger, LedgerError};
 
-pub use manage::{KeyStatus, KeyView, NewKey, Revocation, Rotated, Rotation, Successor};
+pub use manage::{KeyStatus, KeyView, NewKey, RevokeKeyOutcome, RotateKeyOutcome, RotatedKeys, SuccessorKey};
 pub use scopes::{Scope, Scopes, UnknownScope};
 
-/// Whom a key belongs to.
+/// The tenant and client that a key authenticates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {
     /// The tenant.
     pub tenant: TenantId,
-    /// The client within it; the same through rotation of its keys.
+    /// The client within it; unchanged by rotations.
     pub client: ClientId,
 }
 
-/// A key that is good now.
+/// A key that is active now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ValidKey {
+pub struct ActiveKey {
     /// Its public id.
     pub id: KeyId,
-    /// Whom it belongs to.
+    /// The tenant and client that it authenticates.
     pub caller: Caller,
-    /// What it may do.
+    /// Its scopes.
     pub scopes: Scopes,
 }
 
 impl Ledger {
-    /// The key with this SHA-256, unless it was revoked or has expired.
+    /// The active key with this SHA-256; `None` if it is unknown, expired or revoked.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn valid_key(&self, key_hash: &[u8]) -> Result<Option<ValidKey>, LedgerError> {
+    pub async fn active_api_key(&self, key_hash: &[u8]) -> Result<Option<ActiveKey>, LedgerError> {
         let row = sqlx::query!(
             "SELECT id, tenant_id, client_id, scopes FROM api_keys
              WHERE key_hash = $1 AND revoked_at IS NULL
@@ -49,7 +48,7 @@ impl Ledger {
         .fetch_optional(&self.pool)
         .await?;
         row.map(|row| {
-            Ok(ValidKey {
+            Ok(ActiveKey {
                 caller: caller(&row.id, row.tenant_id, row.client_id)?,
                 scopes: scopes(&row.id, &row.scopes)?,
                 id: key_id(row.id)?,

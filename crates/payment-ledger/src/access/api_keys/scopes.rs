@@ -1,23 +1,23 @@
-//! What a key may do.
+//! Scopes of API keys.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// One thing that a key may do.
+/// A permission of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// Make payments and cancel them.
+    /// Create and cancel payments.
     Pay,
-    /// Look at payments and accounts.
+    /// Read payments and accounts.
     Read,
-    /// Manage the tenant's webhook endpoints, and see what they were sent.
+    /// Manage the tenant's webhook endpoints and read their deliveries.
     Webhooks,
-    /// Operate the service. Nothing that the API offers needs it yet.
+    /// Operate the service. No API route needs it yet.
     Operate,
 }
 
-/// A word that is no scope.
+/// An unknown scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the scopes are pay, read, webhooks and operate")]
 pub struct UnknownScope;
@@ -26,7 +26,7 @@ impl Scope {
     /// Every scope.
     pub const ALL: [Self; 4] = [Self::Pay, Self::Read, Self::Webhooks, Self::Operate];
 
-    /// Its word, as it is stored and shown.
+    /// The word, as stored and shown.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -52,37 +52,37 @@ impl FromStr for Scope {
     }
 }
 
-/// What a key may do: one thing at least.
+/// The scopes of a key: at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scopes(BTreeSet<Scope>);
 
 impl Scopes {
-    /// These scopes; none when there are none.
+    /// `None` if `scopes` is empty.
     pub fn new(scopes: impl IntoIterator<Item = Scope>) -> Option<Self> {
         let scopes: BTreeSet<_> = scopes.into_iter().collect();
         if scopes.is_empty() { None } else { Some(Self(scopes)) }
     }
 
-    /// Everything.
+    /// Every scope.
     #[must_use]
     pub fn all() -> Self {
         Self(Scope::ALL.into())
     }
 
-    /// Whether `scope` is among them.
+    /// Whether `scope` is included.
     #[must_use]
     pub fn allow(&self, scope: Scope) -> bool {
         self.0.contains(&scope)
     }
 
-    /// Their words, in the order of [`Scope::ALL`].
+    /// The words, in the order of [`Scope::ALL`].
     #[must_use]
     pub fn words(&self) -> Vec<&'static str> {
         self.0.iter().map(|scope| scope.as_str()).collect()
     }
 
-    /// Their words, as the table keeps them.
-    pub(super) fn stored(&self) -> Vec<String> {
+    /// The words, as stored.
+    pub(super) fn to_columns(&self) -> Vec<String> {
         self.words().into_iter().map(str::to_owned).collect()
     }
 }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scope_is_read_as_it_is_written() {
+    fn scope_words_round_trip() {
         for scope in Scope::ALL {
             assert_eq!(scope.as_str().parse(), Ok(scope));
         }

@@ -1,5 +1,5 @@
-//! What may be wrong between the three books, and how it is told from what is merely under way. Pure: one row of facts
-//! in, the kinds of drift out.
+//! Drift between ledger, switch statements and workflows, told apart from what is in progress. Pure: the evidence about one
+//! payment in, the kinds of drift out.
 
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
@@ -11,46 +11,46 @@ use serde::{Deserialize, Serialize};
 use crate::operator::decisions::{Correction, OperatorAction};
 
 text_enum!(
-    /// A kind of disagreement between the bank's ledger, the switch's statement and the workflows, in the order of reports.
+    /// Kinds of drift, in the order of reports.
     Drift {
-        /// Sent or posted, and no hold stands behind it.
+        /// Sent or reserved without a hold.
         MissingHold = "missing_hold",
-        /// An open hold of a payment that has ended, or that no journal entry explains.
+        /// An open hold of an ended payment, or without a reserve in the journal.
         OrphanHold = "orphan_hold",
-        /// The money left, and nobody was debited.
+        /// The money left and nobody was debited.
         SettledNotDebited = "settled_not_debited",
-        /// Debited, and the switch's statement knows of no settlement, or the money came back.
+        /// Debited, but the switch's statement has no settlement, or the money came back.
         DebitedNotSettled = "debited_not_settled",
-        /// The money left, and the customer was given the hold back.
+        /// The money left and the hold was released.
         ReleasedButSettled = "released_but_settled",
-        /// The switch settled another amount or currency than was asked for.
+        /// The switch settled another amount or currency.
         AmountMismatch = "amount_mismatch",
         /// The switch settled more than one transfer of one payment.
         SettledTwice = "settled_twice",
-        /// The switch settled a transfer that is no payment's.
+        /// The switch settled a transfer without a payment.
         TransferWithoutPayment = "transfer_without_payment",
-        /// An open payment that no workflow carries on.
+        /// An open payment without a running workflow.
         PaymentWithoutWorkflow = "payment_without_workflow",
-        /// A running workflow of no payment, or of one that has ended or that another workflow has.
+        /// A running workflow without a payment, of an ended payment, or replaced by another workflow.
         WorkflowWithoutPayment = "workflow_without_payment",
-        /// An authentic callback that belongs to no payment.
+        /// An authentic callback without a payment.
         UnmatchedCallback = "unmatched_callback",
-        /// A payment whose switch has been asked to cancel for too long.
+        /// A payment that has been cancelling for too long.
         StuckCancelling = "stuck_cancelling",
-        /// The journal is not what was sealed.
+        /// The journal differs from its seal.
         JournalHashMismatch = "journal_hash_mismatch",
     }
 );
 
 impl Drift {
-    /// What people may do about it. An open payment is decided where it stands; what moves money after the end is a
-    /// correction, by two people.
+    /// Decisions that may resolve it. An open payment is decided by a payment decision; money after the end moves by a
+    /// correction, with four-eyes.
     #[must_use]
     pub fn allowed(self) -> &'static [OperatorAction] {
-        const STANDING: &[OperatorAction] = &[
-            OperatorAction::Standing(Action::RetryCancel),
-            OperatorAction::Standing(Action::Debit),
-            OperatorAction::Standing(Action::Release),
+        const OPEN_PAYMENT: &[OperatorAction] = &[
+            OperatorAction::OpenPayment(Action::RetryCancel),
+            OperatorAction::OpenPayment(Action::Debit),
+            OperatorAction::OpenPayment(Action::Release),
             OperatorAction::Close,
         ];
         match self {
@@ -60,7 +60,7 @@ impl Drift {
             Self::DebitedNotSettled => {
                 &[OperatorAction::Correction(Correction::ReturnCredit), OperatorAction::Close]
             }
-            Self::StuckCancelling | Self::PaymentWithoutWorkflow => STANDING,
+            Self::StuckCancelling | Self::PaymentWithoutWorkflow => OPEN_PAYMENT,
             Self::MissingHold
             | Self::OrphanHold
             | Self::AmountMismatch
@@ -73,107 +73,112 @@ impl Drift {
     }
 }
 
-/// How old something must be before it counts as wrong and not as under way.
+/// The age from which a difference counts as drift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tolerance {
-    /// Seconds that the books may take to follow each other.
+    /// Seconds that ledger, switch and workflows may take to follow each other.
     pub grace_s: i64,
-    /// Seconds that a switch may be asked to cancel.
+    /// Seconds that a cancel may take.
     pub cancelling_s: i64,
 }
 
 impl Default for Tolerance {
-    /// Ten minutes, and a quarter of an hour.
+    /// 10 minutes and 15 minutes.
     fn default() -> Self {
         Self { grace_s: 600, cancelling_s: 900 }
     }
 }
 
-/// What the three books say of one payment.
+/// The evidence about one payment from ledger, switch statement and Temporal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// Where it stands.
+pub struct PaymentEvidence {
+    /// The payment's state.
     pub state: PaymentState,
-    /// Why it stands before a person, where it does.
+    /// Why the payment needs an operator, if it does.
     pub operator_reason: Option<OperatorReason>,
-    /// Attempts on record.
+    /// Recorded attempts.
     pub attempts: i32,
-    /// Its hold.
+    /// Status of its hold.
     pub hold: Option<HoldStatus>,
     /// Whether the journal has its reserve.
     pub is_reserved: bool,
-    /// Debits less credits that gave them back: 0 or 1 if all is well.
+    /// Debits less return credits: 0 or 1 if consistent.
     pub debits: i64,
-    /// Transfers of it that the statement has as settled and not as recalled. None: there is no statement to compare.
+    /// Its transfers that the statement shows as settled and not recalled. `None` without a statement to compare.
     pub settled: Option<i64>,
-    /// Of those, transfers of another amount or currency.
+    /// Those of them with another amount or currency.
     pub other_amounts: i64,
-    /// Seconds since the newest of them was settled, by the switch's clock.
+    /// Seconds since the newest of them settled, by the switch's clock.
     pub settled_for_s: Option<i64>,
-    /// Seconds by which the debit is older than the reading of the statement; negative if it came after.
+    /// Seconds from the debit to the reading of the statement; negative if the debit came later.
     pub debited_before_s: Option<i64>,
-    /// Seconds since the switch was first asked to cancel, while that goes on.
+    /// Seconds since the cancel began, while the payment is cancelling.
     pub cancelling_s: Option<i64>,
-    /// Seconds since the payment last moved.
+    /// Seconds since the payment was last updated.
     pub idle_s: i64,
-    /// Whether its workflow was running. None: Temporal was not asked.
+    /// Whether its workflow is running. `None` if Temporal was not queried.
     pub has_workflow: Option<bool>,
 }
 
-/// What is wrong with one payment, in the order of [`Drift::ALL`].
+/// The drift of one payment, in the order of [`Drift::ALL`].
 #[must_use]
-pub fn judge(seen: &Seen, tolerance: Tolerance) -> Vec<Drift> {
-    let ended = seen.state.end().is_some();
-    let left = seen.settled.is_some_and(|settled| settled > 0);
-    // A person has it before them, with its reason and what may be decided.
-    let stands = seen.state == PaymentState::NeedsOperator;
-    let followed_up = seen.settled_for_s.is_none_or(|age| age >= tolerance.grace_s);
+pub fn find_drift(evidence: &PaymentEvidence, tolerance: Tolerance) -> Vec<Drift> {
+    let ended = evidence.state.end().is_some();
+    let money_left = evidence.settled.is_some_and(|settled| settled > 0);
+    // Not drift: an operator already sees the payment, with its reason and the allowed actions.
+    let needs_operator = evidence.state == PaymentState::NeedsOperator;
+    let grace_passed = evidence.settled_for_s.is_none_or(|age| age >= tolerance.grace_s);
     let past_reserve =
-        matches!(seen.state, PaymentState::Reserved | PaymentState::Submitted | PaymentState::Confirmed);
-    let released = seen.hold == Some(HoldStatus::Released);
-    let given_back = left && seen.debits == 0 && ended && released;
+        matches!(evidence.state, PaymentState::Reserved | PaymentState::Submitted | PaymentState::Confirmed);
+    let released = evidence.hold == Some(HoldStatus::Released);
+    let released_after_leaving = money_left && evidence.debits == 0 && ended && released;
     let checks = [
         (
             Drift::MissingHold,
-            seen.hold.is_none()
-                && (seen.is_reserved || past_reserve || (seen.attempts > 0 && !ended && !stands)),
+            evidence.hold.is_none()
+                && (evidence.is_reserved
+                    || past_reserve
+                    || (evidence.attempts > 0 && !ended && !needs_operator)),
         ),
-        (Drift::OrphanHold, seen.hold == Some(HoldStatus::Open) && (ended || !seen.is_reserved)),
-        (Drift::SettledNotDebited, left && seen.debits == 0 && !given_back && !stands && followed_up),
+        (Drift::OrphanHold, evidence.hold == Some(HoldStatus::Open) && (ended || !evidence.is_reserved)),
+        (
+            Drift::SettledNotDebited,
+            money_left && evidence.debits == 0 && !released_after_leaving && !needs_operator && grace_passed,
+        ),
         (
             Drift::DebitedNotSettled,
-            seen.debits > 0
-                && seen.settled == Some(0)
-                && seen.debited_before_s.is_some_and(|age| age >= tolerance.grace_s),
+            evidence.debits > 0
+                && evidence.settled == Some(0)
+                && evidence.debited_before_s.is_some_and(|age| age >= tolerance.grace_s),
         ),
-        (Drift::ReleasedButSettled, given_back),
-        (Drift::AmountMismatch, seen.other_amounts > 0),
-        (Drift::SettledTwice, seen.settled.is_some_and(|settled| settled > 1)),
+        (Drift::ReleasedButSettled, released_after_leaving),
+        (Drift::AmountMismatch, evidence.other_amounts > 0),
+        (Drift::SettledTwice, evidence.settled.is_some_and(|settled| settled > 1)),
         (
             Drift::PaymentWithoutWorkflow,
             !ended
-                && seen.state != PaymentState::Accepted
-                // Temporal itself refuses to start it; the starter goes on trying.
-                && seen.operator_reason != Some(OperatorReason::WorkflowStartRefused)
-                && seen.has_workflow == Some(false)
-                && seen.idle_s >= tolerance.grace_s,
+                && evidence.state != PaymentState::Accepted
+                // Temporal rejected its start; the starter repeats it.
+                && evidence.operator_reason != Some(OperatorReason::WorkflowStartRefused)
+                && evidence.has_workflow == Some(false)
+                && evidence.idle_s >= tolerance.grace_s,
         ),
         (
             Drift::StuckCancelling,
-            seen.state == PaymentState::Cancelling
-                && seen.cancelling_s.is_some_and(|age| age >= tolerance.cancelling_s),
+            evidence.state == PaymentState::Cancelling
+                && evidence.cancelling_s.is_some_and(|age| age >= tolerance.cancelling_s),
         ),
     ];
-    checks.into_iter().filter_map(|(drift, is_so)| is_so.then_some(drift)).collect()
+    checks.into_iter().filter_map(|(drift, holds)| holds.then_some(drift)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Settled, debited, ended: nothing wrong.
-    fn well() -> Seen {
-        Seen {
+    /// Settled, debited, ended: no drift.
+    fn consistent() -> PaymentEvidence {
+        PaymentEvidence {
             state: PaymentState::Settled,
             operator_reason: None,
             attempts: 1,
@@ -190,69 +195,69 @@ mod tests {
         }
     }
 
-    /// Failed, released, dead at the switch: nothing wrong.
-    fn undone() -> Seen {
-        Seen {
+    /// Failed, released, void at the switch: no drift.
+    fn compensated() -> PaymentEvidence {
+        PaymentEvidence {
             state: PaymentState::Failed,
             hold: Some(HoldStatus::Released),
             debits: 0,
             settled: Some(0),
             settled_for_s: None,
             debited_before_s: None,
-            ..well()
+            ..consistent()
         }
     }
 
-    /// Under way: held, sent, waited for.
-    fn open() -> Seen {
-        Seen {
+    /// In progress: held and sent.
+    fn open() -> PaymentEvidence {
+        PaymentEvidence {
             state: PaymentState::Submitted,
             hold: Some(HoldStatus::Open),
             has_workflow: Some(true),
-            ..undone()
+            ..compensated()
         }
     }
 
     #[test]
-    fn s0_15_each_drift_is_named_and_what_is_under_way_is_none() {
+    fn s0_15_find_drift_names_each_drift_and_nothing_in_progress() {
         use Drift::*;
         use PaymentState as S;
         let fresh = Some(599);
         #[rustfmt::skip]
-        let table: Vec<(&str, Seen, Vec<Drift>)> = vec![
-            ("settled",                        well(),                                                                     vec![]),
-            ("undone",                         undone(),                                                                   vec![]),
-            ("under way",                      open(),                                                                     vec![]),
-            ("accepted",                       Seen { state: S::Accepted, attempts: 0, hold: None, is_reserved: false, has_workflow: Some(false), ..undone() }, vec![]),
-            ("no statement, no temporal",      Seen { settled: None, has_workflow: None, ..well() },                       vec![]),
-            ("reserve without hold",           Seen { hold: None, ..open() },                                              vec![MissingHold]),
-            ("attempt without hold",           Seen { hold: None, is_reserved: false, ..open() },                          vec![MissingHold]),
-            ("state without hold",             Seen { state: S::Reserved, attempts: 0, hold: None, is_reserved: false, ..open() }, vec![MissingHold]),
-            ("undone before it was held",      Seen { state: S::Cancelling, attempts: 0, hold: None, is_reserved: false, ..open() }, vec![]),
-            ("hold of an ended payment",       Seen { hold: Some(HoldStatus::Open), ..undone() },                          vec![OrphanHold]),
-            ("hold without an entry",          Seen { is_reserved: false, ..open() },                                      vec![OrphanHold]),
-            ("left, long ago, not followed",   Seen { settled: Some(1), settled_for_s: Some(600), ..open() },              vec![SettledNotDebited]),
-            ("left a moment ago",              Seen { settled: Some(1), settled_for_s: fresh, ..open() },                  vec![]),
-            ("left, and stands before people", Seen { state: S::NeedsOperator, settled: Some(1), settled_for_s: Some(600), ..open() }, vec![]),
-            ("debited, never left",            Seen { settled: Some(0), settled_for_s: None, ..well() },                   vec![DebitedNotSettled]),
-            ("debited after the reading",      Seen { settled: Some(0), settled_for_s: None, debited_before_s: Some(-1), ..well() }, vec![]),
-            ("debited just before it",         Seen { settled: Some(0), settled_for_s: None, debited_before_s: fresh, ..well() }, vec![]),
-            ("released, and it left",          Seen { settled: Some(1), settled_for_s: Some(0), ..undone() },              vec![ReleasedButSettled]),
-            ("released, charged late",         Seen { settled: Some(1), debits: 1, ..undone() },                           vec![]),
-            ("never held, and it left",        Seen { hold: None, is_reserved: false, settled: Some(1), settled_for_s: Some(600), ..undone() }, vec![SettledNotDebited]),
-            ("another amount",                 Seen { other_amounts: 1, ..well() },                                        vec![AmountMismatch]),
-            ("left twice",                     Seen { settled: Some(2), ..well() },                                        vec![SettledTwice]),
-            ("no workflow",                    Seen { has_workflow: Some(false), idle_s: 600, ..open() },                  vec![PaymentWithoutWorkflow]),
-            ("no workflow for a moment",       Seen { has_workflow: Some(false), idle_s: 599, ..open() },                  vec![]),
-            ("start refused",                  Seen { state: S::NeedsOperator, operator_reason: Some(OperatorReason::WorkflowStartRefused), attempts: 0, hold: None,
+        let table: Vec<(&str, PaymentEvidence, Vec<Drift>)> = vec![
+            ("settled",                        consistent(),                                                                     vec![]),
+            ("compensated",                         compensated(),                                                                   vec![]),
+            ("in progress",                      open(),                                                                     vec![]),
+            ("accepted",                       PaymentEvidence { state: S::Accepted, attempts: 0, hold: None, is_reserved: false, has_workflow: Some(false), ..compensated() }, vec![]),
+            ("no statement, no temporal",      PaymentEvidence { settled: None, has_workflow: None, ..consistent() },                       vec![]),
+            ("reserve without hold",           PaymentEvidence { hold: None, ..open() },                                              vec![MissingHold]),
+            ("attempt without hold",           PaymentEvidence { hold: None, is_reserved: false, ..open() },                          vec![MissingHold]),
+            ("state without hold",             PaymentEvidence { state: S::Reserved, attempts: 0, hold: None, is_reserved: false, ..open() }, vec![MissingHold]),
+            ("cancelling before the reserve",      PaymentEvidence { state: S::Cancelling, attempts: 0, hold: None, is_reserved: false, ..open() }, vec![]),
+            ("hold of an ended payment",       PaymentEvidence { hold: Some(HoldStatus::Open), ..compensated() },                          vec![OrphanHold]),
+            ("hold without a reserve",          PaymentEvidence { is_reserved: false, ..open() },                                      vec![OrphanHold]),
+            ("settled, not debited after the grace",   PaymentEvidence { settled: Some(1), settled_for_s: Some(600), ..open() },              vec![SettledNotDebited]),
+            ("settled within the grace",              PaymentEvidence { settled: Some(1), settled_for_s: fresh, ..open() },                  vec![]),
+            ("settled, needs an operator", PaymentEvidence { state: S::NeedsOperator, settled: Some(1), settled_for_s: Some(600), ..open() }, vec![]),
+            ("debited, not settled",            PaymentEvidence { settled: Some(0), settled_for_s: None, ..consistent() },                   vec![DebitedNotSettled]),
+            ("debited after the statement",      PaymentEvidence { settled: Some(0), settled_for_s: None, debited_before_s: Some(-1), ..consistent() }, vec![]),
+            ("debited within the grace",         PaymentEvidence { settled: Some(0), settled_for_s: None, debited_before_s: fresh, ..consistent() }, vec![]),
+            ("released, settled",          PaymentEvidence { settled: Some(1), settled_for_s: Some(0), ..compensated() },              vec![ReleasedButSettled]),
+            ("released, settled, late debit",         PaymentEvidence { settled: Some(1), debits: 1, ..compensated() },                           vec![]),
+            ("no hold, settled",        PaymentEvidence { hold: None, is_reserved: false, settled: Some(1), settled_for_s: Some(600), ..compensated() }, vec![SettledNotDebited]),
+            ("another amount",                 PaymentEvidence { other_amounts: 1, ..consistent() },                                        vec![AmountMismatch]),
+            ("settled twice",                     PaymentEvidence { settled: Some(2), ..consistent() },                                        vec![SettledTwice]),
+            ("no workflow",                    PaymentEvidence { has_workflow: Some(false), idle_s: 600, ..open() },                  vec![PaymentWithoutWorkflow]),
+            ("no workflow within the grace",       PaymentEvidence { has_workflow: Some(false), idle_s: 599, ..open() },                  vec![]),
+            ("start refused",                  PaymentEvidence { state: S::NeedsOperator, operator_reason: Some(OperatorReason::WorkflowStartRefused), attempts: 0, hold: None,
                                                       is_reserved: false, has_workflow: Some(false), ..open() },           vec![]),
-            ("cancelling for long",            Seen { state: S::Cancelling, cancelling_s: Some(900), ..open() },           vec![StuckCancelling]),
-            ("cancelling",                     Seen { state: S::Cancelling, cancelling_s: Some(899), ..open() },           vec![]),
-            ("several at once",                Seen { state: S::Cancelling, cancelling_s: Some(900), settled: Some(2), other_amounts: 1, settled_for_s: Some(600), ..open() },
+            ("cancelling too long",            PaymentEvidence { state: S::Cancelling, cancelling_s: Some(900), ..open() },           vec![StuckCancelling]),
+            ("cancelling",                     PaymentEvidence { state: S::Cancelling, cancelling_s: Some(899), ..open() },           vec![]),
+            ("several kinds",                PaymentEvidence { state: S::Cancelling, cancelling_s: Some(900), settled: Some(2), other_amounts: 1, settled_for_s: Some(600), ..open() },
                                                                                                                            vec![SettledNotDebited, AmountMismatch, SettledTwice, StuckCancelling]),
         ];
-        for (name, seen, expected) in table {
-            assert_eq!(judge(&seen, Tolerance::default()), expected, "{name}");
+        for (name, evidence, expected) in table {
+            assert_eq!(find_drift(&evidence, Tolerance::default()), expected, "{name}");
         }
     }
 }

@@ -1,38 +1,38 @@
-//! The hold audit: what is held, by state and by who can still give it back; and what cannot be. Its judge is the sweep's
-//! ([`super::drift`]), with our own books alone: it needs neither Temporal nor a switch.
+//! The hold audit: open holds by state and by who decides them, and holds that are inconsistent. Uses the rules of
+//! [`super::drift`] with the ledger alone: it needs neither Temporal nor a switch.
 
 use payment_protocol::PaymentState;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::text_enum;
 
 use super::drift::{Drift, Tolerance};
-use super::found::{Finding, Known};
+use super::findings::{Finding, FindingOutcome};
 use super::payments::{Sources, read_id};
 use crate::{Ledger, LedgerError};
 
-/// Payments compared at a time.
+/// Payments compared per batch.
 const BATCH: i64 = 1_000;
 
 text_enum!(
-    /// Who decides what becomes of a hold.
+    /// The party whose answer a hold depends on.
     DecidedBy {
-        /// The bank alone: nothing was sent, so it can be given back at once.
+        /// The bank: nothing was sent, so the hold can be released at once.
         Bank = "bank",
-        /// The switch: an attempt is on record, and its answer decides.
+        /// The switch: an attempt is recorded, and its answer decides.
         Switch = "switch",
     }
 );
 
-/// Open holds of the payments in one state, in one currency. What is settled is held no more: it is on the escrow account.
+/// Open holds of the payments in one state and currency. A debited amount is on the escrow account, not held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldInState {
-    /// The state; every state is there, also when it holds nothing, and the ends, which must hold nothing.
+    /// The state. Every state is listed, also without holds; final states must have none.
     pub state: PaymentState,
-    /// ISO 4217 code; every currency that accounts are kept in is there.
+    /// ISO 4217 code. Every currency with internal accounts is listed.
     pub currency: String,
-    /// Who decides.
+    /// The party that decides.
     pub decided_by: DecidedBy,
-    /// How many.
+    /// Number of holds.
     pub count: i64,
     /// Their sum, in minor units.
     pub amount_minor: i64,
@@ -40,28 +40,28 @@ pub struct HeldInState {
     pub oldest_s: i64,
 }
 
-/// What one of the bank's own accounts holds.
+/// The balance of an internal account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InternalAccount {
-    /// Which: `holding` (set aside), `escrow` (committed: debited and not given back), `funding`, `claims`, `losses`.
+pub struct InternalBalance {
+    /// `holding`, `escrow`, `funding`, `claims` or `losses`.
     pub name: String,
     /// ISO 4217 code.
     pub currency: String,
-    /// In minor units. With the entries that are not sealed yet, so exact.
+    /// In minor units; exact, since unsealed entries are included.
     pub balance_minor: i64,
 }
 
-/// What an audit looked at and found.
+/// Report of a hold audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Audited {
-    /// Open payments, and ended ones that hold something.
+pub struct HoldAuditReport {
+    /// Payments audited: open ones, and ended ones with an open hold.
     pub payments: usize,
-    /// What is wrong, with its exception.
-    pub found: Vec<(Finding, Known)>,
+    /// Findings with their exceptions.
+    pub findings: Vec<(Finding, FindingOutcome)>,
 }
 
 impl Ledger {
-    /// What is held, by state, currency and who decides.
+    /// Open holds by state, currency and deciding party.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -105,13 +105,13 @@ impl Ledger {
             .collect())
     }
 
-    /// What the bank's own accounts hold.
+    /// Balances of all internal accounts.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn internal_accounts(&self) -> Result<Vec<InternalAccount>, LedgerError> {
+    pub async fn internal_balances(&self) -> Result<Vec<InternalBalance>, LedgerError> {
         Ok(sqlx::query_as!(
-            InternalAccount,
+            InternalBalance,
             r#"SELECT split_part(a.account_id, ':', 2) AS "name!", a.currency,
                       (coalesce(b.balance_minor, 0) + coalesce(w.minor, 0))::bigint AS "balance_minor!"
                FROM accounts a
@@ -127,29 +127,29 @@ impl Ledger {
         .await?)
     }
 
-    /// Compares every open payment, and every payment that holds something, with its hold, and what is held with the
-    /// holding accounts. What is wrong is opened as an exception, once: a sweep that finds the same finds it open.
+    /// Compares every open payment and every payment with an open hold with its hold, and the holding accounts with the sum of
+    /// the open holds. Each finding opens an exception, once: a reconciliation run finds the same one open.
     ///
     /// # Errors
-    /// [`LedgerError`]; what was opened stays open.
-    pub async fn audit_holds(&self, tolerance: Tolerance) -> Result<Audited, LedgerError> {
-        let mut audited = Audited::default();
+    /// [`LedgerError`]; exceptions opened before the error stay open.
+    pub async fn audit_holds(&self, tolerance: Tolerance) -> Result<HoldAuditReport, LedgerError> {
+        let mut audited = HoldAuditReport::default();
         let mut after: Option<PaymentId> = None;
         loop {
-            let ids = self.to_audit(after.as_ref()).await?;
+            let ids = self.payments_to_audit(after.as_ref()).await?;
             let Some(last) = ids.last() else { break };
             after = Some(last.clone());
             audited.payments += ids.len();
             let compared = self.compare(&Sources::default(), &ids).await?;
             let findings = compared.iter().flat_map(|one| one.findings(tolerance)).collect();
-            self.open_all(findings, &mut audited).await?;
+            self.open_findings_into(findings, &mut audited).await?;
         }
-        self.open_all(self.holding_differs().await?, &mut audited).await?;
+        self.open_findings_into(self.find_holding_differences().await?, &mut audited).await?;
         Ok(audited)
     }
 
-    /// The next payments that are open or hold something.
-    async fn to_audit(&self, after: Option<&PaymentId>) -> Result<Vec<PaymentId>, LedgerError> {
+    /// The next payments that are open or have an open hold.
+    async fn payments_to_audit(&self, after: Option<&PaymentId>) -> Result<Vec<PaymentId>, LedgerError> {
         let ids = sqlx::query_scalar!(
             r#"SELECT payment_id AS "payment_id!" FROM (
                    SELECT payment_id FROM payments WHERE ended_at IS NULL
@@ -164,11 +164,11 @@ impl Ledger {
         ids.iter().map(|id| read_id(id)).collect()
     }
 
-    /// Holding accounts that are not the sum of the open holds. The verification of the whole ledger says the same of the same
-    /// accounts, so that it is one matter.
-    async fn holding_differs(&self) -> Result<Vec<Finding>, LedgerError> {
+    /// Holding accounts that differ from the sum of the open holds. The verification reports the same origin, so both open one
+    /// exception.
+    async fn find_holding_differences(&self) -> Result<Vec<Finding>, LedgerError> {
         let rows = sqlx::query!(
-            r#"SELECT account_id, held.minor - open.minor AS "more!"
+            r#"SELECT account_id, held.minor - open.minor AS "excess!"
                FROM accounts a
                CROSS JOIN LATERAL (
                    SELECT (coalesce((SELECT balance_minor FROM sealed_balances b WHERE b.account_id = a.account_id), 0)
@@ -191,16 +191,20 @@ impl Ledger {
                 payment_id: None,
                 origin: format!("holding_differs:{}", row.account_id),
                 detail: format!(
-                    "holding_differs of {}: it holds {} more than the open holds",
-                    row.account_id, row.more
+                    "holding_differs of {}: its balance exceeds the open holds by {} minor units",
+                    row.account_id, row.excess
                 ),
             })
             .collect())
     }
 
-    async fn open_all(&self, findings: Vec<Finding>, audited: &mut Audited) -> Result<(), LedgerError> {
-        let known = self.open_findings(&findings).await?;
-        audited.found.extend(findings.into_iter().zip(known));
+    async fn open_findings_into(
+        &self,
+        findings: Vec<Finding>,
+        audited: &mut HoldAuditReport,
+    ) -> Result<(), LedgerError> {
+        let outcomes = self.open_findings(&findings).await?;
+        audited.findings.extend(findings.into_iter().zip(outcomes));
         Ok(())
     }
 }

@@ -1,20 +1,20 @@
-//! Reconciliation: the switches' statements beside our ledger and the running workflows (S0.15).
+//! Reconciliation: compares the ledger with the switches' statements and the running workflows (S0.15).
 //!
-//! A sweep reads on in every statement, notes which workflows run, and then goes through all payments in batches: one
-//! row of facts each, judged by a pure function. Nothing is kept in memory but a batch, and each batch is a statement of
-//! its own, so that a sweep holds nobody up. What it finds is opened as an exception; it moves no money.
+//! A run reads the new lines of every statement, records the running workflows, and compares all payments in batches: one row
+//! of evidence each, judged by a pure function. Memory is bounded by a batch, and each batch is a statement of its own, so a
+//! run blocks nobody. A finding opens an exception; no money moves.
 //!
 //! | file | question |
 //! |---|---|
-//! | [`drift`] | what may be wrong, and what is merely under way? |
-//! | [`statement`] | what did the switch's statement say? |
-//! | [`payments`] | what do the three books say of each payment? |
-//! | [`holds`] | what is held, and can all of it be? |
-//! | [`unmatched`] | what belongs to no payment? |
-//! | [`found`] | what becomes of what was found? |
+//! | [`drift`] | Which differences are drift, and which are in progress? |
+//! | [`statement`] | Which statement lines are stored? |
+//! | [`payments`] | What is the evidence about each payment? |
+//! | [`holds`] | Which holds are open, and are they consistent? |
+//! | [`unmatched`] | Which statement lines, callbacks and workflows have no payment? |
+//! | [`findings`] | Which exceptions are opened? |
 
 pub mod drift;
-pub mod found;
+pub mod findings;
 pub mod holds;
 pub mod payments;
 pub mod statement;
@@ -22,45 +22,45 @@ pub mod unmatched;
 
 use crate::{Ledger, LedgerError};
 
-/// One sweep.
+/// Id of a reconciliation run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReconciliationRunId(pub i64);
 
 impl Ledger {
-    /// Begins a sweep. What one that died left behind is removed.
+    /// Begins a run, and deletes what crashed runs left behind.
     ///
     /// # Errors
     /// [`LedgerError`].
     pub async fn begin_reconciliation_run(&self) -> Result<ReconciliationRunId, LedgerError> {
         let mut tx = self.pool.begin().await?;
         sqlx::query!(
-            "DELETE FROM running_workflows w USING reconciliations r
+            "DELETE FROM running_workflows w USING reconciliation_runs r
              WHERE r.reconciliation_id = w.reconciliation_id
                AND (r.finished_at IS NOT NULL OR r.started_at < clock_timestamp() - interval '1 day')"
         )
         .execute(&mut *tx)
         .await?;
         let id =
-            sqlx::query_scalar!("INSERT INTO reconciliations DEFAULT VALUES RETURNING reconciliation_id")
+            sqlx::query_scalar!("INSERT INTO reconciliation_runs DEFAULT VALUES RETURNING reconciliation_id")
                 .fetch_one(&mut *tx)
                 .await?;
         tx.commit().await?;
         Ok(ReconciliationRunId(id))
     }
 
-    /// Notes that these workflows run.
+    /// Records the running workflows as Temporal listed them.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn note_running(
+    pub async fn record_running_workflows(
         &self,
-        sweep: ReconciliationRunId,
+        run: ReconciliationRunId,
         workflow_ids: &[String],
     ) -> Result<(), LedgerError> {
         sqlx::query!(
             "INSERT INTO running_workflows (reconciliation_id, workflow_id) SELECT $1, unnest($2::text[])
              ON CONFLICT DO NOTHING",
-            sweep.0,
+            run.0,
             workflow_ids,
         )
         .execute(&self.pool)
@@ -68,22 +68,22 @@ impl Ledger {
         Ok(())
     }
 
-    /// Stores what a sweep found, and forgets which workflows ran.
+    /// Stores the report of a run and deletes its list of running workflows.
     ///
     /// # Errors
     /// [`LedgerError`].
     pub async fn finish_reconciliation_run(
         &self,
-        sweep: ReconciliationRunId,
+        run: ReconciliationRunId,
         report: &serde_json::Value,
     ) -> Result<(), LedgerError> {
         let mut tx = self.pool.begin().await?;
-        sqlx::query!("DELETE FROM running_workflows WHERE reconciliation_id = $1", sweep.0)
+        sqlx::query!("DELETE FROM running_workflows WHERE reconciliation_id = $1", run.0)
             .execute(&mut *tx)
             .await?;
         sqlx::query!(
-            "UPDATE reconciliations SET finished_at = clock_timestamp(), report = $2 WHERE reconciliation_id = $1",
-            sweep.0,
+            "UPDATE reconciliation_runs SET finished_at = clock_timestamp(), report = $2 WHERE reconciliation_id = $1",
+            run.0,
             report,
         )
         .execute(&mut *tx)

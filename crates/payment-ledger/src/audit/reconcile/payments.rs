@@ -1,4 +1,4 @@
-//! Payments, in batches: what the three books say of each.
+//! Evidence about payments, in batches.
 
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
@@ -6,37 +6,37 @@ use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::{PaymentId, SwitchName};
 
 use super::ReconciliationRunId;
-use super::drift::{Seen, Tolerance, judge};
-use super::found::Finding;
+use super::drift::{PaymentEvidence, Tolerance, find_drift};
+use super::findings::Finding;
 use crate::{Ledger, LedgerError};
 
-/// One payment in the three books.
+/// One payment with the evidence about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compared {
+pub struct PaymentComparison {
     /// The payment.
     pub payment_id: PaymentId,
     /// Its switch.
     pub switch: String,
     /// ISO 4217 code.
     pub currency: String,
-    /// How much it sends, in minor units.
+    /// Its amount, in minor units.
     pub amount_minor: i64,
-    /// What the switch says of each of its transfers, for people.
-    pub at_the_switch: String,
-    /// What the books say.
-    pub seen: Seen,
+    /// Its transfers by the switch's statement, in words.
+    pub switch_transfers: String,
+    /// The evidence.
+    pub evidence: PaymentEvidence,
 }
 
-impl Compared {
-    /// What is wrong with it, in words.
+impl PaymentComparison {
+    /// Its findings.
     pub fn findings(&self, tolerance: Tolerance) -> impl Iterator<Item = Finding> {
-        let Self { payment_id, switch, currency, amount_minor, at_the_switch, seen } = self;
-        let hold = seen.hold.map_or("none", HoldStatus::as_str);
+        let Self { payment_id, switch, currency, amount_minor, switch_transfers, evidence } = self;
+        let hold = evidence.hold.map_or("none", HoldStatus::as_str);
         let detail = format!(
-            "{amount_minor} {currency} (minor units) by {switch}; {}; hold {hold}; debits {}; at the switch: {at_the_switch}",
-            seen.state, seen.debits
+            "{amount_minor} {currency} (minor units) by {switch}; {}; hold {hold}; debits {}; at the switch: {switch_transfers}",
+            evidence.state, evidence.debits
         );
-        judge(seen, tolerance).into_iter().map(move |drift| Finding {
+        find_drift(evidence, tolerance).into_iter().map(move |drift| Finding {
             drift,
             payment_id: Some(payment_id.clone()),
             origin: payment_id.to_string(),
@@ -45,12 +45,12 @@ impl Compared {
     }
 }
 
-/// The books that payments are compared with, besides our own.
+/// The sources that payments are compared with, besides the ledger.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// Switches whose statement was read to its end.
     pub statements: Vec<SwitchName>,
-    /// The sweep to which Temporal said which workflows run; none where it was not asked or did not say.
+    /// The run that listed the running workflows; `None` if Temporal did not list them.
     pub workflows: Option<ReconciliationRunId>,
 }
 
@@ -74,7 +74,7 @@ impl Ledger {
         ids.iter().map(|id| read_id(id)).collect()
     }
 
-    /// These payments, in the order of their ids, as the three books have them now.
+    /// The evidence about these payments now, in the order of their ids.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -82,16 +82,17 @@ impl Ledger {
         &self,
         sources: &Sources,
         payments: &[PaymentId],
-    ) -> Result<Vec<Compared>, LedgerError> {
+    ) -> Result<Vec<PaymentComparison>, LedgerError> {
         let ids: Vec<&str> = payments.iter().map(PaymentId::as_str).collect();
         let statements: Vec<&str> = sources.statements.iter().map(SwitchName::as_str).collect();
-        let rows = sqlx::query!(
+        let rows = sqlx::query_as!(
+            EvidenceRow,
             r#"SELECT p.payment_id, p.switch, p.currency, p.amount_minor, p.state, p.operator_reason, p.attempts,
                       h.status AS "hold?",
                       EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'reserve') AS "is_reserved!",
                       d.debits AS "debits!", d.debited_before_s,
                       p.switch = ANY ($3) AS "has_statement!", l.settled AS "settled!", l.other_amounts AS "other_amounts!",
-                      l.settled_for_s, l.said,
+                      l.settled_for_s, l.transfers,
                       CASE WHEN p.state = 'cancelling'
                            THEN extract(epoch FROM clock_timestamp() - p.cancelling_since)::bigint END AS cancelling_s,
                       extract(epoch FROM clock_timestamp() - p.updated_at)::bigint AS "idle_s!",
@@ -101,7 +102,7 @@ impl Ledger {
                LEFT JOIN holds h ON h.payment_id = p.payment_id
                LEFT JOIN statement_cursors r ON r.switch = p.switch
                CROSS JOIN LATERAL (
-                   -- Apart, as the journal's indexes by payment are.
+                   -- UNION ALL, since the indexes of the journal by payment are partial by kind.
                    SELECT coalesce(sum(j.debits), 0)::bigint AS debits,
                           extract(epoch FROM r.read_at - max(j.posted_at))::bigint AS debited_before_s
                    FROM (SELECT 1 AS debits, posted_at FROM journal
@@ -118,7 +119,7 @@ impl Ledger {
                               AS settled_for_s,
                           string_agg(transfer_id || ': ' || amount_minor || ' ' || currency
                                      || CASE WHEN is_recalled THEN ' settled and recalled' ELSE ' settled' END, ', '
-                                     ORDER BY transfer_id) AS said
+                                     ORDER BY transfer_id) AS transfers
                    FROM (SELECT s.transfer_id, s.amount_minor, s.currency, s.finished_at,
                                 EXISTS (SELECT FROM statement_lines b
                                         WHERE b.switch = s.switch AND b.transfer_id = s.transfer_id
@@ -135,50 +136,75 @@ impl Ledger {
                          WHERE m.payment_id = p.payment_id AND s.status = 'SETTLED') AS line) AS l
                ORDER BY p.payment_id"#,
             &ids as &[&str],
-            sources.workflows.map(|sweep| sweep.0),
+            sources.workflows.map(|run| run.0),
             &statements as &[&str],
         )
         .fetch_all(&self.pool)
         .await?;
-        rows.into_iter()
-            .map(|row| {
-                let unreadable = |column: &'static str, value: &str| LedgerError::Unreadable {
-                    id: row.payment_id.clone(),
-                    column,
-                    value: value.to_owned(),
-                };
-                let payment_id = read_id(&row.payment_id)?;
-                let state = PaymentState::parse(&row.state).ok_or_else(|| unreadable("state", &row.state))?;
-                let hold = row
-                    .hold
-                    .as_deref()
-                    .map(|word| HoldStatus::parse(word).ok_or_else(|| unreadable("hold", word)))
-                    .transpose()?;
-                let seen = Seen {
-                    state,
-                    operator_reason: row.operator_reason.as_deref().and_then(OperatorReason::parse),
-                    attempts: row.attempts,
-                    hold,
-                    is_reserved: row.is_reserved,
-                    debits: row.debits,
-                    settled: row.has_statement.then_some(row.settled),
-                    other_amounts: if row.has_statement { row.other_amounts } else { 0 },
-                    settled_for_s: row.settled_for_s,
-                    debited_before_s: row.debited_before_s,
-                    cancelling_s: row.cancelling_s,
-                    idle_s: row.idle_s,
-                    has_workflow: sources.workflows.map(|_| row.has_workflow),
-                };
-                Ok(Compared {
-                    payment_id,
-                    switch: row.switch,
-                    currency: row.currency,
-                    amount_minor: row.amount_minor,
-                    at_the_switch: row.said.unwrap_or_else(|| "nothing settled".into()),
-                    seen,
-                })
-            })
-            .collect()
+        let has_workflows = sources.workflows.is_some();
+        rows.into_iter().map(|row| row.comparison(has_workflows)).collect()
+    }
+}
+
+/// Columns of the evidence about one payment.
+struct EvidenceRow {
+    payment_id: String,
+    switch: String,
+    currency: String,
+    amount_minor: i64,
+    state: String,
+    operator_reason: Option<String>,
+    attempts: i32,
+    hold: Option<String>,
+    is_reserved: bool,
+    debits: i64,
+    debited_before_s: Option<i64>,
+    has_statement: bool,
+    settled: i64,
+    other_amounts: i64,
+    settled_for_s: Option<i64>,
+    transfers: Option<String>,
+    cancelling_s: Option<i64>,
+    idle_s: i64,
+    has_workflow: bool,
+}
+
+impl EvidenceRow {
+    fn comparison(self, has_workflows: bool) -> Result<PaymentComparison, LedgerError> {
+        let unreadable = |column: &'static str, value: &str| LedgerError::Unreadable {
+            id: self.payment_id.clone(),
+            column,
+            value: value.to_owned(),
+        };
+        let state = PaymentState::parse(&self.state).ok_or_else(|| unreadable("state", &self.state))?;
+        let hold = self
+            .hold
+            .as_deref()
+            .map(|word| HoldStatus::parse(word).ok_or_else(|| unreadable("hold", word)))
+            .transpose()?;
+        let evidence = PaymentEvidence {
+            state,
+            operator_reason: self.operator_reason.as_deref().and_then(OperatorReason::parse),
+            attempts: self.attempts,
+            hold,
+            is_reserved: self.is_reserved,
+            debits: self.debits,
+            settled: self.has_statement.then_some(self.settled),
+            other_amounts: if self.has_statement { self.other_amounts } else { 0 },
+            settled_for_s: self.settled_for_s,
+            debited_before_s: self.debited_before_s,
+            cancelling_s: self.cancelling_s,
+            idle_s: self.idle_s,
+            has_workflow: has_workflows.then_some(self.has_workflow),
+        };
+        Ok(PaymentComparison {
+            payment_id: read_id(&self.payment_id)?,
+            switch: self.switch,
+            currency: self.currency,
+            amount_minor: self.amount_minor,
+            switch_transfers: self.transfers.unwrap_or_else(|| "nothing settled".into()),
+            evidence,
+        })
     }
 }
 

@@ -1,24 +1,24 @@
-//! What belongs to no payment: lines of a statement, callbacks, workflows.
+//! Statement lines, callbacks and workflows without a payment.
 
 use super::ReconciliationRunId;
 use super::drift::{Drift, Tolerance};
-use super::found::Finding;
+use super::findings::Finding;
 use crate::{Ledger, LedgerError};
 
-/// A page of something that is gone through, and where the next one begins.
+/// One page of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmatched<After> {
-    /// What belongs to no payment.
+    /// Findings of the page.
     pub findings: Vec<Finding>,
-    /// How many were looked at.
-    pub looked_at: usize,
-    /// Where to go on; none at the end.
+    /// Rows scanned.
+    pub scanned: usize,
+    /// Where the next page begins; `None` at the end.
     pub next: Option<After>,
 }
 
 impl Ledger {
-    /// Settled lines that are no payment's, among at most `limit` lines after `after`. Nothing is younger than the payments
-    /// they are compared with, since an attempt is on record before it is sent.
+    /// Settled lines without a payment, among at most `limit` lines after `after`. The payments are never older than the lines,
+    /// since an attempt is recorded before it is sent.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -27,7 +27,7 @@ impl Ledger {
         after: i64,
         limit: i64,
     ) -> Result<Unmatched<i64>, LedgerError> {
-        // OFFSET 0: line by line and by index. PostgreSQL would rather read all payments for each page of lines.
+        // OFFSET 0 keeps the planner at index scans per line; it would otherwise read all payments for each page.
         let rows = sqlx::query!(
             r#"SELECT l.line_id, l.switch, l.transfer_id, l.reference, l.amount_minor, l.currency,
                       l.status = 'SETTLED'
@@ -35,7 +35,7 @@ impl Ledger {
                                       WHERE p.tx_id = split_part(l.reference, ':', 1) AND p.switch = l.switch
                                         AND l.reference = p.tx_id || ':submit' OFFSET 0)
                       AND NOT EXISTS (SELECT FROM submissions m JOIN payments p USING (payment_id)
-                                      WHERE m.transfer_id = l.transfer_id AND p.switch = l.switch OFFSET 0) AS "is_stray!"
+                                      WHERE m.transfer_id = l.transfer_id AND p.switch = l.switch OFFSET 0) AS "is_unmatched!"
                FROM (SELECT * FROM statement_lines WHERE line_id > $1 ORDER BY line_id LIMIT $2) AS l
                ORDER BY l.line_id"#,
             after,
@@ -43,29 +43,29 @@ impl Ledger {
         )
         .fetch_all(&self.pool)
         .await?;
-        let looked_at = rows.len();
-        let next = rows.last().map(|row| row.line_id).filter(|_| is_full(looked_at, limit));
+        let scanned = rows.len();
+        let next = rows.last().map(|row| row.line_id).filter(|_| is_full(scanned, limit));
         let findings = rows
             .into_iter()
-            .filter(|row| row.is_stray)
+            .filter(|row| row.is_unmatched)
             .map(|row| Finding {
                 drift: Drift::TransferWithoutPayment,
                 payment_id: None,
                 origin: format!("{}:{}", row.switch, row.transfer_id),
                 detail: format!(
-                    "{} settled {} ({}): {} {}, and no payment was sent so",
+                    "{} settled transfer {} ({}) of {} {} (minor units), which matches no payment",
                     row.switch,
                     row.transfer_id,
-                    row.reference.as_deref().unwrap_or("without a reference"),
+                    row.reference.as_deref().unwrap_or("no reference"),
                     row.amount_minor,
                     row.currency
                 ),
             })
             .collect();
-        Ok(Unmatched { findings, looked_at, next })
+        Ok(Unmatched { findings, scanned, next })
     }
 
-    /// Callbacks that belong to no payment, at most `limit` after the switch and event id `after`, older than the grace.
+    /// Callbacks without a payment, at most `limit` after the switch and event id `after`, older than the grace.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -87,11 +87,11 @@ impl Ledger {
         )
         .fetch_all(&self.pool)
         .await?;
-        let looked_at = rows.len();
+        let scanned = rows.len();
         let next = rows
             .last()
             .map(|row| (row.switch.clone(), row.event_id.clone()))
-            .filter(|_| is_full(looked_at, limit));
+            .filter(|_| is_full(scanned, limit));
         let findings = rows
             .into_iter()
             .map(|row| Finding {
@@ -99,22 +99,22 @@ impl Ledger {
                 payment_id: None,
                 origin: format!("{}:{}", row.switch, row.event_id),
                 detail: format!(
-                    "{} of {} for {}: {} {}, which belongs to no payment",
+                    "{} from {} for reference {} of {} {} (minor units), which matches no payment",
                     row.status, row.switch, row.reference, row.amount_minor, row.currency
                 ),
             })
             .collect();
-        Ok(Unmatched { findings, looked_at, next })
+        Ok(Unmatched { findings, scanned, next })
     }
 
-    /// Workflows that run without a payment to carry on, among at most `limit` after the workflow id `after`: there is no
-    /// such payment, it ended longer ago than the grace, or another workflow has it.
+    /// Running workflows without an open payment, among at most `limit` after the workflow id `after`: the payment is unknown, ended
+    /// longer ago than the grace, or has another workflow.
     ///
     /// # Errors
     /// [`LedgerError`].
     pub async fn unmatched_workflows(
         &self,
-        sweep: ReconciliationRunId,
+        run: ReconciliationRunId,
         after: Option<&String>,
         tolerance: Tolerance,
         limit: i64,
@@ -123,39 +123,45 @@ impl Ledger {
             r#"SELECT w.workflow_id, p.payment_id AS "payment_id?", p.state AS "state?", p.workflow_id AS "its_workflow?",
                       (p.payment_id IS NULL
                        OR ((p.ended_at IS NOT NULL OR p.workflow_id <> w.workflow_id)
-                           AND p.updated_at <= clock_timestamp() - $4 * interval '1 second')) AS "is_stray!"
+                           AND p.updated_at <= clock_timestamp() - $4 * interval '1 second')) AS "is_unmatched!"
                FROM (SELECT * FROM running_workflows
                      WHERE reconciliation_id = $1 AND workflow_id > $2 ORDER BY workflow_id LIMIT $3) AS w
                LEFT JOIN payments p ON p.payment_id = split_part(w.workflow_id, ':', 1)
                ORDER BY w.workflow_id"#,
-            sweep.0,
+            run.0,
             after.map_or("", String::as_str),
             limit,
             tolerance.grace_s as f64,
         )
         .fetch_all(&self.pool)
         .await?;
-        let looked_at = rows.len();
-        let next = rows.last().map(|row| row.workflow_id.clone()).filter(|_| is_full(looked_at, limit));
+        let scanned = rows.len();
+        let next = rows.last().map(|row| row.workflow_id.clone()).filter(|_| is_full(scanned, limit));
         let findings = rows
             .into_iter()
-            .filter(|row| row.is_stray)
+            .filter(|row| row.is_unmatched)
             .map(|row| Finding {
                 drift: Drift::WorkflowWithoutPayment,
                 payment_id: None,
                 detail: match (&row.payment_id, &row.state, &row.its_workflow) {
                     (Some(id), Some(state), Some(its)) if *its == row.workflow_id => {
-                        format!("{} runs, and {id} has ended: {state}", row.workflow_id)
+                        format!(
+                            "workflow {} is running, but payment {id} has ended: {state}",
+                            row.workflow_id
+                        )
                     }
                     (Some(id), Some(_), Some(its)) => {
-                        format!("{} runs, and {id} is carried on by {its}", row.workflow_id)
+                        format!(
+                            "workflow {} is running, but payment {id} has workflow {its}",
+                            row.workflow_id
+                        )
                     }
-                    _ => format!("{} runs, and there is no such payment", row.workflow_id),
+                    _ => format!("workflow {} is running without a payment", row.workflow_id),
                 },
                 origin: row.workflow_id,
             })
             .collect();
-        Ok(Unmatched { findings, looked_at, next })
+        Ok(Unmatched { findings, scanned, next })
     }
 }
 

@@ -1,7 +1,7 @@
-//! The chain itself: how an entry becomes a hash, and a batch of entries a link. No SQL.
+//! The hash chain: an entry becomes a hash, and a batch of entries a link. No SQL.
 //!
-//! An encoding is a sequence of fields, each with its length in front (8 bytes, the highest first), so that no two entries
-//! have the same bytes. Its first field names its version: another encoding gets another name, and old links keep theirs.
+//! An encoding is a sequence of fields, each prefixed by its length (8 bytes, big-endian), so different entries have
+//! different bytes. Its first field names the version: a new encoding has a new name, and old links stay valid.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,20 +15,20 @@ const BATCH: &[u8] = b"journal-batch/1";
 /// Bytes of a hash.
 const HASH_BYTES: usize = 32;
 
-/// A SHA-256 of the chain. Shown and read as 64 hexadecimal digits.
+/// A SHA-256 of the chain. Displayed and parsed as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SealHash([u8; HASH_BYTES]);
 
-/// A text or column that holds no [`SealHash`].
+/// Not a [`SealHash`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a seal is 64 hexadecimal digits")]
+#[error("a seal hash is 64 hexadecimal digits")]
 pub struct SealHashError;
 
 impl SealHash {
-    /// What the first batch has in the place of a batch before it.
+    /// The previous hash of the first batch.
     pub(super) const NONE: Self = Self([0; HASH_BYTES]);
 
-    /// Its bytes, as they are stored.
+    /// The bytes, as stored.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -46,7 +46,7 @@ impl FromStr for SealHash {
     type Err = SealHashError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // from_str_radix would take a sign too.
+        // from_str_radix accepts a sign.
         if text.len() != 2 * HASH_BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(SealHashError);
         }
@@ -71,7 +71,7 @@ impl fmt::Debug for SealHash {
     }
 }
 
-/// An entry of the journal, whole: what is not in here is not sealed.
+/// A journal entry with every sealed column: a column missing here would not be sealed.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) entry_id: i64,
@@ -86,12 +86,12 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The hash of its content.
+    /// Hash of the content.
     pub(super) fn hash(&self) -> SealHash {
         let mut encoding = Encoding::new(ENTRY);
         encoding.number(self.entry_id);
         encoding.text(&self.operation_key);
-        // An entry without a payment is another one than an entry of a payment without a name.
+        // Distinguishes no payment id from an empty one.
         encoding.number(self.payment_id.is_some().into());
         encoding.text(self.payment_id.as_deref().unwrap_or_default());
         encoding.text(&self.kind);
@@ -104,7 +104,7 @@ impl Entry {
     }
 }
 
-/// The link that a batch of entries makes.
+/// The link of a batch.
 pub(super) struct Link(Encoding);
 
 impl Link {
@@ -117,12 +117,12 @@ impl Link {
         Self(encoding)
     }
 
-    /// The next entry.
+    /// Appends an entry.
     pub(super) fn push(&mut self, entry: &SealHash) {
         self.0.field(entry.as_bytes());
     }
 
-    /// The batch's hash.
+    /// The hash of the batch.
     pub(super) fn end(self) -> SealHash {
         self.0.end()
     }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_an_entry_is_sealed() {
+    fn entry_hash_covers_every_field() {
         type Change = fn(&mut Entry);
         let changes: [Change; 11] = [
             |entry| entry.entry_id = 2,
@@ -189,21 +189,21 @@ mod tests {
             |entry| {
                 entry.posted_at = jiff_sqlx::ToSqlx::to_sqlx(jiff::Timestamp::from_microsecond(1).unwrap())
             },
-            // The same bytes, divided otherwise.
+            // The same bytes, split differently.
             |entry| (entry.operation_key, entry.kind) = ("fund:af".into(), "und".into()),
         ];
-        let mut seen = vec![entry().hash()];
+        let mut hashes = vec![entry().hash()];
         for change in changes {
             let mut changed = entry();
             change(&mut changed);
             let hash = changed.hash();
-            assert!(!seen.contains(&hash), "{changed:?}");
-            seen.push(hash);
+            assert!(!hashes.contains(&hash), "{changed:?}");
+            hashes.push(hash);
         }
     }
 
     #[test]
-    fn a_batch_seals_its_number_its_place_what_came_before_and_the_order() {
+    fn batch_hash_covers_number_position_previous_hash_and_order() {
         let (a, b) = (SealHash([1; 32]), SealHash([2; 32]));
         let link = |batch, first, previous: &SealHash, entries: &[SealHash]| {
             let mut link = Link::new(batch, first, previous);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_is_read_as_it_is_shown() {
+    fn hash_text_round_trips() {
         let hash = entry().hash();
         assert_eq!(hash.to_string().parse(), Ok(hash));
         for wrong in ["", "00", &"+1".repeat(32), &"é".repeat(32), &hash.to_string()[1..]] {

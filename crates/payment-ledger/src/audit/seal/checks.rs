@@ -1,14 +1,14 @@
-//! What must agree besides the chain: each question lists what does not, as (of what, what is wrong). What is wrong is told by
-//! the difference, which stays while payments go on: another difference is another finding.
+//! Consistency checks besides the chain. Each query lists violations as (subject, detail). A detail names the difference only,
+//! which is stable while payments continue, so an unchanged violation stays the same finding.
 
-/// Answers of one question that are listed.
-pub(super) const ANSWERS_MAX: usize = 100;
+/// Violations listed per check.
+pub(super) const VIOLATIONS_MAX: usize = 100;
 
-/// Kind of the finding, and the question. `$1` is [`ANSWERS_MAX`].
+/// Kind of the finding, and the query. `$1` is [`VIOLATIONS_MAX`].
 pub(super) const CHECKS: [(&str, &str); 11] = [
     (
         "entry_inserted",
-        "SELECT 'entry ' || j.entry_id, j.kind || ' ' || j.operation_key || ' is neither sealed nor waiting'
+        "SELECT 'entry ' || j.entry_id, j.kind || ' ' || j.operation_key || ' is neither sealed nor in journal_unsealed'
          FROM journal j
          WHERE NOT EXISTS (SELECT FROM journal_seals s WHERE s.entry_id = j.entry_id)
            AND NOT EXISTS (SELECT FROM journal_unsealed u WHERE u.entry_id = j.entry_id)
@@ -16,26 +16,26 @@ pub(super) const CHECKS: [(&str, &str); 11] = [
     ),
     (
         "entry_missing",
-        "SELECT 'entry ' || u.entry_id, 'it waits to be sealed and is not in the journal'
+        "SELECT 'entry ' || u.entry_id, 'in journal_unsealed, but not in the journal'
          FROM journal_unsealed u
          WHERE NOT EXISTS (SELECT FROM journal j WHERE j.entry_id = u.entry_id)
          ORDER BY u.entry_id LIMIT $1",
     ),
     (
         "entry_waits_sealed",
-        "SELECT 'entry ' || u.entry_id, 'it waits to be sealed and is sealed at position ' || s.position
+        "SELECT 'entry ' || u.entry_id, 'in journal_unsealed, but sealed at position ' || s.position
          FROM journal_unsealed u JOIN journal_seals s USING (entry_id) ORDER BY u.entry_id LIMIT $1",
     ),
     (
         "seal_inserted",
-        "SELECT 'position ' || s.position, 'a seal of entry ' || s.entry_id || ' that is in no batch'
+        "SELECT 'position ' || s.position, 'the seal of entry ' || s.entry_id || ' is in no batch'
          FROM journal_seals s
          WHERE s.position NOT BETWEEN 1 AND (SELECT coalesce(max(last_position), 0) FROM seal_batches)
          ORDER BY s.position LIMIT $1",
     ),
     (
         "sealed_balance_differs",
-        "SELECT account_id, 'rolled forward to ' || coalesce(b.balance_minor, 0) - coalesce(e.minor, 0) || ' more than its sealed entries say'
+        "SELECT account_id, 'its sealed balance exceeds its sealed entries by ' || coalesce(b.balance_minor, 0) - coalesce(e.minor, 0)
          FROM sealed_balances b
          FULL JOIN (SELECT m.account_id, sum(m.minor) AS minor
                     FROM journal_seals s JOIN journal j USING (entry_id)
@@ -46,8 +46,8 @@ pub(super) const CHECKS: [(&str, &str); 11] = [
     ),
     (
         "sealed_hour_differs",
-        "SELECT account_id || ' in the hour of ' || hour,
-                'rolled forward by ' || coalesce(h.moved_minor, 0) || ', its sealed entries say ' || coalesce(e.minor, 0)
+        "SELECT account_id || ' in the hour ' || hour,
+                'its sealed hour is ' || coalesce(h.moved_minor, 0) || ', its sealed entries are ' || coalesce(e.minor, 0)
          FROM sealed_hours h
          FULL JOIN (SELECT m.account_id, date_trunc('hour', j.posted_at, 'UTC') AS hour, sum(m.minor) AS minor
                     FROM journal_seals s JOIN journal j USING (entry_id)
@@ -58,7 +58,7 @@ pub(super) const CHECKS: [(&str, &str); 11] = [
     ),
     (
         "balance_differs",
-        "SELECT a.account_id, 'its balance is ' || a.available_minor - coalesce(e.minor, 0) || ' more than its entries say'
+        "SELECT a.account_id, 'its balance exceeds its entries by ' || a.available_minor - coalesce(e.minor, 0)
          FROM accounts a
          LEFT JOIN (SELECT m.account_id, sum(m.minor) AS minor
                     FROM journal j
@@ -72,26 +72,26 @@ pub(super) const CHECKS: [(&str, &str); 11] = [
         "operation_differs",
         "SELECT 'entry ' || j.entry_id,
                 CASE WHEN o.outcome IS NULL THEN 'there is no operation ' || j.operation_key
-                     WHEN o.outcome <> 'done' THEN 'the operation ' || j.operation_key || ' was ' || o.outcome
-                     ELSE 'the operation ' || j.operation_key || ' is of payment ' || coalesce(o.payment_id, 'none') END
+                     WHEN o.outcome <> 'done' THEN 'operation ' || j.operation_key || ' was ' || o.outcome
+                     ELSE 'operation ' || j.operation_key || ' belongs to payment ' || coalesce(o.payment_id, 'none') END
          FROM journal j LEFT JOIN operations o USING (operation_key)
          WHERE o.outcome IS DISTINCT FROM 'done' OR o.payment_id IS DISTINCT FROM j.payment_id
          ORDER BY j.entry_id LIMIT $1",
     ),
     (
         "hold_differs",
-        "SELECT payment_id, 'its hold is ' || coalesce(h.status || ' over ' || h.amount_minor, 'none') || ', its entries say '
-                || coalesce(e.said, 'none')
+        "SELECT payment_id, 'its hold is ' || coalesce(h.status || ' over ' || h.amount_minor, 'none') || ', its entries imply '
+                || coalesce(e.implied, 'none')
          FROM holds h
          FULL JOIN (SELECT payment_id,
-                           CASE max(kind) FILTER (WHERE kind <> 'reserve') WHEN 'debit' THEN 'settled' WHEN 'release'
-                                THEN 'released' ELSE 'open' END || ' over ' || min(amount_minor) AS said
+                           CASE max(kind) FILTER (WHERE kind <> 'reserve') WHEN 'debit' THEN 'debited' WHEN 'release'
+                                THEN 'released' ELSE 'open' END || ' over ' || min(amount_minor) AS implied
                     FROM journal WHERE kind IN ('reserve', 'debit', 'release') GROUP BY payment_id) e USING (payment_id)
-         WHERE h.status || ' over ' || h.amount_minor IS DISTINCT FROM e.said ORDER BY payment_id LIMIT $1",
+         WHERE h.status || ' over ' || h.amount_minor IS DISTINCT FROM e.implied ORDER BY payment_id LIMIT $1",
     ),
     (
         "holding_differs",
-        "SELECT a.account_id, 'it holds ' || coalesce(posted.minor, 0) - coalesce(open.minor, 0) || ' more than the open holds'
+        "SELECT a.account_id, 'its balance exceeds the open holds by ' || coalesce(posted.minor, 0) - coalesce(open.minor, 0) || ' minor units'
          FROM accounts a
          LEFT JOIN (SELECT m.account_id, sum(m.minor) AS minor
                     FROM journal j

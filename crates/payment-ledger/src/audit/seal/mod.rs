@@ -1,12 +1,12 @@
-//! Sealing: every committed entry of the journal gets its place in a chain of hashes, so that none can be changed, taken
-//! out, put in or moved without being found out ([`verify`]); and what internal accounts hold is rolled forward with it.
+//! The seal: every committed journal entry gets a position in a hash chain, so that no entry can be changed, removed, inserted
+//! or moved undetected ([`verify`]); the balances of internal accounts are rolled forward with it.
 //!
-//! Entries wait in `journal_unsealed`, written with them. The sealer takes what it sees there, which is what was committed,
-//! so nothing rests on the order of commits or on transaction ids, and no writer waits for it. One sealer at a time; what it
-//! does is one transaction, so that one that dies has done nothing.
+//! Unsealed entries are listed in `journal_unsealed`, written with them. The sealer reads what is committed there, so it
+//! depends neither on the order of commits nor on transaction ids, and no writer waits for it. One sealer runs at a time, and
+//! a batch is one transaction: a crash leaves nothing half sealed.
 //!
-//! Whoever may write all of these tables can make the chain anew from any point on. What they cannot change is a head
-//! that was noted elsewhere.
+//! A role that may write all of these tables could rebuild the chain from any point on. It cannot change a head hash that was
+//! noted elsewhere.
 
 mod chain;
 mod checks;
@@ -18,37 +18,37 @@ use sqlx::PgConnection;
 
 use crate::{Ledger, LedgerError};
 
-/// Key of the advisory lock that the sealer holds.
+/// Key of the sealer's advisory lock.
 const SEALER_LOCK: i64 = 7_301_200_308;
 
-/// How many entries one batch may have.
+/// Entries per batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchSize(i64);
 
 impl BatchSize {
-    /// Most entries of a batch; a batch is held in memory.
+    /// Upper bound: a batch is held in memory.
     pub const MAX: i64 = 10_000;
 
-    /// At least 1, [`BatchSize::MAX`] at most; what is outside becomes the nearest.
+    /// Clamps to 1..=[`BatchSize::MAX`].
     #[must_use]
     pub fn new(entries: i64) -> Self {
         Self(entries.clamp(1, Self::MAX))
     }
 }
 
-/// What one look of the sealer came to.
+/// Outcome of sealing one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sealed {
-    /// A batch of so many entries.
+pub enum SealOutcome {
+    /// A batch was sealed.
     Batch {
         /// Entries in it.
         entries: usize,
-        /// Whether it had no room for more: there may be more waiting.
+        /// Whether the batch was full: more entries may be unsealed.
         is_full: bool,
     },
-    /// No entry waits.
-    Nothing,
-    /// Another sealer is at it.
+    /// No entry is unsealed.
+    NothingToSeal,
+    /// Another sealer holds the lock.
     Busy,
 }
 
@@ -60,34 +60,35 @@ struct Head {
 }
 
 impl Ledger {
-    /// Seals one batch of what waits, unless another sealer is at it.
+    /// Seals one batch of unsealed entries, unless another sealer is running.
     ///
     /// # Errors
-    /// [`LedgerError`]: whether it was sealed is not known; the next look goes on from what is there.
-    pub async fn seal(&self, size: BatchSize) -> Result<Sealed, LedgerError> {
+    /// [`LedgerError`]: unknown whether the batch was sealed; the next call continues from the committed head.
+    pub async fn seal(&self, size: BatchSize) -> Result<SealOutcome, LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let alone = sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock($1) AS "alone!""#, SEALER_LOCK)
-            .fetch_one(&mut *tx)
-            .await?;
-        if !alone {
-            return Ok(Sealed::Busy);
+        let has_lock =
+            sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock($1) AS "has_lock!""#, SEALER_LOCK)
+                .fetch_one(&mut *tx)
+                .await?;
+        if !has_lock {
+            return Ok(SealOutcome::Busy);
         }
-        let entries = waiting(&mut tx, size).await?;
+        let entries = unsealed_entries(&mut tx, size).await?;
         if entries.is_empty() {
-            return Ok(Sealed::Nothing);
+            return Ok(SealOutcome::NothingToSeal);
         }
         let head = head(&mut tx).await?;
         append(&mut tx, &head, &entries).await?;
         roll_forward(&mut tx, head.position).await?;
         tx.commit().await?;
         let is_full = i64::try_from(entries.len()).is_ok_and(|count| count >= size.0);
-        Ok(Sealed::Batch { entries: entries.len(), is_full })
+        Ok(SealOutcome::Batch { entries: entries.len(), is_full })
     }
 }
 
-/// What waits and is there. An entry that was taken out of the journal while it waited stays where it is, for
-/// [`verify`] to name, and keeps nobody else back.
-async fn waiting(tx: &mut PgConnection, size: BatchSize) -> Result<Vec<Entry>, LedgerError> {
+/// Unsealed entries that exist. An entry deleted from the journal before it was sealed stays in `journal_unsealed`, where
+/// [`verify`] reports it, and does not block the others.
+async fn unsealed_entries(tx: &mut PgConnection, size: BatchSize) -> Result<Vec<Entry>, LedgerError> {
     let entries = sqlx::query_as!(
         Entry,
         "SELECT j.entry_id, j.operation_key, j.payment_id, j.kind, j.debit_account, j.credit_account, j.amount_minor,
@@ -101,7 +102,7 @@ async fn waiting(tx: &mut PgConnection, size: BatchSize) -> Result<Vec<Entry>, L
     Ok(entries)
 }
 
-/// The last link, or what stands before the first.
+/// The last link; before the first batch, the empty head.
 async fn head(tx: &mut PgConnection) -> Result<Head, LedgerError> {
     let row = sqlx::query!("SELECT batch, last_position, hash FROM seal_batches ORDER BY batch DESC LIMIT 1")
         .fetch_optional(tx)
@@ -115,7 +116,7 @@ async fn head(tx: &mut PgConnection) -> Result<Head, LedgerError> {
     Ok(Head { batch: row.batch, position: row.last_position, hash })
 }
 
-/// Gives the entries their places after `head`.
+/// Appends the entries to the chain after `head`.
 async fn append(tx: &mut PgConnection, head: &Head, entries: &[Entry]) -> Result<(), LedgerError> {
     let mut link = Link::new(head.batch + 1, head.position + 1, &head.hash);
     let mut ids = Vec::with_capacity(entries.len());
@@ -128,8 +129,8 @@ async fn append(tx: &mut PgConnection, head: &Head, entries: &[Entry]) -> Result
     }
     sqlx::query!(
         "INSERT INTO journal_seals (position, entry_id, hash)
-         SELECT $1 + place, entry_id, hash
-         FROM unnest($2::bigint[], $3::bytea[]) WITH ORDINALITY AS sealed (entry_id, hash, place)",
+         SELECT $1 + ordinal, entry_id, hash
+         FROM unnest($2::bigint[], $3::bytea[]) WITH ORDINALITY AS sealed (entry_id, hash, ordinal)",
         head.position,
         &ids,
         &hashes,
@@ -152,7 +153,7 @@ async fn append(tx: &mut PgConnection, head: &Head, entries: &[Entry]) -> Result
     Ok(())
 }
 
-/// Adds what was sealed after `position` to the sealed balances, and to the hours it belongs to.
+/// Adds the entries sealed after `position` to the sealed balances and hours.
 async fn roll_forward(tx: &mut PgConnection, position: i64) -> Result<(), LedgerError> {
     sqlx::query!(
         "WITH moved AS (

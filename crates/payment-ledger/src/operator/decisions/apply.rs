@@ -1,5 +1,5 @@
-//! Carrying out what two people decided about a payment that stands before them: its end, the final_status where the switch
-//! gave none, the money, and the decision's own close, in one transaction.
+//! Applying a decision about an open payment: its end, the final status if the switch gave none, the money, and the close of
+//! the decision, in one transaction.
 
 use payment_protocol::cause::Cause;
 use payment_protocol::decision::{Action, DecisionOutcome};
@@ -11,12 +11,12 @@ use payment_protocol::{PaymentState, keys};
 use sqlx::PgConnection;
 
 use super::{DecisionStatus, OperatorAction, charge, rows};
-use crate::row_lock::{Locked, lock};
-use crate::steps::release::{give_back, write_cause};
+use crate::row_lock::{LockedPayment, lock_payment};
+use crate::steps::release::{release_hold, write_cause};
 use crate::{Ledger, LedgerError, steps::reserve, switch::final_status, writes};
 
 impl Ledger {
-    /// What came of a decision; none while it is open, or when none of the workflow's doing is on record.
+    /// The outcome of a decision; `None` while it is open, or if its workflow recorded none.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -27,37 +27,39 @@ impl Ledger {
         Ok(self.decision(decision_id).await?.and_then(|decision| decision.outcome))
     }
 
-    /// Closes a confirmed decision with what came of it. The first close stands.
+    /// Closes a confirmed decision with its outcome. The first close is kept.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn close_decision(
         &self,
         decision_id: &DecisionId,
-        came: &DecisionOutcome,
+        outcome: &DecisionOutcome,
         detail: &str,
     ) -> Result<(), LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let Some(found) = rows::find(&mut tx, decision_id).await? else { return Ok(()) };
-        let Some(payment_id) = found.payment_id.and_then(|id| PaymentId::new(id).ok()) else { return Ok(()) };
-        let locked = lock(&mut tx, &payment_id).await?;
+        let Some(decision) = rows::find(&mut tx, decision_id).await? else { return Ok(()) };
+        let Some(payment_id) = decision.payment_id.and_then(|id| PaymentId::new(id).ok()) else {
+            return Ok(());
+        };
+        let locked = lock_payment(&mut tx, &payment_id).await?;
         let confirmed = rows::find(&mut tx, decision_id)
             .await?
             .is_some_and(|decision| decision.status == DecisionStatus::Confirmed);
-        // What was not confirmed still waits for people, whoever carried its id here.
+        // An unconfirmed decision stays open, whoever sends its id.
         if confirmed {
-            close(&mut tx, &locked, decision_id, came, detail).await?;
-            if *came == DecisionOutcome::RetryCancel && locked.facts.state == PaymentState::NeedsOperator {
-                let told = "asking the switch again";
-                writes::state(&mut tx, &payment_id, PaymentState::Cancelling, told).await?;
+            close(&mut tx, &locked, decision_id, outcome, detail).await?;
+            if *outcome == DecisionOutcome::RetryCancel && locked.facts.state == PaymentState::NeedsOperator {
+                let event = "retrying the cancel at the switch";
+                writes::move_to_state(&mut tx, &payment_id, PaymentState::Cancelling, event).await?;
             }
             tx.commit().await?;
         }
         Ok(())
     }
 
-    /// Debits by a decision, once, under `{tx_id}:debit:{decision_id}`, and ends the payment as settled: what is held
-    /// where the account may be debited, else the customer or the claims account ([`charge`]). A repeat gets the same
+    /// Debits by a decision, once, under `{tx_id}:debit:{decision_id}`, and ends the payment as settled: from the hold if the
+    /// account may be debited, else from the customer or the claims account ([`charge`]). A repeat gets the same
     /// answer.
     ///
     /// # Errors
@@ -68,25 +70,27 @@ impl Ledger {
         decision_id: &DecisionId,
     ) -> Result<DebitByDecisionRuling, LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, payment_id).await?;
-        match to_carry_out(&mut tx, payment_id, decision_id, Action::Debit).await? {
-            ToCarryOut::Now => {}
-            ToCarryOut::Before(DecisionOutcome::Settled) => return Ok(DebitByDecisionRuling::Charge),
-            ToCarryOut::Before(DecisionOutcome::Ended(end)) => return Ok(DebitByDecisionRuling::Ended(end)),
-            ToCarryOut::Before(_) | ToCarryOut::NotConfirmed => {
+        let locked = lock_payment(&mut tx, payment_id).await?;
+        match readiness(&mut tx, payment_id, decision_id, Action::Debit).await? {
+            DecisionReadiness::Ready => {}
+            DecisionReadiness::Applied(DecisionOutcome::Settled) => return Ok(DebitByDecisionRuling::Charge),
+            DecisionReadiness::Applied(DecisionOutcome::Ended(end)) => {
+                return Ok(DebitByDecisionRuling::Ended(end));
+            }
+            DecisionReadiness::Applied(_) | DecisionReadiness::NotConfirmed => {
                 return Ok(DebitByDecisionRuling::Refused(DecisionRefusal::NotConfirmed));
             }
         }
         let ruling = rules::debit_by_decision(&locked.facts);
         match ruling {
             DebitByDecisionRuling::Refused(_) => return Ok(ruling),
-            DebitByDecisionRuling::Ended(end) => ended(&mut tx, &locked, decision_id, end).await?,
+            DebitByDecisionRuling::Ended(end) => close_as_ended(&mut tx, &locked, decision_id, end).await?,
             DebitByDecisionRuling::Charge => {
-                let booked = charge::by_decision(&mut tx, &locked, decision_id).await?;
-                write_verdict(&mut tx, &locked, FinalStatus::Settled).await?;
-                close(&mut tx, &locked, decision_id, &DecisionOutcome::Settled, &booked).await?;
-                let detail = format!("transfer sent, by decision {decision_id}: {booked}");
-                writes::state(&mut tx, payment_id, PaymentState::Settled, &detail).await?;
+                let charged = charge::by_decision(&mut tx, &locked, decision_id).await?;
+                write_final_status(&mut tx, &locked, FinalStatus::Settled).await?;
+                close(&mut tx, &locked, decision_id, &DecisionOutcome::Settled, &charged).await?;
+                let detail = format!("transfer sent, by decision {decision_id}: {charged}");
+                writes::move_to_state(&mut tx, payment_id, PaymentState::Settled, &detail).await?;
             }
         }
         tx.commit().await?;
@@ -94,8 +98,8 @@ impl Ledger {
     }
 
     /// Releases by a decision, once, under `{tx_id}:comp-reserve:{decision_id}`, and ends the payment for the first
-    /// recorded cause ([`Cause::ReleasedByDecision`] if there is none), which is returned. Where nothing is held it
-    /// writes the fence that makes a late reserve refuse. A repeat gets the same answer.
+    /// recorded cause ([`Cause::ReleasedByDecision`] if there is none), which is returned. Without a hold it
+    /// writes the fence, so that a late reserve is refused. A repeat gets the same answer.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -105,38 +109,38 @@ impl Ledger {
         decision_id: &DecisionId,
     ) -> Result<(ReleaseByDecisionRuling, Cause), LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, payment_id).await?;
+        let locked = lock_payment(&mut tx, payment_id).await?;
         let cause = rules::first_cause(&locked.facts, &Cause::ReleasedByDecision);
-        match to_carry_out(&mut tx, payment_id, decision_id, Action::Release).await? {
-            ToCarryOut::Now => {}
-            ToCarryOut::Before(DecisionOutcome::Released(cause)) => {
+        match readiness(&mut tx, payment_id, decision_id, Action::Release).await? {
+            DecisionReadiness::Ready => {}
+            DecisionReadiness::Applied(DecisionOutcome::Released(cause)) => {
                 return Ok((ReleaseByDecisionRuling::Release, cause));
             }
-            ToCarryOut::Before(DecisionOutcome::Ended(end)) => {
+            DecisionReadiness::Applied(DecisionOutcome::Ended(end)) => {
                 return Ok((ReleaseByDecisionRuling::Ended(end), cause));
             }
-            ToCarryOut::Before(_) | ToCarryOut::NotConfirmed => {
+            DecisionReadiness::Applied(_) | DecisionReadiness::NotConfirmed => {
                 return Ok((ReleaseByDecisionRuling::Refused(DecisionRefusal::NotConfirmed), cause));
             }
         }
         let ruling = rules::release_by_decision(&locked.facts);
         match ruling {
             ReleaseByDecisionRuling::Refused(_) => return Ok((ruling, cause)),
-            ReleaseByDecisionRuling::Ended(end) => ended(&mut tx, &locked, decision_id, end).await?,
+            ReleaseByDecisionRuling::Ended(end) => close_as_ended(&mut tx, &locked, decision_id, end).await?,
             ReleaseByDecisionRuling::Release => {
                 let key = keys::compensate_reserve_by_decision(&locked.tx_id, decision_id);
                 match (locked.facts.hold, locked.facts.reserve) {
-                    (Some(HoldStatus::Open), _) => give_back(&mut tx, &locked, &key).await?,
+                    (Some(HoldStatus::Open), _) => release_hold(&mut tx, &locked, &key).await?,
                     (_, None) => reserve::fence(&mut tx, payment_id).await?,
                     (_, Some(ReserveRecord::Held | ReserveRecord::Refused(_))) => {}
                 }
-                writes::done(&mut tx, key.as_str(), payment_id).await?;
-                write_verdict(&mut tx, &locked, FinalStatus::Void).await?;
+                writes::record_done(&mut tx, key.as_str(), payment_id).await?;
+                write_final_status(&mut tx, &locked, FinalStatus::Void).await?;
                 write_cause(&mut tx, payment_id, &cause).await?;
-                let came = DecisionOutcome::Released(cause.clone());
-                close(&mut tx, &locked, decision_id, &came, "nothing was charged").await?;
+                let outcome = DecisionOutcome::Released(cause.clone());
+                close(&mut tx, &locked, decision_id, &outcome, "nothing was charged").await?;
                 let detail = format!("nothing was charged, by decision {decision_id}: {cause}");
-                writes::state(&mut tx, payment_id, cause.end().into(), &detail).await?;
+                writes::move_to_state(&mut tx, payment_id, cause.end().into(), &detail).await?;
             }
         }
         tx.commit().await?;
@@ -144,48 +148,52 @@ impl Ledger {
     }
 }
 
-/// What a decision's row says to whoever comes to carry it out.
-enum ToCarryOut {
+/// Whether a decision is to be applied now.
+enum DecisionReadiness {
     /// Confirmed and open.
-    Now,
-    /// Carried out before: the same answer again.
-    Before(DecisionOutcome),
-    /// Not on record as this action about this payment, confirmed by two people.
+    Ready,
+    /// Applied before: return the same outcome.
+    Applied(DecisionOutcome),
+    /// Not recorded as this action on this payment, or not confirmed.
     NotConfirmed,
 }
 
-async fn to_carry_out(
+async fn readiness(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
     decision_id: &DecisionId,
     action: Action,
-) -> Result<ToCarryOut, LedgerError> {
+) -> Result<DecisionReadiness, LedgerError> {
     let decision = rows::find(tx, decision_id).await?.filter(|decision| {
         decision.payment_id.as_deref() == Some(payment_id.as_str())
-            && decision.deed == OperatorAction::Standing(action)
+            && decision.action == OperatorAction::OpenPayment(action)
     });
     Ok(match decision.map(|decision| (decision.status, decision.outcome)) {
-        Some((DecisionStatus::Confirmed, _)) => ToCarryOut::Now,
-        Some((_, Some(outcome))) => ToCarryOut::Before(outcome),
-        _ => ToCarryOut::NotConfirmed,
+        Some((DecisionStatus::Confirmed, _)) => DecisionReadiness::Ready,
+        Some((_, Some(outcome))) => DecisionReadiness::Applied(outcome),
+        _ => DecisionReadiness::NotConfirmed,
     })
 }
 
-async fn ended(
+async fn close_as_ended(
     tx: &mut PgConnection,
-    locked: &Locked,
+    locked: &LockedPayment,
     decision_id: &DecisionId,
     end: FinalState,
 ) -> Result<(), LedgerError> {
     close(tx, locked, decision_id, &DecisionOutcome::Ended(end), "the payment had ended").await
 }
 
-/// The switch's own answer stands where there is one.
-async fn write_verdict(tx: &mut PgConnection, locked: &Locked, said: FinalStatus) -> Result<(), LedgerError> {
+/// Writes the final status unless the switch's own is recorded.
+async fn write_final_status(
+    tx: &mut PgConnection,
+    locked: &LockedPayment,
+    decided: FinalStatus,
+) -> Result<(), LedgerError> {
     if locked.facts.final_status.is_none() {
-        final_status::write(tx, &locked.payment_id, said, "decision").await?;
-        if said == FinalStatus::Settled {
-            final_status::note_earlier_failures(tx, locked).await?;
+        final_status::write(tx, &locked.payment_id, decided, "decision").await?;
+        if decided == FinalStatus::Settled {
+            final_status::open_exceptions_for_failures(tx, locked).await?;
         }
     }
     Ok(())
@@ -193,21 +201,21 @@ async fn write_verdict(tx: &mut PgConnection, locked: &Locked, said: FinalStatus
 
 async fn close(
     tx: &mut PgConnection,
-    locked: &Locked,
+    locked: &LockedPayment,
     decision_id: &DecisionId,
-    came: &DecisionOutcome,
+    outcome: &DecisionOutcome,
     detail: &str,
 ) -> Result<(), LedgerError> {
-    let (status, told) = match came {
+    let (status, event) = match outcome {
         DecisionOutcome::Refused { .. } | DecisionOutcome::Ended(_) => {
-            (DecisionStatus::Refused, "was not carried out")
+            (DecisionStatus::Refused, "was not applied")
         }
         DecisionOutcome::Settled
         | DecisionOutcome::Released(_)
         | DecisionOutcome::RetryCancel
-        | DecisionOutcome::Verdict(_) => (DecisionStatus::Done, "was carried out"),
+        | DecisionOutcome::Verdict(_) => (DecisionStatus::Done, "was applied"),
     };
-    rows::close(tx, decision_id, status, Some(came), detail).await?;
-    let told = format!("{told}: {detail}");
-    rows::tell(tx, &locked.payment_id, locked.facts.state, decision_id, &told).await
+    rows::close(tx, decision_id, status, Some(outcome), detail).await?;
+    let event = format!("{event}: {detail}");
+    rows::append_timeline(tx, &locked.payment_id, locked.facts.state, decision_id, &event).await
 }

@@ -1,5 +1,5 @@
-//! Who bears a debit that people decided: what is held, the customer, or the bank's own claims account, which never
-//! keeps a payment that left from being booked.
+//! Charging a debit that operators decided: from the hold, the customer, or the bank's claims account, so that money that
+//! left is always booked.
 
 use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::DecisionId;
@@ -7,59 +7,59 @@ use payment_protocol::keys::{self, StepKey};
 use sqlx::PgConnection;
 
 use crate::LedgerError;
-use crate::accounts::{self, Internal, Posting};
-use crate::row_lock::Locked;
-use crate::steps::release::give_back;
-use crate::writes::{self, Exception};
+use crate::accounts::{self, InternalAccount, JournalPosting};
+use crate::row_lock::LockedPayment;
+use crate::steps::release::release_hold;
+use crate::writes::{self, ExceptionKind};
 
-/// Debits a payment that stands, under the decision's own key. Says in words what was booked.
+/// Debits an open payment under the decision's own key. Returns in words what was booked.
 pub(super) async fn by_decision(
     tx: &mut PgConnection,
-    locked: &Locked,
+    locked: &LockedPayment,
     decision_id: &DecisionId,
 ) -> Result<String, LedgerError> {
-    let Locked { payment_id, tx_id, money, .. } = locked;
+    let LockedPayment { payment_id, tx_id, money, .. } = locked;
     let key = keys::debit_by_decision(tx_id, decision_id);
-    let held = locked.facts.hold == Some(HoldStatus::Open);
-    let barred = barred(tx, locked).await?;
-    if held && barred.is_none() {
-        writes::done(tx, key.as_str(), payment_id).await?;
-        let posting = Posting {
+    let has_hold = locked.facts.hold == Some(HoldStatus::Open);
+    let debit_bar = debit_bar(tx, locked).await?;
+    if has_hold && debit_bar.is_none() {
+        writes::record_done(tx, key.as_str(), payment_id).await?;
+        let posting = JournalPosting {
             key: key.as_str(),
             payment_id: Some(payment_id),
             kind: "debit",
-            debit: &Internal::Holding.account(money.currency()),
-            credit: &Internal::Escrow.account(money.currency()),
+            debit: &InternalAccount::Holding.account(money.currency()),
+            credit: &InternalAccount::Escrow.account(money.currency()),
             money: *money,
         };
         accounts::post(tx, posting).await?;
         return Ok(format!("{money} debited"));
     }
-    if held {
-        let undo = keys::compensate_reserve_by_decision(tx_id, decision_id);
-        writes::done(tx, undo.as_str(), payment_id).await?;
-        give_back(tx, locked, &undo).await?;
+    if has_hold {
+        let release_key = keys::compensate_reserve_by_decision(tx_id, decision_id);
+        writes::record_done(tx, release_key.as_str(), payment_id).await?;
+        release_hold(tx, locked, &release_key).await?;
     }
-    late(tx, locked, &key).await
+    late_debit(tx, locked, &key).await
 }
 
-/// Debits what left and no hold covers: the customer where the account may be debited and has the funds, else the
-/// claims account, which is an exception. Says in words what was booked.
-pub(super) async fn late(
+/// Debits money that left without a hold: from the customer if the account may be debited and has the funds, else from
+/// the claims account, which opens an exception. Returns in words what was booked.
+pub(super) async fn late_debit(
     tx: &mut PgConnection,
-    locked: &Locked,
+    locked: &LockedPayment,
     key: &StepKey,
 ) -> Result<String, LedgerError> {
-    let Locked { payment_id, source_account, money, .. } = locked;
-    writes::done(tx, key.as_str(), payment_id).await?;
-    let shortfall = match barred(tx, locked).await? {
+    let LockedPayment { payment_id, source_account, money, .. } = locked;
+    writes::record_done(tx, key.as_str(), payment_id).await?;
+    let shortfall = match debit_bar(tx, locked).await? {
         Some(reason) => Some(reason),
-        None => short_of_funds(tx, locked).await?,
+        None => funds_shortfall(tx, locked).await?,
     };
-    let escrow = Internal::Escrow.account(money.currency());
-    let claims = Internal::Claims.account(money.currency());
+    let escrow = InternalAccount::Escrow.account(money.currency());
+    let claims = InternalAccount::Claims.account(money.currency());
     let debit = if shortfall.is_none() { source_account.as_str() } else { claims.as_str() };
-    let posting = Posting {
+    let posting = JournalPosting {
         key: key.as_str(),
         payment_id: Some(payment_id),
         kind: "late_debit",
@@ -75,15 +75,21 @@ pub(super) async fn late(
         Some(reason) => {
             accounts::post(tx, posting).await?;
             let detail = format!("{money} charged to the claims account: {reason}");
-            writes::exception(tx, Some(payment_id), Exception::DebitedToClaims, key.as_str(), &detail)
-                .await?;
+            writes::open_exception(
+                tx,
+                Some(payment_id),
+                ExceptionKind::DebitedToClaims,
+                key.as_str(),
+                &detail,
+            )
+            .await?;
             Ok(detail)
         }
     }
 }
 
-/// Why the customer's account may not be debited, if so. Locks it.
-async fn barred(tx: &mut PgConnection, locked: &Locked) -> Result<Option<String>, LedgerError> {
+/// Why the customer's account may not be debited, if so. Locks the account.
+async fn debit_bar(tx: &mut PgConnection, locked: &LockedPayment) -> Result<Option<String>, LedgerError> {
     let account = sqlx::query!(
         "SELECT tenant_id, kind, status, currency FROM accounts WHERE account_id = $1 FOR UPDATE",
         locked.source_account.as_str(),
@@ -91,7 +97,7 @@ async fn barred(tx: &mut PgConnection, locked: &Locked) -> Result<Option<String>
     .fetch_optional(&mut *tx)
     .await?
     .filter(|account| account.tenant_id == locked.tenant_id && account.kind == "customer");
-    // What was never reserved may never have been looked at.
+    // A payment without a reserve may have an account that was never checked.
     Ok(match account {
         None => Some("unknown_account".into()),
         Some(account) if account.currency != locked.money.currency().code() => Some("wrong_currency".into()),
@@ -100,13 +106,16 @@ async fn barred(tx: &mut PgConnection, locked: &Locked) -> Result<Option<String>
     })
 }
 
-async fn short_of_funds(tx: &mut PgConnection, locked: &Locked) -> Result<Option<String>, LedgerError> {
+async fn funds_shortfall(
+    tx: &mut PgConnection,
+    locked: &LockedPayment,
+) -> Result<Option<String>, LedgerError> {
     let available_minor = sqlx::query_scalar!(
         "SELECT available_minor FROM accounts WHERE account_id = $1",
         locked.source_account.as_str(),
     )
     .fetch_one(&mut *tx)
     .await?;
-    let short = available_minor.unwrap_or(0) < locked.money.amount_minor();
-    Ok(short.then(|| "insufficient_funds".into()))
+    let is_short = available_minor.unwrap_or(0) < locked.money.amount_minor();
+    Ok(is_short.then(|| "insufficient_funds".into()))
 }

@@ -1,20 +1,20 @@
-//! Closing an exception where no money is to move: one person, and why.
+//! Closing an exception without moving money: one operator, with a reason.
 
 use payment_protocol::ids::DecisionId;
 use sqlx::PgConnection;
 
 use super::correct;
-use super::rows::{self, said, same_person};
-use super::{Correction, DecideError, DecisionRefused, OperatorAction};
+use super::rows::{self, is_same_operator, validate_operator_and_reason};
+use super::{Correction, DecideError, DecisionRefusedError, OperatorAction};
 use crate::Ledger;
-use crate::writes::Exception;
+use crate::writes::ExceptionKind;
 
 impl Ledger {
-    /// Closes an exception without moving money. The same close by the same person again is the first one.
+    /// Closes an exception without moving money. A repeat by the same operator returns the first decision.
     ///
-    /// Refusals in order of precedence: no name, no reason, unknown exception, closed, and a payment that is still open
-    /// where the exception is what keeps it from being released unasked (`not_sent`, `confirmation_mismatch`), and what the
-    /// claims account bears.
+    /// Refusals in order of precedence: no operator, no reason, unknown exception, closed exception, a payment that is still open
+    /// and that the exception keeps from being released (`settled_without_attempt`, `confirmation_mismatch`), and an amount that is
+    /// still on the claims account.
     ///
     /// # Errors
     /// [`DecideError`].
@@ -24,11 +24,11 @@ impl Ledger {
         by: &str,
         reason: &str,
     ) -> Result<DecisionId, DecideError> {
-        let (by, reason) = said(by, reason)?;
+        let (by, reason) = validate_operator_and_reason(by, reason)?;
         let mut tx = self.pool.begin().await?;
-        let locked = match correct::open_exception(&mut tx, exception_id).await {
-            Err(DecideError::Refused(DecisionRefused::ExceptionClosed(_))) => {
-                return closed_before(&mut tx, exception_id, &by, &reason).await;
+        let locked = match correct::lock_exception(&mut tx, exception_id).await {
+            Err(DecideError::Refused(DecisionRefusedError::ExceptionClosed(_))) => {
+                return repeated_close(&mut tx, exception_id, &by, &reason).await;
             }
             locked => locked?,
         };
@@ -36,18 +36,18 @@ impl Ledger {
             .fetch_one(&mut *tx)
             .await?;
         if let Some(locked) = locked.as_ref().filter(|locked| locked.facts.state.end().is_none())
-            && [Exception::SettledWithoutAttempt, Exception::ConfirmationMismatch]
+            && [ExceptionKind::SettledWithoutAttempt, ExceptionKind::ConfirmationMismatch]
                 .iter()
                 .any(|fact| fact.as_str() == kind)
         {
-            return Err(DecisionRefused::StillOpen(locked.facts.state).into());
+            return Err(DecisionRefusedError::PaymentOpen(locked.facts.state).into());
         }
-        if let Some(locked) = locked.as_ref().filter(|_| kind == Exception::DebitedToClaims.as_str())
-            && correct::allowed(&mut tx, locked, Correction::WriteOff).await.is_ok()
+        if let Some(locked) = locked.as_ref().filter(|_| kind == ExceptionKind::DebitedToClaims.as_str())
+            && correct::check_allowed(&mut tx, locked, Correction::WriteOff).await.is_ok()
         {
-            return Err(DecisionRefused::BornByClaims(exception_id).into());
+            return Err(DecisionRefusedError::OnClaimsAccount(exception_id).into());
         }
-        // Written closed: it takes no room from a decision that is open.
+        // Inserted closed: it does not count as the payment's open decision.
         let id = sqlx::query_scalar!(
             "INSERT INTO decisions (decision_id, payment_id, exception_id, action, reason, proposed_by, confirmed_by,
                                     confirm_reason, confirmed_at, status, detail, closed_at)
@@ -65,15 +65,16 @@ impl Ledger {
         let decision_id = rows::decision_id(&id)?;
         correct::close_exception(&mut tx, exception_id, &decision_id).await?;
         if let Some(locked) = &locked {
-            let told = format!("{by} closed exception {exception_id} ({kind}): {reason}");
-            rows::tell(&mut tx, &locked.payment_id, locked.facts.state, &decision_id, &told).await?;
+            let event = format!("{by} closed exception {exception_id} ({kind}): {reason}");
+            rows::append_timeline(&mut tx, &locked.payment_id, locked.facts.state, &decision_id, &event)
+                .await?;
         }
         tx.commit().await?;
         Ok(decision_id)
     }
 }
 
-async fn closed_before(
+async fn repeated_close(
     tx: &mut PgConnection,
     exception_id: i64,
     by: &str,
@@ -87,11 +88,11 @@ async fn closed_before(
     .fetch_one(&mut *tx)
     .await?;
     if row.action == OperatorAction::Close.as_str()
-        && same_person(&row.proposed_by, by)
+        && is_same_operator(&row.proposed_by, by)
         && row.reason == reason
     {
         Ok(rows::decision_id(&row.decision_id)?)
     } else {
-        Err(DecisionRefused::ExceptionClosed(exception_id).into())
+        Err(DecisionRefusedError::ExceptionClosed(exception_id).into())
     }
 }

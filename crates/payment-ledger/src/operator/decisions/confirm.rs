@@ -1,23 +1,25 @@
-//! Confirming and withdrawing: what the second person says.
+//! Confirming and withdrawing decisions: the second person of the four-eyes approval.
 
 use payment_protocol::decision::Decision;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use sqlx::PgConnection;
 
 use super::correct;
-use super::propose::allowed;
-use super::rows::{self, said, same_person};
-use super::{Confirmed, DecideError, DecisionRefused, DecisionStatus, DecisionView, OperatorAction};
-use crate::row_lock::{Locked, lock};
+use super::propose::check_allowed;
+use super::rows::{self, is_same_operator, validate_operator_and_reason};
+use super::{
+    ConfirmOutcome, DecideError, DecisionRefusedError, DecisionStatus, DecisionView, OperatorAction,
+};
+use crate::row_lock::{LockedPayment, lock_payment};
 use crate::{Ledger, LedgerError};
 
 impl Ledger {
-    /// Confirms a proposal by another person's name, compared trimmed and without regard to case. A decision about a
-    /// standing payment goes into the inbox, in the same transaction; a correction is made in it. The same
-    /// confirmation again gets the same answer.
+    /// Confirms a proposal by another operator; names are compared trimmed and without regard to case. A decision about an
+    /// open payment goes into the inbox, in the same transaction; a correction is booked in it. A repeat of the
+    /// confirmation gets the same answer.
     ///
-    /// Refusals in order of precedence: no name, no reason, unknown decision, closed, confirmed by another, the
-    /// proposer's own name, and then all that refuses the proposal.
+    /// Refusals in order of precedence: no operator, no reason, unknown decision, closed, confirmed by another, the
+    /// proposer's own name, and then every refusal of the proposal.
     ///
     /// # Errors
     /// [`DecideError`].
@@ -26,48 +28,48 @@ impl Ledger {
         decision_id: &DecisionId,
         by: &str,
         reason: &str,
-    ) -> Result<Confirmed, DecideError> {
-        let (by, reason) = said(by, reason)?;
+    ) -> Result<ConfirmOutcome, DecideError> {
+        let (by, reason) = validate_operator_and_reason(by, reason)?;
         let mut tx = self.pool.begin().await?;
-        let (decision, locked) = locked(&mut tx, decision_id).await?;
-        let repeated = decision.confirmed_by.as_deref().is_some_and(|first| same_person(first, &by));
+        let (decision, locked) = lock_decision(&mut tx, decision_id).await?;
+        let is_repeat = decision.confirmed_by.as_deref().is_some_and(|first| is_same_operator(first, &by));
         match (decision.status, decision.confirmed_by.as_deref()) {
             (DecisionStatus::Proposed, _) => {}
-            _ if repeated => return again(&mut tx, &locked, decision).await,
+            _ if is_repeat => return repeated_outcome(&mut tx, &locked, decision).await,
             (DecisionStatus::Confirmed | DecisionStatus::Done, Some(first)) => {
-                return Err(DecisionRefused::AlreadyConfirmed(first.to_owned()).into());
+                return Err(DecisionRefusedError::AlreadyConfirmed(first.to_owned()).into());
             }
-            (status, _) => return Err(DecisionRefused::Closed(status).into()),
+            (status, _) => return Err(DecisionRefusedError::Closed(status).into()),
         }
-        if same_person(&decision.proposed_by, &by) {
-            return Err(DecisionRefused::SamePerson(decision.proposed_by).into());
+        if is_same_operator(&decision.proposed_by, &by) {
+            return Err(DecisionRefusedError::SameOperator(decision.proposed_by).into());
         }
-        let confirmed = match (decision.deed, decision.exception_id) {
-            (OperatorAction::Standing(action), _) => {
-                allowed(&mut tx, &locked, action).await?;
-                write(&mut tx, &locked, &decision, &by, &reason).await?;
+        let confirmed = match (decision.action, decision.exception_id) {
+            (OperatorAction::OpenPayment(action), _) => {
+                check_allowed(&mut tx, &locked, action).await?;
+                record_confirmation(&mut tx, &locked, &decision, &by, &reason).await?;
                 let decision = Decision { decision_id: decision.decision_id, action };
-                Confirmed::ToCarryOut(rows::put_notice(&mut tx, &locked.payment_id, decision).await?)
+                ConfirmOutcome::ToApply(rows::insert_message(&mut tx, &locked.payment_id, decision).await?)
             }
             (OperatorAction::Correction(correction), Some(exception_id)) => {
-                let locked = correct::linked(&mut tx, exception_id).await?;
-                correct::allowed(&mut tx, &locked, correction).await?;
-                write(&mut tx, &locked, &decision, &by, &reason).await?;
+                let locked = correct::lock_ended_payment(&mut tx, exception_id).await?;
+                correct::check_allowed(&mut tx, &locked, correction).await?;
+                record_confirmation(&mut tx, &locked, &decision, &by, &reason).await?;
                 let detail = correct::book(&mut tx, &locked, correction, decision_id, exception_id).await?;
-                Confirmed::Corrected { detail }
+                ConfirmOutcome::Corrected { detail }
             }
-            // Closed in the transaction that wrote it.
+            // Closed in the transaction that inserted it.
             (OperatorAction::Correction(_), None) | (OperatorAction::Close, _) => {
-                return Err(DecisionRefused::Closed(decision.status).into());
+                return Err(DecisionRefusedError::Closed(decision.status).into());
             }
         };
         tx.commit().await?;
         Ok(confirmed)
     }
 
-    /// Takes a proposal back; whoever does it is on record. Withdrawing it again changes nothing.
+    /// Withdraws a proposal; any operator may, and is recorded. A repeat changes nothing.
     ///
-    /// Refusals in order of precedence: no name, no reason, unknown decision, confirmed, closed.
+    /// Refusals in order of precedence: no operator, no reason, unknown decision, confirmed, closed.
     ///
     /// # Errors
     /// [`DecideError`].
@@ -77,63 +79,65 @@ impl Ledger {
         by: &str,
         reason: &str,
     ) -> Result<(), DecideError> {
-        let (by, reason) = said(by, reason)?;
+        let (by, reason) = validate_operator_and_reason(by, reason)?;
         let mut tx = self.pool.begin().await?;
-        let (decision, locked) = locked(&mut tx, decision_id).await?;
+        let (decision, locked) = lock_decision(&mut tx, decision_id).await?;
         match decision.status {
             DecisionStatus::Proposed => {}
             DecisionStatus::Withdrawn => return Ok(()),
-            DecisionStatus::Confirmed => return Err(DecisionRefused::UnderWay.into()),
-            status => return Err(DecisionRefused::Closed(status).into()),
+            DecisionStatus::Confirmed => return Err(DecisionRefusedError::AlreadyApplying.into()),
+            status => return Err(DecisionRefusedError::Closed(status).into()),
         }
-        let told = format!("withdrawn by {by}: {reason}");
-        rows::close(&mut tx, decision_id, DecisionStatus::Withdrawn, None, &told).await?;
-        rows::tell(&mut tx, &locked.payment_id, locked.facts.state, decision_id, &told).await?;
+        let event = format!("withdrawn by {by}: {reason}");
+        rows::close(&mut tx, decision_id, DecisionStatus::Withdrawn, None, &event).await?;
+        rows::append_timeline(&mut tx, &locked.payment_id, locked.facts.state, decision_id, &event).await?;
         tx.commit().await?;
         Ok(())
     }
 }
 
-/// A decision that waits for a second person, read under its payment's lock.
-async fn locked(
+/// A decision with its payment, read under the payment's lock.
+async fn lock_decision(
     tx: &mut PgConnection,
     decision_id: &DecisionId,
-) -> Result<(DecisionView, Locked), DecideError> {
-    let unknown = || DecisionRefused::UnknownDecision(decision_id.clone());
-    let found = rows::find(tx, decision_id).await?.ok_or_else(unknown)?;
-    // Of no payment: the close of an exception, which one person makes at once.
-    let Some(payment_id) = found.payment_id else { return Err(DecisionRefused::Closed(found.status).into()) };
+) -> Result<(DecisionView, LockedPayment), DecideError> {
+    let unknown = || DecisionRefusedError::UnknownDecision(decision_id.clone());
+    let decision = rows::find(tx, decision_id).await?.ok_or_else(unknown)?;
+    // Without a payment: the close of an exception, which one operator makes at once.
+    let Some(payment_id) = decision.payment_id else {
+        return Err(DecisionRefusedError::Closed(decision.status).into());
+    };
     let payment_id = PaymentId::new(payment_id.as_str()).map_err(|_| LedgerError::Unreadable {
         id: decision_id.to_string(),
         column: "payment_id",
         value: payment_id,
     })?;
-    let locked = lock(tx, &payment_id).await?;
-    // What was read before the lock may be of another time.
+    let locked = lock_payment(tx, &payment_id).await?;
+    // It may have changed before the lock was granted.
     let decision = rows::find(tx, decision_id).await?.ok_or_else(unknown)?;
     Ok((decision, locked))
 }
 
-/// What the same person was told the first time.
-async fn again(
+/// The answer to the first confirmation, for its repeat.
+async fn repeated_outcome(
     tx: &mut PgConnection,
-    locked: &Locked,
+    locked: &LockedPayment,
     decision: DecisionView,
-) -> Result<Confirmed, DecideError> {
-    Ok(match decision.deed {
-        OperatorAction::Standing(action) => {
+) -> Result<ConfirmOutcome, DecideError> {
+    Ok(match decision.action {
+        OperatorAction::OpenPayment(action) => {
             let decision = Decision { decision_id: decision.decision_id, action };
-            Confirmed::ToCarryOut(rows::message(tx, &locked.payment_id, decision).await?)
+            ConfirmOutcome::ToApply(rows::message(tx, &locked.payment_id, decision).await?)
         }
         OperatorAction::Correction(_) | OperatorAction::Close => {
-            Confirmed::Corrected { detail: decision.detail.unwrap_or_default() }
+            ConfirmOutcome::Corrected { detail: decision.detail.unwrap_or_default() }
         }
     })
 }
 
-async fn write(
+async fn record_confirmation(
     tx: &mut PgConnection,
-    locked: &Locked,
+    locked: &LockedPayment,
     decision: &DecisionView,
     by: &str,
     reason: &str,
@@ -147,6 +151,6 @@ async fn write(
     )
     .execute(&mut *tx)
     .await?;
-    let told = format!("{by} confirmed {}: {reason}", decision.deed);
-    rows::tell(tx, &locked.payment_id, locked.facts.state, &decision.decision_id, &told).await
+    let event = format!("{by} confirmed {}: {reason}", decision.action);
+    rows::append_timeline(tx, &locked.payment_id, locked.facts.state, &decision.decision_id, &event).await
 }

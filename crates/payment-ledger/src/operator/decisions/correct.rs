@@ -1,40 +1,43 @@
-//! Corrections: how money moves after a payment's end. Each under a key of its own, once, linked to an open exception
-//! of that payment, which it closes.
+//! Corrections: money moved after a payment's end. Each has its own key, is posted once, and closes the open exception it is
+//! linked to.
 
 use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::keys;
 use sqlx::PgConnection;
 
-use super::{Correction, DecideError, DecisionRefused, DecisionStatus, charge, rows};
-use crate::accounts::{self, Internal, Posting};
-use crate::row_lock::{Locked, lock};
+use super::{Correction, DecideError, DecisionRefusedError, DecisionStatus, charge, rows};
+use crate::accounts::{self, InternalAccount, JournalPosting};
+use crate::row_lock::{LockedPayment, lock_payment};
 use crate::{LedgerError, writes};
 
-/// What is booked of a payment that no hold tells.
-struct Booked {
-    /// Which account was debited for good: escrow's other side. None when none was.
-    bearer: Option<String>,
+/// What is booked for a payment outside its hold.
+struct PaymentPostings {
+    /// The account that was debited in favour of escrow; `None` if none was.
+    debited_account: Option<String>,
     returned: bool,
     written_off: bool,
 }
 
-/// The ended payment that an open exception is of, under its lock.
-pub(super) async fn linked(tx: &mut PgConnection, exception_id: i64) -> Result<Locked, DecideError> {
-    let Some(locked) = open_exception(tx, exception_id).await? else {
-        return Err(DecisionRefused::NoPayment(exception_id).into());
+/// The ended payment of an open exception, under its lock.
+pub(super) async fn lock_ended_payment(
+    tx: &mut PgConnection,
+    exception_id: i64,
+) -> Result<LockedPayment, DecideError> {
+    let Some(locked) = lock_exception(tx, exception_id).await? else {
+        return Err(DecisionRefusedError::WithoutPayment(exception_id).into());
     };
     if locked.facts.state.end().is_none() {
-        return Err(DecisionRefused::StillOpen(locked.facts.state).into());
+        return Err(DecisionRefusedError::PaymentOpen(locked.facts.state).into());
     }
     Ok(locked)
 }
 
-/// Locks the payment of an open exception, and the exception itself; none where it is of no payment of ours.
-pub(super) async fn open_exception(
+/// Locks the payment of an open exception, and the exception; `None` if the exception has no payment.
+pub(super) async fn lock_exception(
     tx: &mut PgConnection,
     exception_id: i64,
-) -> Result<Option<Locked>, DecideError> {
-    let unknown = || DecisionRefused::UnknownException(exception_id);
+) -> Result<Option<LockedPayment>, DecideError> {
+    let unknown = || DecisionRefusedError::UnknownException(exception_id);
     let payment_id =
         sqlx::query_scalar!("SELECT payment_id FROM exceptions WHERE exception_id = $1", exception_id)
             .fetch_optional(&mut *tx)
@@ -48,7 +51,7 @@ pub(super) async fn open_exception(
                 column: "payment_id",
                 value: id,
             })?;
-            Some(lock(tx, &payment_id).await?)
+            Some(lock_payment(tx, &payment_id).await?)
         }
     };
     let open = sqlx::query_scalar!(
@@ -57,41 +60,44 @@ pub(super) async fn open_exception(
     )
     .fetch_one(&mut *tx)
     .await?;
-    if open { Ok(locked) } else { Err(DecisionRefused::ExceptionClosed(exception_id).into()) }
+    if open { Ok(locked) } else { Err(DecisionRefusedError::ExceptionClosed(exception_id).into()) }
 }
 
-/// Whether the correction may be made now.
-pub(super) async fn allowed(
+/// Whether the correction is allowed now.
+pub(super) async fn check_allowed(
     tx: &mut PgConnection,
-    locked: &Locked,
+    locked: &LockedPayment,
     correction: Correction,
 ) -> Result<(), DecideError> {
-    let Booked { bearer, returned, written_off } = booked(tx, locked).await?;
-    let on_claims = bearer.as_deref() == Some(&*Internal::Claims.account(locked.money.currency()));
+    let PaymentPostings { debited_account, returned, written_off } = postings(tx, locked).await?;
+    let on_claims =
+        debited_account.as_deref() == Some(&*InternalAccount::Claims.account(locked.money.currency()));
     let refused = match correction {
-        Correction::LateDebit if bearer.is_some() => DecisionRefused::AlreadyDebited,
-        Correction::ReturnCredit if bearer.is_none() => DecisionRefused::NotDebited,
-        Correction::ReturnCredit if returned => DecisionRefused::AlreadyReturned,
-        Correction::WriteOff if !on_claims || returned || written_off => DecisionRefused::NothingOnClaims,
+        Correction::LateDebit if debited_account.is_some() => DecisionRefusedError::AlreadyDebited,
+        Correction::ReturnCredit if debited_account.is_none() => DecisionRefusedError::NotDebited,
+        Correction::ReturnCredit if returned => DecisionRefusedError::AlreadyReturned,
+        Correction::WriteOff if !on_claims || returned || written_off => {
+            DecisionRefusedError::NothingOnClaims
+        }
         Correction::LateDebit | Correction::ReturnCredit | Correction::WriteOff => return Ok(()),
     };
     Err(refused.into())
 }
 
-/// Books an allowed correction and closes decision and exception. Says in words what was booked.
+/// Books an allowed correction and closes decision and exception. Returns in words what was booked.
 pub(super) async fn book(
     tx: &mut PgConnection,
-    locked: &Locked,
+    locked: &LockedPayment,
     correction: Correction,
     decision_id: &DecisionId,
     exception_id: i64,
 ) -> Result<String, LedgerError> {
-    let Locked { payment_id, tx_id, source_account, money, .. } = locked;
+    let LockedPayment { payment_id, tx_id, source_account, money, .. } = locked;
     let key = keys::correction(tx_id, decision_id);
-    let claims = Internal::Claims.account(money.currency());
-    let losses = Internal::Losses.account(money.currency());
-    let escrow = Internal::Escrow.account(money.currency());
-    let post = |kind, debit, credit| Posting {
+    let claims = InternalAccount::Claims.account(money.currency());
+    let losses = InternalAccount::Losses.account(money.currency());
+    let escrow = InternalAccount::Escrow.account(money.currency());
+    let post = |kind, debit, credit| JournalPosting {
         key: key.as_str(),
         payment_id: Some(payment_id),
         kind,
@@ -100,13 +106,13 @@ pub(super) async fn book(
         money: *money,
     };
     let detail = match correction {
-        Correction::LateDebit => charge::late(tx, locked, &key).await?,
+        Correction::LateDebit => charge::late_debit(tx, locked, &key).await?,
         Correction::ReturnCredit => {
-            writes::done(tx, key.as_str(), payment_id).await?;
-            let Booked { bearer, written_off, .. } = booked(tx, locked).await?;
-            // It goes back to whoever bore it: the customer, or the bank.
-            let credit = match bearer {
-                Some(bearer) if bearer == claims => {
+            writes::record_done(tx, key.as_str(), payment_id).await?;
+            let PaymentPostings { debited_account, written_off, .. } = postings(tx, locked).await?;
+            // The credit goes to the account that was debited: the customer's, or the bank's.
+            let credit = match debited_account {
+                Some(debited_account) if debited_account == claims => {
                     if written_off {
                         &losses
                     } else {
@@ -116,18 +122,18 @@ pub(super) async fn book(
                 _ => source_account.as_str(),
             };
             accounts::post(tx, post("return_credit", &escrow, credit)).await?;
-            format!("{money} given back to {credit}")
+            format!("{money} credited back to {credit}")
         }
         Correction::WriteOff => {
-            writes::done(tx, key.as_str(), payment_id).await?;
+            writes::record_done(tx, key.as_str(), payment_id).await?;
             accounts::post(tx, post("write_off", &losses, &claims)).await?;
             format!("{money} written off")
         }
     };
     close_exception(tx, exception_id, decision_id).await?;
     rows::close(tx, decision_id, DecisionStatus::Done, None, &detail).await?;
-    let told = format!("{correction}: {detail}");
-    rows::tell(tx, payment_id, locked.facts.state, decision_id, &told).await?;
+    let event = format!("{correction}: {detail}");
+    rows::append_timeline(tx, payment_id, locked.facts.state, decision_id, &event).await?;
     Ok(detail)
 }
 
@@ -147,11 +153,11 @@ pub(super) async fn close_exception(
     Ok(())
 }
 
-async fn booked(tx: &mut PgConnection, locked: &Locked) -> Result<Booked, LedgerError> {
+async fn postings(tx: &mut PgConnection, locked: &LockedPayment) -> Result<PaymentPostings, LedgerError> {
     let id = locked.payment_id.as_str();
     let row = sqlx::query!(
         r#"SELECT (SELECT CASE kind WHEN 'debit' THEN $2 ELSE debit_account END FROM journal
-                   WHERE payment_id = $1 AND kind IN ('debit', 'late_debit')) AS bearer,
+                   WHERE payment_id = $1 AND kind IN ('debit', 'late_debit')) AS debited_account,
                   EXISTS (SELECT FROM journal WHERE payment_id = $1 AND kind = 'return_credit') AS "returned!",
                   EXISTS (SELECT FROM journal WHERE payment_id = $1 AND kind = 'write_off') AS "written_off!""#,
         id,
@@ -159,5 +165,9 @@ async fn booked(tx: &mut PgConnection, locked: &Locked) -> Result<Booked, Ledger
     )
     .fetch_one(&mut *tx)
     .await?;
-    Ok(Booked { bearer: row.bearer, returned: row.returned, written_off: row.written_off })
+    Ok(PaymentPostings {
+        debited_account: row.debited_account,
+        returned: row.returned,
+        written_off: row.written_off,
+    })
 }

@@ -1,18 +1,18 @@
-//! What people decide: who, why, on which evidence, who else agreed, and what came of it. The rows are
+//! Operator decisions: who decided what, why, on which evidence, who approved, and the outcome. The rows are
 //! the audit trail and are never deleted.
 //!
-//! About a payment that stands before a person they are carried out by its workflow, which asks the switch first
+//! A decision about an open payment is applied by its workflow, which asks the switch first
 //! ([`payment_protocol::decision`]); after the end, money moves only by corrections, each linked to an open
-//! exception. What moves money needs two people.
+//! exception. Every decision that moves money needs two operators (four-eyes).
 //!
 //! | file | question |
 //! |---|---|
-//! | [`propose`], [`confirm`] | who decided what? |
-//! | [`apply_decision`] | how does a decided payment end? |
-//! | [`correct`] | how does money move after the end? |
-//! | [`charge`] | who bears a debit that no hold covers? |
-//! | [`close_exception`] | how is an exception closed without money? |
-//! | [`rows`] | how is a decision read and written? |
+//! | [`propose`], [`confirm`] | How is a decision proposed and confirmed? |
+//! | [`apply`] | How does a decision end its payment? |
+//! | [`correct`] | How does money move after the end? |
+//! | [`charge`] | Which account pays a debit without a hold? |
+//! | [`close_exception`] | How is an exception closed without money? |
+//! | [`rows`] | How is a decision read and written? |
 
 mod apply;
 mod charge;
@@ -31,55 +31,55 @@ use payment_protocol::text_enum;
 use crate::LedgerError;
 use crate::switch::inbox::InboxMessage;
 
-pub use refusal::DecisionRefused;
-pub use rows::is_unseen;
-pub use rows::said;
+pub use refusal::DecisionRefusedError;
+pub use rows::is_invisible;
+pub use rows::validate_operator_and_reason;
 pub(crate) use rows::{of_payment, reopen_delivery};
 
 text_enum!(
-    /// How money moves after a payment's end. Each needs two people and an open exception of that payment.
+    /// How money moves after a payment's end. Each needs two operators and an open exception of that payment.
     Correction {
-        /// It left and was not debited: the customer is debited, else the claims account.
+        /// The money left and was not debited: debits the customer, else the claims account.
         LateDebit = "late_debit",
-        /// It was debited and came back, or never left: whoever was debited gets it back.
+        /// The amount was debited, and the money came back or never left: credits the account that was debited.
         ReturnCredit = "return_credit",
-        /// What the claims account bore is given up: it becomes a loss.
+        /// The bank gives up its claim: moves it from the claims account to the losses.
         WriteOff = "write_off",
     }
 );
 
 impl Correction {
-    /// Whether it is right hangs on what became of the transfer: the switch is asked first, and evidence is needed.
+    /// Whether evidence is required: the correction depends on how the transfer ended at the switch.
     #[must_use]
-    pub fn rests_on_the_switch(self) -> bool {
+    pub fn needs_evidence(self) -> bool {
         matches!(self, Self::LateDebit | Self::ReturnCredit)
     }
 }
 
 text_enum!(
-    /// How far a decision has come.
+    /// Status of a decision.
     DecisionStatus {
-        /// Waits for a second person.
+        /// Awaits confirmation by a second operator.
         Proposed = "proposed",
-        /// To be carried out by the payment's workflow.
+        /// Confirmed; the payment's workflow applies it.
         Confirmed = "confirmed",
-        /// Carried out.
+        /// Applied.
         Done = "done",
-        /// Not carried out, with the reason.
+        /// Not applied; `detail` has the reason.
         Refused = "refused",
-        /// Taken back before it was confirmed.
+        /// Withdrawn before it was confirmed.
         Withdrawn = "withdrawn",
     }
 );
 
-/// What was decided.
+/// The action of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperatorAction {
-    /// About a payment that stands before a person.
-    Standing(Action),
+    /// On an open payment that needs an operator.
+    OpenPayment(Action),
     /// After the end.
     Correction(Correction),
-    /// An exception is closed, and no money moves.
+    /// Close an exception without moving money.
     Close,
 }
 
@@ -88,7 +88,7 @@ impl OperatorAction {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Standing(action) => action.as_str(),
+            Self::OpenPayment(action) => action.as_str(),
             Self::Correction(correction) => correction.as_str(),
             Self::Close => "close",
         }
@@ -100,16 +100,16 @@ impl OperatorAction {
         match text {
             "close" => Some(Self::Close),
             text => Action::parse(text)
-                .map(Self::Standing)
+                .map(Self::OpenPayment)
                 .or_else(|| Correction::parse(text).map(Self::Correction)),
         }
     }
 
-    /// Whether it needs a second person.
+    /// Whether a second operator must confirm it.
     #[must_use]
     pub fn moves_money(self) -> bool {
         match self {
-            Self::Standing(action) => action.moves_money(),
+            Self::OpenPayment(action) => action.moves_money(),
             Self::Correction(_) => true,
             Self::Close => false,
         }
@@ -122,69 +122,69 @@ impl std::fmt::Display for OperatorAction {
     }
 }
 
-/// A decision as it is on record.
+/// A decision as recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecisionView {
-    /// Its id; also that of the workflow Update.
+    /// Its id; also the id of the workflow update.
     pub decision_id: DecisionId,
-    /// About which payment; none for an exception of no payment of ours.
+    /// The payment; `None` for an exception without a payment.
     pub payment_id: Option<String>,
-    /// The exception it closes or corrects.
+    /// The exception that it closes or corrects.
     pub exception_id: Option<i64>,
-    /// What was decided.
-    pub deed: OperatorAction,
-    /// Why.
+    /// The action.
+    pub action: OperatorAction,
+    /// The proposer's reason.
     pub reason: String,
-    /// On which evidence.
+    /// The evidence.
     pub evidence: Option<String>,
-    /// Who proposed it.
+    /// The operator who proposed it.
     pub proposed_by: String,
-    /// When.
+    /// When it was proposed.
     pub proposed_at: Timestamp,
-    /// Who confirmed it; the proposer where no second person is needed.
+    /// The operator who confirmed it; the proposer if one operator suffices.
     pub confirmed_by: Option<String>,
-    /// When.
+    /// When it was confirmed.
     pub confirmed_at: Option<Timestamp>,
-    /// Why.
+    /// The confirming operator's reason.
     pub confirm_reason: Option<String>,
-    /// How far it has come.
+    /// Its status.
     pub status: DecisionStatus,
-    /// What the payment's workflow made of it.
+    /// The outcome that the payment's workflow reported.
     pub outcome: Option<DecisionOutcome>,
-    /// What came of it, in words.
+    /// The outcome in words.
     pub detail: Option<String>,
-    /// When that was.
+    /// When it was closed.
     pub closed_at: Option<Timestamp>,
 }
 
-/// A proposal that is on record.
+/// A recorded proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proposed {
+pub struct Proposal {
     /// Its id.
     pub decision_id: DecisionId,
-    /// Confirmed at once, since no money moves: deliver it. None while it waits for a second person.
+    /// The message to deliver, if no confirmation is needed; `None` while the proposal awaits one.
     pub message: Option<InboxMessage>,
 }
 
-/// What follows from a confirmation.
+/// Outcome of a confirmation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Confirmed {
-    /// The payment's workflow carries it out: deliver it. The relay does otherwise.
-    ToCarryOut(InboxMessage),
-    /// A correction, made in the transaction of the confirmation.
+pub enum ConfirmOutcome {
+    /// The payment's workflow applies it: deliver the message, else the relay does.
+    ToApply(InboxMessage),
+    /// A correction, booked in the transaction of the confirmation.
     Corrected {
         /// What was booked, in words.
         detail: String,
     },
 }
 
-/// A decision that was not taken.
+/// A decision that was not recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum DecideError {
-    /// Refused; nothing is written.
+    /// Refused; nothing was written.
     #[error(transparent)]
-    Refused(#[from] DecisionRefused),
-    /// No outcome: repeat.
+    Refused(#[from] DecisionRefusedError),
+    /// The outcome is unknown: repeat.
     #[error("the decision has no outcome; repeat it")]
     Ledger(#[from] LedgerError),
 }

@@ -1,4 +1,4 @@
-//! Proposing: what one person says should be done, and why.
+//! Proposing decisions.
 
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::{Action, Decision};
@@ -6,17 +6,17 @@ use payment_protocol::ids::{DecisionId, PaymentId};
 use sqlx::PgConnection;
 
 use super::correct;
-use super::rows::{self, New, said, same_person, words};
-use super::{Correction, DecideError, DecisionRefused, OperatorAction, Proposed};
-use crate::row_lock::{Locked, lock};
+use super::rows::{self, NewDecision, checked_text, is_same_operator, validate_operator_and_reason};
+use super::{Correction, DecideError, DecisionRefusedError, OperatorAction, Proposal};
+use crate::row_lock::{LockedPayment, lock_payment};
 use crate::{Ledger, LedgerError};
 
 impl Ledger {
-    /// Proposes `action` about a payment that stands before a person. What moves no money is confirmed at once.
-    /// The same proposal of the same person again is the first one.
+    /// Proposes `action` on a payment that needs an operator. An action that moves no money is confirmed at once.
+    /// A repeat of the proposal by the same operator returns the first one.
     ///
-    /// Refusals in order of precedence: no name, no reason, unknown payment, ended, not standing, not allowed for
-    /// the reason it stands for, no evidence (settle, release), another decision open.
+    /// Refusals in order of precedence: no operator, no reason, unknown payment, ended, not waiting for an operator, not allowed
+    /// for its operator reason, no evidence (debit, release), another decision open.
     ///
     /// # Errors
     /// [`DecideError`].
@@ -27,25 +27,26 @@ impl Ledger {
         by: &str,
         reason: &str,
         evidence: Option<&str>,
-    ) -> Result<Proposed, DecideError> {
-        let (by, reason) = said(by, reason)?;
-        let evidence = tidy(evidence)?;
+    ) -> Result<Proposal, DecideError> {
+        let (by, reason) = validate_operator_and_reason(by, reason)?;
+        let evidence = checked_evidence(evidence)?;
         let mut tx = self.pool.begin().await?;
-        let locked = lock(&mut tx, payment_id).await.map_err(|error| unknown(error, payment_id))?;
-        allowed(&mut tx, &locked, action).await?;
+        let locked =
+            lock_payment(&mut tx, payment_id).await.map_err(|error| as_decide_error(error, payment_id))?;
+        check_allowed(&mut tx, &locked, action).await?;
         if action.moves_money() && evidence.is_none() {
-            return Err(DecisionRefused::NoEvidence(action).into());
+            return Err(DecisionRefusedError::MissingEvidence(action).into());
         }
-        let new = New {
-            deed: OperatorAction::Standing(action),
+        let new = NewDecision {
+            action: OperatorAction::OpenPayment(action),
             exception_id: None,
             by: &by,
             reason: &reason,
             evidence: evidence.as_deref(),
         };
-        let (decision_id, first) = write(&mut tx, &locked, &new).await?;
+        let (decision_id, is_new) = find_or_insert(&mut tx, &locked, &new).await?;
         let decision = Decision { decision_id: decision_id.clone(), action };
-        let message = match (action.moves_money(), first) {
+        let message = match (action.moves_money(), is_new) {
             (true, _) => None,
             (false, true) => {
                 sqlx::query!(
@@ -56,19 +57,19 @@ impl Ledger {
                 )
                 .execute(&mut *tx)
                 .await?;
-                Some(rows::put_notice(&mut tx, payment_id, decision).await?)
+                Some(rows::insert_message(&mut tx, payment_id, decision).await?)
             }
             (false, false) => Some(rows::message(&mut tx, payment_id, decision).await?),
         };
         tx.commit().await?;
-        Ok(Proposed { decision_id, message })
+        Ok(Proposal { decision_id, message })
     }
 
-    /// Proposes a correction of what an open exception tells. It moves money when another person confirms it.
-    /// The same proposal of the same person again is the first one.
+    /// Proposes a correction for an open exception. It moves money when another operator confirms it.
+    /// A repeat of the proposal by the same operator returns the first one.
     ///
-    /// Refusals in order of precedence: no name, no reason, unknown exception, no payment of ours, closed exception,
-    /// payment still open, what the correction itself refuses, no evidence where it rests on what the switch did, another
+    /// Refusals in order of precedence: no operator, no reason, unknown exception, exception without a payment, closed exception,
+    /// payment still open, the correction's own conditions, no evidence where it depends on the switch, another
     /// decision open.
     ///
     /// # Errors
@@ -80,36 +81,36 @@ impl Ledger {
         by: &str,
         reason: &str,
         evidence: Option<&str>,
-    ) -> Result<Proposed, DecideError> {
-        let (by, reason) = said(by, reason)?;
-        let evidence = tidy(evidence)?;
+    ) -> Result<Proposal, DecideError> {
+        let (by, reason) = validate_operator_and_reason(by, reason)?;
+        let evidence = checked_evidence(evidence)?;
         let mut tx = self.pool.begin().await?;
-        let locked = correct::linked(&mut tx, exception_id).await?;
-        correct::allowed(&mut tx, &locked, correction).await?;
-        if correction.rests_on_the_switch() && evidence.is_none() {
-            return Err(DecisionRefused::CorrectionWithoutEvidence(correction).into());
+        let locked = correct::lock_ended_payment(&mut tx, exception_id).await?;
+        correct::check_allowed(&mut tx, &locked, correction).await?;
+        if correction.needs_evidence() && evidence.is_none() {
+            return Err(DecisionRefusedError::MissingCorrectionEvidence(correction).into());
         }
-        let new = New {
-            deed: OperatorAction::Correction(correction),
+        let new = NewDecision {
+            action: OperatorAction::Correction(correction),
             exception_id: Some(exception_id),
             by: &by,
             reason: &reason,
             evidence: evidence.as_deref(),
         };
-        let (decision_id, _) = write(&mut tx, &locked, &new).await?;
+        let (decision_id, _) = find_or_insert(&mut tx, &locked, &new).await?;
         tx.commit().await?;
-        Ok(Proposed { decision_id, message: None })
+        Ok(Proposal { decision_id, message: None })
     }
 }
 
-/// Whether `action` may be decided now: the payment came to stand, for a reason that allows it.
-pub(super) async fn allowed(
+/// Whether `action` is allowed now: the payment needs an operator, for a reason that allows it.
+pub(super) async fn check_allowed(
     tx: &mut PgConnection,
-    locked: &Locked,
+    locked: &LockedPayment,
     action: Action,
 ) -> Result<(), DecideError> {
     if let Some(end) = locked.facts.state.end() {
-        return Err(DecisionRefused::Ended(end).into());
+        return Err(DecisionRefusedError::Ended(end).into());
     }
     let row = sqlx::query!(
         "SELECT operator_reason FROM payments WHERE payment_id = $1",
@@ -119,47 +120,47 @@ pub(super) async fn allowed(
     .await?;
     let reason = row.operator_reason.as_deref().and_then(OperatorReason::parse);
     match reason {
-        // Not the state: an asking that was paused and comes late shows a payment that stands as cancelling. Whether
-        // it stands now is for its workflow to say, when the decision comes there.
+        // The state does not tell: a late cancel attempt shows a payment that needs an operator as cancelling. Its workflow checks
+        // again when it receives the decision.
         Some(reason) if reason.allowed().contains(&action) => Ok(()),
-        Some(reason) => Err(DecisionRefused::NotAllowed { action, reason }.into()),
-        None => Err(DecisionRefused::NotStanding(locked.facts.state).into()),
+        Some(reason) => Err(DecisionRefusedError::ActionNotAllowed { action, reason }.into()),
+        None => Err(DecisionRefusedError::NotWaiting(locked.facts.state).into()),
     }
 }
 
-/// Writes the proposal, or finds the open one that is the same. Says whether it was written now.
-async fn write(
+/// Inserts the proposal, or finds the same one open. Returns whether it was inserted now.
+async fn find_or_insert(
     tx: &mut PgConnection,
-    locked: &Locked,
-    new: &New<'_>,
+    locked: &LockedPayment,
+    new: &NewDecision<'_>,
 ) -> Result<(DecisionId, bool), DecideError> {
     let payment_id = &locked.payment_id;
     let open = rows::of_payment(tx, payment_id).await?.into_iter().find(|row| row.closed_at.is_none());
     if let Some(open) = open {
-        let same = open.deed == new.deed
+        let is_repeat = open.action == new.action
             && open.exception_id == new.exception_id
-            && same_person(&open.proposed_by, new.by)
+            && is_same_operator(&open.proposed_by, new.by)
             && open.reason == new.reason
             && open.evidence.as_deref() == new.evidence;
-        return if same {
+        return if is_repeat {
             Ok((open.decision_id, false))
         } else {
-            Err(DecisionRefused::AnotherIsOpen(open.decision_id).into())
+            Err(DecisionRefusedError::AnotherDecisionOpen(open.decision_id).into())
         };
     }
     let decision_id = rows::insert(tx, payment_id, new).await?;
-    let told = format!("{} proposed {}: {}", new.by, new.deed, new.reason);
-    rows::tell(tx, payment_id, locked.facts.state, &decision_id, &told).await?;
+    let event = format!("{} proposed {}: {}", new.by, new.action, new.reason);
+    rows::append_timeline(tx, payment_id, locked.facts.state, &decision_id, &event).await?;
     Ok((decision_id, true))
 }
 
-fn tidy(evidence: Option<&str>) -> Result<Option<String>, DecisionRefused> {
-    Ok(evidence.map(|evidence| words("the evidence", evidence)).transpose()?.flatten())
+fn checked_evidence(evidence: Option<&str>) -> Result<Option<String>, DecisionRefusedError> {
+    Ok(evidence.map(|evidence| checked_text("the evidence", evidence)).transpose()?.flatten())
 }
 
-fn unknown(error: LedgerError, payment_id: &PaymentId) -> DecideError {
+fn as_decide_error(error: LedgerError, payment_id: &PaymentId) -> DecideError {
     match error {
-        LedgerError::UnknownPayment(_) => DecisionRefused::UnknownPayment(payment_id.clone()).into(),
+        LedgerError::UnknownPayment(_) => DecisionRefusedError::UnknownPayment(payment_id.clone()).into(),
         error => error.into(),
     }
 }

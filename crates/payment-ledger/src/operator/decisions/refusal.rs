@@ -1,4 +1,4 @@
-//! Why a decision is not taken, in words that say what to do instead.
+//! Why a decision is refused, and what to do instead.
 
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
@@ -8,35 +8,35 @@ use payment_protocol::state::FinalState;
 
 use super::{Correction, DecisionStatus};
 
-/// A decision that is not taken; nothing is written.
+/// A refused decision; nothing is written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecisionRefused {
-    /// Nobody answers for it.
-    #[error("no name is given: say who decides")]
-    NoName,
-    /// A name that could look like another.
-    #[error("a name is 1 to 64 letters, digits and . _ - @ of ASCII, as a login has")]
-    BadName,
-    /// More than anybody reads.
-    #[error("{0} is longer than {max} characters", max = super::rows::WORDS_MAX)]
+pub enum DecisionRefusedError {
+    /// The audit trail needs an operator.
+    #[error("the operator's name is missing")]
+    MissingOperator,
+    /// A name that could be mistaken for another.
+    #[error("a name is 1 to 64 letters, digits, spaces and . _ - @ of ASCII")]
+    InvalidOperator,
+    /// A text over the limit.
+    #[error("{0} is longer than {max} characters", max = super::rows::TEXT_MAX)]
     TooLong(&'static str),
-    /// Text that hides something.
-    #[error("{0} has characters that nobody sees: write it without")]
-    Hidden(&'static str),
-    /// The audit trail would say nothing.
-    #[error("no reason is given: say why")]
-    NoReason,
-    /// Settling and releasing stand on what people know.
-    #[error("{0} needs evidence: say what shows how the transfer ended, and where it is kept")]
-    NoEvidence(Action),
-    /// A correction that moves a customer's money stands on what people know.
-    #[error("{0} needs evidence: say what shows how the transfer ended, and where it is kept")]
-    CorrectionWithoutEvidence(Correction),
-    /// Closing it would leave money where it is not to stay.
+    /// A text with invisible characters.
+    #[error("{0} has invisible characters: remove them")]
+    InvisibleCharacters(&'static str),
+    /// The audit trail needs a reason.
+    #[error("the reason is missing")]
+    MissingReason,
+    /// Debit and release by decision need evidence.
+    #[error("{0} needs evidence of how the transfer ended, and where it is stored")]
+    MissingEvidence(Action),
+    /// A correction that depends on the switch needs evidence.
+    #[error("{0} needs evidence of how the transfer ended, and where it is stored")]
+    MissingCorrectionEvidence(Correction),
+    /// Closing it would leave the amount on the claims account.
     #[error(
-        "the claims account bears the payment of exception {0}: write it off or give it back, which closes it"
+        "the payment of exception {0} is on the claims account: a write_off or return_credit closes the exception"
     )]
-    BornByClaims(i64),
+    OnClaimsAccount(i64),
     /// No such payment.
     #[error("there is no payment {0}")]
     UnknownPayment(PaymentId),
@@ -47,60 +47,60 @@ pub enum DecisionRefused {
     #[error("there is no exception {0}")]
     UnknownException(i64),
     /// The payment has ended.
-    #[error("the payment has ended: {0}; money moves now only by a correction of one of its open exceptions")]
+    #[error("the payment has ended as {0}: only a correction of one of its open exceptions can move money")]
     Ended(FinalState),
-    /// The payment does not stand before a person.
-    #[error("the payment is {0} and moves by itself: nothing is to be decided")]
-    NotStanding(PaymentState),
-    /// Not for this reason.
-    #[error("{action} is not allowed while it stands for {reason}; allowed: {}", words(reason.allowed()))]
-    NotAllowed {
-        /// What was wanted.
+    /// The payment does not need an operator.
+    #[error("the payment is {0} and does not need an operator")]
+    NotWaiting(PaymentState),
+    /// The operator reason does not allow the action.
+    #[error("{action} is not allowed for the operator reason {reason}; allowed: {}", action_list(reason.allowed()))]
+    ActionNotAllowed {
+        /// The action.
         action: Action,
-        /// Why it stands.
+        /// The operator reason.
         reason: OperatorReason,
     },
-    /// One thing at a time.
-    #[error("decision {0} about this payment is open: let it be confirmed, carried out or withdrawn first")]
-    AnotherIsOpen(DecisionId),
-    /// Two people are two people.
-    #[error("{0} proposed it: another person must confirm")]
-    SamePerson(String),
-    /// Somebody was quicker.
-    #[error("{0} has confirmed it: there is nothing left to do")]
+    /// A payment has one open decision at a time.
+    #[error("decision {0} on this payment is open: confirm or withdraw it first")]
+    AnotherDecisionOpen(DecisionId),
+    /// Four-eyes: the confirming operator is another person.
+    #[error("{0} proposed the decision: another person must confirm it")]
+    SameOperator(String),
+    /// Another operator confirmed it first.
+    #[error("{0} has already confirmed the decision")]
     AlreadyConfirmed(String),
-    /// It is over.
-    #[error("the decision is {0}: propose it anew if it is still right")]
+    /// The decision is closed.
+    #[error("the decision is {0}: propose it again if it is still needed")]
     Closed(DecisionStatus),
-    /// It is under way and may have been carried out.
-    #[error("the decision is confirmed and being carried out: it can not be withdrawn")]
-    UnderWay,
-    /// A decision about it was carried out before.
-    #[error("exception {0} is closed: nothing is left to be decided about it")]
+    /// It is confirmed and may have been applied.
+    #[error("the decision is confirmed and cannot be withdrawn")]
+    AlreadyApplying,
+    /// An earlier decision closed the exception.
+    #[error("exception {0} is already closed")]
     ExceptionClosed(i64),
-    /// It names no payment of ours.
-    #[error("exception {0} is of no payment of ours: it can only be closed")]
-    NoPayment(i64),
-    /// The exception is what keeps an open payment from moving wrongly.
-    #[error("the payment is still open: {0}; decide about the payment, not about its exception")]
-    StillOpen(PaymentState),
-    /// Late debit of what was debited.
-    #[error("the payment was debited already: it is not debited twice")]
+    /// The exception has no payment.
+    #[error("exception {0} has no payment: it can only be closed")]
+    WithoutPayment(i64),
+    /// The exception protects an open payment.
+    #[error("the payment is still open as {0}: decide on the payment, not on its exception")]
+    PaymentOpen(PaymentState),
+    /// Late debit of a debited payment.
+    #[error("the payment is already debited")]
     AlreadyDebited,
-    /// Return of what was never debited.
-    #[error("the payment was not debited: there is nothing to give back")]
+    /// Return credit of a payment that was not debited.
+    #[error("the payment was not debited: there is nothing to return")]
     NotDebited,
-    /// Returned before.
-    #[error("what was debited has been given back already")]
+    /// A second return credit.
+    #[error("the debit has already been returned")]
     AlreadyReturned,
-    /// Write-off of what is not there.
-    #[error("the claims account bears nothing of this payment: there is nothing to write off")]
+    /// Write-off without an amount on the claims account.
+    #[error("the claims account holds nothing of this payment: there is nothing to write off")]
     NothingOnClaims,
 }
 
-fn words(actions: &[Action]) -> String {
+fn action_list(actions: &[Action]) -> String {
     if actions.is_empty() {
-        return "nothing, it moves by itself".into();
+        return "none, the service continues the payment".into();
     }
     actions.iter().map(|action| action.as_str()).collect::<Vec<_>>().join(", ")
 }

@@ -1,16 +1,16 @@
-//! Decisions as rows: read, written, closed, and put before the payment's workflow.
+//! Rows of decisions: read, inserted, closed, and put into the inbox of their payment.
 
 use payment_protocol::PaymentState;
 use payment_protocol::decision::{Decision, DecisionOutcome};
 use payment_protocol::ids::{DecisionId, PaymentId};
 use sqlx::PgConnection;
 
-use super::{DecisionRefused, DecisionStatus, DecisionView, OperatorAction};
+use super::{DecisionRefusedError, DecisionStatus, DecisionView, OperatorAction};
 use crate::switch::inbox::{InboxMessage, InboxMessageKind};
 use crate::{Ledger, LedgerError, writes};
 
 /// Columns of a decision.
-pub(crate) struct Row {
+pub(crate) struct DecisionRow {
     decision_id: String,
     payment_id: Option<String>,
     exception_id: Option<i64>,
@@ -28,16 +28,16 @@ pub(crate) struct Row {
     closed_at: Option<jiff_sqlx::Timestamp>,
 }
 
-/// What a proposal writes.
-pub(crate) struct New<'a> {
-    pub(crate) deed: OperatorAction,
+/// A proposal to insert.
+pub(crate) struct NewDecision<'a> {
+    pub(crate) action: OperatorAction,
     pub(crate) exception_id: Option<i64>,
     pub(crate) by: &'a str,
     pub(crate) reason: &'a str,
     pub(crate) evidence: Option<&'a str>,
 }
 
-impl Row {
+impl DecisionRow {
     pub(crate) fn view(self) -> Result<DecisionView, LedgerError> {
         let id = self.decision_id;
         let unreadable =
@@ -46,7 +46,7 @@ impl Row {
             decision_id: decision_id(&id)?,
             payment_id: self.payment_id,
             exception_id: self.exception_id,
-            deed: OperatorAction::parse(&self.action)
+            action: OperatorAction::parse(&self.action)
                 .ok_or_else(|| unreadable("action", self.action.clone()))?,
             reason: self.reason,
             evidence: self.evidence,
@@ -87,13 +87,13 @@ impl Ledger {
     }
 }
 
-/// One decision, as it stands now.
+/// One decision.
 pub(crate) async fn find(
     connection: &mut PgConnection,
     decision_id: &DecisionId,
 ) -> Result<Option<DecisionView>, LedgerError> {
     sqlx::query_as!(
-        Row,
+        DecisionRow,
         "SELECT decision_id, payment_id, exception_id, action, reason, evidence, proposed_by, proposed_at, confirmed_by,
                 confirmed_at, confirm_reason, status, outcome, detail, closed_at
          FROM decisions WHERE decision_id = $1",
@@ -101,7 +101,7 @@ pub(crate) async fn find(
     )
     .fetch_optional(connection)
     .await?
-    .map(Row::view)
+    .map(DecisionRow::view)
     .transpose()
 }
 
@@ -111,7 +111,7 @@ pub(crate) async fn of_payment(
     payment_id: &PaymentId,
 ) -> Result<Vec<DecisionView>, LedgerError> {
     sqlx::query_as!(
-        Row,
+        DecisionRow,
         "SELECT decision_id, payment_id, exception_id, action, reason, evidence, proposed_by, proposed_at, confirmed_by,
                 confirmed_at, confirm_reason, status, outcome, detail, closed_at
          FROM decisions WHERE payment_id = $1 ORDER BY proposed_at, decision_id",
@@ -120,69 +120,72 @@ pub(crate) async fn of_payment(
     .fetch_all(connection)
     .await?
     .into_iter()
-    .map(Row::view)
+    .map(DecisionRow::view)
     .collect()
 }
 
-/// Longest name.
+/// Longest operator name, in characters.
 const NAME_MAX: usize = 64;
 /// Longest reason or evidence, in characters.
-pub(crate) const WORDS_MAX: usize = 2_000;
+pub(crate) const TEXT_MAX: usize = 2_000;
 
-/// Who decides and why, trimmed and as the table can hold it. A name is one that a login has, so that no two spellings
+/// Checks and trims an operator's name and reason. A name is limited to the characters of a login, so that no two spellings
 /// look the same.
 ///
 /// # Errors
-/// [`DecisionRefused`]: a name or reason that is missing, too long or cannot be read.
-pub fn said(by: &str, reason: &str) -> Result<(String, String), DecisionRefused> {
+/// [`DecisionRefusedError`]: a name or reason that is missing, too long or has invalid characters.
+pub fn validate_operator_and_reason(
+    by: &str,
+    reason: &str,
+) -> Result<(String, String), DecisionRefusedError> {
     let by = by.trim();
     if by.is_empty() {
-        return Err(DecisionRefused::NoName);
+        return Err(DecisionRefusedError::MissingOperator);
     }
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || " ._-@".contains(letter);
-    if by.len() > NAME_MAX || !by.chars().all(fits) || person(by).is_empty() {
-        return Err(DecisionRefused::BadName);
+    let is_allowed = |character: char| character.is_ascii_alphanumeric() || " ._-@".contains(character);
+    if by.len() > NAME_MAX || !by.chars().all(is_allowed) || canonical_name(by).is_empty() {
+        return Err(DecisionRefusedError::InvalidOperator);
     }
-    match words("the reason", reason)? {
-        None => Err(DecisionRefused::NoReason),
+    match checked_text("the reason", reason)? {
+        None => Err(DecisionRefusedError::MissingReason),
         Some(reason) => Ok((by.to_owned(), reason)),
     }
 }
 
-/// What people wrote, trimmed; none when nothing is left. Bounded, and without characters that nobody sees.
-pub(crate) fn words(what: &'static str, text: &str) -> Result<Option<String>, DecisionRefused> {
+/// A text trimmed and checked; `None` if it is empty. Bounded, and without invisible characters.
+pub(crate) fn checked_text(field: &'static str, text: &str) -> Result<Option<String>, DecisionRefusedError> {
     let text = text.trim();
-    if text.chars().count() > WORDS_MAX {
-        return Err(DecisionRefused::TooLong(what));
+    if text.chars().count() > TEXT_MAX {
+        return Err(DecisionRefusedError::TooLong(field));
     }
-    if text.chars().any(is_unseen) {
-        return Err(DecisionRefused::Hidden(what));
+    if text.chars().any(is_invisible) {
+        return Err(DecisionRefusedError::InvisibleCharacters(field));
     }
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
-/// Whether a character is not seen, or turns the text around it. Line breaks and tabs are seen.
+/// Whether a character is invisible or changes the direction of text. Line breaks and tabs are allowed.
 #[must_use]
-pub fn is_unseen(letter: char) -> bool {
-    let formats = matches!(letter, '\u{00AD}' | '\u{061C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
+pub fn is_invisible(character: char) -> bool {
+    let is_format = matches!(character, '\u{00AD}' | '\u{061C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
         | '\u{2060}'..='\u{206F}' | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}');
-    formats || (letter.is_control() && letter != '\n' && letter != '\t')
+    is_format || (character.is_control() && character != '\n' && character != '\t')
 }
 
-/// Whether two names are one person's: case, points and spaces make no other.
-pub(crate) fn same_person(one: &str, other: &str) -> bool {
-    person(one) == person(other)
+/// Whether two names are one operator's: case, punctuation and spaces are ignored.
+pub(crate) fn is_same_operator(one: &str, other: &str) -> bool {
+    canonical_name(one) == canonical_name(other)
 }
 
-fn person(name: &str) -> String {
-    name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
+fn canonical_name(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|character| character.to_ascii_lowercase()).collect()
 }
 
-/// Writes a proposal down.
+/// Inserts a proposal.
 pub(crate) async fn insert(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
-    new: &New<'_>,
+    new: &NewDecision<'_>,
 ) -> Result<DecisionId, LedgerError> {
     let id = sqlx::query_scalar!(
         "INSERT INTO decisions (decision_id, payment_id, exception_id, action, reason, evidence, proposed_by)
@@ -190,7 +193,7 @@ pub(crate) async fn insert(
          RETURNING decision_id",
         payment_id.as_str(),
         new.exception_id,
-        new.deed.as_str(),
+        new.action.as_str(),
         new.reason,
         new.evidence,
         new.by,
@@ -209,7 +212,7 @@ pub(crate) fn decision_id(text: &str) -> Result<DecisionId, LedgerError> {
     })
 }
 
-/// Closes an open decision with what came of it. A closed one stays as it is.
+/// Closes an open decision with its outcome. Returns false if it is closed already.
 pub(crate) async fn close(
     tx: &mut PgConnection,
     decision_id: &DecisionId,
@@ -225,29 +228,28 @@ pub(crate) async fn close(
             column: "outcome",
             value: error.to_string(),
         })?
-        .map(writes::storable_json);
+        .map(writes::replace_nul_json);
     let closed = sqlx::query!(
         "UPDATE decisions SET status = $2, outcome = $3, detail = $4, closed_at = clock_timestamp()
          WHERE decision_id = $1 AND closed_at IS NULL",
         decision_id.as_str(),
         status.as_str(),
         outcome,
-        &*writes::storable(detail),
+        &*writes::replace_nul(detail),
     )
     .execute(&mut *tx)
     .await?;
     Ok(closed.rows_affected() > 0)
 }
 
-/// Puts a confirmed decision into the inbox. The relay leaves it alone for a second, which the process that took the
-/// confirmation has to deliver it.
-pub(crate) async fn put_notice(
+/// Puts a confirmed decision into the inbox. Due after one second: the process that took the confirmation delivers it first.
+pub(crate) async fn insert_message(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
     decision: Decision,
 ) -> Result<InboxMessage, LedgerError> {
     sqlx::query!(
-        "INSERT INTO inbox (payment_id, kind, decision_id, deliver_at)
+        "INSERT INTO inbox (payment_id, kind, decision_id, next_delivery_at)
          VALUES ($1, 'decision', $2, clock_timestamp() + interval '1 second')",
         payment_id.as_str(),
         decision.decision_id.as_str(),
@@ -257,7 +259,7 @@ pub(crate) async fn put_notice(
     message(tx, payment_id, decision).await
 }
 
-/// The message that is in the inbox for a decision.
+/// The inbox message of a decision.
 pub(crate) async fn message(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
@@ -280,13 +282,13 @@ pub(crate) async fn message(
     })
 }
 
-/// Lets a confirmed decision that no run has carried out be told again: the run that was told may be gone.
+/// Makes a confirmed and unapplied decision due again: the run that received it may be gone.
 pub(crate) async fn reopen_delivery(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
 ) -> Result<(), LedgerError> {
     sqlx::query!(
-        "UPDATE inbox i SET delivered_at = NULL, deliver_at = clock_timestamp()
+        "UPDATE inbox i SET delivered_at = NULL, next_delivery_at = clock_timestamp()
          FROM decisions d
          WHERE d.payment_id = $1 AND d.status = 'confirmed' AND i.decision_id = d.decision_id AND i.kind = 'decision'
            AND i.delivered_at IS NOT NULL",
@@ -297,13 +299,13 @@ pub(crate) async fn reopen_delivery(
     Ok(())
 }
 
-/// Writes into the payment's timeline what happened to a decision.
-pub(crate) async fn tell(
+/// Appends a decision's event to the payment's timeline.
+pub(crate) async fn append_timeline(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
     state: PaymentState,
     decision_id: &DecisionId,
-    told: &str,
+    event: &str,
 ) -> Result<(), LedgerError> {
-    writes::internal(tx, payment_id, state, &format!("decision {decision_id}: {told}")).await
+    writes::append_internal_timeline(tx, payment_id, state, &format!("decision {decision_id}: {event}")).await
 }

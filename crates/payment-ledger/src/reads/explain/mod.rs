@@ -1,4 +1,4 @@
-//! Everything the ledger knows of one payment, read in one snapshot, for people.
+//! Everything the ledger has recorded about one payment, read in one snapshot, for operators.
 
 mod read;
 
@@ -14,185 +14,185 @@ use crate::reads::queues::ExceptionView;
 use crate::reads::view::{self, PaymentView, TimelineEntry};
 use crate::{Ledger, LedgerError};
 
-/// One payment, explained.
+/// One payment with all its records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explained {
-    /// The row.
-    pub payment: Row,
-    /// Attempts at the switch.
-    pub submissions: Vec<Submission>,
-    /// What is recorded under the payment's keys, in the order it was recorded.
-    pub operations: Vec<Operation>,
-    /// What was posted under them.
-    pub journal: Vec<Entry>,
-    /// What was set aside.
-    pub hold: Option<Hold>,
-    /// What the switch reported.
-    pub callbacks: Vec<StoredCallback>,
-    /// What the workflow was, or is to be, told.
-    pub inbox: Vec<InboxEntry>,
-    /// What people decided.
+pub struct PaymentExplanation {
+    /// The payment's row.
+    pub payment: PaymentRow,
+    /// Submit attempts.
+    pub submissions: Vec<SubmissionView>,
+    /// Operations under the payment's keys, in the order they were recorded.
+    pub operations: Vec<OperationView>,
+    /// Journal entries under the payment's keys.
+    pub journal: Vec<JournalEntryView>,
+    /// Its hold.
+    pub hold: Option<HoldView>,
+    /// Callbacks of the switch.
+    pub callbacks: Vec<CallbackView>,
+    /// Messages for its workflow, delivered and undelivered.
+    pub inbox: Vec<InboxMessageView>,
+    /// Operator decisions.
     pub decisions: Vec<DecisionView>,
-    /// What contradicts the books.
+    /// Exceptions.
     pub exceptions: Vec<ExceptionView>,
-    /// What was alerted.
-    pub alerts: Vec<RaisedAlert>,
-    /// What the customer was told.
+    /// Alerts.
+    pub alerts: Vec<AlertView>,
+    /// Notifications of the customer.
     pub notifications: Vec<Notification>,
-    /// What happened.
+    /// Its timeline, internal lines included.
     pub timeline: Vec<TimelineEntry>,
 }
 
-/// The payment's row, with what only operators see.
+/// The payment's row, with the columns that only operators see.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// As the customer sees it.
+pub struct PaymentRow {
+    /// The customer's view.
     pub view: PaymentView,
-    /// Whose.
+    /// Its tenant.
     pub tenant_id: String,
-    /// Through which client.
+    /// Its client.
     pub client_id: String,
-    /// The switch's profile as it was at acceptance.
+    /// The switch profile as of acceptance.
     pub profile: SwitchProfile,
-    /// Times it was taken up again.
+    /// Recovery workflows started.
     pub resume_count: i32,
-    /// The run that reserved from the top.
+    /// The run that reserved the amount.
     pub run_id: Option<String>,
-    /// Attempts at the switch.
+    /// Submit attempts.
     pub attempts: i32,
-    /// When the first was recorded.
+    /// When the first attempt was recorded.
     pub first_attempt_at: Option<Timestamp>,
-    /// Submit's deadline, on the switch's clock.
+    /// Submit deadline, by the switch's clock.
     pub submit_deadline: Option<Timestamp>,
-    /// The first cause that turned it round.
+    /// The first cause of compensation.
     pub cause: Option<Cause>,
-    /// Since when the switch is asked to cancel.
+    /// Since when it is cancelling.
     pub cancelling_since: Option<Timestamp>,
-    /// The switch's first definite answer.
+    /// The final status at the switch.
     pub final_status: Option<String>,
-    /// Who brought it.
+    /// Source of the final status.
     pub final_status_source: Option<String>,
-    /// Until when it had to be started.
+    /// The latest time of its start.
     pub valid_until: Timestamp,
     /// When it was started.
     pub started_at: Option<Timestamp>,
 }
 
-/// One attempt at the switch.
+/// One submit attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Submission {
+pub struct SubmissionView {
     /// From 1.
     pub attempt: i32,
     /// When it was recorded, before it was sent.
     pub recorded_at: Timestamp,
-    /// accepted, refused or unknown; none without an answer.
+    /// `accepted`, `refused` or `unknown`; `None` without an answer.
     pub outcome: Option<String>,
-    /// The switch's words, or what happened instead.
+    /// The switch's reason, or the error.
     pub detail: Option<String>,
     /// When the answer was recorded.
     pub answered_at: Option<Timestamp>,
-    /// The newest transfer at a switch without references before it.
+    /// The newest transfer before it, at a switch without references.
     pub marker: Option<String>,
-    /// What the switch calls the transfer.
+    /// The switch's id of the transfer.
     pub transfer_id: Option<String>,
 }
 
-/// What is recorded under a key.
+/// One recorded operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operation {
-    /// The key.
+pub struct OperationView {
+    /// The operation key.
     pub operation_key: String,
-    /// done or refused.
+    /// `done`, `refused` or `unsupported`.
     pub outcome: String,
-    /// Why it was refused.
+    /// Why it was not done.
     pub reason: Option<String>,
-    /// When.
+    /// When it was recorded.
     pub recorded_at: Timestamp,
 }
 
-/// One journal row.
+/// One journal entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Under which key.
+pub struct JournalEntryView {
+    /// The operation key.
     pub operation_key: String,
-    /// reserve, settle, release or a correction.
+    /// `reserve`, `debit`, `release` or a correction.
     pub kind: String,
-    /// Which account gave.
+    /// The debited account.
     pub debit_account: String,
-    /// Which account took.
+    /// The credited account.
     pub credit_account: String,
     /// Minor units.
     pub amount_minor: i64,
     /// ISO 4217 code.
     pub currency: String,
-    /// When.
+    /// When it was posted.
     pub posted_at: Timestamp,
 }
 
-/// Money set aside.
+/// A hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
-    /// In which account.
+pub struct HoldView {
+    /// The customer's account.
     pub account_id: String,
     /// Minor units.
     pub amount_minor: i64,
-    /// open, settled or released.
+    /// `open`, `debited` or `released`.
     pub status: String,
-    /// When it was made.
+    /// When it was opened.
     pub opened_at: Timestamp,
     /// When it was closed.
     pub closed_at: Option<Timestamp>,
 }
 
-/// A callback as it is stored.
+/// A stored callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredCallback {
-    /// Of which switch.
+pub struct CallbackView {
+    /// The switch.
     pub switch: String,
-    /// Its id of the event.
+    /// The switch's event id.
     pub event_id: String,
     /// SUCCESS or FAILURE.
     pub status: String,
-    /// Minor units, as it said.
+    /// The reported amount, in minor units.
     pub amount_minor: i64,
-    /// The currency it said.
+    /// The reported currency.
     pub currency: String,
-    /// Its words.
+    /// The switch's reason.
     pub reason: Option<String>,
-    /// When it came.
+    /// When it was received.
     pub received_at: Timestamp,
 }
 
-/// A row of the inbox.
+/// A message in the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InboxEntry {
-    /// callback, cancel, final_status or decision.
+pub struct InboxMessageView {
+    /// `callback`, `cancel`, `final_status` or `decision`.
     pub kind: String,
-    /// Which callback.
+    /// Event id of the callback.
     pub event_id: Option<String>,
-    /// Which decision.
+    /// Id of the decision.
     pub decision_id: Option<String>,
-    /// When it came.
+    /// When it was received.
     pub received_at: Timestamp,
-    /// Times the relay took it.
-    pub deliveries: i32,
-    /// When the workflow was told; none when it is still to be.
+    /// Delivery attempts by the inbox relay.
+    pub delivery_attempts: i32,
+    /// When it was delivered; `None` while it is undelivered.
     pub delivered_at: Option<Timestamp>,
 }
 
-/// An alert that was raised.
+/// A raised alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RaisedAlert {
-    /// What kind.
+pub struct AlertView {
+    /// Its kind.
     pub kind: String,
-    /// In words.
+    /// The alert in words.
     pub detail: String,
-    /// When.
+    /// When it was raised.
     pub raised_at: Timestamp,
 }
 
 impl Ledger {
-    /// Everything about one payment, whosever it is; at most `timeline_limit` lines of its timeline. None when there is no
+    /// All records of one payment, of any tenant; at most `timeline_limit` lines of its timeline. `None` if there is no
     /// such payment.
     ///
     /// # Errors
@@ -201,14 +201,14 @@ impl Ledger {
         &self,
         payment_id: &PaymentId,
         timeline_limit: i64,
-    ) -> Result<Option<Explained>, LedgerError> {
+    ) -> Result<Option<PaymentExplanation>, LedgerError> {
         let mut tx = self.pool.begin().await?;
         tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
         let tx = &mut *tx;
         let Some(payment) = read::row(tx, payment_id).await? else { return Ok(None) };
         let decisions = decisions::of_payment(tx, payment_id).await?;
         let keys = all_keys(payment_id, &decisions);
-        Ok(Some(Explained {
+        Ok(Some(PaymentExplanation {
             payment,
             submissions: read::submissions(tx, payment_id).await?,
             operations: read::operations(tx, &keys).await?,
@@ -225,7 +225,7 @@ impl Ledger {
     }
 }
 
-/// Every key under which something of this payment may be recorded.
+/// Every operation key of this payment.
 fn all_keys(payment_id: &PaymentId, decisions: &[DecisionView]) -> Vec<String> {
     let tx_id = TxId::derive(payment_id);
     let mut all = vec![

@@ -1,14 +1,20 @@
-//! The parts of an explanation, each one read.
+//! The queries behind [`super::PaymentExplanation`].
 
 use payment_protocol::ids::PaymentId;
 use sqlx::PgConnection;
 
-use super::{Entry, Hold, InboxEntry, Operation, RaisedAlert, Row, StoredCallback, Submission};
+use super::{
+    AlertView, CallbackView, HoldView, InboxMessageView, JournalEntryView, OperationView, PaymentRow,
+    SubmissionView,
+};
 use crate::LedgerError;
 use crate::reads::queues::{ExceptionRow, ExceptionView};
 use crate::reads::view::view;
 
-pub(super) async fn row(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<Option<Row>, LedgerError> {
+pub(super) async fn row(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+) -> Result<Option<PaymentRow>, LedgerError> {
     let row = sqlx::query!(
         r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                   p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
@@ -28,7 +34,7 @@ pub(super) async fn row(tx: &mut PgConnection, payment_id: &PaymentId) -> Result
         column,
         value: json.to_string(),
     };
-    Ok(Some(Row {
+    Ok(Some(PaymentRow {
         tenant_id: row.tenant_id.clone(),
         client_id: row.client_id.clone(),
         profile: serde_json::from_value(row.profile.clone())
@@ -55,7 +61,7 @@ pub(super) async fn row(tx: &mut PgConnection, payment_id: &PaymentId) -> Result
 pub(super) async fn submissions(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
-) -> Result<Vec<Submission>, LedgerError> {
+) -> Result<Vec<SubmissionView>, LedgerError> {
     let rows = sqlx::query!(
         "SELECT attempt, recorded_at, outcome, detail, answered_at, marker, transfer_id
          FROM submissions WHERE payment_id = $1 ORDER BY attempt",
@@ -65,7 +71,7 @@ pub(super) async fn submissions(
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| Submission {
+        .map(|row| SubmissionView {
             attempt: row.attempt,
             recorded_at: row.recorded_at.to_jiff(),
             outcome: row.outcome,
@@ -80,7 +86,7 @@ pub(super) async fn submissions(
 pub(super) async fn operations(
     tx: &mut PgConnection,
     keys: &[String],
-) -> Result<Vec<Operation>, LedgerError> {
+) -> Result<Vec<OperationView>, LedgerError> {
     let rows = sqlx::query!(
         "SELECT operation_key, outcome, reason, recorded_at FROM operations
          WHERE operation_key = ANY($1) ORDER BY recorded_at, operation_key",
@@ -90,7 +96,7 @@ pub(super) async fn operations(
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| Operation {
+        .map(|row| OperationView {
             operation_key: row.operation_key,
             outcome: row.outcome,
             reason: row.reason,
@@ -99,7 +105,10 @@ pub(super) async fn operations(
         .collect())
 }
 
-pub(super) async fn journal(tx: &mut PgConnection, keys: &[String]) -> Result<Vec<Entry>, LedgerError> {
+pub(super) async fn journal(
+    tx: &mut PgConnection,
+    keys: &[String],
+) -> Result<Vec<JournalEntryView>, LedgerError> {
     let rows = sqlx::query!(
         "SELECT operation_key, kind, debit_account, credit_account, amount_minor, currency, posted_at FROM journal
          WHERE operation_key = ANY($1) ORDER BY entry_id",
@@ -109,7 +118,7 @@ pub(super) async fn journal(tx: &mut PgConnection, keys: &[String]) -> Result<Ve
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| Entry {
+        .map(|row| JournalEntryView {
             operation_key: row.operation_key,
             kind: row.kind,
             debit_account: row.debit_account,
@@ -121,14 +130,17 @@ pub(super) async fn journal(tx: &mut PgConnection, keys: &[String]) -> Result<Ve
         .collect())
 }
 
-pub(super) async fn hold(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<Option<Hold>, LedgerError> {
+pub(super) async fn hold(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+) -> Result<Option<HoldView>, LedgerError> {
     let row = sqlx::query!(
         "SELECT account_id, amount_minor, status, opened_at, closed_at FROM holds WHERE payment_id = $1",
         payment_id.as_str(),
     )
     .fetch_optional(tx)
     .await?;
-    Ok(row.map(|row| Hold {
+    Ok(row.map(|row| HoldView {
         account_id: row.account_id,
         amount_minor: row.amount_minor,
         status: row.status,
@@ -140,7 +152,7 @@ pub(super) async fn hold(tx: &mut PgConnection, payment_id: &PaymentId) -> Resul
 pub(super) async fn callbacks(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
-) -> Result<Vec<StoredCallback>, LedgerError> {
+) -> Result<Vec<CallbackView>, LedgerError> {
     let rows = sqlx::query!(
         "SELECT switch, event_id, status, amount_minor, currency, reason, received_at FROM switch_callbacks
          WHERE payment_id = $1 ORDER BY received_at, event_id",
@@ -150,7 +162,7 @@ pub(super) async fn callbacks(
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| StoredCallback {
+        .map(|row| CallbackView {
             switch: row.switch,
             event_id: row.event_id,
             status: row.status,
@@ -165,9 +177,9 @@ pub(super) async fn callbacks(
 pub(super) async fn inbox(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
-) -> Result<Vec<InboxEntry>, LedgerError> {
+) -> Result<Vec<InboxMessageView>, LedgerError> {
     let rows = sqlx::query!(
-        "SELECT kind, event_id, decision_id, received_at, deliveries, delivered_at FROM inbox
+        "SELECT kind, event_id, decision_id, received_at, delivery_attempts, delivered_at FROM inbox
          WHERE payment_id = $1 ORDER BY inbox_id",
         payment_id.as_str(),
     )
@@ -175,12 +187,12 @@ pub(super) async fn inbox(
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| InboxEntry {
+        .map(|row| InboxMessageView {
             kind: row.kind,
             event_id: row.event_id,
             decision_id: row.decision_id,
             received_at: row.received_at.to_jiff(),
-            deliveries: row.deliveries,
+            delivery_attempts: row.delivery_attempts,
             delivered_at: row.delivered_at.map(|at| at.to_jiff()),
         })
         .collect())
@@ -204,7 +216,7 @@ pub(super) async fn exceptions(
 pub(super) async fn alerts(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
-) -> Result<Vec<RaisedAlert>, LedgerError> {
+) -> Result<Vec<AlertView>, LedgerError> {
     let rows = sqlx::query!(
         "SELECT kind, detail, raised_at FROM alerts WHERE payment_id = $1 ORDER BY raised_at, kind",
         payment_id.as_str(),
@@ -213,6 +225,6 @@ pub(super) async fn alerts(
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| RaisedAlert { kind: row.kind, detail: row.detail, raised_at: row.raised_at.to_jiff() })
+        .map(|row| AlertView { kind: row.kind, detail: row.detail, raised_at: row.raised_at.to_jiff() })
         .collect())
 }

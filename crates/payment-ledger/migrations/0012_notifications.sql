@@ -1,11 +1,11 @@
--- What customers were told. That each event is told once is kept by processed_events, in the transaction of the row.
+-- Messages to customers. processed_events makes each event notify once: the notifier writes both in one transaction.
 CREATE TABLE notifications (
     notification_id bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     payment_id      text        NOT NULL REFERENCES payments,
     event_id        text        NOT NULL,
     kind            text        NOT NULL,
     message         text        NOT NULL,
-    told_at         timestamptz NOT NULL DEFAULT clock_timestamp()
+    notified_at     timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 CREATE INDEX notifications_by_payment ON notifications (payment_id, notification_id);

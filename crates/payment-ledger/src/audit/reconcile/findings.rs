@@ -1,41 +1,41 @@
-//! What becomes of what a sweep found: an exception, once.
+//! Findings of an audit or a reconciliation run: each opens an exception, once.
 
 use payment_protocol::ids::PaymentId;
 
 use super::drift::Drift;
 use crate::{Ledger, LedgerError, writes};
 
-/// One thing that is wrong.
+/// One instance of drift.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What is wrong.
+    /// Its kind.
     pub drift: Drift,
-    /// With which payment; none where it belongs to none.
+    /// The payment; `None` if it has none.
     pub payment_id: Option<PaymentId>,
-    /// What makes it the same finding in the next sweep.
+    /// Deduplicates: the same finding has the same origin in the next run.
     pub origin: String,
-    /// What the books say, for people.
+    /// The evidence in words.
     pub detail: String,
 }
 
-/// The exception of a finding.
+/// Outcome of reporting a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
-    /// Opened now.
+pub enum FindingOutcome {
+    /// An exception was opened now.
     Opened(i64),
-    /// Opened before, by a sweep or when the word came in.
-    Open(i64),
-    /// A person has closed it as it is now: it is not opened again. Where something else is wrong since, it is.
-    Closed(i64),
+    /// Its exception is open, from an earlier run or from the switch's report.
+    AlreadyOpen(i64),
+    /// An operator closed it, and it is unchanged: it is not opened again. A changed detail opens a new one.
+    AlreadyClosed(i64),
 }
 
 impl Ledger {
-    /// Opens an exception for each finding that has none; what is known of each, in their order. A matter that was met
-    /// when the switch's word came in is not opened a second time under a sweep's name.
+    /// Opens an exception for each finding without one; one outcome each, in their order. A contradiction that is already
+    /// open from the switch's report is not opened again under its kind of drift.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn open_findings(&self, findings: &[Finding]) -> Result<Vec<Known>, LedgerError> {
+    pub async fn open_findings(&self, findings: &[Finding]) -> Result<Vec<FindingOutcome>, LedgerError> {
         if findings.is_empty() {
             return Ok(Vec::new());
         }
@@ -43,20 +43,20 @@ impl Ledger {
             findings.iter().map(|finding| finding.payment_id.as_ref().map(PaymentId::as_str)).collect();
         let kinds: Vec<&str> = findings.iter().map(|finding| finding.drift.as_str()).collect();
         let origins: Vec<String> =
-            findings.iter().map(|finding| writes::storable(&finding.origin).into_owned()).collect();
+            findings.iter().map(|finding| writes::replace_nul(&finding.origin).into_owned()).collect();
         let details: Vec<String> =
-            findings.iter().map(|finding| writes::storable(&finding.detail).into_owned()).collect();
+            findings.iter().map(|finding| writes::replace_nul(&finding.detail).into_owned()).collect();
         let mut tx = self.pool.begin().await?;
-        // Two sweeps at once would each find no exception.
+        // Concurrent runs would each find no exception and open one.
         sqlx::query!("SELECT pg_advisory_xact_lock(hashtext('payment-ledger findings'))")
             .execute(&mut *tx)
             .await?;
         let rows = sqlx::query!(
             r#"WITH found AS (
                    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY
-                       AS found (payment_id, kind, origin, detail, place)),
+                       AS found (payment_id, kind, origin, detail, ordinal)),
                known AS (
-                   SELECT f.place, e.exception_id, e.closed_at IS NOT NULL AS is_closed
+                   SELECT f.ordinal, e.exception_id, e.closed_at IS NOT NULL AS is_closed
                    FROM found f CROSS JOIN LATERAL (
                        SELECT exception_id, closed_at FROM (
                            SELECT exception_id, closed_at FROM exceptions
@@ -73,12 +73,12 @@ impl Ledger {
                        ORDER BY closed_at IS NOT NULL, exception_id LIMIT 1) AS e),
                opened AS (
                    INSERT INTO exceptions (payment_id, kind, origin, detail)
-                   SELECT payment_id, kind, origin, detail FROM found WHERE place NOT IN (SELECT place FROM known)
+                   SELECT payment_id, kind, origin, detail FROM found WHERE ordinal NOT IN (SELECT ordinal FROM known)
                    RETURNING exception_id, kind, origin)
                SELECT coalesce(k.exception_id, o.exception_id) AS "exception_id!", k.is_closed
-               FROM found f LEFT JOIN known k USING (place)
+               FROM found f LEFT JOIN known k USING (ordinal)
                LEFT JOIN opened o ON o.kind = f.kind AND o.origin = f.origin
-               ORDER BY f.place"#,
+               ORDER BY f.ordinal"#,
             &payments as &[Option<&str>],
             &kinds as &[&str],
             &origins,
@@ -90,9 +90,9 @@ impl Ledger {
         Ok(rows
             .into_iter()
             .map(|row| match row.is_closed {
-                None => Known::Opened(row.exception_id),
-                Some(false) => Known::Open(row.exception_id),
-                Some(true) => Known::Closed(row.exception_id),
+                None => FindingOutcome::Opened(row.exception_id),
+                Some(false) => FindingOutcome::AlreadyOpen(row.exception_id),
+                Some(true) => FindingOutcome::AlreadyClosed(row.exception_id),
             })
             .collect())
     }

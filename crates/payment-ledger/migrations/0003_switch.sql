@@ -1,0 +1,40 @@
+-- Messages to and from the switches.
+
+-- Every submit attempt, written before it is sent.
+CREATE TABLE submissions (
+    payment_id  text        NOT NULL REFERENCES payments,
+    attempt     integer     NOT NULL,
+    recorded_at timestamptz NOT NULL DEFAULT now(),
+    outcome     text,
+    detail      text,
+    answered_at timestamptz,
+    -- A switch without references is queried by these two: the newest transfer to the account before this attempt, and the
+    -- switch's id of this transfer once it is known.
+    marker      text,
+    transfer_id text,
+    PRIMARY KEY (payment_id, attempt),
+    CONSTRAINT submissions_outcome_known CHECK (outcome IN ('accepted', 'refused', 'unknown')),
+    CONSTRAINT submissions_outcome_has_a_time CHECK ((outcome IS NULL) = (answered_at IS NULL))
+);
+
+CREATE INDEX submissions_by_transfer ON submissions (transfer_id) WHERE transfer_id IS NOT NULL;
+
+-- Every authentic callback, as received.
+CREATE TABLE switch_callbacks (
+    switch        text        NOT NULL,
+    event_id      text        NOT NULL,
+    -- NULL if no payment has the reference.
+    payment_id    text        REFERENCES payments,
+    reference     text        NOT NULL,
+    status        text        NOT NULL,
+    amount_minor  bigint      NOT NULL,
+    currency      text        NOT NULL,
+    reason        text,
+    body          bytea       NOT NULL,
+    received_at   timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (switch, event_id),
+    CONSTRAINT switch_callbacks_status_known CHECK (status IN ('SUCCESS', 'FAILURE'))
+);
+
+CREATE INDEX switch_callbacks_by_payment ON switch_callbacks (payment_id);
+CREATE INDEX switch_callbacks_unmatched ON switch_callbacks (switch, event_id) WHERE payment_id IS NULL;

@@ -1,1 +1,0 @@
-../../outbox/migrations/0002_discarded_deliveries.sql
