@@ -5,7 +5,7 @@ use payment_protocol::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, Rese
 use payment_protocol::ids::{AccountId, PaymentId, RunId, TxId};
 use payment_protocol::keys;
 use payment_protocol::money::{Money, parse_currency};
-use payment_protocol::report::Expected;
+use payment_protocol::report::ExpectedTransfer;
 use payment_protocol::{PaymentState, SwitchProfile};
 use sqlx::PgConnection;
 
@@ -29,8 +29,8 @@ pub(crate) struct Locked {
 
 impl Locked {
     /// What a report must say to be this payment's.
-    pub(crate) fn expected(&self) -> Expected {
-        Expected {
+    pub(crate) fn expected(&self) -> ExpectedTransfer {
+        ExpectedTransfer {
             switch: self.profile.switch.clone(),
             reference: keys::submit(&self.tx_id),
             money: self.money,

@@ -43,7 +43,7 @@ impl Ledger {
                 reserve::fence(&mut tx, payment_id).await?
             }
             ReleaseRuling::Fence => {}
-            ReleaseRuling::GiveBack => give_back(&mut tx, &locked, &key).await?,
+            ReleaseRuling::Release => give_back(&mut tx, &locked, &key).await?,
         }
         writes::done(&mut tx, key.as_str(), payment_id).await?;
         write_cause(&mut tx, payment_id, &first).await?;

@@ -205,7 +205,7 @@ async fn close(
         DecisionOutcome::Settled
         | DecisionOutcome::Released(_)
         | DecisionOutcome::RetryCancel
-        | DecisionOutcome::Verdict(_) => (DecisionStatus::Done, "was carried out"),
+        | DecisionOutcome::FinalStatus(_) => (DecisionStatus::Done, "was carried out"),
     };
     rows::close(tx, decision_id, status, Some(came), detail).await?;
     let told = format!("{told}: {detail}");
