@@ -110,7 +110,7 @@ async fn s0_10_a_settle_is_refused_when_the_switch_says_that_it_is_dead() -> any
     assert_eq!(system.state(&payment.payment_id).await?, "needs_operator");
     // The payment stands again and takes the next decision, which the switch confirms.
     let next = decide(&system, &payment.payment_id, Action::Release).await?;
-    assert_eq!(outcome(&system, &next).await?, DecisionOutcome::Verdict(FinalStatus::Void));
+    assert_eq!(outcome(&system, &next).await?, DecisionOutcome::FinalStatus(FinalStatus::Void));
     system.wait_for_state(&payment.payment_id, "timed_out").await?;
     assert_eq!(system.available().await?, OPENING_MINOR);
     assert_eq!(system.audit().await?.debited, 0);
@@ -133,7 +133,7 @@ async fn s2_1_a_worker_that_dies_while_it_carries_a_decision_out_debits_once() -
     system.worker.kill().await?;
     system.worker.start_again().await?;
     let came = outcome(&system, &decision).await?;
-    assert_eq!(came, DecisionOutcome::Verdict(FinalStatus::Settled), "the switch confirmed it");
+    assert_eq!(came, DecisionOutcome::FinalStatus(FinalStatus::Settled), "the switch confirmed it");
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 500);
     told(&system).await?;

@@ -24,7 +24,6 @@ CREATE TABLE outbox (
     parked_at       timestamptz,
     rejection       text,
     -- The broker's sequence number of the event, so that the republisher can ask for it.
-    stream_sequence bigint,
     CONSTRAINT outbox_event_once UNIQUE (event_id),
     CONSTRAINT outbox_key_in_order UNIQUE (subject_key, sequence),
     CONSTRAINT outbox_version_positive CHECK (version > 0),

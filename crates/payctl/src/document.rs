@@ -128,7 +128,7 @@ fn came(came: &DecisionOutcome) -> String {
         DecisionOutcome::Settled => "settled, as money that left".into(),
         DecisionOutcome::Released(cause) => format!("released: nothing is charged; {cause}"),
         DecisionOutcome::RetryCancel => "the switch is being asked again".into(),
-        DecisionOutcome::Verdict(final_status) => {
+        DecisionOutcome::FinalStatus(final_status) => {
             format!("the switch itself said {final_status}; that is being followed")
         }
         DecisionOutcome::Refused { detail } => format!("not carried out: {detail}"),

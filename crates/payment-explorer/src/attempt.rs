@@ -1,4 +1,4 @@
-//! The activities' side: one attempt at a switch, and its questions to ledger and switch.
+//! The activities: one attempt at the switch, with its calls of our ledger and of the switch.
 
 use payment_protocol::Payment;
 use payment_protocol::cancel::{
@@ -18,45 +18,57 @@ use payment_protocol::submit::{
     self, LoggedSubmission, QueryAnswer, SendAnswer, SubmitAttemptOutcome, SubmitPort,
 };
 
-use crate::script::{Came, Exchange, Interned, Number, Script};
+use crate::bank::RunNumber;
+use crate::replay::{Exchange, Index, Interner, Progress, Replay};
 
-/// Which activity an attempt is of.
+/// An activity that has attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Job {
+pub enum Activity {
     /// Submit.
     Submit,
-    /// Ask to cancel.
+    /// Cancel, for this cause.
     Cancel(Cause),
     /// Recall.
     Recall,
-    /// Look at a switch that does not call back.
+    /// Poll a switch that does not call back.
     Poll,
-    /// Carry out a decision.
-    CarryOut(Decision, OperatorReason),
+    /// Apply an operator decision.
+    ApplyDecision(Decision, OperatorReason),
 }
 
-/// A question of an attempt.
+/// An attempt of an activity that has not completed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Call {
-    /// Our log.
+pub struct ActiveAttempt {
+    /// The activity, by its index in the model.
+    pub activity: Index,
+    /// The workflow run that started the activity.
+    pub run: RunNumber,
+    /// The exchanges so far.
+    pub history: Vec<Index>,
+}
+
+/// A call of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum AttemptCall {
+    /// Our ledger: read the submission log.
     Logged,
-    /// Our ledger: let an attempt out.
+    /// Our ledger: record a submit attempt.
     RecordAttempt,
-    /// Our ledger: what attempt `n` brought.
+    /// Our ledger: record the answer to attempt `n`.
     RecordAnswer(u32, SendAnswer),
-    /// Our ledger: the switch has it.
+    /// Our ledger: record that the switch has the transfer.
     RecordFound,
-    /// Our ledger: a SUCCESS.
+    /// Our ledger: record a SUCCESS.
     RecordSettled(SettledReport),
-    /// Our ledger: begin to cancel, for the job's cause.
+    /// Our ledger: begin to cancel, for the activity's cause.
     Begin,
-    /// Our ledger: it is dead.
+    /// Our ledger: record that the transfer is void.
     RecordVoid(VoidReason),
-    /// Our ledger: what is recorded under recall's key.
-    Recalled,
-    /// Our ledger: record a recall's answer.
+    /// Our ledger: read the record under recall's key.
+    RecallRecorded,
+    /// Our ledger: record the answer to a recall.
     RecordRecall(RecallRecord),
-    /// Our ledger: what came of the decision.
+    /// Our ledger: read the outcome of the decision.
     DecisionRecorded,
     /// Our ledger: debit by decision.
     DebitByDecision,
@@ -64,206 +76,210 @@ pub enum Call {
     ReleaseByDecision,
     /// Our ledger: close the decision.
     CloseDecision(DecisionOutcome),
-    /// The switch: take the transfer.
+    /// The switch: send the transfer.
     Send(Reference),
-    /// The switch: cancel it.
+    /// The switch: cancel the transfer.
     Cancel(Reference, CompensationKey),
-    /// The switch: where is it?
+    /// The switch: query the transfer.
     Query(Reference),
-    /// The switch: its statement.
+    /// The switch: read the statement.
     Statement(Reference),
-    /// The switch: give it back.
+    /// The switch: recall the transfer.
     Recall(Reference, StepKey),
 }
 
-/// The answer to it.
+/// The reply to a call of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Reply {
-    /// Done.
+pub enum AttemptReply {
+    /// To a call without a result.
     Done,
-    /// To Logged.
+    /// To `Logged`.
     Logged(Option<LoggedSubmission>),
-    /// To RecordAttempt.
+    /// To `RecordAttempt`.
     RecordAttempt(AttemptRuling),
-    /// To RecordFound.
-    Found(Option<NotSent>),
-    /// To RecordSettled and RecordDead.
+    /// To `RecordFound`.
+    RecordFound(Option<NotSent>),
+    /// To `RecordSettled` and `RecordVoid`.
     FinalStatus(FinalStatusRuling),
-    /// To Begin.
+    /// To `Begin`.
     Begin(CancelContext),
-    /// To Recalled and RecordRecall.
+    /// To `RecallRecorded` and `RecordRecall`.
     Recall(Option<RecallRecord>),
-    /// To DecisionRecorded.
+    /// To `DecisionRecorded`.
     Decision(Option<DecisionOutcome>),
-    /// To SettleByDecision.
+    /// To `DebitByDecision`.
     DebitByDecision(DebitByDecisionRuling),
-    /// To ReleaseByDecision.
+    /// To `ReleaseByDecision`.
     ReleaseByDecision(ReleaseByDecisionRuling, Cause),
-    /// To Send.
+    /// To `Send`.
     SendAnswer(SendAnswer),
-    /// To Cancel.
+    /// To `Cancel`.
     CancelAnswer(SwitchResponse<CancelAnswer>),
-    /// To Query and Statement.
+    /// To `Query` and `Statement`.
     QueryAnswer(SwitchResponse<QueryAnswer>),
-    /// To Recall.
+    /// To `Recall`.
     RecallAnswer(SwitchResponse<RecallAnswer>),
 }
 
 /// Outcome of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub enum AttemptOutcome {
     /// Of submit.
     Submit(SubmitAttemptOutcome),
-    /// Of ask to cancel.
+    /// Of cancel.
     Cancel(CancelAttemptOutcome),
     /// Of recall.
     Recall(RecallAttemptOutcome),
-    /// Of poll.
+    /// Of a poll.
     Poll(PollOutcome),
-    /// Of carry out.
+    /// Of applying a decision.
     ApplyDecision(DecisionOutcome),
 }
 
-/// All exchanges of attempts that were met.
-pub type Exchanges = Interned<Exchange<Call, Reply>>;
+/// All exchanges of attempts with ledger and switch.
+pub type Exchanges = Interner<Exchange<AttemptCall, AttemptReply>>;
 
-/// The ledger of a simulation answers.
-type Never = std::convert::Infallible;
+/// The simulated ledger always answers; an unanswered call is an attempt that is dropped.
+type NoError = std::convert::Infallible;
 
-struct ScriptedPort<'a>(Script<'a, Call, Reply>);
+struct ReplayedPort<'a>(Replay<'a, AttemptCall, AttemptReply>);
 
 macro_rules! reply {
     ($port:expr, $call:expr, $form:ident) => {
-        match $port.0.ask($call).await {
-            Reply::$form(said) => said,
+        match $port.0.call($call).await {
+            AttemptReply::$form(reply) => reply,
             _ => std::future::pending().await,
         }
     };
 }
 
-impl SubmitPort for ScriptedPort<'_> {
-    type Error = Never;
+impl SubmitPort for ReplayedPort<'_> {
+    type Error = NoError;
 
-    async fn logged(&self) -> Result<Option<LoggedSubmission>, Never> {
-        Ok(reply!(self, Call::Logged, Logged))
+    async fn logged(&self) -> Result<Option<LoggedSubmission>, NoError> {
+        Ok(reply!(self, AttemptCall::Logged, Logged))
     }
 
     async fn query(&self, reference: &Reference) -> QueryAnswer {
-        reply!(self, Call::Query(reference.clone()), QueryAnswer).answer
+        reply!(self, AttemptCall::Query(reference.clone()), QueryAnswer).answer
     }
 
-    async fn record_attempt(&self) -> Result<AttemptRuling, Never> {
-        Ok(reply!(self, Call::RecordAttempt, RecordAttempt))
+    async fn record_attempt(&self) -> Result<AttemptRuling, NoError> {
+        Ok(reply!(self, AttemptCall::RecordAttempt, RecordAttempt))
     }
 
     async fn send(&self, reference: &Reference) -> SendAnswer {
-        reply!(self, Call::Send(reference.clone()), SendAnswer)
+        reply!(self, AttemptCall::Send(reference.clone()), SendAnswer)
     }
 
-    async fn record_answer(&self, n: u32, answer: &SendAnswer) -> Result<(), Never> {
-        self.0.ask(Call::RecordAnswer(n, answer.clone())).await;
+    async fn record_answer(&self, n: u32, answer: &SendAnswer) -> Result<(), NoError> {
+        self.0.call(AttemptCall::RecordAnswer(n, answer.clone())).await;
         Ok(())
     }
 
-    async fn record_found(&self) -> Result<Option<NotSent>, Never> {
-        Ok(reply!(self, Call::RecordFound, Found))
+    async fn record_found(&self) -> Result<Option<NotSent>, NoError> {
+        Ok(reply!(self, AttemptCall::RecordFound, RecordFound))
     }
 
-    async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, Never> {
-        Ok(reply!(self, Call::RecordSettled(report.clone()), FinalStatus))
+    async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, NoError> {
+        Ok(reply!(self, AttemptCall::RecordSettled(report.clone()), FinalStatus))
     }
 }
 
-impl CancelPort for ScriptedPort<'_> {
-    type Error = Never;
+impl CancelPort for ReplayedPort<'_> {
+    type Error = NoError;
 
-    async fn begin(&self) -> Result<CancelContext, Never> {
-        Ok(reply!(self, Call::Begin, Begin))
+    async fn begin(&self) -> Result<CancelContext, NoError> {
+        Ok(reply!(self, AttemptCall::Begin, Begin))
     }
 
     async fn cancel(
         &self,
         reference: &Reference,
         key: &CompensationKey,
-    ) -> Result<SwitchResponse<CancelAnswer>, Never> {
-        Ok(reply!(self, Call::Cancel(reference.clone(), key.clone()), CancelAnswer))
+    ) -> Result<SwitchResponse<CancelAnswer>, NoError> {
+        Ok(reply!(self, AttemptCall::Cancel(reference.clone(), key.clone()), CancelAnswer))
     }
 
-    async fn query(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, Never> {
-        Ok(reply!(self, Call::Query(reference.clone()), QueryAnswer))
+    async fn query(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, NoError> {
+        Ok(reply!(self, AttemptCall::Query(reference.clone()), QueryAnswer))
     }
 
-    async fn statement(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, Never> {
-        Ok(reply!(self, Call::Statement(reference.clone()), QueryAnswer))
+    async fn statement(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, NoError> {
+        Ok(reply!(self, AttemptCall::Statement(reference.clone()), QueryAnswer))
     }
 
-    async fn record_void(&self, death: VoidReason) -> Result<FinalStatusRuling, Never> {
-        Ok(reply!(self, Call::RecordVoid(death), FinalStatus))
+    async fn record_void(&self, reason: VoidReason) -> Result<FinalStatusRuling, NoError> {
+        Ok(reply!(self, AttemptCall::RecordVoid(reason), FinalStatus))
     }
 
-    async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, Never> {
-        Ok(reply!(self, Call::RecordSettled(report.clone()), FinalStatus))
+    async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, NoError> {
+        Ok(reply!(self, AttemptCall::RecordSettled(report.clone()), FinalStatus))
     }
 }
 
-impl RecallPort for ScriptedPort<'_> {
-    type Error = Never;
+impl RecallPort for ReplayedPort<'_> {
+    type Error = NoError;
 
-    async fn recorded(&self) -> Result<Option<RecallRecord>, Never> {
-        Ok(reply!(self, Call::Recalled, Recall))
+    async fn recorded(&self) -> Result<Option<RecallRecord>, NoError> {
+        Ok(reply!(self, AttemptCall::RecallRecorded, Recall))
     }
 
     async fn recall(
         &self,
         reference: &Reference,
         key: &StepKey,
-    ) -> Result<SwitchResponse<RecallAnswer>, Never> {
-        Ok(reply!(self, Call::Recall(reference.clone(), key.clone()), RecallAnswer))
+    ) -> Result<SwitchResponse<RecallAnswer>, NoError> {
+        Ok(reply!(self, AttemptCall::Recall(reference.clone(), key.clone()), RecallAnswer))
     }
 
-    async fn record(&self, record: RecallRecord, _reason: &str) -> Result<RecallRecord, Never> {
-        Ok(reply!(self, Call::RecordRecall(record), Recall).unwrap_or(record))
+    async fn record(&self, record: RecallRecord, _reason: &str) -> Result<RecallRecord, NoError> {
+        Ok(reply!(self, AttemptCall::RecordRecall(record), Recall).unwrap_or(record))
     }
 }
 
-impl DecisionPort for ScriptedPort<'_> {
-    async fn recorded(&self) -> Result<Option<DecisionOutcome>, Never> {
-        Ok(reply!(self, Call::DecisionRecorded, Decision))
+impl DecisionPort for ReplayedPort<'_> {
+    async fn recorded(&self) -> Result<Option<DecisionOutcome>, NoError> {
+        Ok(reply!(self, AttemptCall::DecisionRecorded, Decision))
     }
 
-    async fn debit_by_decision(&self) -> Result<DebitByDecisionRuling, Never> {
-        Ok(reply!(self, Call::DebitByDecision, DebitByDecision))
+    async fn debit_by_decision(&self) -> Result<DebitByDecisionRuling, NoError> {
+        Ok(reply!(self, AttemptCall::DebitByDecision, DebitByDecision))
     }
 
-    async fn release_by_decision(&self) -> Result<(ReleaseByDecisionRuling, Cause), Never> {
-        match self.0.ask(Call::ReleaseByDecision).await {
-            Reply::ReleaseByDecision(ruling, cause) => Ok((ruling, cause)),
+    async fn release_by_decision(&self) -> Result<(ReleaseByDecisionRuling, Cause), NoError> {
+        match self.0.call(AttemptCall::ReleaseByDecision).await {
+            AttemptReply::ReleaseByDecision(ruling, cause) => Ok((ruling, cause)),
             _ => std::future::pending().await,
         }
     }
 
-    async fn close(&self, came: &DecisionOutcome, _detail: &str) -> Result<(), Never> {
-        self.0.ask(Call::CloseDecision(came.clone())).await;
+    async fn close(&self, outcome: &DecisionOutcome, _detail: &str) -> Result<(), NoError> {
+        self.0.call(AttemptCall::CloseDecision(outcome.clone())).await;
         Ok(())
     }
 }
 
-/// Where an attempt stands after these replies.
+/// The position of an attempt after this history.
 #[must_use]
-pub fn advance(known: &Exchanges, past: &[Number], payment: &Payment, job: &Job) -> Came<Call, Outcome> {
-    let door = ScriptedPort(Script::new(known, past));
-    // The simulation's ledger never fails: a failing one is an attempt that is dropped.
-    let (door, script) = (&door, &door.0);
-    script.run(async move {
-        match job {
-            Job::Submit => submit::attempt(door, payment).await.map(Outcome::Submit),
-            Job::Cancel(_) => cancel::ask(door, payment).await.map(Outcome::Cancel),
-            Job::Recall => recall::ask(door, payment).await.map(Outcome::Recall),
-            Job::Poll => poll::poll(door, payment).await.map(Outcome::Poll),
-            Job::CarryOut(decision, reason) => {
-                decision::apply_decision(door, payment, decision, *reason).await.map(Outcome::ApplyDecision)
+pub fn advance(
+    exchanges: &Exchanges,
+    history: &[Index],
+    payment: &Payment,
+    activity: &Activity,
+) -> Progress<AttemptCall, AttemptOutcome> {
+    let port = &ReplayedPort(Replay::new(exchanges, history));
+    port.0.run(async move {
+        match activity {
+            Activity::Submit => submit::attempt(port, payment).await.map(AttemptOutcome::Submit),
+            Activity::Cancel(_) => cancel::attempt(port, payment).await.map(AttemptOutcome::Cancel),
+            Activity::Recall => recall::attempt(port, payment).await.map(AttemptOutcome::Recall),
+            Activity::Poll => poll::poll(port, payment).await.map(AttemptOutcome::Poll),
+            Activity::ApplyDecision(decision, reason) => {
+                let applied = decision::apply_decision(port, payment, decision, *reason).await;
+                applied.map(AttemptOutcome::ApplyDecision)
             }
         }
-        .unwrap_or_else(|never| match never {})
+        .unwrap_or_else(|no_error| match no_error {})
     })
 }

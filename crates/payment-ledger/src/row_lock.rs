@@ -5,7 +5,7 @@ use payment_protocol::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, Rese
 use payment_protocol::ids::{AccountId, PaymentId, RunId, TxId};
 use payment_protocol::keys;
 use payment_protocol::money::{Money, parse_currency};
-use payment_protocol::report::Expected;
+use payment_protocol::report::ExpectedTransfer;
 use payment_protocol::{PaymentState, SwitchProfile};
 use sqlx::PgConnection;
 

@@ -42,7 +42,7 @@ async fn a_payment_that_stands_hears_of_a_late_verdict(pool: PgPool) {
     let bank = Bank::new(pool);
     let late = bank.payment_at(Stage::Cancelling, "late").await;
     let stands = bank.ledger.needs_operator(&late.id, OperatorReason::SwitchRetentionExpired).await.unwrap();
-    assert_eq!(stands, NeedsOperatorOutcome::Stands);
+    assert_eq!(stands, NeedsOperatorOutcome::AwaitsOperator);
     assert_eq!(bank.ledger.claim_undelivered(10, 300_000).await.unwrap(), []);
     bank.ledger.record_void(&late.id, VoidReason::Cancelled).await.unwrap();
     let messages = bank.ledger.claim_undelivered(10, 300_000).await.unwrap();
@@ -51,7 +51,7 @@ async fn a_payment_that_stands_hears_of_a_late_verdict(pool: PgPool) {
         [&InboxMessageKind::FinalStatus]
     );
     let told = bank.ledger.needs_operator(&late.id, OperatorReason::SwitchRetentionExpired).await.unwrap();
-    assert_eq!(told, NeedsOperatorOutcome::Verdict(FinalStatus::Void));
+    assert_eq!(told, NeedsOperatorOutcome::FinalStatus(FinalStatus::Void));
 
     // An asking that was given up and comes late does not take it out of the queue.
     let paused = bank.payment_at(Stage::Cancelling, "paused").await;

@@ -243,7 +243,7 @@ async fn the_first_close_stands(pool: PgPool) {
     let table = [
         // came of it                                          status
         (DecisionOutcome::RetryCancel,                                 "done"),
-        (DecisionOutcome::Verdict(FinalStatus::Settled),                "done"),
+        (DecisionOutcome::FinalStatus(FinalStatus::Settled),                "done"),
         (DecisionOutcome::Refused { detail: "no\0answer".into() },  "refused"),
         (DecisionOutcome::Ended(FinalState::Settled),                      "refused"),
     ];

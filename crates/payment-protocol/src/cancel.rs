@@ -1,8 +1,7 @@
-//! One asking to cancel, and the whole table of the switch's answers. The one port to releasing
-//! money: nothing else in the service concludes that a sent transfer is dead.
+//! One cancel attempt, and the complete table of the switch's answers. Nothing else in the service concludes
+//! that a transfer that was sent is void.
 //!
-//! Run once per asking; an undecided one is repeated by the implementer, for ever, at the profile's
-//! interval.
+//! Runs once per attempt. The caller repeats an undecided attempt without end, at the profile's interval.
 
 use crate::cause::OperatorReason;
 use crate::facts::FinalStatus;
@@ -17,184 +16,182 @@ use crate::submit::QueryAnswer;
 /// The switch's answer to our cancel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CancelAnswer {
-    /// Cancelled. `tombstoned` when the reference was unknown and only a mark was left, or when the
-    /// switch does not say.
+    /// Cancelled.
     Cancelled {
-        /// See above.
+        /// The reference was unknown and the switch left a tombstone, or the switch does not say which.
         tombstoned: bool,
     },
-    /// It had rejected the transfer already.
+    /// The switch had rejected the transfer before.
     AlreadyRejected,
-    /// It had settled the transfer already.
+    /// The switch had settled the transfer before.
     AlreadySettled(SettledReport),
-    /// It knows no such reference and leaves no mark.
+    /// The switch does not know the reference and leaves no tombstone.
     NotFound,
-    /// Refused, in process, or it has no cancel: may still settle.
+    /// Refused, or the transfer is in process: it may still settle.
     Undecided {
         /// The switch's words.
         detail: String,
     },
-    /// It has no cancel for this transfer: a query stands in.
+    /// The switch cannot cancel this transfer: a query is used instead.
     CannotCancel,
-    /// Our fault: malformed, 401, 403, 404 of the endpoint.
+    /// Our fault: a malformed request, 401, 403, or 404 of the endpoint.
     OurFault {
-        /// What it said.
+        /// The switch's words.
         detail: String,
     },
-    /// No answer, or none that can be read.
+    /// No answer, or an unreadable one.
     NoAnswer {
         /// What happened instead.
         detail: String,
     },
 }
 
-/// What our own books say when an asking begins. Beginning fences submit: no attempt goes out after.
+/// Our ledger's record when a cancel attempt begins. Beginning fences submit: no submit attempt is sent after.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CancelContext {
-    /// The payment's end, if it has ended.
+    /// The payment's final state; `None` if the payment is open.
     pub end: Option<FinalState>,
-    /// The switch's first definite answer, if there is one.
+    /// The switch's first definite answer; `None` if there is none.
     pub final_status: Option<FinalStatus>,
     /// Nothing was ever sent ([`crate::rules::never_sent`]).
     pub never_sent: bool,
-    /// Submit's deadline on the switch's clock, in milliseconds since the epoch.
+    /// Submit's deadline on the switch's clock, in milliseconds since the epoch; `None` without an attempt.
     pub deadline_ms: Option<i64>,
     /// How long the payment has been cancelling, in milliseconds.
     pub cancelling_ms: u64,
 }
 
-/// The switch's answer with the two clocks it is judged by.
+/// An answer of the switch, with the two times needed to judge it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SwitchResponse<A> {
     /// The answer.
     pub answer: A,
-    /// The switch's clock in that answer (`Date`), in milliseconds since the epoch; none without an
-    /// answer.
+    /// The switch's clock in that answer (`Date`), in milliseconds since the epoch; `None` without an answer
+    /// or without the header.
     pub switch_now_ms: Option<i64>,
-    /// Age of the first attempt when the answer had arrived, by the database's clock.
+    /// Age of the first submit attempt when the answer arrived, by the database's clock, in milliseconds.
     pub first_attempt_age_ms: Option<u64>,
 }
 
-/// How a transfer is known to be dead.
+/// Why a transfer is known to be void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VoidReason {
-    /// No attempt was ever recorded, so nothing was sent: the only short way.
+    /// No attempt was recorded, so nothing was sent. The only reason that needs no answer of the switch.
     NeverSent,
-    /// The switch cancelled it.
+    /// The switch cancelled the transfer.
     Cancelled,
-    /// The switch had rejected it.
+    /// The switch had rejected the transfer.
     Rejected,
-    /// The switch knows nothing of it and the deadline has passed on the switch's clock.
+    /// The switch does not know the transfer, and the deadline has passed on the switch's clock.
     DeadlinePassed,
 }
 
-/// Outcome of one asking.
+/// Outcome of one cancel attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CancelAttemptOutcome {
-    /// Can never settle; recorded.
+    /// The transfer will never settle; recorded.
     Void,
-    /// Settled; recorded.
+    /// The transfer settled; recorded.
     Settled,
-    /// A SUCCESS that differs from the payment; recorded.
+    /// The switch reported a SUCCESS that differs from the payment; recorded.
     Differs,
     /// No answer of this switch can decide it.
     Undecidable(OperatorReason),
     /// The payment has ended.
     Ended(FinalState),
-    /// Ask again.
-    Again {
-        /// Not before this many milliseconds, where the switch's clock says so.
+    /// Undecided: attempt again.
+    Retry {
+        /// Wait at least this many milliseconds; `None` if the profile's interval applies.
         not_before_ms: Option<u64>,
-        /// Why it is undecided.
+        /// Why the attempt is undecided.
         detail: String,
-        /// Whether a person should see it now: our fault, or undecided for too long.
+        /// Whether to alert an operator now: our fault, or undecided for too long.
         alert: bool,
     },
 }
 
-/// What one asking can do.
+/// What one cancel attempt can do.
 #[allow(async_fn_in_trait, reason = "driven in place, never spawned through the trait")]
 pub trait CancelPort {
-    /// The implementer's own failure: the ledger did not answer.
+    /// The adapter's own error: the ledger did not answer.
     type Error;
-    /// Marks the payment as cancelling under its row's lock, and reads the books.
+    /// Marks the payment as cancelling under its row's lock, and reads the record.
     async fn begin(&self) -> Result<CancelContext, Self::Error>;
-    /// Asks the switch to cancel the transfer of this reference. The key is the asking's own, so that a
-    /// repeat of it is not taken for the submit.
+    /// Sends the cancel of the transfer with this reference. The key is cancel's own, so that the switch does
+    /// not take a repeated cancel for the submit.
     async fn cancel(
         &self,
         reference: &Reference,
         key: &CompensationKey,
     ) -> Result<SwitchResponse<CancelAnswer>, Self::Error>;
-    /// Asks the switch for the transfer.
+    /// Queries the status of the transfer.
     async fn query(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, Self::Error>;
-    /// Looks for the transfer in the switch's statement, which shows only what is final: not found is no
-    /// more than not final yet.
+    /// Searches the switch's statement for the transfer. A statement lists only finished transfers, so `NotFound`
+    /// means no more than "not finished".
     async fn statement(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, Self::Error>;
-    /// Records that the transfer is dead.
-    async fn record_void(&self, death: VoidReason) -> Result<FinalStatusRuling, Self::Error>;
+    /// Records that the transfer is void.
+    async fn record_void(&self, reason: VoidReason) -> Result<FinalStatusRuling, Self::Error>;
     /// Records a SUCCESS.
     async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, Self::Error>;
 }
 
-/// Asks once.
+/// Makes one cancel attempt.
 ///
 /// # Errors
-/// The port's own: nothing is known, the asking is repeated.
-pub async fn ask<D: CancelPort>(port: &D, payment: &Payment) -> Result<CancelAttemptOutcome, D::Error> {
+/// The port's own error: nothing is known, and the caller repeats the attempt.
+pub async fn attempt<P: CancelPort>(port: &P, payment: &Payment) -> Result<CancelAttemptOutcome, P::Error> {
     let profile = &payment.profile;
-    let begun = port.begin().await?;
-    if let Some(end) = begun.end {
+    let context = port.begin().await?;
+    if let Some(end) = context.end {
         return Ok(CancelAttemptOutcome::Ended(end));
     }
-    match begun.final_status {
+    match context.final_status {
         Some(FinalStatus::Settled) => return Ok(CancelAttemptOutcome::Settled),
         Some(FinalStatus::Void) => return Ok(CancelAttemptOutcome::Void),
-        None if begun.never_sent => return dead(port, VoidReason::NeverSent).await,
+        None if context.never_sent => return void(port, VoidReason::NeverSent).await,
         None => {}
     }
     if !profile.can_cancel {
-        return by_looking(port, payment, &begun).await;
+        return decide_by_query(port, payment, &context).await;
     }
-    let heard = port.cancel(&payment.reference(), &keys::compensate_submit(&payment.tx_id)).await?;
-    match heard.answer {
-        // Cancelled what it does not know, and leaves no mark: that is nothing found.
+    let response = port.cancel(&payment.reference(), &keys::compensate_submit(&payment.tx_id)).await?;
+    match response.answer {
+        // A switch without tombstones cancelled an unknown reference: this is "not found".
         CancelAnswer::Cancelled { tombstoned: true } if !profile.tombstones => {
-            not_found(port, payment, &begun, &heard).await
+            not_found_by_cancel(port, payment, &context, &response).await
         }
         CancelAnswer::Cancelled { tombstoned } => {
-            // After the switch's retention a mark on an unknown reference proves nothing: the
-            // transfer may have settled and been retention_expired.
-            if tombstoned && retention_expired(heard.first_attempt_age_ms, profile) {
+            // After the switch's retention a tombstone proves nothing: the transfer may have settled and its
+            // reference may have been dropped.
+            if tombstoned && retention_expired(response.first_attempt_age_ms, profile) {
                 return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::SwitchRetentionExpired));
             }
-            dead(port, VoidReason::Cancelled).await
+            void(port, VoidReason::Cancelled).await
         }
-        CancelAnswer::AlreadyRejected => dead(port, VoidReason::Rejected).await,
+        CancelAnswer::AlreadyRejected => void(port, VoidReason::Rejected).await,
         CancelAnswer::AlreadySettled(report) => settled(port, &report).await,
-        CancelAnswer::NotFound => not_found(port, payment, &begun, &heard).await,
-        CancelAnswer::CannotCancel if profile.has_query => by_looking(port, payment, &begun).await,
-        // May still settle. A look can find that it has; it cannot find that it never will.
+        CancelAnswer::NotFound => not_found_by_cancel(port, payment, &context, &response).await,
+        CancelAnswer::CannotCancel if profile.has_query => decide_by_query(port, payment, &context).await,
         CancelAnswer::CannotCancel => {
-            may_still_settle(port, payment, &begun, "it cannot cancel".into()).await
+            may_still_settle(port, payment, &context, "the switch cannot cancel the transfer".into()).await
         }
-        CancelAnswer::Undecided { detail } => may_still_settle(port, payment, &begun, detail).await,
+        CancelAnswer::Undecided { detail } => may_still_settle(port, payment, &context, detail).await,
         CancelAnswer::OurFault { detail } => {
-            Ok(CancelAttemptOutcome::Again { not_before_ms: None, detail, alert: true })
+            Ok(CancelAttemptOutcome::Retry { not_before_ms: None, detail, alert: true })
         }
-        CancelAnswer::NoAnswer { detail } => Ok(again(profile, &begun, detail)),
+        CancelAnswer::NoAnswer { detail } => Ok(retry(profile, &context, detail)),
     }
 }
 
-/// Asks for the transfer without touching it: by query, else in the statement. None where the switch has
-/// neither.
+/// Reads the transfer's status without changing the transfer: by query, else in the statement. `None` if the
+/// switch offers neither.
 ///
 /// # Errors
-/// The port's own.
-pub async fn look<D: CancelPort>(
-    port: &D,
+/// The port's own error.
+pub async fn query_status<P: CancelPort>(
+    port: &P,
     payment: &Payment,
-) -> Result<Option<SwitchResponse<QueryAnswer>>, D::Error> {
+) -> Result<Option<SwitchResponse<QueryAnswer>>, P::Error> {
     let reference = payment.reference();
     Ok(if payment.profile.has_query {
         Some(port.query(&reference).await?)
@@ -205,119 +202,122 @@ pub async fn look<D: CancelPort>(
     })
 }
 
-async fn may_still_settle<D: CancelPort>(
-    port: &D,
+/// The transfer may still settle. The status can show that it has settled, but not that it never will.
+async fn may_still_settle<P: CancelPort>(
+    port: &P,
     payment: &Payment,
-    begun: &CancelContext,
+    context: &CancelContext,
     detail: String,
-) -> Result<CancelAttemptOutcome, D::Error> {
-    match look(port, payment).await?.map(|heard| heard.answer) {
+) -> Result<CancelAttemptOutcome, P::Error> {
+    match query_status(port, payment).await?.map(|response| response.answer) {
         Some(QueryAnswer::Settled(report)) => settled(port, &report).await,
-        _ => Ok(again(&payment.profile, begun, detail)),
+        _ => Ok(retry(&payment.profile, context, detail)),
     }
 }
 
-/// A switch that cannot cancel feeds the same table by what can be looked up: only a final rejected status,
-/// or nothing found past the deadline, is dead.
-async fn by_looking<D: CancelPort>(
-    port: &D,
+/// The same table for a switch that cannot cancel, by the transfer's status: only a final rejected status, or
+/// "not found" after the deadline, makes the transfer void.
+async fn decide_by_query<P: CancelPort>(
+    port: &P,
     payment: &Payment,
-    begun: &CancelContext,
-) -> Result<CancelAttemptOutcome, D::Error> {
+    context: &CancelContext,
+) -> Result<CancelAttemptOutcome, P::Error> {
     let profile = &payment.profile;
-    let Some(heard) = look(port, payment).await? else {
+    let Some(response) = query_status(port, payment).await? else {
         return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::NoCancelOrQuery));
     };
-    match heard.answer {
+    match response.answer {
         QueryAnswer::Settled(report) => settled(port, &report).await,
-        QueryAnswer::Void { .. } => dead(port, VoidReason::Rejected).await,
-        QueryAnswer::NotFound if profile.has_query => nothing_found(port, profile, begun, &heard).await,
-        // A statement shows only what is final. Somebody may know more, and the payment goes on looking.
+        QueryAnswer::Void { .. } => void(port, VoidReason::Rejected).await,
+        QueryAnswer::NotFound if profile.has_query => not_found(port, profile, context, &response).await,
+        // A statement lists only finished transfers. An operator may know more, and the polls continue.
         QueryAnswer::NotFound => Ok(CancelAttemptOutcome::Undecidable(OperatorReason::NoCancelOrQuery)),
-        QueryAnswer::Pending => Ok(again(profile, begun, "the switch has not decided".into())),
+        QueryAnswer::Pending => Ok(retry(profile, context, "the switch has not decided".into())),
         QueryAnswer::OurFault { detail } => {
-            Ok(CancelAttemptOutcome::Again { not_before_ms: None, detail, alert: true })
+            Ok(CancelAttemptOutcome::Retry { not_before_ms: None, detail, alert: true })
         }
-        QueryAnswer::NoAnswer { detail } => Ok(again(profile, begun, detail)),
+        QueryAnswer::NoAnswer { detail } => Ok(retry(profile, context, detail)),
     }
 }
 
-/// A cancel did not find the transfer. Its answer may be a repeat of an earlier one under the same key;
-/// a query has no key, so where there is one its answer is what counts.
-async fn not_found<D: CancelPort>(
-    port: &D,
+/// A cancel did not find the transfer. The switch may have repeated an earlier answer under the same key; a
+/// query has no key, so the answer of a query counts if the switch offers one.
+async fn not_found_by_cancel<P: CancelPort>(
+    port: &P,
     payment: &Payment,
-    begun: &CancelContext,
-    heard: &SwitchResponse<CancelAnswer>,
-) -> Result<CancelAttemptOutcome, D::Error> {
+    context: &CancelContext,
+    response: &SwitchResponse<CancelAnswer>,
+) -> Result<CancelAttemptOutcome, P::Error> {
     if payment.profile.has_query {
-        by_looking(port, payment, begun).await
+        decide_by_query(port, payment, context).await
     } else {
-        nothing_found(port, &payment.profile, begun, heard).await
+        not_found(port, &payment.profile, context, response).await
     }
 }
 
-/// Nothing found proves nothing by itself: a paused attempt can land at any later time. It counts
-/// when the switch would refuse that attempt, because its deadline has passed on the switch's clock.
-async fn nothing_found<D: CancelPort, A>(
-    port: &D,
+/// "Not found" alone proves nothing: a delayed attempt can still arrive. The answer counts once the switch would
+/// refuse that attempt, because the attempt's deadline has passed on the switch's clock.
+async fn not_found<P: CancelPort, A>(
+    port: &P,
     profile: &SwitchProfile,
-    begun: &CancelContext,
-    heard: &SwitchResponse<A>,
-) -> Result<CancelAttemptOutcome, D::Error> {
-    if retention_expired(heard.first_attempt_age_ms, profile) {
+    context: &CancelContext,
+    response: &SwitchResponse<A>,
+) -> Result<CancelAttemptOutcome, P::Error> {
+    if retention_expired(response.first_attempt_age_ms, profile) {
         return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::SwitchRetentionExpired));
     }
-    let (true, Some(deadline_ms)) = (profile.honours_deadline, begun.deadline_ms) else {
+    let (true, Some(deadline_ms)) = (profile.honours_deadline, context.deadline_ms) else {
         return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::NotFoundIsInconclusive));
     };
-    let Some(switch_now_ms) = heard.switch_now_ms else {
-        return Ok(again(profile, begun, "nothing found, and the answer carries no Date".into()));
+    let Some(switch_now_ms) = response.switch_now_ms else {
+        let detail = "the switch does not know the transfer, and its answer has no Date header";
+        return Ok(retry(profile, context, detail.into()));
     };
     let skew_ms = i64::try_from(profile.max_skew_ms).unwrap_or(i64::MAX);
-    let over_ms = deadline_ms.saturating_add(skew_ms).saturating_sub(switch_now_ms);
-    if over_ms < 0 {
-        return dead(port, VoidReason::DeadlinePassed).await;
+    let remaining_ms = deadline_ms.saturating_add(skew_ms).saturating_sub(switch_now_ms);
+    if remaining_ms < 0 {
+        return void(port, VoidReason::DeadlinePassed).await;
     }
-    Ok(CancelAttemptOutcome::Again {
-        // One more, since the deadline must have passed, not just be reached.
-        not_before_ms: Some(u64::try_from(over_ms).unwrap_or(0).saturating_add(1)),
-        detail: "nothing found; waiting out the deadline on the switch's clock".into(),
+    Ok(CancelAttemptOutcome::Retry {
+        // One more, because the deadline must have passed, not only be reached.
+        not_before_ms: Some(u64::try_from(remaining_ms).unwrap_or(0).saturating_add(1)),
+        detail: "the switch does not know the transfer; waiting for the deadline on the switch's clock"
+            .into(),
         alert: false,
     })
 }
 
-async fn dead<D: CancelPort>(port: &D, death: VoidReason) -> Result<CancelAttemptOutcome, D::Error> {
-    Ok(match port.record_void(death).await? {
-        // A SUCCESS was on record first; it stands.
+async fn void<P: CancelPort>(port: &P, reason: VoidReason) -> Result<CancelAttemptOutcome, P::Error> {
+    Ok(match port.record_void(reason).await? {
+        // A SUCCESS was recorded first and remains valid.
         FinalStatusRuling::Contradicts => CancelAttemptOutcome::Settled,
-        // What seemed unsent was reported in the meantime: begin anew.
-        FinalStatusRuling::NoAttempt => CancelAttemptOutcome::Again {
+        // The switch reported the transfer in the meantime: begin again.
+        FinalStatusRuling::NoAttempt => CancelAttemptOutcome::Retry {
             not_before_ms: None,
-            detail: "reported meanwhile".into(),
+            detail: "the switch reported the transfer in the meantime".into(),
             alert: false,
         },
         _ => CancelAttemptOutcome::Void,
     })
 }
 
-async fn settled<D: CancelPort>(port: &D, report: &SettledReport) -> Result<CancelAttemptOutcome, D::Error> {
+async fn settled<P: CancelPort>(port: &P, report: &SettledReport) -> Result<CancelAttemptOutcome, P::Error> {
     Ok(match port.record_settled(report).await? {
         FinalStatusRuling::First | FinalStatusRuling::Same => CancelAttemptOutcome::Settled,
         FinalStatusRuling::Differs(_) => CancelAttemptOutcome::Differs,
-        // Void was on record first; it stands.
+        // `void` was recorded first and remains valid.
         FinalStatusRuling::Contradicts => CancelAttemptOutcome::Void,
-        // The switch settled what we have no record of sending: our record is older than the truth.
+        // The switch settled a transfer that we have no record of: our record is older than the switch's.
         FinalStatusRuling::NoAttempt => {
             CancelAttemptOutcome::Undecidable(OperatorReason::SettledWithoutAttempt)
         }
     })
 }
 
-fn again(profile: &SwitchProfile, begun: &CancelContext, detail: String) -> CancelAttemptOutcome {
-    CancelAttemptOutcome::Again {
+fn retry(profile: &SwitchProfile, context: &CancelContext, detail: String) -> CancelAttemptOutcome {
+    CancelAttemptOutcome::Retry {
         not_before_ms: None,
         detail,
-        alert: begun.cancelling_ms >= profile.alert_after_ms,
+        alert: context.cancelling_ms >= profile.alert_after_ms,
     }
 }

@@ -1,18 +1,18 @@
-//! Why a payment did not settle, and why one stands before a person.
+//! Why a payment did not settle, and why a payment needs an operator.
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::Action;
+use crate::action::Action;
 use crate::payment::InvalidPayment;
 use crate::state::{FinalState, text_enum};
 
-/// The first cause that turned a payment round. It names the end and is what the workflow ends
-/// with, whatever happens while the steps are undone (S0.14). Recorded in the payment row.
+/// The first cause for which a payment is compensated. Recorded in the payment row; names the final state and
+/// is the workflow's error, whatever happens while the compensations run (S0.14).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum Cause {
-    /// Reserve ended without an answer and nothing was sent.
-    #[error("reserve has no known outcome")]
+    /// Reserve ended without a known outcome, and nothing was sent.
+    #[error("the outcome of reserve is unknown")]
     ReserveUnknown,
     /// The switch refused the submit (Path A).
     #[error("the switch refused the transfer: {reason}")]
@@ -20,49 +20,48 @@ pub enum Cause {
         /// The switch's words.
         reason: String,
     },
-    /// All attempts of submit together ran out of their budget (Path A).
-    #[error("the switch gave no answer to the transfer within the budget")]
+    /// The attempts of submit used up their time budget without an answer (Path A).
+    #[error("the switch did not answer the transfer within the time budget")]
     SubmitUnknown,
-    /// Our own ledger did not let an attempt go out.
+    /// Our own ledger refused the attempt, so nothing was sent.
     #[error("the transfer was not sent: {reason}")]
     NotSent {
-        /// Which fence stopped it.
+        /// Which rule of the ledger refused the attempt.
         reason: String,
     },
-    /// The switch said FAILURE, which only leads to asking to cancel.
+    /// The switch reported FAILURE, which only leads to a cancel.
     #[error("the switch reported a failure: {reason}")]
     FailureReported {
         /// The switch's words.
         reason: String,
     },
-    /// No confirmation within the SLA (Path B).
+    /// The switch did not confirm within the SLA (Path B).
     #[error("the switch did not confirm within the SLA")]
     SlaExpired,
-    /// The customer, or whoever cancelled the workflow, asked to cancel.
+    /// The customer cancelled, or somebody cancelled the workflow.
     #[error("the customer cancelled the payment")]
     CustomerCancel,
-    /// The bank could not debit after the switch had settled, and the switch gave the money back
-    /// (Path C).
+    /// The bank could not debit after the switch had settled, and the switch returned the money (Path C).
     #[error("the bank could not debit the account: {reason}")]
     DebitRefused {
         /// Why the ledger refused.
         reason: String,
     },
-    /// Two people decided to release, which asked the switch to cancel; whether it was released is the
-    /// switch's answer, or theirs where it had none.
-    #[error("two people decided to release the payment")]
+    /// An approved decision released the payment, after a cancel at the switch. The switch's answer decides
+    /// whether the payment is released; without an answer the decision does.
+    #[error("operators decided to release the payment")]
     ReleasedByDecision,
-    /// A person had the switch asked again, and nobody had asked it to cancel before.
-    #[error("a person had the switch asked to cancel")]
+    /// An operator retried the cancel of a payment that had not been cancelled before.
+    #[error("an operator decided to cancel at the switch")]
     CancelRetriedByDecision,
-    /// The workflow engine lost the run (terminated, reset, restored, retention_expired); the payment was
-    /// taken up again and could not go on forward.
-    #[error("the payment's workflow was interrupted and resumed")]
+    /// The workflow was lost (terminated, reset, restored, or its retention expired), and the recovery workflow
+    /// could not continue forward.
+    #[error("the payment's workflow was interrupted and recovered")]
     Interrupted,
 }
 
 impl Cause {
-    /// The end of a payment that was undone for this cause.
+    /// The final state of a payment that was compensated for this cause.
     #[must_use]
     pub fn end(&self) -> FinalState {
         match self {
@@ -100,32 +99,32 @@ impl Cause {
 }
 
 text_enum!(
-    /// Why the ledger refused to hold the amount. Recorded under reserve's key; a repeat gets the
-    /// same answer, even if funds have arrived since.
+    /// Why the ledger refused to hold the amount. Recorded under reserve's key; a repeated reserve gets the same
+    /// refusal, even if funds have arrived since.
     ReserveRefusal {
-        /// No such account for this tenant.
+        /// The tenant has no such account.
         UnknownAccount = "unknown_account",
         /// The account may not be debited now.
         FrozenAccount = "frozen_account",
-        /// The account is kept in another currency.
+        /// The account has another currency.
         WrongCurrency = "wrong_currency",
         /// The available balance is below the amount.
         InsufficientFunds = "insufficient_funds",
-        /// More than the account or its tenant may send with one payment or on one day.
+        /// Over the limit of the account or its tenant, per payment or per day.
         LimitExceeded = "limit_exceeded",
-        /// Not started by `valid_until`: rejected, never sent late.
+        /// Not started by `valid_until`: rejected instead of sent late.
         StartedTooLate = "started_too_late",
         /// The customer cancelled before anything was held.
         CustomerCancel = "customer_cancel",
-        /// The workflow found the payment not valid.
+        /// The workflow found the payment invalid.
         Invalid = "invalid_payment",
-        /// The reserve was fenced: the payment was already being undone when this attempt landed.
+        /// The reserve was fenced: the payment was being compensated when this attempt reached the ledger.
         Fenced = "fenced",
     }
 );
 
 impl ReserveRefusal {
-    /// The end of a payment whose reserve was refused.
+    /// The final state of a payment whose reserve was refused.
     #[must_use]
     pub fn end(self) -> FinalState {
         match self {
@@ -137,33 +136,33 @@ impl ReserveRefusal {
 }
 
 text_enum!(
-    /// Why a payment stands in `needs_operator`.
+    /// Why a payment is in `needs_operator`.
     OperatorReason {
         /// The switch reported SUCCESS with another amount, currency, reference or name. A later
-        /// matching answer still settles it.
+        /// matching report still settles the payment.
         ConfirmationMismatch = "confirmation_mismatch",
-        /// The switch's retention of references has passed: its answers prove nothing any more.
+        /// The switch's retention of references has expired: its answers prove nothing any more.
         SwitchRetentionExpired = "switch_retention_expired",
-        /// Nothing was found and the profile has neither tombstone nor deadline to make that mean
-        /// something.
+        /// The switch does not know the transfer, and its profile has neither tombstones nor deadlines that
+        /// would make this answer conclusive.
         NotFoundIsInconclusive = "not_found_is_inconclusive",
         /// The profile offers neither cancel nor query; only a callback can move the payment.
         NoCancelOrQuery = "no_cancel_or_query",
-        /// Path C: the switch recorded that it will not give the money back.
+        /// Path C: the switch recorded that it will not return the money.
         RecallRefused = "recall_refused",
-        /// Path C: the switch has no recall.
+        /// Path C: the switch does not support recalls.
         RecallUnsupported = "recall_unsupported",
-        /// An compensation failed for good.
+        /// A compensation failed permanently.
         CompensationFailed = "compensation_failed",
-        /// The switch settled a transfer of which no attempt is on record here.
+        /// The switch settled a transfer of which no attempt is recorded here.
         SettledWithoutAttempt = "settled_without_attempt",
-        /// The workflow engine itself refused to start the payment, again and again.
+        /// Temporal refused to start the payment's workflow repeatedly.
         WorkflowStartRefused = "start_refused",
     }
 );
 
 impl OperatorReason {
-    /// What people may decide. Everything that moves money asks the switch first.
+    /// The actions an operator may decide on. An action that moves money queries or cancels at the switch first.
     #[must_use]
     pub fn allowed(self) -> &'static [Action] {
         match self {
@@ -171,18 +170,18 @@ impl OperatorReason {
             | Self::SwitchRetentionExpired
             | Self::NotFoundIsInconclusive
             | Self::SettledWithoutAttempt => &[Action::RetryCancel, Action::Debit, Action::Release],
-            // Nobody could be asked again.
+            // The switch offers no cancel that could be retried.
             Self::NoCancelOrQuery => &[Action::Debit, Action::Release],
-            // The money left and stays away: only who bears it is open.
+            // The money left and the switch does not return it: only the debit is open.
             Self::RecallRefused | Self::RecallUnsupported => &[Action::Debit],
             Self::CompensationFailed => &[Action::RetryCancel, Action::Release],
-            // No workflow runs that could carry a decision; the starter tries again by itself.
+            // No workflow runs that could apply a decision; the starter retries the start by itself.
             Self::WorkflowStartRefused => &[],
         }
     }
 
-    /// Whether a matching SUCCESS can still move the payment. Where this is false the switch's word
-    /// is already known, and only a person decides.
+    /// Whether a matching SUCCESS can still move the payment. If false, the switch's final answer is already
+    /// known, and only an operator decides.
     #[must_use]
     pub fn follows_switch(self) -> bool {
         match self {
@@ -199,25 +198,25 @@ impl OperatorReason {
     }
 }
 
-/// What a payment ends with when it did not settle.
+/// The error of a payment that did not settle.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum PaymentError {
-    /// Not valid; nothing was called.
+    /// Invalid; nothing was called.
     #[error("the payment is not valid")]
     Invalid(#[source] InvalidPayment),
     /// The ledger refused to hold the amount; nothing was sent.
-    #[error("reserve was refused: {0}")]
+    #[error("the ledger refused to reserve the amount: {0}")]
     ReserveRefused(ReserveRefusal),
-    /// Turned round and undone.
-    #[error("the payment was undone")]
+    /// All completed steps were compensated.
+    #[error("the payment was compensated")]
     Compensated(#[source] Cause),
-    /// The payment had already ended when this run looked; there was nothing to do.
+    /// The payment had already ended when this run read it; the run did nothing.
     #[error("the payment had already ended: {0}")]
     AlreadyEnded(FinalState),
 }
 
 impl PaymentError {
-    /// The end that goes with the error.
+    /// The final state that goes with the error.
     #[must_use]
     pub fn end(&self) -> FinalState {
         match self {

@@ -1,37 +1,39 @@
-//! The compensations of a payment: registered before the step they compensation, run last-in first-out (S0.14).
+//! The compensations of a payment: registered before the step they reverse, run last-in first-out (S0.14).
 
-/// What takes a step back.
+/// What reverses a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compensation {
-    /// Undoes reserve: give the hold back, or fence a reserve that has not landed.
+    /// Reverses reserve: release the hold, or fence a reserve that has not reached the ledger.
     Release,
-    /// Undoes submit: ask the switch to cancel, and obey its answer.
+    /// Reverses submit: cancel at the switch, and follow its answer.
     Cancel,
 }
 
-/// The stack.
+/// The stack of registered compensations.
 #[derive(Debug, Default)]
 pub struct Compensations(Vec<Compensation>);
 
 impl Compensations {
-    /// All compensations there are, for a payment that is not known to have gone less far.
+    /// Every compensation, for a payment of which the completed steps are not known.
     #[must_use]
-    pub fn whole() -> Self {
+    pub fn all() -> Self {
         Self(vec![Compensation::Release, Compensation::Cancel])
     }
 
-    /// Registers an compensation; called before its step.
+    /// Registers a compensation; called before its step.
     pub fn register(&mut self, compensation: Compensation) {
+        debug_assert!(!self.0.contains(&compensation), "{compensation:?} is registered twice");
         self.0.push(compensation);
     }
 
-    /// The last registered compensation that has not been run.
-    pub fn next(&mut self) -> Option<Compensation> {
+    /// Takes the compensation that was registered last; `None` if all have been taken.
+    pub fn take_last(&mut self) -> Option<Compensation> {
         self.0.pop()
     }
 
-    /// Takes an compensation out that no longer applies: a cancel never undoes a settlement.
-    pub fn forget(&mut self, compensation: Compensation) {
+    /// Removes a compensation that no longer applies: a cancel never reverses a settled transfer.
+    pub fn remove(&mut self, compensation: Compensation) {
         self.0.retain(|registered| *registered != compensation);
+        debug_assert!(!self.0.contains(&compensation), "{compensation:?} is still registered");
     }
 }

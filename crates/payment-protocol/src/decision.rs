@@ -1,148 +1,130 @@
-//! Decisions by people, where no answer of the switch can decide.
+//! Operator decisions, for payments that no answer of the switch can decide.
 //!
-//! A decision that moves money asks the switch first and is refused where the switch says otherwise; only
-//! where the switch has nothing to say does the evidence of two people count. Who they are, their reason and
-//! their evidence are on record in the ledger under the decision's id, which is all the workflow is given.
+//! A decision that moves money first queries or cancels at the switch, and is refused if the switch contradicts
+//! it. The approved evidence counts only if the switch has no answer. The ledger records the operators, their
+//! reason and their evidence under the decision's id; the workflow receives the id and the action only.
 
 use serde::{Deserialize, Serialize};
 
-use crate::cancel::{self, CancelAttemptOutcome, CancelPort, look};
+pub use crate::action::Action;
+use crate::cancel::{self, CancelAttemptOutcome, CancelPort, query_status};
 use crate::cause::{Cause, OperatorReason};
 use crate::facts::FinalStatus;
 use crate::ids::DecisionId;
 use crate::payment::Payment;
 use crate::rules::{DebitByDecisionRuling, FinalStatusRuling, ReleaseByDecisionRuling, retention_expired};
-use crate::state::{FinalState, text_enum};
+use crate::state::FinalState;
 use crate::submit::QueryAnswer;
 
-text_enum!(
-    /// What people may decide about a payment that stands before them.
-    Action {
-        /// Ask the switch again, and obey.
-        RetryCancel = "retry_cancel",
-        /// Debit: the money left.
-        Debit = "debit",
-        /// Give back what is held: the money did not leave and never will.
-        Release = "release",
-    }
-);
-
-impl Action {
-    /// Whether it moves money, and so needs a second person.
-    #[must_use]
-    pub fn moves_money(self) -> bool {
-        match self {
-            Self::RetryCancel => false,
-            Self::Debit | Self::Release => true,
-        }
-    }
-}
-
-/// A decision, as the workflow is given it.
+/// A decision, as the workflow receives it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Decision {
-    /// Its id; its keys end with it.
+    /// The decision's id; the last part of its keys.
     pub decision_id: DecisionId,
-    /// What was decided.
+    /// What the operator decided.
     pub action: Action,
 }
 
-/// What came of carrying a decision out.
+/// Outcome of applying an operator decision.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DecisionOutcome {
     /// Debited; the payment has ended.
     Settled,
     /// Released; the payment has ended for the cause recorded first.
     Released(Cause),
-    /// The switch is to be asked again.
+    /// The workflow cancels at the switch again.
     RetryCancel,
-    /// Asked first, the switch gave a definite answer that says the same: it is on record and is followed.
-    Verdict(FinalStatus),
-    /// Refused, and why.
+    /// The switch gave a definite answer that agrees with the decision; recorded and followed.
+    FinalStatus(FinalStatus),
+    /// The decision was refused.
     Refused {
-        /// Why, for the people who decided.
+        /// Why, for the operators.
         detail: String,
     },
-    /// The payment had ended.
+    /// The payment had already ended.
     Ended(FinalState),
 }
 
-/// What carrying a decision out can do, beyond asking the switch.
+/// What applying a decision can do, besides cancelling and querying at the switch.
 #[allow(async_fn_in_trait, reason = "driven in place, never spawned through the trait")]
 pub trait DecisionPort: CancelPort {
-    /// What came of this decision before, if this is a repeat.
+    /// The recorded outcome of this decision; `None` if it has not been applied.
     async fn recorded(&self) -> Result<Option<DecisionOutcome>, Self::Error>;
-    /// Debits under the decision's own key, writes the final_status, and closes the decision, in one transaction.
+    /// Debits under the decision's own key, writes the final status, and closes the decision, in one transaction.
     async fn debit_by_decision(&self) -> Result<DebitByDecisionRuling, Self::Error>;
-    /// Releases under the decision's own key, writes the final_status, and closes the decision, in one transaction. Gives the cause
-    /// that names the end.
+    /// Releases under the decision's own key, writes the final status, and closes the decision, in one
+    /// transaction. Returns the cause that names the final state.
     async fn release_by_decision(&self) -> Result<(ReleaseByDecisionRuling, Cause), Self::Error>;
-    /// Closes the decision with what came of it, in words for people.
-    async fn close(&self, came: &DecisionOutcome, detail: &str) -> Result<(), Self::Error>;
+    /// Closes the decision with its outcome and an explanation for the operators.
+    async fn close(&self, outcome: &DecisionOutcome, detail: &str) -> Result<(), Self::Error>;
 }
 
-/// Carries a decision out, once per attempt. An error is the port's own and the attempt is repeated; a switch
-/// that gives no answer refuses the decision, since the people who took it wait for what became of it.
+/// Applies a decision; called once per attempt. If the switch does not answer, the decision is refused instead
+/// of repeated, because the operators wait for its outcome.
 ///
 /// # Errors
-/// The port's own.
-pub async fn apply_decision<D: DecisionPort>(
-    port: &D,
+/// The port's own error: the caller repeats the attempt.
+pub async fn apply_decision<P: DecisionPort>(
+    port: &P,
     payment: &Payment,
     decision: &Decision,
     reason: OperatorReason,
-) -> Result<DecisionOutcome, D::Error> {
-    if let Some(before) = port.recorded().await? {
-        return Ok(before);
+) -> Result<DecisionOutcome, P::Error> {
+    if let Some(outcome) = port.recorded().await? {
+        return Ok(outcome);
     }
     if !reason.allowed().contains(&decision.action) {
-        return refuse(port, format!("{} is not allowed while it stands for {reason}", decision.action))
-            .await;
+        let detail = format!("action {} is not allowed for operator reason {reason}", decision.action);
+        return refuse(port, detail).await;
     }
     match decision.action {
-        Action::RetryCancel => close(port, DecisionOutcome::RetryCancel, "the switch is asked again").await,
+        Action::RetryCancel => {
+            close(port, DecisionOutcome::RetryCancel, "the workflow cancels at the switch again").await
+        }
         Action::Debit => debit(port, payment, reason).await,
         Action::Release => release(port, payment).await,
     }
 }
 
-/// Settling asks by query or in the statement, never by a cancel, which would kill what still may settle.
-async fn debit<D: DecisionPort>(
-    port: &D,
+/// A debit queries the transfer first. It never cancels, which would void a transfer that may still settle.
+async fn debit<P: DecisionPort>(
+    port: &P,
     payment: &Payment,
     reason: OperatorReason,
-) -> Result<DecisionOutcome, D::Error> {
-    // Where the switch's last word is on record it is not asked for again.
-    let heard = if reason.follows_switch() { look(port, payment).await? } else { None };
-    // What it knows nothing of while it would remember, past a deadline it honours, is dead: ask again.
-    let would_know = payment.profile.has_query && payment.profile.honours_deadline;
-    let remembers =
-        heard.as_ref().is_some_and(|heard| !retention_expired(heard.first_attempt_age_ms, &payment.profile));
-    match heard.map(|heard| heard.answer) {
-        Some(QueryAnswer::NotFound) if would_know && remembers => {
-            return refuse(port, "the switch knows nothing of it: let it be asked again".into()).await;
+) -> Result<DecisionOutcome, P::Error> {
+    // If the switch's final answer is recorded, no query is needed.
+    let response = if reason.follows_switch() { query_status(port, payment).await? } else { None };
+    // Within its retention, a switch that honours deadlines reports a void transfer as not found: cancel again.
+    let conclusive = payment.profile.has_query && payment.profile.honours_deadline;
+    let remembers = response
+        .as_ref()
+        .is_some_and(|response| !retention_expired(response.first_attempt_age_ms, &payment.profile));
+    match response.map(|response| response.answer) {
+        Some(QueryAnswer::NotFound) if conclusive && remembers => {
+            return refuse(port, "the switch does not know the transfer; decide retry_cancel instead".into())
+                .await;
         }
         Some(QueryAnswer::Settled(report)) => match port.record_settled(&report).await? {
             FinalStatusRuling::First | FinalStatusRuling::Same => {
-                let came = DecisionOutcome::Verdict(FinalStatus::Settled);
-                return close(port, came, "the switch confirmed it; settled as usual").await;
+                let outcome = DecisionOutcome::FinalStatus(FinalStatus::Settled);
+                return close(port, outcome, "the switch reported settled; the workflow debits").await;
             }
             FinalStatusRuling::Contradicts => {
-                return refuse(port, "the switch had said it is dead".into()).await;
+                return refuse(port, "the switch had reported that the transfer is void".into()).await;
             }
-            // It settled, though not as it was sent: what people decide is how to book that.
+            // The transfer settled, but differs from the payment: the decision says how to book it.
             FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt => {}
         },
         Some(QueryAnswer::Void { reason }) => {
-            return refuse(port, format!("the switch says it is dead: {reason}")).await;
+            return refuse(port, format!("the switch reports that the transfer is void: {reason}")).await;
         }
         Some(QueryAnswer::Pending) => {
-            return refuse(port, "the switch has not decided yet".into()).await;
+            return refuse(port, "the switch has not decided".into()).await;
         }
         Some(QueryAnswer::OurFault { detail } | QueryAnswer::NoAnswer { detail }) => {
-            return refuse(port, format!("the switch could not be asked: {detail}")).await;
+            return refuse(port, format!("the query at the switch failed: {detail}")).await;
         }
-        // It has nothing to say: the evidence counts.
+        // The switch has no answer: the evidence counts.
         Some(QueryAnswer::NotFound) | None => {}
     }
     Ok(match port.debit_by_decision().await? {
@@ -152,23 +134,26 @@ async fn debit<D: DecisionPort>(
     })
 }
 
-/// Releasing sends the cancel first, which leaves a tombstone where the switch has any.
-async fn release<D: DecisionPort>(port: &D, payment: &Payment) -> Result<DecisionOutcome, D::Error> {
-    match cancel::ask(port, payment).await? {
+/// A release cancels first, which leaves a tombstone if the switch supports tombstones.
+async fn release<P: DecisionPort>(port: &P, payment: &Payment) -> Result<DecisionOutcome, P::Error> {
+    match cancel::attempt(port, payment).await? {
         CancelAttemptOutcome::Void => {
-            let came = DecisionOutcome::Verdict(FinalStatus::Void);
-            return close(port, came, "the switch says it is dead; released as usual").await;
+            let outcome = DecisionOutcome::FinalStatus(FinalStatus::Void);
+            return close(port, outcome, "the switch reported void; the workflow releases").await;
         }
-        CancelAttemptOutcome::Settled => return refuse(port, "the switch says it settled".into()).await,
+        CancelAttemptOutcome::Settled => {
+            return refuse(port, "the switch reports that the transfer settled".into()).await;
+        }
         CancelAttemptOutcome::Differs
         | CancelAttemptOutcome::Undecidable(OperatorReason::SettledWithoutAttempt) => {
-            return refuse(port, "the switch says it settled, though not as it was sent".into()).await;
+            let detail = "the switch reports that a transfer settled that differs from the payment";
+            return refuse(port, detail.into()).await;
         }
         CancelAttemptOutcome::Ended(end) => return Ok(DecisionOutcome::Ended(end)),
-        CancelAttemptOutcome::Again { detail, .. } => {
-            return refuse(port, format!("it may still settle: {detail}")).await;
+        CancelAttemptOutcome::Retry { detail, .. } => {
+            return refuse(port, format!("the transfer may still settle: {detail}")).await;
         }
-        // The switch has nothing to say: the evidence counts.
+        // The switch has no answer: the evidence counts.
         CancelAttemptOutcome::Undecidable(_) => {}
     }
     let (ruling, cause) = port.release_by_decision().await?;
@@ -179,15 +164,15 @@ async fn release<D: DecisionPort>(port: &D, payment: &Payment) -> Result<Decisio
     })
 }
 
-async fn refuse<D: DecisionPort>(port: &D, detail: String) -> Result<DecisionOutcome, D::Error> {
+async fn refuse<P: DecisionPort>(port: &P, detail: String) -> Result<DecisionOutcome, P::Error> {
     close(port, DecisionOutcome::Refused { detail: detail.clone() }, &detail).await
 }
 
-async fn close<D: DecisionPort>(
-    port: &D,
-    came: DecisionOutcome,
+async fn close<P: DecisionPort>(
+    port: &P,
+    outcome: DecisionOutcome,
     detail: &str,
-) -> Result<DecisionOutcome, D::Error> {
-    port.close(&came, detail).await?;
-    Ok(came)
+) -> Result<DecisionOutcome, P::Error> {
+    port.close(&outcome, detail).await?;
+    Ok(outcome)
 }

@@ -1,4 +1,4 @@
-//! What is written about a payment: read under its row's lock, judged by [`crate::rules`].
+//! The recorded facts of one payment: read under its row's lock, judged by [`crate::rules`].
 
 use serde::{Deserialize, Serialize};
 
@@ -17,75 +17,75 @@ text_enum!(
 );
 
 text_enum!(
-    /// A hold: money set aside for one payment. Settled or released, never both.
+    /// The status of a hold, the blocked amount of one payment. Debited or released, never both.
     HoldStatus {
-        /// Set aside.
+        /// The amount is blocked.
         Open = "open",
-        /// Debited.
-        Settled = "debited",
-        /// Given back.
+        /// The customer was debited.
+        Settled = "settled",
+        /// The amount was released to the customer.
         Released = "released",
     }
 );
 
 text_enum!(
-    /// What is recorded under recall's key.
+    /// The outcome recorded under recall's key.
     RecallRecord {
-        /// The switch gave the money back.
+        /// The switch returned the money.
         Recalled = "recalled",
-        /// The switch recorded that it will not.
+        /// The switch recorded that it will not return the money.
         Refused = "refused",
-        /// The switch has no recall, or has retention_expired the transfer.
+        /// The switch does not support recalls, or its retention of the transfer has expired.
         RecallUnsupported = "recall_unsupported",
     }
 );
 
-/// What is recorded under reserve's key.
+/// The outcome recorded under reserve's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReserveRecord {
     /// The amount was held.
     Held,
-    /// It was refused, for good.
+    /// The ledger refused permanently.
     Refused(ReserveRefusal),
 }
 
-/// Everything the rules look at.
+/// Everything the rules read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Facts {
-    /// The state outside.
+    /// The payment's state.
     pub state: PaymentState,
-    /// The run that reserved from the top; none until then.
+    /// The first run, which reserved; `None` before reserve.
     pub run_id: Option<RunId>,
-    /// What is recorded under reserve's key.
+    /// The outcome recorded under reserve's key; `None` before reserve.
     pub reserve: Option<ReserveRecord>,
-    /// The hold, once made.
+    /// The status of the hold; `None` if the amount was never held.
     pub hold: Option<HoldStatus>,
-    /// Submit attempts recorded before they were sent.
+    /// Submit attempts; each is recorded before it is sent.
     pub attempts: u32,
-    /// Time since the first recorded attempt, by the database's clock, in milliseconds.
+    /// Time since the first recorded attempt, by the database's clock, in milliseconds; `None` without attempts.
     pub first_attempt_age_ms: Option<u64>,
-    /// The first cause that turned the payment round. While it is set no attempt goes out.
+    /// The first cause for which the payment is compensated. While set, no attempt may be sent.
     pub cause: Option<Cause>,
     /// The switch's first definite answer.
     pub final_status: Option<FinalStatus>,
-    /// A SUCCESS that differs from the payment is on record.
+    /// A SUCCESS that differs from the payment is recorded.
     pub confirmation_mismatch: bool,
-    /// The switch reported SUCCESS although no attempt was on record: our record may be older than
-    /// the truth (a restored database), so "nothing was ever sent" is not believed.
+    /// The switch reported SUCCESS although no attempt was recorded: our database may have been restored from
+    /// an older backup, so "never sent" is not trusted.
     pub reported_without_attempt: bool,
-    /// Settle was refused for good, with this reason.
+    /// The ledger refused the debit permanently, for this reason.
     pub debit_refused: Option<String>,
-    /// What is recorded under recall's key.
+    /// The outcome recorded under recall's key.
     pub recall: Option<RecallRecord>,
-    /// A customer's cancel is in the inbox.
+    /// A customer's cancel request is in the inbox.
     pub cancel_requested: bool,
-    /// Another open payment has sent to the same account at a switch without client references: what would
-    /// be read back might be its transfer.
+    /// Another open payment has sent to the same account at a switch without references: a transfer read back
+    /// there might belong to the other payment.
     pub account_busy: bool,
 }
 
 impl Facts {
-    /// A payment of which only the acceptance is written.
+    /// A payment that was only accepted.
     #[must_use]
     pub fn accepted() -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Typed ids. A bare `String` never crosses a crate boundary where an id is meant.
+//! Typed ids. An id never crosses a crate boundary as a plain `String`.
 
 use std::fmt;
 
@@ -8,16 +8,16 @@ use sha2::{Digest, Sha256};
 /// Longest id accepted from outside, in bytes.
 pub const ID_BYTES_MAX: usize = 64;
 
-/// A text that is not an id: empty, over [`ID_BYTES_MAX`], or with characters outside
+/// The text is not an id: empty, longer than [`ID_BYTES_MAX`], or with characters outside
 /// `A-Z a-z 0-9 . _ : -`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} must be 1 to {ID_BYTES_MAX} characters of A-Z, a-z, 0-9, '.', '_', ':' and '-'")]
+#[error("{subject} must be 1 to {ID_BYTES_MAX} characters of A-Z, a-z, 0-9, '.', '_', ':' and '-'")]
 pub struct IdError {
-    what: &'static str,
+    subject: &'static str,
 }
 
 macro_rules! id {
-    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+    ($(#[$doc:meta])* $name:ident, $subject:literal) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
@@ -27,12 +27,12 @@ macro_rules! id {
             /// Checks length and alphabet.
             ///
             /// # Errors
-            /// [`IdError`] when the text is empty, too long or has other characters.
+            /// [`IdError`] if the text is empty, too long or has other characters.
             pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
                 let text = text.into();
-                let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-');
-                if text.is_empty() || text.len() > ID_BYTES_MAX || !text.bytes().all(plain) {
-                    return Err(IdError { what: $what });
+                let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b':' | b'-');
+                if text.is_empty() || text.len() > ID_BYTES_MAX || !text.bytes().all(allowed) {
+                    return Err(IdError { subject: $subject });
                 }
                 Ok(Self(text))
             }
@@ -67,15 +67,15 @@ macro_rules! id {
 }
 
 id!(
-    /// A bank's customer organisation on this service; owns accounts and clients.
+    /// A customer organisation of the bank; owns accounts and clients.
     TenantId, "tenant id"
 );
 id!(
-    /// One caller of the API within a tenant; stays the same when its API key is rotated.
+    /// One caller of the API within a tenant; unchanged when the caller's API key is rotated.
     ClientId, "client id"
 );
 id!(
-    /// An API key, by the part of it that is no secret.
+    /// An API key, by its public part.
     KeyId, "key id"
 );
 id!(
@@ -91,29 +91,32 @@ id!(
     EventId, "event id"
 );
 id!(
-    /// One run of a payment's workflow, as the workflow engine names it.
+    /// Temporal's run id of one run of a payment's workflow.
     RunId, "run id"
 );
 id!(
-    /// One decision of a person; also the id of the workflow Update that carries it.
+    /// One operator decision; also the id of the workflow Update that delivers it.
     DecisionId, "decision id"
 );
 id!(
-    /// The payment, derived from who asked and under which key, so that asking again is the same
+    /// The payment. Derived from the caller and its idempotency key, so that a repeated request is the same
     /// payment. Also the first Workflow ID (S0.1).
     PaymentId, "payment id"
 );
 id!(
-    /// The transaction, derived from the payment id; the root of every key the switch sees.
+    /// The transaction, derived from the payment id; every key sent to the switch starts with it.
     TxId, "transaction id"
 );
 
 impl PaymentId {
-    /// Derives the id from the request's origin (S1.7). Each part is hashed behind its length, so
-    /// that no two different triples share an input: (`ab`, `c`) is not (`a`, `bc`).
+    /// Derives the id from the request's origin (S1.7). Each part is hashed after its length, so that two
+    /// different triples never have the same input: (`ab`, `c`) differs from (`a`, `bc`).
     #[must_use]
     pub fn derive(tenant: &TenantId, client: &ClientId, idempotency_key: &str) -> Self {
-        Self(format!("pay_{}", digest(&["payment", tenant.as_str(), client.as_str(), idempotency_key], 32)))
+        let id =
+            format!("pay_{}", digest(&["payment", tenant.as_str(), client.as_str(), idempotency_key], 32));
+        debug_assert!(Self::new(id.as_str()).is_ok(), "{id:?} is no payment id");
+        Self(id)
     }
 }
 
@@ -122,11 +125,13 @@ impl TxId {
     /// characters that ISO 20022 allows an end-to-end reference.
     #[must_use]
     pub fn derive(payment: &PaymentId) -> Self {
-        Self(format!("tx_{}", digest(&["transaction", payment.as_str()], 24)))
+        let id = format!("tx_{}", digest(&["transaction", payment.as_str()], 24));
+        debug_assert!(Self::new(id.as_str()).is_ok(), "{id:?} is no transaction id");
+        Self(id)
     }
 }
 
-/// The first `hex_digits` of SHA-256 over the parts, each behind its length.
+/// The first `hex_digits` of SHA-256 over the parts, each after its length.
 pub(crate) fn digest(parts: &[&str], hex_digits: usize) -> String {
     let mut hash = Sha256::new();
     for part in parts {
@@ -142,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_request_is_the_same_payment_and_no_other_is() {
+    fn a_payment_id_depends_on_tenant_client_and_key_alone() {
         let id = |tenant: &str, client: &str, key: &str| {
             PaymentId::derive(&TenantId::new(tenant).unwrap(), &ClientId::new(client).unwrap(), key)
         };
@@ -153,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_is_bounded_in_length_and_alphabet() {
+    fn an_id_has_a_bounded_length_and_alphabet() {
         assert!(AccountId::new("a".repeat(ID_BYTES_MAX)).is_ok());
         for bad in ["".to_owned(), "a b".into(), "a\n".into(), "é".into(), "a".repeat(ID_BYTES_MAX + 1)] {
             assert!(AccountId::new(bad.clone()).is_err(), "{bad:?}");

@@ -1,7 +1,7 @@
-//! Every idempotency key, made in this one file (S0.12).
+//! Every idempotency key; nothing else in the service builds one (S0.12).
 //!
-//! Keys come from the payment id and a step's constant, so they survive any crash. A step and its
-//! compensation have keys of different *types*: handing one where the other belongs does not compile.
+//! A key is derived from the payment id and a step's constant, so it survives any crash. A step and its
+//! compensation have keys of different *types*: one in the place of the other does not compile.
 
 use std::fmt;
 
@@ -33,21 +33,21 @@ macro_rules! key {
 }
 
 key!(
-    /// Key of a step that goes forward.
+    /// Key of a forward step.
     StepKey
 );
 key!(
-    /// Key of an compensation.
+    /// Key of a compensation.
     CompensationKey
 );
 key!(
-    /// `{tx_id}:submit`: what the switch knows the transfer by; also the key a query asks with.
+    /// `{tx_id}:submit`: the id by which the switch knows the transfer, and the key of a query.
     Reference
 );
 
 const SUBMIT: &str = ":submit";
 
-/// Key of reserve: `{payment_id}:reserve` (S0.3). Rooted in the payment id, since reserve makes the
+/// Key of reserve: `{payment_id}:reserve` (S0.3). Derived from the payment id, because reserve creates the
 /// transaction.
 #[must_use]
 pub fn reserve(payment: &PaymentId) -> StepKey {
@@ -57,17 +57,18 @@ pub fn reserve(payment: &PaymentId) -> StepKey {
 /// The reference at the switch: `{tx_id}:submit` (S0.4).
 #[must_use]
 pub fn submit(tx: &TxId) -> Reference {
-    Reference(format!("{tx}{SUBMIT}"))
+    let reference = Reference(format!("{tx}{SUBMIT}"));
+    debug_assert_eq!(reference.tx_id().as_ref(), Some(tx), "a reference contains its transaction id");
+    reference
 }
 
-/// Key of settle: `{tx_id}:debit` (S0.7).
+/// Key of debit: `{tx_id}:debit` (S0.7).
 #[must_use]
 pub fn debit(tx: &TxId) -> StepKey {
     StepKey(format!("{tx}:debit"))
 }
 
-/// Key of recall: `{tx_id}:recall`. Taking back money that left is an operation of its own, not the
-/// compensation of a submit.
+/// Key of recall: `{tx_id}:recall`. A recall is an operation of its own, not the compensation of submit.
 #[must_use]
 pub fn recall(tx: &TxId) -> StepKey {
     StepKey(format!("{tx}:recall"))
@@ -79,33 +80,33 @@ pub fn compensate_reserve(tx: &TxId) -> CompensationKey {
     CompensationKey(format!("{tx}:comp-reserve"))
 }
 
-/// Key of ask-to-cancel, the compensation of submit: `{tx_id}:comp-submit` (S0.8).
+/// Key of cancel, the compensation of submit: `{tx_id}:comp-submit` (S0.8).
 #[must_use]
 pub fn compensate_submit(tx: &TxId) -> CompensationKey {
     CompensationKey(format!("{tx}:comp-submit"))
 }
 
-/// Key of a debit that people decided: `{tx_id}:debit:{decision_id}`. A decision never reuses a step's key,
-/// whose recorded refusal would answer for it.
+/// Key of a debit by decision: `{tx_id}:debit:{decision_id}`. A decision never reuses a step's key, under which
+/// a refusal may be recorded.
 #[must_use]
 pub fn debit_by_decision(tx: &TxId, decision: &DecisionId) -> StepKey {
     StepKey(format!("{tx}:debit:{decision}"))
 }
 
-/// Key of a release that people decided: `{tx_id}:comp-reserve:{decision_id}`.
+/// Key of a release by decision: `{tx_id}:comp-reserve:{decision_id}`.
 #[must_use]
 pub fn compensate_reserve_by_decision(tx: &TxId, decision: &DecisionId) -> CompensationKey {
     CompensationKey(format!("{tx}:comp-reserve:{decision}"))
 }
 
-/// Key of a correction after the end: `{tx_id}:correct:{decision_id}`.
+/// Key of a correction after the payment ended: `{tx_id}:correct:{decision_id}`.
 #[must_use]
 pub fn correction(tx: &TxId, decision: &DecisionId) -> StepKey {
     StepKey(format!("{tx}:correct:{decision}"))
 }
 
-/// Workflow id of a payment: the payment id for the first run (S0.1), `{payment_id}:resume:{n}`
-/// for the n-th time it is taken up again after the engine lost it.
+/// Workflow id of a payment: the payment id for the first run (S0.1), `{payment_id}:resume:{n}` for the n-th
+/// recovery workflow.
 #[must_use]
 pub fn workflow_id(payment: &PaymentId, resume: u32) -> String {
     match resume {
@@ -114,8 +115,8 @@ pub fn workflow_id(payment: &PaymentId, resume: u32) -> String {
     }
 }
 
-/// Workflow id of the lock of a destination account at a switch without references (S1.5): no account
-/// number is in it. `installation` keeps banks apart that share a workflow engine.
+/// Workflow id of the lock of a destination account at a switch without references (S1.5); contains no account
+/// number. `installation` separates banks that share one Temporal server.
 #[must_use]
 pub fn account_lock_id(installation: &str, switch: &SwitchName, destination: &str) -> String {
     let account = digest(&["account lock", installation, switch.as_str(), destination], 32);
@@ -123,14 +124,14 @@ pub fn account_lock_id(installation: &str, switch: &SwitchName, destination: &st
 }
 
 impl Reference {
-    /// Takes a reference as a switch sent it back. `None` when it cannot be one of ours.
+    /// Parses a reference that a switch returned; `None` if it has not the form of ours.
     #[must_use]
     pub fn from_switch(text: &str) -> Option<Self> {
         let tx = text.strip_suffix(SUBMIT)?;
         TxId::new(tx).ok().map(|tx| submit(&tx))
     }
 
-    /// The transaction that this reference names.
+    /// The transaction of this reference; `None` if the reference has not the form of ours.
     #[must_use]
     pub fn tx_id(&self) -> Option<TxId> {
         self.0.strip_suffix(SUBMIT).and_then(|tx| TxId::new(tx).ok())
@@ -143,7 +144,7 @@ mod tests {
     use crate::ids::{ClientId, TenantId};
 
     #[test]
-    fn s0_12_the_keys_are_the_documented_ones_and_all_differ() {
+    fn s0_12_keys_have_the_documented_form_and_differ() {
         let payment = PaymentId::new("pay_1").unwrap();
         let tx = TxId::new("tx_1").unwrap();
         let decision = DecisionId::new("dec_1").unwrap();
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_fits_iso_20022_and_names_its_transaction() {
+    fn a_reference_fits_iso_20022_and_contains_its_transaction() {
         let payment = PaymentId::derive(&TenantId::new("t").unwrap(), &ClientId::new("c").unwrap(), "k");
         let tx = TxId::derive(&payment);
         let reference = submit(&tx);

@@ -1,18 +1,18 @@
-//! The payment protocol: what makes a customer be charged exactly once when the money left, and
-//! not at all when it did not.
+//! The payment protocol: a customer is charged exactly once if the money left, and not at all if it did not.
 //!
-//! The rule under everything: **the switch decides, the bank follows**, and there is one port to
-//! releasing money, the switch's own answer to our own cancel ([`cancel`]).
+//! The main rule: **the switch decides, and the bank follows**. Money is released only after the switch
+//! answered our own cancel ([`cancel`]).
 //!
-//! This crate performs no I/O and knows neither Temporal nor SQL. It holds three layers, each
-//! written once and driven from outside through a small trait:
+//! This crate performs no I/O and knows neither Temporal nor SQL. Each of its three layers acts through a
+//! small trait (a port) that the caller implements:
 //!
 //! | layer | question | driven by |
 //! |---|---|---|
 //! | [`pay`] over [`port::PaymentPort`] | in which order do the steps of one payment happen? | the workflow |
-//! | [`submit`], [`poll`], [`cancel`], [`recall`], [`decision`] over their doors | how is the switch asked once? | an activity, once per attempt |
+//! | [`submit`], [`poll`], [`cancel`], [`recall`], [`decision`] over their ports | what does one attempt do at the switch? | an activity, once per attempt |
 //! | [`rules`] over [`facts::Facts`] | what may be written next to what is written? | the ledger, under the payment row's lock |
 
+pub mod action;
 pub mod cancel;
 pub mod cause;
 pub mod compensation;
@@ -30,6 +30,7 @@ pub mod recall;
 pub mod report;
 pub mod rules;
 pub mod state;
+pub mod state_diagram;
 pub mod submit;
 
 pub use cause::{Cause, OperatorReason, PaymentError};

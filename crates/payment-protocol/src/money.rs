@@ -1,7 +1,7 @@
 //! Money: integer minor units and an ISO 4217 currency.
 //!
-//! Amounts never pass through a float. A decimal written by a caller is parsed from its raw text,
-//! with the number of decimals that the currency has (ISO 4217 exponent: JPY 0, EUR 2, BHD 3).
+//! No amount is ever a float. A decimal amount is parsed from its raw text, with the number of decimals of the
+//! currency (ISO 4217 exponent: JPY 0, EUR 2, BHD 3).
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use iso_currency::Currency;
 use serde::{Deserialize, Serialize};
 
 /// Largest amount of one payment, in minor units (10^14: a billion in a currency of five decimals).
-/// Far below `i64::MAX`, so that sums over millions of payments cannot overflow.
+/// Far below `i64::MAX`: sums over tens of thousands of maximal payments do not overflow.
 pub const AMOUNT_MINOR_MAX: i64 = 100_000_000_000_000;
 
 /// A positive amount of one currency, at most [`AMOUNT_MINOR_MAX`] minor units.
@@ -20,12 +20,12 @@ pub struct Money {
     currency: Currency,
 }
 
-/// Why a text or a number is not an amount of money we move.
+/// Why a text or a number is not a valid amount of money.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MoneyError {
-    /// Not a plain decimal: digits, at most one point, no sign, no exponent, no grouping.
+    /// Not a plain decimal. Valid: digits, at most one point, no sign, no exponent, no grouping.
     #[error(
-        "amount {0:?} is not a plain decimal number; write it like 12.50, without signs, spaces or exponents"
+        "amount {0:?} is not a plain decimal number; write an amount like 12.50, without signs, spaces or exponents"
     )]
     NotADecimal(String),
     /// Zero or negative.
@@ -36,24 +36,24 @@ pub enum MoneyError {
     TooManyDecimals {
         /// The currency's ISO 4217 code.
         currency: String,
-        /// Decimals that ISO 4217 gives the currency.
+        /// Decimals of the currency in ISO 4217.
         allowed: u32,
-        /// Decimals found.
+        /// Decimals of the amount.
         given: usize,
     },
     /// Over [`AMOUNT_MINOR_MAX`].
-    #[error("amount is over the bound of {AMOUNT_MINOR_MAX} minor units")]
-    OverTheBound,
-    /// Not an ISO 4217 code, or one without minor units (precious metals, test codes).
-    #[error("{0:?} is not an ISO 4217 currency that payments can be made in; use a code like EUR")]
+    #[error("amount exceeds the maximum of {AMOUNT_MINOR_MAX} minor units")]
+    OverMaximum,
+    /// Not an ISO 4217 code, or a code without minor units (precious metals, test codes).
+    #[error("{0:?} is not an ISO 4217 currency with minor units; use a code like EUR")]
     UnknownCurrency(String),
 }
 
 impl Money {
-    /// Makes money from minor units.
+    /// Money from minor units.
     ///
     /// # Errors
-    /// [`MoneyError::NotPositive`], [`MoneyError::OverTheBound`], or
+    /// [`MoneyError::NotPositive`], [`MoneyError::OverMaximum`], or
     /// [`MoneyError::UnknownCurrency`] for a currency without minor units.
     pub fn from_minor(amount_minor: i64, currency: Currency) -> Result<Self, MoneyError> {
         exponent(currency)?;
@@ -61,7 +61,7 @@ impl Money {
             return Err(MoneyError::NotPositive);
         }
         if amount_minor > AMOUNT_MINOR_MAX {
-            return Err(MoneyError::OverTheBound);
+            return Err(MoneyError::OverMaximum);
         }
         Ok(Self { amount_minor, currency })
     }
@@ -101,7 +101,7 @@ impl Money {
                 .checked_mul(10)
                 .and_then(|shifted| shifted.checked_add(i64::from(digit - b'0')))
                 .filter(|sum| *sum <= AMOUNT_MINOR_MAX)
-                .ok_or(MoneyError::OverTheBound)?;
+                .ok_or(MoneyError::OverMaximum)?;
         }
         Self::from_minor(amount_minor, currency)
     }
@@ -119,7 +119,7 @@ impl Money {
     }
 }
 
-/// Reads an ISO 4217 code that has minor units.
+/// Parses an ISO 4217 code that has minor units.
 ///
 /// # Errors
 /// [`MoneyError::UnknownCurrency`].
@@ -129,8 +129,8 @@ pub fn parse_currency(code: &str) -> Result<Currency, MoneyError> {
     exponent(currency).map(|_| currency)
 }
 
-/// Writes minor units as a decimal in major units, with all decimals of the currency (`"12.50"`).
-/// Serves balances too, which may be zero; a negative number keeps its sign.
+/// Formats minor units as a decimal in major units, with all decimals of the currency (`"12.50"`). Also formats
+/// balances, which may be zero or negative.
 #[must_use]
 pub fn format_major(amount_minor: i64, currency: Currency) -> String {
     let decimals = usize::from(currency.exponent().unwrap_or(0));
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decimals_become_minor_units_by_the_currencys_exponent() {
+    fn a_decimal_is_parsed_with_the_exponent_of_its_currency() {
         for (raw, currency, minor) in [
             ("12.50", "EUR", 1_250),
             ("12.5", "EUR", 1_250),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_money_is_named() {
+    fn an_invalid_amount_is_refused_with_its_reason() {
         let eur = parse_currency("EUR").unwrap();
         for raw in ["", ".", "1.", ".5", "1e3", "+1", "1,00", " 1", "1 ", "0x1", "--1", "١", "NaN", "1.2.3"]
         {
@@ -204,15 +204,15 @@ mod tests {
             Money::parse_major("1.001", eur),
             Err(MoneyError::TooManyDecimals { given: 3, .. })
         ));
-        assert_eq!(Money::parse_major("1000000000000.01", eur), Err(MoneyError::OverTheBound));
-        assert_eq!(Money::parse_major(&"9".repeat(400), eur), Err(MoneyError::OverTheBound));
+        assert_eq!(Money::parse_major("1000000000000.01", eur), Err(MoneyError::OverMaximum));
+        assert_eq!(Money::parse_major(&"9".repeat(400), eur), Err(MoneyError::OverMaximum));
         for code in ["", "eur", "EURO", "XAU", "ZZZ"] {
             assert!(matches!(parse_currency(code), Err(MoneyError::UnknownCurrency(_))), "{code:?}");
         }
     }
 
     #[test]
-    fn amounts_are_written_with_all_decimals() {
+    fn an_amount_is_formatted_with_all_decimals() {
         for (minor, currency, text) in [
             (1_250, "EUR", "12.50"),
             (1, "EUR", "0.01"),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn serialised_money_is_checked_when_read() {
+    fn deserialised_money_is_validated() {
         let money = Money::from_minor(1_250, Currency::EUR).unwrap();
         let json = r#"{"amount_minor":1250,"currency":"EUR"}"#;
         assert_eq!(serde_json::to_string(&money).unwrap(), json);

@@ -1,18 +1,18 @@
-//! One payment, from the top to its end. Straight-line code over [`PaymentPort`].
+//! One payment, from its start to its final state. Straight-line code over [`PaymentPort`].
 //!
 //! ```text
-//! validate -> reserve -> submit -> wait(confirmation | SLA | cancel request) -> settle -> settled
+//! validate -> reserve -> submit -> wait(confirmation | SLA | cancel request) -> debit -> settled
 //!                |          |            |                                        |
-//!                |          |            |                                        +- cannot debit -> recall -> release -> failed
-//!                |          |            |                                                             +----> needs_operator
-//!                |          +- refused / unknown -+- FAILURE / SLA / cancel -> ask to cancel -> settled there: settle
-//!                |                                                                          -> dead there: release -> end
+//!                |          |            |                                        +- refused -> recall -> release -> failed
+//!                |          |            |                                                         +----> needs_operator
+//!                |          +- refused / unknown -+- FAILURE / SLA / cancel request -> cancel -> settled: debit
+//!                |                                                                           -> void: release -> final state
 //!                +- refused (recorded) -> rejected
 //! ```
 
 use crate::cause::{Cause, OperatorReason, PaymentError};
 use crate::compensation::{Compensation, Compensations};
-use crate::decision::DecisionOutcome;
+use crate::decision::{Decision, DecisionOutcome};
 use crate::facts::FinalStatus;
 use crate::payment::Payment;
 use crate::port::{
@@ -22,9 +22,9 @@ use crate::port::{
 use crate::rules::NotSent;
 use crate::state::{FinalState, PaymentState};
 
-/// What to do next with the payment.
+/// The next step of the payment.
 enum NextStep {
-    /// The payment is in a final state.
+    /// None: the payment is in a final state.
     Finished(Result<(), PaymentError>),
     /// Run the compensations, for this cause.
     Compensate(Cause),
@@ -32,28 +32,27 @@ enum NextStep {
     AwaitOperator(OperatorReason),
 }
 
-/// Runs one payment to its end. `Ok` means debited once, and the money left.
+/// Runs one payment to its final state. `Ok` means that the customer was debited once and the money left.
 ///
 /// # Errors
-/// The original error: the first cause that turned the payment round, after everything it had done
-/// was undone.
-pub async fn pay<W: PaymentPort>(port: &W, payment: &Payment) -> Result<(), PaymentError> {
+/// The first cause for which the payment was compensated, after every compensation has run.
+pub async fn pay<P: PaymentPort>(port: &P, payment: &Payment) -> Result<(), PaymentError> {
     let mut compensations = Compensations::default();
     let step = if payment.resume == 0 {
         run_forward(port, payment, &mut compensations).await
     } else {
         run_recovery(port, &mut compensations).await
     };
-    let result = end(port, &mut compensations, step).await;
+    let result = finish(port, &mut compensations, step).await;
     if payment.profile.needs_account_lock() {
         port.unlock_account().await;
     }
     result
 }
 
-/// Brings a payment to its end from wherever a stretch of the way left it.
-async fn end<W: PaymentPort>(
-    port: &W,
+/// Executes the next step until the payment is in a final state.
+async fn finish<P: PaymentPort>(
+    port: &P,
     compensations: &mut Compensations,
     mut step: NextStep,
 ) -> Result<(), PaymentError> {
@@ -66,9 +65,9 @@ async fn end<W: PaymentPort>(
     }
 }
 
-/// The way forward, which a payment goes once.
-async fn run_forward<W: PaymentPort>(
-    port: &W,
+/// The forward steps, which a payment runs once.
+async fn run_forward<P: PaymentPort>(
+    port: &P,
     payment: &Payment,
     compensations: &mut Compensations,
 ) -> NextStep {
@@ -76,30 +75,15 @@ async fn run_forward<W: PaymentPort>(
         port.reject(&invalid).await;
         return NextStep::Finished(Err(PaymentError::Invalid(invalid)));
     }
-
-    // reserve. key {payment_id}:reserve. compensation: release, {tx_id}:comp-reserve.
-    // unknown: ask to cancel, then release, which fences the reserve if it has not landed.
-    compensations.register(Compensation::Release);
-    match port.reserve().await {
-        ReserveOutcome::Held => port.show(PaymentState::Reserved, "the amount is held"),
-        // The refusal is recorded under reserve's key: nothing is held and nothing ever will be.
-        ReserveOutcome::Refused(refusal) => {
-            return NextStep::Finished(Err(PaymentError::ReserveRefused(refusal)));
-        }
-        ReserveOutcome::Ended(end) => return already_final(end),
-        ReserveOutcome::AnotherRun => return run_recovery(port, compensations).await,
-        ReserveOutcome::Unknown => {
-            // The one way round for all: it finds that nothing was sent, or asks.
-            compensations.register(Compensation::Cancel);
-            return NextStep::Compensate(Cause::ReserveUnknown);
-        }
+    if let Err(step) = reserve(port, compensations).await {
+        return step;
     }
 
-    // Registered before anything of the switch's: the one way round for all finds that nothing was sent, or
-    // asks.
+    // Registered before the first step that involves the switch: cancel finds that nothing was sent, or cancels.
     compensations.register(Compensation::Cancel);
 
-    // A switch without references reads back what it has: the account must be this payment's alone.
+    // A transfer read back at a switch without references belongs to this payment only if no other payment uses
+    // the account.
     if payment.profile.needs_account_lock() {
         match port.lock_account().await {
             AccountLockOutcome::Held => {}
@@ -108,44 +92,78 @@ async fn run_forward<W: PaymentPort>(
         }
     }
 
-    // submit. key {tx_id}:submit. compensation: ask to cancel, {tx_id}:comp-submit.
-    // unknown: ask to cancel, and obey the answer.
-    let confirmed = match port.submit().await {
-        SubmitOutcome::Accepted => {
-            port.show(PaymentState::Submitted, "the switch has the transfer");
-            false
+    match submit(port, payment).await {
+        Ok(confirmed) => confirm_and_debit(port, compensations, confirmed).await,
+        Err(step) => step,
+    }
+}
+
+/// Step reserve. Key `{payment_id}:reserve`; compensation: release, key `{tx_id}:comp-reserve`.
+/// Unknown outcome: cancel, then release, which fences a reserve that has not reached the ledger.
+async fn reserve<P: PaymentPort>(port: &P, compensations: &mut Compensations) -> Result<(), NextStep> {
+    compensations.register(Compensation::Release);
+    match port.reserve().await {
+        ReserveOutcome::Held => {
+            port.report_status(PaymentState::Reserved, "the amount is held");
+            Ok(())
         }
-        SubmitOutcome::Settled => true,
-        SubmitOutcome::Refused { reason } => return NextStep::Compensate(Cause::SubmitRefused { reason }),
-        // The one attempt may have arrived, and no other will be made: what comes in decides (S0.11, D).
+        // The refusal is recorded under reserve's key: nothing is held and nothing ever will be.
+        ReserveOutcome::Refused(refusal) => {
+            Err(NextStep::Finished(Err(PaymentError::ReserveRefused(refusal))))
+        }
+        ReserveOutcome::Ended(end) => Err(already_ended(end)),
+        ReserveOutcome::AnotherRun => Err(run_recovery(port, compensations).await),
+        ReserveOutcome::Unknown => {
+            compensations.register(Compensation::Cancel);
+            Err(NextStep::Compensate(Cause::ReserveUnknown))
+        }
+    }
+}
+
+/// Step submit. Key `{tx_id}:submit`; compensation: cancel, key `{tx_id}:comp-submit`.
+/// Unknown outcome: cancel, and follow the answer. Returns whether the switch has already reported SUCCESS.
+async fn submit<P: PaymentPort>(port: &P, payment: &Payment) -> Result<bool, NextStep> {
+    match port.submit().await {
+        SubmitOutcome::Accepted => {
+            port.report_status(PaymentState::Submitted, "the switch accepted the transfer");
+            Ok(false)
+        }
+        SubmitOutcome::Settled => Ok(true),
+        SubmitOutcome::Refused { reason } => Err(NextStep::Compensate(Cause::SubmitRefused { reason })),
+        // The single attempt may have arrived, and no other will be sent: the recorded reports decide (S0.11, D).
         SubmitOutcome::Unknown | SubmitOutcome::NotSent(NotSent::SecondAttemptForbidden)
             if payment.profile.strategy.reconciles() =>
         {
             match port.reconcile_submission().await {
-                ReconcileOutcome::Settled => true,
+                ReconcileOutcome::Settled => Ok(true),
                 ReconcileOutcome::Failed { reason } => {
-                    return NextStep::Compensate(Cause::FailureReported { reason });
+                    Err(NextStep::Compensate(Cause::FailureReported { reason }))
                 }
                 ReconcileOutcome::Unknown => {
-                    port.show(PaymentState::Submitted, "one attempt is out and has no answer");
-                    false
+                    port.report_status(PaymentState::Submitted, "the single attempt got no answer");
+                    Ok(false)
                 }
             }
         }
-        SubmitOutcome::Unknown => return NextStep::Compensate(Cause::SubmitUnknown),
-        SubmitOutcome::NotSent(reason) => return NextStep::Compensate(not_sent(reason)),
-    };
+        SubmitOutcome::Unknown => Err(NextStep::Compensate(Cause::SubmitUnknown)),
+        SubmitOutcome::NotSent(reason) => Err(NextStep::Compensate(not_sent(reason))),
+    }
+}
 
-    // settle. key {tx_id}:debit. compensation: none; money that left is only ever recalled.
-    // unknown: cannot be, the ledger is asked until it answers.
-    let mut confirmed = confirmed;
+/// Waits for the confirmation, then debits. Key `{tx_id}:debit`; no compensation, because money that left is
+/// only ever recalled. An unknown outcome is impossible: the adapter repeats the debit until the ledger answers.
+async fn confirm_and_debit<P: PaymentPort>(
+    port: &P,
+    compensations: &mut Compensations,
+    mut confirmed: bool,
+) -> NextStep {
     loop {
         if confirmed {
             match debit_or_recall(port, compensations).await {
                 DebitOrRecall::Debited => return NextStep::Finished(Ok(())),
                 DebitOrRecall::Returned(cause) => return NextStep::Compensate(cause),
                 DebitOrRecall::AwaitOperator(reason) => return NextStep::AwaitOperator(reason),
-                // Not this payment's SUCCESS: it changes nothing, the SLA runs on.
+                // The SUCCESS does not belong to this payment: nothing changes, and the SLA continues.
                 DebitOrRecall::NotConfirmed => {}
             }
         }
@@ -156,36 +174,35 @@ async fn run_forward<W: PaymentPort>(
             }
             WaitOutcome::CustomerCancel => return NextStep::Compensate(Cause::CustomerCancel),
             WaitOutcome::SlaExpired => return NextStep::Compensate(Cause::SlaExpired),
-            // People are heard only where the payment stands before them.
+            // A decision applies only to a payment that needs an operator.
             WaitOutcome::Decided(_) => false,
         };
     }
 }
 
-/// The way of a run that finds the payment already begun: no reserve, no submit. Fence the reserve,
-/// ask to cancel, obey.
-async fn run_recovery<W: PaymentPort>(port: &W, compensations: &mut Compensations) -> NextStep {
-    *compensations = Compensations::whole();
+/// The steps of a recovery workflow: no reserve, no submit. Fence the reserve, cancel, follow the answer.
+async fn run_recovery<P: PaymentPort>(port: &P, compensations: &mut Compensations) -> NextStep {
+    *compensations = Compensations::all();
     match port.fence_reserve().await {
         FenceOutcome::Open(cause) => NextStep::Compensate(cause.unwrap_or(Cause::Interrupted)),
-        FenceOutcome::Ended(end) => already_final(end),
+        FenceOutcome::Ended(end) => already_ended(end),
     }
 }
 
-/// The payment had ended when this run looked.
-fn already_final(end: FinalState) -> NextStep {
+/// The payment had ended when this run read it.
+fn already_ended(end: FinalState) -> NextStep {
     NextStep::Finished(match end {
         FinalState::Settled => Ok(()),
         end => Err(PaymentError::AlreadyEnded(end)),
     })
 }
 
-/// The cause that goes with an attempt that our own ledger did not let out.
+/// The cause of a submit that our own ledger refused.
 fn not_sent(reason: NotSent) -> Cause {
     match reason {
         NotSent::CustomerCancel => Cause::CustomerCancel,
         NotSent::AnotherRun => Cause::Interrupted,
-        // One attempt went out and its answer is not known.
+        // One attempt was sent, and its answer is unknown.
         NotSent::SecondAttemptForbidden => Cause::SubmitUnknown,
         NotSent::NoOpenHold
         | NotSent::CancelStarted
@@ -195,30 +212,30 @@ fn not_sent(reason: NotSent) -> Cause {
     }
 }
 
-/// Where following the switch's SUCCESS led.
+/// Outcome of following a SUCCESS of the switch.
 enum DebitOrRecall {
     Debited,
-    /// There is no SUCCESS of this payment on record.
+    /// No SUCCESS of this payment is recorded.
     NotConfirmed,
-    /// Path C: the bank could not debit and the switch gave the money back.
+    /// Path C: the bank could not debit and the switch returned the money.
     Returned(Cause),
     AwaitOperator(OperatorReason),
 }
 
-/// Debits, since the money left. Where the bank cannot, asks for the money back (Path C, S0.10).
-async fn debit_or_recall<W: PaymentPort>(port: &W, compensations: &mut Compensations) -> DebitOrRecall {
+/// Debits, because the money left. If the bank cannot debit, recalls the money (Path C, S0.10).
+async fn debit_or_recall<P: PaymentPort>(port: &P, compensations: &mut Compensations) -> DebitOrRecall {
     let reason = match port.debit().await {
         DebitOutcome::Done => {
-            port.show(PaymentState::Settled, "debited; the money left");
+            port.report_status(PaymentState::Settled, "the customer was debited; the money left");
             return DebitOrRecall::Debited;
         }
         DebitOutcome::NotConfirmed => return DebitOrRecall::NotConfirmed,
         DebitOutcome::Differs => return DebitOrRecall::AwaitOperator(OperatorReason::ConfirmationMismatch),
         DebitOutcome::Refused { reason } => reason,
     };
-    // A cancel never undoes a settlement.
-    compensations.forget(Compensation::Cancel);
-    port.show(PaymentState::Confirmed, "the bank cannot debit; recalling");
+    // A cancel never reverses a settled transfer.
+    compensations.remove(Compensation::Cancel);
+    port.report_status(PaymentState::Confirmed, "the bank cannot debit the account; recall under way");
     match port.recall().await {
         RecallOutcome::Recalled => DebitOrRecall::Returned(Cause::DebitRefused { reason }),
         RecallOutcome::Refused => DebitOrRecall::AwaitOperator(OperatorReason::RecallRefused),
@@ -226,23 +243,23 @@ async fn debit_or_recall<W: PaymentPort>(port: &W, compensations: &mut Compensat
     }
 }
 
-/// Undoes last-in first-out. An compensation that fails for good is alerted and does not keep the others
-/// from running; release alone depends on an answer, the switch's, and waits for it.
-async fn compensate<W: PaymentPort>(port: &W, compensations: &mut Compensations, cause: Cause) -> NextStep {
+/// Runs the compensations last-in first-out. A compensation that fails permanently raises an alert and does not
+/// stop the others; release alone depends on an answer, the switch's, and waits for it.
+async fn compensate<P: PaymentPort>(port: &P, compensations: &mut Compensations, cause: Cause) -> NextStep {
     let mut first_cause = cause;
     let mut failed = false;
-    while let Some(compensation) = compensations.next() {
+    while let Some(compensation) = compensations.take_last() {
         match compensation {
             Compensation::Cancel => match cancel_until_decided(port, compensations, &first_cause).await {
                 CancelDecision::Void => {}
-                CancelDecision::Ended(step) => return step,
+                CancelDecision::Next(step) => return step,
             },
             Compensation::Release => match port.release(&first_cause).await {
                 ReleaseOutcome::Done(recorded) => {
                     first_cause = recorded;
-                    port.show(first_cause.end().into(), "released; nothing was charged");
+                    port.report_status(first_cause.end().into(), "released; nothing was charged");
                 }
-                ReleaseOutcome::Ended(end) => return already_final(end),
+                ReleaseOutcome::Ended(end) => return already_ended(end),
                 ReleaseOutcome::Failed { detail } => {
                     failed = true;
                     port.alert(OperatorAlert::CompensationFailed { detail }).await;
@@ -257,105 +274,120 @@ async fn compensate<W: PaymentPort>(port: &W, compensations: &mut Compensations,
     }
 }
 
-/// What came of asking to cancel.
+/// Outcome of the compensation cancel.
 enum CancelDecision {
-    /// Nothing can settle any more, or what settled came back: go on undoing.
+    /// The transfer will never settle, or the switch returned the money: run the next compensation.
     Void,
-    /// The switch's answer took the payment elsewhere.
-    Ended(NextStep),
+    /// The switch's answer requires another next step.
+    Next(NextStep),
 }
 
-async fn cancel_until_decided<W: PaymentPort>(
-    port: &W,
+async fn cancel_until_decided<P: PaymentPort>(
+    port: &P,
     compensations: &mut Compensations,
     cause: &Cause,
 ) -> CancelDecision {
-    port.show(PaymentState::Cancelling, cause.code());
+    port.report_status(PaymentState::Cancelling, cause.code());
     loop {
         match port.cancel(cause).await {
             CancelOutcome::Void => return CancelDecision::Void,
             CancelOutcome::Settled | CancelOutcome::SuccessReported => {
                 match debit_or_recall(port, compensations).await {
-                    DebitOrRecall::Debited => return CancelDecision::Ended(NextStep::Finished(Ok(()))),
+                    DebitOrRecall::Debited => return CancelDecision::Next(NextStep::Finished(Ok(()))),
                     DebitOrRecall::Returned(_) => return CancelDecision::Void,
                     DebitOrRecall::AwaitOperator(reason) => {
-                        return CancelDecision::Ended(NextStep::AwaitOperator(reason));
+                        return CancelDecision::Next(NextStep::AwaitOperator(reason));
                     }
-                    // Not this payment's SUCCESS: go on asking.
+                    // The SUCCESS does not belong to this payment: cancel again.
                     DebitOrRecall::NotConfirmed => {}
                 }
             }
             CancelOutcome::Differs => {
-                return CancelDecision::Ended(NextStep::AwaitOperator(OperatorReason::ConfirmationMismatch));
+                return CancelDecision::Next(NextStep::AwaitOperator(OperatorReason::ConfirmationMismatch));
             }
             CancelOutcome::Undecidable(reason) => {
-                return CancelDecision::Ended(NextStep::AwaitOperator(reason));
+                return CancelDecision::Next(NextStep::AwaitOperator(reason));
             }
-            CancelOutcome::Ended(end) => return CancelDecision::Ended(already_final(end)),
+            CancelOutcome::Ended(end) => return CancelDecision::Next(already_ended(end)),
         }
     }
 }
 
-/// Stands before a person, and keeps listening: a definite matching answer still moves the payment,
-/// unless the switch's last word is already known, and so does what people decide.
-async fn await_operator<W: PaymentPort>(
-    port: &W,
+/// Waits for an operator decision. A definite matching answer of the switch also moves the payment, unless the
+/// switch's final answer is already known.
+async fn await_operator<P: PaymentPort>(
+    port: &P,
     compensations: &mut Compensations,
     reason: OperatorReason,
 ) -> NextStep {
-    port.show(PaymentState::NeedsOperator, reason.as_str());
+    port.report_status(PaymentState::NeedsOperator, reason.as_str());
     let mut final_status = match port.needs_operator(reason).await {
-        NeedsOperatorOutcome::Ended(end) => return already_final(end),
-        NeedsOperatorOutcome::Verdict(final_status) if reason.follows_switch() => Some(final_status),
-        NeedsOperatorOutcome::Verdict(_) | NeedsOperatorOutcome::Stands => None,
+        NeedsOperatorOutcome::Ended(end) => return already_ended(end),
+        NeedsOperatorOutcome::FinalStatus(final_status) if reason.follows_switch() => Some(final_status),
+        NeedsOperatorOutcome::FinalStatus(_) | NeedsOperatorOutcome::AwaitsOperator => None,
     };
     loop {
         match final_status {
             Some(FinalStatus::Settled) => match debit_or_recall(port, compensations).await {
                 DebitOrRecall::Debited => return NextStep::Finished(Ok(())),
-                DebitOrRecall::Returned(cause) => return release_after_return(compensations, cause),
+                DebitOrRecall::Returned(cause) => return release_without_cancel(compensations, cause),
                 DebitOrRecall::AwaitOperator(OperatorReason::ConfirmationMismatch)
                 | DebitOrRecall::NotConfirmed => {}
                 DebitOrRecall::AwaitOperator(other) => return NextStep::AwaitOperator(other),
             },
-            // Void after all: what is held goes back, for the cause on record.
-            Some(FinalStatus::Void) => return release_after_return(compensations, Cause::Interrupted),
+            // Release the hold, for the recorded cause.
+            Some(FinalStatus::Void) => return release_without_cancel(compensations, Cause::Interrupted),
             None => {}
         }
         final_status = match port.wait_until_event().await {
             WaitOutcome::SuccessReported if reason.follows_switch() => Some(FinalStatus::Settled),
-            // Look again at what is on record.
+            // Read the recorded final status.
             WaitOutcome::FinalStatusRecorded => return NextStep::AwaitOperator(reason),
             WaitOutcome::SuccessReported
             | WaitOutcome::FailureReported { .. }
             | WaitOutcome::CustomerCancel
             | WaitOutcome::SlaExpired => None,
-            WaitOutcome::Decided(decision) => match port.apply_decision(&decision, reason).await {
-                DecisionOutcome::Settled => {
-                    port.show(PaymentState::Settled, "debited by a decision");
-                    return NextStep::Finished(Ok(()));
+            WaitOutcome::Decided(decision) => {
+                match apply_decision(port, compensations, &decision, reason).await {
+                    Ok(final_status) => Some(final_status),
+                    Err(step) => return step,
                 }
-                DecisionOutcome::Released(cause) => {
-                    port.show(cause.end().into(), "released by a decision");
-                    return NextStep::Finished(Err(PaymentError::Compensated(cause)));
-                }
-                DecisionOutcome::Ended(end) => return already_final(end),
-                DecisionOutcome::RetryCancel => {
-                    *compensations = Compensations::whole();
-                    return NextStep::Compensate(Cause::CancelRetriedByDecision);
-                }
-                DecisionOutcome::Verdict(final_status) => Some(final_status),
-                // Asking for it may have moved the payment: it stands again.
-                DecisionOutcome::Refused { .. } => return NextStep::AwaitOperator(reason),
-            },
+            }
         };
     }
 }
 
-/// The money will not leave, or came back: there is nothing to ask the switch any more. The compensations that were
-/// begun are all run again, which their keys allow.
-fn release_after_return(compensations: &mut Compensations, cause: Cause) -> NextStep {
-    *compensations = Compensations::whole();
-    compensations.forget(Compensation::Cancel);
+/// Applies an operator decision. `Ok` is the definite answer that the switch gave when the decision was applied.
+async fn apply_decision<P: PaymentPort>(
+    port: &P,
+    compensations: &mut Compensations,
+    decision: &Decision,
+    reason: OperatorReason,
+) -> Result<FinalStatus, NextStep> {
+    Err(match port.apply_decision(decision, reason).await {
+        DecisionOutcome::FinalStatus(final_status) => return Ok(final_status),
+        DecisionOutcome::Settled => {
+            port.report_status(PaymentState::Settled, "debited by an operator decision");
+            NextStep::Finished(Ok(()))
+        }
+        DecisionOutcome::Released(cause) => {
+            port.report_status(cause.end().into(), "released by an operator decision");
+            NextStep::Finished(Err(PaymentError::Compensated(cause)))
+        }
+        DecisionOutcome::Ended(end) => already_ended(end),
+        DecisionOutcome::RetryCancel => {
+            *compensations = Compensations::all();
+            NextStep::Compensate(Cause::CancelRetriedByDecision)
+        }
+        // Applying the decision may have changed the state: record again that an operator is needed.
+        DecisionOutcome::Refused { .. } => NextStep::AwaitOperator(reason),
+    })
+}
+
+/// The money will not leave, or the switch returned it: no cancel is needed. Every other compensation runs
+/// again, which its key allows.
+fn release_without_cancel(compensations: &mut Compensations, cause: Cause) -> NextStep {
+    *compensations = Compensations::all();
+    compensations.remove(Compensation::Cancel);
     NextStep::Compensate(cause)
 }

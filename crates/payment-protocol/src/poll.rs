@@ -1,45 +1,46 @@
-//! One look at a switch that does not call back: by query, or in its statement.
+//! One poll of a switch that does not call back: a query, or a reading of its statement.
 //!
-//! Run once per look while the payment waits for its confirmation; the repetition is the implementer's. It
-//! concludes no more than a callback would: FAILURE only leads to asking to cancel.
+//! Runs once per poll while the payment waits for its confirmation; the caller repeats it. A poll concludes no
+//! more than a callback would: a FAILURE only leads to a cancel.
 
-use crate::cancel::{CancelPort, look};
+use crate::cancel::{CancelPort, query_status};
 use crate::payment::Payment;
 use crate::submit::QueryAnswer;
 
-/// Outcome of one look.
+/// Outcome of one poll.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PollOutcome {
-    /// The switch reported SUCCESS, and what it said is on record: as a callback.
+    /// The switch reported SUCCESS, and the report is recorded, as a callback would be.
     SuccessReported,
-    /// The switch says that it is dead: as a callback with FAILURE.
+    /// The switch reported that the transfer will never settle, which counts as a callback with FAILURE.
     FailureReported {
         /// The switch's words.
         reason: String,
     },
-    /// Not decided: look again.
-    Again {
-        /// Why.
+    /// The switch has not decided: poll again.
+    Retry {
+        /// Why the poll is undecided.
         detail: String,
     },
 }
 
-/// Looks once.
+/// Polls the switch once.
 ///
 /// # Errors
-/// The port's own: nothing is known, the look is repeated.
-pub async fn poll<D: CancelPort>(port: &D, payment: &Payment) -> Result<PollOutcome, D::Error> {
-    let Some(heard) = look(port, payment).await? else {
-        return Ok(PollOutcome::Again { detail: "the switch can be asked nothing".into() });
+/// The port's own error: nothing is known, and the caller repeats the poll.
+pub async fn poll<P: CancelPort>(port: &P, payment: &Payment) -> Result<PollOutcome, P::Error> {
+    let retry = |detail: &str| PollOutcome::Retry { detail: detail.to_owned() };
+    let Some(response) = query_status(port, payment).await? else {
+        return Ok(retry("the switch offers neither a query nor a statement"));
     };
-    Ok(match heard.answer {
+    Ok(match response.answer {
         QueryAnswer::Settled(report) => {
             port.record_settled(&report).await?;
             PollOutcome::SuccessReported
         }
         QueryAnswer::Void { reason } => PollOutcome::FailureReported { reason },
-        QueryAnswer::Pending => PollOutcome::Again { detail: "the switch has not decided".into() },
-        QueryAnswer::NotFound => PollOutcome::Again { detail: "the switch knows nothing of it".into() },
-        QueryAnswer::OurFault { detail } | QueryAnswer::NoAnswer { detail } => PollOutcome::Again { detail },
+        QueryAnswer::Pending => retry("the switch has not decided"),
+        QueryAnswer::NotFound => retry("the switch does not know the transfer"),
+        QueryAnswer::OurFault { detail } | QueryAnswer::NoAnswer { detail } => PollOutcome::Retry { detail },
     })
 }

@@ -1,8 +1,8 @@
-//! What a payment can do to the world. The workflow implements it with activities, signals and
-//! timers; an explorer implements it with a simulated bank, switch and network.
+//! The port of one payment. The workflow implements it with activities, signals and timers; the explorer
+//! implements it with a simulated bank, switch and network.
 //!
-//! Each call is repeated by its implementer until it has one of the outcomes below. Where an outcome
-//! can be unknown, it is a variant, never an error.
+//! The adapter repeats each call until the call has one of the outcomes below. An unknown outcome is a variant,
+//! never an error.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,71 +16,71 @@ use crate::state::{FinalState, PaymentState};
 /// Outcome of reserve.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReserveOutcome {
-    /// The amount is held.
+    /// The ledger holds the amount.
     Held,
-    /// Refused and recorded.
+    /// The ledger refused and recorded the refusal.
     Refused(ReserveRefusal),
-    /// Another run has this payment.
+    /// Another run owns this payment.
     AnotherRun,
     /// The payment has ended.
     Ended(FinalState),
-    /// No outcome can be known.
+    /// The outcome cannot be known.
     Unknown,
 }
 
-/// Outcome of submit, all attempts together.
+/// Outcome of submit, over all attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SubmitOutcome {
-    /// The switch has it.
+    /// The switch accepted the transfer.
     Accepted,
-    /// The switch refused it.
+    /// The switch refused the transfer.
     Refused {
         /// The switch's words.
         reason: String,
     },
-    /// The switch has already said how it ended, and it settled.
+    /// The switch has already reported that the transfer settled.
     Settled,
-    /// Our own ledger let no attempt out.
+    /// Our own ledger refused every attempt.
     NotSent(NotSent),
-    /// No answer within the budget.
+    /// No answer within the time budget.
     Unknown,
 }
 
-/// What our own books say of a submit that gave no answer (S0.11, reconcileSubmission).
+/// Outcome of reconciling a submit that got no answer with our own books (S0.11, reconcileSubmission).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReconcileOutcome {
     /// The switch reported SUCCESS.
     Settled,
-    /// The switch reported FAILURE, which only leads to asking to cancel.
+    /// The switch reported FAILURE, which only leads to a cancel.
     Failed {
         /// The switch's words.
         reason: String,
     },
-    /// Nothing has come yet: wait.
+    /// No report of the switch is recorded yet: wait.
     Unknown,
 }
 
-/// Whether the destination account is this payment's alone.
+/// Outcome of locking the destination account for one payment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AccountLockOutcome {
-    /// Held until this payment has ended.
+    /// Locked until this payment has ended.
     Held,
-    /// Another payment holds it for longer than this one may wait.
+    /// Another payment holds the lock for longer than this payment may wait.
     NotGranted,
-    /// The customer asked to cancel meanwhile.
+    /// The customer cancelled while the payment waited for the lock.
     CustomerCancel,
 }
 
-/// Outcome of asking to cancel, until it is decided.
+/// Outcome of cancel, over all attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CancelOutcome {
-    /// Can never settle; recorded.
+    /// The transfer will never settle; recorded.
     Void,
-    /// Settled; recorded.
+    /// The transfer settled; recorded.
     Settled,
-    /// A SUCCESS came in while asking; whether it is true is for settle to say.
+    /// The switch reported SUCCESS while the cancel was under way; debit verifies the report.
     SuccessReported,
-    /// A SUCCESS that differs from the payment; recorded.
+    /// The switch reported a SUCCESS that differs from the payment; recorded.
     Differs,
     /// No answer of this switch can decide it.
     Undecidable(OperatorReason),
@@ -88,135 +88,135 @@ pub enum CancelOutcome {
     Ended(FinalState),
 }
 
-/// Outcome of settle.
+/// Outcome of debit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DebitOutcome {
-    /// Debited, once.
+    /// The customer was debited, once.
     Done,
-    /// Refused for good and recorded: Path C.
+    /// The ledger refused permanently and recorded the refusal: Path C.
     Refused {
         /// Why the account cannot be debited.
         reason: String,
     },
     /// The switch's SUCCESS differs from the payment.
     Differs,
-    /// The switch has not said SUCCESS of this payment.
+    /// The switch has not reported SUCCESS for this payment.
     NotConfirmed,
 }
 
-/// Outcome of recall, until it is decided.
+/// Outcome of recall, over all attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RecallOutcome {
-    /// The money came back.
+    /// The switch returned the money.
     Recalled,
-    /// Refused, in the switch's own recorded form.
+    /// The switch refused, in its own recorded form.
     Refused,
-    /// The switch has no recall, or has retention_expired the transfer.
+    /// The switch does not support recalls, or its retention of the transfer has expired.
     RecallUnsupported,
 }
 
 /// Outcome of release.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReleaseOutcome {
-    /// Nothing is held any more and the payment has ended, for the cause recorded first.
+    /// Nothing is held any more, and the payment has ended for the cause recorded first.
     Done(Cause),
-    /// There was nothing to give back: the payment had already ended.
+    /// Nothing was held: the payment had already ended.
     Ended(FinalState),
-    /// Failed for good.
+    /// The release failed permanently.
     Failed {
-        /// What went wrong, for the alert.
+        /// What failed, for the alert.
         detail: String,
     },
 }
 
-/// What a run that takes a payment up again finds.
+/// Outcome of fencing reserve, the first step of a recovery workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FenceOutcome {
-    /// Open; reserve is fenced. The cause is the one recorded, if any.
+    /// The payment is open and its reserve is fenced; with the recorded cause, `None` if there is none.
     Open(Option<Cause>),
     /// The payment has ended.
     Ended(FinalState),
 }
 
-/// What standing before a person begins with.
+/// Outcome of recording that a payment needs an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NeedsOperatorOutcome {
-    /// It stands.
-    Stands,
-    /// A definite answer of the switch is on record.
-    Verdict(FinalStatus),
+    /// Recorded: the payment awaits an operator.
+    AwaitsOperator,
+    /// Recorded, and a definite answer of the switch was recorded before.
+    FinalStatus(FinalStatus),
     /// The payment has ended.
     Ended(FinalState),
 }
 
-/// What a payment waits for.
+/// The event that ended a wait.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum WaitOutcome {
-    /// The switch reported SUCCESS; whether it is true is for settle to say.
+    /// The switch reported SUCCESS; debit verifies the report.
     SuccessReported,
-    /// A definite answer of the switch was written while the payment stood before a person.
+    /// A definite answer of the switch was recorded while the payment needed an operator.
     FinalStatusRecorded,
     /// The switch reported FAILURE.
     FailureReported {
         /// The switch's words.
         reason: String,
     },
-    /// The customer asked to cancel, or the workflow was asked to.
+    /// The customer cancelled, or the workflow received a cancellation request.
     CustomerCancel,
-    /// The SLA has passed.
+    /// The SLA has expired.
     SlaExpired,
-    /// People decided what no answer can.
+    /// An operator decision was delivered.
     Decided(Decision),
 }
 
-/// Something a person should see now.
+/// An alert for an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum OperatorAlert {
-    /// An compensation failed for good.
+    /// A compensation failed permanently.
     CompensationFailed {
-        /// What went wrong.
+        /// What failed.
         detail: String,
     },
 }
 
-/// What a payment can do to the world.
+/// The actions and waits of one payment.
 #[allow(async_fn_in_trait, reason = "workflow code runs on one thread; no future of it is sent")]
 pub trait PaymentPort {
-    /// Records that the payment is not valid, and ends it.
+    /// Records that the payment is invalid, and ends it.
     async fn reject(&self, invalid: &InvalidPayment);
     /// Holds the amount. Key `{payment_id}:reserve`.
     async fn reserve(&self) -> ReserveOutcome;
-    /// Records a refusal under reserve's key if nothing is recorded there.
+    /// Records a refusal under reserve's key, unless an outcome is recorded there.
     async fn fence_reserve(&self) -> FenceOutcome;
     /// Sends the transfer. Key `{tx_id}:submit`.
     async fn submit(&self) -> SubmitOutcome;
-    /// Looks in our own books for what became of a submit that gave no answer.
+    /// Reads from our own books the outcome of a submit that got no answer.
     async fn reconcile_submission(&self) -> ReconcileOutcome;
-    /// Takes the destination account for this payment alone; waits for the SLA's length at most.
+    /// Locks the destination account for this payment; waits for at most the length of the SLA.
     async fn lock_account(&self) -> AccountLockOutcome;
-    /// Gives the destination account back. It is passed on only once this payment has ended.
+    /// Unlocks the destination account. The lock service grants it to another payment only after this payment
+    /// has ended.
     async fn unlock_account(&self);
-    /// Asks the switch to cancel until its answer decides or a SUCCESS comes in. Key
-    /// `{tx_id}:comp-submit`.
+    /// Cancels at the switch until its answer decides or it reports SUCCESS. Key `{tx_id}:comp-submit`.
     async fn cancel(&self, cause: &Cause) -> CancelOutcome;
-    /// Debits what is held. Key `{tx_id}:debit`.
+    /// Debits the hold. Key `{tx_id}:debit`.
     async fn debit(&self) -> DebitOutcome;
-    /// Asks the switch to give the money back until its answer decides. Key `{tx_id}:recall`.
+    /// Asks the switch to return the money, until its answer decides. Key `{tx_id}:recall`.
     async fn recall(&self) -> RecallOutcome;
-    /// Gives back what is held and ends the payment. Key `{tx_id}:comp-reserve`.
+    /// Releases the hold and ends the payment. Key `{tx_id}:comp-reserve`.
     async fn release(&self, cause: &Cause) -> ReleaseOutcome;
-    /// Waits for the inbox or the SLA, which counts from the first wait.
+    /// Waits for an inbox message or the SLA, which counts from the first wait.
     async fn wait_within_sla(&self) -> WaitOutcome;
-    /// Waits for the inbox.
+    /// Waits for an inbox message.
     async fn wait_until_event(&self) -> WaitOutcome;
-    /// Carries out what people decided while the payment stood for `reason`.
+    /// Applies an operator decision while the payment needs an operator for `reason`.
     async fn apply_decision(&self, decision: &Decision, reason: OperatorReason) -> DecisionOutcome;
-    /// Records that the payment stands before a person, and alerts; or says what is on record already.
+    /// Records that the payment needs an operator and raises an alert; returns what is recorded already.
     async fn needs_operator(&self, reason: OperatorReason) -> NeedsOperatorOutcome;
-    /// Alerts.
+    /// Raises an alert.
     async fn alert(&self, alert: OperatorAlert);
-    /// Shows where the payment stands, to queries and in the workflow's summary.
-    fn show(&self, state: PaymentState, detail: &str);
-    /// Whether this run already has a change to the code (see the workflow engine's patching).
+    /// Reports the payment's state to workflow queries and in the workflow's current details.
+    fn report_status(&self, state: PaymentState, detail: &str);
+    /// Whether this run includes a change to the workflow code (Temporal patching).
     fn patched(&self, change: &str) -> bool;
 }

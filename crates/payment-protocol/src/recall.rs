@@ -1,5 +1,5 @@
-//! One asking for money back that left (Path C). Its answers decide only in the switch's own
-//! recorded form; anything else is unknown and asked again.
+//! One recall attempt: asks the switch to return money that left (Path C). Only the switch's own recorded
+//! answer decides; any other answer is unknown, and the caller repeats the attempt.
 
 use crate::cancel::SwitchResponse;
 use crate::facts::RecallRecord;
@@ -11,76 +11,78 @@ use crate::rules::retention_expired;
 /// The switch's answer to a recall.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RecallAnswer {
-    /// It gave the money back.
+    /// The switch returned the money.
     Recalled,
-    /// It recorded that it will not.
+    /// The switch recorded that it will not return the money.
     Refused {
         /// The switch's words.
         reason: String,
     },
-    /// It has no recall.
+    /// The switch does not support recalls.
     RecallUnsupported,
-    /// Anything else.
+    /// Any other answer, or none.
     Unknown {
-        /// What it said, or what happened instead.
+        /// The switch's words, or what happened instead of an answer.
         detail: String,
     },
 }
 
-/// Outcome of one asking.
+/// Outcome of one recall attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RecallAttemptOutcome {
     /// Decided and recorded.
     Decided(RecallOutcome),
-    /// Ask again.
-    Again {
-        /// Why it is undecided.
+    /// Undecided: attempt again.
+    Retry {
+        /// Why the attempt is undecided.
         detail: String,
     },
 }
 
-/// What one asking can do.
+/// What one recall attempt can do.
 #[allow(async_fn_in_trait, reason = "driven in place, never spawned through the trait")]
 pub trait RecallPort {
-    /// The implementer's own failure: the ledger did not answer.
+    /// The adapter's own error: the ledger did not answer.
     type Error;
-    /// What is recorded under recall's key.
+    /// The outcome recorded under recall's key; `None` if there is none.
     async fn recorded(&self) -> Result<Option<RecallRecord>, Self::Error>;
-    /// Asks the switch, under recall's own key.
+    /// Sends the recall to the switch, under recall's own key.
     async fn recall(
         &self,
         reference: &Reference,
         key: &StepKey,
     ) -> Result<SwitchResponse<RecallAnswer>, Self::Error>;
-    /// Records a definite answer under the key; the first one stands and is returned.
+    /// Records a definite answer under the key. Returns the record that is valid, which is the first one.
     async fn record(&self, record: RecallRecord, reason: &str) -> Result<RecallRecord, Self::Error>;
 }
 
-/// Asks once.
+/// Makes one recall attempt.
 ///
 /// # Errors
-/// The port's own: nothing is known, the asking is repeated.
-pub async fn ask<D: RecallPort>(port: &D, payment: &Payment) -> Result<RecallAttemptOutcome, D::Error> {
+/// The port's own error: nothing is known, and the caller repeats the attempt.
+pub async fn attempt<P: RecallPort>(port: &P, payment: &Payment) -> Result<RecallAttemptOutcome, P::Error> {
+    const UNSUPPORTED: &str = "the switch does not support recalls";
     if let Some(record) = port.recorded().await? {
         return Ok(decided(record));
     }
     if !payment.profile.can_recall {
-        return Ok(decided(port.record(RecallRecord::RecallUnsupported, "it has no recall").await?));
+        return Ok(decided(port.record(RecallRecord::RecallUnsupported, UNSUPPORTED).await?));
     }
-    let heard = port.recall(&payment.reference(), &keys::recall(&payment.tx_id)).await?;
-    Ok(match heard.answer {
+    let response = port.recall(&payment.reference(), &keys::recall(&payment.tx_id)).await?;
+    Ok(match response.answer {
         RecallAnswer::Recalled => decided(port.record(RecallRecord::Recalled, "").await?),
         RecallAnswer::Refused { reason } => decided(port.record(RecallRecord::Refused, &reason).await?),
         RecallAnswer::RecallUnsupported => {
-            decided(port.record(RecallRecord::RecallUnsupported, "it has no recall").await?)
+            decided(port.record(RecallRecord::RecallUnsupported, UNSUPPORTED).await?)
         }
-        // What the switch has retention_expired it can give back no more; asked on, it would never say so.
-        RecallAnswer::Unknown { .. } if retention_expired(heard.first_attempt_age_ms, &payment.profile) => {
-            decided(
-                port.record(RecallRecord::RecallUnsupported, "it has retention_expired the transfer").await?,
-            )
+        // After its retention the switch cannot return the money, and it would never say so.
+        RecallAnswer::Unknown { .. }
+            if retention_expired(response.first_attempt_age_ms, &payment.profile) =>
+        {
+            let reason = "the switch's retention of the transfer has expired";
+            decided(port.record(RecallRecord::RecallUnsupported, reason).await?)
         }
-        RecallAnswer::Unknown { detail } => RecallAttemptOutcome::Again { detail },
+        RecallAnswer::Unknown { detail } => RecallAttemptOutcome::Retry { detail },
     })
 }
 

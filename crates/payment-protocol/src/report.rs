@@ -1,4 +1,4 @@
-//! What a switch says of a transfer, and the ONE place where SUCCESS is compared with the payment.
+//! Reports of a switch about a transfer, and the only comparison of a SUCCESS with its payment.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,55 +9,56 @@ use crate::money::Money;
 use crate::payment::Payment;
 use crate::state::text_enum;
 
-/// The switch says that a transfer settled: by callback, by query, or in answer to a cancel. All
-/// three mean the same. The fields are the switch's words, not yet compared with anything.
+/// The switch reports that a transfer settled: by callback, by query, or in its answer to a cancel. All three
+/// have the same meaning. The fields are the switch's words, not yet compared with the payment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SettledReport {
-    /// Which switch said it (by whose secret or address it came).
+    /// The switch that sent the report, known by its secret or its address.
     pub switch: SwitchName,
-    /// The reference it named.
+    /// The reported reference.
     pub reference: String,
-    /// The amount it named, in minor units.
+    /// The reported amount, in minor units.
     pub amount_minor: i64,
-    /// The currency it named.
+    /// The reported currency.
     pub currency: String,
 }
 
 text_enum!(
-    /// How a transfer ended at the switch, in the switch's words. A recalled one was settled before.
+    /// How a transfer ended at the switch, in the switch's words. A recalled transfer had settled before.
     LineStatus {
         /// The money left.
         Settled = "SETTLED",
-        /// Refused by whom it went to.
+        /// The receiving bank refused the transfer.
         Rejected = "REJECTED",
-        /// Cancelled before it settled.
+        /// The transfer was cancelled before it settled.
         Cancelled = "CANCELLED",
-        /// Settled, and given back.
+        /// The transfer settled, and the switch returned the money.
         Recalled = "RECALLED",
     }
 );
 
-/// One line of a switch's statement: one end of a transfer. A recalled one has two, its settlement, then its return.
+/// One line of a switch's statement: one end of a transfer. A recalled transfer has two lines, its settlement
+/// and its return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementLine {
-    /// Its place in the statement, as the switch names it.
+    /// The line's position in the statement, as the switch names it.
     pub cursor: String,
-    /// What the switch calls the transfer.
+    /// The switch's id of the transfer.
     pub transfer_id: String,
-    /// Our reference; none from a switch without references.
+    /// Our reference; `None` from a switch without references.
     pub reference: Option<String>,
-    /// How it ended.
+    /// How the transfer ended.
     pub status: LineStatus,
-    /// How much, in minor units.
+    /// The amount, in minor units.
     pub amount_minor: i64,
     /// ISO 4217 code, as the switch wrote it.
     pub currency: String,
-    /// When it ended, by the switch's clock.
+    /// When the transfer ended, by the switch's clock.
     pub finished_at: Timestamp,
 }
 
 text_enum!(
-    /// The first field of a report that is not the payment's.
+    /// The first field of a report that differs from the payment.
     Difference {
         /// Another switch than the payment was routed to.
         Switch = "switch",
@@ -70,29 +71,29 @@ text_enum!(
     }
 );
 
-/// What a payment's own row says a report must say.
+/// The transfer that a report must describe, according to the payment's row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Expected {
-    /// The switch it was routed to.
+pub struct ExpectedTransfer {
+    /// The switch that the payment was routed to.
     pub switch: SwitchName,
-    /// Its reference.
+    /// The payment's reference.
     pub reference: Reference,
-    /// What is sent.
+    /// The amount that is sent.
     pub money: Money,
 }
 
-impl From<&Payment> for Expected {
+impl From<&Payment> for ExpectedTransfer {
     fn from(payment: &Payment) -> Self {
         Self { switch: payment.profile.switch.clone(), reference: payment.reference(), money: payment.money }
     }
 }
 
-/// Compares a report with the payment. Nothing else in the service decides whether a SUCCESS is
-/// this payment's.
+/// Compares a report with the payment. Nothing else in the service decides whether a SUCCESS belongs to a
+/// payment.
 ///
 /// # Errors
 /// The first [`Difference`].
-pub fn compare(expected: &Expected, report: &SettledReport) -> Result<(), Difference> {
+pub fn compare(expected: &ExpectedTransfer, report: &SettledReport) -> Result<(), Difference> {
     if report.switch != expected.switch {
         return Err(Difference::Switch);
     }

@@ -1,33 +1,31 @@
-//! What may be written next to what is written. Pure functions over [`Facts`].
+//! What may be written next, given what is written. Pure functions over [`Facts`].
 //!
-//! The ledger reads the facts under the payment row's lock, asks here, and writes the answer in the
-//! same transaction. No step decides from memory: a paused attempt that lands late meets the facts
-//! as they are then.
+//! The ledger reads the facts under the payment row's lock, calls a rule, and writes the result in the same
+//! transaction. No step decides from memory: a delayed attempt is judged by the facts at its arrival.
 
 use crate::cause::{Cause, ReserveRefusal};
 use crate::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, ReserveRecord};
 use crate::ids::RunId;
 use crate::profile::SwitchProfile;
-use crate::report::{Difference, Expected, SettledReport, compare};
+use crate::report::{Difference, ExpectedTransfer, SettledReport, compare};
 use crate::state::{FinalState, text_enum};
 
 /// What a reserve may do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReserveRuling {
-    /// Look at the account and hold the amount or record the refusal.
+    /// Check the account, then hold the amount or record the refusal.
     Try,
-    /// Record this refusal without looking at the account.
+    /// Record this refusal without checking the account.
     Refuse(ReserveRefusal),
-    /// Recorded before: the same answer again.
+    /// An outcome is recorded: return it again.
     Recorded(ReserveRecord),
-    /// Another run has this payment, or had it and began to compensation it: go the resume way.
+    /// Another run owns this payment, or began to compensate it: continue as a recovery.
     AnotherRun,
     /// The payment has ended.
     Ended(FinalState),
 }
 
-/// Rules the reserve of `run`. `too_late` says that the start is past `valid_until` on the
-/// database's clock.
+/// Rules on the reserve of `run`. `too_late`: the start is past `valid_until` on the database's clock.
 #[must_use]
 pub fn reserve(facts: &Facts, run: &RunId, too_late: bool) -> ReserveRuling {
     if let Some(ReserveRecord::Refused(refusal)) = facts.reserve {
@@ -41,7 +39,7 @@ pub fn reserve(facts: &Facts, run: &RunId, too_late: bool) -> ReserveRuling {
     }
     match facts.reserve {
         Some(record) => ReserveRuling::Recorded(record),
-        // A reset to before the reserve: what is being undone ends for the cause of the compensation.
+        // The workflow was reset to before the reserve: the recorded cause names the final state.
         None if facts.cause.is_some() => ReserveRuling::AnotherRun,
         None if facts.cancel_requested => ReserveRuling::Refuse(ReserveRefusal::CustomerCancel),
         None if too_late => ReserveRuling::Refuse(ReserveRefusal::StartedTooLate),
@@ -50,40 +48,40 @@ pub fn reserve(facts: &Facts, run: &RunId, too_late: bool) -> ReserveRuling {
 }
 
 text_enum!(
-    /// Why an attempt was not let out. Nothing was sent by it; earlier attempts may have been.
+    /// Why the ledger refused a submit attempt. The refused attempt sent nothing; earlier attempts may have.
     NotSent {
-        /// The hold is not open: never made, settled, released or fenced.
+        /// The hold is not open: never made, debited, released or fenced.
         NoOpenHold = "no_open_hold",
-        /// Another run has this payment.
+        /// Another run owns this payment.
         AnotherRun = "another_run",
-        /// The switch is already being asked to cancel.
+        /// The payment is being cancelled at the switch.
         CancelStarted = "cancel_started",
-        /// A customer's cancel is in the inbox.
+        /// A customer's cancel request is in the inbox.
         CustomerCancel = "customer_cancel",
-        /// One attempt is on record, and more than one is never sent: the switch does not deduplicate, or the
-        /// strategy says so.
+        /// One attempt is recorded, and a second is never sent: the switch does not deduplicate, or the
+        /// strategy forbids it.
         SecondAttemptForbidden = "second_attempt_forbidden",
         /// Another payment's transfer to the same account is under way at a switch without references.
         AccountBusy = "account_busy",
-        /// The switch has what our record says was never sent.
+        /// The switch has a transfer that was never sent according to our record.
         ReportedWithoutAttempt = "reported_without_attempt",
-        /// The switch may have retention_expired the first attempt.
+        /// The switch's retention of the first attempt may have expired.
         SwitchRetentionExpired = "switch_retention_expired",
     }
 );
 
-/// What an attempt of submit may do.
+/// What a submit attempt may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptRuling {
-    /// Record attempt number `n` (from 1), then send.
+    /// Record the attempt with this number (from 1), then send.
     Send(u32),
-    /// Do not send: the switch has already said that the transfer settled.
+    /// Do not send: the switch has already reported that the transfer settled.
     Settled,
     /// Do not send.
     NotSent(NotSent),
 }
 
-/// Rules one attempt of submit by `run`.
+/// Rules on one submit attempt of `run`.
 #[must_use]
 pub fn attempt(facts: &Facts, run: &RunId, profile: &SwitchProfile) -> AttemptRuling {
     use AttemptRuling::NotSent as No;
@@ -117,83 +115,87 @@ pub fn attempt(facts: &Facts, run: &RunId, profile: &SwitchProfile) -> AttemptRu
     AttemptRuling::Send(facts.attempts.saturating_add(1))
 }
 
-/// Whether the switch may have retention_expired the reference by now.
+/// Whether the switch's retention of the reference may have expired. False without an attempt.
 #[must_use]
 pub fn retention_expired(first_attempt_age_ms: Option<u64>, profile: &SwitchProfile) -> bool {
     first_attempt_age_ms.is_some_and(|age_ms| age_ms >= profile.retention_s.saturating_mul(1_000))
 }
 
-/// What a definite answer of the switch means next to what is written.
+/// How a definite answer of the switch relates to the recorded facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FinalStatusRuling {
-    /// The first definite answer: write it.
+    /// The first definite answer: record it.
     First,
-    /// Written before.
+    /// The same answer is recorded.
     Same,
-    /// A SUCCESS of something else: keep the hold, exception.
+    /// A SUCCESS that differs from the payment: keep the hold, record an exception.
     Differs(Difference),
-    /// A SUCCESS for a payment of which no attempt is recorded: exception, nothing moves.
+    /// A SUCCESS for a payment without a recorded attempt: record an exception, move nothing.
     NoAttempt,
-    /// The other answer was written first: exception, the first stands.
+    /// The other answer was recorded first and remains valid: record an exception.
     Contradicts,
 }
 
-/// Rules a SUCCESS from wherever it came.
+/// Rules on a SUCCESS, whichever message carried it.
 #[must_use]
-pub fn settled_report(facts: &Facts, expected: &Expected, report: &SettledReport) -> FinalStatusRuling {
+pub fn settled_report(
+    facts: &Facts,
+    expected: &ExpectedTransfer,
+    report: &SettledReport,
+) -> FinalStatusRuling {
     match compare(expected, report) {
-        // Another switch's word is never about this payment, sent or not.
+        // A report of another switch never concerns this payment, whether or not anything was sent.
         Err(Difference::Switch) => FinalStatusRuling::Differs(Difference::Switch),
         _ if facts.attempts == 0 => FinalStatusRuling::NoAttempt,
         Err(difference) => FinalStatusRuling::Differs(difference),
-        Ok(()) => definite(facts, FinalStatus::Settled),
+        Ok(()) => final_status(facts, FinalStatus::Settled),
     }
 }
 
-/// Rules an answer to our cancel that says the transfer is dead.
+/// Rules on an answer to our cancel that reports the transfer as void.
 #[must_use]
 pub fn void_report(facts: &Facts) -> FinalStatusRuling {
-    definite(facts, FinalStatus::Void)
+    final_status(facts, FinalStatus::Void)
 }
 
-fn definite(facts: &Facts, said: FinalStatus) -> FinalStatusRuling {
+fn final_status(facts: &Facts, reported: FinalStatus) -> FinalStatusRuling {
     match facts.final_status {
         None => FinalStatusRuling::First,
-        Some(first) if first == said => FinalStatusRuling::Same,
+        Some(first) if first == reported => FinalStatusRuling::Same,
         Some(_) => FinalStatusRuling::Contradicts,
     }
 }
 
-/// Whether nothing was ever sent: no attempt is on record, and the switch has not said otherwise. The
-/// only short way to releasing.
+/// Whether nothing was ever sent: no attempt is recorded, and the switch has not reported one. The only case
+/// that releases without an answer of the switch.
 #[must_use]
 pub fn never_sent(facts: &Facts) -> bool {
     facts.attempts == 0 && !facts.reported_without_attempt
 }
 
-/// What settle may do.
+/// What a debit may do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DebitRuling {
     /// Debit, or record why the account cannot be debited.
     Debit,
-    /// Debited before.
+    /// The customer was debited before.
     Already,
-    /// Refused before, for good.
+    /// Refused before, permanently.
     Refused(String),
     /// The switch's SUCCESS differs from the payment.
     Differs,
-    /// The switch has not said SUCCESS of this payment.
+    /// The switch has not reported SUCCESS for this payment.
     NotConfirmed,
 }
 
-/// Rules a settle.
+/// Rules on a debit.
 #[must_use]
 pub fn debit(facts: &Facts) -> DebitRuling {
     match (facts.hold, facts.final_status) {
         (Some(HoldStatus::Settled), _) => DebitRuling::Already,
         (Some(HoldStatus::Open), Some(FinalStatus::Settled)) => match &facts.debit_refused {
             Some(reason) => DebitRuling::Refused(reason.clone()),
-            // Recall is asked only after a refused settle; what came back is never debited.
+            // A recall follows a refused debit only; returned money is never debited.
             None if facts.recall == Some(RecallRecord::Recalled) => DebitRuling::Refused("recalled".into()),
             None => DebitRuling::Debit,
         },
@@ -205,7 +207,7 @@ pub fn debit(facts: &Facts) -> DebitRuling {
 text_enum!(
     /// Why a release is refused.
     ReleaseRefusal {
-        /// The hold was settled.
+        /// The hold was debited.
         HoldSettled = "hold_settled",
         /// The transfer may still settle at the switch.
         MayStillSettle = "may_still_settle",
@@ -215,58 +217,58 @@ text_enum!(
 /// What a release may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseRuling {
-    /// Give the held amount back.
-    GiveBack,
-    /// Nothing is held: write the fence, so that a late reserve is refused.
+    /// Release the hold.
+    Release,
+    /// Nothing is held: record the fence, so that a late reserve is refused.
     Fence,
-    /// Released before.
+    /// The hold was released before.
     Already,
-    /// There is nothing to release: the payment ended, and not by being undone.
+    /// There is nothing to release: the payment ended without compensation.
     Ended(FinalState),
     /// Not allowed.
     Refused(ReleaseRefusal),
 }
 
-/// Rules a release: the one port (design, "The rule under everything").
+/// Rules on a release. Money that was sent is released only if the switch reported void or returned the money.
 #[must_use]
 pub fn release(facts: &Facts) -> ReleaseRuling {
-    let dead = facts.final_status == Some(FinalStatus::Void);
+    let void = facts.final_status == Some(FinalStatus::Void);
     let recalled = facts.recall == Some(RecallRecord::Recalled);
     match (facts.hold, facts.state.end()) {
         (Some(HoldStatus::Settled), _) => ReleaseRuling::Refused(ReleaseRefusal::HoldSettled),
-        // People charged somebody else for money that left.
+        // A decision debited the claims account for money that left.
         (Some(HoldStatus::Released), Some(FinalState::Settled)) => ReleaseRuling::Ended(FinalState::Settled),
         (Some(HoldStatus::Released), _) => ReleaseRuling::Already,
         (None, Some(_)) if facts.cause.is_some() => ReleaseRuling::Already,
         (None, Some(end)) => ReleaseRuling::Ended(end),
-        _ if !(never_sent(facts) || dead || recalled) => {
+        _ if !(never_sent(facts) || void || recalled) => {
             ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle)
         }
         (None, None) => ReleaseRuling::Fence,
-        (Some(HoldStatus::Open), _) => ReleaseRuling::GiveBack,
+        (Some(HoldStatus::Open), _) => ReleaseRuling::Release,
     }
 }
 
 text_enum!(
-    /// Why the books refuse what people decided.
+    /// Why the ledger refuses an operator decision.
     DecisionRefusal {
-        /// It is not on record as confirmed by two people, for this payment and this action.
+        /// The decision is not recorded as approved for this payment and this action.
         NotConfirmed = "not_confirmed",
-        /// The switch said that the transfer is dead.
+        /// The switch reported that the transfer is void.
         SwitchSaysVoid = "switch_says_void",
-        /// The switch said that the transfer settled.
+        /// The switch reported that the transfer settled.
         SwitchSaysSettled = "switch_says_settled",
-        /// The switch gave the money back: what is held must be released.
+        /// The switch returned the money: the hold must be released.
         Recalled = "recalled",
-        /// The switch is being asked to give the money back, and may.
+        /// A recall is under way, and the switch may return the money.
         RecallUnderWay = "recall_under_way",
     }
 );
 
-/// What a debit that people decided may do.
+/// What a debit by decision may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DebitByDecisionRuling {
-    /// Debit what is held, where the account may be debited; charge the claims account where it may not.
+    /// Debit the hold if the account may be debited, else charge the claims account.
     Charge,
     /// The payment has ended.
     Ended(FinalState),
@@ -274,7 +276,7 @@ pub enum DebitByDecisionRuling {
     Refused(DecisionRefusal),
 }
 
-/// Rules a debit that people decided. It needs no report of the switch, and never goes against one.
+/// Rules on a debit by decision, which needs no report of the switch but never contradicts one.
 #[must_use]
 pub fn debit_by_decision(facts: &Facts) -> DebitByDecisionRuling {
     use DebitByDecisionRuling::Refused;
@@ -291,10 +293,10 @@ pub fn debit_by_decision(facts: &Facts) -> DebitByDecisionRuling {
     }
 }
 
-/// What a release that people decided may do.
+/// What a release by decision may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseByDecisionRuling {
-    /// Give back what is held, or fence what is not, and end the payment.
+    /// Release the hold, or fence a reserve that is not recorded, and end the payment.
     Release,
     /// The payment has ended.
     Ended(FinalState),
@@ -302,8 +304,8 @@ pub enum ReleaseByDecisionRuling {
     Refused(DecisionRefusal),
 }
 
-/// Rules a release that people decided: their evidence stands in for an answer that the switch cannot
-/// give, never against one that it gave.
+/// Rules on a release by decision: approved evidence replaces an answer that the switch cannot give, and never
+/// contradicts one that it gave.
 #[must_use]
 pub fn release_by_decision(facts: &Facts) -> ReleaseByDecisionRuling {
     if let Some(end) = facts.state.end() {
@@ -315,7 +317,7 @@ pub fn release_by_decision(facts: &Facts) -> ReleaseByDecisionRuling {
     ReleaseByDecisionRuling::Release
 }
 
-/// The cause that names the end: the first one recorded.
+/// The cause that names the final state: the first one recorded.
 #[must_use]
 pub fn first_cause(facts: &Facts, now: &Cause) -> Cause {
     facts.cause.clone().unwrap_or_else(|| now.clone())

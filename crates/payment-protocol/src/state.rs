@@ -1,7 +1,7 @@
-//! The states of a payment as the outside sees them.
+//! The states of a payment, as the API, the database and the events name them.
 
-/// An enum whose values have one word each, the same in the API, the database, logs and JSON. Who calls it from
-/// another crate needs serde among its dependencies.
+/// Declares an enum whose values have one word each: the same word in the API, the database, logs and JSON.
+/// A crate that uses the macro needs serde among its dependencies.
 #[macro_export]
 macro_rules! text_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
@@ -12,7 +12,7 @@ macro_rules! text_enum {
         }
 
         impl $name {
-            /// Every value, in the order a payment may meet them.
+            /// Every value, in the order of declaration.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// The word used in the API, the database and logs.
@@ -21,7 +21,7 @@ macro_rules! text_enum {
                 match self { $(Self::$variant => $text),+ }
             }
 
-            /// Reads the word back; `None` for any other.
+            /// The value of a word; `None` if no value has this word.
             #[must_use]
             pub fn parse(text: &str) -> Option<Self> {
                 match text { $($text => Some(Self::$variant),)+ _ => None }
@@ -38,37 +38,37 @@ macro_rules! text_enum {
 pub use text_enum;
 
 text_enum!(
-    /// Where a payment stands.
+    /// The state of a payment. [`PaymentState::successors`] lists the allowed transitions.
     PaymentState {
-        /// Stored by the API; will happen.
+        /// The API stored the payment; the starter will start its workflow.
         Accepted = "accepted",
-        /// Its workflow was started.
+        /// The starter started the payment's workflow.
         Started = "started",
-        /// The amount is held in the customer's account.
+        /// The ledger holds the amount in the customer's account.
         Reserved = "reserved",
-        /// The switch said "accepted".
+        /// The switch accepted the transfer.
         Submitted = "submitted",
-        /// The switch said SUCCESS and it matches; not yet debited.
+        /// The switch reported a SUCCESS that matches the payment; the customer is not debited yet.
         Confirmed = "confirmed",
-        /// The switch is being asked to cancel; its answer decides.
+        /// Our API asks the switch to cancel; the answer of the switch decides.
         Cancelling = "cancelling",
-        /// Stands with a reason until a definite answer or a person moves it.
+        /// The payment waits for an operator or for a definite answer of the switch, for a recorded reason.
         NeedsOperator = "needs_operator",
-        /// End: debited once, the money left.
+        /// Final: the customer was debited once, and the money left.
         Settled = "settled",
-        /// End: refused before anything was held or sent.
+        /// Final: refused before anything was held or sent.
         Rejected = "rejected",
-        /// End: nothing was charged; the switch or the bank refused.
+        /// Final: nothing was charged; the switch or the bank refused.
         Failed = "failed",
-        /// End: nothing was charged; the switch did not confirm within the SLA.
+        /// Final: nothing was charged; the switch did not confirm within the SLA.
         TimedOut = "timed_out",
-        /// End: nothing was charged; the customer cancelled.
+        /// Final: nothing was charged; the customer cancelled.
         Cancelled = "cancelled",
     }
 );
 
 text_enum!(
-    /// The ends of a payment.
+    /// The final states of a payment.
     FinalState {
         /// See [`PaymentState::Settled`].
         Settled = "settled",
@@ -84,10 +84,64 @@ text_enum!(
 );
 
 impl PaymentState {
-    /// The end that this state is, if it is one.
+    /// This state as a final state; `None` if the payment is still open.
     #[must_use]
     pub fn end(self) -> Option<FinalState> {
         FinalState::parse(self.as_str())
+    }
+
+    /// The states that may follow this state; empty for a final state. The only table of transitions: the
+    /// explorer compares every step of the protocol with it, and [`crate::state_diagram`] draws it.
+    #[must_use]
+    pub fn successors(self) -> &'static [Self] {
+        match self {
+            // The starter may stop before it marks the start: a running workflow can then find `accepted`.
+            Self::Accepted => &[
+                Self::Started,
+                Self::Reserved,
+                Self::Cancelling,
+                Self::NeedsOperator,
+                Self::Rejected,
+                Self::Cancelled,
+            ],
+            Self::Started => {
+                &[Self::Reserved, Self::Cancelling, Self::NeedsOperator, Self::Rejected, Self::Cancelled]
+            }
+            // A callback can arrive before submit returns.
+            Self::Reserved => &[Self::Submitted, Self::Confirmed, Self::Cancelling, Self::NeedsOperator],
+            Self::Submitted => &[Self::Confirmed, Self::Cancelling, Self::NeedsOperator],
+            // The bank cannot debit (Path C): the switch returned the money, or an operator decides.
+            Self::Confirmed => {
+                &[Self::NeedsOperator, Self::Settled, Self::Failed, Self::TimedOut, Self::Cancelled]
+            }
+            // Settled: a SUCCESS can arrive before a decision to retry the cancel is applied.
+            Self::Cancelling => &[
+                Self::Confirmed,
+                Self::NeedsOperator,
+                Self::Settled,
+                Self::Failed,
+                Self::TimedOut,
+                Self::Cancelled,
+            ],
+            // Reserved and rejected: a payment whose start Temporal refused is started after all.
+            Self::NeedsOperator => &[
+                Self::Reserved,
+                Self::Confirmed,
+                Self::Cancelling,
+                Self::Settled,
+                Self::Rejected,
+                Self::Failed,
+                Self::TimedOut,
+                Self::Cancelled,
+            ],
+            Self::Settled | Self::Rejected | Self::Failed | Self::TimedOut | Self::Cancelled => &[],
+        }
+    }
+
+    /// Whether a payment in this state may change to `next`. A state that stays the same is no change.
+    #[must_use]
+    pub fn may_become(self, next: Self) -> bool {
+        self.successors().contains(&next)
     }
 }
 
@@ -108,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read_back_and_ends_are_states() {
+    fn words_parse_to_their_values_and_final_states_are_states() {
         for state in PaymentState::ALL {
             assert_eq!(PaymentState::parse(state.as_str()), Some(*state));
         }
@@ -117,5 +171,37 @@ mod tests {
         }
         assert_eq!(PaymentState::NeedsOperator.end(), None);
         assert_eq!(PaymentState::parse("blocked"), None);
+    }
+
+    #[test]
+    fn final_states_alone_have_no_successors() {
+        for state in PaymentState::ALL {
+            assert_eq!(state.successors().is_empty(), state.end().is_some(), "{state}");
+            assert!(!state.may_become(*state), "{state} is listed as its own successor");
+        }
+    }
+
+    #[test]
+    fn every_state_is_reachable_and_can_reach_a_final_state() {
+        for state in PaymentState::ALL {
+            assert!(reachable(PaymentState::Accepted).contains(state), "{state} is not reachable");
+            let ends = reachable(*state).iter().any(|reached| reached.end().is_some());
+            assert!(ends, "{state} reaches no final state");
+        }
+    }
+
+    /// `from` and every state that a payment can reach from there.
+    fn reachable(from: PaymentState) -> Vec<PaymentState> {
+        let mut reached = vec![from];
+        let mut at = 0;
+        while at < reached.len() {
+            for next in reached[at].successors() {
+                if !reached.contains(next) {
+                    reached.push(*next);
+                }
+            }
+            at += 1;
+        }
+        reached
     }
 }

@@ -1,6 +1,6 @@
-//! One attempt at submit: the switch is asked, our ledger lets the attempt out, it is sent.
+//! One submit attempt: query the switch, record the attempt in our ledger, send the transfer.
 //!
-//! Run once per attempt; the repetition is the implementer's, within the profile's budget.
+//! Runs once per attempt; the caller repeats it within the profile's time budget.
 
 use crate::keys::Reference;
 use crate::payment::Payment;
@@ -11,23 +11,23 @@ use crate::rules::{AttemptRuling, FinalStatusRuling, NotSent};
 /// The switch's answer to a query by our reference.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum QueryAnswer {
-    /// It has the transfer and has not decided.
+    /// The switch has the transfer and has not decided.
     Pending,
-    /// It settled.
+    /// The transfer settled.
     Settled(SettledReport),
-    /// It is finally rejected or cancelled.
+    /// The transfer is finally rejected or cancelled.
     Void {
         /// The switch's words.
         reason: String,
     },
-    /// It knows no such reference.
+    /// The switch does not know the reference.
     NotFound,
-    /// It understood us and refused to talk: our fault (400, 401, 403, 404 of the endpoint).
+    /// The switch refused the query: our fault (400, 401, 403, 404 of the endpoint).
     OurFault {
-        /// What it said.
+        /// The switch's words.
         detail: String,
     },
-    /// No answer, or none that can be read.
+    /// No answer, or an unreadable one.
     NoAnswer {
         /// What happened instead.
         detail: String,
@@ -37,84 +37,83 @@ pub enum QueryAnswer {
 /// The switch's answer to a transfer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SendAnswer {
-    /// It has it.
+    /// The switch accepted the transfer.
     Accepted,
-    /// It says no. This releases nothing by itself.
+    /// The switch refused the transfer. A refusal alone releases nothing.
     Refused {
         /// The switch's words.
         reason: String,
     },
-    /// It may or may not have it.
+    /// The switch may or may not have the transfer.
     Unknown {
         /// What happened instead of an answer.
         detail: String,
     },
 }
 
-/// Outcome of one attempt.
+/// Outcome of one submit attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SubmitAttemptOutcome {
-    /// The switch has the transfer.
+    /// The switch accepted the transfer.
     Accepted,
-    /// The switch refused it.
+    /// The switch refused the transfer.
     Refused {
         /// The switch's words.
         reason: String,
     },
-    /// The switch has already said that it settled.
+    /// The switch has already reported that the transfer settled.
     Settled,
-    /// Our own ledger let nothing out.
+    /// Our own ledger refused the attempt.
     NotSent(NotSent),
-    /// Not known; may be attempted again.
+    /// The outcome is unknown; the attempt may be repeated.
     Unknown {
         /// What happened.
         detail: String,
     },
 }
 
-/// What our own log says of the last attempt at the switch.
+/// The last attempt in our own submission log.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LoggedSubmission {
-    /// Written before it was sent, and no answer: it may have been sent, and it may have arrived.
+    /// Written before sending, and without an answer: the transfer may have been sent and may have arrived.
     Pending,
-    /// Answered: the switch has it.
+    /// The switch accepted the transfer.
     Accepted,
-    /// Answered: refused.
+    /// The switch refused the transfer.
     Refused {
         /// The switch's words.
         reason: String,
     },
 }
 
-/// What one attempt can do. Errors are the implementer's: an attempt whose ledger does not answer
-/// is simply not known.
+/// What one submit attempt can do. If the ledger does not answer, the outcome of the attempt is unknown.
 #[allow(async_fn_in_trait, reason = "driven in place, never spawned through the trait")]
 pub trait SubmitPort {
-    /// The implementer's own failure: the ledger did not answer.
+    /// The adapter's own error: the ledger did not answer.
     type Error;
-    /// What the log says of the last attempt; none when none is on record.
+    /// The last attempt in the submission log; `None` if no attempt is recorded.
     async fn logged(&self) -> Result<Option<LoggedSubmission>, Self::Error>;
-    /// Asks the switch for the transfer.
+    /// Queries the status of the transfer.
     async fn query(&self, reference: &Reference) -> QueryAnswer;
     /// Records the attempt under the payment row's lock, before anything is sent.
     async fn record_attempt(&self) -> Result<AttemptRuling, Self::Error>;
     /// Sends the transfer with this reference and the recorded deadline.
     async fn send(&self, reference: &Reference) -> SendAnswer;
-    /// Records what attempt `n` brought.
+    /// Records the answer to attempt `n` (from 1).
     async fn record_answer(&self, n: u32, answer: &SendAnswer) -> Result<(), Self::Error>;
-    /// Records that the switch has the transfer, without a new attempt. Where no attempt is on record
-    /// this is an exception, and [`NotSent::ReportedWithoutAttempt`].
+    /// Records that the switch has the transfer, without a new attempt. Without a recorded attempt this is an
+    /// exception, and the result is [`NotSent::ReportedWithoutAttempt`].
     async fn record_found(&self) -> Result<Option<NotSent>, Self::Error>;
-    /// Records a SUCCESS that a query brought.
+    /// Records a SUCCESS that a query returned.
     async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, Self::Error>;
 }
 
-/// Runs one attempt.
+/// Makes one submit attempt.
 ///
 /// # Errors
-/// The port's own: nothing is known, the attempt may be repeated.
-pub async fn attempt<D: SubmitPort>(port: &D, payment: &Payment) -> Result<SubmitAttemptOutcome, D::Error> {
-    if let Some(known) = check_and_skip(port, payment).await? {
+/// The port's own error: nothing is known, and the attempt may be repeated.
+pub async fn attempt<P: SubmitPort>(port: &P, payment: &Payment) -> Result<SubmitAttemptOutcome, P::Error> {
+    if let Some(known) = known_outcome(port, payment).await? {
         return Ok(known);
     }
     let n = match port.record_attempt().await? {
@@ -131,13 +130,13 @@ pub async fn attempt<D: SubmitPort>(port: &D, payment: &Payment) -> Result<Submi
     })
 }
 
-/// Looks for an outcome that is there already (S0.4, S1.4), as the strategy says; none means send. The race
-/// this leaves, a zombie attempt that lands between this look and our send, is closed by the switch's
-/// deduplication, and where there is none by the single attempt that the ledger lets out.
-async fn check_and_skip<D: SubmitPort>(
-    port: &D,
+/// The outcome that is known without sending (S0.4, S1.4), as the strategy prescribes; `None` means send. A
+/// zombie attempt can still arrive between this check and our send. The switch's deduplication handles that; at
+/// a switch without deduplication, the ledger allows a single attempt.
+async fn known_outcome<P: SubmitPort>(
+    port: &P,
     payment: &Payment,
-) -> Result<Option<SubmitAttemptOutcome>, D::Error> {
+) -> Result<Option<SubmitAttemptOutcome>, P::Error> {
     let SwitchProfile { strategy, has_query, .. } = payment.profile;
     let pending = if strategy.uses_submission_log() {
         match port.logged().await? {
@@ -146,7 +145,7 @@ async fn check_and_skip<D: SubmitPort>(
             Some(LoggedSubmission::Refused { reason }) => {
                 return Ok(Some(SubmitAttemptOutcome::Refused { reason }));
             }
-            // Ambiguous: the switch is asked, or its deduplication.
+            // Ambiguous: the switch's query or its deduplication decides.
             Some(LoggedSubmission::Pending) => true,
         }
     } else {
@@ -162,10 +161,10 @@ async fn check_and_skip<D: SubmitPort>(
         })),
         QueryAnswer::Settled(report) => Ok(Some(match port.record_settled(&report).await? {
             FinalStatusRuling::First | FinalStatusRuling::Same => SubmitAttemptOutcome::Settled,
-            // The wait decides: settle sees the difference on record.
+            // The debit reads the recorded difference.
             FinalStatusRuling::Differs(_) => SubmitAttemptOutcome::Settled,
             FinalStatusRuling::NoAttempt => SubmitAttemptOutcome::NotSent(NotSent::ReportedWithoutAttempt),
-            // Void was on record first, so a cancel was asked: no attempt goes out after it.
+            // `void` was recorded first, so a cancel was sent: no attempt may follow.
             FinalStatusRuling::Contradicts => SubmitAttemptOutcome::NotSent(NotSent::CancelStarted),
         })),
         QueryAnswer::Void { reason } => Ok(Some(SubmitAttemptOutcome::Refused { reason })),

@@ -1,11 +1,11 @@
-//! Amounts of currencies of no, two and three decimals, to the bounds.
+//! Amounts in currencies with no, two and three decimals, up to the maximum.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 use payment_protocol::money::{AMOUNT_MINOR_MAX, Money, format_major, parse_currency};
 
 #[test]
-fn r10_an_amount_is_read_as_it_is_written_to_the_last_decimal() {
+fn r10_a_formatted_amount_parses_to_the_same_minor_units() {
     for (code, decimals) in [("JPY", 0), ("EUR", 2), ("BHD", 3)] {
         let currency = parse_currency(code).unwrap();
         let powers = (0..15).map(|power| 10_i64.pow(power));

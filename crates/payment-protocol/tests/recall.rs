@@ -1,4 +1,4 @@
-//! Path C: what an asking for money back concludes, and what it does not.
+//! Path C: the outcome of each answer to a recall.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -11,16 +11,16 @@ use payment_protocol::cancel::SwitchResponse;
 use payment_protocol::facts::RecallRecord;
 use payment_protocol::keys::{self, Reference, StepKey};
 use payment_protocol::port::RecallOutcome;
-use payment_protocol::recall::{RecallAnswer, RecallAttemptOutcome, RecallPort, ask};
+use payment_protocol::recall::{RecallAnswer, RecallAttemptOutcome, RecallPort, attempt};
 use payment_protocol::{Payment, SwitchProfile};
-use support::{RETENTION_MS, payment, whole};
+use support::{RETENTION_MS, full_profile, payment};
 
 struct ScriptedPort {
     recorded: Option<RecallRecord>,
     answer: RecallAnswer,
-    /// What stands under the key when a record is written: another asking may have been quicker.
-    stands: Option<RecallRecord>,
-    /// Age of the first attempt.
+    /// The record under the key when this attempt writes; another attempt may have been first.
+    first_record: Option<RecallRecord>,
+    /// Age of the first submit attempt, in milliseconds.
     age_ms: u64,
     calls: RefCell<Vec<String>>,
 }
@@ -47,62 +47,62 @@ impl RecallPort for ScriptedPort {
 
     async fn record(&self, record: RecallRecord, reason: &str) -> Result<RecallRecord, Self::Error> {
         self.calls.borrow_mut().push(format!("record:{record}:{reason}"));
-        Ok(self.stands.unwrap_or(record))
+        Ok(self.first_record.unwrap_or(record))
     }
 }
 
 #[test]
-fn the_whole_table_of_recall_answers() {
-    let yes = || RecallAnswer::Recalled;
-    let no = || RecallAnswer::Refused { reason: "kept".into() };
-    let cannot = || RecallAnswer::RecallUnsupported;
+fn each_recall_answer_leads_to_its_outcome() {
+    let recalled = || RecallAnswer::Recalled;
+    let refused = || RecallAnswer::Refused { reason: "kept".into() };
+    let unsupported = || RecallAnswer::RecallUnsupported;
     let unknown = || RecallAnswer::Unknown { detail: "503".into() };
-    const YES: Option<RecallRecord> = Some(RecallRecord::Recalled);
-    const NO: Option<RecallRecord> = Some(RecallRecord::Refused);
-    const CANNOT: Option<RecallRecord> = Some(RecallRecord::RecallUnsupported);
-    let able = whole();
-    let unable = SwitchProfile { can_recall: false, ..whole() };
-    let is = RecallAttemptOutcome::Decided;
-    let again = || RecallAttemptOutcome::Again { detail: "503".into() };
+    const RECALLED: Option<RecallRecord> = Some(RecallRecord::Recalled);
+    const REFUSED: Option<RecallRecord> = Some(RecallRecord::Refused);
+    const UNSUPPORTED: Option<RecallRecord> = Some(RecallRecord::RecallUnsupported);
+    let able = full_profile();
+    let unable = SwitchProfile { can_recall: false, ..full_profile() };
+    let decided = RecallAttemptOutcome::Decided;
+    let retry = || RecallAttemptOutcome::Retry { detail: "503".into() };
     #[rustfmt::skip]
     let table = [
-        // on record  answer     stands  profile  outcome                       calls
-        (None,        yes(),     None,   &able,   is(RecallOutcome::Recalled),       "recorded recall record:recalled:"),
-        (None,        no(),      None,   &able,   is(RecallOutcome::Refused),        "recorded recall record:refused:kept"),
-        (None,        cannot(),  None,   &able,   is(RecallOutcome::RecallUnsupported),   "recorded recall record:recall_unsupported:it has no recall"),
-        (None,        unknown(), None,   &able,   again(),                      "recorded recall"),
-        // The first answer under the key stands and is not asked for again.
-        (YES,         no(),      None,   &able,   is(RecallOutcome::Recalled),       "recorded"),
-        (NO,          yes(),     None,   &able,   is(RecallOutcome::Refused),        "recorded"),
-        (YES,         no(),      None,   &unable, is(RecallOutcome::Recalled),       "recorded"),
-        (None,        yes(),     NO,     &able,   is(RecallOutcome::Refused),        "recorded recall record:recalled:"),
-        (None,        no(),      YES,    &able,   is(RecallOutcome::Recalled),       "recorded recall record:refused:kept"),
-        (CANNOT,      yes(),     None,   &able,   is(RecallOutcome::RecallUnsupported),   "recorded"),
-        // A switch without recall is not asked.
-        (None,        yes(),     None,   &unable, is(RecallOutcome::RecallUnsupported),   "recorded record:recall_unsupported:it has no recall"),
+        // recorded   answer         first_record  profile  outcome                                    calls
+        (None,        recalled(),    None,         &able,   decided(RecallOutcome::Recalled),          "recorded recall record:recalled:"),
+        (None,        refused(),     None,         &able,   decided(RecallOutcome::Refused),           "recorded recall record:refused:kept"),
+        (None,        unsupported(), None,         &able,   decided(RecallOutcome::RecallUnsupported), "recorded recall record:recall_unsupported:the switch does not support recalls"),
+        (None,        unknown(),     None,         &able,   retry(),                                   "recorded recall"),
+        // The first_record under the key is used, without another request.
+        (RECALLED,    refused(),     None,         &able,   decided(RecallOutcome::Recalled),          "recorded"),
+        (REFUSED,     recalled(),    None,         &able,   decided(RecallOutcome::Refused),           "recorded"),
+        (RECALLED,    refused(),     None,         &unable, decided(RecallOutcome::Recalled),          "recorded"),
+        (None,        recalled(),    REFUSED,      &able,   decided(RecallOutcome::Refused),           "recorded recall record:recalled:"),
+        (None,        refused(),     RECALLED,     &able,   decided(RecallOutcome::Recalled),          "recorded recall record:refused:kept"),
+        (UNSUPPORTED, recalled(),    None,         &able,   decided(RecallOutcome::RecallUnsupported), "recorded"),
+        // A switch without recall gets no request.
+        (None,        recalled(),    None,         &unable, decided(RecallOutcome::RecallUnsupported), "recorded record:recall_unsupported:the switch does not support recalls"),
     ];
-    for (n, (recorded, answer, stands, profile, outcome, calls)) in table.into_iter().enumerate() {
-        let port = ScriptedPort { recorded, answer, stands, age_ms: 0, calls: RefCell::default() };
-        let Ok(asked) = block_on(ask(&port, &Payment { profile: profile.clone(), ..payment(0) }));
-        assert_eq!((asked, port.calls.take().join(" ").as_str()), (outcome, calls), "row {n}");
+    for (n, (recorded, answer, first_record, profile, outcome, calls)) in table.into_iter().enumerate() {
+        let port = ScriptedPort { recorded, answer, first_record, age_ms: 0, calls: RefCell::default() };
+        let Ok(attempted) = block_on(attempt(&port, &Payment { profile: profile.clone(), ..payment(0) }));
+        assert_eq!((attempted, port.calls.take().join(" ").as_str()), (outcome, calls), "row {n}");
     }
 }
 
 #[test]
-fn what_the_switch_has_forgotten_is_not_asked_for_for_ever() {
+fn a_recall_ends_when_the_switchs_retention_has_expired() {
     let unknown = RecallAnswer::Unknown { detail: "503".into() };
     for (age_ms, outcome) in [
-        (RETENTION_MS - 1, RecallAttemptOutcome::Again { detail: "503".into() }),
+        (RETENTION_MS - 1, RecallAttemptOutcome::Retry { detail: "503".into() }),
         (RETENTION_MS, RecallAttemptOutcome::Decided(RecallOutcome::RecallUnsupported)),
     ] {
         let port = ScriptedPort {
             recorded: None,
             answer: unknown.clone(),
-            stands: None,
+            first_record: None,
             age_ms,
             calls: RefCell::default(),
         };
-        let Ok(asked) = block_on(ask(&port, &payment(0)));
-        assert_eq!(asked, outcome);
+        let Ok(attempted) = block_on(attempt(&port, &payment(0)));
+        assert_eq!(attempted, outcome);
     }
 }

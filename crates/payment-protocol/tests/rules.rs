@@ -1,4 +1,4 @@
-//! The rules as truth tables, and the promises they keep over every combination of facts.
+//! The rules as truth tables, and their invariants over every combination of facts.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -8,19 +8,19 @@ use payment_protocol::SwitchProfile;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, ReserveRecord};
 use payment_protocol::ids::{RunId, SwitchName};
-use payment_protocol::report::{Difference, Expected};
+use payment_protocol::report::{Difference, ExpectedTransfer, SettledReport};
 use payment_protocol::rules::{
     self, AttemptRuling, DebitRuling, FinalStatusRuling, NotSent, ReleaseRefusal, ReleaseRuling,
     ReserveRuling,
 };
 use payment_protocol::state::{FinalState, PaymentState};
-use support::{RETENTION_MS, payment, report, whole};
+use support::{RETENTION_MS, full_profile, payment, report};
 
 fn run(name: &str) -> RunId {
     RunId::new(name).unwrap()
 }
 
-/// Reserved by run `a`; nothing sent.
+/// Reserved by run `a`; nothing was sent.
 fn held() -> Facts {
     Facts {
         state: PaymentState::Reserved,
@@ -31,105 +31,106 @@ fn held() -> Facts {
     }
 }
 
-/// Held, and one attempt on record.
+/// Held, with one recorded attempt.
 fn sent() -> Facts {
     Facts { attempts: 1, first_attempt_age_ms: Some(5_000), ..held() }
 }
 
 #[test]
-fn what_a_reserve_may_do() {
+fn a_reserve_is_ruled_by_the_recorded_facts() {
     use ReserveRuling::{AnotherRun, Ended, Recorded, Refuse, Try};
     let fresh = Facts::accepted;
     let refused = |refusal| Facts { reserve: Some(ReserveRecord::Refused(refusal)), ..fresh() };
     let ended = |state| Facts { state, ..held() };
-    let poor = ReserveRefusal::InsufficientFunds;
+    let no_funds = ReserveRefusal::InsufficientFunds;
     #[rustfmt::skip]
     let table = [
-        // facts                                                run   too late  ruling
-        (fresh(),                                               "a",  false,    Try),
-        (fresh(),                                               "a",  true,     Refuse(ReserveRefusal::StartedTooLate)),
-        (Facts { cancel_requested: true, ..fresh() },           "a",  false,    Refuse(ReserveRefusal::CustomerCancel)),
-        (Facts { cancel_requested: true, ..fresh() },           "a",  true,     Refuse(ReserveRefusal::CustomerCancel)),
-        // What is being undone ends for the cause of the undo.
-        (Facts { cause: Some(Cause::ReserveUnknown), ..fresh() }, "a",  false,    AnotherRun),
-        (Facts { cause: Some(Cause::ReserveUnknown), cancel_requested: true, ..fresh() }, "a", true, AnotherRun),
-        (Facts { run_id: Some(run("a")), ..fresh() },           "a",  false,    Try),
-        (Facts { run_id: Some(run("a")), ..fresh() },           "b",  false,    AnotherRun),
-        (held(),                                                "a",  false,    Recorded(ReserveRecord::Held)),
-        (held(),                                                "a",  true,     Recorded(ReserveRecord::Held)),
-        (Facts { cancel_requested: true, ..held() },            "a",  false,    Recorded(ReserveRecord::Held)),
-        (held(),                                                "b",  false,    AnotherRun),
-        (ended(PaymentState::Settled),                          "a",  false,    Ended(FinalState::Settled)),
-        (ended(PaymentState::TimedOut),                         "b",  false,    Ended(FinalState::TimedOut)),
-        // A recorded refusal is the answer for ever, to whoever asks.
-        (refused(poor),                                         "a",  false,    Recorded(ReserveRecord::Refused(poor))),
-        (refused(poor),                                         "b",  true,     Recorded(ReserveRecord::Refused(poor))),
-        (Facts { state: PaymentState::Rejected, ..refused(poor) }, "a", false,  Recorded(ReserveRecord::Refused(poor))),
-        (Facts { cancel_requested: true, ..refused(ReserveRefusal::Fenced) }, "a", true, Recorded(ReserveRecord::Refused(ReserveRefusal::Fenced))),
+        // facts                                                                          run  too_late  ruling
+        (fresh(),                                                                         "a", false,    Try),
+        (fresh(),                                                                         "a", true,     Refuse(ReserveRefusal::StartedTooLate)),
+        (Facts { cancel_requested: true, ..fresh() },                                     "a", false,    Refuse(ReserveRefusal::CustomerCancel)),
+        (Facts { cancel_requested: true, ..fresh() },                                     "a", true,     Refuse(ReserveRefusal::CustomerCancel)),
+        // A compensated payment ends for the recorded cause.
+        (Facts { cause: Some(Cause::ReserveUnknown), ..fresh() },                         "a", false,    AnotherRun),
+        (Facts { cause: Some(Cause::ReserveUnknown), cancel_requested: true, ..fresh() }, "a", true,     AnotherRun),
+        (Facts { run_id: Some(run("a")), ..fresh() },                                     "a", false,    Try),
+        (Facts { run_id: Some(run("a")), ..fresh() },                                     "b", false,    AnotherRun),
+        (held(),                                                                          "a", false,    Recorded(ReserveRecord::Held)),
+        (held(),                                                                          "a", true,     Recorded(ReserveRecord::Held)),
+        (Facts { cancel_requested: true, ..held() },                                      "a", false,    Recorded(ReserveRecord::Held)),
+        (held(),                                                                          "b", false,    AnotherRun),
+        (ended(PaymentState::Settled),                                                    "a", false,    Ended(FinalState::Settled)),
+        (ended(PaymentState::TimedOut),                                                   "b", false,    Ended(FinalState::TimedOut)),
+        // A recorded refusal is the answer to every later reserve of every run.
+        (refused(no_funds),                                                               "a", false,    Recorded(ReserveRecord::Refused(no_funds))),
+        (refused(no_funds),                                                               "b", true,     Recorded(ReserveRecord::Refused(no_funds))),
+        (Facts { state: PaymentState::Rejected, ..refused(no_funds) },                    "a", false,    Recorded(ReserveRecord::Refused(no_funds))),
+        (Facts { cancel_requested: true, ..refused(ReserveRefusal::Fenced) },             "a", true,     Recorded(ReserveRecord::Refused(ReserveRefusal::Fenced))),
     ];
-    for (n, (facts, who, too_late, ruling)) in table.into_iter().enumerate() {
-        assert_eq!(rules::reserve(&facts, &run(who), too_late), ruling, "row {n}");
+    for (n, (facts, run_id, too_late, ruling)) in table.into_iter().enumerate() {
+        assert_eq!(rules::reserve(&facts, &run(run_id), too_late), ruling, "row {n}");
     }
 }
 
 #[test]
-fn what_an_attempt_may_do() {
+fn a_submit_attempt_is_ruled_by_the_recorded_facts() {
     use AttemptRuling::{NotSent as No, Send, Settled};
-    let full = whole();
-    let forgets_nothing_twice = SwitchProfile { deduplicates: false, ..whole() };
+    let full = full_profile();
+    let no_deduplication = SwitchProfile { deduplicates: false, ..full_profile() };
     let aged = |ms| Facts { first_attempt_age_ms: Some(ms), ..sent() };
     let hold = |hold| Facts { hold, ..sent() };
     #[rustfmt::skip]
     let table = [
-        // facts                                                     run  profile                 ruling
-        (held(),                                                     "a", &full,                  Send(1)),
-        (sent(),                                                     "a", &full,                  Send(2)),
-        (Facts { attempts: 7, ..sent() },                            "a", &full,                  Send(8)),
-        (held(),                                                     "b", &full,                  No(NotSent::AnotherRun)),
-        (Facts::accepted(),                                          "a", &full,                  No(NotSent::AnotherRun)),
-        (hold(None),                                                 "a", &full,                  No(NotSent::NoOpenHold)),
-        (hold(Some(HoldStatus::Released)),                           "a", &full,                  No(NotSent::NoOpenHold)),
-        (hold(Some(HoldStatus::Settled)),                            "a", &full,                  No(NotSent::NoOpenHold)),
-        (Facts { cause: Some(Cause::SlaExpired), ..sent() },          "a", &full,                  No(NotSent::CancelStarted)),
-        (Facts { final_status: Some(FinalStatus::Void), ..sent() },           "a", &full,                  No(NotSent::CancelStarted)),
-        (Facts { cancel_requested: true, ..held() },                 "a", &full,                  No(NotSent::CustomerCancel)),
-        (held(),                                                     "a", &forgets_nothing_twice, Send(1)),
-        (sent(),                                                     "a", &forgets_nothing_twice, No(NotSent::SecondAttemptForbidden)),
-        (aged(RETENTION_MS - 1),                                     "a", &full,                  Send(2)),
-        (aged(RETENTION_MS),                                         "a", &full,                  No(NotSent::SwitchRetentionExpired)),
-        // The switch has said it settled: there is nothing to send, whoever asks.
-        (Facts { final_status: Some(FinalStatus::Settled), ..sent() },        "a", &full,                  Settled),
-        (Facts { final_status: Some(FinalStatus::Settled), ..sent() },        "b", &full,                  Settled),
+        // facts                                                       run  profile            ruling
+        (held(),                                                       "a", &full,             Send(1)),
+        (sent(),                                                       "a", &full,             Send(2)),
+        (Facts { attempts: 7, ..sent() },                              "a", &full,             Send(8)),
+        (held(),                                                       "b", &full,             No(NotSent::AnotherRun)),
+        (Facts::accepted(),                                            "a", &full,             No(NotSent::AnotherRun)),
+        (hold(None),                                                   "a", &full,             No(NotSent::NoOpenHold)),
+        (hold(Some(HoldStatus::Released)),                             "a", &full,             No(NotSent::NoOpenHold)),
+        (hold(Some(HoldStatus::Settled)),                              "a", &full,             No(NotSent::NoOpenHold)),
+        (Facts { cause: Some(Cause::SlaExpired), ..sent() },           "a", &full,             No(NotSent::CancelStarted)),
+        (Facts { final_status: Some(FinalStatus::Void), ..sent() },    "a", &full,             No(NotSent::CancelStarted)),
+        (Facts { cancel_requested: true, ..held() },                   "a", &full,             No(NotSent::CustomerCancel)),
+        (held(),                                                       "a", &no_deduplication, Send(1)),
+        (sent(),                                                       "a", &no_deduplication, No(NotSent::SecondAttemptForbidden)),
+        (aged(RETENTION_MS - 1),                                       "a", &full,             Send(2)),
+        (aged(RETENTION_MS),                                           "a", &full,             No(NotSent::SwitchRetentionExpired)),
+        // The switch reported settled: no run sends.
+        (Facts { final_status: Some(FinalStatus::Settled), ..sent() }, "a", &full,             Settled),
+        (Facts { final_status: Some(FinalStatus::Settled), ..sent() }, "b", &full,             Settled),
     ];
-    for (n, (facts, who, profile, ruling)) in table.into_iter().enumerate() {
-        assert_eq!(rules::attempt(&facts, &run(who), profile), ruling, "row {n}");
+    for (n, (facts, run_id, profile, ruling)) in table.into_iter().enumerate() {
+        assert_eq!(rules::attempt(&facts, &run(run_id), profile), ruling, "row {n}");
     }
 }
 
 #[test]
-fn what_a_settle_may_do() {
+fn a_debit_is_ruled_by_the_recorded_facts() {
     use DebitRuling::{Already, Debit, Differs, NotConfirmed, Refused};
     let settled = Some(FinalStatus::Settled);
-    let dead = Some(FinalStatus::Void);
-    let (open, spent, back) = (Some(HoldStatus::Open), Some(HoldStatus::Settled), Some(HoldStatus::Released));
+    let void = Some(FinalStatus::Void);
+    let (open, debited, released) =
+        (Some(HoldStatus::Open), Some(HoldStatus::Settled), Some(HoldStatus::Released));
     #[rustfmt::skip]
     let table = [
-        // hold  final_status   differs  refused  ruling
-        (open,   settled,  false,   false,   Debit),
-        (open,   settled,  true,    false,   Debit),
-        (open,   settled,  false,   true,    Refused("frozen".into())),
-        (open,   settled,  true,    true,    Refused("frozen".into())),
-        (open,   None,     false,   false,   NotConfirmed),
-        (open,   None,     true,    false,   Differs),
-        (open,   dead,     false,   false,   NotConfirmed),
-        (open,   dead,     true,    false,   NotConfirmed),
-        (spent,  settled,  false,   false,   Already),
-        (spent,  settled,  true,    false,   Already),
-        (back,   dead,     false,   false,   NotConfirmed),
-        (back,   settled,  false,   true,    NotConfirmed),
-        (None,   None,     false,   false,   NotConfirmed),
-        (None,   None,     true,    false,   Differs),
-        (None,   settled,  false,   false,   NotConfirmed),
+        // hold    final_status  differs  refused  ruling
+        (open,     settled,      false,   false,   Debit),
+        (open,     settled,      true,    false,   Debit),
+        (open,     settled,      false,   true,    Refused("frozen".into())),
+        (open,     settled,      true,    true,    Refused("frozen".into())),
+        (open,     None,         false,   false,   NotConfirmed),
+        (open,     None,         true,    false,   Differs),
+        (open,     void,         false,   false,   NotConfirmed),
+        (open,     void,         true,    false,   NotConfirmed),
+        (debited,  settled,      false,   false,   Already),
+        (debited,  settled,      true,    false,   Already),
+        (released, void,         false,   false,   NotConfirmed),
+        (released, settled,      false,   true,    NotConfirmed),
+        (None,     None,         false,   false,   NotConfirmed),
+        (None,     None,         true,    false,   Differs),
+        (None,     settled,      false,   false,   NotConfirmed),
     ];
     for (n, (hold, final_status, confirmation_mismatch, refused, ruling)) in table.into_iter().enumerate() {
         let debit_refused = refused.then(|| "frozen".into());
@@ -139,34 +140,34 @@ fn what_a_settle_may_do() {
 }
 
 #[test]
-fn what_a_release_may_do() {
-    use ReleaseRuling::{Already, Fence, GiveBack};
-    let shut = ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle);
-    let spent = ReleaseRuling::Refused(ReleaseRefusal::HoldSettled);
+fn a_release_is_ruled_by_the_recorded_facts() {
+    use ReleaseRuling::{Already, Fence, Release};
+    let may_still_settle = ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle);
+    let hold_settled = ReleaseRuling::Refused(ReleaseRefusal::HoldSettled);
     let (open, settled, released) =
         (Some(HoldStatus::Open), Some(HoldStatus::Settled), Some(HoldStatus::Released));
-    let (success, dead) = (Some(FinalStatus::Settled), Some(FinalStatus::Void));
-    let (yes, no) = (Some(RecallRecord::Recalled), Some(RecallRecord::Refused));
-    let (running, over) = (PaymentState::Cancelling, PaymentState::Failed);
+    let (success, void) = (Some(FinalStatus::Settled), Some(FinalStatus::Void));
+    let (recalled, refused) = (Some(RecallRecord::Recalled), Some(RecallRecord::Refused));
+    let (cancelling, failed) = (PaymentState::Cancelling, PaymentState::Failed);
     #[rustfmt::skip]
     let table = [
-        // hold    attempts  final_status  recall  state    ruling
-        (open,     0,        None,    None,   running, GiveBack),
-        (open,     0,        dead,    None,   running, GiveBack),
-        (open,     1,        None,    None,   running, shut),
-        (open,     1,        success, None,   running, shut),
-        (open,     1,        success, no,     running, shut),
-        (open,     1,        None,    no,     running, shut),
-        (open,     1,        dead,    None,   running, GiveBack),
-        (open,     1,        success, yes,    running, GiveBack),
-        (None,     0,        None,    None,   running, Fence),
-        (None,     0,        dead,    None,   running, Fence),
-        (None,     1,        None,    None,   running, shut),
-        (None,     0,        None,    None,   over,    ReleaseRuling::Ended(FinalState::Failed)),
-        (released, 1,        dead,    None,   over,    Already),
-        (released, 1,        success, yes,    over,    Already),
-        (settled,  1,        success, None,   over,    spent),
-        (settled,  1,        success, yes,    over,    spent),
+        // hold    attempts  final_status  recall    state       ruling
+        (open,     0,        None,         None,     cancelling, Release),
+        (open,     0,        void,         None,     cancelling, Release),
+        (open,     1,        None,         None,     cancelling, may_still_settle),
+        (open,     1,        success,      None,     cancelling, may_still_settle),
+        (open,     1,        success,      refused,  cancelling, may_still_settle),
+        (open,     1,        None,         refused,  cancelling, may_still_settle),
+        (open,     1,        void,         None,     cancelling, Release),
+        (open,     1,        success,      recalled, cancelling, Release),
+        (None,     0,        None,         None,     cancelling, Fence),
+        (None,     0,        void,         None,     cancelling, Fence),
+        (None,     1,        None,         None,     cancelling, may_still_settle),
+        (None,     0,        None,         None,     failed,     ReleaseRuling::Ended(FinalState::Failed)),
+        (released, 1,        void,         None,     failed,     Already),
+        (released, 1,        success,      recalled, failed,     Already),
+        (settled,  1,        success,      None,     failed,     hold_settled),
+        (settled,  1,        success,      recalled, failed,     hold_settled),
     ];
     for (n, (hold, attempts, final_status, recall, state, ruling)) in table.into_iter().enumerate() {
         let facts = Facts { hold, attempts, final_status, recall, state, ..held() };
@@ -174,139 +175,145 @@ fn what_a_release_may_do() {
     }
 }
 
-/// A restored database may have lost its record of an attempt: once the switch has said SUCCESS of what
-/// seems unsent, only its answer to our cancel releases (R30b).
+/// A restored database may have lost its record of an attempt: after a SUCCESS without a recorded attempt, only
+/// the switch's answer to our cancel releases (R30b).
 #[test]
-fn a_success_of_what_seems_unsent_closes_the_short_way() {
-    let believed = Facts { attempts: 0, ..held() };
-    let doubted = Facts { reported_without_attempt: true, ..believed.clone() };
-    assert!(rules::never_sent(&believed) && !rules::never_sent(&doubted));
-    assert_eq!(rules::release(&believed), ReleaseRuling::GiveBack);
-    assert_eq!(rules::release(&doubted), ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle));
-    let open = Facts { hold: Some(HoldStatus::Open), ..doubted.clone() };
-    let sent = rules::attempt(&open, &run("a"), &whole());
+fn a_success_without_an_attempt_forbids_a_release_without_a_cancel() {
+    let unsent = Facts { attempts: 0, ..held() };
+    let reported = Facts { reported_without_attempt: true, ..unsent.clone() };
+    assert!(rules::never_sent(&unsent) && !rules::never_sent(&reported));
+    assert_eq!(rules::release(&unsent), ReleaseRuling::Release);
+    assert_eq!(rules::release(&reported), ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle));
+    let open = Facts { hold: Some(HoldStatus::Open), ..reported.clone() };
+    let sent = rules::attempt(&open, &run("a"), &full_profile());
     assert_eq!(
         sent,
         AttemptRuling::NotSent(NotSent::ReportedWithoutAttempt),
-        "not on top of what may be there"
+        "an attempt must not be sent in addition to a reported transfer"
     );
-    let dead = Facts { final_status: Some(FinalStatus::Void), ..doubted };
-    assert_eq!(rules::release(&dead), ReleaseRuling::GiveBack);
+    let void = Facts { final_status: Some(FinalStatus::Void), ..reported };
+    assert_eq!(rules::release(&void), ReleaseRuling::Release);
 }
 
-/// Over every combination of facts: money that may have left is never given back, what is given
-/// back is never debited, and no attempt goes out beside either.
-#[test]
-fn the_one_door_over_every_combination_of_facts() {
+/// Every combination of facts that a rule of money reads.
+fn all_facts() -> Vec<Facts> {
     let holds = [None, Some(HoldStatus::Open), Some(HoldStatus::Settled), Some(HoldStatus::Released)];
-    let verdicts = [None, Some(FinalStatus::Settled), Some(FinalStatus::Void)];
+    let final_statuses = [None, Some(FinalStatus::Settled), Some(FinalStatus::Void)];
     let recalls = [None, Some(RecallRecord::Recalled), Some(RecallRecord::Refused)];
-    let mut seen = 0;
+    let mut all = Vec::new();
     for hold in holds {
-        for final_status in verdicts {
+        for final_status in final_statuses {
             for recall in recalls {
                 for attempts in [0, 1, 2] {
-                    for (turned_round, asked, differs, refused) in
-                        (0..16).map(|bits| (bits & 1 > 0, bits & 2 > 0, bits & 4 > 0, bits & 8 > 0))
-                    {
-                        let facts = Facts {
+                    for bits in 0..16 {
+                        all.push(Facts {
                             hold,
                             final_status,
                             recall,
                             attempts,
-                            cause: turned_round.then_some(Cause::SlaExpired),
-                            cancel_requested: asked,
-                            confirmation_mismatch: differs,
-                            debit_refused: refused.then(|| "frozen".into()),
+                            cause: (bits & 1 > 0).then_some(Cause::SlaExpired),
+                            cancel_requested: bits & 2 > 0,
+                            confirmation_mismatch: bits & 4 > 0,
+                            debit_refused: (bits & 8 > 0).then(|| "frozen".into()),
                             ..held()
-                        };
-                        let gives_back = rules::release(&facts) == ReleaseRuling::GiveBack;
-                        let debits = rules::debit(&facts) == DebitRuling::Debit;
-                        let sends =
-                            matches!(rules::attempt(&facts, &run("a"), &whole()), AttemptRuling::Send(_));
-                        let safe = attempts == 0
-                            || final_status == Some(FinalStatus::Void)
-                            || recall == Some(RecallRecord::Recalled);
-                        assert!(!gives_back || (hold == Some(HoldStatus::Open) && safe), "{facts:?}");
-                        assert!(
-                            !debits
-                                || (hold == Some(HoldStatus::Open)
-                                    && final_status == Some(FinalStatus::Settled))
-                        );
-                        assert!(!debits || !refused, "a refusal stands: {facts:?}");
-                        assert!(
-                            !sends || (hold == Some(HoldStatus::Open) && final_status.is_none()),
-                            "{facts:?}"
-                        );
-                        assert!(!sends || !(turned_round || asked), "fenced: {facts:?}");
-                        seen += 1;
+                        });
                     }
                 }
             }
         }
     }
-    assert_eq!(seen, 4 * 3 * 3 * 3 * 16);
+    assert_eq!(all.len(), 4 * 3 * 3 * 3 * 16);
+    all
 }
 
-/// What a SUCCESS means: the comparison first by switch, then whether anything was sent.
 #[test]
-fn what_a_success_means() {
+fn money_that_may_have_left_is_never_released() {
+    for facts in all_facts() {
+        let void = facts.final_status == Some(FinalStatus::Void);
+        let recalled = facts.recall == Some(RecallRecord::Recalled);
+        if rules::release(&facts) == ReleaseRuling::Release {
+            assert!(facts.hold == Some(HoldStatus::Open), "{facts:?}");
+            assert!(facts.attempts == 0 || void || recalled, "{facts:?}");
+        }
+    }
+}
+
+#[test]
+fn only_an_open_hold_of_a_settled_transfer_is_debited() {
+    for facts in all_facts() {
+        if rules::debit(&facts) == DebitRuling::Debit {
+            assert!(facts.hold == Some(HoldStatus::Open), "{facts:?}");
+            assert!(facts.final_status == Some(FinalStatus::Settled), "{facts:?}");
+            assert!(facts.debit_refused.is_none(), "a recorded refusal was ignored: {facts:?}");
+        }
+    }
+}
+
+#[test]
+fn no_attempt_is_sent_after_a_cancel_or_a_final_status() {
+    for facts in all_facts() {
+        if let AttemptRuling::Send(_) = rules::attempt(&facts, &run("a"), &full_profile()) {
+            assert!(facts.hold == Some(HoldStatus::Open) && facts.final_status.is_none(), "{facts:?}");
+            assert!(facts.cause.is_none() && !facts.cancel_requested, "the fence was ignored: {facts:?}");
+        }
+    }
+}
+
+/// A SUCCESS is compared by switch first; then by whether an attempt is recorded.
+#[test]
+fn a_success_is_ruled_by_the_comparison_and_the_recorded_facts() {
     use FinalStatusRuling::{Contradicts, Differs, First, NoAttempt, Same};
-    let expected = Expected::from(&payment(0));
+    let expected = ExpectedTransfer::from(&payment(0));
     let facts = |attempts, final_status| Facts { attempts, final_status, ..held() };
-    let (settled, dead) = (Some(FinalStatus::Settled), Some(FinalStatus::Void));
+    let (settled, void) = (Some(FinalStatus::Settled), Some(FinalStatus::Void));
     let same = report;
-    let switch = || payment_protocol::report::SettledReport {
-        switch: SwitchName::new("southern").unwrap(),
-        ..report()
-    };
-    let reference =
-        || payment_protocol::report::SettledReport { reference: "tx_2:submit".into(), ..report() };
-    let amount = || payment_protocol::report::SettledReport { amount_minor: 999, ..report() };
-    let currency = || payment_protocol::report::SettledReport { currency: "USD".into(), ..report() };
+    let switch = || SettledReport { switch: SwitchName::new("southern").unwrap(), ..report() };
+    let reference = || SettledReport { reference: "tx_2:submit".into(), ..report() };
+    let amount = || SettledReport { amount_minor: 999, ..report() };
+    let currency = || SettledReport { currency: "USD".into(), ..report() };
     #[rustfmt::skip]
     let table = [
-        // report      attempts  final_status   ruling
-        (same(),       1,        None,     First),
-        (same(),       1,        settled,  Same),
-        (same(),       1,        dead,     Contradicts),
-        (same(),       0,        None,     NoAttempt),
-        (same(),       0,        dead,     NoAttempt),
-        (switch(),     1,        None,     Differs(Difference::Switch)),
-        (switch(),     0,        None,     Differs(Difference::Switch)),
-        (switch(),     1,        dead,     Differs(Difference::Switch)),
-        (reference(),  1,        None,     Differs(Difference::Reference)),
-        (amount(),     1,        None,     Differs(Difference::Amount)),
-        (amount(),     1,        settled,  Differs(Difference::Amount)),
-        (amount(),     0,        None,     NoAttempt),
-        (currency(),   1,        None,     Differs(Difference::Currency)),
+        // report     attempts  final_status  ruling
+        (same(),      1,        None,         First),
+        (same(),      1,        settled,      Same),
+        (same(),      1,        void,         Contradicts),
+        (same(),      0,        None,         NoAttempt),
+        (same(),      0,        void,         NoAttempt),
+        (switch(),    1,        None,         Differs(Difference::Switch)),
+        (switch(),    0,        None,         Differs(Difference::Switch)),
+        (switch(),    1,        void,         Differs(Difference::Switch)),
+        (reference(), 1,        None,         Differs(Difference::Reference)),
+        (amount(),    1,        None,         Differs(Difference::Amount)),
+        (amount(),    1,        settled,      Differs(Difference::Amount)),
+        (amount(),    0,        None,         NoAttempt),
+        (currency(),  1,        None,         Differs(Difference::Currency)),
     ];
-    for (n, (said, attempts, final_status, ruling)) in table.into_iter().enumerate() {
+    for (n, (report, attempts, final_status, ruling)) in table.into_iter().enumerate() {
         assert_eq!(
-            rules::settled_report(&facts(attempts, final_status), &expected, &said),
+            rules::settled_report(&facts(attempts, final_status), &expected, &report),
             ruling,
             "row {n}"
         );
     }
-    for (final_status, ruling) in [(None, First), (dead, Same), (settled, Contradicts)] {
+    for (final_status, ruling) in [(None, First), (void, Same), (settled, Contradicts)] {
         assert_eq!(rules::void_report(&facts(1, final_status)), ruling);
     }
 }
 
 #[test]
-fn the_first_cause_stands() {
-    let turned = Facts { cause: Some(Cause::SlaExpired), ..sent() };
-    assert_eq!(rules::first_cause(&turned, &Cause::CustomerCancel), Cause::SlaExpired);
+fn the_first_recorded_cause_is_kept() {
+    let compensating = Facts { cause: Some(Cause::SlaExpired), ..sent() };
+    assert_eq!(rules::first_cause(&compensating, &Cause::CustomerCancel), Cause::SlaExpired);
     assert_eq!(rules::first_cause(&sent(), &Cause::CustomerCancel), Cause::CustomerCancel);
 }
 
 #[test]
-fn a_reference_is_forgotten_when_its_retention_has_passed() {
-    for (age, retention_expired) in
+fn the_retention_expires_at_the_age_of_the_first_attempt() {
+    for (age, expired) in
         [(None, false), (Some(0), false), (Some(RETENTION_MS - 1), false), (Some(RETENTION_MS), true)]
     {
-        assert_eq!(rules::retention_expired(age, &whole()), retention_expired, "{age:?}");
+        assert_eq!(rules::retention_expired(age, &full_profile()), expired, "{age:?}");
     }
-    let for_ever = SwitchProfile { retention_s: u64::MAX, ..whole() };
-    assert!(!rules::retention_expired(Some(RETENTION_MS), &for_ever));
+    let unlimited = SwitchProfile { retention_s: u64::MAX, ..full_profile() };
+    assert!(!rules::retention_expired(Some(RETENTION_MS), &unlimited));
 }

@@ -1,5 +1,4 @@
-//! One attempt at submit: what is looked at, what is recorded before anything is sent, and what
-//! each answer concludes.
+//! One submit attempt: which checks it makes, what it records before sending, and the outcome of each answer.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -16,22 +15,22 @@ use payment_protocol::submit::{
     LoggedSubmission, QueryAnswer, SendAnswer, SubmitAttemptOutcome, SubmitPort, attempt,
 };
 use payment_protocol::{Payment, SwitchProfile};
-use support::{payment, report, whole};
+use support::{full_profile, payment, report};
 
 struct ScriptedPort {
     query: QueryAnswer,
     ruling: AttemptRuling,
     answer: SendAnswer,
     final_status: FinalStatusRuling,
-    unsent: Option<NotSent>,
+    found: Option<NotSent>,
     logged: Option<LoggedSubmission>,
     fails_at: Option<&'static str>,
     calls: RefCell<Vec<String>>,
 }
 
-/// The ledger did not answer.
+/// The ledger does not answer.
 #[derive(Debug, PartialEq, Eq)]
-struct Broken;
+struct LedgerDown;
 
 impl ScriptedPort {
     fn new(query: QueryAnswer, ruling: AttemptRuling, answer: SendAnswer) -> Self {
@@ -40,41 +39,41 @@ impl ScriptedPort {
             ruling,
             answer,
             final_status: FinalStatusRuling::First,
-            unsent: None,
+            found: None,
             logged: None,
             fails_at: None,
             calls: RefCell::default(),
         }
     }
 
-    fn called(&self, call: &'static str, with: &str) -> Result<(), Broken> {
-        self.calls.borrow_mut().push(format!("{call}{with}"));
-        if self.fails_at == Some(call) { Err(Broken) } else { Ok(()) }
+    fn record(&self, call: &'static str, argument: &str) -> Result<(), LedgerDown> {
+        self.calls.borrow_mut().push(format!("{call}{argument}"));
+        if self.fails_at == Some(call) { Err(LedgerDown) } else { Ok(()) }
     }
 
     fn attempt(&self, strategy: Strategy) -> (String, String) {
-        self.attempt_at(SwitchProfile { strategy, ..whole() })
+        self.attempt_with(SwitchProfile { strategy, ..full_profile() })
     }
 
-    fn attempt_at(&self, profile: SwitchProfile) -> (String, String) {
-        let came = block_on(attempt(self, &Payment { profile, ..payment(0) })).map_or_else(
-            |Broken| "broken".into(),
-            |came| match came {
+    fn attempt_with(&self, profile: SwitchProfile) -> (String, String) {
+        let outcome = block_on(attempt(self, &Payment { profile, ..payment(0) })).map_or_else(
+            |LedgerDown| "ledger down".into(),
+            |outcome| match outcome {
                 SubmitAttemptOutcome::Unknown { .. } => "unknown".into(),
                 SubmitAttemptOutcome::Refused { reason } => format!("refused {reason}"),
                 SubmitAttemptOutcome::NotSent(reason) => format!("not sent {reason}"),
                 other => format!("{other:?}").to_lowercase(),
             },
         );
-        (came, self.calls.take().join(" "))
+        (outcome, self.calls.take().join(" "))
     }
 }
 
 impl SubmitPort for ScriptedPort {
-    type Error = Broken;
+    type Error = LedgerDown;
 
-    async fn logged(&self) -> Result<Option<LoggedSubmission>, Broken> {
-        self.called("log", "").map(|()| self.logged.clone())
+    async fn logged(&self) -> Result<Option<LoggedSubmission>, LedgerDown> {
+        self.record("log", "").map(|()| self.logged.clone())
     }
 
     async fn query(&self, reference: &Reference) -> QueryAnswer {
@@ -83,8 +82,8 @@ impl SubmitPort for ScriptedPort {
         self.query.clone()
     }
 
-    async fn record_attempt(&self) -> Result<AttemptRuling, Broken> {
-        self.called("attempt", "").map(|()| self.ruling)
+    async fn record_attempt(&self) -> Result<AttemptRuling, LedgerDown> {
+        self.record("attempt", "").map(|()| self.ruling)
     }
 
     async fn send(&self, reference: &Reference) -> SendAnswer {
@@ -93,18 +92,18 @@ impl SubmitPort for ScriptedPort {
         self.answer.clone()
     }
 
-    async fn record_answer(&self, n: u32, answer: &SendAnswer) -> Result<(), Broken> {
+    async fn record_answer(&self, n: u32, answer: &SendAnswer) -> Result<(), LedgerDown> {
         assert_eq!(answer, &self.answer);
-        self.called("answer", &format!(":{n}"))
+        self.record("answer", &format!(":{n}"))
     }
 
-    async fn record_found(&self) -> Result<Option<NotSent>, Broken> {
-        self.called("found", "").map(|()| self.unsent)
+    async fn record_found(&self) -> Result<Option<NotSent>, LedgerDown> {
+        self.record("found", "").map(|()| self.found)
     }
 
-    async fn record_settled(&self, said: &SettledReport) -> Result<FinalStatusRuling, Broken> {
-        assert_eq!(said, &report());
-        self.called("settled", "").map(|()| self.final_status)
+    async fn record_settled(&self, settled: &SettledReport) -> Result<FinalStatusRuling, LedgerDown> {
+        assert_eq!(settled, &report());
+        self.record("settled", "").map(|()| self.final_status)
     }
 }
 
@@ -116,9 +115,9 @@ fn lost() -> SendAnswer {
     SendAnswer::Unknown { detail: "timeout".into() }
 }
 
-/// (strategy x what the query finds x what our ledger rules x what the switch answers).
+/// (strategy x query answer x ruling of the ledger x answer of the switch) -> outcome.
 #[test]
-fn the_whole_table_of_attempts() {
+fn each_submit_attempt_leads_to_its_outcome() {
     use QueryAnswer::{NotFound, Pending};
     use SendAnswer::Accepted;
     let (query, reference) = (Strategy::Query, Strategy::Reference);
@@ -126,53 +125,52 @@ fn the_whole_table_of_attempts() {
     let third = AttemptRuling::Send(3);
     let done = AttemptRuling::Settled;
     let stop = AttemptRuling::NotSent;
-    let dead = || QueryAnswer::Void { reason: "closed".into() };
-    let found = || QueryAnswer::Settled(report());
+    let void = || QueryAnswer::Void { reason: "closed".into() };
+    let settled = || QueryAnswer::Settled(report());
     let fault = || QueryAnswer::OurFault { detail: "401".into() };
-    let silence = || QueryAnswer::NoAnswer { detail: "timeout".into() };
+    let silent = || QueryAnswer::NoAnswer { detail: "timeout".into() };
     #[rustfmt::skip]
     let table = [
-        // strategy  query finds  ruling                              answer    outcome                       calls
+        // strategy query      ruling                                 answer    outcome                              calls
         // B: the switch deduplicates; every attempt is recorded, then sent.
-        (reference,  NotFound,    send,                               Accepted, "accepted",                   "attempt send answer:1"),
-        (reference,  NotFound,    third,                              Accepted, "accepted",                   "attempt send answer:3"),
-        (reference,  NotFound,    send,                               limit(),  "refused limit",              "attempt send answer:1"),
-        (reference,  NotFound,    send,                               lost(),   "unknown",                    "attempt send answer:1"),
-        (reference,  Pending,     send,                               Accepted, "accepted",                   "attempt send answer:1"),
-        (reference,  NotFound,    done,                               Accepted, "settled",                    "attempt"),
-        (reference,  NotFound,    stop(NotSent::NoOpenHold),          Accepted, "not sent no_open_hold",      "attempt"),
-        (reference,  NotFound,    stop(NotSent::AnotherRun),          Accepted, "not sent another_run",       "attempt"),
-        (reference,  NotFound,    stop(NotSent::CancelStarted),         Accepted, "not sent cancel_started",      "attempt"),
-        (reference,  NotFound,    stop(NotSent::CustomerCancel),      Accepted, "not sent customer_cancel",   "attempt"),
-        (reference,  NotFound,    stop(NotSent::SecondAttemptForbidden),      Accepted, "not sent second_attempt_forbidden",  "attempt"),
-        (reference,  NotFound,    stop(NotSent::SwitchRetentionExpired),     Accepted, "not sent switch_retention_expired",  "attempt"),
-        // A: look first, send only what is not there (check-and-skip).
-        (query,      NotFound,    send,                               Accepted, "accepted",                   "query attempt send answer:1"),
-        (query,      NotFound,    send,                               limit(),  "refused limit",              "query attempt send answer:1"),
-        (query,      NotFound,    send,                               lost(),   "unknown",                    "query attempt send answer:1"),
-        (query,      NotFound,    done,                               Accepted, "settled",                    "query attempt"),
-        (query,      NotFound,    stop(NotSent::SecondAttemptForbidden),      Accepted, "not sent second_attempt_forbidden",  "query attempt"),
-        (query,      Pending,     send,                               Accepted, "accepted",                   "query found"),
-        (query,      found(),     send,                               Accepted, "settled",                    "query settled"),
-        (query,      dead(),      send,                               Accepted, "refused closed",             "query"),
-        // Not knowing whether it is there is no reason to send.
-        (query,      fault(),     send,                               Accepted, "unknown",                    "query"),
-        (query,      silence(),   send,                               Accepted, "unknown",                    "query"),
+        (reference, NotFound,  send,                                  Accepted, "accepted",                          "attempt send answer:1"),
+        (reference, NotFound,  third,                                 Accepted, "accepted",                          "attempt send answer:3"),
+        (reference, NotFound,  send,                                  limit(),  "refused limit",                     "attempt send answer:1"),
+        (reference, NotFound,  send,                                  lost(),   "unknown",                           "attempt send answer:1"),
+        (reference, Pending,   send,                                  Accepted, "accepted",                          "attempt send answer:1"),
+        (reference, NotFound,  done,                                  Accepted, "settled",                           "attempt"),
+        (reference, NotFound,  stop(NotSent::NoOpenHold),             Accepted, "not sent no_open_hold",             "attempt"),
+        (reference, NotFound,  stop(NotSent::AnotherRun),             Accepted, "not sent another_run",              "attempt"),
+        (reference, NotFound,  stop(NotSent::CancelStarted),          Accepted, "not sent cancel_started",           "attempt"),
+        (reference, NotFound,  stop(NotSent::CustomerCancel),         Accepted, "not sent customer_cancel",          "attempt"),
+        (reference, NotFound,  stop(NotSent::SecondAttemptForbidden), Accepted, "not sent second_attempt_forbidden", "attempt"),
+        (reference, NotFound,  stop(NotSent::SwitchRetentionExpired), Accepted, "not sent switch_retention_expired", "attempt"),
+        // A: query first, and send only what the switch does not know.
+        (query,     NotFound,  send,                                  Accepted, "accepted",                          "query attempt send answer:1"),
+        (query,     NotFound,  send,                                  limit(),  "refused limit",                     "query attempt send answer:1"),
+        (query,     NotFound,  send,                                  lost(),   "unknown",                           "query attempt send answer:1"),
+        (query,     NotFound,  done,                                  Accepted, "settled",                           "query attempt"),
+        (query,     NotFound,  stop(NotSent::SecondAttemptForbidden), Accepted, "not sent second_attempt_forbidden", "query attempt"),
+        (query,     Pending,   send,                                  Accepted, "accepted",                          "query found"),
+        (query,     settled(), send,                                  Accepted, "settled",                           "query settled"),
+        (query,     void(),    send,                                  Accepted, "refused closed",                    "query"),
+        // The query got no answer: nothing is sent.
+        (query,     fault(),   send,                                  Accepted, "unknown",                           "query"),
+        (query,     silent(),  send,                                  Accepted, "unknown",                           "query"),
     ];
     for (n, (strategy, query, ruling, answer, outcome, calls)) in table.into_iter().enumerate() {
-        let came = ScriptedPort::new(query, ruling, answer).attempt(strategy);
-        assert_eq!(came, (outcome.to_owned(), calls.to_owned()), "row {n}");
+        let attempted = ScriptedPort::new(query, ruling, answer).attempt(strategy);
+        assert_eq!(attempted, (outcome.to_owned(), calls.to_owned()), "row {n}");
     }
 }
 
-/// What a SUCCESS that the query brought means next to what is written.
 #[test]
-fn a_success_found_is_judged_by_the_record() {
+fn a_success_found_by_query_is_judged_by_the_record() {
     #[rustfmt::skip]
     let table = [
         (FinalStatusRuling::First,                       "settled"),
         (FinalStatusRuling::Same,                        "settled"),
-        // On record; settle sees the difference.
+        // Recorded; the debit reads the difference.
         (FinalStatusRuling::Differs(Difference::Amount), "settled"),
         (FinalStatusRuling::NoAttempt,                   "not sent reported_without_attempt"),
         (FinalStatusRuling::Contradicts,                 "not sent cancel_started"),
@@ -191,22 +189,21 @@ fn a_success_found_is_judged_by_the_record() {
     }
 }
 
-/// A transfer that is there although no attempt is on record is nothing to send on top of: it turns the
-/// payment round, and the switch's answer to our cancel decides (R30b).
+/// A transfer without a recorded attempt compensates the payment, and the switch's answer to our cancel decides
+/// (R30b).
 #[test]
-fn a_transfer_found_that_was_not_sent_is_not_taken_for_ours() {
+fn a_transfer_found_without_a_recorded_attempt_is_not_sent_again() {
     let send = AttemptRuling::Send(1);
-    let unsent = Some(NotSent::ReportedWithoutAttempt);
-    let port = ScriptedPort { unsent, ..ScriptedPort::new(QueryAnswer::Pending, send, SendAnswer::Accepted) };
+    let found = Some(NotSent::ReportedWithoutAttempt);
+    let port = ScriptedPort { found, ..ScriptedPort::new(QueryAnswer::Pending, send, SendAnswer::Accepted) };
     assert_eq!(
         port.attempt(Strategy::Query),
         ("not sent reported_without_attempt".into(), "query found".into())
     );
 }
 
-/// Where our ledger does not answer nothing is sent, and nothing is concluded.
 #[test]
-fn a_broken_door_concludes_nothing() {
+fn a_ledger_that_is_down_leads_to_no_outcome() {
     #[rustfmt::skip]
     let table = [
         ("found",   QueryAnswer::Pending,           "query found"),
@@ -219,12 +216,12 @@ fn a_broken_door_concludes_nothing() {
             fails_at: Some(call),
             ..ScriptedPort::new(query, AttemptRuling::Send(1), SendAnswer::Accepted)
         };
-        assert_eq!(port.attempt(Strategy::Query), ("broken".to_owned(), calls.to_owned()));
+        assert_eq!(port.attempt(Strategy::Query), ("ledger down".to_owned(), calls.to_owned()));
     }
 }
 
 #[test]
-fn s0_11_the_log_says_what_the_strategy_looks_at() {
+fn s0_11_a_logged_submission_decides_whether_to_query_or_send() {
     let pending = || Some(LoggedSubmission::Pending);
     let refused = || Some(LoggedSubmission::Refused { reason: "limit".into() });
     let with = |logged: Option<LoggedSubmission>, query: QueryAnswer, ruling: AttemptRuling| ScriptedPort {
@@ -237,24 +234,24 @@ fn s0_11_the_log_says_what_the_strategy_looks_at() {
     use Strategy::{AtMostOnce, Validate, WriteAhead};
     #[rustfmt::skip]
     let table = [
-        // strategy   on record            switch    ledger  outcome                      calls
-        (WriteAhead,  None,                NotFound, send,   "accepted",                  "log attempt send answer:1"),
-        (WriteAhead,  Some(LoggedSubmission::Accepted), NotFound, send, "accepted",                 "log"),
-        (WriteAhead,  refused(),           NotFound, send,   "refused limit",             "log"),
-        // PENDING is ambiguous: the switch is asked.
-        (WriteAhead,  pending(),           Pending,  send,   "accepted",                  "log query found"),
-        (WriteAhead,  pending(),           NotFound, send,   "accepted",                  "log query attempt send answer:1"),
-        (AtMostOnce,  None,                NotFound, send,   "accepted",                  "log attempt send answer:1"),
-        (AtMostOnce,  pending(),           Pending,  once,   "accepted",                  "log query found"),
-        (AtMostOnce,  pending(),           NotFound, once,   "not sent second_attempt_forbidden", "log query attempt"),
-        (Validate,    pending(),           NotFound, once,   "not sent second_attempt_forbidden", "log query attempt"),
+        // strategy  logged                            query     ruling  outcome                              calls
+        (WriteAhead, None,                             NotFound, send,   "accepted",                          "log attempt send answer:1"),
+        (WriteAhead, Some(LoggedSubmission::Accepted), NotFound, send,   "accepted",                          "log"),
+        (WriteAhead, refused(),                        NotFound, send,   "refused limit",                     "log"),
+        // PENDING is ambiguous: the switch is queried.
+        (WriteAhead, pending(),                        Pending,  send,   "accepted",                          "log query found"),
+        (WriteAhead, pending(),                        NotFound, send,   "accepted",                          "log query attempt send answer:1"),
+        (AtMostOnce, None,                             NotFound, send,   "accepted",                          "log attempt send answer:1"),
+        (AtMostOnce, pending(),                        Pending,  once,   "accepted",                          "log query found"),
+        (AtMostOnce, pending(),                        NotFound, once,   "not sent second_attempt_forbidden", "log query attempt"),
+        (Validate,   pending(),                        NotFound, once,   "not sent second_attempt_forbidden", "log query attempt"),
     ];
-    for (n, (strategy, logged, query, ruling, came, calls)) in table.into_iter().enumerate() {
+    for (n, (strategy, logged, query, ruling, outcome, calls)) in table.into_iter().enumerate() {
         let port = with(logged, query, ruling);
-        assert_eq!(port.attempt(strategy), (came.into(), calls.into()), "row {n}");
+        assert_eq!(port.attempt(strategy), (outcome.into(), calls.into()), "row {n}");
     }
-    // Without a query a PENDING is left to the switch's deduplication.
-    let no_query = SwitchProfile { strategy: WriteAhead, has_query: false, ..whole() };
+    // Without a query, the switch's deduplication resolves a PENDING.
+    let no_query = SwitchProfile { strategy: WriteAhead, has_query: false, ..full_profile() };
     let port = with(pending(), NotFound, send);
-    assert_eq!(port.attempt_at(no_query), ("accepted".into(), "log attempt send answer:1".into()));
+    assert_eq!(port.attempt_with(no_query), ("accepted".into(), "log attempt send answer:1".into()));
 }

@@ -51,7 +51,10 @@ impl Ledger {
         decisions::reopen_delivery(&mut tx, payment_id).await?;
         tx.commit().await?;
         self.alert(payment_id, AlertKind::NeedsOperator, reason.as_str()).await?;
-        Ok(locked.facts.final_status.map_or(NeedsOperatorOutcome::Stands, NeedsOperatorOutcome::Verdict))
+        Ok(locked
+            .facts
+            .final_status
+            .map_or(NeedsOperatorOutcome::AwaitsOperator, NeedsOperatorOutcome::FinalStatus))
     }
 
     /// Raises an alert, once per payment and kind.

@@ -75,7 +75,7 @@ pub(crate) fn profile() -> SwitchProfile {
         can_recall: true,
         has_callback: true,
         amount_limit_minor: 1_000_000_000,
-        ..SwitchProfile::bare(SwitchName::new(SWITCH).unwrap(), Strategy::Reference)
+        ..SwitchProfile::minimal(SwitchName::new(SWITCH).unwrap(), Strategy::Reference)
     }
 }
 

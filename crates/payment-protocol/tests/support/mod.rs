@@ -1,6 +1,6 @@
-//! A payment and its switch, for every test of the protocol.
+//! A payment and its switch, for the tests of the protocol.
 
-#![allow(dead_code, reason = "each test file is a binary of its own and uses a part of this")]
+#![allow(dead_code, reason = "each test file is its own binary and uses a part of this module")]
 
 use iso_currency::Currency;
 use payment_protocol::ids::{AccountId, PaymentId, SwitchName, TxId};
@@ -9,15 +9,15 @@ use payment_protocol::profile::Strategy;
 use payment_protocol::report::SettledReport;
 use payment_protocol::{Payment, SwitchProfile};
 
-/// How long the switch remembers a reference.
+/// How long the switch remembers a reference, in milliseconds.
 pub(crate) const RETENTION_MS: u64 = 86_400_000;
-/// How far its clock may be off.
+/// How far the switch's clocks may differ, in milliseconds.
 pub(crate) const SKEW_MS: i64 = 1_000;
-/// Age at which an undecided asking raises an alert.
+/// Age at which an undecided cancel raises an alert, in milliseconds.
 pub(crate) const ALERT_AFTER_MS: u64 = 120_000;
 
-/// A switch that can do everything.
-pub(crate) fn whole() -> SwitchProfile {
+/// A switch that offers everything.
+pub(crate) fn full_profile() -> SwitchProfile {
     SwitchProfile {
         has_query: true,
         deduplicates: true,
@@ -30,11 +30,11 @@ pub(crate) fn whole() -> SwitchProfile {
         max_skew_ms: SKEW_MS.unsigned_abs(),
         alert_after_ms: ALERT_AFTER_MS,
         amount_limit_minor: 100_000,
-        ..SwitchProfile::bare(SwitchName::new("northern").unwrap(), Strategy::Reference)
+        ..SwitchProfile::minimal(SwitchName::new("northern").unwrap(), Strategy::Reference)
     }
 }
 
-/// A payment of 10.00 EUR; `resume` 0 runs from the top.
+/// A payment of 10.00 EUR; `resume` 0 runs forward.
 pub(crate) fn payment(resume: u32) -> Payment {
     let payment_id = PaymentId::new("pay_1").unwrap();
     Payment {
@@ -42,12 +42,12 @@ pub(crate) fn payment(resume: u32) -> Payment {
         payment_id,
         money: Money::from_minor(1_000, Currency::EUR).unwrap(),
         source_account: AccountId::new("alice").unwrap(),
-        profile: whole(),
+        profile: full_profile(),
         resume,
     }
 }
 
-/// The SUCCESS that is the payment's.
+/// The SUCCESS of [`payment`].
 pub(crate) fn report() -> SettledReport {
     let payment = payment(0);
     SettledReport {

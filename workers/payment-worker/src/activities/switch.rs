@@ -133,13 +133,13 @@ impl SwitchActivities {
         let payment = &input.payment;
         let session = self.session(payment)?;
         let adapter = CancelAdapter::for_cancel(session, input.cause);
-        Ok(match cancel::ask(&adapter, payment).await.map_err(no_outcome)? {
+        Ok(match cancel::attempt(&adapter, payment).await.map_err(no_outcome)? {
             CancelAttemptOutcome::Void => CancelOutcome::Void,
             CancelAttemptOutcome::Settled => CancelOutcome::Settled,
             CancelAttemptOutcome::Differs => CancelOutcome::Differs,
             CancelAttemptOutcome::Undecidable(reason) => CancelOutcome::Undecidable(reason),
             CancelAttemptOutcome::Ended(end) => CancelOutcome::Ended(end),
-            CancelAttemptOutcome::Again { not_before_ms, detail, alert } => {
+            CancelAttemptOutcome::Retry { not_before_ms, detail, alert } => {
                 if alert {
                     self.alert(payment, AlertKind::CancelUndecided, &detail).await?;
                 }
@@ -157,9 +157,9 @@ impl SwitchActivities {
     ) -> Result<RecallOutcome, ActivityError> {
         let session = self.session(&payment)?;
         let adapter = RecallAdapter { session };
-        match recall::ask(&adapter, &payment).await.map_err(no_outcome)? {
+        match recall::attempt(&adapter, &payment).await.map_err(no_outcome)? {
             RecallAttemptOutcome::Decided(recalled) => Ok(recalled),
-            RecallAttemptOutcome::Again { detail } => {
+            RecallAttemptOutcome::Retry { detail } => {
                 self.alert(&payment, AlertKind::RecallUndecided, &detail).await?;
                 Err(again("recall_undecided", &detail, pause(session, None)))
             }
@@ -188,7 +188,7 @@ impl SwitchActivities {
                 Err(again("poll_no_news", "a SUCCESS that is known to differ", None))
             }
             PollOutcome::FailureReported { reason } => Err(again("poll_no_news", &reason, None)),
-            PollOutcome::Again { detail } => Err(again("poll_undecided", &detail, pause(session, None))),
+            PollOutcome::Retry { detail } => Err(again("poll_undecided", &detail, pause(session, None))),
         }
     }
 

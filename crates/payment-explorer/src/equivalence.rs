@@ -1,10 +1,10 @@
-//! Where the code stands: which histories of answers have led to the same place with the same locals.
+//! Equivalent histories: those that lead the code to the same position with the same local variables.
 //!
-//! The locals cannot be seen, but what they do can. Two histories are at the same place where the code asks the
-//! same question and, tried with every answer there is, [`DEPTH`] questions deep, goes on asking the same. So
-//! the order of two things that were heard and changed nothing makes no two places. A depth too small would
-//! merge what differs only later; the seeded bugs, each of which must still be found, are the proof that it is
-//! not, and `--deep` walks some profiles with every history as a place of its own.
+//! The local variables cannot be read, but their effects can. Two histories are equivalent if the code awaits the
+//! same call and, tried with every reply, keeps making the same calls, [`DEPTH`] calls deep. So the order of two
+//! replies that changed nothing does not make two positions. A depth that is too small would merge positions
+//! that differ only later; the seeded bugs, each of which must still be found, show that the depth suffices. The
+//! option `--deep` also walks some profiles with every history as its own position.
 
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _};
 
@@ -21,64 +21,64 @@ use payment_protocol::port::{
 use payment_protocol::rules::NotSent;
 use payment_protocol::state::FinalState;
 
-use crate::run::{self, Answer, Exchanges, Step};
-use crate::script::{Came, Exchange, Number};
+use crate::replay::{Exchange, Index, Progress};
+use crate::workflow::{self, Exchanges, PortCall, PortReply, WorkflowError};
 
-/// How many questions deep two histories are compared.
+/// How many calls deep two histories are compared.
 const DEPTH: u8 = 3;
 
-/// What the code does from here on, in one number.
+/// A hash of everything that the code does after this history.
 #[must_use]
-pub fn behaviour(known: &Exchanges, past: &[Number], payment: &Payment) -> u64 {
+pub fn behaviour(exchanges: &Exchanges, history: &[Index], payment: &Payment) -> u64 {
     let mut hash = FixedState::default().build_hasher();
-    let mut past = past.to_vec();
-    try_all(known, &mut past, payment, DEPTH, &mut hash);
+    let mut history = history.to_vec();
+    hash_behaviour(exchanges, &mut history, payment, DEPTH, &mut hash);
     hash.finish()
 }
 
-fn try_all(
-    known: &Exchanges,
-    past: &mut Vec<Number>,
+fn hash_behaviour(
+    exchanges: &Exchanges,
+    history: &mut Vec<Index>,
     payment: &Payment,
     depth: u8,
     hash: &mut impl std::hash::Hasher,
 ) {
-    match run::advance(known, past, payment) {
-        Came::Ended(result) => result.map_err(crate::state::ClosedWith::from).hash(hash),
-        Came::Strayed => 0_u8.hash(hash),
-        Came::Asks(step) => {
-            step.hash(hash);
-            let Some(deeper) = depth.checked_sub(1) else { return };
-            for heard in answers(&step) {
-                past.push(known.number(Exchange { asked: step.clone(), heard }));
-                try_all(known, past, payment, deeper, hash);
-                past.pop();
+    match workflow::advance(exchanges, history, payment) {
+        Progress::Completed(result) => result.map_err(|error| WorkflowError::from(&error)).hash(hash),
+        Progress::Diverged => 0_u8.hash(hash),
+        Progress::Awaits(call) => {
+            call.hash(hash);
+            let Some(depth) = depth.checked_sub(1) else { return };
+            for reply in replies(&call) {
+                history.push(exchanges.intern(Exchange { call: call.clone(), reply }));
+                hash_behaviour(exchanges, history, payment, depth, hash);
+                history.pop();
             }
         }
     }
 }
 
-/// One answer of each kind that a question may get.
-fn answers(step: &Step) -> Vec<Answer> {
+/// One reply of each kind to a call.
+fn replies(call: &PortCall) -> Vec<PortReply> {
     let refused = || "refused".to_owned();
-    match step {
-        Step::Reserve => [
+    match call {
+        PortCall::Reserve => [
             ReserveOutcome::Held,
             ReserveOutcome::Refused(ReserveRefusal::InsufficientFunds),
             ReserveOutcome::AnotherRun,
             ReserveOutcome::Ended(FinalState::Failed),
             ReserveOutcome::Unknown,
         ]
-        .map(Answer::Reserve)
+        .map(PortReply::Reserve)
         .into(),
-        Step::Fence => [
+        PortCall::Fence => [
             FenceOutcome::Open(None),
             FenceOutcome::Open(Some(Cause::SlaExpired)),
             FenceOutcome::Ended(FinalState::Settled),
         ]
-        .map(Answer::Fence)
+        .map(PortReply::Fence)
         .into(),
-        Step::Submit => [
+        PortCall::Submit => [
             SubmitOutcome::Accepted,
             SubmitOutcome::Refused { reason: refused() },
             SubmitOutcome::Settled,
@@ -86,21 +86,21 @@ fn answers(step: &Step) -> Vec<Answer> {
             SubmitOutcome::NotSent(NotSent::SecondAttemptForbidden),
             SubmitOutcome::Unknown,
         ]
-        .map(Answer::Submit)
+        .map(PortReply::Submit)
         .into(),
-        Step::Reconcile => [
+        PortCall::Reconcile => [
             ReconcileOutcome::Settled,
             ReconcileOutcome::Failed { reason: refused() },
             ReconcileOutcome::Unknown,
         ]
-        .map(Answer::Reconcile)
+        .map(PortReply::Reconcile)
         .into(),
-        Step::Lock => {
+        PortCall::Lock => {
             [AccountLockOutcome::Held, AccountLockOutcome::NotGranted, AccountLockOutcome::CustomerCancel]
-                .map(Answer::Lock)
+                .map(PortReply::Lock)
                 .into()
         }
-        Step::Cancel(_) => [
+        PortCall::Cancel(_) => [
             CancelOutcome::Void,
             CancelOutcome::Settled,
             CancelOutcome::SuccessReported,
@@ -109,51 +109,51 @@ fn answers(step: &Step) -> Vec<Answer> {
             CancelOutcome::Undecidable(OperatorReason::SettledWithoutAttempt),
             CancelOutcome::Ended(FinalState::Failed),
         ]
-        .map(Answer::Cancel)
+        .map(PortReply::Cancel)
         .into(),
-        Step::Debit => [
+        PortCall::Debit => [
             DebitOutcome::Done,
             DebitOutcome::Refused { reason: refused() },
             DebitOutcome::Differs,
             DebitOutcome::NotConfirmed,
         ]
-        .map(Answer::Debit)
+        .map(PortReply::Debit)
         .into(),
-        Step::Recall => [RecallOutcome::Recalled, RecallOutcome::Refused, RecallOutcome::RecallUnsupported]
-            .map(Answer::Recall)
+        PortCall::Recall => [RecallOutcome::Recalled, RecallOutcome::Refused, RecallOutcome::RecallUnsupported]
+            .map(PortReply::Recall)
             .into(),
-        Step::Release(_) => [
+        PortCall::Release(_) => [
             ReleaseOutcome::Done(Cause::SlaExpired),
             ReleaseOutcome::Ended(FinalState::Failed),
             ReleaseOutcome::Failed { detail: refused() },
         ]
-        .map(Answer::Release)
+        .map(PortReply::Release)
         .into(),
-        Step::WaitWithinSla | Step::WaitUntilEvent => events(),
-        Step::ApplyDecision(..) => [
+        PortCall::WaitWithinSla | PortCall::WaitUntilEvent => wait_replies(),
+        PortCall::ApplyDecision(..) => [
             DecisionOutcome::Settled,
             DecisionOutcome::Released(Cause::ReleasedByDecision),
             DecisionOutcome::RetryCancel,
-            DecisionOutcome::Verdict(FinalStatus::Settled),
-            DecisionOutcome::Verdict(FinalStatus::Void),
+            DecisionOutcome::FinalStatus(FinalStatus::Settled),
+            DecisionOutcome::FinalStatus(FinalStatus::Void),
             DecisionOutcome::Refused { detail: refused() },
             DecisionOutcome::Ended(FinalState::Failed),
         ]
-        .map(Answer::ApplyDecision)
+        .map(PortReply::ApplyDecision)
         .into(),
-        Step::NeedsOperator(_) => [
-            NeedsOperatorOutcome::Stands,
-            NeedsOperatorOutcome::Verdict(FinalStatus::Settled),
-            NeedsOperatorOutcome::Verdict(FinalStatus::Void),
+        PortCall::NeedsOperator(_) => [
+            NeedsOperatorOutcome::AwaitsOperator,
+            NeedsOperatorOutcome::FinalStatus(FinalStatus::Settled),
+            NeedsOperatorOutcome::FinalStatus(FinalStatus::Void),
             NeedsOperatorOutcome::Ended(FinalState::Failed),
         ]
-        .map(Answer::NeedsOperator)
+        .map(PortReply::NeedsOperator)
         .into(),
-        Step::Reject | Step::Unlock | Step::Alert => vec![Answer::Done],
+        PortCall::Reject | PortCall::Unlock | PortCall::Alert => vec![PortReply::Done],
     }
 }
 
-fn events() -> Vec<Answer> {
+fn wait_replies() -> Vec<PortReply> {
     let decided = DecisionId::new("tried")
         .ok()
         .map(|decision_id| WaitOutcome::Decided(Decision { decision_id, action: Action::RetryCancel }));
@@ -166,6 +166,6 @@ fn events() -> Vec<Answer> {
     ]
     .into_iter()
     .chain(decided)
-    .map(Answer::Wait)
+    .map(PortReply::Wait)
     .collect()
 }

@@ -1,4 +1,4 @@
-//! The workflow's side: the payment's questions to its world, and their answers.
+//! The workflow: the payment's calls of its port, and their replies.
 
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{Decision, DecisionOutcome};
@@ -8,13 +8,13 @@ use payment_protocol::port::{
     AccountLockOutcome, CancelOutcome, DebitOutcome, FenceOutcome, NeedsOperatorOutcome, OperatorAlert,
     PaymentPort, RecallOutcome, ReconcileOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome, WaitOutcome,
 };
-use payment_protocol::{Payment, PaymentError, PaymentState};
+use payment_protocol::{FinalState, Payment, PaymentError, PaymentState};
 
-use crate::script::{Came, Exchange, Interned, Number, Script};
+use crate::replay::{Exchange, Index, Interner, Progress, Replay};
 
-/// A question of the payment to its world.
+/// A call of the payment port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum PortCall {
     /// `reject`
     Reject,
     /// `reserve`
@@ -31,7 +31,7 @@ pub enum Step {
     Unlock,
     /// `cancel`
     Cancel(Cause),
-    /// `settle`
+    /// `debit`
     Debit,
     /// `recall`
     Recall,
@@ -49,131 +49,146 @@ pub enum Step {
     Alert,
 }
 
-/// The world's answer.
+/// The reply to a call of the payment port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Answer {
-    /// Done.
+pub enum PortReply {
+    /// To a call without a result.
     Done,
-    /// To reserve.
+    /// To `reserve`.
     Reserve(ReserveOutcome),
-    /// To fence.
+    /// To `fence_reserve`.
     Fence(FenceOutcome),
-    /// To submit.
+    /// To `submit`.
     Submit(SubmitOutcome),
-    /// To reconcile.
+    /// To `reconcile_submission`.
     Reconcile(ReconcileOutcome),
-    /// To lock.
+    /// To `lock_account`.
     Lock(AccountLockOutcome),
-    /// To ask to cancel.
+    /// To `cancel`.
     Cancel(CancelOutcome),
-    /// To settle.
+    /// To `debit`.
     Debit(DebitOutcome),
-    /// To recall.
+    /// To `recall`.
     Recall(RecallOutcome),
-    /// To release.
+    /// To `release`.
     Release(ReleaseOutcome),
     /// To both waits.
     Wait(WaitOutcome),
-    /// To carry out.
+    /// To `apply_decision`.
     ApplyDecision(DecisionOutcome),
-    /// To needs_operator.
+    /// To `needs_operator`.
     NeedsOperator(NeedsOperatorOutcome),
 }
 
-/// All exchanges between payments and their world that were met.
-pub type Exchanges = Interned<Exchange<Step, Answer>>;
+/// All exchanges between payments and their port.
+pub type Exchanges = Interner<Exchange<PortCall, PortReply>>;
 
-struct Scripted<'a>(Script<'a, Step, Answer>);
+/// The error of a closed workflow, in its stable words.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WorkflowError {
+    /// The final state that the error names.
+    pub end: FinalState,
+    /// The word of the error.
+    pub code: &'static str,
+}
 
-/// A recorded answer has the form of its question: they were stored together.
-macro_rules! answer {
-    ($world:expr, $step:expr, $form:ident) => {
-        match $world.0.ask($step).await {
-            Answer::$form(said) => said,
+impl From<&PaymentError> for WorkflowError {
+    fn from(error: &PaymentError) -> Self {
+        Self { end: error.end(), code: error.code() }
+    }
+}
+
+struct ReplayedPort<'a>(Replay<'a, PortCall, PortReply>);
+
+/// A recorded reply has the form of its call: the two were stored together.
+macro_rules! reply {
+    ($port:expr, $call:expr, $form:ident) => {
+        match $port.0.call($call).await {
+            PortReply::$form(outcome) => outcome,
             _ => std::future::pending().await,
         }
     };
 }
 
-impl PaymentPort for Scripted<'_> {
+impl PaymentPort for ReplayedPort<'_> {
     async fn reject(&self, _invalid: &InvalidPayment) {
-        self.0.ask(Step::Reject).await;
+        self.0.call(PortCall::Reject).await;
     }
 
     async fn reserve(&self) -> ReserveOutcome {
-        answer!(self, Step::Reserve, Reserve)
+        reply!(self, PortCall::Reserve, Reserve)
     }
 
     async fn fence_reserve(&self) -> FenceOutcome {
-        answer!(self, Step::Fence, Fence)
+        reply!(self, PortCall::Fence, Fence)
     }
 
     async fn submit(&self) -> SubmitOutcome {
-        answer!(self, Step::Submit, Submit)
+        reply!(self, PortCall::Submit, Submit)
     }
 
     async fn reconcile_submission(&self) -> ReconcileOutcome {
-        answer!(self, Step::Reconcile, Reconcile)
+        reply!(self, PortCall::Reconcile, Reconcile)
     }
 
     async fn lock_account(&self) -> AccountLockOutcome {
-        answer!(self, Step::Lock, Lock)
+        reply!(self, PortCall::Lock, Lock)
     }
 
     async fn unlock_account(&self) {
-        self.0.ask(Step::Unlock).await;
+        self.0.call(PortCall::Unlock).await;
     }
 
     async fn cancel(&self, cause: &Cause) -> CancelOutcome {
-        answer!(self, Step::Cancel(cause.clone()), Cancel)
+        reply!(self, PortCall::Cancel(cause.clone()), Cancel)
     }
 
     async fn debit(&self) -> DebitOutcome {
-        answer!(self, Step::Debit, Debit)
+        reply!(self, PortCall::Debit, Debit)
     }
 
     async fn recall(&self) -> RecallOutcome {
-        answer!(self, Step::Recall, Recall)
+        reply!(self, PortCall::Recall, Recall)
     }
 
     async fn release(&self, cause: &Cause) -> ReleaseOutcome {
-        answer!(self, Step::Release(cause.clone()), Release)
+        reply!(self, PortCall::Release(cause.clone()), Release)
     }
 
     async fn wait_within_sla(&self) -> WaitOutcome {
-        answer!(self, Step::WaitWithinSla, Wait)
+        reply!(self, PortCall::WaitWithinSla, Wait)
     }
 
     async fn wait_until_event(&self) -> WaitOutcome {
-        answer!(self, Step::WaitUntilEvent, Wait)
+        reply!(self, PortCall::WaitUntilEvent, Wait)
     }
 
     async fn apply_decision(&self, decision: &Decision, reason: OperatorReason) -> DecisionOutcome {
-        answer!(self, Step::ApplyDecision(decision.clone(), reason), ApplyDecision)
+        reply!(self, PortCall::ApplyDecision(decision.clone(), reason), ApplyDecision)
     }
 
     async fn needs_operator(&self, reason: OperatorReason) -> NeedsOperatorOutcome {
-        answer!(self, Step::NeedsOperator(reason), NeedsOperator)
+        reply!(self, PortCall::NeedsOperator(reason), NeedsOperator)
     }
 
     async fn alert(&self, _alert: OperatorAlert) {
-        self.0.ask(Step::Alert).await;
+        self.0.call(PortCall::Alert).await;
     }
 
-    fn show(&self, _state: PaymentState, _detail: &str) {}
+    fn report_status(&self, _state: PaymentState, _detail: &str) {}
 
     fn patched(&self, _change: &str) -> bool {
         true
     }
 }
 
-/// Where a run stands after these answers.
+/// The position of a workflow after this history.
 #[must_use]
 pub fn advance(
-    known: &Exchanges,
-    past: &[Number],
+    exchanges: &Exchanges,
+    history: &[Index],
     payment: &Payment,
-) -> Came<Step, Result<(), PaymentError>> {
-    let world = Scripted(Script::new(known, past));
-    world.0.run(pay(&world, payment))
+) -> Progress<PortCall, Result<(), PaymentError>> {
+    let port = ReplayedPort(Replay::new(exchanges, history));
+    port.0.run(pay(&port, payment))
 }

@@ -1,0 +1,23 @@
+//! The switch profile: what a switch offers, and how long we wait for it. A new switch needs a profile, not code.
+//!
+//! The profile is copied into the payment at acceptance and is workflow input, so a configuration change never
+//! affects a payment in flight. Secrets and addresses are not part of it; the client reads them by the switch's
+//! name. The profile belongs to the protocol, not to the client, because the protocol branches on it.
+//!
+//! | file | content |
+//! |---|---|
+//! | [`strategy`] | the submit strategies |
+//! | [`settings`] | the profile's fields, their defaults, and what follows from them |
+//! | [`check`] | whether a profile is safe |
+//! | [`nearest_safe`] | the smallest change that makes a profile safe |
+
+mod check;
+mod nearest_safe;
+#[cfg(test)]
+mod samples;
+mod settings;
+mod strategy;
+
+pub use check::{ProfileError, ProfileWarning};
+pub use settings::SwitchProfile;
+pub use strategy::Strategy;

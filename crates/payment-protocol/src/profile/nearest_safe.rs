@@ -1,0 +1,142 @@
+//! The smallest change that makes a profile safe.
+
+use super::check::ProfileError;
+use super::settings::{SwitchProfile, defaults};
+use super::strategy::Strategy;
+
+impl SwitchProfile {
+    /// The nearest safe profile, with the changes in the configuration's words; no changes for a safe profile.
+    /// `None` if no setting makes the profile safe.
+    #[must_use]
+    pub fn nearest_safe(&self) -> Option<(Vec<String>, Self)> {
+        let mut profile = self.clone();
+        let mut changes = Vec::new();
+        // Each change corrects one error and causes none of the errors that are checked before it.
+        while let Err(error) = profile.check() {
+            changes.push(profile.correct(&error)?);
+        }
+        debug_assert!(!changes.is_empty() || profile == *self, "a profile changed without a description");
+        Some((changes, profile))
+    }
+
+    /// Corrects one error and describes the change; `None` if no setting corrects it.
+    fn correct(&mut self, error: &ProfileError) -> Option<String> {
+        match error {
+            ProfileError::QueryWithoutQuery => Some(self.use_strategy(if self.deduplicates {
+                Strategy::Reference
+            } else {
+                Strategy::AtMostOnce
+            })),
+            ProfileError::ReferenceWithoutDeduplication => {
+                Some(self.use_strategy(if self.has_query { Strategy::Query } else { Strategy::AtMostOnce }))
+            }
+            ProfileError::LogWithoutResolution | ProfileError::ValidateWithoutQuery => {
+                Some(self.use_strategy(Strategy::AtMostOnce))
+            }
+            ProfileError::ValidateWithReferences { better } => Some(self.use_strategy(*better)),
+            // No setting adds a capability to the switch.
+            ProfileError::NoStatusSource => None,
+            ProfileError::DeadlineOutlivesRetention { .. } => {
+                let retention_ms = self.retention_s.saturating_mul(1_000);
+                let fits_ms = retention_ms.saturating_sub(self.max_skew_ms) / 2;
+                if fits_ms == 0 {
+                    self.honours_deadline = false;
+                    return Some("honours_deadline = false".into());
+                }
+                self.submit_deadline_ms = fits_ms;
+                Some(format!("submit_deadline_ms = {fits_ms}"))
+            }
+            ProfileError::BudgetTooSmall { needed_ms, .. } => {
+                self.submit_budget_ms = *needed_ms;
+                Some(format!("submit_budget_ms = {needed_ms}"))
+            }
+            ProfileError::Zero(name) => self.use_default(name),
+            ProfileError::RetryIntervalTooLong => {
+                self.retry_interval_max_ms = defaults::retry_interval_max_ms();
+                Some(format!("retry_interval_max_ms = {}", self.retry_interval_max_ms))
+            }
+        }
+    }
+
+    fn use_strategy(&mut self, strategy: Strategy) -> String {
+        self.strategy = strategy;
+        format!("strategy = \"{strategy}\"")
+    }
+
+    fn use_default(&mut self, name: &str) -> Option<String> {
+        let (field, value) = match name {
+            "sla_ms" => (&mut self.sla_ms, defaults::sla_ms()),
+            "submit_deadline_ms" => (&mut self.submit_deadline_ms, defaults::submit_deadline_ms()),
+            "attempt_timeout_ms" => (&mut self.attempt_timeout_ms, defaults::attempt_timeout_ms()),
+            "backoff_ms" => (&mut self.backoff_ms, defaults::backoff_ms()),
+            "retry_interval_max_ms" => (&mut self.retry_interval_max_ms, defaults::retry_interval_max_ms()),
+            "start_within_ms" => (&mut self.start_within_ms, defaults::start_within_ms()),
+            "breaker_failures" => {
+                self.breaker_failures = defaults::breaker_failures();
+                return Some(format!("breaker_failures = {}", self.breaker_failures));
+            }
+            // The switch alone determines its retention.
+            _ => return None,
+        };
+        *field = value;
+        Some(format!("{name} = {value}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::samples::full;
+
+    /// The changes of the nearest safe profile, after `change` to a full profile.
+    fn nearest(change: fn(&mut SwitchProfile)) -> Option<String> {
+        let mut profile = full();
+        change(&mut profile);
+        profile.nearest_safe().map(|(changes, nearest)| {
+            assert!(nearest.check().is_ok(), "{nearest:?}");
+            changes.join(", ")
+        })
+    }
+
+    #[test]
+    fn an_unsafe_strategy_is_replaced_by_the_nearest_safe_one() {
+        assert_eq!(nearest(|_| {}), Some(String::new()));
+        assert_eq!(nearest(|p| p.has_query = false), Some("strategy = \"reference\"".into()));
+        assert_eq!(
+            nearest(|p| (p.has_query, p.deduplicates) = (false, false)),
+            Some("strategy = \"at_most_once\"".into())
+        );
+        assert_eq!(
+            nearest(|p| {
+                (p.strategy, p.deduplicates, p.has_query) = (Strategy::WriteAhead, false, false);
+            }),
+            Some("strategy = \"at_most_once\"".into())
+        );
+        assert_eq!(nearest(|p| p.strategy = Strategy::Validate), Some("strategy = \"reference\"".into()));
+        let mut without_references = SwitchProfile { strategy: Strategy::Validate, ..full() };
+        let p = &mut without_references;
+        (p.deduplicates, p.tombstones, p.has_callback) = (false, false, false);
+        assert_eq!(without_references.check(), Ok(vec![]));
+    }
+
+    #[test]
+    fn an_unsafe_time_is_replaced_by_the_nearest_safe_one() {
+        assert_eq!(
+            nearest(|p| (p.retention_s, p.submit_budget_ms) = (50, 1)),
+            Some("submit_deadline_ms = 24500, submit_budget_ms = 22250".into())
+        );
+        assert_eq!(nearest(|p| p.backoff_ms = 0), Some("backoff_ms = 250".into()));
+    }
+
+    #[test]
+    fn a_profile_without_a_safe_neighbour_has_no_nearest() {
+        assert_eq!(nearest(|p| p.retention_s = 0), None);
+        assert_eq!(
+            nearest(|p| {
+                p.strategy = Strategy::Reference;
+                (p.has_query, p.can_cancel, p.has_callback) = (false, false, false);
+            }),
+            None
+        );
+    }
+}

@@ -1,0 +1,169 @@
+//! The fields of a switch profile.
+
+use serde::{Deserialize, Serialize};
+
+use super::strategy::Strategy;
+use crate::ids::SwitchName;
+
+/// What one switch offers, and the times it is given. Times are in milliseconds unless the name says seconds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwitchProfile {
+    /// Name in the configuration; compared with the sender of every answer.
+    pub switch: SwitchName,
+    /// How a submit is made safe to repeat.
+    pub strategy: Strategy,
+    /// Answers a query for a transfer by our reference; with strategy validate, lists the transfers to an account.
+    pub has_query: bool,
+    /// Deduplicates by our reference: a repeated submit gets the first outcome. Without deduplication at most
+    /// one attempt is ever sent.
+    pub deduplicates: bool,
+    /// How long the switch remembers a reference, in seconds. Afterwards "not found" proves nothing.
+    pub retention_s: u64,
+    /// Answers the cancel of an unknown reference by refusing any later submit of that reference.
+    pub tombstones: bool,
+    /// Refuses a submit that arrives after the deadline in its request.
+    pub honours_deadline: bool,
+    /// How far the switch's clocks may differ from its `Date` header.
+    pub max_skew_ms: u64,
+    /// Supports a cancel.
+    pub can_cancel: bool,
+    /// Supports a recall of money that left (Path C).
+    pub can_recall: bool,
+    /// Sends callbacks.
+    pub has_callback: bool,
+    /// Offers a statement of finished transfers, so that reconciliation can find how a transfer ended.
+    #[serde(default)]
+    pub has_statement: bool,
+    /// How long a confirmation may take after submit returned (S0.5).
+    #[serde(default = "defaults::sla_ms")]
+    pub sla_ms: u64,
+    /// Time from the switch's clock before the first attempt to submit's deadline.
+    #[serde(default = "defaults::submit_deadline_ms")]
+    pub submit_deadline_ms: u64,
+    /// Timeout of one request to the switch.
+    #[serde(default = "defaults::attempt_timeout_ms")]
+    pub attempt_timeout_ms: u64,
+    /// Time budget of submit over all attempts (ScheduleToClose).
+    #[serde(default = "defaults::submit_budget_ms")]
+    pub submit_budget_ms: u64,
+    /// First interval between attempts; doubled each time.
+    #[serde(default = "defaults::backoff_ms")]
+    pub backoff_ms: u64,
+    /// Longest interval between the attempts of cancel, query and recall, which are repeated without end.
+    #[serde(default = "defaults::retry_interval_max_ms")]
+    pub retry_interval_max_ms: u64,
+    /// Age of an undecided cancel or recall that raises an alert.
+    #[serde(default = "defaults::alert_after_ms")]
+    pub alert_after_ms: u64,
+    /// Consecutive submits without an answer that open the switch's circuit.
+    #[serde(default = "defaults::breaker_failures")]
+    pub breaker_failures: u32,
+    /// How long the circuit stays open; no submit is sent meanwhile.
+    #[serde(default = "defaults::breaker_open_ms")]
+    pub breaker_open_ms: u64,
+    /// A payment that is not started this long after acceptance is rejected instead of sent late.
+    #[serde(default = "defaults::start_within_ms")]
+    pub start_within_ms: u64,
+    /// Largest amount the switch accepts, in minor units of any currency.
+    #[serde(default = "defaults::amount_limit_minor")]
+    pub amount_limit_minor: i64,
+}
+
+/// Values of the fields that a configuration omits.
+pub(super) mod defaults {
+    pub(crate) fn sla_ms() -> u64 {
+        60_000
+    }
+    pub(crate) fn submit_deadline_ms() -> u64 {
+        60_000
+    }
+    pub(crate) fn attempt_timeout_ms() -> u64 {
+        5_000
+    }
+    pub(crate) fn submit_budget_ms() -> u64 {
+        30_000
+    }
+    pub(crate) fn backoff_ms() -> u64 {
+        250
+    }
+    pub(crate) fn retry_interval_max_ms() -> u64 {
+        300_000
+    }
+    pub(crate) fn alert_after_ms() -> u64 {
+        120_000
+    }
+    pub(crate) fn breaker_failures() -> u32 {
+        20
+    }
+    pub(crate) fn breaker_open_ms() -> u64 {
+        2_000
+    }
+    pub(crate) fn start_within_ms() -> u64 {
+        3_600_000
+    }
+    pub(crate) fn amount_limit_minor() -> i64 {
+        crate::money::AMOUNT_MINOR_MAX
+    }
+}
+
+/// Time for our own ledger's part of one attempt, in milliseconds.
+const LEDGER_PART_MS: u64 = 1_000;
+
+impl SwitchProfile {
+    /// A switch without capabilities that remembers references for a day, with a clock skew of at most a second
+    /// and the default times.
+    #[must_use]
+    pub fn minimal(switch: SwitchName, strategy: Strategy) -> Self {
+        Self {
+            switch,
+            strategy,
+            has_query: false,
+            deduplicates: false,
+            retention_s: 86_400,
+            tombstones: false,
+            honours_deadline: false,
+            max_skew_ms: 1_000,
+            can_cancel: false,
+            can_recall: false,
+            has_callback: false,
+            has_statement: false,
+            sla_ms: defaults::sla_ms(),
+            submit_deadline_ms: defaults::submit_deadline_ms(),
+            attempt_timeout_ms: defaults::attempt_timeout_ms(),
+            submit_budget_ms: defaults::submit_budget_ms(),
+            backoff_ms: defaults::backoff_ms(),
+            retry_interval_max_ms: defaults::retry_interval_max_ms(),
+            alert_after_ms: defaults::alert_after_ms(),
+            breaker_failures: defaults::breaker_failures(),
+            breaker_open_ms: defaults::breaker_open_ms(),
+            start_within_ms: defaults::start_within_ms(),
+            amount_limit_minor: defaults::amount_limit_minor(),
+        }
+    }
+
+    /// Longest duration of one attempt, in milliseconds: two requests to the switch (query and send, or cancel
+    /// and query) and our own ledger's part.
+    #[must_use]
+    pub fn attempt_bound_ms(&self) -> u64 {
+        self.attempt_timeout_ms.saturating_mul(2).saturating_add(LEDGER_PART_MS)
+    }
+
+    /// Whether at most one attempt is ever sent, whatever its outcome.
+    #[must_use]
+    pub fn forbids_second_attempt(&self) -> bool {
+        !self.deduplicates || self.strategy.reconciles()
+    }
+
+    /// Whether a payment needs exclusive use of the destination account while its transfer is under way.
+    #[must_use]
+    pub fn needs_account_lock(&self) -> bool {
+        self.strategy == Strategy::Validate
+    }
+
+    /// Whether the service must poll the switch, because the switch does not call back.
+    #[must_use]
+    pub fn must_be_polled(&self) -> bool {
+        !self.has_callback && (self.has_query || self.has_statement)
+    }
+}
