@@ -26,7 +26,7 @@ fn sources(folder: &Path, text: &mut String) -> std::io::Result<()> {
 }
 
 #[test]
-fn every_test_that_a_row_names_is_there() -> std::io::Result<()> {
+fn every_cited_test_exists() -> std::io::Result<()> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut tests = String::new();
     for folder in ["../crates", "../workers", "../webhook", "."] {

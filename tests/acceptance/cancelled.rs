@@ -3,17 +3,17 @@
 use serde_json::json;
 use temporalio_client::{WorkflowCancelOptions, WorkflowTerminateOptions};
 use testkit::system::OPENING_MINOR;
-use testkit::{Options, System};
+use testkit::{System, SystemOptions};
 
 #[tokio::test]
-async fn r30_a_customers_cancel_is_asked_of_the_switch() -> anyhow::Result<()> {
-    let system = System::start("customer-cancel", Options::default()).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+async fn r30_a_customers_cancel_cancels_at_the_switch() -> anyhow::Result<()> {
+    let system = System::start("customer-cancel", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
     assert_eq!(system.cancel(&payment.payment_id).await?.status(), 202);
     system.wait_for_state(&payment.payment_id, "cancelled").await?;
-    assert_eq!(system.switch.status(&payment.reference).await?.as_deref(), Some("CANCELLED"));
+    assert_eq!(system.switch.transfer_status(&payment.reference).await?.as_deref(), Some("CANCELLED"));
     assert_eq!(system.available().await?, OPENING_MINOR);
     assert_eq!(system.cancel(&payment.payment_id).await?.status(), 409, "it has ended");
     system.audit().await?;
@@ -21,9 +21,9 @@ async fn r30_a_customers_cancel_is_asked_of_the_switch() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r30_a_cancelled_workflow_asks_the_switch_too() -> anyhow::Result<()> {
-    let system = System::start("workflow-cancel", Options::default()).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+async fn r30_a_cancelled_workflow_cancels_at_the_switch() -> anyhow::Result<()> {
+    let system = System::start("workflow-cancel", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
     system.workflow(&payment.payment_id).await?.cancel(WorkflowCancelOptions::default()).await?;
@@ -34,23 +34,23 @@ async fn r30_a_cancelled_workflow_asks_the_switch_too() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r30_a_terminated_payment_resumes_without_sending_again() -> anyhow::Result<()> {
-    let system = System::start("terminated", Options::default()).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+async fn r30_a_terminated_workflow_recovers_without_resubmitting() -> anyhow::Result<()> {
+    let system = System::start("terminated", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let dead = system.pay("5.00").await?;
     let settled = system.pay("6.00").await?;
     // It may be taken up before the switch is told to settle it.
     let refuses = json!({"outcome": "hold", "cancel": [{"fault": "refuse", "times": "always"}]});
-    system.switch.behave_for(&settled.reference, refuses).await?;
+    system.switch.set_behaviour(&settled.reference, refuses).await?;
     for payment in [&dead, &settled] {
         system.wait_for_state(&payment.payment_id, "submitted").await?;
         system.workflow(&payment.payment_id).await?.terminate(WorkflowTerminateOptions::default()).await?;
     }
-    system.switch.decide(&settled.reference, "settle").await?;
+    system.switch.finish_transfer(&settled.reference, "settle").await?;
     system.wait_for_state(&dead.payment_id, "failed").await?;
     system.wait_for_state(&settled.payment_id, "settled").await?;
     for payment in [&dead, &settled] {
-        assert_eq!(system.switch.requests(&payment.reference, "submit").await?, 1);
+        assert_eq!(system.switch.request_count(&payment.reference, "submit").await?, 1);
     }
     assert_eq!(system.available().await?, OPENING_MINOR - 600);
     assert_eq!(system.audit().await?.debited, 1);

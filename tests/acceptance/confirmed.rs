@@ -4,20 +4,20 @@ use serde_json::json;
 use temporalio_client::{UntypedSignal, WorkflowSignalOptions};
 use temporalio_common::data_converters::RawValue;
 use testkit::system::OPENING_MINOR;
-use testkit::{Options, System};
+use testkit::{System, SystemOptions};
 
 #[tokio::test]
 async fn s0_3_to_s0_7_a_confirmed_payment_is_debited_once() -> anyhow::Result<()> {
-    let system = System::start("confirmed", Options::default().unhurried()).await?;
+    let system = System::start("confirmed", SystemOptions::default().with_long_attempts()).await?;
     // It would else settle while the bank may not have written down that it was taken.
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("12.50").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
-    system.switch.decide(&payment.reference, "settle").await?;
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
 
     assert_eq!(system.available().await?, OPENING_MINOR - 1_250);
-    assert_eq!(system.switch.requests(&payment.reference, "submit").await?, 1);
+    assert_eq!(system.switch.request_count(&payment.reference, "submit").await?, 1);
     let timeline = system.timeline(&payment.payment_id).await?;
     let states: Vec<_> = timeline.iter().filter_map(|line| line.split(':').next()).collect();
     assert_eq!(states, ["accepted", "reserved", "submitted", "confirmed", "settled"], "{timeline:#?}");
@@ -27,8 +27,8 @@ async fn s0_3_to_s0_7_a_confirmed_payment_is_debited_once() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn s0_5_the_wait_survives_a_worker_that_keeps_nothing_in_memory() -> anyhow::Result<()> {
-    let options = Options { cached_workflows: 0, ..Options::default() };
+async fn s0_5_the_wait_survives_a_worker_without_a_workflow_cache() -> anyhow::Result<()> {
+    let options = SystemOptions { cached_workflows: 0, ..SystemOptions::default() };
     let system = System::start("uncached", options).await?;
     let payment = system.pay("1.00").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
@@ -37,11 +37,11 @@ async fn s0_5_the_wait_survives_a_worker_that_keeps_nothing_in_memory() -> anyho
 }
 
 #[tokio::test]
-async fn s0_6_a_callback_may_come_many_times_and_before_the_submit_returns() -> anyhow::Result<()> {
-    let system = System::start("callbacks", Options::default()).await?;
+async fn s0_6_repeated_callbacks_before_the_submit_returns_debit_once() -> anyhow::Result<()> {
+    let system = System::start("callbacks", SystemOptions::default()).await?;
     system
         .switch
-        .behave(
+        .set_default_behaviour(
             json!({"settle_after_ms": 0, "submit": [{"accept_hang_ms": 700}], "callback": {"copies": 20}}),
         )
         .await?;
@@ -53,9 +53,9 @@ async fn s0_6_a_callback_may_come_many_times_and_before_the_submit_returns() -> 
 }
 
 #[tokio::test]
-async fn s0_6_success_of_another_amount_keeps_the_hold_until_a_matching_one_comes() -> anyhow::Result<()> {
-    let system = System::start("differs", Options::default()).await?;
-    system.switch.behave(json!({"callback": {"amount_minor": 99}})).await?;
+async fn s0_6_a_success_with_another_amount_keeps_the_hold() -> anyhow::Result<()> {
+    let system = System::start("differs", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"callback": {"amount_minor": 99}})).await?;
     let payment = system.pay("4.00").await?;
     system.wait_for_state(&payment.payment_id, "needs_operator").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 400);
@@ -72,20 +72,20 @@ async fn s0_6_success_of_another_amount_keeps_the_hold_until_a_matching_one_come
 
 #[tokio::test]
 async fn s0_3_a_refused_reserve_sends_nothing() -> anyhow::Result<()> {
-    let system = System::start("refused-reserve", Options::default()).await?;
+    let system = System::start("refused-reserve", SystemOptions::default()).await?;
     let payment = system.pay("10000.01").await?;
     system.wait_for_state(&payment.payment_id, "rejected").await?;
     assert_eq!(system.available().await?, OPENING_MINOR);
     assert_eq!(system.payment(&payment.payment_id).await?["reason"], "insufficient_funds");
-    assert_eq!(system.switch.requests(&payment.reference, "submit").await?, 0);
+    assert_eq!(system.switch.request_count(&payment.reference, "submit").await?, 0);
     system.audit().await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn r23_a_signal_that_cannot_be_read_poisons_nothing_and_confirms_nothing() -> anyhow::Result<()> {
-    let system = System::start("poison-signal", Options::default()).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+async fn r23_an_unreadable_signal_changes_nothing() -> anyhow::Result<()> {
+    let system = System::start("poison-signal", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
     let workflow = system.workflow(&payment.payment_id).await?;
@@ -95,7 +95,7 @@ async fn r23_a_signal_that_cannot_be_read_poisons_nothing_and_confirms_nothing()
             .await?;
     }
     assert_eq!(system.available().await?, OPENING_MINOR - 500);
-    system.switch.decide(&payment.reference, "settle").await?;
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())

@@ -5,43 +5,49 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::system::OPENING_MINOR;
 use testkit::wait::until;
-use testkit::{Options, System};
+use testkit::{System, SystemOptions};
 
 /// Waits until the switch has the transfer, whatever the worker knows of it.
 async fn at_the_switch(system: &System, reference: &str) -> anyhow::Result<()> {
     until("the switch has the transfer", Duration::from_secs(30), || async {
-        Ok(system.switch.status(reference).await?.map(|_| ()))
+        Ok(system.switch.transfer_status(reference).await?.map(|_| ()))
     })
     .await
 }
 
 #[tokio::test]
-async fn s0_17_a_worker_killed_between_acceptance_and_answer_charges_once() -> anyhow::Result<()> {
-    let mut system = System::start("killed-after-acceptance", Options::default()).await?;
-    system.switch.behave(json!({"outcome": "hold", "submit": [{"accept_hang_ms": 900}]})).await?;
+async fn s0_17_a_worker_killed_between_acceptance_and_answer_debits_once() -> anyhow::Result<()> {
+    let mut system = System::start("killed-after-acceptance", SystemOptions::default()).await?;
+    system
+        .switch
+        .set_default_behaviour(json!({"outcome": "hold", "submit": [{"accept_hang_ms": 900}]}))
+        .await?;
     let payment = system.pay("5.00").await?;
     at_the_switch(&system, &payment.reference).await?;
     system.worker.kill().await?;
-    system.switch.decide(&payment.reference, "settle").await?;
-    system.worker.start_again().await?;
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.worker.restart().await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 500);
-    assert_eq!(system.switch.requests(&payment.reference, "submit").await?, 1);
+    assert_eq!(system.switch.request_count(&payment.reference, "submit").await?, 1);
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }
 
 #[tokio::test]
-async fn s0_17_a_worker_killed_after_reserve_goes_on_after_it() -> anyhow::Result<()> {
-    let mut system = System::start("killed-after-reserve", Options::default()).await?;
+async fn s0_17_a_worker_killed_after_reserve_does_not_reserve_again() -> anyhow::Result<()> {
+    let mut system = System::start("killed-after-reserve", SystemOptions::default()).await?;
     // The look before the submit finds nothing out, so the worker dies between reserve and submit.
-    system.switch.behave(json!({"query": [{"fault": "error_500", "times": "always"}]})).await?;
+    system
+        .switch
+        .set_default_behaviour(json!({"query": [{"fault": "error_500", "times": "always"}]}))
+        .await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "reserved").await?;
     system.worker.kill().await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 500);
-    system.switch.behave(json!({})).await?;
-    system.worker.start_again().await?;
+    system.switch.set_default_behaviour(json!({})).await?;
+    system.worker.restart().await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 500, "held and debited once");
     assert_eq!(system.audit().await?.debited, 1);
@@ -49,9 +55,9 @@ async fn s0_17_a_worker_killed_after_reserve_goes_on_after_it() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn s0_17_another_worker_picks_up_what_is_under_way() -> anyhow::Result<()> {
-    let mut system = System::start("another-worker", Options::default()).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+async fn s0_17_another_worker_continues_open_payments() -> anyhow::Result<()> {
+    let mut system = System::start("another-worker", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let mut payments = Vec::new();
     for _ in 0..5 {
         payments.push(system.pay("2.00").await?);
@@ -62,9 +68,9 @@ async fn s0_17_another_worker_picks_up_what_is_under_way() -> anyhow::Result<()>
     // A stop by SIGTERM is graceful; the next worker is another process with another identity.
     system.worker.stop().await?;
     for payment in &payments {
-        system.switch.decide(&payment.reference, "settle").await?;
+        system.switch.finish_transfer(&payment.reference, "settle").await?;
     }
-    system.worker.start_again().await?;
+    system.worker.restart().await?;
     for payment in &payments {
         system.wait_for_state(&payment.payment_id, "settled").await?;
     }
@@ -73,9 +79,9 @@ async fn s0_17_another_worker_picks_up_what_is_under_way() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn s0_6_a_callback_stored_and_not_signalled_is_delivered_by_the_relay() -> anyhow::Result<()> {
-    let mut system = System::start("webhook-killed", Options::default()).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+async fn s0_6_a_stored_callback_without_a_signal_is_delivered_later() -> anyhow::Result<()> {
+    let mut system = System::start("webhook-killed", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
     // As a webhook leaves it that dies between storing and signalling.
@@ -96,21 +102,21 @@ async fn s0_6_a_callback_stored_and_not_signalled_is_delivered_by_the_relay() ->
         .await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     // The switch is brought to where the stored callback said it was.
-    system.switch.decide(&payment.reference, "settle").await?;
-    system.api.start_again().await?;
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.api.restart().await?;
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }
 
 #[tokio::test]
-async fn s2_1_a_switch_that_is_killed_loses_nothing_it_accepted() -> anyhow::Result<()> {
-    let mut system = System::start("switch-killed", Options::default()).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+async fn s2_1_a_killed_switch_keeps_accepted_transfers() -> anyhow::Result<()> {
+    let mut system = System::start("switch-killed", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
     system.mock_switch.kill().await?;
-    system.mock_switch.start_again().await?;
-    system.switch.decide(&payment.reference, "settle").await?;
+    system.mock_switch.restart().await?;
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 use testkit::system::{ALICE, OPENING_MINOR};
-use testkit::{Options, System};
+use testkit::{System, SystemOptions};
 
 /// Holds a payment at the switch, freezes the account, lets the switch settle.
-async fn frozen_since_the_hold(system: &System) -> anyhow::Result<testkit::system::Accepted> {
+async fn frozen_since_the_hold(system: &System) -> anyhow::Result<testkit::system::AcceptedPayment> {
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
     set_status(system, "frozen").await?;
-    system.switch.decide(&payment.reference, "settle").await?;
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
     Ok(payment)
 }
 
@@ -23,23 +23,26 @@ async fn set_status(system: &System, status: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn s0_10_s0_17_a_debit_that_fails_after_the_confirmation_is_recalled() -> anyhow::Result<()> {
-    let system = System::start("path-c-recalled", Options::default()).await?;
-    system.switch.behave(json!({"outcome": "hold", "recall": ["in_process", "apply_drop_answer"]})).await?;
+async fn s0_10_s0_17_a_payment_with_a_refused_debit_is_recalled() -> anyhow::Result<()> {
+    let system = System::start("path-c-recalled", SystemOptions::default()).await?;
+    system
+        .switch
+        .set_default_behaviour(json!({"outcome": "hold", "recall": ["in_process", "apply_drop_answer"]}))
+        .await?;
     let payment = frozen_since_the_hold(&system).await?;
     system.wait_for_state(&payment.payment_id, "failed").await?;
     assert_eq!(system.payment(&payment.payment_id).await?["reason"], "debit_refused");
-    assert_eq!(system.switch.status(&payment.reference).await?.as_deref(), Some("RECALLED"));
-    assert_eq!(system.switch.requests(&payment.reference, "cancel").await?, 0, "a cancel never recalls");
+    assert_eq!(system.switch.transfer_status(&payment.reference).await?.as_deref(), Some("RECALLED"));
+    assert_eq!(system.switch.request_count(&payment.reference, "cancel").await?, 0, "a cancel never recalls");
     assert_eq!(system.available().await?, OPENING_MINOR);
     system.audit().await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn s0_10_a_recorded_refusal_of_the_recall_goes_to_a_person() -> anyhow::Result<()> {
-    let system = System::start("path-c-refused", Options::default()).await?;
-    system.switch.behave(json!({"outcome": "hold", "recall": ["refuse"]})).await?;
+async fn s0_10_a_refused_recall_needs_an_operator() -> anyhow::Result<()> {
+    let system = System::start("path-c-refused", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold", "recall": ["refuse"]})).await?;
     let payment = frozen_since_the_hold(&system).await?;
     system.wait_for_state(&payment.payment_id, "needs_operator").await?;
     // The freeze is lifted: the refusal of the debit stands, nothing moves by itself.

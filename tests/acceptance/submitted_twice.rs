@@ -1,12 +1,12 @@
 //! The customer submits twice (S0.1, S0.17, S4.1).
 
-use testkit::system::{OPENING_MINOR, payment};
-use testkit::{Options, System};
+use testkit::system::{OPENING_MINOR, payment_request};
+use testkit::{System, SystemOptions};
 
 #[tokio::test]
-async fn s0_1_s0_17_the_same_request_is_one_payment_with_the_same_answer() -> anyhow::Result<()> {
-    let system = System::start("twice", Options::default()).await?;
-    let body = payment("7.00");
+async fn s0_1_s0_17_repeated_requests_are_one_payment_with_one_answer() -> anyhow::Result<()> {
+    let system = System::start("twice", SystemOptions::default()).await?;
+    let body = payment_request("7.00");
     let twins = futures::future::try_join_all((0..8).map(|_| system.post_payment("the-key", &body))).await?;
     let created = twins.iter().filter(|answer| answer.status() == 201).count();
     assert_eq!(created, 1);
@@ -23,7 +23,7 @@ async fn s0_1_s0_17_the_same_request_is_one_payment_with_the_same_answer() -> an
     assert_eq!(again.status(), 200);
     assert_eq!(again.headers()["Idempotent-Replay"], "true");
     assert_eq!(Some(again.text().await?), first);
-    let other = system.post_payment("the-key", &payment("7.01")).await?;
+    let other = system.post_payment("the-key", &payment_request("7.01")).await?;
     assert_eq!(other.status(), 422);
 
     let id: String =

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::ensure;
 use futures::try_join;
 use serde_json::{Value, json};
-use testkit::system::{Accepted, OPENING_MINOR};
+use testkit::system::{AcceptedPayment, OPENING_MINOR};
 use testkit::wait::until;
-use testkit::{Options, System};
+use testkit::{System, SystemOptions};
 
 /// How long the switch asks to be left alone, each time: longer than Temporal's own timers, which are late by up to a
 /// second, would leave it alone anyway.
@@ -19,21 +19,24 @@ const BUSY_TIMES: u32 = 2;
 const WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn r35_a_busy_switch_is_left_alone_for_as_long_as_it_asks() -> anyhow::Result<()> {
+async fn r35_requests_to_a_busy_switch_wait_for_its_retry_after() -> anyhow::Result<()> {
     // A system for each operation: the wish of one request holds for all.
     try_join!(settles("busy-submit", "submit"), settles("busy-query", "query"), is_cancelled("busy-cancel"),)?;
     Ok(())
 }
 
 #[tokio::test]
-async fn r35_a_switch_that_stays_busy_is_asked_to_cancel_when_the_budget_is_spent() -> anyhow::Result<()> {
+async fn r35_a_payment_at_a_permanently_busy_switch_is_cancelled() -> anyhow::Result<()> {
     let always = json!({"submit": [{"fault": "error_503", "times": "always"}]});
-    let (system, payment) = begin("always-busy", Options::default(), always).await?;
+    let (system, payment) = begin("always-busy", SystemOptions::default(), always).await?;
     system.wait_for_state(&payment.payment_id, "failed").await?;
     // One at first, and one after each second of the budget.
-    let submits = system.switch.requests(&payment.reference, "submit").await?;
+    let submits = system.switch.request_count(&payment.reference, "submit").await?;
     ensure!((2..=9).contains(&submits), "{submits} submits");
-    ensure!(system.switch.status(&payment.reference).await?.as_deref() == Some("CANCELLED"), "a tombstone");
+    ensure!(
+        system.switch.transfer_status(&payment.reference).await?.as_deref() == Some("CANCELLED"),
+        "a tombstone"
+    );
     ensure!(system.available().await? == OPENING_MINOR);
     system.audit().await?;
     Ok(())
@@ -41,14 +44,20 @@ async fn r35_a_switch_that_stays_busy_is_asked_to_cancel_when_the_budget_is_spen
 
 /// A system, and a payment that meets this behaviour from its first request on. The paces that Retry-After must slow
 /// down are far quicker than it.
-async fn begin(name: &str, options: Options, behaviour: Value) -> anyhow::Result<(System, Accepted)> {
-    let options =
-        options.profile("sla_ms", 1_000).profile("backoff_ms", 50).profile("retry_interval_max_ms", 5_000);
+async fn begin(
+    name: &str,
+    options: SystemOptions,
+    behaviour: Value,
+) -> anyhow::Result<(System, AcceptedPayment)> {
+    let options = options
+        .with_profile("sla_ms", 1_000)
+        .with_profile("backoff_ms", 50)
+        .with_profile("retry_interval_max_ms", 5_000);
     let system = System::start(name, options).await?;
     system.worker.pause()?;
     let payment = system.pay("5.00").await?;
-    system.switch.behave_for(&payment.reference, behaviour).await?;
-    system.worker.go_on()?;
+    system.switch.set_behaviour(&payment.reference, behaviour).await?;
+    system.worker.resume()?;
     Ok((system, payment))
 }
 
@@ -57,10 +66,11 @@ fn busy() -> Value {
 }
 
 async fn settles(name: &str, operation: &str) -> anyhow::Result<()> {
-    let (system, payment) = begin(name, Options::default().unhurried(), json!({operation: [busy()]})).await?;
+    let (system, payment) =
+        begin(name, SystemOptions::default().with_long_attempts(), json!({operation: [busy()]})).await?;
     is_left_alone(&system, &payment, operation).await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
-    ensure!(system.switch.requests(&payment.reference, "submit").await? <= i64::from(BUSY_TIMES) + 1);
+    ensure!(system.switch.request_count(&payment.reference, "submit").await? <= i64::from(BUSY_TIMES) + 1);
     ensure!(system.available().await? == OPENING_MINOR - 500);
     ensure!(system.audit().await?.debited == 1);
     Ok(())
@@ -68,20 +78,20 @@ async fn settles(name: &str, operation: &str) -> anyhow::Result<()> {
 
 async fn is_cancelled(name: &str) -> anyhow::Result<()> {
     let behaviour = json!({"outcome": "hold", "cancel": [busy()]});
-    let (system, payment) = begin(name, Options::default().unhurried(), behaviour).await?;
+    let (system, payment) = begin(name, SystemOptions::default().with_long_attempts(), behaviour).await?;
     is_left_alone(&system, &payment, "cancel").await?;
     system.wait_for_state(&payment.payment_id, "timed_out").await?;
-    ensure!(system.switch.requests(&payment.reference, "cancel").await? == i64::from(BUSY_TIMES) + 1);
+    ensure!(system.switch.request_count(&payment.reference, "cancel").await? == i64::from(BUSY_TIMES) + 1);
     ensure!(system.available().await? == OPENING_MINOR);
     system.audit().await?;
     Ok(())
 }
 
 /// Sees the switch being asked until it is no longer busy: once more each time that what it asked for was over.
-async fn is_left_alone(system: &System, payment: &Accepted, operation: &str) -> anyhow::Result<()> {
+async fn is_left_alone(system: &System, payment: &AcceptedPayment, operation: &str) -> anyhow::Result<()> {
     let asked = async |times: u32| {
         until(&format!("the switch is asked {times} times to {operation}"), WITHIN, || async {
-            let requests = system.switch.requests(&payment.reference, operation).await?;
+            let requests = system.switch.request_count(&payment.reference, operation).await?;
             Ok((requests >= i64::from(times)).then(Instant::now))
         })
         .await

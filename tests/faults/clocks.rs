@@ -15,9 +15,9 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 use testkit::cluster::Cluster;
 use testkit::preload::Preload;
-use testkit::system::{Accepted, OPENING_MINOR};
+use testkit::system::{AcceptedPayment, OPENING_MINOR};
 use testkit::wait::until;
-use testkit::{Callback, Options, System, http};
+use testkit::{System, SystemOptions, TestCallback, http};
 
 const OFF_S: i64 = 600;
 /// How well "ten minutes off" is met: headers have whole seconds, and this machine may be busy.
@@ -38,21 +38,21 @@ struct Clocks {
 }
 
 #[tokio::test]
-async fn r22_our_own_clock_is_ten_minutes_off() -> anyhow::Result<()> {
+async fn r22_our_clock_off_by_ten_minutes_changes_no_outcome() -> anyhow::Result<()> {
     let off = |ours_s| see_all("our-clock", Clocks { ours_s, ..Clocks::default() });
     try_join_all([OFF_S, -OFF_S].map(off)).await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn r22_the_databases_clock_is_ten_minutes_off() -> anyhow::Result<()> {
+async fn r22_the_database_clock_off_by_ten_minutes_changes_no_outcome() -> anyhow::Result<()> {
     let off = |database_s| see_all("database-clock", Clocks { database_s, ..Clocks::default() });
     try_join_all([OFF_S, -OFF_S].map(off)).await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn r22_the_switchs_clock_is_ten_minutes_off() -> anyhow::Result<()> {
+async fn r22_the_switch_clock_off_by_ten_minutes_changes_no_outcome() -> anyhow::Result<()> {
     let off = |switch_s| see_all("switch-clock", Clocks { switch_s, ..Clocks::default() });
     try_join_all([OFF_S, -OFF_S].map(off)).await?;
     Ok(())
@@ -60,12 +60,12 @@ async fn r22_the_switchs_clock_is_ten_minutes_off() -> anyhow::Result<()> {
 
 /// Everything that rests on a clock, at once in one system.
 async fn see_all(name: &str, clocks: Clocks) -> anyhow::Result<()> {
-    let mut options = Options::default()
-        .profile("sla_ms", u64::try_from(SLA.as_millis())?)
-        .profile("submit_deadline_ms", u64::try_from(DEADLINE.as_millis())?)
-        .profile("attempt_timeout_ms", 500)
-        .profile("submit_budget_ms", 4_200)
-        .profile("tombstones", false);
+    let mut options = SystemOptions::default()
+        .with_profile("sla_ms", u64::try_from(SLA.as_millis())?)
+        .with_profile("submit_deadline_ms", u64::try_from(DEADLINE.as_millis())?)
+        .with_profile("attempt_timeout_ms", 500)
+        .with_profile("submit_budget_ms", 4_200)
+        .with_profile("tombstones", false);
     options.shape = json!({"tombstone": false});
     let cluster = match clocks.database_s {
         0 => None,
@@ -74,7 +74,7 @@ async fn see_all(name: &str, clocks: Clocks) -> anyhow::Result<()> {
     options.database_url = cluster.as_ref().map(|cluster| cluster.url.clone());
     options.preload = (clocks.ours_s != 0).then_some(Preload::Clock { offset_s: clocks.ours_s });
     let system = System::start(name, options).await?;
-    system.switch.set_clock_off(clocks.switch_s * 1_000).await?;
+    system.switch.set_clock_offset(clocks.switch_s * 1_000).await?;
     each_clock_is_off(&system, clocks).await?;
 
     // The worker stands still until the switch knows how to treat each payment.
@@ -88,7 +88,7 @@ async fn see_all(name: &str, clocks: Clocks) -> anyhow::Result<()> {
     let late = accept(&system, "8.00", json!({"submit": late_submits()})).await?;
     let in_process = json!([{"fault": "in_process", "times": "always"}]);
     let cancelled = accept(&system, "16.00", json!({"outcome": "hold", "cancel": in_process})).await?;
-    system.worker.go_on()?;
+    system.worker.resume()?;
     try_join!(
         it_settles(&system, &settles, clocks),
         the_callbacks_tolerance_is_about_our_clock(&system, &told, clocks),
@@ -137,44 +137,47 @@ async fn is_off(what: &str, at: &str, off_s: i64, system: &System) -> anyhow::Re
 
 /// The switch signs its callbacks with true time. Where we refuse them, the SLA leads to asking, and the answer
 /// settles.
-async fn it_settles(system: &System, payment: &Accepted, clocks: Clocks) -> anyhow::Result<()> {
+async fn it_settles(system: &System, payment: &AcceptedPayment, clocks: Clocks) -> anyhow::Result<()> {
     system.wait_for_state(&payment.payment_id, "settled").await?;
     let timeline = system.timeline(&payment.payment_id).await?;
     let asked = timeline.iter().any(|line| line.starts_with("cancelling"));
     ensure!(asked == (clocks.ours_s != 0), "{timeline:#?}");
-    ensure!(system.switch.requests(&payment.reference, "submit").await? == 1, "sent once");
+    ensure!(system.switch.request_count(&payment.reference, "submit").await? == 1, "sent once");
     Ok(())
 }
 
 /// A callback is believed when it was signed at our clock's time, and not when that is ten minutes away.
 async fn the_callbacks_tolerance_is_about_our_clock(
     system: &System,
-    payment: &Accepted,
+    payment: &AcceptedPayment,
     clocks: Clocks,
 ) -> anyhow::Result<()> {
     system.wait_for_state(&payment.payment_id, "submitted").await?;
-    let success = Callback::success(&payment.reference, 200);
+    let success = TestCallback::success(&payment.reference, 200);
     for away_s in [-OFF_S, OFF_S] {
-        ensure!(system.tell_at(&success, clocks.ours_s + away_s).await? == 401, "{away_s} s away");
+        ensure!(
+            system.post_callback_signed_at(&success, clocks.ours_s + away_s).await? == 401,
+            "{away_s} s away"
+        );
     }
-    system.switch.decide(&payment.reference, "settle").await?;
-    ensure!(system.tell_at(&success, clocks.ours_s).await? == 200);
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    ensure!(system.post_callback_signed_at(&success, clocks.ours_s).await? == 200);
     system.wait_for_state(&payment.payment_id, "settled").await
 }
 
-async fn the_sla_passes_into_a_release(system: &System, payment: &Accepted) -> anyhow::Result<()> {
+async fn the_sla_passes_into_a_release(system: &System, payment: &AcceptedPayment) -> anyhow::Result<()> {
     system.wait_for_state(&payment.payment_id, "timed_out").await?;
     let submitted = "SELECT min(happened_at) FROM timeline WHERE payment_id = $1 AND state = 'submitted'";
     let lasted = between(system, payment, submitted, "cancelling_since").await?;
     ensure!(lasted > SLA - ROUNDED, "its SLA was over after {lasted:?}");
-    ensure!(system.switch.status(&payment.reference).await?.as_deref() == Some("CANCELLED"));
+    ensure!(system.switch.transfer_status(&payment.reference).await?.as_deref() == Some("CANCELLED"));
     Ok(())
 }
 
 /// Time between two instants of a payment, by the one clock that wrote both.
 async fn between(
     system: &System,
-    payment: &Accepted,
+    payment: &AcceptedPayment,
     from: &'static str,
     to: &'static str,
 ) -> anyhow::Result<Duration> {
@@ -196,16 +199,16 @@ fn late_submits() -> Value {
 
 /// The first submit stands still on its way and lands after its deadline; no other arrives. "Not found" is believed
 /// when the deadline has passed on the switch's clock, and the late submit is then refused there.
-async fn the_deadline_is_the_switchs(system: &System, payment: &Accepted) -> anyhow::Result<()> {
+async fn the_deadline_is_the_switchs(system: &System, payment: &AcceptedPayment) -> anyhow::Result<()> {
     until("a submit is under way", WITHIN, || async {
-        Ok((system.switch.requests(&payment.reference, "submit").await? > 0).then_some(()))
+        Ok((system.switch.request_count(&payment.reference, "submit").await? > 0).then_some(()))
     })
     .await?;
     system.wait_for_state(&payment.payment_id, "failed").await?;
     let believed_after = between(system, payment, "first_attempt_at", "ended_at").await?;
     ensure!(believed_after > DEADLINE - ROUNDED, "believed after {believed_after:?}");
     until("the late submit was refused", WITHIN, || async {
-        Ok(system.switch.status(&payment.reference).await?.filter(|status| status == "REJECTED"))
+        Ok(system.switch.transfer_status(&payment.reference).await?.filter(|status| status == "REJECTED"))
     })
     .await?;
     Ok(())
@@ -215,7 +218,7 @@ async fn the_deadline_is_the_switchs(system: &System, payment: &Accepted) -> any
 /// since unlike a payment it is kept nowhere else.
 async fn a_key_keeps_its_lease_and_its_time_to_live(
     system: &System,
-    payment: &Accepted,
+    payment: &AcceptedPayment,
 ) -> anyhow::Result<()> {
     system.wait_for_state(&payment.payment_id, "submitted").await?;
     let key = "the-cancel";
@@ -251,7 +254,7 @@ async fn a_key_keeps_its_lease_and_its_time_to_live(
     ensure!((taken_over.0, taken_over.1.as_str()) == (202, "false"), "its lease is over: {taken_over:?}");
 
     // The switch was asked again and again meanwhile, and now does as it is asked.
-    system.switch.behave_for(&payment.reference, json!({"outcome": "hold"})).await?;
+    system.switch.set_behaviour(&payment.reference, json!({"outcome": "hold"})).await?;
     system.wait_for_state(&payment.payment_id, "cancelled").await
 }
 
@@ -280,9 +283,9 @@ async fn a_holder_that_stands_still_is_cut_off(system: &System) -> anyhow::Resul
 }
 
 /// Accepts a payment and tells the switch how to treat it.
-async fn accept(system: &System, amount: &str, behaviour: Value) -> anyhow::Result<Accepted> {
+async fn accept(system: &System, amount: &str, behaviour: Value) -> anyhow::Result<AcceptedPayment> {
     let payment = system.pay(amount).await?;
-    system.switch.behave_for(&payment.reference, behaviour).await?;
+    system.switch.set_behaviour(&payment.reference, behaviour).await?;
     Ok(payment)
 }
 

@@ -3,22 +3,22 @@
 
 use futures::future::try_join_all;
 use serde_json::{Value, json};
-use testkit::system::{Accepted, OPENING_MINOR};
-use testkit::{Callback, Options, System};
+use testkit::system::{AcceptedPayment, OPENING_MINOR};
+use testkit::{System, SystemOptions, TestCallback};
 
 const AMOUNT_MINOR: i64 = 500;
 
 /// Makes a payment of which the switch says what `behaviour` has it say.
-async fn pay(system: &System, behaviour: Value) -> anyhow::Result<Accepted> {
-    system.switch.behave(behaviour).await?;
+async fn pay(system: &System, behaviour: Value) -> anyhow::Result<AcceptedPayment> {
+    system.switch.set_default_behaviour(behaviour).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
     Ok(payment)
 }
 
 #[tokio::test]
-async fn r20_success_decides_whether_failure_came_before_or_after_it() -> anyhow::Result<()> {
-    let system = System::start("contradictory", Options::default()).await?;
+async fn r20_success_decides_in_either_order_with_failure() -> anyhow::Result<()> {
+    let system = System::start("contradictory", SystemOptions::default()).await?;
     let silent = json!({"outcome": "hold", "callback": {"lose": true}});
     let orders: [(&str, &[&str]); 4] = [
         ("failure then success", &["FAILURE", "SUCCESS"]),
@@ -30,17 +30,17 @@ async fn r20_success_decides_whether_failure_came_before_or_after_it() -> anyhow
     for (name, words) in orders {
         let payment = pay(&system, silent.clone()).await?;
         // The switch did settle; what it says besides is not true.
-        system.switch.decide(&payment.reference, "settle").await?;
+        system.switch.finish_transfer(&payment.reference, "settle").await?;
         for status in words {
-            let callback = Callback { status, ..Callback::success(&payment.reference, AMOUNT_MINOR) };
-            assert_eq!(system.tell(&callback).await?, 200, "{name}");
+            let callback = TestCallback { status, ..TestCallback::success(&payment.reference, AMOUNT_MINOR) };
+            assert_eq!(system.post_callback(&callback).await?, 200, "{name}");
         }
         payments.push((name, words, payment));
     }
     try_join_all(payments.iter().map(|(.., payment)| system.wait_for_state(&payment.payment_id, "settled")))
         .await?;
     for (name, words, payment) in &payments {
-        system.wait_until_told(&payment.payment_id).await?;
+        system.wait_until_inbox_delivered(&payment.payment_id).await?;
         let failures = words.iter().filter(|word| **word == "FAILURE").count();
         let exceptions = system.exceptions(&payment.payment_id).await?;
         assert_eq!(exceptions, vec!["contradictory_final_status"; failures], "{name}");
@@ -52,15 +52,21 @@ async fn r20_success_decides_whether_failure_came_before_or_after_it() -> anyhow
 }
 
 #[tokio::test]
-async fn r20_the_answer_to_our_cancel_stands_against_a_success_that_comes_after_it() -> anyhow::Result<()> {
-    let system = System::start("contradictory-late", Options::default()).await?;
+async fn r20_a_success_after_the_answer_to_our_cancel_is_an_exception() -> anyhow::Result<()> {
+    let system = System::start("contradictory-late", SystemOptions::default()).await?;
     let payment = pay(&system, json!({"outcome": "hold"})).await?;
     // Rejected, FAILURE said, asked to cancel, answered "already rejected", released.
-    system.switch.decide(&payment.reference, "reject").await?;
+    system.switch.finish_transfer(&payment.reference, "reject").await?;
     system.wait_for_state(&payment.payment_id, "failed").await?;
     for _ in 0..2 {
-        assert_eq!(system.tell(&Callback::success(&payment.reference, AMOUNT_MINOR)).await?, 200);
-        assert_eq!(system.tell(&Callback::failure(&payment.reference, AMOUNT_MINOR)).await?, 200);
+        assert_eq!(
+            system.post_callback(&TestCallback::success(&payment.reference, AMOUNT_MINOR)).await?,
+            200
+        );
+        assert_eq!(
+            system.post_callback(&TestCallback::failure(&payment.reference, AMOUNT_MINOR)).await?,
+            200
+        );
     }
     assert_eq!(system.exceptions(&payment.payment_id).await?, ["late_confirmation"], "once, however often");
     assert_eq!(system.state(&payment.payment_id).await?, "failed");

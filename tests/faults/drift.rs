@@ -11,7 +11,7 @@ use temporalio_client::{
     WorkflowExecutionStatus, WorkflowGetResultOptions, WorkflowStartOptions, WorkflowTerminateOptions,
 };
 use testkit::wait::until;
-use testkit::{Options, System};
+use testkit::{System, SystemOptions};
 
 /// Sweeps as the schedule does, with nothing merely under way.
 async fn sweep(system: &System, name: &str) -> anyhow::Result<Swept> {
@@ -32,17 +32,17 @@ fn drift(of: &[(&str, u64)]) -> BTreeMap<String, u64> {
 }
 
 #[tokio::test]
-async fn r36_a_sweep_on_temporal_names_what_went_wrong_behind_the_services_back() -> anyhow::Result<()> {
+async fn r36_a_reconciliation_workflow_finds_each_damage() -> anyhow::Result<()> {
     // Nothing is looked after, and no SLA passes, while the test has it in pieces.
-    let options = Options { liveness_check_after_ms: 600_000, ..Options::default() }
-        .profile("has_statement", true)
-        .profile("sla_ms", 600_000);
+    let options = SystemOptions { liveness_check_after_ms: 600_000, ..SystemOptions::default() }
+        .with_profile("has_statement", true)
+        .with_profile("sla_ms", 600_000);
     let system = System::start("drift", options).await?;
     let settled = system.pay("5.00").await?;
     system.wait_for_state(&settled.payment_id, "settled").await?;
     let refused = system.pay("6.00").await?;
     system.wait_for_state(&refused.payment_id, "settled").await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let waits = system.pay("7.00").await?;
     system.wait_for_state(&waits.payment_id, "submitted").await?;
     // Visibility follows a moment later.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sqlx::PgPool;
 use testkit::process::Process;
 use testkit::wait::until;
-use testkit::{Broker, Options, System, auditor};
+use testkit::{NatsServer, System, SystemOptions, auditor};
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
@@ -29,15 +29,17 @@ const PAYMENTS_MAX: usize = 2_000;
 /// A bank with a broker and a notifier.
 struct Bank {
     system: System,
-    broker: Broker,
+    broker: NatsServer,
     notifier: Process,
 }
 
 impl Bank {
     async fn start(name: &str) -> anyhow::Result<Self> {
-        let broker = Broker::start(&format!("{name}-broker")).await?;
-        let system = System::start(name, Options { broker: broker.url(), ..Options::default() }).await?;
-        let notifier = system.start_another("notifier", "PAYMENTS_NOTIFIER__METRICS_LISTEN").await?;
+        let broker = NatsServer::start(&format!("{name}-broker")).await?;
+        let system =
+            System::start(name, SystemOptions { broker_url: broker.url(), ..SystemOptions::default() })
+                .await?;
+        let notifier = system.start_process("notifier", "PAYMENTS_NOTIFIER__METRICS_LISTEN").await?;
         Ok(Self { system, broker, notifier })
     }
 
@@ -128,15 +130,14 @@ async fn until_published(relay: &Process, events: f64) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r32_a_relay_killed_between_publish_and_mark_tells_again_and_the_customer_hears_once()
--> anyhow::Result<()> {
+async fn r32_a_relay_killed_before_marking_republishes_and_notifies_once() -> anyhow::Result<()> {
     let mut bank = Bank::start("relay-killed").await?;
     bank.system.background_worker.kill().await?;
     let ids = bank.settle(3).await?;
     // Nothing can be marked, so the relay stands between the two.
     let mut lock = bank.system.database.pool.begin().await?;
     sqlx::query("SELECT position FROM outbox FOR UPDATE").execute(&mut *lock).await?;
-    bank.system.background_worker.start_again().await?;
+    bank.system.background_worker.restart().await?;
     bank.wait_until_settled_is_told(&ids).await?;
     bank.system.background_worker.kill().await?;
     // PostgreSQL would still carry out what the dead relay asked for: the mark dies with it, as it does with the machine.
@@ -151,7 +152,7 @@ async fn r32_a_relay_killed_between_publish_and_mark_tells_again_and_the_custome
     assert_eq!(outbox::measure(&bank.system.database.pool).await?.unpublished, 6, "published and not marked");
     // A broker that knew the ids would keep the repeats out: this one has forgotten.
     bank.raw().await?.delete_stream("EVENTS").await?;
-    bank.system.background_worker.start_again().await?;
+    bank.system.background_worker.restart().await?;
     bank.wait_until_published().await?;
     // What is told after the repeats shows that they were taken in.
     let later = bank.settle(8).await?;
@@ -168,7 +169,7 @@ async fn r32_a_relay_killed_between_publish_and_mark_tells_again_and_the_custome
 }
 
 #[tokio::test]
-async fn r32_what_the_broker_has_lost_is_told_without_anybodys_help() -> anyhow::Result<()> {
+async fn r32_events_lost_by_the_broker_still_notify_the_customer() -> anyhow::Result<()> {
     let mut bank = Bank::start("events-lost").await?;
     let told = bank.settle(1).await?;
     bank.wait_until_settled_is_told(&told).await?;
@@ -178,8 +179,8 @@ async fn r32_what_the_broker_has_lost_is_told_without_anybodys_help() -> anyhow:
     // As a power failure takes it: confirmed, and gone, and no id is remembered.
     bank.raw().await?.get_stream("EVENTS").await?.purge().await?;
     bank.broker.kill().await?;
-    bank.broker.start_again().await?;
-    bank.notifier.start_again().await?;
+    bank.broker.restart().await?;
+    bank.notifier.restart().await?;
     bank.wait_until_settled_is_told(&ids).await?;
     until("it is counted", WITHIN, || async {
         Ok((shows(&bank.system.background_worker, "outbox_lost_total").await? >= 6.0).then_some(()))
@@ -190,8 +191,7 @@ async fn r32_what_the_broker_has_lost_is_told_without_anybodys_help() -> anyhow:
 }
 
 #[tokio::test]
-async fn r32_s0_13_a_broker_that_is_down_under_load_delays_what_is_told_and_no_payment() -> anyhow::Result<()>
-{
+async fn r32_s0_13_a_broker_outage_under_load_delays_events_and_no_payment() -> anyhow::Result<()> {
     let _alone = crate::ALONE.lock().await;
     let outage_s: i64 = std::env::var("OUTAGE_S").map_or(Ok(OUTAGE_S), |text| text.parse())?;
     let bank = Bank::start("broker-down").await?;
@@ -229,7 +229,7 @@ async fn r32_s0_13_a_broker_that_is_down_under_load_delays_what_is_told_and_no_p
         .await?;
         ensure!(told == 0, "{told} messages of payments that were made while the broker was down");
         // What it had is what it has again: the folder stays.
-        broker.start_again().await?;
+        broker.restart().await?;
         until("most of it is published, under load", WITHIN, || async {
             Ok((outbox::measure(pool).await?.unpublished <= PAYMENTS_PER_S).then_some(()))
         })
@@ -242,7 +242,7 @@ async fn r32_s0_13_a_broker_that_is_down_under_load_delays_what_is_told_and_no_p
         system.wait_until_all_have_ended().await?;
         Ok(ids)
     };
-    let (ids, samples) = auditor::while_sampled(pool, work).await?;
+    let (ids, samples) = auditor::sample_during(pool, work).await?;
     println!(
         "{} payments, {outage_s} s of them while the broker was down; {samples} samples, 0 violations",
         ids.len()
@@ -291,7 +291,7 @@ async fn load(system: &System, mut stopped: oneshot::Receiver<()>) -> anyhow::Re
 async fn r32_a_second_relay_takes_over_when_the_first_is_killed() -> anyhow::Result<()> {
     let mut bank = Bank::start("two-relays").await?;
     let second =
-        bank.system.start_another("background-worker", "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN").await?;
+        bank.system.start_process("background-worker", "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN").await?;
     let mut ids = bank.settle(2).await?;
     bank.wait_until_settled_is_told(&ids).await?;
     until_published(&bank.system.background_worker, 4.0).await?;
@@ -303,7 +303,7 @@ async fn r32_a_second_relay_takes_over_when_the_first_is_killed() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn s3_6_a_notifier_that_is_killed_again_and_again_tells_each_thing_once() -> anyhow::Result<()> {
+async fn s3_6_a_repeatedly_killed_notifier_notifies_once() -> anyhow::Result<()> {
     let mut bank = Bank::start("notifier-killed").await?;
     let mut ids = Vec::new();
     for _ in 0..4 {
@@ -311,7 +311,7 @@ async fn s3_6_a_notifier_that_is_killed_again_and_again_tells_each_thing_once() 
             ids.push(bank.system.pay("5.00").await?.payment_id);
         }
         bank.notifier.kill().await?;
-        bank.notifier.start_again().await?;
+        bank.notifier.restart().await?;
     }
     bank.wait_until_settled_is_told(&ids).await?;
     bank.wait_until_published().await?;
@@ -323,7 +323,7 @@ async fn s3_6_a_notifier_that_is_killed_again_and_again_tells_each_thing_once() 
 }
 
 #[tokio::test]
-async fn r23_a_poisonous_event_is_parked_and_all_others_are_told() -> anyhow::Result<()> {
+async fn r23_an_unprocessable_event_is_parked_and_others_are_delivered() -> anyhow::Result<()> {
     let bank = Bank::start("poison-event").await?;
     let first = bank.settle(1).await?;
     bank.wait_until_settled_is_told(&first).await?;

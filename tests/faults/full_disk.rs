@@ -12,9 +12,9 @@ use payment_protocol::ids::{ClientId, PaymentId, TenantId};
 use serde_json::json;
 use testkit::cluster::Cluster;
 use testkit::preload::Preload;
-use testkit::system::payment;
+use testkit::system::payment_request;
 use testkit::wait::until;
-use testkit::{Options, System, auditor};
+use testkit::{System, SystemOptions, auditor};
 
 /// Requests at once.
 const AT_ONCE: usize = 8;
@@ -24,20 +24,20 @@ const REQUESTS_MAX: usize = 800;
 const WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn r35_a_full_disk_is_back_pressure_and_leaves_nothing_half_done() -> anyhow::Result<()> {
+async fn r35_a_full_disk_answers_503_and_leaves_no_partial_write() -> anyhow::Result<()> {
     let cluster = Cluster::start("full-disk", Preload::FullDisk).await?;
     // Nothing here is about a payment that takes too long.
-    let options = Options { database_url: Some(cluster.url.clone()), ..Options::default() }
-        .profile("sla_ms", 600_000)
-        .profile("start_within_ms", 600_000);
+    let options = SystemOptions { database_url: Some(cluster.url.clone()), ..SystemOptions::default() }
+        .with_profile("sla_ms", 600_000)
+        .with_profile("start_within_ms", 600_000);
     let system = System::start("full-disk", options).await?;
     system.worker.pause()?;
     let under_way = system.pay("1.00").await?;
-    system.switch.behave_for(&under_way.reference, json!({"outcome": "hold"})).await?;
-    system.worker.go_on()?;
+    system.switch.set_behaviour(&under_way.reference, json!({"outcome": "hold"})).await?;
+    system.worker.resume()?;
     system.wait_for_state(&under_way.payment_id, "submitted").await?;
 
-    cluster.fill_disk(true)?;
+    cluster.set_disk_full(true)?;
     let (mut accepted, mut refused) = (Vec::new(), Vec::new());
     while refused.len() < AT_ONCE {
         let count = accepted.len() + refused.len();
@@ -59,13 +59,13 @@ async fn r35_a_full_disk_is_back_pressure_and_leaves_nothing_half_done() -> anyh
         ensure!(rows_of(&system, key).await? == 1, "{key} was accepted and is not there");
     }
     ensure!(system.payment(&under_way.payment_id).await?["status"] == "submitted", "reads need no room");
-    auditor::conservation(&system.database.pool).await?;
+    auditor::check_conservation(&system.database.pool).await?;
     let log = std::fs::read_to_string(cluster.folder.join("server.log"))?;
     ensure!(log.contains("No space left on device"), "the server met no full disk:\n{log}");
     // The switch settles while there may be no room to write that down.
-    system.switch.decide(&under_way.reference, "settle").await?;
+    system.switch.finish_transfer(&under_way.reference, "settle").await?;
 
-    cluster.fill_disk(false)?;
+    cluster.set_disk_full(false)?;
     for key in &refused {
         until("a refused request is accepted by its repeat", WITHIN, || async {
             Ok((post(&system, key.clone()).await?.1 == 201).then_some(()))
@@ -86,7 +86,7 @@ async fn r35_a_full_disk_is_back_pressure_and_leaves_nothing_half_done() -> anyh
 
 /// One payment of a cent; its key and status. A 503 must say when to come again.
 async fn post(system: &System, key: String) -> anyhow::Result<(String, u16)> {
-    let answer = system.post_payment(&key, &payment("0.01")).await?;
+    let answer = system.post_payment(&key, &payment_request("0.01")).await?;
     let status = answer.status().as_u16();
     if status == 503 {
         let wait = answer.headers().get("retry-after").context("a 503 without Retry-After")?;

@@ -13,10 +13,10 @@ use futures::future::{join, try_join, try_join_all};
 use serde_json::json;
 use sqlx::{Postgres, Transaction};
 use temporalio_client::{WorkflowCancelOptions, WorkflowTerminateOptions};
-use testkit::system::{Accepted, payment};
+use testkit::system::{AcceptedPayment, payment_request};
 use testkit::temporal::{EventType, ResetTo};
 use testkit::wait::until;
-use testkit::{Callback, Options, System};
+use testkit::{System, SystemOptions, TestCallback};
 
 use crate::table::Table;
 
@@ -30,23 +30,23 @@ const WITHIN: Duration = Duration::from_secs(60);
 struct Cell {
     row: String,
     column: String,
-    payment: Accepted,
+    payment: AcceptedPayment,
 }
 
 /// What came of the cells, by row and column.
 type Came = BTreeMap<(String, String), String>;
 
 #[tokio::test]
-async fn r30_interrupted_at_each_await_the_switch_is_asked_and_nothing_sent_again() -> anyhow::Result<()> {
+async fn r30_an_interruption_at_each_await_cancels_and_never_resubmits() -> anyhow::Result<()> {
     let _alone = crate::ALONE.lock().await;
     let table = Table::read(include_str!("interrupted.txt"))?;
-    let options = Options::default()
-        .profile("attempt_timeout_ms", HELD_MS + 2_000)
-        .profile("submit_budget_ms", 25_000)
+    let options = SystemOptions::default()
+        .with_profile("attempt_timeout_ms", HELD_MS + 2_000)
+        .with_profile("submit_budget_ms", 25_000)
         // Nothing here is about its end.
-        .profile("sla_ms", 300_000);
+        .with_profile("sla_ms", 300_000);
     let system = System::start("interrupted", options).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
 
     // Each of these has a lock of its own and the worker for itself: what the table says of a reset holds for as
     // long as the first task of a workflow is not completed.
@@ -63,7 +63,7 @@ async fn r30_interrupted_at_each_await_the_switch_is_asked_and_nothing_sent_agai
         system.open_account(row).await?;
         at_the_switch.push(accept(&system, &table, row).await?);
     }
-    system.worker.go_on()?;
+    system.worker.resume()?;
     let at_the_switch = try_join_all(at_the_switch.iter().map(|cells| play(&system, cells)));
     let in_the_ledger = async {
         let mut came = Vec::new();
@@ -92,16 +92,16 @@ async fn accept(system: &System, table: &Table, row: &str) -> anyhow::Result<Vec
             "recall" => json!({"recall": [{"fault": "in_process", "times": "always"}]}),
             _ => json!({}),
         };
-        system.switch.behave_for(&payment.reference, held_back).await?;
+        system.switch.set_behaviour(&payment.reference, held_back).await?;
         Ok(Cell { row: row.to_owned(), column: column.to_owned(), payment })
     }))
     .await
 }
 
-async fn pay_from(system: &System, account: &str) -> anyhow::Result<Accepted> {
-    let mut body = payment("5.00");
+async fn pay_from(system: &System, account: &str) -> anyhow::Result<AcceptedPayment> {
+    let mut body = payment_request("5.00");
     body["source_account"] = account.into();
-    system.pay_as(&body).await
+    system.pay_with(&body).await
 }
 
 /// Interrupts the payments of one row at what they await at the switch, and sees how they end.
@@ -152,7 +152,8 @@ async fn play_locked(system: &System, table: &Table, row: &str) -> anyhow::Resul
         .await?;
     let lock = lock_account(system, row).await?;
     let decision = if row == "settle" { "settle" } else { "reject" };
-    try_join_all(cells.iter().map(|cell| system.switch.decide(&cell.payment.reference, decision))).await?;
+    try_join_all(cells.iter().map(|cell| system.switch.finish_transfer(&cell.payment.reference, decision)))
+        .await?;
     blocked(system, &lock, cells.len()).await?;
     // A customer's cancel waits for the payment's row, which the blocked step holds.
     let (customers, operators): (Vec<_>, Vec<_>) =
@@ -184,14 +185,14 @@ async fn bring(system: &System, cell: &Cell) -> anyhow::Result<()> {
     let (id, reference) = (cell.payment.payment_id.as_str(), cell.payment.reference.as_str());
     let asked = |operation: &'static str| {
         until("the switch is asked", WITHIN, move || async move {
-            Ok((system.switch.requests(reference, operation).await? > 0).then_some(()))
+            Ok((system.switch.request_count(reference, operation).await? > 0).then_some(()))
         })
     };
     match cell.row.as_str() {
         "look" => return asked("query").await,
         "submit" => {
             return until("the switch has the transfer", WITHIN, || async {
-                Ok(system.switch.status(reference).await?.map(|_| ()))
+                Ok(system.switch.transfer_status(reference).await?.map(|_| ()))
             })
             .await;
         }
@@ -200,15 +201,15 @@ async fn bring(system: &System, cell: &Cell) -> anyhow::Result<()> {
     match cell.row.as_str() {
         "callback" => system.wait_for_event(id, EventType::TimerStarted).await.map(drop),
         "cancel" => {
-            system.tell(&Callback::failure(reference, AMOUNT_MINOR)).await?;
+            system.post_callback(&TestCallback::failure(reference, AMOUNT_MINOR)).await?;
             asked("cancel").await
         }
         "recall" => {
-            system.switch.decide(reference, "settle").await?;
+            system.switch.finish_transfer(reference, "settle").await?;
             asked("recall").await
         }
         "operator" => {
-            system.tell(&Callback::success(reference, AMOUNT_MINOR + 1)).await?;
+            system.post_callback(&TestCallback::success(reference, AMOUNT_MINOR + 1)).await?;
             system.wait_for_state(id, "needs_operator").await
         }
         other => bail!("no way leads to {other}"),
@@ -299,17 +300,17 @@ async fn reset(system: &System, id: &str, to: ResetTo) -> Option<String> {
 async fn let_go(system: &System, cell: &Cell) -> anyhow::Result<()> {
     let reference = cell.payment.reference.as_str();
     match (cell.row.as_str(), cell.column.as_str()) {
-        ("cancel" | "recall", _) => system.switch.behave_for(reference, json!({})).await,
+        ("cancel" | "recall", _) => system.switch.set_behaviour(reference, json!({})).await,
         // It asks to cancel, and the transfer is pending. A reset keeps the signals: that run stands again.
         ("operator", "the workflow is terminated") => Ok(()),
-        ("operator", _) => system.switch.decide(reference, "settle").await,
+        ("operator", _) => system.switch.finish_transfer(reference, "settle").await,
         ("reserve", "reset to its first task")
         | ("reserve" | "look" | "submit" | "callback", "reset to its last task") => {
             until("the switch has settled or cancelled", WITHIN, || async {
-                let status = system.switch.status(reference).await?;
+                let status = system.switch.transfer_status(reference).await?;
                 if status.as_deref() == Some("PENDING") {
                     // It may be cancelled in this moment.
-                    let _ = system.switch.decide(reference, "settle").await;
+                    let _ = system.switch.finish_transfer(reference, "settle").await;
                 }
                 let ended = system.state(&cell.payment.payment_id).await? == "failed";
                 Ok((ended || matches!(status.as_deref(), Some("SETTLED" | "CANCELLED"))).then_some(()))
@@ -335,7 +336,7 @@ async fn see(
     .await;
     let came = match ended {
         Ok(end) => {
-            let sent = system.switch.requests(&cell.payment.reference, "submit").await?;
+            let sent = system.switch.request_count(&cell.payment.reference, "submit").await?;
             let not_done = not_done.iter().map(|why| format!("({why}) ")).collect::<String>();
             format!("{not_done}{end} {sent}")
         }

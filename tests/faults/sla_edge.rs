@@ -10,10 +10,10 @@ use anyhow::{Context as _, bail};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Value, json};
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
-use testkit::system::Accepted;
+use testkit::system::AcceptedPayment;
 use testkit::temporal::EventType;
 use testkit::wait::until;
-use testkit::{Options, System};
+use testkit::{System, SystemOptions};
 
 /// Offsets from the edge, in milliseconds: -200 to +200 in steps of ten.
 const OFFSETS_MS: std::ops::RangeInclusive<i64> = -20..=20;
@@ -67,11 +67,11 @@ fn ways() -> [Way; 4] {
 }
 
 #[tokio::test]
-async fn r19_a_success_swept_across_the_sla_edge_confirms_or_cancels_never_both() -> anyhow::Result<()> {
+async fn r19_a_success_around_the_sla_end_confirms_or_cancels_never_both() -> anyhow::Result<()> {
     let _alone = crate::ALONE.lock().await;
     let sweeps: usize = std::env::var("SWEEPS").map_or(Ok(1), |text| text.parse())?;
-    let system = System::start("sla-edge", Options::default().profile("sla_ms", SLA_MS)).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+    let system = System::start("sla-edge", SystemOptions::default().with_profile("sla_ms", SLA_MS)).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let mut settled = 0;
     let mut cancelled = 0;
     for _ in 0..sweeps {
@@ -96,7 +96,7 @@ async fn r19_a_success_swept_across_the_sla_edge_confirms_or_cancels_never_both(
 /// One payment, which the switch settles at that instant; says how it ended: `S` settled, `-` cancelled.
 async fn one(system: &System, way: &Way, instant: Instant) -> anyhow::Result<char> {
     let payment = system.pay("1.00").await?;
-    system.switch.behave_for(&payment.reference, way.behaviour.clone()).await?;
+    system.switch.set_behaviour(&payment.reference, way.behaviour.clone()).await?;
     match instant {
         Instant::FromEdge(offset_ms) => {
             let edge = match way.edge {
@@ -114,16 +114,16 @@ async fn one(system: &System, way: &Way, instant: Instant) -> anyhow::Result<cha
 }
 
 /// When the switch carries out the cancel of the payment.
-async fn cancels(system: &System, payment: &Accepted) -> anyhow::Result<SystemTime> {
+async fn cancels(system: &System, payment: &AcceptedPayment) -> anyhow::Result<SystemTime> {
     until("the switch is asked to cancel", WITHIN, || async {
-        Ok((system.switch.requests(&payment.reference, "cancel").await? > 0).then_some(()))
+        Ok((system.switch.request_count(&payment.reference, "cancel").await? > 0).then_some(()))
     })
     .await?;
     SystemTime::now().checked_add(Duration::from_millis(CANCEL_TAKES_MS)).context("no such time")
 }
 
 /// When the payment's SLA timer fires.
-async fn sla_ends(system: &System, payment: &Accepted) -> anyhow::Result<SystemTime> {
+async fn sla_ends(system: &System, payment: &AcceptedPayment) -> anyhow::Result<SystemTime> {
     let started = system.wait_for_event(&payment.payment_id, EventType::TimerStarted).await?;
     let Some(Attributes::TimerStartedEventAttributes(timer)) = started.attributes else {
         bail!("a timer without attributes");
@@ -136,7 +136,7 @@ async fn sla_ends(system: &System, payment: &Accepted) -> anyhow::Result<SystemT
 /// Lets the switch settle so long after the edge, unless it has cancelled.
 async fn settle_at(
     system: &System,
-    payment: &Accepted,
+    payment: &AcceptedPayment,
     edge: SystemTime,
     offset_ms: i64,
 ) -> anyhow::Result<()> {
@@ -149,16 +149,16 @@ async fn settle_at(
 }
 
 /// Lets the switch settle, unless it has cancelled.
-async fn settle(system: &System, payment: &Accepted) -> anyhow::Result<()> {
-    if system.switch.decide(&payment.reference, "settle").await.is_err() {
-        let status = system.switch.status(&payment.reference).await?;
+async fn settle(system: &System, payment: &AcceptedPayment) -> anyhow::Result<()> {
+    if system.switch.finish_transfer(&payment.reference, "settle").await.is_err() {
+        let status = system.switch.transfer_status(&payment.reference).await?;
         anyhow::ensure!(status.as_deref() == Some("CANCELLED"), "not settled and {status:?}");
     }
     Ok(())
 }
 
 /// The one end of a payment, the same at the bank and at the switch.
-async fn end(system: &System, payment: &Accepted) -> anyhow::Result<char> {
+async fn end(system: &System, payment: &AcceptedPayment) -> anyhow::Result<char> {
     let id = payment.payment_id.as_str();
     let state = until("the payment has ended", WITHIN, || async {
         let state = system.state(id).await?;
@@ -170,7 +170,7 @@ async fn end(system: &System, payment: &Accepted) -> anyhow::Result<char> {
         Ok(callbacks.iter().all(|callback| callback["state"] == "DELIVERED").then_some(()))
     })
     .await?;
-    let at_the_switch = system.switch.status(&payment.reference).await?;
+    let at_the_switch = system.switch.transfer_status(&payment.reference).await?;
     let ends = (state.as_str(), at_the_switch.as_deref());
     anyhow::ensure!(
         matches!(ends, ("settled", Some("SETTLED")) | ("timed_out", Some("CANCELLED"))),

@@ -11,12 +11,12 @@ use payment_worker::workflow::InterBankPaymentWorkflow;
 use serde_json::json;
 use temporalio_client::errors::WorkflowStartError;
 use temporalio_client::{WorkflowIdReusePolicy, WorkflowStartOptions};
+use testkit::environment::TestEnvironment;
 use testkit::proxy::{Direction, FaultProxy};
-use testkit::surroundings::Surroundings;
-use testkit::system::{Accepted, OPENING_MINOR};
+use testkit::system::{AcceptedPayment, OPENING_MINOR};
 use testkit::temporal::EventType;
 use testkit::wait::until;
-use testkit::{Options, System};
+use testkit::{System, SystemOptions};
 
 const STARTS: usize = 64;
 const AMOUNT_MINOR: i64 = 500;
@@ -24,9 +24,9 @@ const AMOUNT_MINOR: i64 = 500;
 const WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn r31_of_64_starts_at_once_one_runs_and_charges_once() -> anyhow::Result<()> {
-    let system = System::start("many-starts", Options::default().unhurried()).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+async fn r31_of_64_concurrent_starts_one_runs_and_debits_once() -> anyhow::Result<()> {
+    let system = System::start("many-starts", SystemOptions::default().with_long_attempts()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     system.worker.pause()?;
     let payment = system.pay("5.00").await?;
     let startable = take(&system).await?;
@@ -36,9 +36,9 @@ async fn r31_of_64_starts_at_once_one_runs_and_charges_once() -> anyhow::Result<
 
     // The worker's own starter finds the row as nobody's, and meets the duplicate too.
     sqlx::query("UPDATE payments SET start_lease_until = NULL").execute(&system.database.pool).await?;
-    system.worker.go_on()?;
+    system.worker.resume()?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
-    system.switch.decide(&payment.reference, "settle").await?;
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
     charged_once(&system, &payment).await?;
     // A second run would have asked to cancel what the first one sent.
     let timeline = system.timeline(&payment.payment_id).await?;
@@ -50,37 +50,40 @@ async fn r31_of_64_starts_at_once_one_runs_and_charges_once() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn r31_a_start_whose_answer_was_lost_charges_once() -> anyhow::Result<()> {
-    let temporal = Surroundings::find()?.temporal_address;
+async fn r31_a_start_with_a_lost_answer_debits_once() -> anyhow::Result<()> {
+    let temporal = TestEnvironment::load()?.temporal_address;
     let target = temporal.strip_prefix("http://").context("Temporal's address has no scheme")?;
     let proxy = FaultProxy::start(target).await?;
-    let options =
-        Options { temporal_address: Some(format!("http://{}", proxy.address)), ..Options::default() };
+    let options = SystemOptions {
+        temporal_address: Some(format!("http://{}", proxy.address)),
+        ..SystemOptions::default()
+    };
     let system = System::start("lost-start", options).await?;
 
     // Nothing comes back from Temporal: the start arrives, its answer does not.
-    proxy.hold(Direction::Back);
+    proxy.hold(Direction::ToClient);
     let payment = system.pay("5.00").await?;
     system.wait_for_event(&payment.payment_id, EventType::WorkflowExecutionStarted).await?;
     ensure!(system.state(&payment.payment_id).await? == "accepted", "the starter knows nothing of it");
     proxy.cut();
-    proxy.let_go(Direction::Back);
+    proxy.resume(Direction::ToClient);
     charged_once(&system, &payment).await
 }
 
 #[tokio::test]
-async fn r31_a_start_after_the_history_is_gone_charges_once() -> anyhow::Result<()> {
+async fn r31_a_start_after_history_deletion_debits_once() -> anyhow::Result<()> {
     // A switch that is not asked before it is sent to: a run from the top would show there.
-    let options = Options::default().profile("strategy", "reference").profile("has_query", false);
+    let options =
+        SystemOptions::default().with_profile("strategy", "reference").with_profile("has_query", false);
     let system = System::start("forgotten-start", options).await?;
     system.worker.pause()?;
     let payment = system.pay("5.00").await?;
     let startable = take(&system).await?;
     sqlx::query("UPDATE payments SET start_lease_until = NULL").execute(&system.database.pool).await?;
-    system.worker.go_on()?;
+    system.worker.resume()?;
     charged_once(&system, &payment).await?;
 
-    system.forget(&payment.payment_id).await?;
+    system.delete_workflow(&payment.payment_id).await?;
     let again = start(&system, &startable).await?;
     ensure!(again == Start::New, "Temporal has forgotten it: {again:?}");
     // The run ends as the row says, without a step from the top.
@@ -89,23 +92,23 @@ async fn r31_a_start_after_the_history_is_gone_charges_once() -> anyhow::Result<
 }
 
 #[tokio::test]
-async fn r31_open_payments_that_temporal_forgot_are_not_sent_again() -> anyhow::Result<()> {
-    let system = System::start("forgotten-open", Options::default()).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+async fn r31_open_payments_with_deleted_workflows_are_not_resubmitted() -> anyhow::Result<()> {
+    let system = System::start("forgotten-open", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let (settled, cancelled) = (system.pay("5.00").await?, system.pay("7.00").await?);
     // It may be taken up before the switch is told to settle it.
     let refuses = json!({"outcome": "hold", "cancel": [{"fault": "refuse", "times": "always"}]});
-    system.switch.behave_for(&settled.reference, refuses).await?;
+    system.switch.set_behaviour(&settled.reference, refuses).await?;
     for payment in [&settled, &cancelled] {
         system.wait_for_state(&payment.payment_id, "submitted").await?;
-        system.forget(&payment.payment_id).await?;
+        system.delete_workflow(&payment.payment_id).await?;
     }
-    system.switch.decide(&settled.reference, "settle").await?;
+    system.switch.finish_transfer(&settled.reference, "settle").await?;
     // Taken up again, each asks to cancel, and obeys.
     system.wait_until_all_have_ended().await?;
     charged_once(&system, &settled).await?;
-    ensure!(system.switch.status(&cancelled.reference).await?.as_deref() == Some("CANCELLED"));
-    ensure!(system.switch.requests(&cancelled.reference, "submit").await? == 1, "sent once");
+    ensure!(system.switch.transfer_status(&cancelled.reference).await?.as_deref() == Some("CANCELLED"));
+    ensure!(system.switch.request_count(&cancelled.reference, "submit").await? == 1, "sent once");
     ensure!(system.available().await? == OPENING_MINOR - AMOUNT_MINOR);
     system.audit().await?;
     Ok(())
@@ -141,9 +144,9 @@ async fn start(system: &System, startable: &Startable) -> anyhow::Result<Start> 
 }
 
 /// Waits until the payment has settled: sent once, debited once.
-async fn charged_once(system: &System, payment: &Accepted) -> anyhow::Result<()> {
+async fn charged_once(system: &System, payment: &AcceptedPayment) -> anyhow::Result<()> {
     system.wait_for_state(&payment.payment_id, "settled").await?;
-    ensure!(system.switch.requests(&payment.reference, "submit").await? == 1, "sent once");
+    ensure!(system.switch.request_count(&payment.reference, "submit").await? == 1, "sent once");
     let debits: i64 =
         sqlx::query_scalar("SELECT count(*) FROM journal WHERE payment_id = $1 AND kind = 'settle'")
             .bind(&payment.payment_id)

@@ -12,9 +12,9 @@ use anyhow::bail;
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 use sqlx::Row as _;
-use testkit::system::{Accepted, OTHER_SECRET, SWITCH_SECRET, payment};
+use testkit::system::{AcceptedPayment, OTHER_SECRET, SWITCH_SECRET, payment_request};
 use testkit::wait::until;
-use testkit::{Callback, Options, System};
+use testkit::{System, SystemOptions, TestCallback};
 use uuid::Uuid;
 
 use crate::table::Table;
@@ -31,7 +31,7 @@ struct Cell {
     row: String,
     column: String,
     must: String,
-    payment: Accepted,
+    payment: AcceptedPayment,
     /// HTTP answers, and the events they answered.
     answers: Vec<u16>,
     events: Vec<String>,
@@ -43,14 +43,14 @@ struct Cell {
 async fn r17_r18_r21_r21b_every_callback_in_every_state() -> anyhow::Result<()> {
     let _alone = crate::ALONE.lock().await;
     let table = Table::read(include_str!("truth_table.txt"))?;
-    let options = Options::default()
-        .profile("attempt_timeout_ms", HELD_MS + 3_000)
-        .profile("submit_budget_ms", 60_000)
-        .profile("submit_deadline_ms", 90_000)
+    let options = SystemOptions::default()
+        .with_profile("attempt_timeout_ms", HELD_MS + 3_000)
+        .with_profile("submit_budget_ms", 60_000)
+        .with_profile("submit_deadline_ms", 90_000)
         // Nothing here is about its end.
-        .profile("sla_ms", 300_000)
+        .with_profile("sla_ms", 300_000)
         // A switch that can be asked nothing: without a callback within the SLA a person must look.
-        .other(&[
+        .with_other_switch(&[
             ("strategy", json!("reference")),
             ("has_query", json!(false)),
             ("can_cancel", json!(false)),
@@ -65,13 +65,13 @@ async fn r17_r18_r21_r21b_every_callback_in_every_state() -> anyhow::Result<()> 
         }
         behaviour
     };
-    system.switch.behave(silent(json!({}))).await?;
+    system.switch.set_default_behaviour(silent(json!({}))).await?;
 
     system.worker.kill().await?;
     let mut cells = Vec::new();
     cells.extend(bring(&system, &table, "accepted").await?);
     tell_all(&system, &mut cells).await?;
-    system.worker.start_again().await?;
+    system.worker.restart().await?;
 
     for row in ["submitted", "cancelling", "needs_operator", "settled", "released"] {
         let mut others = bring(&system, &table, row).await?;
@@ -83,14 +83,14 @@ async fn r17_r18_r21_r21b_every_callback_in_every_state() -> anyhow::Result<()> 
         ("reserved", json!({"query": [{"delay_ms": HELD_MS}]})),
         ("submitting", json!({"submit": [{"accept_hang_ms": HELD_MS}]})),
     ] {
-        system.switch.behave(silent(held_back)).await?;
+        system.switch.set_default_behaviour(silent(held_back)).await?;
         let mut others = bring(&system, &table, row).await?;
         system.worker.pause()?;
         tell_all(&system, &mut others).await?;
-        system.worker.go_on()?;
+        system.worker.resume()?;
         cells.extend(others);
     }
-    system.switch.behave(silent(json!({}))).await?;
+    system.switch.set_default_behaviour(silent(json!({}))).await?;
 
     let came = try_join_all(cells.iter().map(|cell| see(&system, cell))).await?;
     table.compare(&came.iter().cloned().collect())?;
@@ -104,11 +104,11 @@ async fn r17_r18_r21_r21b_every_callback_in_every_state() -> anyhow::Result<()> 
 async fn bring(system: &System, table: &Table, row: &str) -> anyhow::Result<Vec<Cell>> {
     let cells = table.cells().filter(|(head, ..)| *head == row);
     try_join_all(cells.map(|(row, column, must)| async move {
-        let mut body = payment("5.00");
+        let mut body = payment_request("5.00");
         if row == "needs_operator" {
             body["destination_account"] = "YY-BOB".into();
         }
-        let payment = system.pay_as(&body).await?;
+        let payment = system.pay_with(&body).await?;
         bring_one(system, row, &payment).await?;
         let (row, column, must) = (row.to_owned(), column.to_owned(), must.to_owned());
         Ok(Cell { row, column, must, payment, answers: vec![], events: vec![], trouble: None })
@@ -116,13 +116,13 @@ async fn bring(system: &System, table: &Table, row: &str) -> anyhow::Result<Vec<
     .await
 }
 
-async fn bring_one(system: &System, row: &str, payment: &Accepted) -> anyhow::Result<()> {
+async fn bring_one(system: &System, row: &str, payment: &AcceptedPayment) -> anyhow::Result<()> {
     let (id, reference) = (payment.payment_id.as_str(), payment.reference.as_str());
     match row {
         "accepted" => return Ok(()),
         "reserved" => {
             return until("the look before the submit has begun", WITHIN, || async {
-                Ok((system.switch.requests(reference, "query").await? > 0).then_some(()))
+                Ok((system.switch.request_count(reference, "query").await? > 0).then_some(()))
             })
             .await;
         }
@@ -138,13 +138,13 @@ async fn bring_one(system: &System, row: &str, payment: &Accepted) -> anyhow::Re
                 "cancel": [{"fault": "in_process", "times": "always"}],
                 "query": [{"fault": "error_500", "times": "always"}],
             });
-            system.switch.behave_for(reference, undecided).await?;
+            system.switch.set_behaviour(reference, undecided).await?;
             system.cancel(id).await?.error_for_status()?;
             system.wait_for_state(id, "cancelling").await
         }
         "settled" => {
-            system.switch.decide(reference, "settle").await?;
-            system.tell(&Callback::success(reference, AMOUNT_MINOR)).await?;
+            system.switch.finish_transfer(reference, "settle").await?;
+            system.post_callback(&TestCallback::success(reference, AMOUNT_MINOR)).await?;
             system.wait_for_state(id, "settled").await
         }
         "released" => {
@@ -157,7 +157,7 @@ async fn bring_one(system: &System, row: &str, payment: &Accepted) -> anyhow::Re
 
 async fn at_the_switch(system: &System, reference: &str) -> anyhow::Result<()> {
     until("the switch has the transfer", WITHIN, || async {
-        Ok(system.switch.status(reference).await?.map(|_| ()))
+        Ok(system.switch.transfer_status(reference).await?.map(|_| ()))
     })
     .await
 }
@@ -170,43 +170,46 @@ async fn tell_all(system: &System, cells: &mut [Cell]) -> anyhow::Result<()> {
 /// Lets the switch say what the column says. What it claims of its own transfer is true where there is one.
 async fn tell(system: &System, cell: &mut Cell) -> anyhow::Result<()> {
     let reference = cell.payment.reference.as_str();
-    let pending = system.switch.status(reference).await?.as_deref() == Some("PENDING");
-    let truth = Callback::success(reference, AMOUNT_MINOR);
+    let pending = system.switch.transfer_status(reference).await?.as_deref() == Some("PENDING");
+    let truth = TestCallback::success(reference, AMOUNT_MINOR);
     let truth = if cell.row == "needs_operator" { truth.from_other() } else { truth };
     let callbacks = match cell.column.as_str() {
         "SUCCESS" => vec![truth],
         "duplicate SUCCESS" => {
-            let again = Callback { event_id: format!("evt-{}", Uuid::new_v4().simple()), ..truth.clone() };
+            let again =
+                TestCallback { event_id: format!("evt-{}", Uuid::new_v4().simple()), ..truth.clone() };
             vec![truth.clone(), truth, again]
         }
-        "FAILURE" => vec![Callback { status: "FAILURE", ..truth }],
-        "SUCCESS of other amount" => vec![Callback { amount_minor: AMOUNT_MINOR + 1, ..truth }],
+        "FAILURE" => vec![TestCallback { status: "FAILURE", ..truth }],
+        "SUCCESS of other amount" => vec![TestCallback { amount_minor: AMOUNT_MINOR + 1, ..truth }],
         "unknown payment" => {
             let nobodys = &Uuid::new_v4().simple().to_string()[..24];
-            vec![Callback { reference: format!("tx_{nobodys}:submit"), ..truth }]
+            vec![TestCallback { reference: format!("tx_{nobodys}:submit"), ..truth }]
         }
         "other switch" if truth.switch == "other" => {
-            vec![Callback { switch: "mock", secret: SWITCH_SECRET, ..truth }]
+            vec![TestCallback { switch: "mock", secret: SWITCH_SECRET, ..truth }]
         }
         "other switch" => vec![truth.from_other()],
         "other switch's signature" => {
             let others = if truth.switch == "other" { SWITCH_SECRET } else { OTHER_SECRET };
-            vec![Callback { secret: others, ..truth }]
+            vec![TestCallback { secret: others, ..truth }]
         }
         other => bail!("nothing is known of column {other}"),
     };
     match cell.column.as_str() {
-        "SUCCESS" | "duplicate SUCCESS" if pending => system.switch.decide(reference, "settle").await?,
-        "FAILURE" if pending => system.switch.decide(reference, "reject").await?,
+        "SUCCESS" | "duplicate SUCCESS" if pending => {
+            system.switch.finish_transfer(reference, "settle").await?
+        }
+        "FAILURE" if pending => system.switch.finish_transfer(reference, "reject").await?,
         _ => {}
     }
     for callback in callbacks {
-        cell.answers.push(system.tell(&callback).await?);
+        cell.answers.push(system.post_callback(&callback).await?);
         cell.events.push(format!("{}:{}", callback.switch, callback.event_id));
     }
     cell.trouble = too_late(system, cell).await?;
     if (cell.row.as_str(), cell.column.as_str()) == ("cancelling", "FAILURE") {
-        system.switch.behave_for(reference, json!({})).await?;
+        system.switch.set_behaviour(reference, json!({})).await?;
     }
     Ok(())
 }
@@ -260,7 +263,7 @@ async fn follow(system: &System, cell: &Cell) -> anyhow::Result<String> {
         system.wait_for_state(id, then).await?;
     }
     // What was stored for it is heard, and has moved nothing.
-    system.wait_until_told(id).await?;
+    system.wait_until_inbox_delivered(id).await?;
     let last = system.state(id).await?;
     Ok(if then.is_some() { format!("{by_itself}>{last}") } else { last })
 }
@@ -270,19 +273,19 @@ async fn end_at_the_switch(system: &System, cell: &Cell, end: &str) -> anyhow::R
     let reference = cell.payment.reference.as_str();
     at_the_switch(system, reference).await?;
     let truth = if end == "settled" {
-        system.switch.decide(reference, "settle").await?;
-        Callback::success(reference, AMOUNT_MINOR)
+        system.switch.finish_transfer(reference, "settle").await?;
+        TestCallback::success(reference, AMOUNT_MINOR)
     } else {
-        system.switch.decide(reference, "reject").await?;
-        Callback::failure(reference, AMOUNT_MINOR)
+        system.switch.finish_transfer(reference, "reject").await?;
+        TestCallback::failure(reference, AMOUNT_MINOR)
     };
     let truth = if cell.row == "needs_operator" { truth.from_other() } else { truth };
-    let answer = system.tell(&truth).await?;
+    let answer = system.post_callback(&truth).await?;
     if answer != 200 {
         bail!("the true callback was answered {answer}");
     }
     if cell.row == "cancelling" {
-        system.switch.behave_for(reference, json!({})).await?;
+        system.switch.set_behaviour(reference, json!({})).await?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use testkit::process::Process;
 use testkit::system::API_KEY;
 use testkit::wait::until;
-use testkit::{Broker, Options, System};
+use testkit::{NatsServer, System, SystemOptions};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use uuid::Uuid;
@@ -81,7 +81,7 @@ impl Receiver {
 /// A bank whose tenant has a receiver and an endpoint.
 struct Bank {
     system: System,
-    _broker: Broker,
+    _broker: NatsServer,
     notifier: Process,
     receiver: Receiver,
     /// Path of the endpoint in the API.
@@ -92,9 +92,11 @@ struct Bank {
 impl Bank {
     async fn start(name: &str) -> anyhow::Result<Self> {
         let receiver = Receiver::start().await?;
-        let broker = Broker::start(&format!("{name}-broker")).await?;
-        let system = System::start(name, Options { broker: broker.url(), ..Options::default() }).await?;
-        let notifier = system.start_another("notifier", "PAYMENTS_NOTIFIER__METRICS_LISTEN").await?;
+        let broker = NatsServer::start(&format!("{name}-broker")).await?;
+        let system =
+            System::start(name, SystemOptions { broker_url: broker.url(), ..SystemOptions::default() })
+                .await?;
+        let notifier = system.start_process("notifier", "PAYMENTS_NOTIFIER__METRICS_LISTEN").await?;
         let endpoints = format!("{}/api/v1/webhook-endpoints", system.api.url());
         let made = post(&endpoints, &json!({"url": receiver.hook()})).await?;
         let text = |field: &str| made[field].as_str().map(str::to_owned).context(made.to_string());
@@ -163,7 +165,7 @@ async fn post(url: &str, body: &Value) -> anyhow::Result<Value> {
 }
 
 #[tokio::test]
-async fn s3_5_the_tenants_own_system_is_told_in_the_standards_own_words() -> anyhow::Result<()> {
+async fn s3_5_outbound_webhooks_verify_with_the_standards_own_library() -> anyhow::Result<()> {
     let bank = Bank::start("webhooks").await?;
     let mut events = bank.settle().await?.to_vec();
     for (n, event) in events.iter().enumerate() {
@@ -199,8 +201,7 @@ async fn s3_5_the_tenants_own_system_is_told_in_the_standards_own_words() -> any
 }
 
 #[tokio::test]
-async fn r32_a_notifier_killed_between_the_post_and_its_record_sends_the_same_event_again()
--> anyhow::Result<()> {
+async fn r32_a_notifier_killed_before_recording_posts_the_same_event_again() -> anyhow::Result<()> {
     let mut bank = Bank::start("webhooks-killed").await?;
     bank.receiver.hold(true).await?;
     let mut events = Vec::new();
@@ -216,7 +217,7 @@ async fn r32_a_notifier_killed_between_the_post_and_its_record_sends_the_same_ev
     );
     let before = bank.arrivals(&posted).await?;
     bank.receiver.hold(false).await?;
-    bank.notifier.start_again().await?;
+    bank.notifier.restart().await?;
     bank.until_delivered(&events).await?;
     assert!(bank.arrivals(&posted).await? > before, "it came again");
     let came = bank.receiver.came().await?;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use serde_json::json;
-use testkit::system::{API_KEY, SWITCH_SECRET, payment};
-use testkit::{Options, System};
+use testkit::system::{API_KEY, SWITCH_SECRET, payment_request};
+use testkit::{System, SystemOptions};
 use tokio::process::Command;
 
 /// Longer than the service holds any request, which may ask it to wait for the payment's end.
@@ -30,7 +30,7 @@ enum Caller {
 }
 
 #[tokio::test]
-async fn r24_hostile_requests_with_a_key_find_no_fault() -> anyhow::Result<()> {
+async fn r24_hostile_requests_with_a_key_cause_no_server_error() -> anyhow::Result<()> {
     let system = System::start("hostile", options()).await?;
     fuzz(&system, Caller::HasKey).await?;
     ensure!(payments(&system).await? > 3, "requests made payments, so they came past the checks");
@@ -50,7 +50,7 @@ async fn r24_hostile_requests_with_a_key_find_no_fault() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r24_without_a_key_hostile_requests_are_told_nothing() -> anyhow::Result<()> {
+async fn r24_hostile_requests_without_a_key_are_answered_401() -> anyhow::Result<()> {
     let system = System::start("hostile-keyless", options()).await?;
     fuzz(&system, Caller::HasNone).await?;
     ensure!(payments(&system).await? == 3, "nobody made a payment");
@@ -65,8 +65,8 @@ async fn r24_without_a_key_hostile_requests_are_told_nothing() -> anyhow::Result
 }
 
 /// With a second switch, whose payments stay pending for as long as this takes.
-fn options() -> Options {
-    Options::default().other(&[("sla_ms", json!(WITHIN.as_millis()))])
+fn options() -> SystemOptions {
+    SystemOptions::default().with_other_switch(&[("sla_ms", json!(WITHIN.as_millis()))])
 }
 
 /// Runs schemathesis once, against a settled payment, one that waits for the switch and is called back about, and one that
@@ -77,16 +77,16 @@ async fn fuzz(system: &System, caller: Caller) -> anyhow::Result<()> {
     )?;
     let settled = system.pay("1.00").await?;
     system.wait_for_state(&settled.payment_id, "settled").await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let held = system.pay("2.00").await?;
     system.wait_for_state(&held.payment_id, "submitted").await?;
     let endpoint = make_endpoint(system, caller).await?;
     // Pending until it is cancelled, however long the other requests take.
-    let mut body = payment("3.00");
+    let mut body = payment_request("3.00");
     body["destination_account"] = "YY-BOB".into();
-    let cancellable = system.pay_as(&body).await?;
+    let cancellable = system.pay_with(&body).await?;
     system.wait_for_state(&cancellable.payment_id, "submitted").await?;
-    system.switch.behave(json!({})).await?;
+    system.switch.set_default_behaviour(json!({})).await?;
 
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("http");
     let mut command = Command::new(program);

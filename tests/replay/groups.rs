@@ -1,7 +1,7 @@
 //! Every path a payment can take, by the kind of switch that it goes by.
 
 use serde_json::{Value, json};
-use testkit::Options;
+use testkit::SystemOptions;
 
 use crate::shapes::{at_most_once, forgetful, no_callback, validate};
 
@@ -15,7 +15,7 @@ pub(crate) struct Path {
 /// The paths of one system.
 pub(crate) struct Group {
     pub(crate) name: &'static str,
-    pub(crate) options: Options,
+    pub(crate) options: SystemOptions,
     pub(crate) paths: Vec<Path>,
 }
 
@@ -32,10 +32,10 @@ pub(crate) fn groups() -> Vec<Group> {
     // The second switch has the short time that some paths wait out.
     let short = [("sla_ms", json!(700))];
     vec![
-        Group { name: "asked", options: Options::default().other(&short), paths: asked() },
+        Group { name: "asked", options: SystemOptions::default().with_other_switch(&short), paths: asked() },
         Group {
             name: "polled",
-            options: no_callback().other(&short),
+            options: no_callback().with_other_switch(&short),
             paths: vec![
                 path("polled_settled", "settled", hold()),
                 path("polled_timed_out", "timed_out", hold()),

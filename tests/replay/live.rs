@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use testkit::{Options, System};
+use testkit::{System, SystemOptions};
 use tokio::sync::Mutex;
 
 use crate::groups::{Group, groups};
@@ -14,7 +14,7 @@ use crate::paths::{self, Together};
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test]
-async fn r27_every_path_goes_as_recorded_and_replays() -> anyhow::Result<()> {
+async fn r27_every_path_ends_as_expected_and_replays() -> anyhow::Result<()> {
     let _alone = ALONE.lock().await;
     let mut taken = Histories::new();
     for Group { name, options, paths } in groups() {
@@ -45,14 +45,14 @@ async fn r27_every_path_goes_as_recorded_and_replays() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r27_every_path_with_a_worker_cache_of_one() -> anyhow::Result<()> {
+async fn r27_every_path_ends_with_a_worker_cache_of_one() -> anyhow::Result<()> {
     let _alone = ALONE.lock().await;
     // Not all at once: a workflow that is pushed out in the middle of a local activity trips an assertion of the SDK's
     // debug builds (temporalio-sdk-core 0.10.1, `managed_run.rs`, "This is an SDK bug"), which ends the worker.
     for Group { name, options, paths } in groups() {
         // A payment under the account lock starts another workflow, which would push it out of memory then.
         let cached_workflows = if name == "locked" { 2 } else { 1 };
-        let options = Options { cached_workflows, ..options };
+        let options = SystemOptions { cached_workflows, ..options };
         let system = System::start(&format!("cache-of-one-{name}"), options).await?;
         paths::drive_all(&system, &paths, Together::PushedOut).await?;
         system.audit().await?;

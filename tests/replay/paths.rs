@@ -10,10 +10,10 @@ use payment_protocol::keys::account_lock_id;
 use serde_json::{Value, json};
 use sqlx::{Postgres, Transaction};
 use temporalio_client::WorkflowTerminateOptions;
-use testkit::system::{Accepted, payment};
+use testkit::system::{AcceptedPayment, payment_request};
 use testkit::temporal::{EventType, HistoryEvent, ResetTo};
 use testkit::wait::until;
-use testkit::{Callback, System};
+use testkit::{System, TestCallback};
 
 use crate::groups::Path;
 use crate::people;
@@ -43,7 +43,7 @@ pub(crate) async fn drive_all(
         // The worker stands still until the switch knows how to treat each payment.
         system.worker.pause()?;
         let accepted = try_join_all(paths.iter().map(|path| accept(system, path))).await?;
-        system.worker.go_on()?;
+        system.worker.resume()?;
         let driven = paths.iter().zip(accepted).map(|(path, (payment, lock))| async move {
             if let Some(lock) = lock {
                 // Reserve was not done on the spot, so the server has it done.
@@ -67,7 +67,7 @@ async fn waits(system: &System, id: &str, until: EventType, together: Together) 
 /// Lets another payment take the place of the one that waits, where the paths are driven so.
 async fn push_out(system: &System, together: Together) -> anyhow::Result<()> {
     if together == Together::PushedOut {
-        let other = system.pay_as(&too_much()).await?;
+        let other = system.pay_with(&too_much()).await?;
         system.wait_for_state(&other.payment_id, "rejected").await?;
     }
     Ok(())
@@ -75,15 +75,15 @@ async fn push_out(system: &System, together: Together) -> anyhow::Result<()> {
 
 /// More than the account holds.
 fn too_much() -> Value {
-    payment("10000.01")
+    payment_request("10000.01")
 }
 
 /// Makes the payment of a path. One has its account locked, so that reserve has to wait.
 async fn accept(
     system: &System,
     path: &Path,
-) -> anyhow::Result<(Accepted, Option<Transaction<'static, Postgres>>)> {
-    let mut body = if path.name == "rejected" { too_much() } else { payment("5.00") };
+) -> anyhow::Result<(AcceptedPayment, Option<Transaction<'static, Postgres>>)> {
+    let mut body = if path.name == "rejected" { too_much() } else { payment_request("5.00") };
     let mut lock = None;
     match path.name {
         "submit_unknown" | "timed_out" | "settled_after_sla" | "polled_timed_out" => {
@@ -103,15 +103,15 @@ async fn accept(
             .await?;
         lock = Some(locking);
     }
-    let payment = system.pay_as(&body).await?;
-    system.switch.behave_for(&payment.reference, path.behaviour.clone()).await?;
+    let payment = system.pay_with(&body).await?;
+    system.switch.set_behaviour(&payment.reference, path.behaviour.clone()).await?;
     Ok((payment, lock))
 }
 
 async fn drive(
     system: &System,
     path: &Path,
-    payment: &Accepted,
+    payment: &AcceptedPayment,
     together: Together,
 ) -> anyhow::Result<Vec<(String, String)>> {
     let (id, reference) = (payment.payment_id.as_str(), payment.reference.as_str());
@@ -128,24 +128,24 @@ async fn drive(
     }
     match path.name {
         "settled" | "settled_after_slow_reserve" | "reconciled_settled" | "polled_settled" => {
-            system.switch.decide(reference, "settle").await?;
+            system.switch.finish_transfer(reference, "settle").await?;
         }
         "locked_settled" => {
             until("the switch has the transfer", WITHIN, || async {
-                Ok(system.switch.status(reference).await?.map(|_| ()))
+                Ok(system.switch.transfer_status(reference).await?.map(|_| ()))
             })
             .await?;
             system.wait_for_state(id, "submitted").await?;
             push_out(system, together).await?;
-            system.switch.decide(reference, "settle").await?;
+            system.switch.finish_transfer(reference, "settle").await?;
         }
         "decided_settle" => drop(people::decide(system, id, Action::Debit).await?),
         "decided_release" => drop(people::decide(system, id, Action::Release).await?),
         "decided_ask_again" => {
-            system.switch.behave_for(reference, json!({})).await?;
+            system.switch.set_behaviour(reference, json!({})).await?;
             people::decide(system, id, Action::RetryCancel).await?;
         }
-        "failure_reported" => system.switch.decide(reference, "reject").await?,
+        "failure_reported" => system.switch.finish_transfer(reference, "reject").await?,
         "customer_cancelled" => {
             system.cancel(id).await?.error_for_status()?;
         }
@@ -155,23 +155,23 @@ async fn drive(
                 "cancel": [{"fault": "in_process", "times": "always"}],
                 "query": [{"fault": "error_500", "times": "always"}],
             });
-            system.switch.behave_for(reference, undecided).await?;
+            system.switch.set_behaviour(reference, undecided).await?;
             system.cancel(id).await?.error_for_status()?;
             waits(system, id, EventType::TimerCanceled, together).await?;
             system.wait_for_state(id, "cancelling").await?;
-            system.switch.decide(reference, "settle").await?;
+            system.switch.finish_transfer(reference, "settle").await?;
         }
         "recalled" | "recall_refused" => {
             sqlx::query("UPDATE accounts SET status = 'frozen' WHERE account_id = $1")
                 .bind(path.name)
                 .execute(&system.database.pool)
                 .await?;
-            system.switch.decide(reference, "settle").await?;
+            system.switch.finish_transfer(reference, "settle").await?;
         }
         "settled_before_a_person" => {
-            ensure!(system.tell(&Callback::success(reference, AMOUNT_MINOR + 1)).await? == 200);
+            ensure!(system.post_callback(&TestCallback::success(reference, AMOUNT_MINOR + 1)).await? == 200);
             system.wait_for_state(id, "needs_operator").await?;
-            system.switch.decide(reference, "settle").await?;
+            system.switch.finish_transfer(reference, "settle").await?;
         }
         "resumed" => {
             system.workflow(id).await?.terminate(WorkflowTerminateOptions::default()).await?;
@@ -198,7 +198,7 @@ async fn drive(
 }
 
 /// Where the end alone does not say that the path was taken.
-async fn check(system: &System, path: &Path, payment: &Accepted) -> anyhow::Result<()> {
+async fn check(system: &System, path: &Path, payment: &AcceptedPayment) -> anyhow::Result<()> {
     let (final_status_source, cause): (Option<String>, Option<String>) =
         sqlx::query_as("SELECT final_status_source, cause->>'code' FROM payments WHERE payment_id = $1")
             .bind(&payment.payment_id)

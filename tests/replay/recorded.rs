@@ -19,7 +19,7 @@ async fn r27_every_recorded_history_replays() -> anyhow::Result<()> {
 }
 
 #[test]
-fn r27_each_path_has_the_events_of_the_table_and_not_many() -> anyhow::Result<()> {
+fn r27_each_history_matches_the_event_table_and_is_small() -> anyhow::Result<()> {
     let histories = histories::read()?;
     let written = std::fs::read_to_string(table_file())?;
     assert_eq!(table(&histories), written, "record again, and look at what the change costs");
@@ -54,7 +54,7 @@ fn with_other_activities(events: &mut Vec<HistoryEvent>) {
 }
 
 #[tokio::test]
-async fn r27_an_incompatible_change_is_caught() -> anyhow::Result<()> {
+async fn r27_an_incompatible_change_is_detected() -> anyhow::Result<()> {
     let another_step = is_caught("settled", with_other_activities);
     assert!(another_step.await?, "another activity in the place of submit");
     let another_look = is_caught("account_lock", with_other_activities);

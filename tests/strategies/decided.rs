@@ -7,16 +7,16 @@ use payment_protocol::decision::{Action, DecisionOutcome};
 use payment_protocol::facts::FinalStatus;
 use serde_json::{Value, json};
 use temporalio_client::WorkflowTerminateOptions;
-use testkit::system::{Accepted, OPENING_MINOR};
+use testkit::system::{AcceptedPayment, OPENING_MINOR};
 use testkit::wait::until;
-use testkit::{Options, System};
+use testkit::{System, SystemOptions};
 
 use crate::people::{decide, outcome, told};
 use crate::shapes::{forgetful, reference};
 
 /// A switch that only calls back, and loses its callbacks: when none comes, a person must decide.
-fn mute() -> Options {
-    let mut options = reference().profile("can_cancel", false).profile("sla_ms", 500);
+fn mute() -> SystemOptions {
+    let mut options = reference().with_profile("can_cancel", false).with_profile("sla_ms", 500);
     options.shape = json!({"query": false, "cancel": false});
     options
 }
@@ -31,8 +31,8 @@ fn silent(outcome: &str) -> Value {
 }
 
 /// A payment of 5.00 that stands before a person.
-async fn standing(system: &System, behaviour: Value) -> anyhow::Result<Accepted> {
-    system.switch.behave(behaviour).await?;
+async fn standing(system: &System, behaviour: Value) -> anyhow::Result<AcceptedPayment> {
+    system.switch.set_default_behaviour(behaviour).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "needs_operator").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while it stands");
@@ -40,7 +40,7 @@ async fn standing(system: &System, behaviour: Value) -> anyhow::Result<Accepted>
 }
 
 #[tokio::test]
-async fn s0_10_two_people_settle_what_nobody_can_be_asked_about() -> anyhow::Result<()> {
+async fn s0_10_two_operators_debit_without_an_answer_of_the_switch() -> anyhow::Result<()> {
     let system = System::start("decided-settle", mute()).await?;
     let payment = standing(&system, json!({"callback": {"lose": true}})).await?;
     let seen = system.payment(&payment.payment_id).await?;
@@ -57,7 +57,7 @@ async fn s0_10_two_people_settle_what_nobody_can_be_asked_about() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn s0_10_two_people_release_what_nobody_can_be_asked_about() -> anyhow::Result<()> {
+async fn s0_10_two_operators_release_without_an_answer_of_the_switch() -> anyhow::Result<()> {
     let system = System::start("decided-release", mute()).await?;
     let payment = standing(&system, json!({"outcome": "reject", "callback": {"lose": true}})).await?;
     let decision = decide(&system, &payment.payment_id, Action::Release).await?;
@@ -72,10 +72,10 @@ async fn s0_10_two_people_release_what_nobody_can_be_asked_about() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn s0_10_asking_again_obeys_the_answer() -> anyhow::Result<()> {
+async fn s0_10_a_retried_cancel_follows_the_switchs_answer() -> anyhow::Result<()> {
     let system = System::start("decided-retry-cancel", forgetful()).await?;
     let payment = standing(&system, silent("settle")).await?;
-    system.switch.behave(json!({})).await?;
+    system.switch.set_default_behaviour(json!({})).await?;
     let decision = decide(&system, &payment.payment_id, Action::RetryCancel).await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(outcome(&system, &decision).await?, DecisionOutcome::RetryCancel);
@@ -85,10 +85,10 @@ async fn s0_10_asking_again_obeys_the_answer() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn s0_10_a_release_is_refused_when_the_switch_says_that_it_settled() -> anyhow::Result<()> {
+async fn s0_10_a_release_decision_is_refused_if_the_transfer_settled() -> anyhow::Result<()> {
     let system = System::start("decided-refused", forgetful()).await?;
     let payment = standing(&system, silent("settle")).await?;
-    system.switch.behave(json!({})).await?;
+    system.switch.set_default_behaviour(json!({})).await?;
     let decision = decide(&system, &payment.payment_id, Action::Release).await?;
     let came = outcome(&system, &decision).await?;
     assert!(matches!(&came, DecisionOutcome::Refused { detail } if detail.contains("settled")), "{came:?}");
@@ -100,10 +100,10 @@ async fn s0_10_a_release_is_refused_when_the_switch_says_that_it_settled() -> an
 }
 
 #[tokio::test]
-async fn s0_10_a_settle_is_refused_when_the_switch_says_that_it_is_dead() -> anyhow::Result<()> {
+async fn s0_10_a_debit_decision_is_refused_if_the_transfer_is_void() -> anyhow::Result<()> {
     let system = System::start("decided-dead", forgetful()).await?;
     let payment = standing(&system, silent("reject")).await?;
-    system.switch.behave(json!({})).await?;
+    system.switch.set_default_behaviour(json!({})).await?;
     let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
     let came = outcome(&system, &decision).await?;
     assert!(matches!(&came, DecisionOutcome::Refused { detail } if detail.contains("void")), "{came:?}");
@@ -118,20 +118,20 @@ async fn s0_10_a_settle_is_refused_when_the_switch_says_that_it_is_dead() -> any
 }
 
 #[tokio::test]
-async fn s2_1_a_worker_that_dies_while_it_carries_a_decision_out_debits_once() -> anyhow::Result<()> {
+async fn s2_1_a_worker_crash_while_applying_a_decision_debits_once() -> anyhow::Result<()> {
     let mut system = System::start("decided-dies", forgetful()).await?;
     let payment = standing(&system, silent("settle")).await?;
-    let queries = system.switch.requests(&payment.reference, "query").await?;
+    let queries = system.switch.request_count(&payment.reference, "query").await?;
     // The decision's own look hangs, so the worker dies in the middle of it.
     let hangs = json!({"callback": {"lose": true}, "query": [{"delay_ms": 900}]});
-    system.switch.behave(hangs).await?;
+    system.switch.set_default_behaviour(hangs).await?;
     let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
     until("the switch is asked for the decision", Duration::from_secs(30), || async {
-        Ok((system.switch.requests(&payment.reference, "query").await? > queries).then_some(()))
+        Ok((system.switch.request_count(&payment.reference, "query").await? > queries).then_some(()))
     })
     .await?;
     system.worker.kill().await?;
-    system.worker.start_again().await?;
+    system.worker.restart().await?;
     let came = outcome(&system, &decision).await?;
     assert_eq!(came, DecisionOutcome::Verdict(FinalStatus::Settled), "the switch confirmed it");
     system.wait_for_state(&payment.payment_id, "settled").await?;
@@ -142,7 +142,7 @@ async fn s2_1_a_worker_that_dies_while_it_carries_a_decision_out_debits_once() -
 }
 
 #[tokio::test]
-async fn s2_1_a_decision_outlives_the_workflow_that_should_have_taken_it() -> anyhow::Result<()> {
+async fn s2_1_a_decision_survives_the_termination_of_its_workflow() -> anyhow::Result<()> {
     let mut system = System::start("decided-terminated", mute()).await?;
     let payment = standing(&system, json!({"callback": {"lose": true}})).await?;
     system.worker.kill().await?;
@@ -150,7 +150,7 @@ async fn s2_1_a_decision_outlives_the_workflow_that_should_have_taken_it() -> an
     let workflow = system.workflow(&payment.payment_id).await?;
     workflow.terminate(WorkflowTerminateOptions::default()).await?;
     // The run that follows stands before a person again, and is told by the relay.
-    system.worker.start_again().await?;
+    system.worker.restart().await?;
     assert_eq!(outcome(&system, &decision).await?, DecisionOutcome::Settled);
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 500);

@@ -8,7 +8,7 @@ use payment_protocol::keys::account_lock_id;
 use serde_json::json;
 use temporalio_client::WorkflowTerminateOptions;
 use testkit::System;
-use testkit::system::{Accepted, OPENING_MINOR};
+use testkit::system::{AcceptedPayment, OPENING_MINOR};
 use testkit::temporal::EventType;
 use testkit::wait::until;
 
@@ -17,15 +17,15 @@ use crate::shapes::validate;
 /// Time for a payment to get to the switch.
 const WITHIN: Duration = Duration::from_secs(60);
 
-async fn at_the_switch(system: &System, payment: &Accepted) -> anyhow::Result<()> {
+async fn at_the_switch(system: &System, payment: &AcceptedPayment) -> anyhow::Result<()> {
     until(&format!("the switch has {}", payment.payment_id), WITHIN, || async {
-        Ok(system.switch.status(&payment.reference).await?.map(|_| ()))
+        Ok(system.switch.transfer_status(&payment.reference).await?.map(|_| ()))
     })
     .await
 }
 
 /// Makes payments one after the other, each of which has asked for the account before the next is made.
-async fn queue(system: &System, amounts: &[&str]) -> anyhow::Result<Vec<Accepted>> {
+async fn queue(system: &System, amounts: &[&str]) -> anyhow::Result<Vec<AcceptedPayment>> {
     let mut payments = Vec::new();
     for amount in amounts {
         let payment = system.pay(amount).await?;
@@ -41,18 +41,18 @@ fn lock_id(system: &System) -> anyhow::Result<String> {
 }
 
 #[tokio::test]
-async fn s1_5_payments_to_one_account_go_one_after_the_other() -> anyhow::Result<()> {
-    let system = System::start("locked-order", validate().profile("sla_ms", 60_000)).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+async fn s1_5_payments_to_one_account_are_sent_one_at_a_time() -> anyhow::Result<()> {
+    let system = System::start("locked-order", validate().with_profile("sla_ms", 60_000)).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payments = queue(&system, &["5.00", "5.00", "5.00"]).await?;
     for (n, payment) in payments.iter().enumerate() {
         at_the_switch(&system, payment).await?;
-        assert_eq!(system.switch.book().await?.len(), n + 1, "the others wait");
-        system.switch.decide(&payment.reference, "settle").await?;
+        assert_eq!(system.switch.transfers().await?.len(), n + 1, "the others wait");
+        system.switch.finish_transfer(&payment.reference, "settle").await?;
     }
     for payment in &payments {
         system.wait_for_state(&payment.payment_id, "settled").await?;
-        assert_eq!(system.switch.requests(&payment.reference, "submit").await?, 1);
+        assert_eq!(system.switch.request_count(&payment.reference, "submit").await?, 1);
     }
     assert_eq!(system.available().await?, OPENING_MINOR - 1_500);
     assert_eq!(system.audit().await?.debited, 3);
@@ -60,66 +60,65 @@ async fn s1_5_payments_to_one_account_go_one_after_the_other() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn s1_5_a_waiter_gives_up_and_withdraws() -> anyhow::Result<()> {
-    let system = System::start("locked-gives-up", validate().profile("sla_ms", 60_000)).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+async fn s1_5_a_cancelled_waiter_leaves_the_lock_queue() -> anyhow::Result<()> {
+    let system = System::start("locked-gives-up", validate().with_profile("sla_ms", 60_000)).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payments = queue(&system, &["5.00", "6.00", "7.00"]).await?;
     at_the_switch(&system, &payments[0]).await?;
     system.cancel(&payments[1].payment_id).await?.error_for_status()?;
     system.wait_for_state(&payments[1].payment_id, "cancelled").await?;
-    system.switch.decide(&payments[0].reference, "settle").await?;
+    system.switch.finish_transfer(&payments[0].reference, "settle").await?;
     at_the_switch(&system, &payments[2]).await?;
-    system.switch.decide(&payments[2].reference, "settle").await?;
+    system.switch.finish_transfer(&payments[2].reference, "settle").await?;
     system.wait_for_state(&payments[2].payment_id, "settled").await?;
-    assert_eq!(system.switch.requests(&payments[1].reference, "submit").await?, 0);
+    assert_eq!(system.switch.request_count(&payments[1].reference, "submit").await?, 0);
     assert_eq!(system.available().await?, OPENING_MINOR - 1_200);
     assert_eq!(system.audit().await?.debited, 2);
     Ok(())
 }
 
 #[tokio::test]
-async fn s1_5_a_killed_worker_loses_neither_holder_nor_queue() -> anyhow::Result<()> {
-    let mut system = System::start("locked-killed", validate().profile("sla_ms", 60_000)).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+async fn s1_5_a_worker_crash_keeps_the_lock_holder_and_the_queue() -> anyhow::Result<()> {
+    let mut system = System::start("locked-killed", validate().with_profile("sla_ms", 60_000)).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payments = queue(&system, &["5.00", "6.00"]).await?;
     at_the_switch(&system, &payments[0]).await?;
     system.worker.kill().await?;
-    system.worker.start_again().await?;
-    assert_eq!(system.switch.book().await?.len(), 1, "the other waits");
-    system.switch.decide(&payments[0].reference, "settle").await?;
+    system.worker.restart().await?;
+    assert_eq!(system.switch.transfers().await?.len(), 1, "the other waits");
+    system.switch.finish_transfer(&payments[0].reference, "settle").await?;
     at_the_switch(&system, &payments[1]).await?;
-    system.switch.decide(&payments[1].reference, "settle").await?;
+    system.switch.finish_transfer(&payments[1].reference, "settle").await?;
     system.wait_for_state(&payments[1].payment_id, "settled").await?;
     assert_eq!(system.audit().await?.debited, 2);
     Ok(())
 }
 
 #[tokio::test]
-async fn s1_5_a_holder_whose_workflow_died_keeps_the_account_until_its_payment_has_ended()
--> anyhow::Result<()> {
-    let system = System::start("locked-terminated", validate().profile("sla_ms", 60_000)).await?;
+async fn s1_5_a_terminated_holder_keeps_the_account_until_its_payment_ends() -> anyhow::Result<()> {
+    let system = System::start("locked-terminated", validate().with_profile("sla_ms", 60_000)).await?;
     let refuses = json!({"outcome": "hold", "cancel": [{"fault": "refuse", "times": "always"}]});
-    system.switch.behave(refuses).await?;
+    system.switch.set_default_behaviour(refuses).await?;
     let payments = queue(&system, &["5.00", "6.00"]).await?;
     at_the_switch(&system, &payments[0]).await?;
     let workflow = system.workflow(&payments[0].payment_id).await?;
     workflow.terminate(WorkflowTerminateOptions::default()).await?;
     // Taken up again it asks to cancel, which the switch refuses for now: it may still settle.
     system.wait_for_state(&payments[0].payment_id, "cancelling").await?;
-    assert_eq!(system.switch.book().await?.len(), 1, "the other waits");
-    system.switch.decide(&payments[0].reference, "settle").await?;
+    assert_eq!(system.switch.transfers().await?.len(), 1, "the other waits");
+    system.switch.finish_transfer(&payments[0].reference, "settle").await?;
     system.wait_for_state(&payments[0].payment_id, "settled").await?;
     at_the_switch(&system, &payments[1]).await?;
-    system.switch.decide(&payments[1].reference, "settle").await?;
+    system.switch.finish_transfer(&payments[1].reference, "settle").await?;
     system.wait_for_state(&payments[1].payment_id, "settled").await?;
     assert_eq!(system.audit().await?.debited, 2);
     Ok(())
 }
 
 #[tokio::test]
-async fn s1_5_a_lost_lock_lets_nobody_in_beside_the_payment_under_way() -> anyhow::Result<()> {
-    let system = System::start("locked-lost", validate().profile("sla_ms", 60_000)).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+async fn s1_5_a_lost_lock_admits_no_second_payment_to_the_account() -> anyhow::Result<()> {
+    let system = System::start("locked-lost", validate().with_profile("sla_ms", 60_000)).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let first = queue(&system, &["5.00"]).await?.remove(0);
     at_the_switch(&system, &first).await?;
     let lock = system.workflow(&lock_id(&system)?).await?;
@@ -128,25 +127,25 @@ async fn s1_5_a_lost_lock_lets_nobody_in_beside_the_payment_under_way() -> anyho
     let second = system.pay("6.00").await?;
     system.wait_for_state(&second.payment_id, "failed").await?;
     assert_eq!(system.payment(&second.payment_id).await?["reason"], "not_sent");
-    assert_eq!(system.switch.requests(&second.reference, "submit").await?, 0);
-    system.switch.decide(&first.reference, "settle").await?;
+    assert_eq!(system.switch.request_count(&second.reference, "submit").await?, 0);
+    system.switch.finish_transfer(&first.reference, "settle").await?;
     system.wait_for_state(&first.payment_id, "settled").await?;
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }
 
 #[tokio::test]
-async fn s1_5_a_lock_that_goes_on_as_a_new_run_loses_nobody() -> anyhow::Result<()> {
-    let mut options = validate().profile("sla_ms", 60_000);
+async fn s1_5_a_lock_that_continues_as_new_keeps_its_queue() -> anyhow::Result<()> {
+    let mut options = validate().with_profile("sla_ms", 60_000);
     options.lock_grants_max = 1;
     let system = System::start("locked-new-run", options).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payments = queue(&system, &["5.00", "6.00", "7.00", "8.00"]).await?;
     let lock = system.workflow(&lock_id(&system)?).await?;
     let first_run = lock.describe(Default::default()).await?.run_id().to_owned();
     for payment in &payments {
         at_the_switch(&system, payment).await?;
-        system.switch.decide(&payment.reference, "settle").await?;
+        system.switch.finish_transfer(&payment.reference, "settle").await?;
     }
     for payment in &payments {
         system.wait_for_state(&payment.payment_id, "settled").await?;

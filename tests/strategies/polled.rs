@@ -9,54 +9,54 @@ use crate::shapes::{no_callback, statement_only};
 
 #[tokio::test]
 async fn s0_16_a_switch_without_callbacks_settles_by_polling_before_the_sla() -> anyhow::Result<()> {
-    let mut options = no_callback().profile("sla_ms", 60_000);
+    let mut options = no_callback().with_profile("sla_ms", 60_000);
     options.settle_after_ms = 1_500;
     let system = System::start("polled", options).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
-    assert_eq!(system.switch.requests(&payment.reference, "cancel").await?, 0, "nobody asked to cancel");
-    assert!(system.switch.requests(&payment.reference, "query").await? >= 2);
+    assert_eq!(system.switch.request_count(&payment.reference, "cancel").await?, 0, "nobody asked to cancel");
+    assert!(system.switch.request_count(&payment.reference, "query").await? >= 2);
     assert_eq!(system.available().await?, OPENING_MINOR - 500);
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }
 
 #[tokio::test]
-async fn s0_16_a_rejection_found_by_polling_only_leads_to_asking() -> anyhow::Result<()> {
+async fn s0_16_a_rejection_found_by_polling_leads_to_a_cancel() -> anyhow::Result<()> {
     let system = System::start("polled-rejected", no_callback()).await?;
-    system.switch.behave(json!({"outcome": "reject"})).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "reject"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "failed").await?;
-    assert_eq!(system.switch.requests(&payment.reference, "cancel").await?, 1);
+    assert_eq!(system.switch.request_count(&payment.reference, "cancel").await?, 1);
     assert_eq!(system.available().await?, OPENING_MINOR);
     system.audit().await?;
     Ok(())
 }
 
 #[tokio::test]
-async fn s0_16_polling_writes_no_history_while_it_finds_nothing() -> anyhow::Result<()> {
-    let system = System::start("polled-long", no_callback().profile("sla_ms", 60_000)).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+async fn s0_16_polling_without_a_result_adds_no_workflow_events() -> anyhow::Result<()> {
+    let system = System::start("polled-long", no_callback().with_profile("sla_ms", 60_000)).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     let asked = |n| {
         let (switch, reference) = (&system.switch, payment.reference.clone());
-        async move { Ok((switch.requests(&reference, "query").await? >= n).then_some(())) }
+        async move { Ok((switch.request_count(&reference, "query").await? >= n).then_some(())) }
     };
     until("it was looked at", std::time::Duration::from_secs(30), || asked(3)).await?;
     let workflow = system.workflow(&payment.payment_id).await?;
     let before = workflow.describe(Default::default()).await?.history_length();
     until("it was looked at again", std::time::Duration::from_secs(30), || asked(8)).await?;
     assert_eq!(workflow.describe(Default::default()).await?.history_length(), before);
-    system.switch.decide(&payment.reference, "settle").await?;
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }
 
 #[tokio::test]
-async fn s0_16_a_customers_cancel_is_heard_while_the_switch_is_looked_at() -> anyhow::Result<()> {
+async fn s0_16_a_customers_cancel_interrupts_polling() -> anyhow::Result<()> {
     let system = System::start("polled-cancelled", no_callback()).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
     system.cancel(&payment.payment_id).await?.error_for_status()?;
@@ -67,7 +67,7 @@ async fn s0_16_a_customers_cancel_is_heard_while_the_switch_is_looked_at() -> an
 }
 
 #[tokio::test]
-async fn s0_16_a_statement_alone_settles() -> anyhow::Result<()> {
+async fn s0_16_a_switch_with_a_statement_only_settles() -> anyhow::Result<()> {
     let system = System::start("statement", statement_only()).await?;
     for amount in ["5.00", "6.00"] {
         let payment = system.pay(amount).await?;
@@ -79,14 +79,14 @@ async fn s0_16_a_statement_alone_settles() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn s0_16_a_statement_settles_what_stands_before_a_person() -> anyhow::Result<()> {
-    let system = System::start("statement-late", statement_only().profile("sla_ms", 500)).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
+async fn s0_16_a_statement_settles_a_payment_that_needs_an_operator() -> anyhow::Result<()> {
+    let system = System::start("statement-late", statement_only().with_profile("sla_ms", 500)).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
     // A statement shows only what is final, so nothing found decides nothing.
     system.wait_for_state(&payment.payment_id, "needs_operator").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 500, "held");
-    system.switch.decide(&payment.reference, "settle").await?;
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())

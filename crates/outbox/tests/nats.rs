@@ -18,7 +18,7 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{PgConnection, PgPool};
 use support::{Running, options, until, until_all_published, write};
-use testkit::Broker as Server;
+use testkit::NatsServer as Server;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -165,7 +165,7 @@ impl Line {
     /// Has the broker killed and started again: it knows the ids of what it still has, and no others.
     async fn restart(&mut self) {
         self.server.kill().await.unwrap();
-        self.server.start_again().await.unwrap();
+        self.server.restart().await.unwrap();
     }
 
     /// Where the broker keeps an event.
@@ -275,9 +275,9 @@ async fn r32_a_broker_that_is_killed_and_paused_loses_nothing_and_keeps_the_orde
         }
         until("events wait", async || outbox::measure(&line.pool).await.unwrap().oldest_ms > 300).await;
         if round == 1 {
-            line.server.go_on().unwrap();
+            line.server.resume().unwrap();
         } else {
-            line.server.start_again().await.unwrap();
+            line.server.restart().await.unwrap();
         }
     }
     stop.cancel();

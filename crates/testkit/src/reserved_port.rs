@@ -1,29 +1,28 @@
-//! A port that stays one process's, also while that process is dead.
+//! A port that stays reserved for one process, also while that process is not running.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::Context as _;
 use tokio::net::TcpSocket;
 
-/// A port on 127.0.0.1, kept until it is dropped.
+/// A port on 127.0.0.1, reserved until the value is dropped.
 ///
-/// Ports that the system gives out would soon be somebody else's when their process is killed, and it could not be
-/// started again. On Linux a socket that is bound and does not listen keeps it: whoever asks for this very port may
-/// listen beside it, as servers do that set `SO_REUSEADDR`, and nobody is given it who asks for any. Elsewhere nothing
-/// keeps it.
+/// The operating system would soon assign the port of a killed process to another one, and a restart on it would fail. On
+/// Linux a bound socket that does not listen reserves the port: automatic assignment skips it, and a process that binds to
+/// this very port with `SO_REUSEADDR` can still listen. On other systems nothing reserves the port.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub(crate) struct ReservedPort {
     number: u16,
     #[cfg(target_os = "linux")]
-    _kept: TcpSocket,
+    _reservation: TcpSocket,
 }
 
-impl Port {
-    /// A free one.
+impl ReservedPort {
+    /// Reserves a free port.
     ///
     /// # Errors
-    /// The system has none.
-    pub(crate) fn free() -> anyhow::Result<Self> {
+    /// If no port is free.
+    pub(crate) fn reserve() -> anyhow::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
         socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).context("no port is free")?;
@@ -31,11 +30,11 @@ impl Port {
         Ok(Self {
             number,
             #[cfg(target_os = "linux")]
-            _kept: socket,
+            _reservation: socket,
         })
     }
 
-    /// Its number.
+    /// The port number.
     pub(crate) fn number(&self) -> u16 {
         self.number
     }
@@ -43,14 +42,14 @@ impl Port {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+    #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
     use super::*;
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn a_port_that_is_kept_is_listened_on_again_and_again() {
-        let port = Port::free().unwrap();
+    async fn a_reserved_port_can_be_listened_on_repeatedly() {
+        let port = ReservedPort::reserve().unwrap();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
         for _ in 0..3 {
             let listener = tokio::net::TcpListener::bind(address).await.unwrap();

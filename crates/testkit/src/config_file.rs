@@ -1,20 +1,20 @@
-//! The configuration file of one system, which all its processes read.
+//! The configuration file of one system; all its processes read it.
 
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::system::{OTHER_SECRET, Options, SWITCH_SECRET, SWITCH_TOKEN, WEBHOOKS_MASTER_KEY};
+use crate::system::{OTHER_SECRET, SWITCH_SECRET, SWITCH_TOKEN, SystemOptions, WEBHOOKS_MASTER_KEY};
 
-/// Its text. Both switches stand at `base_url`.
-pub(crate) fn configuration(
+/// Renders the file. Both switches have the address `base_url`.
+pub(crate) fn render(
     database_url: &str,
     temporal_address: &str,
     task_queue: &str,
     base_url: &str,
-    options: &Options,
+    options: &SystemOptions,
 ) -> anyhow::Result<String> {
     let profile = |profile: &Value| -> anyhow::Result<String> {
-        let fields = profile.as_object().context("the profile is an object")?;
+        let fields = profile.as_object().context("the switch profile is not a JSON object")?;
         Ok(fields.iter().map(|(field, value)| format!("{field} = {value}\n")).collect())
     };
     let mut text = format!(
@@ -33,10 +33,10 @@ pub(crate) fn configuration(
         options.liveness_check_after_ms,
         options.cached_workflows,
         options.lock_grants_max,
-        options.broker,
+        options.broker_url,
         profile(&options.profile)?,
     );
-    if let Some(other) = &options.other {
+    if let Some(other) = &options.other_profile {
         text.push_str(&format!(
             "\n[switches.other]\nbase_url = {base_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
              callback_secrets = [{OTHER_SECRET:?}]\nroutes = [\"YY\"]\n\n[switches.other.profile]\n{}",

@@ -1,4 +1,4 @@
-//! A message broker of a test's own: a real nats-server, killed and paused with real signals.
+//! One message broker per test: a real nats-server, killed and paused by real signals.
 
 use std::fs::File;
 use std::net::Ipv4Addr;
@@ -12,42 +12,42 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use uuid::Uuid;
 
-use crate::port::Port;
+use crate::reserved_port::ReservedPort;
 use crate::wait::until;
 
-/// How long it may take to be there.
+/// Time limit for the server to listen.
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// A broker. Killed when dropped; what it keeps on disk outlives [`Broker::kill`].
+/// A nats-server. Killed when dropped; its store on disk survives [`NatsServer::kill`].
 #[derive(Debug)]
-pub struct Broker {
+pub struct NatsServer {
     folder: PathBuf,
     child: Option<Child>,
-    port: Port,
+    port: ReservedPort,
 }
 
-impl Broker {
-    /// Starts a broker on a free port, with a folder under the test's name.
+impl NatsServer {
+    /// Starts a server on a free port, with a folder under the test's name.
     ///
     /// # Errors
-    /// There is no nats-server, or it does not start.
+    /// If nats-server is not installed or does not listen in time.
     pub async fn start(name: &str) -> anyhow::Result<Self> {
-        let beside = std::env::current_exe()?;
-        let beside = beside.ancestors().nth(2).context("the test binary lies nowhere")?;
-        let folder = beside.join("system-tests").join(format!("{name}-{}", Uuid::new_v4().simple()));
+        let binary = std::env::current_exe()?;
+        let binaries = binary.ancestors().nth(2).context("the test binary is not in a target folder")?;
+        let folder = binaries.join("system-tests").join(format!("{name}-{}", Uuid::new_v4().simple()));
         std::fs::create_dir_all(&folder)?;
-        let mut broker = Self { folder, child: None, port: Port::free()? };
-        broker.start_again().await?;
-        Ok(broker)
+        let mut server = Self { folder, child: None, port: ReservedPort::reserve()? };
+        server.restart().await?;
+        Ok(server)
     }
 
-    /// Starts it again after it was killed, on the same port and with what it had.
+    /// Starts the server after it was killed, on the same port and with its store.
     ///
     /// # Errors
-    /// As [`Broker::start`].
-    pub async fn start_again(&mut self) -> anyhow::Result<()> {
+    /// As [`NatsServer::start`].
+    pub async fn restart(&mut self) -> anyhow::Result<()> {
         let log = File::options().create(true).append(true).open(self.folder.join("nats-server.log"))?;
-        // Debian keeps it where only root's PATH looks.
+        // Debian installs it in /usr/sbin, which is in root's PATH only.
         let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
         let port = self.port.number();
         let mut child = Command::new("nats-server")
@@ -67,11 +67,11 @@ impl Broker {
             .kill_on_drop(true)
             .spawn()
             .context("nats-server cannot be started; `./dev install` installs it")?;
-        until("nats-server follows_switch", WITHIN, || {
-            let ended = child.try_wait();
+        until("nats-server listens", WITHIN, || {
+            let exited = child.try_wait();
             async move {
-                if let Ok(Some(status)) = ended {
-                    bail!("it ended with {status}");
+                if let Ok(Some(status)) = exited {
+                    bail!("nats-server exited with {status}");
                 }
                 Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.ok().map(drop))
             }
@@ -81,28 +81,28 @@ impl Broker {
         Ok(())
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL and waits until the process has exited.
     ///
     /// # Errors
-    /// When it was not running.
+    /// If the server is not running.
     pub async fn kill(&mut self) -> anyhow::Result<()> {
-        self.child.take().context("the broker is not running")?.kill().await?;
+        self.child.take().context("nats-server is not running")?.kill().await?;
         Ok(())
     }
 
-    /// SIGSTOP: it keeps its connections and answers nothing.
+    /// Sends SIGSTOP: the server keeps its connections and answers nothing.
     ///
     /// # Errors
-    /// When it is not running.
+    /// If the server is not running.
     pub fn pause(&self) -> anyhow::Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// SIGCONT: it goes on where it stood.
+    /// Sends SIGCONT.
     ///
     /// # Errors
-    /// When it is not running.
-    pub fn go_on(&self) -> anyhow::Result<()> {
+    /// If the server is not running.
+    pub fn resume(&self) -> anyhow::Result<()> {
         self.signal(Signal::CONT)
     }
 
@@ -114,7 +114,7 @@ impl Broker {
 
     fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         let id = self.child.as_ref().and_then(Child::id).and_then(|id| i32::try_from(id).ok());
-        kill_process(id.and_then(Pid::from_raw).context("the broker is not running")?, signal)?;
+        kill_process(id.and_then(Pid::from_raw).context("nats-server is not running")?, signal)?;
         Ok(())
     }
 }

@@ -1,13 +1,12 @@
-//! Where PostgreSQL, Temporal and the binaries are. `./dev test` starts the first two and says so in
-//! the environment.
+//! The servers and binaries that the tests run against. `./dev test` starts the servers and sets the environment variables.
 
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
 
-/// What the tests run against.
+/// Addresses and folders that the tests use.
 #[derive(Clone, Debug)]
-pub struct Surroundings {
+pub struct TestEnvironment {
     /// URL of a maintenance database, as a role that may create databases.
     pub database_url: String,
     /// URL of the Temporal frontend.
@@ -18,15 +17,17 @@ pub struct Surroundings {
     pub scratch: PathBuf,
 }
 
-impl Surroundings {
-    /// Reads the environment.
+impl TestEnvironment {
+    /// Reads the environment variables and finds the binaries.
     ///
     /// # Errors
-    /// Names what is missing and how to get it.
-    pub fn find() -> anyhow::Result<Self> {
+    /// If a variable or a binary is missing; the error names it and the command that provides it.
+    pub fn load() -> anyhow::Result<Self> {
         let variable = |name: &str| {
             std::env::var(name).with_context(|| {
-                format!("{name} is not set: run the tests by `./dev test`, which starts what they need")
+                format!(
+                    "{name} is not set: run the tests by `./dev test`, which starts the servers they need"
+                )
             })
         };
         // target/debug/deps/some_test-0123 -> target/debug
@@ -34,7 +35,7 @@ impl Surroundings {
             .ancestors()
             .nth(2)
             .map(PathBuf::from)
-            .context("the test binary lies nowhere")?;
+            .context("the test binary is not in a target folder")?;
         let scratch = binaries.join("system-tests");
         if !binaries.join("payment-worker").exists() {
             bail!(
