@@ -1,11 +1,13 @@
-//! The system as a whole. This library is empty; each folder beside it is one kind of test:
+//! Tests of the complete system with real PostgreSQL, real Temporal and real processes. This library is empty; each folder
+//! beside it is one test target:
 //!
-//! | room | question |
+//! | folder | subject |
 //! |---|---|
-//! | `acceptance/` | does a payment go its way, and each failure its own (requirements S0.1 to S0.17)? |
-//! | `strategies/` | does each kind of switch pay once (S0.11, S1.5, S1.8), and do people's decisions move what no answer can? |
-//! | `faults/` | what holds when callbacks, cancels and operators come at every wrong moment, clocks are wrong, starts are repeated, disks are full (R17 to R22, R30, R31, R35), and when relay, broker or notifier die, also in the midst of telling a tenant's own system (R23, R32)? |
-//! | `http/` | does the API hold against what its own document lets one think of (R24)? |
-//! | `replay/` | does today's workflow go on with yesterday's payments (R27)? |
+//! | `acceptance/` | a payment without failures and with each kind of failure (S0.1 to S0.17) |
+//! | `strategies/` | each submit strategy (S0.11, S1.5, S1.8), and operator decisions |
+//! | `faults/` | callbacks, cancels, interruptions, clocks, starts and full disks (R17 to R22, R30, R31, R35); failures of background-worker, broker and notifier (R23, R32) |
+//! | `http/` | requests generated from the OpenAPI document (R24) |
+//! | `replay/` | recorded workflow histories against the current code (R27) |
+//! | `tidy/` | mechanical checks of the repository: cited tests, replaced words, dependencies between crates |
 //!
-//! `requirements.md` and `faults.md` say which test shows which row; `rows.rs` checks that those tests are there.
+//! `requirements.md` and `faults.md` list the tests of each requirement and each fault.

@@ -1,12 +1,12 @@
-//! Does a payment go its way, and each failure its own? One file per question; each test names the
-//! requirement it shows. After each, the bank's ledger and the switch's book are compared.
+//! Payments without failures, and with each kind of failure. Test names begin with the number of the requirement. After each
+//! test the bank's ledger is compared with the switch's transfers.
 
-mod cancelled;
-mod confirmed;
-mod crashed;
-mod path_a;
-mod path_b;
-mod path_c;
-mod submitted_twice;
-mod temporal_down;
-mod watched;
+mod cancellation;
+mod confirmation;
+mod crashes;
+mod event_stream;
+mod no_worker;
+mod path_a_submit_failed;
+mod path_b_sla_expired;
+mod path_c_debit_refused;
+mod repeated_requests;

@@ -1,8 +1,8 @@
-//! R35: the database's disk is full. Requests are told to come again, nothing is half written, and when there is room
-//! again everything goes on by itself.
+//! R35: the database's disk is full. Requests are answered 503 with `Retry-After`, no write is partial, and processing
+//! continues without intervention when there is space again.
 //!
-//! The server of this test is told by a preloaded library that no file can grow (`testkit::preload`), as the kernel
-//! tells it on a full disk; that needs no root and no mount. Linux only.
+//! A preloaded library (`testkit::preload`) makes file extensions fail in the database server of this test, as the kernel does
+//! on a full disk. It needs neither root rights nor a mount. Linux only.
 
 use std::time::Duration;
 
@@ -12,37 +12,37 @@ use payment_protocol::ids::{ClientId, PaymentId, TenantId};
 use serde_json::json;
 use testkit::cluster::Cluster;
 use testkit::preload::Preload;
-use testkit::system::payment;
+use testkit::system::payment_request;
 use testkit::wait::until;
-use testkit::{Options, System, auditor};
+use testkit::{System, SystemOptions, auditor};
 
-/// Requests at once.
-const AT_ONCE: usize = 8;
-/// Requests that may still find room in pages that are there.
+/// Concurrent requests.
+const CONCURRENCY: usize = 8;
+/// Requests that may succeed in the free space of existing pages, at most.
 const REQUESTS_MAX: usize = 800;
-/// How long a step may take.
+/// Time limit for one step.
 const WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn r35_a_full_disk_is_back_pressure_and_leaves_nothing_half_done() -> anyhow::Result<()> {
+async fn r35_a_full_disk_answers_503_and_leaves_no_partial_write() -> anyhow::Result<()> {
     let cluster = Cluster::start("full-disk", Preload::FullDisk).await?;
-    // Nothing here is about a payment that takes too long.
-    let options = Options { database_url: Some(cluster.url.clone()), ..Options::default() }
-        .profile("sla_ms", 600_000)
-        .profile("start_within_ms", 600_000);
+    // Deadlines are not the subject of this test.
+    let options = SystemOptions { database_url: Some(cluster.url.clone()), ..SystemOptions::default() }
+        .with_profile("sla_ms", 600_000)
+        .with_profile("start_within_ms", 600_000);
     let system = System::start("full-disk", options).await?;
     system.worker.pause()?;
-    let under_way = system.pay("1.00").await?;
-    system.switch.behave_for(&under_way.reference, json!({"outcome": "hold"})).await?;
-    system.worker.go_on()?;
-    system.wait_for_state(&under_way.payment_id, "submitted").await?;
+    let open = system.pay("1.00").await?;
+    system.switch.set_behaviour(&open.reference, json!({"outcome": "hold"})).await?;
+    system.worker.resume()?;
+    system.wait_for_state(&open.payment_id, "submitted").await?;
 
-    cluster.fill_disk(true)?;
+    cluster.set_disk_full(true)?;
     let (mut accepted, mut refused) = (Vec::new(), Vec::new());
-    while refused.len() < AT_ONCE {
+    while refused.len() < CONCURRENCY {
         let count = accepted.len() + refused.len();
-        ensure!(count < REQUESTS_MAX, "the disk never ran full");
-        let keys = (count..count + AT_ONCE).map(|n| format!("full-{n}"));
+        ensure!(count < REQUESTS_MAX, "no request met the full disk");
+        let keys = (count..count + CONCURRENCY).map(|n| format!("full-{n}"));
         for (key, status) in try_join_all(keys.map(|key| post(&system, key))).await? {
             match status {
                 201 => accepted.push(key),
@@ -51,52 +51,55 @@ async fn r35_a_full_disk_is_back_pressure_and_leaves_nothing_half_done() -> anyh
             }
         }
     }
-    // Nothing of what was refused is there, and what is there can be read.
+    // Refused requests left no rows, accepted ones are readable.
     for key in &refused {
-        ensure!(rows_of(&system, key).await? == 0, "{key} was refused and left something");
+        ensure!(row_count(&system, key).await? == 0, "{key} was refused but has rows");
     }
     for key in &accepted {
-        ensure!(rows_of(&system, key).await? == 1, "{key} was accepted and is not there");
+        ensure!(row_count(&system, key).await? == 1, "{key} was accepted but has no rows");
     }
-    ensure!(system.payment(&under_way.payment_id).await?["status"] == "submitted", "reads need no room");
-    auditor::conservation(&system.database.pool).await?;
+    ensure!(
+        system.payment(&open.payment_id).await?["status"] == "submitted",
+        "a read failed on the full disk"
+    );
+    auditor::check_conservation(&system.database.pool).await?;
     let log = std::fs::read_to_string(cluster.folder.join("server.log"))?;
-    ensure!(log.contains("No space left on device"), "the server met no full disk:\n{log}");
-    // The switch settles while there may be no room to write that down.
-    system.switch.decide(&under_way.reference, "settle").await?;
+    ensure!(log.contains("No space left on device"), "the full disk was not simulated:\n{log}");
+    // The transfer settles while the bank may be unable to record it.
+    system.switch.finish_transfer(&open.reference, "settle").await?;
 
-    cluster.fill_disk(false)?;
+    cluster.set_disk_full(false)?;
     for key in &refused {
-        until("a refused request is accepted by its repeat", WITHIN, || async {
+        until("a repeated request is accepted", WITHIN, || async {
             Ok((post(&system, key.clone()).await?.1 == 201).then_some(()))
         })
         .await?;
     }
     for key in &accepted {
-        ensure!(post(&system, key.clone()).await?.1 == 200, "{key} was accepted before");
+        ensure!(post(&system, key.clone()).await?.1 == 200, "expected a replay for {key}");
     }
     system.wait_until_all_have_ended().await?;
     let log = std::fs::read_to_string(cluster.folder.join("server.log"))?;
-    ensure!(!log.contains("PANIC"), "the server ended itself, which is another fault:\n{log}");
+    ensure!(!log.contains("PANIC"), "the server shut down, which is another fault:\n{log}");
     let audit = system.audit().await?;
     let payments = accepted.len() + refused.len() + 1;
     ensure!((audit.payments, audit.debited, audit.open) == (payments, payments, 0), "{audit:?}");
     Ok(())
 }
 
-/// One payment of a cent; its key and status. A 503 must say when to come again.
+/// Posts a payment of one cent; returns its key and the status. A 503 must have a `Retry-After`.
 async fn post(system: &System, key: String) -> anyhow::Result<(String, u16)> {
-    let answer = system.post_payment(&key, &payment("0.01")).await?;
-    let status = answer.status().as_u16();
+    let response = system.post_payment(&key, &payment_request("0.01")).await?;
+    let status = response.status().as_u16();
     if status == 503 {
-        let wait = answer.headers().get("retry-after").context("a 503 without Retry-After")?;
-        ensure!(wait.to_str()?.parse::<u64>()? > 0, "{wait:?}");
+        let retry_after = response.headers().get("retry-after").context("503 without Retry-After")?;
+        ensure!(retry_after.to_str()?.parse::<u64>()? > 0, "Retry-After: {retry_after:?}");
     }
     Ok((key, status))
 }
 
-/// Rows of a key, which must be as many as payments of it.
-async fn rows_of(system: &System, key: &str) -> anyhow::Result<i64> {
+/// Number of rows of an idempotency key, which must equal the number of its payments.
+async fn row_count(system: &System, key: &str) -> anyhow::Result<i64> {
     let keys: i64 = sqlx::query_scalar("SELECT count(*) FROM idempotency_keys WHERE key = $1")
         .bind(key)
         .fetch_one(&system.database.pool)

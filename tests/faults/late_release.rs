@@ -1,6 +1,5 @@
-//! R6: a release that fails for good is alerted, and its payment stands before a person. Where an attempt of that
-//! release that was given up comes through late all the same, it ends the row: the workflow is told, and ends as the
-//! row did.
+//! R6: a release that fails permanently is alerted, and the payment needs an operator. If an abandoned attempt of that release
+//! succeeds late, it ends the payment: the workflow receives the end and completes accordingly.
 
 use std::time::Duration;
 
@@ -14,19 +13,19 @@ use temporalio_common::protos::temporal::api::history::v1::history_event::Attrib
 use testkit::system::OPENING_MINOR;
 use testkit::temporal::EventType;
 use testkit::wait::until;
-use testkit::{Options, System};
+use testkit::{System, SystemOptions};
 
 #[tokio::test]
-async fn r6_a_release_that_comes_through_late_ends_the_workflow_that_stands() -> anyhow::Result<()> {
-    let system = System::start("late-release", Options::default()).await?;
-    system.switch.behave(json!({"outcome": "hold"})).await?;
-    // No release can be booked, whoever asks.
-    let bar = "ALTER TABLE journal ADD CONSTRAINT no_release CHECK (kind <> 'release')";
-    sqlx::raw_sql(bar).execute(&system.database.pool).await?;
+async fn r6_a_late_release_ends_the_workflow_that_needs_an_operator() -> anyhow::Result<()> {
+    let system = System::start("late-release", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    // Every release violates this constraint.
+    let constraint = "ALTER TABLE journal ADD CONSTRAINT no_release CHECK (kind <> 'release')";
+    sqlx::raw_sql(constraint).execute(&system.database.pool).await?;
     let payment = system.pay("5.00").await?;
     let id = payment.payment_id.as_str();
     system.wait_for_state(id, "submitted").await?;
-    system.switch.decide(&payment.reference, "reject").await?;
+    system.switch.finish_transfer(&payment.reference, "reject").await?;
     system.wait_for_state(id, "needs_operator").await?;
     assert_eq!(system.payment(id).await?["operator_reason"], "compensation_failed");
     let alerts: Vec<String> =
@@ -35,9 +34,9 @@ async fn r6_a_release_that_comes_through_late_ends_the_workflow_that_stands() ->
             .fetch_all(&system.database.pool)
             .await?;
     assert_eq!(alerts, ["needs_operator", "compensation_failed"]);
-    assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while it stands");
-    // From here on nothing else wakes the workflow: it heard the callback, and asks nobody.
-    system.wait_until_told(id).await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while the payment needs an operator");
+    // The workflow has received the callback and sends no requests, so only the late release can wake it.
+    system.wait_until_inbox_delivered(id).await?;
 
     sqlx::raw_sql("ALTER TABLE journal DROP CONSTRAINT no_release").execute(&system.database.pool).await?;
     let ledger = Ledger::new(system.database.pool.clone());
@@ -57,7 +56,7 @@ async fn r6_a_release_that_comes_through_late_ends_the_workflow_that_stands() ->
     };
     let message = ended.failure.unwrap_or_default().message;
     assert_eq!(message, "failed: the payment had already ended: failed");
-    system.wait_until_told(id).await?;
+    system.wait_until_inbox_delivered(id).await?;
     assert_eq!(system.available().await?, OPENING_MINOR);
     let audit = system.audit().await?;
     assert_eq!((audit.debited, audit.open), (0, 0));

@@ -1,21 +1,23 @@
-//! What goes wrong, and what holds all the same. One file per fault or family of faults; each test names the
-//! fault's number (`../faults.md`).
+//! Faults and the properties that hold in spite of them. One file per fault or family of faults; test names begin with the
+//! number of the fault (`../faults.md`).
 
+mod broker_outage;
 mod busy_switch;
 #[cfg(target_os = "linux")]
 mod clocks;
-mod contradictory;
-mod drift;
-mod events;
+mod contradictory_callbacks;
+mod event_bank;
+mod event_delivery;
 #[cfg(target_os = "linux")]
 mod full_disk;
-mod interrupted;
+mod golden_table;
+mod interruptions;
 mod late_release;
-mod sla_edge;
-mod starts;
-mod table;
+mod outbound_webhooks;
+mod reconciliation;
+mod sla_end;
 mod truth_table;
-mod webhooks;
+mod workflow_starts;
 
-/// Held by tests that make many payments at once and have instants to meet: one at a time.
+/// Held by tests that make many payments at once and depend on timing: they run one at a time.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

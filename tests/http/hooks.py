@@ -1,4 +1,4 @@
-"""What schemathesis cannot know of our API: ids that are there, and how a switch signs (hostile.rs starts it)."""
+"""Hooks for schemathesis (started by hostile_requests.rs): existing ids, and the signatures of a switch."""
 
 import base64
 import hashlib
@@ -15,7 +15,7 @@ from schemathesis import GenerationMode
 PAYMENTS = os.environ["HOSTILE_PAYMENTS"].split(",")
 SETTLED = PAYMENTS[0]
 ENDPOINT = os.environ["HOSTILE_ENDPOINT"]
-NOBODYS_ENDPOINT = "whe_" + 32 * "0"
+UNKNOWN_ENDPOINT = "whe_" + 32 * "0"
 EVENT = os.environ["HOSTILE_EVENT"]
 CANCELLABLE = os.environ["HOSTILE_CANCELLABLE"]
 REFERENCE = os.environ["HOSTILE_REFERENCE"]
@@ -26,7 +26,7 @@ ENDPOINT_KEYS = itertools.count()
 
 
 def chosen(text, among):
-    """One of several by the generated value itself, so that a seed always gives the same requests."""
+    """Chooses by the generated value itself, so that the requests are deterministic."""
     return among[zlib.crc32(str(text).encode()) % len(among)]
 
 
@@ -34,32 +34,30 @@ def chosen(text, among):
 def before_call(context, case, kwargs):
     path = case.path_parameters
     if path and case.method == "DELETE" and path.get("endpoint_id") == ENDPOINT:
-        # Whoever deletes it leaves nothing for the others, and the next request that is led there is told of a resource
-        # that was made and is gone.
-        path["endpoint_id"] = NOBODYS_ENDPOINT
-    # What must be refused stays as it was made.
+        # The other requests need the endpoint, and schemathesis would report a created resource as missing.
+        path["endpoint_id"] = UNKNOWN_ENDPOINT
+    # Requests that must be refused stay unchanged.
     if case.meta is None or case.meta.generation.mode != GenerationMode.POSITIVE:
         return
     if path and "payment_id" in path:
         known = [CANCELLABLE] * 3 if case.path.endswith("/cancel") else PAYMENTS
         path["payment_id"] = chosen(path["payment_id"], [*known, path["payment_id"]])
     if case.path.endswith("/events"):
-        # Only what has ended, or is not there: the stream of a payment under way ends when that does.
+        # Ended or unknown payments only: the stream of an open payment ends with the payment.
         path["payment_id"] = chosen(path["payment_id"], [SETTLED, SETTLED, "pay_of_nobody"])
     if path and "account_id" in path:
         path["account_id"] = chosen(path["account_id"], [ACCOUNT, path["account_id"]])
     if path and "endpoint_id" in path and case.method != "DELETE":
         path["endpoint_id"] = chosen(path["endpoint_id"], [ENDPOINT, path["endpoint_id"]])
     if case.path == "/api/v1/webhook-endpoints" and case.method == "POST" and case.headers is not None:
-        # A key that was used is answered with its first endpoint, which may have been deleted since: right, and to the
-        # fuzzer a resource that was made and is not there.
-        # Other requests share these headers.
+        # A repeated key is answered with the first endpoint, which may be deleted by now: correct, but schemathesis would
+        # report a created resource as missing. The headers are copied because other requests share them.
         case.headers = case.headers.copy()
         case.headers["Idempotency-Key"] = f"endpoint-{next(ENDPOINT_KEYS)}"
     if path and "event_id" in path:
         path["event_id"] = chosen(path["event_id"], [EVENT, path["event_id"]])
     if case.path == "/api/v1/payments" and isinstance(case.body, dict):
-        # Three of four come from an account that is there to one that can be reached.
+        # Three of four have an existing source account and a routable destination.
         if chosen(case.body, [True, True, True, False]):
             case.body |= {"currency": "EUR", "source_account": ACCOUNT, "destination_account": "XX-BOB"}
         if chosen(case.headers, [True, False]):
@@ -67,7 +65,7 @@ def before_call(context, case, kwargs):
     if case.path == "/callbacks/{switch}" and not KEYLESS:
         path["switch"] = "mock"
         if isinstance(case.body, dict):
-            # FAILURE decides nothing, so the books stay what the mock switch says.
+            # FAILURE is not definite, so the payments still agree with the mock switch.
             case.body["status"] = "FAILURE"
             case.body["type"] = "transfer.completed"
             case.body["reference"] = chosen(case.body, [REFERENCE, case.body.get("reference")])
@@ -75,7 +73,7 @@ def before_call(context, case, kwargs):
 
 
 class Signed(requests.auth.AuthBase):
-    """Signs what is really sent, as the switch `mock` does."""
+    """Signs the final request body, as the switch `mock` does."""
 
     def __call__(self, request):
         body = request.body or b""
@@ -89,7 +87,7 @@ class Signed(requests.auth.AuthBase):
 
 
 @schemathesis.check
-def nothing_is_told_without_a_key(ctx, response, case):
-    """Not even that a request is malformed, or an id unknown."""
+def requests_without_a_key_are_unauthorized(ctx, response, case):
+    """401 also for malformed requests and unknown ids."""
     if KEYLESS and case.path.startswith("/api/") and case.method.lower() in case.operation.schema.raw_schema["paths"][case.path]:
         assert response.status_code == 401, f"{response.status_code} without a key"

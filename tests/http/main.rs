@@ -1,3 +1,3 @@
-//! What comes over HTTP when nobody means well, made from our own OpenAPI document (`../faults.md`, R24).
+//! Malformed and malicious HTTP requests, generated from our own OpenAPI document (`../faults.md`, R24).
 
-mod hostile;
+mod hostile_requests;

@@ -1,21 +1,21 @@
-//! Every path a payment can take, by the kind of switch that it goes by.
+//! Every path of a payment, grouped by the kind of switch.
 
 use serde_json::{Value, json};
-use testkit::Options;
+use testkit::SystemOptions;
 
-use crate::shapes::{at_most_once, forgetful, no_callback, validate};
+use crate::switch_kinds::{at_most_once, no_callback, no_proof_of_absence, validate};
 
-/// One path: its name, how the switch treats the payment, and the state it comes to by itself or is driven to.
+/// One path: its name, the behaviour of the switch, and the final state, or `needs_operator`.
 pub(crate) struct Path {
     pub(crate) name: &'static str,
     pub(crate) behaviour: Value,
     pub(crate) end: &'static str,
 }
 
-/// The paths of one system.
+/// The paths that one system runs.
 pub(crate) struct Group {
     pub(crate) name: &'static str,
-    pub(crate) options: Options,
+    pub(crate) options: SystemOptions,
     pub(crate) paths: Vec<Path>,
 }
 
@@ -27,22 +27,26 @@ fn hold() -> Value {
     json!({"outcome": "hold"})
 }
 
-/// All there are.
+/// All groups.
 pub(crate) fn groups() -> Vec<Group> {
-    // The second switch has the short time that some paths wait out.
-    let short = [("sla_ms", json!(700))];
+    // The second switch has a short SLA for the paths in which it expires.
+    let short_sla = [("sla_ms", json!(700))];
     vec![
-        Group { name: "asked", options: Options::default().other(&short), paths: asked() },
+        Group {
+            name: "query",
+            options: SystemOptions::default().with_other_switch(&short_sla),
+            paths: query_paths(),
+        },
         Group {
             name: "polled",
-            options: no_callback().other(&short),
+            options: no_callback().with_other_switch(&short_sla),
             paths: vec![
                 path("polled_settled", "settled", hold()),
                 path("polled_timed_out", "timed_out", hold()),
             ],
         },
         Group {
-            name: "one-attempt",
+            name: "at-most-once",
             options: at_most_once(),
             paths: vec![path(
                 "reconciled_settled",
@@ -50,21 +54,25 @@ pub(crate) fn groups() -> Vec<Group> {
                 json!({"outcome": "hold", "submit": ["accept_drop_answer"]}),
             )],
         },
-        Group { name: "locked", options: validate(), paths: vec![path("locked_settled", "settled", hold())] },
         Group {
-            name: "decided",
-            options: forgetful(),
+            name: "account-lock",
+            options: validate(),
+            paths: vec![path("account_lock_settled", "settled", hold())],
+        },
+        Group {
+            name: "operator-decision",
+            options: no_proof_of_absence(),
             paths: vec![
-                path("decided_settle", "settled", unknown("settle")),
-                path("decided_release", "timed_out", unknown("reject")),
-                path("decided_ask_again", "settled", unknown("settle")),
+                path("decision_debit", "settled", not_found("settle")),
+                path("decision_release", "timed_out", not_found("reject")),
+                path("decision_retry_cancel", "settled", not_found("settle")),
             ],
         },
     ]
 }
 
-/// The switch has it, says that it knows nothing of it, and does not call back.
-fn unknown(outcome: &str) -> Value {
+/// The switch has the transfer, answers queries with `not_found`, and sends no callback.
+fn not_found(outcome: &str) -> Value {
     json!({
         "outcome": outcome,
         "callback": {"lose": true},
@@ -72,8 +80,8 @@ fn unknown(outcome: &str) -> Value {
     })
 }
 
-/// At a switch that can do everything.
-fn asked() -> Vec<Path> {
+/// The paths at a switch with every feature.
+fn query_paths() -> Vec<Path> {
     let always = |fault: &str| json!([{"fault": fault, "times": "always"}]);
     vec![
         path("settled", "settled", hold()),
@@ -93,8 +101,8 @@ fn asked() -> Vec<Path> {
         path("settled_while_cancelling", "settled", hold()),
         path("recalled", "failed", hold()),
         path("recall_refused", "needs_operator", json!({"outcome": "hold", "recall": ["refuse"]})),
-        path("settled_before_a_person", "settled", hold()),
-        path("resumed", "failed", hold()),
+        path("settled_awaiting_operator", "settled", hold()),
+        path("recovered", "failed", hold()),
         path("reset", "failed", hold()),
     ]
 }

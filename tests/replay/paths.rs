@@ -1,4 +1,4 @@
-//! Drives the paths of one system, some at once.
+//! Drives the payments of one system along their paths.
 
 use std::time::Duration;
 
@@ -10,47 +10,50 @@ use payment_protocol::keys::account_lock_id;
 use serde_json::{Value, json};
 use sqlx::{Postgres, Transaction};
 use temporalio_client::WorkflowTerminateOptions;
-use testkit::system::{Accepted, payment};
+use testkit::system::{AcceptedPayment, payment_request};
 use testkit::temporal::{EventType, HistoryEvent, ResetTo};
 use testkit::wait::until;
-use testkit::{Callback, System};
+use testkit::{System, TestCallback};
 
 use crate::groups::Path;
-use crate::people;
+use crate::operators;
 
 const AMOUNT_MINOR: i64 = 500;
-/// How long a step may take.
+/// Time limit for one step.
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// How the paths are driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Together {
-    /// Some at once.
-    Some,
-    /// One after the other; wherever one waits, another payment takes its place in the worker's memory.
-    PushedOut,
+pub(crate) enum Mode {
+    /// Several paths concurrently.
+    Concurrent,
+    /// One path at a time; at each wait another payment evicts the workflow from the worker's cache.
+    Evicted,
 }
 
-/// Drives every path to its end; gives the workflows under the names of their histories.
+/// The name of a history, and its Workflow ID.
+type NamedWorkflow = (String, String);
+
+/// Drives every path to its end; returns the workflows whose histories are recorded.
 pub(crate) async fn drive_all(
     system: &System,
     paths: &[Path],
-    together: Together,
-) -> anyhow::Result<Vec<(String, String)>> {
-    let at_once = if together == Together::Some { 6 } else { 1 };
+    mode: Mode,
+) -> anyhow::Result<Vec<NamedWorkflow>> {
+    let concurrency = if mode == Mode::Concurrent { 6 } else { 1 };
     let mut workflows = Vec::new();
-    for paths in paths.chunks(at_once) {
-        // The worker stands still until the switch knows how to treat each payment.
+    for paths in paths.chunks(concurrency) {
+        // Paused until the behaviour for each payment is set.
         system.worker.pause()?;
         let accepted = try_join_all(paths.iter().map(|path| accept(system, path))).await?;
-        system.worker.go_on()?;
+        system.worker.resume()?;
         let driven = paths.iter().zip(accepted).map(|(path, (payment, lock))| async move {
             if let Some(lock) = lock {
-                // Reserve was not done on the spot, so the server has it done.
+                // The local activity for reserve gave up, so reserve is scheduled as an ordinary activity.
                 system.wait_for_event(&payment.payment_id, EventType::ActivityTaskScheduled).await?;
                 lock.rollback().await?;
             }
-            let driven = drive(system, path, &payment, together).await;
+            let driven = drive(system, path, &payment, mode).await;
             driven.with_context(|| format!("path {}", path.name))
         });
         workflows.extend(try_join_all(driven).await?.into_iter().flatten());
@@ -58,32 +61,32 @@ pub(crate) async fn drive_all(
     Ok(workflows)
 }
 
-/// Waits until the payment's workflow waits for its callback, or for what our cancel brings.
-async fn waits(system: &System, id: &str, until: EventType, together: Together) -> anyhow::Result<()> {
-    system.wait_for_event(id, until).await?;
-    push_out(system, together).await
+/// Waits for an event that shows that the workflow is waiting, then evicts the workflow if the mode says so.
+async fn wait_and_evict(system: &System, id: &str, event: EventType, mode: Mode) -> anyhow::Result<()> {
+    system.wait_for_event(id, event).await?;
+    evict(system, mode).await
 }
 
-/// Lets another payment take the place of the one that waits, where the paths are driven so.
-async fn push_out(system: &System, together: Together) -> anyhow::Result<()> {
-    if together == Together::PushedOut {
-        let other = system.pay_as(&too_much()).await?;
+/// Evicts the waiting workflow from the worker's cache by another payment, if the mode says so.
+async fn evict(system: &System, mode: Mode) -> anyhow::Result<()> {
+    if mode == Mode::Evicted {
+        let other = system.pay_with(&excessive_payment()).await?;
         system.wait_for_state(&other.payment_id, "rejected").await?;
     }
     Ok(())
 }
 
-/// More than the account holds.
-fn too_much() -> Value {
-    payment("10000.01")
+/// A payment above the account's balance, which is rejected.
+fn excessive_payment() -> Value {
+    payment_request("10000.01")
 }
 
-/// Makes the payment of a path. One has its account locked, so that reserve has to wait.
+/// Makes the payment of a path; returns the transaction that locks its account if the path needs a slow reserve.
 async fn accept(
     system: &System,
     path: &Path,
-) -> anyhow::Result<(Accepted, Option<Transaction<'static, Postgres>>)> {
-    let mut body = if path.name == "rejected" { too_much() } else { payment("5.00") };
+) -> anyhow::Result<(AcceptedPayment, Option<Transaction<'static, Postgres>>)> {
+    let mut body = if path.name == "rejected" { excessive_payment() } else { payment_request("5.00") };
     let mut lock = None;
     match path.name {
         "submit_unknown" | "timed_out" | "settled_after_sla" | "polled_timed_out" => {
@@ -96,117 +99,138 @@ async fn accept(
         _ => {}
     }
     if path.name == "settled_after_slow_reserve" {
-        let mut locking = system.database.pool.begin().await?;
+        let mut transaction = system.database.pool.begin().await?;
         sqlx::query("SELECT FROM accounts WHERE account_id = $1 FOR UPDATE")
             .bind(path.name)
-            .execute(&mut *locking)
+            .execute(&mut *transaction)
             .await?;
-        lock = Some(locking);
+        lock = Some(transaction);
     }
-    let payment = system.pay_as(&body).await?;
-    system.switch.behave_for(&payment.reference, path.behaviour.clone()).await?;
+    let payment = system.pay_with(&body).await?;
+    system.switch.set_behaviour(&payment.reference, path.behaviour.clone()).await?;
     Ok((payment, lock))
 }
 
+/// Drives one payment along its path; returns the workflows whose histories are recorded.
 async fn drive(
     system: &System,
     path: &Path,
-    payment: &Accepted,
-    together: Together,
-) -> anyhow::Result<Vec<(String, String)>> {
+    payment: &AcceptedPayment,
+    mode: Mode,
+) -> anyhow::Result<Vec<NamedWorkflow>> {
+    let id = payment.payment_id.as_str();
+    wait_for_decision_point(system, path, id, mode).await?;
+    act(system, path, payment, mode).await?;
+    system.wait_for_state(id, path.end).await?;
+    check(system, path, payment).await?;
+    let workflows = recorded_workflows(system, path, id)?;
+    for (_, workflow_id) in &workflows {
+        wait_until_recorded(system, workflow_id, path.end != "needs_operator").await?;
+    }
+    Ok(workflows)
+}
+
+/// Waits until the workflow waits for what [`act`] does.
+async fn wait_for_decision_point(system: &System, path: &Path, id: &str, mode: Mode) -> anyhow::Result<()> {
+    match path.name {
+        "rejected" | "submit_refused" | "submit_unknown" | "settled_by_query" => Ok(()),
+        "decision_debit" | "decision_release" | "decision_retry_cancel" => {
+            system.wait_for_state(id, "needs_operator").await?;
+            wait_until_recorded(system, id, false).await?;
+            evict(system, mode).await
+        }
+        // The timer limits the wait for the account lock, which is granted at once.
+        "account_lock_settled" => system.wait_for_event(id, EventType::TimerStarted).await.map(drop),
+        _ => wait_and_evict(system, id, EventType::TimerStarted, mode).await,
+    }
+}
+
+/// Does what determines the path: settles or rejects the transfer, cancels, decides, or interrupts the workflow.
+async fn act(system: &System, path: &Path, payment: &AcceptedPayment, mode: Mode) -> anyhow::Result<()> {
     let (id, reference) = (payment.payment_id.as_str(), payment.reference.as_str());
     match path.name {
-        "rejected" | "submit_refused" | "submit_unknown" | "settled_by_query" => {}
-        "decided_settle" | "decided_release" | "decided_ask_again" => {
-            system.wait_for_state(id, "needs_operator").await?;
-            closed(system, id, false).await?;
-            push_out(system, together).await?;
-        }
-        // Its timer is the wait for the account, which is granted in this moment.
-        "locked_settled" => drop(system.wait_for_event(id, EventType::TimerStarted).await?),
-        _ => waits(system, id, EventType::TimerStarted, together).await?,
-    }
-    match path.name {
         "settled" | "settled_after_slow_reserve" | "reconciled_settled" | "polled_settled" => {
-            system.switch.decide(reference, "settle").await?;
+            system.switch.finish_transfer(reference, "settle").await
         }
-        "locked_settled" => {
-            until("the switch has the transfer", WITHIN, || async {
-                Ok(system.switch.status(reference).await?.map(|_| ()))
+        "account_lock_settled" => {
+            until("the switch has accepted the transfer", WITHIN, || async {
+                Ok(system.switch.transfer_status(reference).await?.map(|_| ()))
             })
             .await?;
             system.wait_for_state(id, "submitted").await?;
-            push_out(system, together).await?;
-            system.switch.decide(reference, "settle").await?;
+            evict(system, mode).await?;
+            system.switch.finish_transfer(reference, "settle").await
         }
-        "decided_settle" => drop(people::decide(system, id, Action::Debit).await?),
-        "decided_release" => drop(people::decide(system, id, Action::Release).await?),
-        "decided_ask_again" => {
-            system.switch.behave_for(reference, json!({})).await?;
-            people::decide(system, id, Action::RetryCancel).await?;
+        "decision_debit" => operators::decide(system, id, Action::Debit).await.map(drop),
+        "decision_release" => operators::decide(system, id, Action::Release).await.map(drop),
+        "decision_retry_cancel" => {
+            system.switch.set_behaviour(reference, json!({})).await?;
+            operators::decide(system, id, Action::RetryCancel).await.map(drop)
         }
-        "failure_reported" => system.switch.decide(reference, "reject").await?,
-        "customer_cancelled" => {
-            system.cancel(id).await?.error_for_status()?;
-        }
-        "settled_while_cancelling" => {
-            // Neither our cancel nor the look beside it decides anything: only the callback can.
-            let undecided = json!({
-                "cancel": [{"fault": "in_process", "times": "always"}],
-                "query": [{"fault": "error_500", "times": "always"}],
-            });
-            system.switch.behave_for(reference, undecided).await?;
-            system.cancel(id).await?.error_for_status()?;
-            waits(system, id, EventType::TimerCanceled, together).await?;
-            system.wait_for_state(id, "cancelling").await?;
-            system.switch.decide(reference, "settle").await?;
-        }
+        "failure_reported" => system.switch.finish_transfer(reference, "reject").await,
+        "customer_cancelled" => Ok(system.cancel(id).await?.error_for_status().map(drop)?),
+        "settled_while_cancelling" => settle_while_cancelling(system, payment, mode).await,
         "recalled" | "recall_refused" => {
             sqlx::query("UPDATE accounts SET status = 'frozen' WHERE account_id = $1")
                 .bind(path.name)
                 .execute(&system.database.pool)
                 .await?;
-            system.switch.decide(reference, "settle").await?;
+            system.switch.finish_transfer(reference, "settle").await
         }
-        "settled_before_a_person" => {
-            ensure!(system.tell(&Callback::success(reference, AMOUNT_MINOR + 1)).await? == 200);
+        "settled_awaiting_operator" => {
+            let differing = TestCallback::success(reference, AMOUNT_MINOR + 1);
+            ensure!(system.post_callback(&differing).await? == 200, "the callback was refused");
             system.wait_for_state(id, "needs_operator").await?;
-            system.switch.decide(reference, "settle").await?;
+            system.switch.finish_transfer(reference, "settle").await
         }
-        "resumed" => {
-            system.workflow(id).await?.terminate(WorkflowTerminateOptions::default()).await?;
-        }
-        "reset" => system.reset(id, ResetTo::First).await?,
-        _ => {}
+        "recovered" => Ok(system.workflow(id).await?.terminate(WorkflowTerminateOptions::default()).await?),
+        "reset" => system.reset(id, ResetTo::First).await,
+        _ => Ok(()),
     }
-    system.wait_for_state(id, path.end).await?;
-    check(system, path, payment).await?;
+}
+
+/// Cancels the payment while neither cancel nor query decides, then settles the transfer.
+async fn settle_while_cancelling(
+    system: &System,
+    payment: &AcceptedPayment,
+    mode: Mode,
+) -> anyhow::Result<()> {
+    let (id, reference) = (payment.payment_id.as_str(), payment.reference.as_str());
+    let undecided = json!({
+        "cancel": [{"fault": "in_process", "times": "always"}],
+        "query": [{"fault": "error_500", "times": "always"}],
+    });
+    system.switch.set_behaviour(reference, undecided).await?;
+    system.cancel(id).await?.error_for_status()?;
+    wait_and_evict(system, id, EventType::TimerCanceled, mode).await?;
+    system.wait_for_state(id, "cancelling").await?;
+    system.switch.finish_transfer(reference, "settle").await
+}
+
+/// The workflows of a path: the payment's own, and a recovery or account lock workflow.
+fn recorded_workflows(system: &System, path: &Path, id: &str) -> anyhow::Result<Vec<NamedWorkflow>> {
     let named = |name: &str, workflow_id: &str| (name.to_owned(), workflow_id.to_owned());
-    let workflows = match path.name {
-        "resumed" => vec![named("terminated", id), named("resumed", &format!("{id}:resume:1"))],
-        "locked_settled" => {
+    Ok(match path.name {
+        "recovered" => vec![named("terminated", id), named("recovered", &format!("{id}:resume:1"))],
+        "account_lock_settled" => {
             let switch = SwitchName::new("mock")?;
             let lock = account_lock_id(&system.task_queue, &switch, "XX-BOB");
             vec![named(path.name, id), named("account_lock", &lock)]
         }
         name => vec![named(name, id)],
-    };
-    for (_, workflow_id) in &workflows {
-        closed(system, workflow_id, path.end != "needs_operator").await?;
-    }
-    Ok(workflows)
+    })
 }
 
-/// Where the end alone does not say that the path was taken.
-async fn check(system: &System, path: &Path, payment: &Accepted) -> anyhow::Result<()> {
+/// Checks the source of the final status and the cause, where the final state alone does not identify the path.
+async fn check(system: &System, path: &Path, payment: &AcceptedPayment) -> anyhow::Result<()> {
     let (final_status_source, cause): (Option<String>, Option<String>) =
         sqlx::query_as("SELECT final_status_source, cause->>'code' FROM payments WHERE payment_id = $1")
             .bind(&payment.payment_id)
             .fetch_one(&system.database.pool)
             .await?;
-    let seen = (final_status_source.as_deref(), cause.as_deref());
-    let wanted = match path.name {
-        "settled" | "settled_after_slow_reserve" | "settled_before_a_person" => (Some("callback"), None),
+    let recorded = (final_status_source.as_deref(), cause.as_deref());
+    let expected = match path.name {
+        "settled" | "settled_after_slow_reserve" | "settled_awaiting_operator" => (Some("callback"), None),
         "settled_by_query" => (Some("query"), None),
         "settled_after_sla" => (Some("cancel"), Some("sla_expired")),
         "settled_while_cancelling" => (Some("callback"), Some("customer_cancel")),
@@ -214,27 +238,27 @@ async fn check(system: &System, path: &Path, payment: &Accepted) -> anyhow::Resu
         "submit_unknown" => (Some("cancelled"), Some("submit_unknown")),
         "failure_reported" => (Some("rejected"), Some("failure_reported")),
         "recalled" => (Some("callback"), Some("debit_refused")),
-        "resumed" | "reset" => (Some("cancelled"), Some("interrupted")),
-        "polled_settled" | "locked_settled" => (Some("query"), None),
+        "recovered" | "reset" => (Some("cancelled"), Some("interrupted")),
+        "polled_settled" | "account_lock_settled" => (Some("query"), None),
         "polled_timed_out" => (Some("cancelled"), Some("sla_expired")),
         "reconciled_settled" => (Some("callback"), None),
-        "decided_settle" | "decided_release" => (Some("decision"), Some("sla_expired")),
-        "decided_ask_again" => (Some("cancel"), Some("sla_expired")),
+        "decision_debit" | "decision_release" => (Some("decision"), Some("sla_expired")),
+        "decision_retry_cancel" => (Some("cancel"), Some("sla_expired")),
         _ => return Ok(()),
     };
-    if seen != wanted {
+    if recorded != expected {
         let timeline = system.timeline(&payment.payment_id).await?;
-        bail!("final_status and cause are {seen:?}, not {wanted:?}: {timeline:#?}");
+        bail!("final status source and cause are {recorded:?}, expected {expected:?}: {timeline:#?}");
     }
     Ok(())
 }
 
-/// Waits until the workflow is closed, or until all of its last task is recorded where it stays open.
-async fn closed(system: &System, workflow_id: &str, closes: bool) -> anyhow::Result<()> {
-    until("the history is whole", WITHIN, || async {
+/// Waits until the history is complete: the workflow is closed, or, if it stays open, its last marker is recorded.
+async fn wait_until_recorded(system: &System, workflow_id: &str, closes: bool) -> anyhow::Result<()> {
+    until("the history is complete", WITHIN, || async {
         let history = system.history(workflow_id).await?;
         let last = history.last().map(HistoryEvent::event_type);
-        let whole = match last {
+        let is_complete = match last {
             Some(
                 EventType::WorkflowExecutionCompleted
                 | EventType::WorkflowExecutionFailed
@@ -243,7 +267,7 @@ async fn closed(system: &System, workflow_id: &str, closes: bool) -> anyhow::Res
             Some(EventType::MarkerRecorded) => !closes,
             _ => false,
         };
-        Ok(whole.then_some(()))
+        Ok(is_complete.then_some(()))
     })
     .await
 }

@@ -1,49 +1,50 @@
-//! The histories in `histories/` against the workflow of today.
+//! Replays the histories in `histories/` with the current workflow code.
 
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use temporalio_sdk::workflow_replayer::WorkflowReplayFailure;
 use testkit::temporal::{EventType, HistoryEvent};
 
-use crate::histories::{self, Histories, replay, table, table_file};
+use crate::history_files::{self, Histories, event_table, event_table_file, replay};
 
-/// Most events of one path. A loop that writes history shows here.
+/// Events of one path at most, to detect loops that write history.
 const EVENTS_MAX: usize = 50;
 
 #[tokio::test]
 async fn r27_every_recorded_history_replays() -> anyhow::Result<()> {
-    let histories = histories::read()?;
-    assert!(!histories.is_empty(), "nothing is recorded");
+    let histories = history_files::read()?;
+    assert!(!histories.is_empty(), "there are no recorded histories");
     let failures = replay(&histories).await?;
-    assert!(failures.is_empty(), "read tests/replay/README.md: {failures:#?}");
+    assert!(failures.is_empty(), "histories that do not replay; see tests/replay/README.md: {failures:#?}");
     Ok(())
 }
 
 #[test]
-fn r27_each_path_has_the_events_of_the_table_and_not_many() -> anyhow::Result<()> {
-    let histories = histories::read()?;
-    let written = std::fs::read_to_string(table_file())?;
-    assert_eq!(table(&histories), written, "record again, and look at what the change costs");
+fn r27_each_history_matches_the_event_table_and_is_small() -> anyhow::Result<()> {
+    let histories = history_files::read()?;
+    let recorded = std::fs::read_to_string(event_table_file())?;
+    assert_eq!(event_table(&histories), recorded, "events.txt and the histories are not of one recording");
     for (name, events) in &histories {
         assert!(events.len() <= EVENTS_MAX, "{name} has {} events", events.len());
     }
     Ok(())
 }
 
-/// A changed history is to the workflow of today what a changed workflow is to the history of yesterday.
-async fn is_caught(name: &str, change: impl FnOnce(&mut Vec<HistoryEvent>)) -> anyhow::Result<bool> {
-    let mut events = histories::read()?.remove(name).unwrap_or_default();
+/// Whether replaying a changed history fails as nondeterministic. Changing the history has the same effect as changing the
+/// workflow code.
+async fn is_detected(name: &str, change: impl FnOnce(&mut Vec<HistoryEvent>)) -> anyhow::Result<bool> {
+    let mut events = history_files::read()?.remove(name).unwrap_or_default();
     let before = events.clone();
     change(&mut events);
-    anyhow::ensure!(events != before, "{name}: nothing was changed");
+    anyhow::ensure!(events != before, "the history {name} was not changed");
     let failures = replay(&Histories::from([(name.to_owned(), events)])).await?;
     Ok(matches!(failures.get(name), Some(WorkflowReplayFailure::Nondeterminism { .. })))
 }
 
-fn first(events: &[HistoryEvent], of: EventType) -> usize {
-    events.iter().position(|event| event.event_type() == of).unwrap_or_default()
+fn position_of(events: &[HistoryEvent], event_type: EventType) -> usize {
+    events.iter().position(|event| event.event_type() == event_type).unwrap_or_default()
 }
 
-fn with_other_activities(events: &mut Vec<HistoryEvent>) {
+fn rename_activities(events: &mut Vec<HistoryEvent>) {
     for event in events {
         if let Some(Attributes::ActivityTaskScheduledEventAttributes(scheduled)) = &mut event.attributes
             && let Some(activity) = &mut scheduled.activity_type
@@ -54,27 +55,27 @@ fn with_other_activities(events: &mut Vec<HistoryEvent>) {
 }
 
 #[tokio::test]
-async fn r27_an_incompatible_change_is_caught() -> anyhow::Result<()> {
-    let another_step = is_caught("settled", with_other_activities);
-    assert!(another_step.await?, "another activity in the place of submit");
-    let another_look = is_caught("account_lock", with_other_activities);
-    assert!(another_look.await?, "another activity in the place of the look at the holder");
+async fn r27_an_incompatible_change_is_detected() -> anyhow::Result<()> {
+    let other_submit = is_detected("settled", rename_activities);
+    assert!(other_submit.await?, "another activity instead of submit");
+    let other_holder_check = is_detected("account_lock", rename_activities);
+    assert!(other_holder_check.await?, "another activity instead of the check of the lock holder");
 
-    let timer_instead = is_caught("settled", |events| {
-        let timer = events[first(events, EventType::TimerStarted)].clone();
-        let submit = first(events, EventType::ActivityTaskScheduled);
+    let timer_for_submit = is_detected("settled", |events| {
+        let timer = events[position_of(events, EventType::TimerStarted)].clone();
+        let submit = position_of(events, EventType::ActivityTaskScheduled);
         let event_id = events[submit].event_id;
         events[submit] = HistoryEvent { event_id, ..timer };
     });
-    assert!(timer_instead.await?, "a timer where submit is scheduled");
+    assert!(timer_for_submit.await?, "a timer instead of submit");
 
-    let no_reserve = is_caught("settled", |events| {
-        let reserve = first(events, EventType::MarkerRecorded);
+    let other_reserve = is_detected("settled", |events| {
+        let reserve = position_of(events, EventType::MarkerRecorded);
         let Some(Attributes::MarkerRecordedEventAttributes(marker)) = &mut events[reserve].attributes else {
             return;
         };
         marker.marker_name = "something_else".into();
     });
-    assert!(no_reserve.await?, "reserve is not what was recorded first");
+    assert!(other_reserve.await?, "another marker instead of reserve");
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! Does each kind of switch pay once, whatever its strategy (S0.11, S1.5, S1.8), and do people's
-//! decisions move what no answer can? One file per question; each test names the requirement it shows.
-//! After each, the bank's ledger and the switch's book are compared.
+//! Each submit strategy debits once (S0.11, S1.5, S1.8), and operator decisions end payments that no answer of the switch can
+//! end. Test names begin with the number of the requirement. After each test the bank's ledger is compared with the switch's
+//! transfers.
 
+mod account_lock;
+mod all_strategies;
 mod at_most_once;
-mod crashed;
-mod decided;
-mod locked;
-mod people;
-mod polled;
-mod shapes;
+mod operator_decisions;
+mod operators;
+mod polling;
+mod switch_kinds;
 mod write_ahead;

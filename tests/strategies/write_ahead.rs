@@ -1,45 +1,53 @@
-//! Strategy C, a log of our own: nothing is asked before the first attempt, and a PENDING met on a retry
-//! is ambiguous and resolved (S0.11).
+//! Strategy write_ahead: the submission log replaces the query before the first attempt, and a retry resolves a pending entry
+//! of the log (S0.11).
 
 use serde_json::json;
 use testkit::System;
 
-use crate::shapes::{copies, write_ahead};
+use crate::switch_kinds::{transfer_count, write_ahead};
 
 #[tokio::test]
-async fn s0_11_a_pending_is_resolved_by_asking() -> anyhow::Result<()> {
+async fn s0_11_a_pending_submission_is_resolved_by_query() -> anyhow::Result<()> {
     let system = System::start("write-ahead-query", write_ahead()).await?;
-    system.switch.behave(json!({"submit": ["accept_drop_answer"]})).await?;
+    system.switch.set_default_behaviour(json!({"submit": ["accept_drop_answer"]})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
-    assert_eq!(system.switch.requests(&payment.reference, "submit").await?, 1, "found, not sent again");
-    assert_eq!(system.switch.requests(&payment.reference, "cancel").await?, 0);
+    assert_eq!(
+        system.switch.request_count(&payment.reference, "submit").await?,
+        1,
+        "found by query, not resubmitted"
+    );
+    assert_eq!(system.switch.request_count(&payment.reference, "cancel").await?, 0);
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }
 
 #[tokio::test]
-async fn s0_11_a_pending_is_resolved_by_deduplication() -> anyhow::Result<()> {
-    let mut options = write_ahead().profile("deduplicates", true).profile("has_query", false);
+async fn s0_11_a_pending_submission_is_resolved_by_deduplication() -> anyhow::Result<()> {
+    let mut options = write_ahead().with_profile("deduplicates", true).with_profile("has_query", false);
     options.shape = json!({"query": false});
     let system = System::start("write-ahead-dedup", options).await?;
-    system.switch.behave(json!({"outcome": "hold", "submit": ["accept_drop_answer"]})).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold", "submit": ["accept_drop_answer"]})).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
-    assert_eq!(system.switch.requests(&payment.reference, "submit").await?, 2, "sent again");
-    assert_eq!(copies(&system, &payment.reference).await?, 1, "and taken once");
-    system.switch.decide(&payment.reference, "settle").await?;
+    assert_eq!(
+        system.switch.request_count(&payment.reference, "submit").await?,
+        2,
+        "expected one resubmission"
+    );
+    assert_eq!(transfer_count(&system, &payment.reference).await?, 1, "the switch did not deduplicate");
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }
 
 #[tokio::test]
-async fn s0_11_nothing_is_asked_before_the_first_attempt() -> anyhow::Result<()> {
+async fn s0_11_no_query_precedes_the_first_attempt() -> anyhow::Result<()> {
     let system = System::start("write-ahead-first", write_ahead()).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
-    assert_eq!(system.switch.requests(&payment.reference, "query").await?, 0);
+    assert_eq!(system.switch.request_count(&payment.reference, "query").await?, 0);
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }

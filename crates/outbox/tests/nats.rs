@@ -16,7 +16,7 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{PgConnection, PgPool};
 use support::{Running, options, until, until_all_published, write};
-use testkit::Broker as Server;
+use testkit::NatsServer as Server;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -133,7 +133,7 @@ impl Line {
     /// Has the broker killed and started again: it knows the ids of what it still has, and no others.
     async fn restart(&mut self) {
         self.server.kill().await.unwrap();
-        self.server.start_again().await.unwrap();
+        self.server.restart().await.unwrap();
     }
 
     /// The stream itself, past the relay.

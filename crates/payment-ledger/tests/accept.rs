@@ -14,7 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, tenant};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_row_holds_what_was_asked(pool: PgPool) {
+async fn the_payment_row_stores_the_request(pool: PgPool) {
     let bank = Bank::new(pool);
     let order = bank.order("k");
     let p = bank.take(&order).await;
@@ -31,7 +31,7 @@ async fn the_row_holds_what_was_asked(pool: PgPool) {
 
 /// S0.1: the first acceptance answers for ever, whatever the second request says.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_1_the_first_acceptance_is_given_again(pool: PgPool) {
+async fn s0_1_a_repeated_acceptance_returns_the_first_answer(pool: PgPool) {
     let bank = Bank::new(pool);
     let first = bank.order("k");
     bank.take(&first).await;
@@ -52,7 +52,7 @@ async fn s0_1_the_first_acceptance_is_given_again(pool: PgPool) {
 
 /// What the caller rolls back was never accepted.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_rolled_back_acceptance_leaves_no_trace(pool: PgPool) {
+async fn a_rolled_back_acceptance_leaves_no_rows(pool: PgPool) {
     let bank = Bank::new(pool);
     let order = bank.order("k");
     let mut tx = bank.pool.begin().await.unwrap();
@@ -67,7 +67,7 @@ async fn a_rolled_back_acceptance_leaves_no_trace(pool: PgPool) {
 
 /// R31: twins at once are one payment.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r31_of_many_twins_one_is_new(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r31_of_concurrent_acceptances_one_is_new(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 16).await;
     let order = bank.order("k");
     let outcomes = join_all((0..16).map(|_| async {
@@ -95,7 +95,7 @@ async fn a_payment_to_its_own_source_is_refused(pool: PgPool) {
 
 /// Many at once: each has its own result, in its own place.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_1_of_many_at_once_each_has_its_own_result(pool: PgPool) {
+async fn s0_1_each_payment_of_a_batch_has_its_own_result(pool: PgPool) {
     let bank = Bank::new(pool);
     let before = bank.order("k1");
     bank.take(&before).await;

@@ -14,7 +14,7 @@ use support::{Bank, Stage, event, success};
 
 /// A payment stands until a matching answer moves it; after its end it stands no more.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_payment_stands_with_its_reason_until_it_moves(pool: PgPool) {
+async fn needs_operator_keeps_its_reason_until_the_payment_moves(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Differing, "k").await;
     for _ in 0..2 {
@@ -38,7 +38,7 @@ async fn a_payment_stands_with_its_reason_until_it_moves(pool: PgPool) {
 /// wakes its workflow through the inbox. Otherwise the money would be held for ever though the switch
 /// has decided.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_payment_that_stands_hears_of_a_late_verdict(pool: PgPool) {
+async fn a_late_final_status_is_delivered_while_needing_an_operator(pool: PgPool) {
     let bank = Bank::new(pool);
     let late = bank.payment_at(Stage::Cancelling, "late").await;
     let stands = bank.ledger.needs_operator(&late.id, OperatorReason::SwitchRetentionExpired).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_payment_that_stands_hears_of_a_late_verdict(pool: PgPool) {
 /// An end that a late attempt writes is told to whoever stands before a person, once: the workflow would stand for ever.
 /// Where nobody ever stood the run that wrote the end needs no telling.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r6_a_payment_that_stands_hears_of_an_end(pool: PgPool) {
+async fn r6_an_end_is_delivered_to_a_payment_that_needs_an_operator(pool: PgPool) {
     use OperatorReason::{CompensationFailed, ConfirmationMismatch, WorkflowStartRefused};
     let bank = Bank::new(pool);
     #[rustfmt::skip]

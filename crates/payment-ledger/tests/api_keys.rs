@@ -65,7 +65,7 @@ fn lifetime_s(view: &KeyView) -> i64 {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_key_is_known_by_its_hash_with_what_it_may_do(pool: PgPool) {
+async fn a_key_is_found_by_its_hash_with_its_scopes(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
     let key = ledger.active_api_key(&hash(1)).await.unwrap().unwrap();
@@ -98,7 +98,7 @@ async fn a_key_expires_by_the_databases_clock(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_rotation_overlaps_and_never_lengthens_a_life(pool: PgPool) {
+async fn rotated_keys_overlap_and_never_live_longer(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
     let RotatedKeys { old, new } = rotated(&ledger, 1, 2, DAY_S).await;
@@ -121,7 +121,7 @@ async fn a_rotation_overlaps_and_never_lengthens_a_life(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn of_many_rotations_at_once_one_has_a_successor(pool: PgPool) {
+async fn of_concurrent_rotations_one_succeeds(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
     let ended = join_all((2..10).map(|new| rotate(&ledger, 1, new, DAY_S))).await;
@@ -131,7 +131,7 @@ async fn of_many_rotations_at_once_one_has_a_successor(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_revocation_is_at_once_and_the_last_word(pool: PgPool) {
+async fn a_revocation_is_immediate_and_final(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
     rotate(&ledger, 1, 2, DAY_S).await;
@@ -169,10 +169,31 @@ async fn keys_are_listed_by_tenant_and_client(pool: PgPool) {
     assert_eq!(listed(Some("nobody"), None).await, []);
 }
 
+/// Keys from before they had scopes go on as they were.
+#[sqlx::test(migrations = false)]
+async fn a_key_from_before_scopes_has_all_scopes(pool: PgPool) {
+    payment_ledger::MIGRATOR.run_to(5, &pool).await.unwrap();
+    for (n, revoked_at) in [(1_u8, "NULL"), (2, "NULL"), (3, "now()")] {
+        let insert = format!(
+            "INSERT INTO api_keys (key_hash, prefix, tenant_id, client_id, revoked_at)
+             VALUES ($1, 'sk_01234', 'acme', 'shop', {revoked_at})"
+        );
+        sqlx::query(AssertSqlSafe(insert)).bind([n; 32].to_vec()).execute(&pool).await.unwrap();
+    }
+    payment_ledger::MIGRATOR.run(&pool).await.unwrap();
+
+    let ledger = Ledger::new(pool);
+    let key = ledger.valid_key(&hash(1)).await.unwrap().unwrap();
+    assert_eq!((&key.caller, &key.scopes), (&caller("acme", "shop"), &Scopes::all()));
+    assert!(good(&ledger, 2).await && !good(&ledger, 3).await, "what was revoked stays revoked");
+    let Revocation::Done(view) = ledger.revoke_key(&key.id).await.unwrap() else { panic!("by its new id") };
+    assert_eq!((view.prefix.as_str(), view.expires_at), ("sk_01234", None));
+}
+
 /// What no program does, the database refuses: a key never changes hands, gains a right, lives longer,
 /// comes back or vanishes.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_database_keeps_a_key_as_it_is(pool: PgPool) {
+async fn the_database_rejects_changes_to_a_key(pool: PgPool) {
     let ledger = Ledger::new(pool.clone());
     store(&ledger, 1, Some(DAY_S)).await;
     rotate(&ledger, 1, 2, DAY_S).await;

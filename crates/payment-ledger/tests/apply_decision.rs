@@ -44,7 +44,7 @@ async fn decided(bank: &Bank, stage: Stage, key: &str, action: Action) -> (Sampl
 
 /// A debit by decision at each stage, twice: who bears it, and what is left.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn at_each_stage_a_decision_debits_once(pool: PgPool) {
+async fn a_debit_decision_is_applied_once_at_each_stage(pool: PgPool) {
     use DebitRuling::{Charge, Refused};
     use DecisionRefusal::{RecallUnderWay, Recalled, SwitchSaysVoid};
     let bank = Bank::new(pool);
@@ -110,7 +110,7 @@ async fn at_each_stage_a_decision_debits_once(pool: PgPool) {
 
 /// A release by decision at each stage, twice: the cause that names the end, and what is left.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn at_each_stage_a_decision_releases_once(pool: PgPool) {
+async fn a_release_decision_is_applied_once_at_each_stage(pool: PgPool) {
     use DecisionRefusal::SwitchSaysSettled;
     use ReleaseRuling::{Refused, Release};
     let bank = Bank::new(pool);
@@ -150,7 +150,7 @@ async fn at_each_stage_a_decision_releases_once(pool: PgPool) {
 
 /// Asking the switch first has moved the payment to cancelling: what was decided is carried out all the same.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_was_decided_goes_on_from_cancelling(pool: PgPool) {
+async fn a_decision_is_applied_while_cancelling(pool: PgPool) {
     let bank = Bank::new(pool);
     let (p, release) = decided(&bank, Stage::Differing, "release", Action::Release).await;
     bank.ledger.begin_cancel(&p.id, &Cause::Interrupted).await.unwrap();
@@ -166,7 +166,7 @@ async fn what_was_decided_goes_on_from_cancelling(pool: PgPool) {
 
 /// Whoever brings an id: money moves only by a decision that is on record as confirmed, of this payment and this action.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn only_what_two_people_confirmed_is_carried_out(pool: PgPool) {
+async fn only_a_confirmed_decision_of_the_payment_is_applied(pool: PgPool) {
     let bank = Bank::new(pool);
     let (p, release) = decided(&bank, Stage::Differing, "p", Action::Release).await;
     let (q, settle) = decided(&bank, Stage::Differing, "q", Action::Debit).await;
@@ -201,7 +201,7 @@ async fn only_what_two_people_confirmed_is_carried_out(pool: PgPool) {
 /// A decision has keys of its own: the refusal recorded under the step's key does not answer for it, and the step's late
 /// repeat does not move anything after it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_12_a_decisions_key_is_not_the_steps(pool: PgPool) {
+async fn s0_12_a_decision_has_its_own_operation_key(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::RecallRefused, "k").await;
     bank.stand(&p, OperatorReason::RecallRefused).await;
@@ -237,7 +237,7 @@ async fn a_success_after_a_release_by_decision_is_a_late_confirmation(pool: PgPo
 
 /// What the workflow made of a decision is recorded once; the first word stands and is on the timeline.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_first_close_stands(pool: PgPool) {
+async fn the_first_outcome_of_a_decision_is_kept(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -268,7 +268,10 @@ async fn the_first_close_stands(pool: PgPool) {
 
 /// Sixteen carriers of one decision at once move money once and are told the same.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn many_at_once_are_one_effect(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn concurrent_applications_of_a_decision_have_one_effect(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::crowded(options, connect, 16).await;
     let (p, settle) = decided(&bank, Stage::Differing, "debit", Action::Debit).await;
     let told = join_all((0..16).map(|_| bank.ledger.debit_by_decision(&p.id, &settle))).await;
@@ -285,7 +288,7 @@ async fn many_at_once_are_one_effect(options: PgPoolOptions, connect: PgConnectO
 
 /// A decision beside the switch's own answer: one of them ends the payment, and it is debited once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_decision_beside_a_success(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_decision_concurrent_with_a_success_debits_once(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 8).await;
     for round in 0..20 {
         let (p, decision_id) =

@@ -54,7 +54,7 @@ async fn read_too_much(bank: &Bank, payments: i64) -> Vec<String> {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_15_no_step_of_a_payment_reads_a_table_whole(_: PgPoolOptions, connect: PgConnectOptions) {
+async fn s0_15_no_step_of_a_payment_scans_a_whole_table(_: PgPoolOptions, connect: PgConnectOptions) {
     let connect = connect.options([("enable_seqscan", "off")]);
     let bank = Bank::new(PgPoolOptions::new().max_connections(1).connect_with(connect).await.unwrap());
     for n in 0..OTHERS {

@@ -19,7 +19,10 @@ const PAYMENTS: usize = 50;
 
 /// R3: 16 at once of each step of 50 payments: one effect each.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r3_sixteen_at_once_have_one_effect(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r3_sixteen_concurrent_copies_of_a_step_have_one_effect(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::crowded(options, connect, 32).await;
     futures::stream::iter(0..PAYMENTS)
         .for_each_concurrent(2, async |n| {
@@ -57,7 +60,10 @@ async fn r3_sixteen_at_once_have_one_effect(options: PgPoolOptions, connect: PgC
 
 /// R3: settle and release of one payment at once, whatever the switch said: never both.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r3_settle_beside_release_is_never_both(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r3_of_a_concurrent_debit_and_release_one_succeeds(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::crowded(options, connect, 16).await;
     for (n, stage) in
         [Stage::Confirmed, Stage::Void, Stage::Recalled, Stage::Sent].into_iter().cycle().take(24).enumerate()
@@ -79,7 +85,10 @@ async fn r3_settle_beside_release_is_never_both(options: PgPoolOptions, connect:
 /// R34: many writers on two accounts, payments in opposite directions, ends of both kinds: no lost
 /// update, no deadlock.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r34_two_accounts_in_opposite_directions(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r34_payments_in_opposite_directions_do_not_deadlock(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::crowded(options, connect, 32).await;
     let (a, b) = (bank.open("a", 64 * AMOUNT_MINOR).await, bank.open("b", 64 * AMOUNT_MINOR).await);
     let writers = (0..64).map(|n: i64| {
@@ -106,7 +115,7 @@ async fn r34_two_accounts_in_opposite_directions(options: PgPoolOptions, connect
 
 /// More payments than money: as many hold as the balance allows, and no cent more.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_balance_is_never_overdrawn_by_a_crowd(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn concurrent_reserves_never_overdraw_a_balance(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 16).await;
     let account = bank.open("purse", FUNDS_MINOR).await;
     let orders: Vec<_> = (0..32)
@@ -123,7 +132,10 @@ async fn a_balance_is_never_overdrawn_by_a_crowd(options: PgPoolOptions, connect
 
 /// A freeze beside a settle: debited before it, or refused for good; the hold says which.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_freeze_beside_a_settle_comes_before_or_after(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_freeze_concurrent_with_a_debit_precedes_or_follows_it(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::crowded(options, connect, 4).await;
     for round in 0..30 {
         let p = bank.payment_at(Stage::Confirmed, &format!("round {round}")).await;

@@ -51,7 +51,7 @@ async fn correct(
 
 /// The money of each path, correction after correction.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn each_correction_moves_the_money_to_who_bears_it(pool: PgPool) {
+async fn each_correction_posts_to_the_account_that_bears_the_amount(pool: PgPool) {
     use Correction::{LateDebit, ReturnCredit, WriteOff};
     let bank = Bank::new(pool);
     #[rustfmt::skip]
@@ -171,7 +171,7 @@ async fn a_correction_is_refused_for_the_first_reason(pool: PgPool) {
 
 /// A correction is judged again when it is confirmed, and needs another person then.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_correction_is_judged_again_when_it_is_confirmed(pool: PgPool) {
+async fn a_correction_is_checked_again_at_its_confirmation(pool: PgPool) {
     let bank = Bank::new(pool);
     let (p, exception_id) = disputed(&bank, Stage::Released, "k").await;
     let proposed = bank
@@ -196,7 +196,7 @@ async fn a_correction_is_judged_again_when_it_is_confirmed(pool: PgPool) {
 
 /// Sixteen confirmations at once book once and are told the same.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn many_confirmations_at_once_are_one_correction(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn concurrent_confirmations_are_one_correction(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 16).await;
     let (p, exception_id) = disputed(&bank, Stage::Released, "k").await;
     let proposed = bank
@@ -214,7 +214,7 @@ async fn many_confirmations_at_once_are_one_correction(options: PgPoolOptions, c
 
 /// The database itself debits a payment once and makes each correction once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_database_makes_each_correction_once(pool: PgPool) {
+async fn the_database_accepts_each_correction_once(pool: PgPool) {
     let bank = Bank::new(pool);
     let settled = bank.payment_at(Stage::Settled, "settled").await;
     let row = |n: usize, kind: &str, debit: &str, credit: &str| {
@@ -241,7 +241,7 @@ async fn the_database_makes_each_correction_once(pool: PgPool) {
 
 /// An exception without money is closed by one person; the close is a decision on record.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_exception_is_closed_by_one_person_and_a_reason(pool: PgPool) {
+async fn one_operator_closes_an_exception_with_a_reason(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Settled, "k").await;
     let stranger = Callback { reference: "tx_none:submit".into(), ..success(&p, "stranger") };
@@ -270,7 +270,7 @@ async fn an_exception_is_closed_by_one_person_and_a_reason(pool: PgPool) {
 
 /// The exception that keeps an open payment from being released unasked cannot be closed before its end.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_keeps_an_open_payment_safe_is_not_closed(pool: PgPool) {
+async fn an_exception_that_protects_an_open_payment_stays_open(pool: PgPool) {
     let bank = Bank::new(pool);
     let differing = bank.payment_at(Stage::Differing, "differing").await;
     let unsent = bank.payment_at(Stage::Reserved, "unsent").await;
@@ -288,7 +288,7 @@ async fn what_keeps_an_open_payment_safe_is_not_closed(pool: PgPool) {
 
 /// Closing an exception does not silence the switch, and what people decided is not for the customer.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_is_met_again_after_it_was_closed_is_opened_anew(pool: PgPool) {
+async fn a_recurring_cause_opens_a_new_exception_after_the_close(pool: PgPool) {
     let bank = Bank::new(pool);
     let (p, first) = disputed(&bank, Stage::Released, "once").await;
     // The same words of the switch while it is open are the same exception.
@@ -305,7 +305,7 @@ async fn what_is_met_again_after_it_was_closed_is_opened_anew(pool: PgPool) {
 
 /// What the claims account bears is not closed away.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_the_claims_account_bears_is_written_off_or_given_back(pool: PgPool) {
+async fn an_amount_charged_to_claims_is_written_off_or_returned(pool: PgPool) {
     let bank = Bank::new(pool);
     let (p, late) = disputed(&bank, Stage::Released, "k").await;
     bank.freeze(&p).await;

@@ -12,7 +12,7 @@ use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, success};
 
 /// What settle answers at each stage, twice, and what is left.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn at_each_stage_settle_does_what_the_switch_said(pool: PgPool) {
+async fn a_debit_follows_the_final_status_at_each_stage(pool: PgPool) {
     use DebitOutcome::{Differs, Done, NotConfirmed, Refused};
     let bank = Bank::new(pool);
     let barred = || Refused { reason: "frozen_account".into() };
@@ -50,7 +50,7 @@ async fn at_each_stage_settle_does_what_the_switch_said(pool: PgPool) {
 /// Path C (S0.10): the refusal is recorded under settle's key before anything else is asked, and
 /// stands when the freeze has gone. Otherwise a paused first attempt would debit what was recalled.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_10_a_frozen_account_is_refused_for_good(pool: PgPool) {
+async fn s0_10_the_refusal_of_a_frozen_account_is_final(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Confirmed, "k").await;
     bank.freeze(&p).await;
@@ -75,7 +75,7 @@ async fn a_freeze_after_the_debit_changes_nothing(pool: PgPool) {
 
 /// A closed account is as little debited as a frozen one.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_closed_account_is_refused_by_its_own_word(pool: PgPool) {
+async fn a_closed_account_is_refused_with_its_own_reason(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Confirmed, "k").await;
     bank.sql(&format!("UPDATE accounts SET status = 'closed' WHERE account_id = '{}'", p.account)).await;
@@ -85,7 +85,7 @@ async fn a_closed_account_is_refused_by_its_own_word(pool: PgPool) {
 
 /// A matching SUCCESS after a differing one settles: the payment kept listening.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_matching_success_settles_after_a_differing_one(pool: PgPool) {
+async fn a_matching_success_after_a_differing_one_is_debited(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Differing, "k").await;
     assert_eq!(bank.debit(&p).await, DebitOutcome::Differs);
@@ -97,7 +97,7 @@ async fn a_matching_success_settles_after_a_differing_one(pool: PgPool) {
 
 /// A payment that the switch settled while we asked to cancel is debited, whatever the cause was.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_success_while_cancelling_settles_forward(pool: PgPool) {
+async fn a_success_while_cancelling_is_debited(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Cancelling, "k").await;
     bank.ledger.store_callback(&success(&p, "late")).await.unwrap();

@@ -140,7 +140,7 @@ async fn a_confirmation_is_refused_for_the_first_reason(pool: PgPool) {
 
 /// What moves money waits for another person; then it is put before the workflow, in the same transaction.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_moves_money_needs_two_people(pool: PgPool) {
+async fn an_action_that_moves_money_needs_two_operators(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = standing(&bank, "k").await;
     let proposed = bank.ledger.propose(&p.id, Action::Debit, " Ann ", "paid", Some("fax 3")).await.unwrap();
@@ -170,7 +170,7 @@ async fn what_moves_money_needs_two_people(pool: PgPool) {
 
 /// Asking again moves no money: one person decides, and the workflow is told at once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn asking_again_needs_one_person(pool: PgPool) {
+async fn retry_cancel_needs_one_operator(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = standing(&bank, "k").await;
     let proposed =
@@ -184,7 +184,7 @@ async fn asking_again_needs_one_person(pool: PgPool) {
 /// An asking that was given up, and comes late, leaves a payment standing; and where a resume shows one as
 /// cancelling, people decide all the same.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_late_asking_takes_no_decision_away(pool: PgPool) {
+async fn a_late_cancel_does_not_prevent_a_decision(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = standing(&bank, "k").await;
     bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired).await.unwrap();
@@ -198,7 +198,7 @@ async fn a_late_asking_takes_no_decision_away(pool: PgPool) {
 
 /// A withdrawn proposal makes room for another; who withdrew it, and why, is on record.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_withdrawn_proposal_makes_room(pool: PgPool) {
+async fn a_withdrawn_proposal_allows_another_one(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = standing(&bank, "k").await;
     let first = bank.propose(&p, Action::Debit).await;
@@ -216,7 +216,10 @@ async fn a_withdrawn_proposal_makes_room(pool: PgPool) {
 
 /// Sixteen proposals and sixteen confirmations at once are one decision, told once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn many_at_once_are_one_decision(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn concurrent_proposals_and_confirmations_are_one_decision(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::crowded(options, connect, 16).await;
     let p = standing(&bank, "k").await;
     let ids = join_all((0..16).map(|_| bank.propose(&p, Action::Release))).await;
@@ -240,7 +243,7 @@ async fn many_at_once_are_one_decision(options: PgPoolOptions, connect: PgConnec
 
 /// What moved the payment was quicker: open decisions are closed with its end, in its transaction.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_end_closes_what_people_had_yet_to_decide(pool: PgPool) {
+async fn the_end_of_a_payment_closes_its_open_decisions(pool: PgPool) {
     let bank = Bank::new(pool);
     let proposed = standing(&bank, "proposed").await;
     bank.propose(&proposed, Action::Release).await;
@@ -262,7 +265,7 @@ async fn the_end_closes_what_people_had_yet_to_decide(pool: PgPool) {
 /// A confirmed decision that the run it was told to has not carried out is told again when the payment next comes to
 /// stand: that run may be gone.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_lost_run_loses_no_decision(pool: PgPool) {
+async fn a_decision_is_delivered_again_after_a_lost_run(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = standing(&bank, "k").await;
     let decision_id = bank.decide(&p, Action::Release).await;
@@ -285,7 +288,7 @@ async fn a_lost_run_loses_no_decision(pool: PgPool) {
 
 /// The database itself keeps the audit trail.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_audit_trail_is_kept_by_the_database(pool: PgPool) {
+async fn the_database_protects_the_audit_trail_of_decisions(pool: PgPool) {
     const CHECK: &str = "23514";
     const RESTRICT: &str = "23001";
     let bank = Bank::new(pool);

@@ -102,7 +102,7 @@ async fn every_way(bank: &Bank) -> Vec<(Sample, &'static [EventKind])> {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s3_5_what_happens_to_a_payment_is_told_once_and_in_the_published_form(pool: PgPool) {
+async fn s3_5_each_event_is_written_once_and_matches_its_schema(pool: PgPool) {
     let bank = Bank::new(pool);
     let mut seen = BTreeSet::new();
     for (p, wanted) in every_way(&bank).await {
@@ -127,7 +127,7 @@ async fn s3_5_what_happens_to_a_payment_is_told_once_and_in_the_published_form(p
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s3_5_what_cannot_be_told_does_not_happen(pool: PgPool) {
+async fn s3_5_a_step_whose_event_cannot_be_written_is_rolled_back(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Accepted, "untold").await;
     bank.sql("ALTER TABLE outbox RENAME TO outbox_gone").await;
@@ -142,7 +142,7 @@ async fn s3_5_what_cannot_be_told_does_not_happen(pool: PgPool) {
 }
 
 #[test]
-fn s3_5_every_kind_has_a_schema_an_example_and_a_line_in_the_catalogue() {
+fn s3_5_every_kind_has_a_schema_an_example_and_a_catalogue_entry() {
     let readme = std::fs::read_to_string(catalogue().join("README.md")).unwrap();
     let mut wanted = BTreeSet::from(["README.md".to_owned()]);
     for kind in EventKind::ALL {
@@ -169,7 +169,7 @@ fn s3_5_every_kind_has_a_schema_an_example_and_a_line_in_the_catalogue() {
 }
 
 #[test]
-fn s3_5_every_end_is_told() {
+fn s3_5_every_final_state_has_an_event() {
     for state in PaymentState::ALL {
         let is_told = EventKind::for_state(*state).is_some();
         assert!(is_told || state.end().is_none(), "{state} is an end and is not told");

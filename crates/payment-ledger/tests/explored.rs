@@ -357,7 +357,7 @@ fn first_word(text: &str) -> String {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r38_the_explored_bank_is_this_ledger(pool: PgPool) {
+async fn r38_the_explorers_bank_matches_this_ledger(pool: PgPool) {
     let runtime = tokio::runtime::Handle::current();
     let walk = move || {
         let case = Cell::new(0);

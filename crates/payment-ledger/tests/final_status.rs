@@ -43,7 +43,7 @@ impl Said {
 /// The truth table. "told" says that the workflow is told; the state is the one after. Each callback
 /// is sent twice: the duplicate changes nothing.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_truth_table_of_callbacks(pool: PgPool) {
+async fn each_callback_has_its_documented_effect_at_each_stage(pool: PgPool) {
     use Said::*;
     let bank = Bank::new(pool);
     #[rustfmt::skip]
@@ -132,7 +132,7 @@ async fn the_truth_table_of_callbacks(pool: PgPool) {
 
 /// SUCCESS means the same from each source, and the first answer stands from each.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_first_answer_stands_from_each_source(pool: PgPool) {
+async fn the_first_final_status_is_kept_from_each_source(pool: PgPool) {
     let bank = Bank::new(pool);
     for (source, word) in [
         (FinalStatusSource::Callback, "callback"),
@@ -156,7 +156,7 @@ async fn the_first_answer_stands_from_each_source(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn dead_stands_however_it_was_learnt(pool: PgPool) {
+async fn void_is_kept_for_each_reason(pool: PgPool) {
     let bank = Bank::new(pool);
     let deaths = [
         (VoidReason::Cancelled, "cancelled"),
@@ -180,7 +180,7 @@ async fn dead_stands_however_it_was_learnt(pool: PgPool) {
 
 /// Every field is compared, and the first that differs is named; the hold is kept.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_report_that_differs_is_an_exception_and_moves_nothing(pool: PgPool) {
+async fn a_differing_report_is_an_exception_and_moves_no_money(pool: PgPool) {
     let bank = Bank::new(pool);
     type Change = fn(&mut SettledReport);
     #[rustfmt::skip]
@@ -212,7 +212,7 @@ async fn a_report_that_differs_is_an_exception_and_moves_nothing(pool: PgPool) {
 
 /// R20: contradictory callbacks in both orders. FAILURE is never definite; the other is recorded.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r20_contradictory_callbacks_in_both_orders(pool: PgPool) {
+async fn r20_contradictory_callbacks_in_both_orders_are_an_exception(pool: PgPool) {
     let bank = Bank::new(pool);
     for order in ["failure first", "success first"] {
         let p = bank.payment_at(Stage::Sent, order).await;
@@ -231,7 +231,7 @@ async fn r20_contradictory_callbacks_in_both_orders(pool: PgPool) {
 
 /// Event ids are unique per switch: two switches' events of one id are two contradictions.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn two_switches_event_of_one_id_hides_no_contradiction(pool: PgPool) {
+async fn one_event_id_of_two_switches_is_two_contradictions(pool: PgPool) {
     let bank = Bank::new(pool);
     let northern = bank.payment_at(Stage::Confirmed, "north").await;
     let mut order = bank.order("south");
@@ -250,7 +250,7 @@ async fn two_switches_event_of_one_id_hides_no_contradiction(pool: PgPool) {
 
 /// Another switch's word leaves the payment alone: its FAILURE contradicts no SUCCESS.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn another_switchs_failure_contradicts_nothing(pool: PgPool) {
+async fn a_failure_from_another_switch_contradicts_nothing(pool: PgPool) {
     let bank = Bank::new(pool);
     for order in ["failure first", "success first"] {
         let p = bank.payment_at(Stage::Sent, order).await;
@@ -268,7 +268,7 @@ async fn another_switchs_failure_contradicts_nothing(pool: PgPool) {
 
 /// A SUCCESS of what was never sent is an exception even when the payment was released since.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_success_of_what_was_never_sent_is_an_exception(pool: PgPool) {
+async fn a_success_without_an_attempt_is_an_exception(pool: PgPool) {
     let bank = Bank::new(pool);
     for stage in [Stage::Fenced, Stage::Reserved, Stage::ReleasedUnreserved, Stage::Rejected] {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;

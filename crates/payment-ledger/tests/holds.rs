@@ -33,7 +33,7 @@ impl Bank {
 
 /// Every state is there in every currency, the ends too, which hold nothing.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_15_what_is_held_is_counted_by_state_and_by_who_decides(pool: PgPool) {
+async fn s0_15_holds_are_counted_by_state_and_by_who_decides(pool: PgPool) {
     let bank = Bank::new(pool);
     assert_eq!(bank.ledger.held_by_state().await.unwrap(), [], "no account, no currency");
     bank.ledger.open_account(&tenant(), &account_id("dollars"), Currency::USD).await.unwrap();
@@ -99,7 +99,7 @@ async fn s0_15_what_is_held_is_counted_by_state_and_by_who_decides(pool: PgPool)
 
 /// One of each, planted behind the database's back; each is named in the next audit, once, with nothing else.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_15_the_hold_audit_names_what_cannot_be(pool: PgPool) {
+async fn s0_15_the_hold_audit_finds_each_inconsistent_hold(pool: PgPool) {
     let bank = Bank::new(pool);
     for (stage, key) in [(Stage::Sent, "well"), (Stage::Settled, "ended"), (Stage::Fenced, "fenced")] {
         bank.payment_at(stage, key).await;

@@ -33,7 +33,7 @@ fn ids(messages: &[InboxMessage]) -> Vec<i64> {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_callback_is_stored_whole_and_told(pool: PgPool) {
+async fn a_callback_is_stored_completely_and_delivered(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let callback = Callback { body: vec![0xff, 0x00, b'{'], ..failure(&p, "evt-1") };
@@ -83,7 +83,7 @@ async fn r21b_an_event_id_with_another_body_is_an_exception(pool: PgPool) {
 
 /// R21b: authentic but unknown: stored, an exception, nobody is told and no money moves.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r21b_an_unknown_payment_is_an_exception(pool: PgPool) {
+async fn r21b_a_callback_for_an_unknown_payment_is_an_exception(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let references =
@@ -111,7 +111,7 @@ async fn r21b_an_unknown_payment_is_an_exception(pool: PgPool) {
 /// R23: a poisonous callback is stored like any other. NUL is a character that JSON can carry and a
 /// text column cannot.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r23_a_callback_with_a_nul_in_its_words_is_stored(pool: PgPool) {
+async fn r23_a_callback_with_nul_characters_is_stored(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let poison = Callback { reason: Some("closed\0".into()), ..failure(&p, "evt-1") };
@@ -123,7 +123,7 @@ async fn r23_a_callback_with_a_nul_in_its_words_is_stored(pool: PgPool) {
 
 /// R17: the same callback 32 times at once: one row, one message, one final_status.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r17_one_callback_at_once_is_one_row(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r17_concurrent_copies_of_a_callback_are_one_row(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 32).await;
     for round in 0..5 {
         let p = bank.payment_at(Stage::Sent, &format!("round {round}")).await;
@@ -146,7 +146,10 @@ async fn r17_one_callback_at_once_is_one_row(options: PgPoolOptions, connect: Pg
 
 /// An unknown one at once, too, where no payment row serialises.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn one_unknown_callback_at_once_is_one_exception(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn concurrent_copies_of_an_unknown_callback_are_one_exception(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::crowded(options, connect, 16).await;
     let p = bank.payment_at(Stage::Sent, "k").await;
     let callback = Callback { reference: "tx_unknown:submit".into(), ..success(&p, "evt-1") };
@@ -161,7 +164,7 @@ async fn one_unknown_callback_at_once_is_one_exception(options: PgPoolOptions, c
 /// The process that stored a callback has a second to deliver it; then the relay's turns come at
 /// growing distances until it is marked.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_is_not_delivered_is_taken_again_later_and_later(pool: PgPool) {
+async fn undelivered_messages_are_claimed_with_growing_backoff(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let clock = async || bank.words("SELECT clock_timestamp()::text").await.remove(0);
@@ -200,7 +203,7 @@ async fn what_is_not_delivered_is_taken_again_later_and_later(pool: PgPool) {
 
 /// What is taken says what it is, where signals go now, and whether anybody is left to be told.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_is_taken_names_the_current_workflow(pool: PgPool) {
+async fn claimed_messages_name_the_current_workflow(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     bank.customer_cancel(&p).await;
@@ -221,7 +224,7 @@ async fn what_is_taken_names_the_current_workflow(pool: PgPool) {
 
 /// Two relays at once share the work: no message is taken twice, none is left.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn two_takers_take_each_notice_once(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn concurrent_claims_take_each_message_once(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 8).await;
     let p = bank.payment_at(Stage::Sent, "k").await;
     for n in 0..40 {
@@ -241,7 +244,7 @@ async fn two_takers_take_each_notice_once(options: PgPoolOptions, connect: PgCon
 
 /// A taker does not wait for what another one holds.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_locked_notice_is_skipped(pool: PgPool) {
+async fn a_locked_message_is_skipped(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     for n in 0..2 {
@@ -260,7 +263,7 @@ async fn a_locked_notice_is_skipped(pool: PgPool) {
 
 /// A customer's cancel goes into the inbox once, and is of no use after the end.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_cancel_is_asked_once_and_not_after_the_end(pool: PgPool) {
+async fn a_customer_cancel_is_stored_once_and_not_after_the_end(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -302,7 +305,7 @@ async fn a_cancel_is_asked_once_and_not_after_the_end(pool: PgPool) {
 /// R19: "void" and a SUCCESS at the same time. Whichever comes second compares: the SUCCESS is the
 /// final_status, or it is an exception. It is never neither.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r19_a_success_beside_a_death_is_the_verdict_or_an_exception(
+async fn r19_a_success_concurrent_with_void_is_final_or_an_exception(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -344,7 +347,10 @@ async fn r19_a_success_beside_a_death_is_the_verdict_or_an_exception(
 /// R19: the release and a SUCCESS at the same time: released, and the SUCCESS is an exception, of
 /// the kind that says which came first.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r19_a_success_beside_a_release_is_an_exception(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r19_a_success_concurrent_with_a_release_is_an_exception(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::crowded(options, connect, 4).await;
     for round in 0..40 {
         let p = bank.payment_at(Stage::Void, &format!("round {round}")).await;
@@ -365,7 +371,7 @@ async fn r19_a_success_beside_a_release_is_an_exception(options: PgPoolOptions, 
 
 /// R19: a release of what was not sent, beside the attempt that would send it: one of the two.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r19_a_release_beside_an_attempt_is_one_of_the_two(
+async fn r19_of_a_concurrent_release_and_attempt_one_succeeds(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -383,6 +389,6 @@ async fn r19_a_release_beside_an_attempt_is_one_of_the_two(
 
 /// The words on the wire are the words in the table.
 #[test]
-fn a_status_has_its_word() {
+fn callback_statuses_have_their_wire_names() {
     assert_eq!((CallbackStatus::Success.as_str(), CallbackStatus::Failure.as_str()), ("SUCCESS", "FAILURE"));
 }

@@ -27,7 +27,7 @@ fn entry(payment: &str, kind: &str, key: &str) -> String {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_database_has_the_last_word(pool: PgPool) {
+async fn the_database_enforces_the_ledgers_invariants(pool: PgPool) {
     let bank = Bank::new(pool);
     let open = bank.payment_at(Stage::Cancelling, "open").await;
     let dead = bank.payment_at(Stage::Void, "void").await;
@@ -112,7 +112,7 @@ async fn the_database_has_the_last_word(pool: PgPool) {
 /// A defect that the rules let through kill_switches at the database, and is told as one: repeating does
 /// not help.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_refusal_of_the_database_is_a_defect_and_not_a_wait(pool: PgPool) {
+async fn a_constraint_violation_is_a_final_error(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Confirmed, "k").await;
     // Somebody else's entry has the key that settling is to have.
@@ -130,7 +130,7 @@ async fn a_refusal_of_the_database_is_a_defect_and_not_a_wait(pool: PgPool) {
 
 /// Paying in: once per key, into a customer's account, in its currency.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn money_is_paid_in_once_per_key(pool: PgPool) {
+async fn an_account_is_funded_once_per_key(pool: PgPool) {
     let bank = Bank::new(pool);
     let account = bank.open("purse", FUNDS_MINOR).await;
     assert!(!bank.ledger.fund(&account, eur(FUNDS_MINOR), "fund:purse").await.unwrap(), "the key again");
@@ -152,7 +152,7 @@ async fn money_is_paid_in_once_per_key(pool: PgPool) {
 
 /// An account shows what it can spend, what is held, and both together.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_account_shows_what_is_held(pool: PgPool) {
+async fn an_account_shows_its_available_and_held_amounts(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -180,7 +180,7 @@ async fn an_account_shows_what_is_held(pool: PgPool) {
 /// Currencies of no, two and three decimals keep apart, each balanced in its own minor units; what no number can hold is
 /// refused whole.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_currencies_keep_apart_and_no_sum_overflows(pool: PgPool) {
+async fn r10_currencies_stay_separate_and_no_sum_overflows(pool: PgPool) {
     let bank = Bank::new(pool);
     let money = |minor, currency| payment_protocol::money::Money::from_minor(minor, currency).unwrap();
     for currency in [iso_currency::Currency::JPY, iso_currency::Currency::EUR, iso_currency::Currency::BHD] {

@@ -39,7 +39,7 @@ async fn used(bank: &Bank) -> Vec<String> {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_a_limit_is_reached_and_not_passed(pool: PgPool) {
+async fn r10_a_limit_can_be_reached_and_not_exceeded(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.clear_of_midnight().await;
     let of = |per_payment_minor, per_day_minor, per_day_count| LimitBounds {
@@ -84,7 +84,7 @@ async fn r10_a_limit_is_reached_and_not_passed(pool: PgPool) {
 /// What is released is given back to the day it was taken from, once; what is settled is not. What was held before there was a
 /// limit gives nothing back.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_what_is_released_is_given_back_to_its_limit(pool: PgPool) {
+async fn r10_a_release_restores_the_limit_of_its_day(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.clear_of_midnight().await;
     let account = bank.open("purse", support::FUNDS_MINOR).await;
@@ -124,7 +124,7 @@ async fn r10_what_is_released_is_given_back_to_its_limit(pool: PgPool) {
 
 /// 64 at once, from eight accounts of one tenant: as many are held as the limit allows, not one more.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r34_a_limit_is_not_passed_by_a_crowd(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r34_concurrent_reserves_do_not_exceed_a_limit(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 32).await;
     bank.clear_of_midnight().await;
     set(
@@ -159,7 +159,7 @@ async fn r34_a_limit_is_not_passed_by_a_crowd(options: PgPoolOptions, connect: P
 
 /// The newest limit counts, and one without bounds is none; the trail stays.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_limit_is_set_anew_and_never_changed(pool: PgPool) {
+async fn the_newest_limit_applies_and_old_rows_never_change(pool: PgPool) {
     let bank = Bank::new(pool);
     let account = bank.open("purse", support::FUNDS_MINOR).await;
     let scope = LimitScope::Account(account.clone());
@@ -184,8 +184,8 @@ async fn a_limit_is_set_anew_and_never_changed(pool: PgPool) {
 /// Who sets a limit or a stop, and why, is on record for ever: what a decision would not take is not taken here either, and
 /// nothing is written.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn limits_and_stops_say_who_and_why(pool: PgPool) {
-    use DecisionRefusedError::*;
+async fn limits_and_kill_switches_require_a_name_and_a_reason(pool: PgPool) {
+    use DecisionRefused::*;
     let bank = Bank::new(pool);
     let account = LimitScope::Account(bank.open("purse", support::FUNDS_MINOR).await);
     let target = KillSwitchTarget::Switch(SwitchName::new(support::SWITCH).unwrap());

@@ -451,7 +451,7 @@ async fn side_by_side(bank: Bank, case: usize, ops: Vec<Op>) -> Result<(), TestC
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_two_hundred_operations_agree_with_the_model(pool: PgPool) {
+async fn r10_two_hundred_random_operations_match_the_model(pool: PgPool) {
     let runtime = tokio::runtime::Handle::current();
     let walk = move || {
         let config =

@@ -32,7 +32,7 @@ async fn age(bank: &Bank, p: &support::Sample, seconds: i64) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_list_shows_all_tenants_newest_first(pool: PgPool) {
+async fn list_returns_all_tenants_newest_first(pool: PgPool) {
     let bank = Bank::new(pool);
     let ours = bank.payment_at(Stage::Settled, "ours").await;
     age(&bank, &ours, 300).await;
@@ -64,7 +64,7 @@ async fn a_list_shows_all_tenants_newest_first(pool: PgPool) {
 
 /// What stands, is being cancelled or is idle, oldest first, with what may be decided and what already is.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_stuck_are_shown_with_what_may_be_decided(pool: PgPool) {
+async fn stuck_payments_are_listed_with_their_allowed_actions(pool: PgPool) {
     let bank = Bank::new(pool);
     let standing = bank.payment_at(Stage::Cancelling, "standing").await;
     bank.stand(&standing, OperatorReason::NotFoundIsInconclusive).await;
@@ -99,7 +99,7 @@ async fn the_stuck_are_shown_with_what_may_be_decided(pool: PgPool) {
 
 /// The customer's view too says since when it stands, and no more once it moves.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_view_says_since_when_it_stands(pool: PgPool) {
+async fn a_view_shows_since_when_an_operator_is_needed(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Cancelling, "k").await;
     let view = async || bank.ledger.payment(&tenant(), &p.id).await.unwrap().unwrap();
@@ -112,7 +112,7 @@ async fn a_view_says_since_when_it_stands(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_payment_is_explained_with_all_that_is_known(pool: PgPool) {
+async fn explain_returns_every_record_of_the_payment(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::RecallRefused, "k").await;
     bank.payment_at(Stage::Settled, "another").await;
@@ -156,7 +156,7 @@ async fn a_payment_is_explained_with_all_that_is_known(pool: PgPool) {
 
 /// The gauges name every kind and reason, also the empty ones.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_waits_for_people_is_measured(pool: PgPool) {
+async fn exceptions_and_payments_that_need_operators_are_measured(pool: PgPool) {
     let bank = Bank::new(pool);
     for (n, reason) in [
         OperatorReason::NoCancelOrQuery,
@@ -204,7 +204,7 @@ async fn what_waits_for_people_is_measured(pool: PgPool) {
 
 /// What people have restrained, and when the books were last compared.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_people_restrain_and_when_the_books_were_compared_is_measured(pool: PgPool) {
+async fn limits_kill_switches_and_reconciliation_age_are_measured(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.clear_of_midnight().await;
     assert_eq!(bank.ledger.restrictions().await.unwrap(), RestrictionCounts::default());

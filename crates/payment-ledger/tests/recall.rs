@@ -14,7 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, FUNDS_MINOR, Stage};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_first_answer_stands(pool: PgPool) {
+async fn the_first_recall_answer_is_kept(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -46,7 +46,7 @@ async fn the_first_answer_stands(pool: PgPool) {
 
 /// Path C: recalled releases; refused keeps the hold for a person.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn path_c_recalled_releases_and_refused_does_not(pool: PgPool) {
+async fn path_c_releases_after_a_recall_and_not_after_a_refusal(pool: PgPool) {
     let bank = Bank::new(pool);
     let cause = Cause::DebitRefused { reason: "frozen_account".into() };
 
@@ -70,7 +70,7 @@ async fn path_c_recalled_releases_and_refused_does_not(pool: PgPool) {
 
 /// Both answers at once: one stands, and everybody is told that one.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn two_answers_at_once_are_one(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn of_concurrent_recall_answers_one_is_kept(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 8).await;
     for round in 0..10 {
         let p = bank.payment_at(Stage::Barred, &format!("round {round}")).await;

@@ -84,7 +84,7 @@ impl Bank {
 
 /// R36, S0.15: twelve kinds, one of each.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_each_planted_drift_is_named_and_nothing_else(pool: PgPool) {
+async fn r36_each_seeded_drift_is_found_and_nothing_else(pool: PgPool) {
     let bank = Bank::new(pool);
     let mut running = Vec::new();
     let mut expected: BTreeMap<String, Drift> = BTreeMap::new();
@@ -211,7 +211,7 @@ async fn r36_each_planted_drift_is_named_and_nothing_else(pool: PgPool) {
 
 /// A line is stored once however often its page is read, and its place is kept.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_statement_is_read_on_from_where_it_was_left(pool: PgPool) {
+async fn statement_lines_are_stored_once_and_the_cursor_advances(pool: PgPool) {
     let bank = Bank::new(pool);
     assert_eq!(bank.ledger.statement_cursor(&switch()).await.unwrap(), None);
     bank.lines(&[]).await;

@@ -14,7 +14,7 @@ use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, failure};
 
 /// What release answers at each stage, twice, and what is left.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn at_each_stage_the_door_is_open_or_shut(pool: PgPool) {
+async fn a_release_is_done_or_refused_at_each_stage(pool: PgPool) {
     let bank = Bank::new(pool);
     let asked = Cause::FailureReported { reason: "no such account".into() };
     let done = |cause: &Cause| ReleaseStepOutcome::Done(cause.clone());
@@ -52,7 +52,7 @@ async fn at_each_stage_the_door_is_open_or_shut(pool: PgPool) {
 
 /// A FAILURE callback is never definite: it opens nothing.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_failure_callback_opens_no_door(pool: PgPool) {
+async fn a_failure_callback_does_not_allow_a_release(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     bank.ledger.store_callback(&failure(&p, "f")).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_failure_callback_opens_no_door(pool: PgPool) {
 
 /// The first cause recorded names the end, not the one that a later caller brings.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_first_cause_names_the_end(pool: PgPool) {
+async fn the_first_cause_determines_the_final_state(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -92,7 +92,7 @@ async fn the_first_cause_names_the_end(pool: PgPool) {
 
 /// Releasing what was never held fences the reserve that may still be on its way (R8).
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r8_a_reserve_that_lands_after_the_release_is_refused(pool: PgPool) {
+async fn r8_a_reserve_after_the_release_is_refused(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Accepted, "k").await;
     bank.ledger.release(&p.id, &Cause::ReserveUnknown).await.unwrap();
@@ -103,7 +103,7 @@ async fn r8_a_reserve_that_lands_after_the_release_is_refused(pool: PgPool) {
 
 /// What was given back is the customer's again: the same money can be held by the next payment.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_was_given_back_can_be_held_again(pool: PgPool) {
+async fn a_released_amount_can_be_reserved_again(pool: PgPool) {
     let bank = Bank::new(pool);
     let account = bank.open("purse", AMOUNT_MINOR).await;
     let mut last = None;
@@ -120,7 +120,7 @@ async fn what_was_given_back_can_be_held_again(pool: PgPool) {
 
 /// A release of a frozen account gives back all the same: the freeze bars debits.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_frozen_account_is_given_back_to(pool: PgPool) {
+async fn a_frozen_account_receives_its_release(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Void, "k").await;
     bank.freeze(&p).await;

@@ -30,7 +30,7 @@ const HINDRANCES: [(&str, ReserveRefusal, &str); 6] = [
 
 /// Each row has its own hindrance and all that come after it: the first one names the refusal.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_first_hindrance_in_order_of_precedence_names_the_refusal(pool: PgPool) {
+async fn a_reserve_is_refused_for_the_first_reason_in_precedence(pool: PgPool) {
     let bank = Bank::new(pool);
     for (first, (hindrance, refusal, end)) in HINDRANCES.into_iter().enumerate() {
         let order = bank.order(&format!("row-{first}"));
@@ -99,7 +99,7 @@ async fn s1_3_a_refusal_is_repeated_after_its_reason_has_gone(pool: PgPool) {
 
 /// An account that the payment must not be taken from is unknown to it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn neither_a_strangers_nor_an_internal_account_is_a_source(pool: PgPool) {
+async fn another_tenants_or_internal_account_is_refused_as_source(pool: PgPool) {
     let bank = Bank::new(pool);
     let stranger = TenantId::new("stranger").unwrap();
     bank.ledger.open_account(&stranger, &account_id("theirs"), Currency::EUR).await.unwrap();
@@ -129,7 +129,7 @@ async fn neither_a_strangers_nor_an_internal_account_is_a_source(pool: PgPool) {
 
 /// The bound: the whole balance may be held, and not one minor unit more.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_whole_balance_may_be_held_and_no_more(pool: PgPool) {
+async fn the_whole_balance_can_be_reserved_and_no_more(pool: PgPool) {
     let bank = Bank::new(pool);
     let account = bank.open("purse", 2 * AMOUNT_MINOR).await;
     let mut outcomes = vec![];
@@ -144,7 +144,7 @@ async fn the_whole_balance_may_be_held_and_no_more(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_repeat_holds_nothing_more(pool: PgPool) {
+async fn a_repeated_reserve_holds_the_amount_once(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Reserved, "k").await;
     for _ in 0..3 {
@@ -158,7 +158,7 @@ async fn a_repeat_holds_nothing_more(pool: PgPool) {
 
 /// What a reserve finds at each stage: of the run that reserved, and of another.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn at_each_stage_a_late_reserve_changes_nothing(pool: PgPool) {
+async fn a_late_reserve_changes_nothing_at_each_stage(pool: PgPool) {
     use ReserveOutcome::{AnotherRun, Ended, Held, Refused};
     let bank = Bank::new(pool);
     let fenced = || Refused(ReserveRefusal::Fenced);
@@ -192,7 +192,7 @@ async fn at_each_stage_a_late_reserve_changes_nothing(pool: PgPool) {
 /// A payment that began to be undone before anything was held is not begun again: not by a run that was reset to before
 /// its reserve, nor by an attempt that comes late (R8). It ends for the cause of the undo, whatever hinders it by then.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r8_a_reserve_beside_its_undo_changes_nothing(pool: PgPool) {
+async fn r8_a_reserve_after_compensation_began_changes_nothing(pool: PgPool) {
     let bank = Bank::new(pool);
     for hindrance in ["none", "cancelled", "frozen"] {
         let p = bank.payment_at(Stage::Accepted, hindrance).await;
@@ -230,7 +230,7 @@ async fn r8_a_reserve_beside_its_undo_changes_nothing(pool: PgPool) {
 
 /// A cancel or a passed `valid_until` kill_switches a reserve, not what is held already.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_hold_outlives_a_cancel_and_its_valid_until(pool: PgPool) {
+async fn a_hold_survives_a_cancel_and_its_valid_until(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Reserved, "k").await;
     bank.customer_cancel(&p).await;
@@ -241,7 +241,7 @@ async fn a_hold_outlives_a_cancel_and_its_valid_until(pool: PgPool) {
 
 /// Fencing records a refusal where nothing is recorded, and otherwise changes nothing.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_fence_is_written_only_where_nothing_is_recorded(pool: PgPool) {
+async fn a_fence_is_written_only_if_no_outcome_is_recorded(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -271,7 +271,7 @@ async fn the_fence_is_written_only_where_nothing_is_recorded(pool: PgPool) {
 
 /// Ending what was never reserved does nothing to what was.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn only_an_unreserved_payment_is_refused_from_outside(pool: PgPool) {
+async fn refuse_unreserved_changes_unreserved_payments_only(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -293,7 +293,7 @@ async fn only_an_unreserved_payment_is_refused_from_outside(pool: PgPool) {
 
 /// Sixteen runs at once: exactly one holds, and no other run ever does.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn of_many_runs_one_reserves(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn of_concurrent_runs_one_reserves(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 16).await;
     for round in 0..10 {
         let p = bank.payment_at(Stage::Accepted, &format!("round-{round}")).await;
@@ -310,7 +310,7 @@ async fn of_many_runs_one_reserves(options: PgPoolOptions, connect: PgConnectOpt
 
 /// A repeat of an unknown id is an error of its own, not a wait.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_unknown_payment_is_named(pool: PgPool) {
+async fn an_unknown_payment_is_an_error_with_its_id(pool: PgPool) {
     let bank = Bank::new(pool);
     let id = bank.order("never taken").payment_id;
     let error = bank.ledger.reserve(&id, &first_run()).await.unwrap_err();

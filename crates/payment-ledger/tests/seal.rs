@@ -57,7 +57,7 @@ async fn balances(connection: &mut PgConnection) -> Vec<(String, i64, i64)> {
 
 /// The chain by PostgreSQL's own SHA-256, from what decision 0013 says of it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_the_chain_is_the_documented_one(pool: PgPool) {
+async fn r36_the_hash_chain_is_as_documented(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.payment_at(Stage::Settled, "k").await;
     assert_eq!(seal_all(&bank, 2).await, 3);
@@ -92,7 +92,7 @@ async fn r36_the_chain_is_the_documented_one(pool: PgPool) {
 
 /// An entry that is committed after a later one was sealed is sealed next.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_an_entry_that_is_committed_late_is_not_passed_over(pool: PgPool) {
+async fn r36_an_entry_committed_late_is_sealed_next(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.open("purse", 0).await;
     let pay_in = |key: &str| {
@@ -118,7 +118,10 @@ async fn r36_an_entry_that_is_committed_late_is_not_passed_over(pool: PgPool) {
 /// R34, R36: 64 writers on one holding and one escrow account beside three sealers: all is sealed once, nobody waits, and the
 /// balances are exact in every snapshot.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r34_r36_sixty_four_writers_beside_the_sealers(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r34_r36_balances_are_exact_with_64_writers_and_3_sealers(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::crowded(options, connect, 80).await;
     let account = bank.open("purse", 64 * 2 * AMOUNT_MINOR).await;
     let writing = AtomicBool::new(true);
@@ -166,7 +169,7 @@ async fn r34_r36_sixty_four_writers_beside_the_sealers(options: PgPoolOptions, c
 
 /// A sealer whose connection dies has sealed nothing; the next one seals all of it, once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_a_sealer_that_is_killed_has_sealed_nothing(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r36_a_killed_sealer_leaves_no_partial_batch(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 4).await;
     bank.payment_at(Stage::Settled, "k").await;
     // It is held up where it has written its seals and not yet the batch.
@@ -191,7 +194,7 @@ async fn r36_a_sealer_that_is_killed_has_sealed_nothing(options: PgPoolOptions, 
 
 /// What waits is counted, with the age of the oldest.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_what_waits_to_be_sealed_is_measured(pool: PgPool) {
+async fn r36_unsealed_entries_are_counted_with_their_age(pool: PgPool) {
     let bank = Bank::new(pool);
     let waits = async || {
         let unsealed = bank.ledger.unsealed().await.unwrap();
@@ -208,7 +211,7 @@ async fn r36_what_waits_to_be_sealed_is_measured(pool: PgPool) {
 
 /// Seals are as the journal is: written once. An entry waits until it is sealed.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_the_database_keeps_the_chain(pool: PgPool) {
+async fn r36_the_database_rejects_changes_to_seals(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.payment_at(Stage::Settled, "sealed").await;
     seal_all(&bank, 10).await;
@@ -266,7 +269,7 @@ async fn restore(bank: &Bank) {
 
 /// Whoever owns the tables can switch their triggers off; each thing they can then do has its name.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_each_way_to_tamper_is_named(pool: PgPool) {
+async fn r36_each_tampering_is_found(pool: PgPool) {
     let bank = Bank::new(pool);
     // Entries 1 to 10, in batches of two: 1-3 and 4-6 are settled payments, 7-8 a held one, 9-10 were paid in.
     bank.payment_at(Stage::Settled, "one").await;

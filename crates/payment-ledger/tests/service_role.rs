@@ -23,7 +23,7 @@ async fn service(options: PgPoolOptions, connect: PgConnectOptions) -> Bank {
 
 /// All that the services do to a payment, they can do.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_the_services_can_serve(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r36_the_service_role_can_run_every_step(options: PgPoolOptions, connect: PgConnectOptions) {
     let owner = Bank::crowded(PgPoolOptions::new(), connect.clone(), 2).await;
     let service = service(options, connect).await;
     for (n, end) in
@@ -54,7 +54,7 @@ async fn r36_the_services_can_serve(options: PgPoolOptions, connect: PgConnectOp
 
 /// R36: history cannot be changed with the services' rights, in no table and by no statement.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_the_services_cannot_change_history(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r36_the_service_role_cannot_change_history(options: PgPoolOptions, connect: PgConnectOptions) {
     let owner = Bank::crowded(PgPoolOptions::new(), connect.clone(), 2).await;
     let p = owner.payment_at(Stage::Settled, "k").await;
     owner.payment_at(Stage::Reserved, "open").await;

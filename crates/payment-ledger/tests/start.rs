@@ -35,7 +35,7 @@ async fn let_pass(bank: &Bank, interval: &str) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_is_taken_is_the_workflows_whole_input(pool: PgPool) {
+async fn a_claimed_payment_is_the_complete_workflow_input(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Accepted, "k").await;
     let taken = bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap();
@@ -53,7 +53,7 @@ async fn what_is_taken_is_the_workflows_whole_input(pool: PgPool) {
 
 /// Oldest first, by the time of acceptance and not by the place in the table.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn oldest_first(pool: PgPool) {
+async fn payments_are_claimed_oldest_first(pool: PgPool) {
     let bank = Bank::new(pool);
     let mut oldest_first = vec![];
     for age in 0..60 {
@@ -73,7 +73,7 @@ async fn oldest_first(pool: PgPool) {
 
 /// A lease keeps others away, and ends by itself when its holder dies.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_lease_ends_by_itself(pool: PgPool) {
+async fn an_expired_start_lease_is_claimed_again(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Accepted, "k").await;
     assert_eq!(ids(&bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap()), [p.id.to_string()]);
@@ -88,7 +88,7 @@ async fn a_lease_ends_by_itself(pool: PgPool) {
 
 /// Eight starters at once: no payment is taken twice, none is left.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn no_payment_is_taken_twice(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn concurrent_starters_claim_each_payment_once(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 8).await;
     for n in 0..80 {
         bank.take(&bank.order(&format!("k{n}"))).await;
@@ -119,7 +119,7 @@ async fn r23_an_unreadable_payment_does_not_stop_the_queue(pool: PgPool) {
 
 /// Whoever takes a payment is told what speaks against starting it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_speaks_against_a_start_is_told(pool: PgPool) {
+async fn a_claim_reports_a_cancel_request_and_a_passed_deadline(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -144,7 +144,7 @@ async fn what_speaks_against_a_start_is_told(pool: PgPool) {
 
 /// Five starts that the workflow engine refused, and a person is asked; once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn five_refused_starts_ask_a_person(pool: PgPool) {
+async fn five_refused_starts_need_an_operator(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Accepted, "k").await;
     for n in 1..=START_REJECTIONS_MAX + 1 {
@@ -162,7 +162,7 @@ async fn five_refused_starts_ask_a_person(pool: PgPool) {
 
 /// Marking a start never takes a payment back from where it stands.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_late_mark_changes_nothing(pool: PgPool) {
+async fn a_late_start_mark_changes_nothing(pool: PgPool) {
     let bank = Bank::new(pool);
     for stage in [Stage::Reserved, Stage::Cancelling, Stage::Confirmed, Stage::Settled, Stage::Rejected] {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
@@ -174,7 +174,7 @@ async fn a_late_mark_changes_nothing(pool: PgPool) {
 
 /// Open payments of which nothing was heard are looked at; accepted and ended ones are not.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn open_payments_are_idle_after_a_while(pool: PgPool) {
+async fn open_payments_without_updates_are_claimed_as_idle(pool: PgPool) {
     let bank = Bank::new(pool);
     let mut wanted = BTreeSet::new();
     for stage in [
@@ -205,7 +205,7 @@ async fn open_payments_are_idle_after_a_while(pool: PgPool) {
 
 /// A lost run is followed by resume n+1, by one of those who noticed.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn of_those_who_noticed_one_resumes(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn of_concurrent_resumes_one_succeeds(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 8).await;
     let p = bank.payment_at(Stage::Sent, "k").await;
     let mut lost = p.id.to_string();
@@ -224,7 +224,7 @@ async fn of_those_who_noticed_one_resumes(options: PgPoolOptions, connect: PgCon
 /// What a resume is given at each stage: the top while nothing is written of it, else the resume
 /// form; nothing after the end.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn at_each_stage_a_lost_run_is_followed(pool: PgPool) {
+async fn a_lost_run_is_resumed_at_each_open_stage(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -257,7 +257,7 @@ async fn at_each_stage_a_lost_run_is_followed(pool: PgPool) {
 /// Room counts what is being worked on, not what waits for the switch; a switch without room leaves
 /// the others theirs.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_switch_without_room_waits_and_the_others_do_not(pool: PgPool) {
+async fn a_switch_at_its_in_flight_limit_does_not_block_others(pool: PgPool) {
     let bank = Bank::new(pool);
     let elsewhere = |key: &str| {
         let mut order = bank.order(key);
@@ -281,7 +281,7 @@ async fn a_switch_without_room_waits_and_the_others_do_not(pool: PgPool) {
 
 /// A waiting starter hears the nudge.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_nudge_is_heard(pool: PgPool) {
+async fn a_wake_up_notification_reaches_the_starter(pool: PgPool) {
     let bank = Bank::new(pool);
     let mut listener = sqlx::postgres::PgListener::connect_with(&bank.pool).await.unwrap();
     listener.listen(payment_ledger::steps::start::START_CHANNEL).await.unwrap();

@@ -115,7 +115,7 @@ async fn r10_a_balance_is_exact_at_every_instant(pool: PgPool) {
 
 /// As it went: each step's balance is found again at its instant.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_the_past_is_as_it_was_seen(pool: PgPool) {
+async fn r10_past_balances_are_those_observed_then(pool: PgPool) {
     let bank = Bank::new(pool);
     let order = bank.order("k");
     let account = bank.open(order.source_account.as_str(), FUNDS_MINOR).await;
@@ -164,7 +164,7 @@ async fn pages(
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_a_statement_leads_from_its_opening_to_its_closing_balance(pool: PgPool) {
+async fn r10_statement_lines_lead_from_opening_to_closing_balance(pool: PgPool) {
     let (bank, entries) = book(pool).await;
     for account in [ACCOUNT, "other", HOLDING, ESCROW, FUNDING] {
         for (from, to) in
@@ -207,7 +207,7 @@ async fn r10_a_statement_leads_from_its_opening_to_its_closing_balance(pool: PgP
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn another_tenants_history_is_not_there(pool: PgPool) {
+async fn another_tenants_account_history_is_not_found(pool: PgPool) {
     let (bank, _) = book(pool).await;
     let stranger = payment_protocol::ids::TenantId::new("stranger").unwrap();
     let period = StatementQuery { from: after(0), to: None, after: None, limit: 10 };

@@ -30,7 +30,7 @@ fn without_references(bank: &Bank, key: &str, destination: &str) -> NewPayment {
 
 /// S0.11, C: what the last attempt brought; one without a known answer is ambiguous.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_11_the_log_tells_the_last_attempt(pool: PgPool) {
+async fn s0_11_the_submission_log_returns_the_last_attempt(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Reserved, "k").await;
     assert_eq!(bank.ledger.last_submission(&p.id).await.unwrap(), None);
@@ -59,7 +59,7 @@ async fn s0_11_the_log_tells_the_last_attempt(pool: PgPool) {
 
 /// S0.11, D: the final_status, else a FAILURE of the payment's own switch, else nothing.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_11_a_submission_is_reconciled_with_what_came_in(pool: PgPool) {
+async fn s0_11_a_submission_is_reconciled_with_stored_callbacks(pool: PgPool) {
     let bank = Bank::new(pool);
     let failed = || ReconcileOutcome::Failed { reason: "account closed".into() };
     #[rustfmt::skip]
@@ -95,7 +95,7 @@ async fn s0_11_a_submission_is_reconciled_with_what_came_in(pool: PgPool) {
 
 /// The marker goes with the attempt, before it is sent; the first name that the switch's transfer has stands.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_is_sought_is_on_record_before_it_is_sent(pool: PgPool) {
+async fn the_lookup_key_is_recorded_before_the_attempt_is_sent(pool: PgPool) {
     let bank = Bank::new(pool);
     let lookup_key = |marker: Option<&str>, transfer_id: Option<&str>| LookupKey {
         marker: marker.map(str::to_owned),
@@ -127,7 +127,7 @@ async fn what_is_sought_is_on_record_before_it_is_sent(pool: PgPool) {
 
 /// S1.5: another open payment to the same account at the same switch that was sent bars the attempt, until its end.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s1_5_an_account_has_one_transfer_under_way(pool: PgPool) {
+async fn s1_5_an_account_has_one_transfer_in_flight(pool: PgPool) {
     let bank = Bank::new(pool);
     let busy = AttemptRuling::NotSent(NotSent::AccountBusy);
     let held = bank.order_at(Stage::Reserved, without_references(&bank, "held", "DE-1")).await;
@@ -158,7 +158,10 @@ async fn s1_5_an_account_has_one_transfer_under_way(pool: PgPool) {
 
 /// S1.5: sixteen payments to one account at once: one is let out, since the rows' locks alone would let out all.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s1_5_sixteen_to_one_account_at_once(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn s1_5_of_sixteen_concurrent_attempts_to_an_account_one_is_sent(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::crowded(options, connect, 16).await;
     for round in 0..4 {
         let mut payments = Vec::new();

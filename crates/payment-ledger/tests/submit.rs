@@ -16,7 +16,7 @@ use support::{AMOUNT_MINOR, Bank, SWITCH_NOW_MS, Sample, Stage, at, eur, first_r
 
 /// Which attempt is let out at each stage: of the run that reserved, and of another.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn at_each_stage_an_attempt_is_let_out_or_not(pool: PgPool) {
+async fn an_attempt_is_allowed_or_fenced_at_each_stage(pool: PgPool) {
     let bank = Bank::new(pool);
     let another = No(NotSent::AnotherRun);
     let no_hold = No(NotSent::NoOpenHold);
@@ -55,7 +55,7 @@ async fn at_each_stage_an_attempt_is_let_out_or_not(pool: PgPool) {
 /// What goes out is the same on every attempt, to the last digit: a switch that deduplicates may
 /// compare the bodies. The deadline is fixed before the first attempt.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn every_attempt_sends_the_same(pool: PgPool) {
+async fn every_attempt_sends_the_same_transfer(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Reserved, "k").await;
     // As finely as a clock can tell.
@@ -81,7 +81,7 @@ async fn every_attempt_sends_the_same(pool: PgPool) {
 
 /// A switch without deduplication is sent one attempt, whatever became of it and whoever asks.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn without_deduplication_one_attempt_is_ever_sent(pool: PgPool) {
+async fn without_deduplication_only_one_attempt_is_sent(pool: PgPool) {
     let bank = Bank::new(pool);
     let answers = [
         None,
@@ -105,7 +105,7 @@ async fn without_deduplication_one_attempt_is_ever_sent(pool: PgPool) {
 
 /// What fences the next attempt, one thing at a time.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_fences_the_next_attempt(pool: PgPool) {
+async fn the_next_attempt_is_fenced_for_each_reason(pool: PgPool) {
     let bank = Bank::new(pool);
 
     let cancelled = bank.payment_at(Stage::Sent, "customer cancel").await;
@@ -124,7 +124,7 @@ async fn what_fences_the_next_attempt(pool: PgPool) {
 
 /// The switch's retention counts from the first attempt, by the database's clock.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn no_attempt_after_the_retention(pool: PgPool) {
+async fn no_attempt_is_allowed_after_the_retention(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -153,7 +153,7 @@ async fn no_attempt_after_the_retention(pool: PgPool) {
 
 /// An answer is recorded once, and shows the payment as submitted only when it was accepted.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_answer_is_recorded_once_and_the_state_never_goes_back(pool: PgPool) {
+async fn an_answer_is_recorded_once_and_never_reverts_the_state(pool: PgPool) {
     let bank = Bank::new(pool);
     let accepted = SendAnswer::Accepted;
     let refused = SendAnswer::Refused { reason: "limit".into() };
@@ -189,7 +189,7 @@ async fn an_answer_is_recorded_once_and_the_state_never_goes_back(pool: PgPool) 
 
 /// R23: the switch's words may hold a NUL, which a text column cannot.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r23_a_nul_in_the_switchs_words_stops_nothing(pool: PgPool) {
+async fn r23_nul_characters_in_the_switchs_answer_are_stored(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let reason = || "limit\0".to_owned();
@@ -201,7 +201,7 @@ async fn r23_a_nul_in_the_switchs_words_stops_nothing(pool: PgPool) {
 
 /// R3: many attempts at once are numbered without a gap; without deduplication one is let out.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r3_attempts_at_once(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r3_concurrent_attempts_are_numbered_without_gaps(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::crowded(options, connect, 16).await;
     let sent = |rulings: &[AttemptRuling]| {
         let mut sent: Vec<u32> =
@@ -224,7 +224,7 @@ async fn r3_attempts_at_once(options: PgPoolOptions, connect: PgConnectOptions) 
 
 /// Beginning to cancel beside an attempt: an attempt that was let out is on record for the asking.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_attempt_beside_a_cancel_is_fenced_or_on_record(
+async fn an_attempt_concurrent_with_a_cancel_is_fenced_or_recorded(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {

@@ -1,18 +1,18 @@
-//! Three-way reconciliation: the switches' statements, our ledger and the running workflows (S0.15).
+//! Three-way reconciliation of the switch statements, the ledger and the running workflows (S0.15).
 //!
-//! A reconciliation_run reads on in each statement, lists the workflows that run, and goes through all payments and through whatever
-//! belongs to none, in batches: memory is bounded by a batch, and a reconciliation_run costs the same whether it finds nothing or
-//! everything. What it finds it names and opens an exception for; it moves no money. A book that cannot be read is said
-//! to be missing, and nothing is concluded from it.
+//! A run reads the new lines of each statement, lists the running workflows, and compares all payments, and everything that
+//! matches no payment, in batches. Memory is bounded by one batch, and a run costs the same whether it finds nothing or
+//! everything. A run opens an exception for each drift and moves no money. A source that cannot be read is reported in
+//! `not_compared`, and no drift is derived from it.
 //!
-//! | file | question |
+//! | file | contents |
 //! |---|---|
-//! | `reconciliation_run` | in which order are the books read? |
-//! | [`report`] | what was found? |
+//! | `run.rs` | the order in which the sources are read and compared |
+//! | [`report`] | the result of a run |
 
 pub mod report;
 mod run;
 
 pub use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
-pub use report::Report;
+pub use report::ReconciliationReport;
 pub use run::{Reconciler, ReconciliationError};

@@ -1,4 +1,4 @@
-//! What a reconciliation_run found.
+//! The result of a reconciliation run.
 
 use std::collections::BTreeMap;
 
@@ -8,80 +8,80 @@ use payment_ledger::audit::reconcile::payments::PaymentComparison;
 use payment_protocol::facts::HoldStatus;
 use serde::{Deserialize, Serialize};
 
-/// Findings that a report lists in full; the exceptions have all of them.
-pub const LISTED_MAX: usize = 200;
+/// Findings in a report at most. The `exceptions` table has all of them.
+pub const REPORTED_FINDINGS_MAX: usize = 200;
 
-/// What one reconciliation_run saw and found.
+/// Result of one reconciliation run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Report {
-    /// Its number.
+pub struct ReconciliationReport {
+    /// Number of the run.
     pub reconciliation_id: i64,
-    /// How old something had to be to count as wrong.
+    /// Ages below which a difference counts as in progress.
     pub tolerance: Tolerance,
-    /// Payments that were compared.
+    /// Compared payments.
     pub payments: u64,
-    /// Lines of all statements.
+    /// Lines of all switch statements.
     pub lines: u64,
-    /// Of those, lines that were read for the first time.
+    /// Statement lines read for the first time.
     pub new_lines: u64,
-    /// Payment workflows that ran.
+    /// Running payment workflows.
     pub workflows: u64,
-    /// Books that could not be read, and why. Nothing was concluded from them.
+    /// Sources that could not be read, each with the reason. No drift was derived from them.
     pub not_compared: Vec<String>,
-    /// What is held and what is committed, by switch and currency.
-    pub totals: Vec<Totals>,
-    /// How often each kind of drift was found and is not closed; every kind is there.
+    /// Held and committed amounts by switch and currency.
+    pub totals: Vec<SwitchTotals>,
+    /// Number of findings without a closed exception, for every kind of drift.
     pub drift: BTreeMap<Drift, u64>,
-    /// Findings that a person has closed and that are still so.
+    /// Unchanged findings whose exception an operator has closed.
     pub closed_before: u64,
-    /// The first findings that are not closed, at most [`LISTED_MAX`].
-    pub findings: Vec<Listed>,
+    /// The first findings without a closed exception, at most [`REPORTED_FINDINGS_MAX`].
+    pub findings: Vec<ReportedFinding>,
 }
 
-/// Money of the payments of one switch in one currency, in minor units.
+/// Amounts of the payments of one switch in one currency, in minor units.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
-    /// The switch.
+pub struct SwitchTotals {
+    /// Name of the switch.
     pub switch: String,
     /// ISO 4217 code.
     pub currency: String,
-    /// Payments.
+    /// Number of payments.
     pub payments: u64,
-    /// Set aside for payments that may still go either way.
-    pub held: Sum,
-    /// Debited and not given back.
-    pub committed: Sum,
-    /// Settled at the switch, as our payments have the amounts. None of a switch without a statement.
-    pub settled_at_switch: Option<Sum>,
+    /// Open holds.
+    pub held: PaymentSum,
+    /// Debited and not returned.
+    pub committed: PaymentSum,
+    /// Settled according to the statement, with the amounts of our payments; `None` if the switch has no statement.
+    pub settled_at_switch: Option<PaymentSum>,
 }
 
-/// A number of payments and what they amount to.
+/// Number and total amount of payments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sum {
-    /// How many.
+pub struct PaymentSum {
+    /// Number of payments.
     pub count: u64,
-    /// In minor units; wide enough for any number of payments.
+    /// Total in minor units, as `i128` so that no sum overflows.
     pub amount_minor: i128,
 }
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listed {
-    /// What is wrong.
+pub struct ReportedFinding {
+    /// Kind of drift.
     pub drift: Drift,
-    /// With which payment.
+    /// The payment; `None` if the finding matches no payment.
     pub payment_id: Option<String>,
-    /// The exception that is open for it.
+    /// The open exception of this finding.
     pub exception_id: i64,
-    /// Whether this reconciliation_run opened it.
+    /// Whether this run opened the exception.
     pub is_new: bool,
-    /// What the books say.
+    /// The compared values, for operators.
     pub detail: String,
-    /// What people may do, as it is typed at `payctl decide`.
+    /// Operator actions that are allowed, in the spelling of `payctl decide`.
     pub allowed: Vec<String>,
 }
 
-impl Report {
+impl ReconciliationReport {
     pub(crate) fn new(reconciliation_id: i64, tolerance: Tolerance) -> Self {
         Self {
             reconciliation_id,
@@ -98,30 +98,31 @@ impl Report {
         }
     }
 
-    /// Things that are wrong and that nobody has closed.
+    /// Number of findings without a closed exception.
     #[must_use]
-    pub fn drifts(&self) -> u64 {
+    pub fn drift_count(&self) -> u64 {
         self.drift.values().sum()
     }
 
-    pub(crate) fn count(&mut self, compared: &PaymentComparison) {
+    /// Adds a compared payment to the totals.
+    pub(crate) fn add_payment(&mut self, compared: &Compared) {
         self.payments += 1;
-        let place = self
+        let index = self
             .totals
             .iter()
             .position(|totals| totals.switch == compared.switch && totals.currency == compared.currency);
-        let place = place.unwrap_or_else(|| {
-            self.totals.push(Totals {
+        let index = index.unwrap_or_else(|| {
+            self.totals.push(SwitchTotals {
                 switch: compared.switch.clone(),
                 currency: compared.currency.clone(),
                 payments: 0,
-                held: Sum::default(),
-                committed: Sum::default(),
+                held: PaymentSum::default(),
+                committed: PaymentSum::default(),
                 settled_at_switch: None,
             });
             self.totals.len() - 1
         });
-        let Some(totals) = self.totals.get_mut(place) else { return };
+        let Some(totals) = self.totals.get_mut(index) else { return };
         totals.payments += 1;
         let seen = &compared.evidence;
         totals.held.add(u64::from(seen.hold == Some(HoldStatus::Open)), compared.amount_minor);
@@ -132,7 +133,8 @@ impl Report {
         }
     }
 
-    pub(crate) fn note(&mut self, findings: Vec<Finding>, known: &[FindingOutcome]) {
+    /// Adds findings with the state of their exceptions.
+    pub(crate) fn add_findings(&mut self, findings: Vec<Finding>, known: &[Known]) {
         for (finding, known) in findings.into_iter().zip(known) {
             let (exception_id, is_new) = match *known {
                 FindingOutcome::Opened(id) => (id, true),
@@ -143,8 +145,8 @@ impl Report {
                 }
             };
             *self.drift.entry(finding.drift).or_default() += 1;
-            if self.findings.len() < LISTED_MAX {
-                self.findings.push(Listed {
+            if self.findings.len() < REPORTED_FINDINGS_MAX {
+                self.findings.push(ReportedFinding {
                     drift: finding.drift,
                     payment_id: finding.payment_id.map(|id| id.to_string()),
                     exception_id,
@@ -154,7 +156,7 @@ impl Report {
                         .drift
                         .allowed()
                         .iter()
-                        .map(|deed| deed.as_str().replace('_', "-"))
+                        .map(|action| action.as_str().replace('_', "-"))
                         .collect(),
                 });
             }
@@ -162,7 +164,7 @@ impl Report {
     }
 }
 
-impl Sum {
+impl PaymentSum {
     fn add(&mut self, count: u64, amount_minor: i64) {
         self.count += count;
         self.amount_minor += i128::from(amount_minor) * i128::from(count);

@@ -1,4 +1,4 @@
-//! One reconciliation_run through the three books.
+//! One reconciliation run: reads the three sources and compares them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,43 +15,43 @@ use switch_client::client::ClientError;
 use switch_client::config::SwitchOptions;
 use workflow_api::RunningWorkflows;
 
-use crate::report::Report;
+use crate::report::ReconciliationReport;
 
-/// Payments, lines, callbacks or workflows of one batch.
+/// Payments, statement lines, callbacks or workflows per batch.
 const BATCH: i64 = 1_000;
 
-/// A reconciliation_run that was not finished. What it had opened stays open; the next one begins anew.
+/// A run that did not finish. The exceptions it opened stay open; the next run starts from the beginning.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconciliationError {
-    /// Our own books did not answer.
-    #[error("the ledger did not answer the reconciliation_run")]
+    /// The database is unavailable or refused a statement.
+    #[error("the reconciliation run was aborted by a ledger error; start it again")]
     Ledger(#[from] LedgerError),
-    /// A defect.
-    #[error("the report cannot be written")]
+    /// The report cannot be serialized, which is a defect.
+    #[error("the reconciliation report cannot be serialized")]
     Report(#[from] serde_json::Error),
 }
 
-/// Compares the three books.
+/// Compares the switch statements, the ledger and the running workflows.
 #[derive(Clone)]
 pub struct Reconciler {
     ledger: Ledger,
-    switches: Vec<Source>,
+    switches: Vec<StatementSource>,
     temporal: RunningWorkflows,
 }
 
-/// One switch.
+/// A switch and its client.
 #[derive(Clone)]
-struct Source {
+struct StatementSource {
     name: SwitchName,
     has_statement: bool,
     client: Arc<SwitchClient>,
 }
 
 impl Reconciler {
-    /// Over the ledger, the switches that have or had payments, and Temporal.
+    /// For the ledger, all switches that have or had payments, and Temporal.
     ///
     /// # Errors
-    /// [`ClientError`] when the client of a switch cannot be made.
+    /// [`ClientError`] if the client of a switch cannot be created.
     pub fn new<'a>(
         ledger: Ledger,
         switches: impl IntoIterator<Item = (&'a SwitchOptions, &'a SwitchProfile)>,
@@ -61,13 +61,17 @@ impl Reconciler {
             .into_iter()
             .map(|(options, profile)| {
                 let client = Arc::new(SwitchClient::new(options, profile)?);
-                Ok(Source { name: profile.switch.clone(), has_statement: profile.has_statement, client })
+                Ok(StatementSource {
+                    name: profile.switch.clone(),
+                    has_statement: profile.has_statement,
+                    client,
+                })
             })
             .collect::<Result<_, ClientError>>()?;
         Ok(Self { ledger, switches, temporal })
     }
 
-    /// Sweeps. `progress` is told after each batch how many things were looked at so far.
+    /// Runs one reconciliation. `progress` is called after each batch with the number of items processed so far.
     ///
     /// # Errors
     /// [`ReconciliationError`].
@@ -75,44 +79,45 @@ impl Reconciler {
         &self,
         tolerance: Tolerance,
         progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<Report, ReconciliationError> {
-        let reconciliation_run = self.ledger.begin_reconciliation_run().await?;
-        let mut report = Report::new(reconciliation_run.0, tolerance);
+    ) -> Result<ReconciliationReport, ReconciliationError> {
+        let run_id = self.ledger.begin_reconciliation_run().await?;
+        let mut report = ReconciliationReport::new(run_id.0, tolerance);
         let statements = self.read_statements(&mut report, progress).await?;
-        // After the statements: a workflow that ends meanwhile is still open in none of the books that follow.
-        let has_workflows = self.list_workflows(reconciliation_run, &mut report, progress).await?;
-        let sources = Sources { statements, workflows: has_workflows.then_some(reconciliation_run) };
-        self.chain(&mut report).await?;
-        self.payments(&sources, tolerance, &mut report, progress).await?;
-        self.unmatched(&sources, tolerance, &mut report, progress).await?;
+        // Listed after the statements and before the payments, so that a workflow that ends meanwhile leaves no payment open
+        // without one.
+        let has_workflows = self.list_workflows(run_id, &mut report, progress).await?;
+        let sources = Sources { statements, workflows: has_workflows.then_some(run_id) };
+        self.verify_journal(&mut report).await?;
+        self.compare_payments(&sources, tolerance, &mut report, progress).await?;
+        self.find_unmatched(&sources, tolerance, &mut report, progress).await?;
         let stored = serde_json::to_value(&report)?;
-        self.ledger.finish_reconciliation_run(reconciliation_run, &stored).await?;
+        self.ledger.finish_reconciliation_run(run_id, &stored).await?;
         tracing::info!(
-            reconciliation.id = reconciliation_run.0,
+            reconciliation.id = run_id.0,
             payments = report.payments,
             lines = report.lines,
-            drifts = report.drifts(),
+            drift = report.drift_count(),
             not_compared = report.not_compared.len(),
-            "reconciled"
+            "reconciliation run finished"
         );
         Ok(report)
     }
 
-    /// Reads on in every statement; which were read to their end.
+    /// Stores the new lines of every statement; returns the switches whose statement was read to the end.
     async fn read_statements(
         &self,
-        report: &mut Report,
+        report: &mut ReconciliationReport,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Vec<SwitchName>, ReconciliationError> {
-        let mut whole = Vec::new();
+        let mut complete = Vec::new();
         for source in &self.switches {
             if !source.has_statement {
-                report.not_compared.push(format!("{}: it has no statement", source.name));
+                report.not_compared.push(format!("{}: the switch has no statement", source.name));
                 continue;
             }
-            let mut place = self.ledger.statement_cursor(&source.name).await?;
+            let mut cursor = self.ledger.statement_cursor(&source.name).await?;
             loop {
-                let page = match source.client.statement_page(place.as_deref()).await {
+                let page = match source.client.statement_page(cursor.as_deref()).await {
                     Ok(page) => page,
                     Err(detail) => {
                         report.not_compared.push(format!("{}: {detail}", source.name));
@@ -121,21 +126,21 @@ impl Reconciler {
                 };
                 report.new_lines += self.ledger.store_lines(&source.name, &page.lines).await?;
                 progress(report.new_lines);
-                place = page.lines.into_iter().next_back().map(|line| line.cursor).or(place);
+                cursor = page.lines.into_iter().next_back().map(|line| line.cursor).or(cursor);
                 if page.is_last {
-                    whole.push(source.name.clone());
+                    complete.push(source.name.clone());
                     break;
                 }
             }
         }
-        Ok(whole)
+        Ok(complete)
     }
 
-    /// Notes which workflows run; false when Temporal did not say.
+    /// Stores the ids of the running workflows; `false` if Temporal did not list all of them.
     async fn list_workflows(
         &self,
-        reconciliation_run: ReconciliationRunId,
-        report: &mut Report,
+        run_id: ReconciliationRunId,
+        report: &mut ReconciliationReport,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<bool, ReconciliationError> {
         let mut running = match self.temporal.list().await {
@@ -157,15 +162,15 @@ impl Reconciler {
                 return Ok(true);
             }
             report.workflows += page.len() as u64;
-            self.ledger.record_running_workflows(reconciliation_run, &page).await?;
+            self.ledger.note_running(run_id, &page).await?;
             progress(report.workflows);
         }
     }
 
-    /// Whether our own history is what was sealed, and balances and holds are what it says.
-    async fn chain(&self, report: &mut Report) -> Result<(), ReconciliationError> {
+    /// Verifies the hash chain of the journal, and balances and holds against the entries.
+    async fn verify_journal(&self, report: &mut ReconciliationReport) -> Result<(), ReconciliationError> {
         let verified = self.ledger.verify(None).await?;
-        // One thing may be wrong in more than one way, and is one matter.
+        // Several findings about one object are one exception.
         let mut findings = BTreeMap::new();
         for found in verified.findings {
             let origin = format!("{}:{}", found.kind, found.subject);
@@ -176,14 +181,14 @@ impl Reconciler {
                 detail: format!("{} of {}: {}", found.kind, found.subject, found.detail),
             });
         }
-        self.open(findings.into_values().collect(), report).await
+        self.open_exceptions(findings.into_values().collect(), report).await
     }
 
-    async fn payments(
+    async fn compare_payments(
         &self,
         sources: &Sources,
         tolerance: Tolerance,
-        report: &mut Report,
+        report: &mut ReconciliationReport,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), ReconciliationError> {
         let mut after: Option<PaymentId> = None;
@@ -193,44 +198,44 @@ impl Reconciler {
             after = Some(last.clone());
             let mut findings = Vec::new();
             for compared in &self.ledger.compare(sources, &batch).await? {
-                report.count(compared);
+                report.add_payment(compared);
                 findings.extend(compared.findings(tolerance));
             }
-            self.open(findings, report).await?;
+            self.open_exceptions(findings, report).await?;
             progress(report.payments);
         }
     }
 
-    async fn unmatched(
+    /// Finds statement lines, callbacks and workflows without a payment.
+    async fn find_unmatched(
         &self,
         sources: &Sources,
         tolerance: Tolerance,
-        report: &mut Report,
+        report: &mut ReconciliationReport,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), ReconciliationError> {
         let mut after = Some(0);
-        while let Some(place) = after {
-            let page = self.ledger.unmatched_statement_lines(place, BATCH).await?;
-            report.lines += page.scanned as u64;
-            self.open(page.findings, report).await?;
+        while let Some(line_id) = after {
+            let page = self.ledger.unmatched_statement_lines(line_id, BATCH).await?;
+            report.lines += page.looked_at as u64;
+            self.open_exceptions(page.findings, report).await?;
             progress(report.lines);
             after = page.next;
         }
         let mut after = None;
         loop {
             let page = self.ledger.unmatched_callbacks(after.as_ref(), tolerance, BATCH).await?;
-            self.open(page.findings, report).await?;
+            self.open_exceptions(page.findings, report).await?;
             after = page.next;
             if after.is_none() {
                 break;
             }
         }
-        let Some(reconciliation_run) = sources.workflows else { return Ok(()) };
+        let Some(run_id) = sources.workflows else { return Ok(()) };
         let mut after = None;
         loop {
-            let page =
-                self.ledger.unmatched_workflows(reconciliation_run, after.as_ref(), tolerance, BATCH).await?;
-            self.open(page.findings, report).await?;
+            let page = self.ledger.unmatched_workflows(run_id, after.as_ref(), tolerance, BATCH).await?;
+            self.open_exceptions(page.findings, report).await?;
             after = page.next;
             if after.is_none() {
                 return Ok(());
@@ -238,13 +243,18 @@ impl Reconciler {
         }
     }
 
-    async fn open(&self, findings: Vec<Finding>, report: &mut Report) -> Result<(), ReconciliationError> {
+    /// Opens exceptions for the findings and adds the findings to the report.
+    async fn open_exceptions(
+        &self,
+        findings: Vec<Finding>,
+        report: &mut ReconciliationReport,
+    ) -> Result<(), ReconciliationError> {
         let known = self.ledger.open_findings(&findings).await?;
         for (finding, known) in findings.iter().zip(&known) {
             tracing::warn!(drift = finding.drift.as_str(), payment.id = finding.payment_id.as_ref().map(PaymentId::as_str),
-                detail = finding.detail, exception = ?known, "drift");
+                detail = finding.detail, exception = ?known, "drift found");
         }
-        report.note(findings, &known);
+        report.add_findings(findings, &known);
         Ok(())
     }
 }

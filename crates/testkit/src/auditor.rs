@@ -1,8 +1,8 @@
-//! Compares the books: the bank's ledger, the switch's own book, and that every payment ended.
+//! Compares the bank's ledger with the switch's transfers after a test.
 //!
-//! Shares no code and no query with the service. Read it as an outsider's opinion: settled at the
-//! switch <=> debited once at the bank, by its step, by people or by a correction, and not given back;
-//! cancelled, rejected, recalled or never there <=> released once, or never held; nothing else.
+//! Shares no code and no query with the service. Settled at the switch <=> debited once at the bank (by the debit step, a
+//! decision or a correction) and not returned; cancelled, rejected, recalled or unknown at the switch <=> released once, or
+//! never held.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -10,31 +10,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use sqlx::postgres::PgRow;
 use sqlx::{Executor as _, PgPool, Row as _};
 
-use crate::switch::{BookEntry, SwitchAdmin};
+use crate::switch::{SwitchAdmin, SwitchTransfer};
 
-/// Between two samples: the ledger is to be watched, not worn out.
-const SAMPLE_EVERY: Duration = Duration::from_millis(50);
+/// Pause between two samples, so that sampling does not slow down the ledger.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What was compared.
+/// Numbers of compared payments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Audit {
-    /// Payments in the bank's books.
+    /// All payments of the bank.
     pub payments: usize,
-    /// Of those, debited and not given back.
+    /// Payments debited and not returned.
     pub debited: usize,
-    /// Of those, still open.
+    /// Payments that have not ended.
     pub open: usize,
 }
 
-/// Looks at the ledger in one repeatable-read snapshot: nothing negative, the journal explains every
-/// balance and what is held of it, holding is the sum of the open holds, and money neither comes nor
-/// goes (S0.13).
+/// Checks the ledger in one repeatable-read snapshot (S0.13): no negative balance, every balance and hold equals the sum of
+/// its journal entries, the holding account equals the sum of the open holds, and the journal balances.
 ///
 /// # Errors
-/// The first thing that does not hold.
-pub async fn conservation(pool: &PgPool) -> anyhow::Result<()> {
+/// The first violation.
+pub async fn check_conservation(pool: &PgPool) -> anyhow::Result<()> {
     let mut tx = pool.begin().await?;
     tx.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
     let mut moved: BTreeMap<String, i64> = BTreeMap::new();
@@ -53,9 +53,12 @@ pub async fn conservation(pool: &PgPool) -> anyhow::Result<()> {
             .await?
     {
         let (account, available): (String, i64) = (row.get("account_id"), row.get("available_minor"));
-        let explained = moved.get(&account).copied().unwrap_or(0);
+        let posted = moved.get(&account).copied().unwrap_or(0);
         ensure!(available >= 0, "{account} is overdrawn: {available}");
-        ensure!(available == explained, "{account} has {available}, the journal says {explained}");
+        ensure!(
+            available == posted,
+            "{account} has a balance of {available}, its journal entries sum to {posted}"
+        );
     }
     let mut held: BTreeMap<String, i64> = BTreeMap::new();
     for row in sqlx::query("SELECT currency, amount_minor FROM holds WHERE status = 'open'")
@@ -67,7 +70,7 @@ pub async fn conservation(pool: &PgPool) -> anyhow::Result<()> {
     }
     for (account, balance) in moved.iter().filter(|(account, _)| account.starts_with("internal:holding:")) {
         let open = held.get(account).copied().unwrap_or(0);
-        ensure!(*balance == open, "{account} holds {balance}, its open holds are {open}");
+        ensure!(*balance == open, "{account} has a balance of {balance}, the open holds sum to {open}");
     }
     for row in sqlx::query(
         "SELECT account_id, amount_minor, coalesce(explained, 0)::bigint AS explained FROM
@@ -83,63 +86,62 @@ pub async fn conservation(pool: &PgPool) -> anyhow::Result<()> {
     {
         let (account, explained): (String, i64) = (row.get("account_id"), row.get("explained"));
         let open = row.get::<Option<i64>, _>("amount_minor").unwrap_or(0);
-        // So what can be spent and what is held are together what the journal says the customer owns.
-        ensure!(open == explained, "of {account} {open} is held, the journal says {explained}");
+        ensure!(open == explained, "{account} has open holds of {open}, its journal entries sum to {explained}");
     }
     for (account, balance) in moved.iter().filter(|(account, _)| account.starts_with("internal:escrow:")) {
         ensure!(*balance >= 0, "{account} is negative: {balance}");
     }
-    let borne =
+    let bears_losses =
         |account: &str| account.starts_with("internal:claims:") || account.starts_with("internal:losses:");
-    for (account, balance) in moved.iter().filter(|(account, _)| borne(account)) {
-        ensure!(*balance <= 0, "{account} has {balance}: more came back than it bore");
+    for (account, balance) in moved.iter().filter(|(account, _)| bears_losses(account)) {
+        ensure!(*balance <= 0, "{account} has a balance of {balance}: more was returned than charged");
     }
     Ok(())
 }
 
-/// Runs `work` and looks at the ledger over and over meanwhile ([`conservation`]), to its end; gives what
-/// `work` gave and how often was looked, once at least.
+/// Runs `work` and repeats [`check_conservation`] meanwhile; returns the result of `work` and the number of samples, at
+/// least one.
 ///
 /// # Errors
-/// What `work` failed with, or the first sample that does not hold, which ends it.
-pub async fn while_sampled<T>(
+/// The error of `work`, or the first violation, which cancels `work`.
+pub async fn sample_during<T>(
     pool: &PgPool,
     work: impl Future<Output = anyhow::Result<T>>,
 ) -> anyhow::Result<(T, usize)> {
     let samples = AtomicUsize::new(0);
     let sampling = async {
         loop {
-            if let Err(violated) = conservation(pool).await {
-                break violated.context(format!("sample {}", samples.load(Ordering::Relaxed) + 1));
+            if let Err(violation) = check_conservation(pool).await {
+                break violation.context(format!("sample {}", samples.load(Ordering::Relaxed) + 1));
             }
             samples.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep(SAMPLE_EVERY).await;
+            tokio::time::sleep(SAMPLE_INTERVAL).await;
         }
     };
-    let done = tokio::select! {
-        done = work => done?,
-        violated = sampling => return Err(violated),
+    let result = tokio::select! {
+        result = work => result?,
+        violation = sampling => return Err(violation),
     };
-    conservation(pool).await.context("the last sample")?;
-    Ok((done, samples.load(Ordering::Relaxed) + 1))
+    check_conservation(pool).await.context("the last sample")?;
+    Ok((result, samples.load(Ordering::Relaxed) + 1))
 }
 
-/// Compares bank and switch when everything has ended, or may stand before a person.
+/// Compares bank and switch. To be called when every payment has ended or needs an operator.
 ///
 /// # Errors
-/// Every disagreement, in one text.
+/// Every disagreement, one per line.
 pub async fn compare(pool: &PgPool, switch: &SwitchAdmin) -> anyhow::Result<Audit> {
-    conservation(pool).await?;
-    let mut book: BTreeMap<String, Vec<BookEntry>> = BTreeMap::new();
-    for entry in switch.book().await? {
-        book.entry(entry.reference.clone()).or_default().push(entry);
+    check_conservation(pool).await?;
+    let mut by_reference: BTreeMap<String, Vec<SwitchTransfer>> = BTreeMap::new();
+    for transfer in switch.transfers().await? {
+        by_reference.entry(transfer.reference.clone()).or_default().push(transfer);
     }
     let mut audit = Audit { payments: 0, debited: 0, open: 0 };
-    let mut wrong = Vec::new();
+    let mut disagreements = Vec::new();
     let rows = sqlx::query(
         "SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'reserve') AS reserved,
-                (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'debit') AS settled,
+                (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'debit') AS debited,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit') AS late,
                 (SELECT count(*) FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit'
                     AND j.operation_key LIKE p.tx_id || ':correct:%') AS corrected,
@@ -149,63 +151,107 @@ pub async fn compare(pool: &PgPool, switch: &SwitchAdmin) -> anyhow::Result<Audi
     )
     .fetch_all(pool)
     .await?;
-    for row in rows {
+    for row in &rows {
+        let payment = PaymentRow::read(row);
+        let transfers = by_reference.remove(&format!("{}:submit", payment.tx)).unwrap_or_default();
         audit.payments += 1;
-        let (id, tx, state): (String, String, String) =
-            (row.get("payment_id"), row.get("tx_id"), row.get("state"));
-        let (amount, currency): (i64, String) = (row.get("amount_minor"), row.get("currency"));
-        let (reserved, settled, released): (i64, i64, i64) =
-            (row.get("reserved"), row.get("settled"), row.get("released"));
-        let (late, corrected, returned): (i64, i64, i64) =
-            (row.get("late"), row.get("corrected"), row.get("returned"));
-        // What the customer, or the bank in the customer's place, bears in the end.
-        let debited = settled + late - returned;
-        let entries = book.remove(&format!("{tx}:submit")).unwrap_or_default();
-        let left = entries.iter().filter(|entry| entry.status == "SETTLED").count();
-        let pending = entries.iter().any(|entry| entry.status == "PENDING");
-        for entry in &entries {
-            let same = entry.amount_minor.is_none_or(|minor| minor == amount)
-                && entry.currency.as_deref().is_none_or(|code| code == currency);
-            if !same {
-                wrong.push(format!("{id} is {amount} {currency} here, and at the switch {entry:?}"));
+        audit.open += usize::from(!payment.has_ended());
+        audit.debited += usize::from(payment.net_debits() > 0);
+        payment.check_amounts(&transfers, &mut disagreements);
+        payment.check_end(&transfers, &mut disagreements);
+    }
+    for (reference, transfers) in by_reference {
+        disagreements
+            .push(format!("the switch has {reference}, which the bank does not have: {transfers:?}"));
+    }
+    if !disagreements.is_empty() {
+        bail!("bank and switch disagree:\n{}", disagreements.join("\n"));
+    }
+    Ok(audit)
+}
+
+/// A payment with the number of its journal entries of each kind.
+struct PaymentRow {
+    id: String,
+    tx: String,
+    state: String,
+    amount_minor: i64,
+    currency: String,
+    reserved: i64,
+    debited: i64,
+    late_debits: i64,
+    /// Late debits by a correction, which is made after the payment's end.
+    corrected: i64,
+    returned: i64,
+    released: i64,
+}
+
+impl PaymentRow {
+    fn read(row: &PgRow) -> Self {
+        Self {
+            id: row.get("payment_id"),
+            tx: row.get("tx_id"),
+            state: row.get("state"),
+            amount_minor: row.get("amount_minor"),
+            currency: row.get("currency"),
+            reserved: row.get("reserved"),
+            debited: row.get("debited"),
+            late_debits: row.get("late"),
+            corrected: row.get("corrected"),
+            returned: row.get("returned"),
+            released: row.get("released"),
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.state.as_str(), "settled" | "rejected" | "failed" | "timed_out" | "cancelled")
+    }
+
+    /// Debits of the customer, or of the claims account instead, that were not returned.
+    fn net_debits(&self) -> i64 {
+        self.debited + self.late_debits - self.returned
+    }
+
+    fn check_amounts(&self, transfers: &[SwitchTransfer], disagreements: &mut Vec<String>) {
+        let Self { id, amount_minor, currency, .. } = self;
+        for transfer in transfers {
+            let is_same = transfer.amount_minor.is_none_or(|minor| minor == *amount_minor)
+                && transfer.currency.as_deref().is_none_or(|code| code == currency);
+            if !is_same {
+                disagreements
+                    .push(format!("{id} is {amount_minor} {currency} at the bank, and {transfer:?}"));
             }
         }
-        let ended = matches!(state.as_str(), "settled" | "rejected" | "failed" | "timed_out" | "cancelled");
-        if !ended {
-            audit.open += 1;
+    }
+
+    /// Compares the end and the journal entries of the payment with the transfers.
+    fn check_end(&self, transfers: &[SwitchTransfer], disagreements: &mut Vec<String>) {
+        let Self { id, state, reserved, debited, late_debits, corrected, returned, released, .. } = self;
+        let settled = transfers.iter().filter(|transfer| transfer.status == "SETTLED").count();
+        let is_pending = transfers.iter().any(|transfer| transfer.status == "PENDING");
+        let debits = debited + late_debits;
+        let net_debits = self.net_debits();
+        // Corrections are made after the end and do not change it.
+        if (debits - corrected == 1) != (state == "settled") || debits > 1 || settled > 1 {
+            disagreements
+                .push(format!("{id} is {state} with {debits} debits, and {settled} settled transfers"));
         }
-        if debited > 0 {
-            audit.debited += 1;
+        if !(0..=1).contains(&net_debits) {
+            disagreements.push(format!("{id} was debited {debits} times and returned {returned} times"));
         }
-        // Corrections come after the end and leave it as it is.
-        let by_its_end = settled + late - corrected;
-        if (by_its_end == 1) != (state == "settled") || settled + late > 1 || left > 1 {
-            let debits = settled + late;
-            wrong.push(format!("{id} is {state} with {debits} debits, {left} times settled at the switch"));
+        if net_debits == 1 && settled != 1 {
+            disagreements.push(format!("{id} was debited, but is not settled at the switch: {transfers:?}"));
         }
-        if !(0..=1).contains(&debited) {
-            wrong.push(format!("{id} was debited {} times and given back {returned} times", settled + late));
+        if self.has_ended() && settled == 1 && net_debits != 1 {
+            disagreements.push(format!("{id} is settled at the switch, but is {state} and was not debited"));
         }
-        if debited == 1 && left != 1 {
-            wrong.push(format!("{id} was debited but did not leave: {entries:?}"));
+        if self.has_ended() && is_pending {
+            disagreements.push(format!("{id} is {state}, but still pending at the switch"));
         }
-        if ended && left == 1 && debited != 1 {
-            wrong.push(format!("{id} left but is {state} and was not debited"));
-        }
-        if ended && pending {
-            wrong.push(format!("{id} is {state} and still pending at the switch"));
-        }
-        if reserved < settled + released || (ended && reserved != settled + released) {
-            wrong.push(format!(
-                "{id} is {state}: {reserved} reserved, {settled} settled, {released} released"
+        if *reserved < debited + released || (self.has_ended() && *reserved != debited + released) {
+            disagreements.push(format!(
+                "{id} is {state}: {reserved} reserved, {debited} debited, {released} released"
             ));
         }
     }
-    for (reference, entries) in book {
-        wrong.push(format!("the switch has {reference}, which the bank never had: {entries:?}"));
-    }
-    if !wrong.is_empty() {
-        bail!("the books disagree:\n{}", wrong.join("\n"));
-    }
-    Ok(audit)
 }

@@ -1,6 +1,6 @@
-//! A switch's voice: callbacks made, signed and sent by the test itself, true or not.
+//! Callbacks that the test itself makes, signs and sends in the name of a switch, whether they are true or not.
 //!
-//! Signed as Standard Webhooks has it, by code of its own: the test shares none with the service.
+//! Signed as Standard Webhooks defines it, by separate code: the test shares none with the service.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,25 +15,25 @@ use uuid::Uuid;
 use crate::System;
 use crate::system::{OTHER_SECRET, SWITCH_SECRET};
 
-/// What a switch says of a transfer. [`System::tell`] sends it.
+/// A callback about a transfer. [`System::post_callback`] sends it.
 #[derive(Clone, Debug)]
-pub struct Callback {
-    /// The switch in the address.
+pub struct TestCallback {
+    /// The switch in the URL.
     pub switch: &'static str,
-    /// The secret it is signed with.
+    /// The secret for the signature.
     pub secret: &'static str,
     /// The switch's id of the event.
     pub event_id: String,
-    /// The transfer it is about.
+    /// The reference of the transfer.
     pub reference: String,
     /// `SUCCESS` or `FAILURE`.
     pub status: &'static str,
-    /// The amount it names, in minor units.
+    /// The amount in the callback, in minor units.
     pub amount_minor: i64,
 }
 
-impl Callback {
-    /// SUCCESS of a transfer in EUR, from the switch `mock` and signed by it, as a new event.
+impl TestCallback {
+    /// SUCCESS for a transfer in EUR, from the switch `mock` and signed by it, with a new event id.
     #[must_use]
     pub fn success(reference: &str, amount_minor: i64) -> Self {
         Self {
@@ -46,20 +46,20 @@ impl Callback {
         }
     }
 
-    /// The same as FAILURE.
+    /// As [`TestCallback::success`] with the status FAILURE.
     #[must_use]
     pub fn failure(reference: &str, amount_minor: i64) -> Self {
         Self { status: "FAILURE", ..Self::success(reference, amount_minor) }
     }
 
-    /// From the switch `other` and signed by it.
+    /// The same callback from the switch `other` and signed by it.
     #[must_use]
     pub fn from_other(self) -> Self {
         Self { switch: "other", secret: OTHER_SECRET, ..self }
     }
 
     fn signature(&self, timestamp_s: u64, body: &str) -> anyhow::Result<String> {
-        let key = self.secret.strip_prefix("whsec_").context("a secret begins with whsec_")?;
+        let key = self.secret.strip_prefix("whsec_").context("the secret does not begin with whsec_")?;
         let mut mac = Hmac::<Sha256>::new_from_slice(&STANDARD.decode(key)?)?;
         mac.update(format!("{}.{timestamp_s}.{body}", self.event_id).as_bytes());
         Ok(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())))
@@ -67,19 +67,23 @@ impl Callback {
 }
 
 impl System {
-    /// Sends a callback to the bank; gives the HTTP status of its answer.
+    /// Posts a callback to the API; returns the HTTP status.
     ///
     /// # Errors
-    /// No answer.
-    pub async fn tell(&self, callback: &Callback) -> anyhow::Result<u16> {
-        self.tell_at(callback, 0).await
+    /// If the API does not answer.
+    pub async fn post_callback(&self, callback: &TestCallback) -> anyhow::Result<u16> {
+        self.post_callback_signed_at(callback, 0).await
     }
 
-    /// The same, signed as at `offset_s` seconds from now.
+    /// As [`System::post_callback`], with a signature dated `offset_s` seconds from now.
     ///
     /// # Errors
-    /// No answer.
-    pub async fn tell_at(&self, callback: &Callback, offset_s: i64) -> anyhow::Result<u16> {
+    /// If the API does not answer.
+    pub async fn post_callback_signed_at(
+        &self,
+        callback: &TestCallback,
+        offset_s: i64,
+    ) -> anyhow::Result<u16> {
         let body = json!({
             "type": "transfer.completed", "reference": callback.reference, "status": callback.status,
             "amount_minor": callback.amount_minor, "currency": "EUR",

@@ -1,4 +1,4 @@
-//! A PostgreSQL server of a test's own, for faults that would hit every other test at the common one.
+//! One PostgreSQL server per test, for faults that would affect every other test on the shared server.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -12,52 +12,52 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 use uuid::Uuid;
 
-use crate::port::Port;
 use crate::preload::Preload;
+use crate::reserved_port::ReservedPort;
 use crate::wait::until;
 
-/// How long the server may take to be there or to go.
+/// Time limit for the server to start or to stop.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// A running server. It and its folder go when it is dropped.
+/// A running server. Dropping it stops the server and removes its folder.
 #[derive(Debug)]
 pub struct Cluster {
-    /// URL of its maintenance database.
+    /// URL of the maintenance database.
     pub url: String,
-    /// Where it keeps everything.
+    /// Folder with the data, the log and the preloaded library.
     pub folder: PathBuf,
     server: Child,
-    _port: Port,
+    _port: ReservedPort,
 }
 
 impl Cluster {
-    /// Starts a server under a test's name, with the fault it is to suffer.
+    /// Starts a server with a fault, in a folder under the test's name.
     ///
     /// # Errors
-    /// What is missing or what the server said.
+    /// If PostgreSQL's programs are missing or the server does not start; the error has its log.
     pub async fn start(name: &str, preload: Preload) -> anyhow::Result<Self> {
         let programs = std::env::var_os("TEST_PG_BIN").map(PathBuf::from).context(
             "TEST_PG_BIN, the folder of PostgreSQL's programs, is not set: run the tests by `./dev test`",
         )?;
         let user = ServerUser::find()?;
-        // Not below our own folders, which another user may not enter.
+        // In the temporary folder: the user that runs the server may not enter the target folder.
         let folder =
             std::env::temp_dir().join(format!("instant-payments-{name}-{}", Uuid::new_v4().simple()));
         std::fs::create_dir(&folder)?;
         let environment = preload.environment(&folder)?;
-        user.give(&folder)?;
+        user.take_ownership(&folder)?;
         let data = folder.join("data");
 
         let mut initdb = user.command(&programs.join("initdb"));
         initdb.args(["-U", "payments", "--auth=trust", "-E", "UTF8", "--no-locale", "--no-sync", "-D"]);
-        let made = initdb.arg(&data).output().context("initdb cannot be started")?;
-        ensure!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        let output = initdb.arg(&data).output().context("initdb cannot be started")?;
+        ensure!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
 
-        let port = Port::free()?;
+        let port = ReservedPort::reserve()?;
         let log = std::fs::File::create(folder.join("server.log"))?;
         let mut server = user.command(&programs.join("postgres"));
         server.envs(environment).arg("-D").arg(&data).args(["-p", &port.number().to_string()]);
-        // No flushing: the kernel keeps what a server wrote that dies. But a commit is written before it is answered.
+        // fsync is off because the kernel keeps the pages of a killed server. A commit is still written before it is answered.
         for setting in [
             "listen_addresses=127.0.0.1",
             "unix_socket_directories=",
@@ -74,11 +74,11 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Fills its disk, or frees it; for a server started with [`Preload::FullDisk`].
+    /// Makes the disk full, or frees it; for a server started with [`Preload::FullDisk`].
     ///
     /// # Errors
-    /// What the file system said.
-    pub fn fill_disk(&self, full: bool) -> anyhow::Result<()> {
+    /// If the flag file cannot be written or removed.
+    pub fn set_disk_full(&self, full: bool) -> anyhow::Result<()> {
         let flag = self.folder.join(Preload::FULL_DISK);
         if full {
             std::fs::write(flag, "")?
@@ -90,7 +90,7 @@ impl Cluster {
 
     async fn wait_ready(&self) -> anyhow::Result<()> {
         let options = PgConnectOptions::from_str(&self.url)?;
-        until("the private PostgreSQL answers", WITHIN, || async {
+        until("the test's own PostgreSQL answers", WITHIN, || async {
             let Ok(connection) = options.connect().await else { return Ok(None) };
             Ok(connection.close().await.ok())
         })
@@ -101,41 +101,41 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // Immediate: nothing in it is wanted any more. SIGKILL would leave its shared memory behind.
+        // SIGQUIT is PostgreSQL's immediate shutdown. SIGKILL would leave its shared memory behind.
         if let Some(pid) = i32::try_from(self.server.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::QUIT);
         }
-        let begun = Instant::now();
-        while matches!(self.server.try_wait(), Ok(None)) && begun.elapsed() < WITHIN {
+        let started = Instant::now();
+        while matches!(self.server.try_wait(), Ok(None)) && started.elapsed() < WITHIN {
             std::thread::sleep(Duration::from_millis(20));
         }
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Who runs the server: it refuses to run as root, so root hands it to somebody else.
+/// The user that runs the server. PostgreSQL refuses to run as root, so root starts it as another user.
 #[derive(Clone, Copy, Debug)]
 enum ServerUser {
-    Myself,
+    Current,
     Other { uid: u32, gid: u32 },
 }
 
 impl ServerUser {
     fn find() -> anyhow::Result<Self> {
         if !geteuid().is_root() {
-            return Ok(Self::Myself);
+            return Ok(Self::Current);
         }
         let users = std::fs::read_to_string("/etc/passwd")?;
-        for wanted in ["postgres", "nobody"] {
+        for name in ["postgres", "nobody"] {
             let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
-            if let Some([_, _, uid, gid, ..]) = fields.into_iter().find(|line| line[0] == wanted).as_deref() {
+            if let Some([_, _, uid, gid, ..]) = fields.into_iter().find(|line| line[0] == name).as_deref() {
                 return Ok(Self::Other { uid: uid.parse()?, gid: gid.parse()? });
             }
         }
-        bail!("root cannot run PostgreSQL, and there is neither a user postgres nor nobody")
+        bail!("root cannot run PostgreSQL, and there is no user `postgres` or `nobody`: create one")
     }
 
-    fn give(self, folder: &Path) -> anyhow::Result<()> {
+    fn take_ownership(self, folder: &Path) -> anyhow::Result<()> {
         if let Self::Other { uid, gid } = self {
             std::os::unix::fs::chown(folder, Some(uid), Some(gid))?;
         }

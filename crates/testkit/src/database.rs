@@ -1,4 +1,4 @@
-//! A database of its own for each test, cloned from a migrated template.
+//! One database per test, cloned from a migrated template.
 
 use anyhow::Context as _;
 use payment_ledger::access::service_role::SERVICE_ROLE;
@@ -7,33 +7,33 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, Pg
 use std::str::FromStr as _;
 use uuid::Uuid;
 
-/// Key of the advisory lock under which the template is made, once for all test processes.
+/// Key of the advisory lock for creating the template, once for all test processes.
 const TEMPLATE_LOCK: i64 = 7_301_200_301;
-/// The template. The cluster of a test run is fresh, so it always has the current migrations.
+/// Name of the template. The cluster of a test run is new, so the template always has the current migrations.
 const TEMPLATE: &str = "payments_template";
 
-/// The login of the processes under test, with the rights of the services and no others.
+/// The login of the processes under test; it has the rights of the service role only.
 const SERVICE_LOGIN: &str = "payments_app";
 
-/// One test's database.
+/// The database of one test.
 #[derive(Clone, Debug)]
 pub struct Database {
     /// URL for the processes under test.
     pub url: String,
-    /// A small pool for the test's own looks, as the owner.
+    /// Pool of eight connections for the test's own queries, as the owner.
     pub pool: PgPool,
 }
 
-/// Clones the template; makes it first if nobody has.
+/// Clones the template, which is created first if it does not exist.
 ///
 /// # Errors
-/// What PostgreSQL said.
-pub async fn fresh(maintenance_url: &str) -> anyhow::Result<Database> {
+/// If PostgreSQL cannot be reached or refuses a statement.
+pub async fn create_from_template(maintenance_url: &str) -> anyhow::Result<Database> {
     let options = PgConnectOptions::from_str(maintenance_url)?;
     let mut maintenance =
         options.connect().await.context("PostgreSQL does not answer at TEST_DATABASE_URL")?;
     sqlx::query("SELECT pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut maintenance).await?;
-    make_template(&mut maintenance, &options).await?;
+    ensure_template(&mut maintenance, &options).await?;
     let name = format!("test_{}", Uuid::new_v4().simple());
     create(&mut maintenance, &name, Some(TEMPLATE)).await?;
     maintenance.close().await?;
@@ -43,11 +43,11 @@ pub async fn fresh(maintenance_url: &str) -> anyhow::Result<Database> {
     Ok(Database { url, pool })
 }
 
-/// An empty database, for the switch, which migrates its own.
+/// Creates an empty database for the mock switch, which runs its own migrations.
 ///
 /// # Errors
-/// What PostgreSQL said.
-pub async fn empty(maintenance_url: &str) -> anyhow::Result<String> {
+/// If PostgreSQL cannot be reached or refuses a statement.
+pub async fn create_empty(maintenance_url: &str) -> anyhow::Result<String> {
     let mut maintenance = PgConnectOptions::from_str(maintenance_url)?.connect().await?;
     let name = format!("switch_{}", Uuid::new_v4().simple());
     create(&mut maintenance, &name, None).await?;
@@ -55,39 +55,39 @@ pub async fn empty(maintenance_url: &str) -> anyhow::Result<String> {
     Ok(url_of(maintenance_url, &name))
 }
 
-async fn make_template(maintenance: &mut PgConnection, options: &PgConnectOptions) -> anyhow::Result<()> {
-    let there: Option<i32> = sqlx::query_scalar("SELECT 1 FROM pg_database WHERE datname = $1")
+async fn ensure_template(maintenance: &mut PgConnection, options: &PgConnectOptions) -> anyhow::Result<()> {
+    let exists: Option<i32> = sqlx::query_scalar("SELECT 1 FROM pg_database WHERE datname = $1")
         .bind(TEMPLATE)
         .fetch_optional(&mut *maintenance)
         .await?;
-    if there.is_some() {
+    if exists.is_some() {
         return Ok(());
     }
-    // Made under another name, so that a template that is there is whole.
+    // Created under another name and renamed at the end, so that an existing template is always complete.
     let unfinished = format!("{TEMPLATE}_{}", Uuid::new_v4().simple());
     create(maintenance, &unfinished, None).await?;
     let mut template = options.clone().database(&unfinished).connect().await?;
     payment_ledger::MIGRATOR.run(&mut template).await?;
     idempotency::MIGRATOR.run(&mut template).await?;
-    payment_ledger::access::service_role::hand_over_idempotency_tables(&mut template).await?;
-    make_login(&mut template).await?;
+    payment_ledger::access::service_role::hand_over_keys(&mut template).await?;
+    ensure_login(&mut template).await?;
     template.close().await?;
     let rename = format!("ALTER DATABASE {unfinished} RENAME TO {TEMPLATE}");
     sqlx::query(AssertSqlSafe(rename)).execute(maintenance).await?;
     Ok(())
 }
 
-/// What the services make is their role's, not this login's.
-async fn make_login(connection: &mut PgConnection) -> anyhow::Result<()> {
-    let known: Option<i32> = sqlx::query_scalar("SELECT 1 FROM pg_roles WHERE rolname = $1")
+/// Creates the login. It runs as the service role, which then owns whatever the services create.
+async fn ensure_login(connection: &mut PgConnection) -> anyhow::Result<()> {
+    let exists: Option<i32> = sqlx::query_scalar("SELECT 1 FROM pg_roles WHERE rolname = $1")
         .bind(SERVICE_LOGIN)
         .fetch_optional(&mut *connection)
         .await?;
-    if known.is_none() {
-        let make = format!(
+    if exists.is_none() {
+        let create = format!(
             "CREATE ROLE {SERVICE_LOGIN} LOGIN IN ROLE {SERVICE_ROLE}; ALTER ROLE {SERVICE_LOGIN} SET role = {SERVICE_ROLE}"
         );
-        sqlx::raw_sql(AssertSqlSafe(make)).execute(connection).await?;
+        sqlx::raw_sql(AssertSqlSafe(create)).execute(connection).await?;
     }
     Ok(())
 }
@@ -99,7 +99,7 @@ async fn create(maintenance: &mut PgConnection, name: &str, template: Option<&st
     Ok(())
 }
 
-/// The same server, another database.
+/// URL of the database `name` on the same server.
 fn url_of(maintenance_url: &str, name: &str) -> String {
     let (server, rest) = maintenance_url.rsplit_once('/').unwrap_or((maintenance_url, ""));
     let parameters = rest.split_once('?').map(|(_, query)| format!("?{query}")).unwrap_or_default();

@@ -1,59 +1,58 @@
-//! What system tests are made of: the real PostgreSQL, the real Temporal server, real processes that
-//! are killed with real signals.
+//! Tools for system tests: real PostgreSQL, a real Temporal server, and real processes that are stopped by real signals.
 //!
-//! | file | question |
+//! | module | provides |
 //! |---|---|
-//! | [`surroundings`] | where are PostgreSQL, Temporal and the binaries? |
-//! | [`database`] | how does a test get a database of its own? |
-//! | [`cluster`] | how does it get a whole PostgreSQL of its own, to break it? |
-//! | [`preload`] | how is a process's clock set wrong, or its disk filled? |
-//! | [`broker`] | how does a test get a message broker of its own? |
-//! | `port` | how does a process keep its port while it is dead? |
-//! | [`process`] | how is one process started, killed, paused, started again? |
-//! | [`proxy`] | how is a link cut, held back, made slow? |
-//! | [`system`] | how does a test get a whole bank and a switch? |
-//! | `configuration` | what are the processes told? |
-//! | [`callback`] | how does a test speak as a switch? |
-//! | [`temporal`] | what has Temporal recorded, and how is a workflow reset? |
-//! | [`stream`] | how does a test watch a payment? |
-//! | [`switch`] | how is the mock switch told to misbehave, and what does its book say? |
-//! | [`auditor`] | do the books agree? Shares no code and no query with the service. |
-//! | [`wait`] | how does a test wait without sleeping? |
+//! | [`environment`] | the addresses of PostgreSQL and Temporal, and the folder of the binaries |
+//! | [`database`] | one database per test |
+//! | [`cluster`] | one PostgreSQL server per test, for faults that affect the whole server |
+//! | [`preload`] | a process with a wrong clock or a full disk |
+//! | [`nats_server`] | one message broker per test |
+//! | `reserved_port` | a port that a process keeps across restarts |
+//! | [`process`] | one process: start, kill, pause, restart |
+//! | [`proxy`] | a TCP proxy that cuts, holds or delays a connection |
+//! | [`system`] | a complete bank with a mock switch |
+//! | `config_file` | the configuration file of those processes |
+//! | [`callback`] | callbacks that the test signs as a switch would |
+//! | [`temporal`] | the recorded history of a workflow, reset and deletion |
+//! | [`stream`] | the stream of a payment's events |
+//! | [`switch`] | the admin interface of the mock switch: faults, and its transfers |
+//! | [`auditor`] | the comparison of bank and switch; shares no code and no query with the service |
+//! | [`wait`] | waiting for a condition without fixed sleeps |
 
 pub mod auditor;
-pub mod broker;
 pub mod callback;
 pub mod cluster;
-mod configuration;
+mod config_file;
 pub mod database;
-mod port;
+pub mod environment;
+pub mod nats_server;
 pub mod preload;
 pub mod process;
 pub mod proxy;
+mod reserved_port;
 pub mod stream;
-pub mod surroundings;
 pub mod switch;
 pub mod system;
 pub mod temporal;
 pub mod wait;
 
-pub use broker::Broker;
-pub use callback::Callback;
-pub use system::{Options, System};
+pub use callback::TestCallback;
+pub use nats_server::NatsServer;
+pub use system::{System, SystemOptions};
 
-/// A client for plain HTTP on this machine, with a timeout on every request.
+/// An HTTP client for addresses on this machine, with a timeout of 60 s per request.
 ///
 /// # Panics
-/// When the TLS library is broken; no test can run then.
+/// If the TLS library cannot be initialized; no test can run then.
 #[must_use]
-#[allow(clippy::expect_used, reason = "a test's own set-up, with nobody to hand the error to")]
+#[allow(clippy::expect_used, reason = "set-up of a test: no caller could handle the error")]
 pub fn http() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // No certificates: a fresh machine may have none, and nothing here leaves it.
+    // No root certificates: a fresh machine may have none, and all addresses are local.
     reqwest::Client::builder()
         .tls_certs_only([])
         .no_proxy()
         .timeout(std::time::Duration::from_secs(60))
         .build()
-        .expect("an HTTP client without certificates can be made")
+        .expect("an HTTP client without root certificates")
 }

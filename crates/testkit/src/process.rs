@@ -1,4 +1,4 @@
-//! One real process: started, killed with real signals, started again on the same port.
+//! One real process: started, killed and paused by real signals, restarted on the same port.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,10 +10,10 @@ use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
-use crate::port::Port;
+use crate::reserved_port::ReservedPort;
 use crate::wait::until;
 
-/// How long a process may take to be ready or to stop.
+/// Time limit for a process to become ready or to stop.
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// A process under test. Killed when dropped.
@@ -22,12 +22,12 @@ pub struct Process {
     name: &'static str,
     binary: PathBuf,
     log: PathBuf,
-    /// Setting that fixes the port, so that a restart takes the same one.
+    /// Environment variable of the listen address, so that a restart uses the same port.
     listen_variable: &'static str,
     environment: BTreeMap<String, String>,
     child: Option<Child>,
-    _port: Port,
-    /// Where it serves, `127.0.0.1:port`.
+    _port: ReservedPort,
+    /// Listen address, `127.0.0.1:port`.
     pub address: String,
 }
 
@@ -35,7 +35,7 @@ impl Process {
     /// Starts `name` from `binaries` and waits until it is ready.
     ///
     /// # Errors
-    /// With the end of its log when it does not become ready.
+    /// If the process does not become ready in time; the error has the end of its log.
     pub async fn start(
         name: &'static str,
         binaries: &Path,
@@ -43,7 +43,7 @@ impl Process {
         listen_variable: &'static str,
         environment: BTreeMap<String, String>,
     ) -> anyhow::Result<Self> {
-        let port = Port::free()?;
+        let port = ReservedPort::reserve()?;
         let mut process = Self {
             name,
             binary: binaries.join(name),
@@ -54,15 +54,15 @@ impl Process {
             address: format!("127.0.0.1:{}", port.number()),
             _port: port,
         };
-        process.start_again().await?;
+        process.restart().await?;
         Ok(process)
     }
 
-    /// Starts the process again after it was killed or stopped, on the same port.
+    /// Starts the process after it was killed or stopped, on the same port.
     ///
     /// # Errors
     /// As [`Process::start`].
-    pub async fn start_again(&mut self) -> anyhow::Result<()> {
+    pub async fn restart(&mut self) -> anyhow::Result<()> {
         let log = File::options().create(true).append(true).open(&self.log)?;
         let from = log.metadata()?.len();
         let child = Command::new(&self.binary)
@@ -83,20 +83,20 @@ impl Process {
         self.wait_ready().await
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL and waits until the process has exited.
     ///
     /// # Errors
-    /// When it was not running.
+    /// If the process is not running.
     pub async fn kill(&mut self) -> anyhow::Result<()> {
         let mut child = self.child.take().with_context(|| format!("{} is not running", self.name))?;
         child.kill().await?;
         Ok(())
     }
 
-    /// SIGTERM, and waits for a graceful end.
+    /// Sends SIGTERM and waits until the process has exited.
     ///
     /// # Errors
-    /// When it does not end within a minute, or not with success.
+    /// If the process does not exit within a minute, or exits with an error.
     pub async fn stop(&mut self) -> anyhow::Result<()> {
         self.signal(Signal::TERM)?;
         let mut child = self.child.take().with_context(|| format!("{} is not running", self.name))?;
@@ -104,24 +104,24 @@ impl Process {
             format!("{} did not stop within {WITHIN:?} of SIGTERM\n{}", self.name, self.log_tail())
         })??;
         if !status.success() {
-            bail!("{} ended with {status} after SIGTERM\n{}", self.name, self.log_tail());
+            bail!("{} exited with {status} after SIGTERM\n{}", self.name, self.log_tail());
         }
         Ok(())
     }
 
-    /// SIGSTOP: it stands still wherever it is.
+    /// Sends SIGSTOP: the process keeps its connections and does nothing.
     ///
     /// # Errors
-    /// When it is not running.
+    /// If the process is not running.
     pub fn pause(&self) -> anyhow::Result<()> {
         self.signal(Signal::STOP)
     }
 
-    /// SIGCONT: it goes on where it stood.
+    /// Sends SIGCONT.
     ///
     /// # Errors
-    /// When it is not running.
-    pub fn go_on(&self) -> anyhow::Result<()> {
+    /// If the process is not running.
+    pub fn resume(&self) -> anyhow::Result<()> {
         self.signal(Signal::CONT)
     }
 
@@ -131,7 +131,7 @@ impl Process {
         format!("http://{}", self.address)
     }
 
-    /// The end of its log, for failures.
+    /// The last 40 lines of the process's log, for error messages.
     #[must_use]
     pub fn log_tail(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -147,23 +147,23 @@ impl Process {
         Ok(())
     }
 
-    /// Reads the address from the log: until it is there nothing follows_switch.
+    /// Waits until the log has the listen address: the process listens from then on.
     async fn wait_for_address(&mut self, from: u64) -> anyhow::Result<String> {
         let log = self.log.clone();
-        let child = self.child.as_mut().context("nothing was started")?;
-        until(&format!("{} says where it follows_switch", self.name), WITHIN, || {
-            let said = std::fs::read(&log).unwrap_or_default();
-            let fresh = said.get(usize::try_from(from).unwrap_or(0)..).unwrap_or_default();
-            let address = String::from_utf8_lossy(fresh).split("address=").nth(1).map(|rest| {
+        let child = self.child.as_mut().context("the process was not started")?;
+        until(&format!("{} logs its listen address", self.name), WITHIN, || {
+            let logged = std::fs::read(&log).unwrap_or_default();
+            let new = logged.get(usize::try_from(from).unwrap_or(0)..).unwrap_or_default();
+            let address = String::from_utf8_lossy(new).split("address=").nth(1).map(|rest| {
                 rest.trim_start_matches('"')
                     .chars()
                     .take_while(|c| c.is_ascii_digit() || matches!(c, '.' | ':'))
                     .collect::<String>()
             });
-            let ended = child.try_wait();
+            let exited = child.try_wait();
             async move {
-                if let (None, Ok(Some(status))) = (&address, ended) {
-                    bail!("it ended with {status}");
+                if let (None, Ok(Some(status))) = (&address, exited) {
+                    bail!("it exited with {status}");
                 }
                 Ok(address)
             }
@@ -172,16 +172,16 @@ impl Process {
         .map_err(|error| error.context(self.log_tail()))
     }
 
-    /// Waits until `/ready` says so.
+    /// Waits until `/ready` answers with success.
     ///
     /// # Errors
-    /// With the end of its log.
+    /// If it does not in time; the error has the end of the log.
     pub async fn wait_ready(&self) -> anyhow::Result<()> {
         let url = format!("{}/ready", self.url());
         let http = crate::http();
         until(&format!("{} is ready", self.name), WITHIN, || {
             let request = http.get(&url).send();
-            async move { Ok(request.await.ok().filter(|answer| answer.status().is_success()).map(|_| ())) }
+            async move { Ok(request.await.ok().filter(|response| response.status().is_success()).map(|_| ())) }
         })
         .await
         .map_err(|error| error.context(self.log_tail()))

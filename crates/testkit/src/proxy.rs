@@ -1,5 +1,5 @@
-//! A TCP proxy between one of our processes and what it talks to, which breaks the link on request: cut now or after so
-//! many bytes, held back one way or both, slow, or closed to new connections.
+//! A TCP proxy between a process and its server that injects faults: connections cut now or after a number of bytes, one
+//! or both directions held or delayed, new connections refused.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,113 +11,113 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Bytes carried at once.
+/// Bytes read at once.
 const CHUNK_BYTES: usize = 16 * 1024;
 
-/// One way through the link.
+/// Direction of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From our process to what it talks to.
-    There,
-    /// From there to our process.
-    Back,
+    /// From the process to its server.
+    ToServer,
+    /// From the server to the process.
+    ToClient,
 }
 
-/// What happens to the bytes of one direction.
+/// Faults and byte count of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Way {
-    /// They stand still.
+struct Flow {
+    /// No bytes pass.
     held: bool,
-    /// Each piece comes so much later.
+    /// Delay of each chunk.
     delay: Duration,
-    /// So many more pass, of all connections together; then every connection is cut.
+    /// Bytes that still pass, over all connections, before every connection is cut; `None` if no cut is planned.
     cut_after: Option<u64>,
-    /// How many have passed.
+    /// Bytes that have passed.
     passed: u64,
 }
 
-/// What happens to the link.
+/// State shared by all connections.
 #[derive(Debug)]
 struct Link {
-    there: Mutex<Way>,
-    back: Mutex<Way>,
-    /// Changes whenever a way does, so that who waits looks again.
+    to_server: Mutex<Flow>,
+    to_client: Mutex<Flow>,
+    /// Changes with every flow, to wake waiting connections.
     changed: watch::Sender<()>,
-    /// Changes with every cut; connections of an earlier number are over.
+    /// Number of cuts. A change ends the connections opened before.
     cuts: watch::Sender<u64>,
     refusing: AtomicBool,
 }
 
-/// A running proxy. Every connection through it is cut when it is dropped.
+/// A running proxy. Dropping it cuts all connections.
 #[derive(Debug)]
 pub struct FaultProxy {
-    /// Where it follows_switch, `127.0.0.1:port`.
+    /// Listen address, `127.0.0.1:port`.
     pub address: String,
     link: Arc<Link>,
     accepting: JoinHandle<()>,
 }
 
 impl FaultProxy {
-    /// A proxy to `target`, `host:port`, that breaks nothing yet.
+    /// Starts a proxy to `target` (`host:port`) without faults.
     ///
     /// # Errors
-    /// No port is free.
+    /// If no port is free.
     pub async fn start(target: &str) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
         let link = Arc::new(Link {
-            there: Mutex::default(),
-            back: Mutex::default(),
+            to_server: Mutex::default(),
+            to_client: Mutex::default(),
             changed: watch::Sender::new(()),
             cuts: watch::Sender::new(0),
             refusing: AtomicBool::new(false),
         });
-        let (carried, target) = (Arc::clone(&link), target.to_owned());
+        let (shared, target) = (Arc::clone(&link), target.to_owned());
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                // Dropped at once, who connects sees the connection close.
-                if !carried.refusing.load(Ordering::Relaxed) {
-                    tokio::spawn(connection(Arc::clone(&carried), client, target.clone()));
+                // Dropping the socket closes the connection.
+                if !shared.refusing.load(Ordering::Relaxed) {
+                    tokio::spawn(forward(Arc::clone(&shared), client, target.clone()));
                 }
             }
         });
         Ok(Self { address, link, accepting })
     }
 
-    /// Cuts every connection now; new ones pass.
+    /// Cuts all connections now; new ones are accepted.
     pub fn cut(&self) {
         self.link.cut();
     }
 
-    /// Closes new connections at once, or lets them pass again. Those that are there stay.
+    /// Closes new connections at once, or accepts them again. Existing connections stay open.
     pub fn refuse(&self, refusing: bool) {
         self.link.refusing.store(refusing, Ordering::Relaxed);
     }
 
-    /// Cuts every connection when so many more bytes have passed that way. The last of them arrive.
+    /// Cuts all connections after `bytes` more bytes in one direction, which are still delivered.
     pub fn cut_after(&self, direction: Direction, bytes: u64) {
-        self.link.change(direction, |way| way.cut_after = Some(bytes));
+        self.link.change(direction, |flow| flow.cut_after = Some(bytes));
     }
 
-    /// Lets nothing more pass that way; the connections stay open and what is sent is kept.
+    /// Holds the bytes of one direction; the connections stay open and the bytes are kept.
     pub fn hold(&self, direction: Direction) {
-        self.link.change(direction, |way| way.held = true);
+        self.link.change(direction, |flow| flow.held = true);
     }
 
-    /// Lets what was held pass.
-    pub fn let_go(&self, direction: Direction) {
-        self.link.change(direction, |way| way.held = false);
+    /// Delivers the held bytes.
+    pub fn resume(&self, direction: Direction) {
+        self.link.change(direction, |flow| flow.held = false);
     }
 
-    /// Lets every piece come so much later; zero ends it.
+    /// Delays each chunk of one direction; zero ends the delay.
     pub fn delay(&self, direction: Direction, by: Duration) {
-        self.link.change(direction, |way| way.delay = by);
+        self.link.change(direction, |flow| flow.delay = by);
     }
 
-    /// How many bytes have passed that way, to sweep a cut over.
+    /// Bytes that have passed in one direction.
     #[must_use]
     pub fn passed(&self, direction: Direction) -> u64 {
-        self.link.way(direction).passed
+        self.link.flow(direction).passed
     }
 }
 
@@ -129,16 +129,16 @@ impl Drop for FaultProxy {
 }
 
 impl Link {
-    fn way(&self, direction: Direction) -> MutexGuard<'_, Way> {
-        let way = match direction {
-            Direction::There => &self.there,
-            Direction::Back => &self.back,
+    fn flow(&self, direction: Direction) -> MutexGuard<'_, Flow> {
+        let flow = match direction {
+            Direction::ToServer => &self.to_server,
+            Direction::ToClient => &self.to_client,
         };
-        way.lock().unwrap_or_else(PoisonError::into_inner)
+        flow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, direction: Direction, change: impl FnOnce(&mut Way)) {
-        change(&mut self.way(direction));
+    fn change(&self, direction: Direction, change: impl FnOnce(&mut Flow)) {
+        change(&mut self.flow(direction));
         self.changed.send_replace(());
     }
 
@@ -146,37 +146,37 @@ impl Link {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// How many of these bytes may pass, and whether the link is cut behind them.
-    fn let_pass(&self, direction: Direction, wanted: usize) -> (usize, bool) {
-        let mut way = self.way(direction);
-        let left = way.cut_after.map_or(wanted, |left| usize::try_from(left).unwrap_or(usize::MAX));
-        let passing = wanted.min(left);
-        way.passed += passing as u64;
-        let is_cut = way.cut_after.is_some() && passing == left;
-        way.cut_after = way.cut_after.filter(|_| !is_cut).map(|left| left - passing as u64);
+    /// Counts up to `offered` bytes as passed: how many may pass, and whether the connections are cut after them.
+    fn admit(&self, direction: Direction, offered: usize) -> (usize, bool) {
+        let mut flow = self.flow(direction);
+        let left = flow.cut_after.map_or(offered, |left| usize::try_from(left).unwrap_or(usize::MAX));
+        let passing = offered.min(left);
+        flow.passed += passing as u64;
+        let is_cut = flow.cut_after.is_some() && passing == left;
+        flow.cut_after = flow.cut_after.filter(|_| !is_cut).map(|left| left - passing as u64);
         (passing, is_cut)
     }
 }
 
-/// Carries one connection until either side closes it, or it is cut.
-async fn connection(link: Arc<Link>, client: TcpStream, target: String) {
+/// Forwards one connection until both sides close it, one breaks, or it is cut.
+async fn forward(link: Arc<Link>, client: TcpStream, target: String) {
     let mut cuts = link.cuts.subscribe();
     let Ok(server) = TcpStream::connect(&target).await else { return };
-    // Small messages would wait for each other otherwise, and the proxy would be a fault by itself.
+    // Without nodelay, Nagle's algorithm would delay small messages.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let there = carry(&link, Direction::There, from_client, to_server);
-    let back = carry(&link, Direction::Back, from_server, to_client);
-    // A side that has nothing more to say may still listen; a connection that broke is over for both.
+    let to_server = copy(&link, Direction::ToServer, from_client, to_server);
+    let to_client = copy(&link, Direction::ToClient, from_server, to_client);
+    // A half-closed connection still delivers the other direction; an error ends both.
     tokio::select! {
-        _ = async { tokio::try_join!(there, back) } => {}
+        _ = async { tokio::try_join!(to_server, to_client) } => {}
         _ = cuts.changed() => {}
     }
 }
 
-/// Carries one way until its sender has nothing more to say.
-async fn carry(
+/// Copies one direction until its sender closes it.
+async fn copy(
     link: &Link,
     direction: Direction,
     mut from: OwnedReadHalf,
@@ -189,15 +189,14 @@ async fn carry(
         if read == 0 {
             return to.shutdown().await;
         }
-        let delay = link.way(direction).delay;
+        let delay = link.flow(direction).delay;
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        while link.way(direction).held {
-            // The link outlives what it carries.
+        while link.flow(direction).held {
             changed.changed().await.map_err(std::io::Error::other)?;
         }
-        let (passing, is_cut) = link.let_pass(direction, read);
+        let (passing, is_cut) = link.admit(direction, read);
         to.write_all(&chunk[..passing]).await?;
         if is_cut {
             link.cut();
@@ -210,9 +209,9 @@ async fn carry(
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    const WITHIN: Duration = Duration::from_secs(20);
 
-    /// Sends back what it gets.
+    /// Starts a server that echoes every byte; returns its address.
     async fn echo() -> anyhow::Result<String> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
@@ -225,50 +224,50 @@ mod tests {
         Ok(address)
     }
 
-    /// What comes back until the connection is closed.
-    async fn rest(stream: &mut TcpStream) -> Vec<u8> {
+    /// Reads until the connection is closed.
+    async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
         let mut bytes = Vec::new();
-        // An end by reset is an end too.
-        let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.unwrap();
+        // A reset ends the connection, too.
+        let _ = tokio::time::timeout(WITHIN, stream.read_to_end(&mut bytes)).await.unwrap();
         bytes
     }
 
     #[tokio::test]
-    async fn cuts_after_so_many_bytes_and_lets_the_next_connection_pass() -> anyhow::Result<()> {
+    async fn a_cut_after_n_bytes_affects_existing_connections_only() -> anyhow::Result<()> {
         let proxy = FaultProxy::start(&echo().await?).await?;
-        proxy.cut_after(Direction::Back, 3);
+        proxy.cut_after(Direction::ToClient, 3);
         let mut stream = TcpStream::connect(&proxy.address).await?;
         stream.write_all(b"abcdef").await?;
-        assert_eq!(rest(&mut stream).await, b"abc");
-        assert_eq!(proxy.passed(Direction::Back), 3);
+        assert_eq!(read_to_end(&mut stream).await, b"abc");
+        assert_eq!(proxy.passed(Direction::ToClient), 3);
 
         let mut next = TcpStream::connect(&proxy.address).await?;
         next.write_all(b"abcdef").await?;
         next.shutdown().await?;
-        assert_eq!(rest(&mut next).await, b"abcdef");
+        assert_eq!(read_to_end(&mut next).await, b"abcdef");
         Ok(())
     }
 
     #[tokio::test]
-    async fn what_is_held_one_way_passes_later_and_a_cut_loses_it() -> anyhow::Result<()> {
+    async fn held_bytes_are_delivered_on_resume_and_lost_on_a_cut() -> anyhow::Result<()> {
         let proxy = FaultProxy::start(&echo().await?).await?;
-        proxy.hold(Direction::Back);
+        proxy.hold(Direction::ToClient);
         let mut kept = TcpStream::connect(&proxy.address).await?;
         kept.write_all(b"kept").await?;
         let mut byte = [0; 4];
         let early = tokio::time::timeout(Duration::from_millis(100), kept.read_exact(&mut byte)).await;
-        assert!(early.is_err(), "held");
-        proxy.let_go(Direction::Back);
-        tokio::time::timeout(PATIENCE, kept.read_exact(&mut byte)).await??;
+        assert!(early.is_err(), "bytes were delivered while held");
+        proxy.resume(Direction::ToClient);
+        tokio::time::timeout(WITHIN, kept.read_exact(&mut byte)).await??;
         assert_eq!(&byte, b"kept");
 
-        proxy.hold(Direction::Back);
+        proxy.hold(Direction::ToClient);
         kept.write_all(b"lost").await?;
         proxy.cut();
-        assert_eq!(rest(&mut kept).await, b"");
+        assert_eq!(read_to_end(&mut kept).await, b"");
         proxy.refuse(true);
         let mut refused = TcpStream::connect(&proxy.address).await?;
-        assert_eq!(rest(&mut refused).await, b"");
+        assert_eq!(read_to_end(&mut refused).await, b"");
         Ok(())
     }
 }

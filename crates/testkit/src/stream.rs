@@ -1,4 +1,4 @@
-//! Watches a payment as a customer of the API does: by its stream of events.
+//! Reads the stream of a payment's events, as a customer of the API does.
 
 use std::time::Duration;
 
@@ -8,73 +8,77 @@ use serde_json::Value;
 use crate::System;
 use crate::system::API_KEY;
 
-/// How long an event, or the end of a stream, may take to come.
+/// Time limit for the next event or the end of the stream.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// One event, as it came.
+/// One event of the stream.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event {
-    /// What to go on after.
+pub struct PaymentEvent {
+    /// The id to send as `Last-Event-ID`.
     pub id: String,
-    /// What happened.
+    /// The event's name: the state of the payment, or `end`.
     pub name: String,
-    /// The line of the timeline.
+    /// The timeline entry.
     pub data: Value,
 }
 
-/// A stream that is open.
+/// An open stream.
 #[derive(Debug)]
-pub struct Events {
-    answer: reqwest::Response,
-    text: String,
+pub struct PaymentEventStream {
+    response: reqwest::Response,
+    buffer: String,
 }
 
 impl System {
-    /// Watches a payment from its beginning, or after the event of that id.
+    /// Opens the stream of a payment's events, from the beginning or after the event `last_event_id`.
     ///
     /// # Errors
-    /// What the API said instead.
-    pub async fn watch(&self, payment_id: &str, last_event_id: Option<&str>) -> anyhow::Result<Events> {
+    /// If the API does not answer 200.
+    pub async fn open_stream(
+        &self,
+        payment_id: &str,
+        last_event_id: Option<&str>,
+    ) -> anyhow::Result<PaymentEventStream> {
         let url = format!("{}/api/v1/payments/{payment_id}/events", self.api.url());
         let mut request = self.http.get(url).bearer_auth(API_KEY).timeout(2 * WITHIN);
         if let Some(id) = last_event_id {
             request = request.header("Last-Event-ID", id);
         }
-        let answer = request.send().await?;
-        let status = answer.status();
-        ensure!(status == 200, "the payment cannot be watched: {status} {}", answer.text().await?);
-        Ok(Events { answer, text: String::new() })
+        let response = request.send().await?;
+        let status = response.status();
+        ensure!(status == 200, "the event stream was refused: {status} {}", response.text().await?);
+        Ok(PaymentEventStream { response, buffer: String::new() })
     }
 }
 
-impl Events {
-    /// The next event; none when the API closed the stream.
+impl PaymentEventStream {
+    /// The next event; `None` if the API closed the stream.
     ///
     /// # Errors
-    /// Nothing comes in time, or the connection was cut.
-    pub async fn next(&mut self) -> anyhow::Result<Option<Event>> {
+    /// If no event arrives in time, or the connection was cut.
+    pub async fn next(&mut self) -> anyhow::Result<Option<PaymentEvent>> {
         loop {
-            while let Some((block, rest)) = self.text.split_once("\n\n") {
-                let event = read(block)?;
-                self.text = rest.to_owned();
+            while let Some((block, rest)) = self.buffer.split_once("\n\n") {
+                let event = parse(block)?;
+                self.buffer = rest.to_owned();
                 if event.is_some() {
                     return Ok(event);
                 }
             }
-            let more = tokio::time::timeout(WITHIN, self.answer.chunk()).await;
-            match more.context("no event comes")?? {
-                Some(bytes) => self.text.push_str(std::str::from_utf8(&bytes)?),
-                None if self.text.is_empty() => return Ok(None),
-                None => bail!("half an event: {:?}", self.text),
+            let chunk = tokio::time::timeout(WITHIN, self.response.chunk()).await;
+            match chunk.with_context(|| format!("no event within {WITHIN:?}"))?? {
+                Some(bytes) => self.buffer.push_str(std::str::from_utf8(&bytes)?),
+                None if self.buffer.is_empty() => return Ok(None),
+                None => bail!("the stream ended inside an event: {:?}", self.buffer),
             }
         }
     }
 
-    /// The next events up to one of that name, with it.
+    /// The next events up to and including the first with this name.
     ///
     /// # Errors
-    /// As [`Events::next`], or the stream ends before.
-    pub async fn until(&mut self, name: &str) -> anyhow::Result<Vec<Event>> {
+    /// As [`PaymentEventStream::next`], or if the stream ends before that event.
+    pub async fn read_until(&mut self, name: &str) -> anyhow::Result<Vec<PaymentEvent>> {
         let mut events = Vec::new();
         loop {
             let event = self.next().await?.with_context(|| format!("the stream ended after {events:?}"))?;
@@ -87,10 +91,10 @@ impl Events {
     }
 }
 
-/// What stands between two empty lines; none of a comment.
-fn read(block: &str) -> anyhow::Result<Option<Event>> {
+/// The event of one block of lines; `None` if the block is a comment.
+fn parse(block: &str) -> anyhow::Result<Option<PaymentEvent>> {
     let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     let Some(data) = field("data") else { return Ok(None) };
     let text = |name: &str| field(name).map(str::to_owned).with_context(|| format!("no {name} in {block:?}"));
-    Ok(Some(Event { id: text("id")?, name: text("event")?, data: serde_json::from_str(data)? }))
+    Ok(Some(PaymentEvent { id: text("id")?, name: text("event")?, data: serde_json::from_str(data)? }))
 }

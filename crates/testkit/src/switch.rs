@@ -1,149 +1,149 @@
-//! The mock switch, seen by a test: told to misbehave, and asked what its own book says.
+//! The admin interface of the mock switch: injects faults and reads the transfers that the switch has recorded.
 
 use anyhow::bail;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Handle on the switch's admin interface.
+/// Client of the mock switch's admin interface.
 #[derive(Clone, Debug)]
 pub struct SwitchAdmin {
     url: String,
     http: reqwest::Client,
 }
 
-/// One transfer in the switch's book.
+/// One transfer as the switch has recorded it.
 #[derive(Clone, Debug, Deserialize)]
-pub struct BookEntry {
+pub struct SwitchTransfer {
     /// Our reference.
     pub reference: String,
     /// `PENDING`, `SETTLED`, `REJECTED`, `CANCELLED` or `RECALLED`.
     pub status: String,
-    /// Minor units; none of a tombstone.
+    /// In minor units; `None` if the row is a tombstone.
     pub amount_minor: Option<i64>,
-    /// ISO 4217 code; none of a tombstone.
+    /// ISO 4217 code; `None` if the row is a tombstone.
     pub currency: Option<String>,
 }
 
-/// The switch's book.
+/// All transfers of the switch.
 #[derive(Debug, Deserialize)]
-struct Book {
-    transfers: Vec<BookEntry>,
+struct TransferList {
+    transfers: Vec<SwitchTransfer>,
 }
 
-/// What the book says of one reference.
+/// Everything the switch has recorded under one reference.
 #[derive(Debug, Deserialize)]
-struct OneReference {
+struct ReferenceRecord {
     requests: serde_json::Map<String, Value>,
-    transfers: Vec<BookEntry>,
+    transfers: Vec<SwitchTransfer>,
     callbacks: Vec<Value>,
 }
 
 impl SwitchAdmin {
-    /// Admin interface at `url`.
+    /// Client for the admin interface at `url`.
     #[must_use]
     pub fn new(url: String) -> Self {
         Self { url, http: crate::http() }
     }
 
-    /// Sets how transfers are treated that nothing else is said of.
+    /// Sets the behaviour for transfers without a behaviour of their own.
     ///
     /// # Errors
-    /// What the switch said.
-    pub async fn behave(&self, behaviour: Value) -> anyhow::Result<()> {
+    /// If the switch does not answer with success.
+    pub async fn set_default_behaviour(&self, behaviour: Value) -> anyhow::Result<()> {
         self.put("/admin/behaviours/default", &behaviour).await
     }
 
-    /// Sets how one transfer is treated.
+    /// Sets the behaviour for one transfer.
     ///
     /// # Errors
-    /// What the switch said.
-    pub async fn behave_for(&self, reference: &str, behaviour: Value) -> anyhow::Result<()> {
+    /// If the switch does not answer with success.
+    pub async fn set_behaviour(&self, reference: &str, behaviour: Value) -> anyhow::Result<()> {
         self.put(&format!("/admin/behaviours/{reference}"), &behaviour).await
     }
 
-    /// Changes what the switch can do.
+    /// Sets which features the switch offers.
     ///
     /// # Errors
-    /// What the switch said.
-    pub async fn shape(&self, shape: Value) -> anyhow::Result<()> {
+    /// If the switch does not answer with success.
+    pub async fn set_shape(&self, shape: Value) -> anyhow::Result<()> {
         self.put("/admin/shape", &shape).await
     }
 
-    /// Sets its clock off by so many milliseconds.
+    /// Sets the offset of the switch's clock from true time, in milliseconds.
     ///
     /// # Errors
-    /// What the switch said.
-    pub async fn set_clock_off(&self, offset_ms: i64) -> anyhow::Result<()> {
+    /// If the switch does not answer with success.
+    pub async fn set_clock_offset(&self, offset_ms: i64) -> anyhow::Result<()> {
         self.put("/admin/clock", &serde_json::json!({"offset_ms": offset_ms})).await
     }
 
-    /// Settles or rejects a pending transfer now.
+    /// Ends a pending transfer now: `outcome` is `settle` or `reject`.
     ///
     /// # Errors
-    /// What the switch said.
-    pub async fn decide(&self, reference: &str, decision: &str) -> anyhow::Result<()> {
-        self.post(&format!("/admin/transfers/{reference}/{decision}"), &serde_json::json!({})).await
+    /// If the switch does not answer with success, for example because the transfer is not pending.
+    pub async fn finish_transfer(&self, reference: &str, outcome: &str) -> anyhow::Result<()> {
+        self.post(&format!("/admin/transfers/{reference}/{outcome}"), &serde_json::json!({})).await
     }
 
-    /// Sends a callback, true or not.
+    /// Makes the switch send a callback, whatever the transfer's status is.
     ///
     /// # Errors
-    /// What the switch said.
+    /// If the switch does not answer with success.
     pub async fn send_callback(&self, reference: &str, callback: Value) -> anyhow::Result<()> {
         self.post(&format!("/admin/transfers/{reference}/callback"), &callback).await
     }
 
-    /// Every transfer in the book, up to 10,000.
+    /// All transfers, 10,000 at most.
     ///
     /// # Errors
-    /// What the switch said.
-    pub async fn book(&self) -> anyhow::Result<Vec<BookEntry>> {
+    /// If the switch does not answer with success.
+    pub async fn transfers(&self) -> anyhow::Result<Vec<SwitchTransfer>> {
         let url = format!("{}/admin/book?limit=10000", self.url);
-        let book: Book = self.http.get(url).send().await?.error_for_status()?.json().await?;
-        Ok(book.transfers)
+        let list: TransferList = self.http.get(url).send().await?.error_for_status()?.json().await?;
+        Ok(list.transfers)
     }
 
-    /// Where one transfer stands; none when the switch has no row of it.
+    /// Status of one transfer; `None` if the switch has no row under this reference.
     ///
     /// # Errors
-    /// What the switch said.
-    pub async fn status(&self, reference: &str) -> anyhow::Result<Option<String>> {
-        Ok(self.one(reference).await?.transfers.into_iter().next().map(|transfer| transfer.status))
+    /// If the switch does not answer with success.
+    pub async fn transfer_status(&self, reference: &str) -> anyhow::Result<Option<String>> {
+        Ok(self.record(reference).await?.transfers.into_iter().next().map(|transfer| transfer.status))
     }
 
-    /// How often the switch was asked `operation` (submit, query, cancel, recall) for a reference.
+    /// Requests of one `operation` (submit, query, cancel, recall) that the switch received for a reference.
     ///
     /// # Errors
-    /// What the switch said.
-    pub async fn requests(&self, reference: &str, operation: &str) -> anyhow::Result<i64> {
-        Ok(self.one(reference).await?.requests.get(operation).and_then(Value::as_i64).unwrap_or(0))
+    /// If the switch does not answer with success.
+    pub async fn request_count(&self, reference: &str, operation: &str) -> anyhow::Result<i64> {
+        Ok(self.record(reference).await?.requests.get(operation).and_then(Value::as_i64).unwrap_or(0))
     }
 
-    /// The callbacks of one reference, as the switch tells of them.
+    /// The callbacks of one reference with their delivery state.
     ///
     /// # Errors
-    /// What the switch said.
+    /// If the switch does not answer with success.
     pub async fn callbacks(&self, reference: &str) -> anyhow::Result<Vec<Value>> {
-        Ok(self.one(reference).await?.callbacks)
+        Ok(self.record(reference).await?.callbacks)
     }
 
-    async fn one(&self, reference: &str) -> anyhow::Result<OneReference> {
+    async fn record(&self, reference: &str) -> anyhow::Result<ReferenceRecord> {
         let url = format!("{}/admin/book/{reference}", self.url);
         Ok(self.http.get(url).send().await?.error_for_status()?.json().await?)
     }
 
     async fn put(&self, path: &str, body: &Value) -> anyhow::Result<()> {
-        checked(self.http.put(format!("{}{path}", self.url)).json(body).send().await?).await
+        require_success(self.http.put(format!("{}{path}", self.url)).json(body).send().await?).await
     }
 
     async fn post(&self, path: &str, body: &Value) -> anyhow::Result<()> {
-        checked(self.http.post(format!("{}{path}", self.url)).json(body).send().await?).await
+        require_success(self.http.post(format!("{}{path}", self.url)).json(body).send().await?).await
     }
 }
 
-async fn checked(answer: reqwest::Response) -> anyhow::Result<()> {
-    if !answer.status().is_success() {
-        bail!("the switch said {}: {}", answer.status(), answer.text().await?);
+async fn require_success(response: reqwest::Response) -> anyhow::Result<()> {
+    if !response.status().is_success() {
+        bail!("the switch answered {}: {}", response.status(), response.text().await?);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Temporal, seen by a test: a payment's workflow, its history, and a real reset.
+//! Temporal operations of a test: a payment's workflow, its history, reset and deletion.
 
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -25,23 +25,23 @@ use crate::wait::until;
 /// Namespace of all tests.
 const NAMESPACE: &str = "default";
 
-/// How long Temporal may take to record something.
+/// Time limit for Temporal to record an event or a deletion.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// Where a reset takes a workflow back to.
+/// The workflow task that a reset goes back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResetTo {
-    /// The first task that was completed: everything is done again.
+    /// The first completed task: the run repeats everything.
     First,
-    /// The last task that was completed: what is recorded before it stays.
+    /// The last completed task: the run keeps what was recorded before it.
     Last,
 }
 
 impl System {
-    /// The test's own connection to Temporal, made once.
+    /// The test's own Temporal client, connected on first use.
     ///
     /// # Errors
-    /// Temporal does not answer.
+    /// If Temporal does not answer.
     pub async fn temporal(&self) -> anyhow::Result<&Client> {
         let connect = || async {
             let url = Url::from_str(&self.temporal_address)?;
@@ -51,41 +51,44 @@ impl System {
         self.temporal.get_or_try_init(connect).await
     }
 
-    /// The latest run of a workflow. A payment's first workflow has the payment's id.
+    /// Handle of a workflow's latest run. The Workflow ID of a payment's first workflow is the payment id.
     ///
     /// # Errors
-    /// Temporal does not answer.
+    /// If Temporal does not answer.
     pub async fn workflow(&self, workflow_id: &str) -> anyhow::Result<UntypedWorkflowHandle<Client>> {
         Ok(self.temporal().await?.get_workflow_handle::<UntypedWorkflow>(workflow_id))
     }
 
-    /// What Temporal has recorded of the latest run of a workflow, oldest first.
+    /// The recorded events of a workflow's latest run, oldest first.
     ///
     /// # Errors
-    /// Temporal does not answer, or has no such workflow.
+    /// If Temporal does not answer, or has no such workflow.
     pub async fn history(&self, workflow_id: &str) -> anyhow::Result<Vec<HistoryEvent>> {
         let handle = self.workflow(workflow_id).await?;
         Ok(handle.fetch_history(WorkflowFetchHistoryOptions::default()).into_events().await?)
     }
 
-    /// Waits until Temporal has recorded an event of this type in the latest run of a workflow.
+    /// Waits for an event of this type in a workflow's latest run; returns the first.
     ///
     /// # Errors
-    /// When it is not recorded in time.
-    pub async fn wait_for_event(&self, workflow_id: &str, of: EventType) -> anyhow::Result<HistoryEvent> {
-        until(&format!("{workflow_id} has {of:?}"), WITHIN, || async {
-            // It may not be started yet.
+    /// If it is not recorded in time.
+    pub async fn wait_for_event(
+        &self,
+        workflow_id: &str,
+        event_type: EventType,
+    ) -> anyhow::Result<HistoryEvent> {
+        until(&format!("{workflow_id} has an event {event_type:?}"), WITHIN, || async {
+            // The workflow may not have started yet.
             let history = self.history(workflow_id).await.unwrap_or_default();
-            Ok(history.into_iter().find(|event| event.event_type() == of))
+            Ok(history.into_iter().find(|event| event.event_type() == event_type))
         })
         .await
     }
 
-    /// Resets a running workflow, as an operator does: its run ends, and another goes on from a task of the
-    /// past.
+    /// Resets a running workflow, as an operator does: the run ends, and a new run continues from an earlier task.
     ///
     /// # Errors
-    /// What Temporal said, or that no task of the workflow was completed yet.
+    /// If Temporal refuses, or no workflow task has completed yet.
     pub async fn reset(&self, workflow_id: &str, to: ResetTo) -> anyhow::Result<()> {
         let history = self.history(workflow_id).await?;
         let mut completed =
@@ -110,11 +113,11 @@ impl System {
         Ok(())
     }
 
-    /// Deletes a workflow with its history, open or closed, and waits until Temporal knows nothing of it.
+    /// Deletes a workflow and its history, open or closed, and waits until Temporal no longer finds it.
     ///
     /// # Errors
-    /// What Temporal said, or that it still knows it.
-    pub async fn forget(&self, workflow_id: &str) -> anyhow::Result<()> {
+    /// If Temporal refuses, or still finds the workflow after the time limit.
+    pub async fn delete_workflow(&self, workflow_id: &str) -> anyhow::Result<()> {
         let request = DeleteWorkflowExecutionRequest {
             namespace: NAMESPACE.to_owned(),
             workflow_execution: Some(WorkflowExecution {
@@ -124,7 +127,7 @@ impl System {
         };
         let mut service = self.temporal().await?.connection().workflow_service();
         service.delete_workflow_execution(request.into_request()).await?;
-        until(&format!("{workflow_id} is forgotten"), WITHIN, || async {
+        until(&format!("Temporal no longer finds {workflow_id}"), WITHIN, || async {
             let handle = self.workflow(workflow_id).await?;
             let described = handle.describe(WorkflowDescribeOptions::default()).await;
             Ok(matches!(described, Err(WorkflowInteractionError::NotFound(_))).then_some(()))

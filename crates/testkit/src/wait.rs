@@ -1,34 +1,34 @@
-//! Level-triggered waits: look at the state until it is as wanted, or the deadline has passed.
+//! Level-triggered waits: check a condition repeatedly until it holds or the time limit has passed.
 //!
-//! A look over HTTP that was refused or cut off saw nothing, so there is another one.
+//! A check that fails with an HTTP error counts as "not yet", since processes are killed and connections cut on purpose.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-/// Pause between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Pause between two checks.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Looks until `look` gives a value.
+/// Repeats `check` until it returns a value. `expected` names the condition in the error.
 ///
 /// # Errors
-/// When `within` has passed, with `what` was waited for; or the look's own error, if it is not one of HTTP.
-pub async fn until<T, F>(what: &str, within: Duration, mut look: impl FnMut() -> F) -> anyhow::Result<T>
+/// If `within` has passed, with `expected` and the last result; or the error of `check`, unless it is an HTTP error.
+pub async fn until<T, F>(expected: &str, within: Duration, mut check: impl FnMut() -> F) -> anyhow::Result<T>
 where
     F: Future<Output = anyhow::Result<Option<T>>>,
 {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
-        let saw = match look().await {
+        let last = match check().await {
             Ok(Some(value)) => return Ok(value),
             Ok(None) => "not yet".to_owned(),
             Err(error) if error.is::<reqwest::Error>() => format!("{error:#}"),
             Err(error) => return Err(error),
         };
-        if begun.elapsed() > within {
-            bail!("waited {within:?} in vain: {what}: {saw}");
+        if started.elapsed() > within {
+            bail!("timed out after {within:?}, expected: {expected}; last check: {last}");
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use reconciliation::Tolerance;
-use reconciliation::{Reconciler, Report};
+use reconciliation::{Reconciler, ReconciliationReport};
 use serde::{Deserialize, Serialize};
 use temporalio_client::Client;
 use temporalio_client::schedules::{
@@ -48,8 +48,8 @@ pub struct Swept {
     pub drift: BTreeMap<String, u64>,
 }
 
-impl From<Report> for Swept {
-    fn from(report: Report) -> Self {
+impl From<ReconciliationReport> for Swept {
+    fn from(report: ReconciliationReport) -> Self {
         Self {
             reconciliation_id: report.reconciliation_id,
             payments: report.payments,

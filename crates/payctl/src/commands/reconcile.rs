@@ -1,7 +1,7 @@
 //! `payctl reconcile`: the switches' statements, our books and the running workflows, side by side.
 
-use reconciliation::report::{Listed, Sum, Totals};
-use reconciliation::{Reconciler, Report, Tolerance};
+use reconciliation::report::{PaymentSum, ReportedFinding, SwitchTotals};
+use reconciliation::{Reconciler, ReconciliationReport, Tolerance};
 use workflow_api::RunningWorkflows;
 
 use crate::bank::BankArgs;
@@ -42,15 +42,15 @@ pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome
     } else {
         print(&report, out)?;
     }
-    Ok(match report.drifts() {
+    Ok(match report.drift_count() {
         0 if report.not_compared.is_empty() => Outcome::Done,
         0 => Outcome::StillOpen,
         _ => Outcome::NotAsItShouldBe,
     })
 }
 
-fn print(report: &Report, out: &mut Out<'_>) -> anyhow::Result<()> {
-    let Report { reconciliation_id, payments, lines, new_lines, workflows, .. } = report;
+fn print(report: &ReconciliationReport, out: &mut Out<'_>) -> anyhow::Result<()> {
+    let ReconciliationReport { reconciliation_id, payments, lines, new_lines, workflows, .. } = report;
     out.line(format_args!(
         "reconciliation {reconciliation_id}: {payments} payments, {lines} statement lines ({new_lines} new), {workflows} workflows"
     ))?;
@@ -65,7 +65,7 @@ fn print(report: &Report, out: &mut Out<'_>) -> anyhow::Result<()> {
     if report.closed_before > 0 {
         out.line(format_args!("{} that people have closed before", report.closed_before))?;
     }
-    if report.drifts() == 0 {
+    if report.drift_count() == 0 {
         out.line("no drift")?;
         return Ok(());
     }
@@ -73,13 +73,13 @@ fn print(report: &Report, out: &mut Out<'_>) -> anyhow::Result<()> {
     out.line("")?;
     out.line(findings(&report.findings))?;
     let listed = report.findings.len() as u64;
-    if listed < report.drifts() {
-        out.line(format_args!("the first {listed} of {}; payctl exceptions has all", report.drifts()))?;
+    if listed < report.drift_count() {
+        out.line(format_args!("the first {listed} of {}; payctl exceptions has all", report.drift_count()))?;
     }
     Ok(())
 }
 
-fn totals(totals: &[Totals]) -> Table<5> {
+fn totals(totals: &[SwitchTotals]) -> Table<5> {
     let right = Align::Right;
     let mut table = Table::new([
         ("switch", Align::Left),
@@ -88,9 +88,10 @@ fn totals(totals: &[Totals]) -> Table<5> {
         ("committed", right),
         ("settled at the switch", right),
     ]);
-    for Totals { switch, currency, payments, held, committed, settled_at_switch } in totals {
-        let money =
-            |sum: &Sum| format!("{} in {}", document::wide_money(sum.amount_minor, currency), sum.count);
+    for SwitchTotals { switch, currency, payments, held, committed, settled_at_switch } in totals {
+        let money = |sum: &PaymentSum| {
+            format!("{} in {}", document::wide_money(sum.amount_minor, currency), sum.count)
+        };
         table.row([
             switch,
             &payments.to_string(),
@@ -102,7 +103,7 @@ fn totals(totals: &[Totals]) -> Table<5> {
     table
 }
 
-fn counts(report: &Report) -> Table<2> {
+fn counts(report: &ReconciliationReport) -> Table<2> {
     let mut table = Table::new([("drift", Align::Left), ("found", Align::Right)]);
     for (drift, found) in report.drift.iter().filter(|(_, found)| **found > 0) {
         table.row([drift.as_str(), &found.to_string()]);
@@ -110,7 +111,7 @@ fn counts(report: &Report) -> Table<2> {
     table
 }
 
-fn findings(findings: &[Listed]) -> Table<5> {
+fn findings(findings: &[ReportedFinding]) -> Table<5> {
     let left = Align::Left;
     let mut table = Table::new([
         ("exception", Align::Right),
@@ -119,7 +120,7 @@ fn findings(findings: &[Listed]) -> Table<5> {
         ("may be decided", left),
         ("what", left),
     ]);
-    for Listed { drift, payment_id, exception_id, allowed, detail, .. } in findings {
+    for ReportedFinding { drift, payment_id, exception_id, allowed, detail, .. } in findings {
         table.row([
             &exception_id.to_string(),
             drift.as_str(),

@@ -1,6 +1,6 @@
-/* The wall clock, CLOCK_OFFSET_S seconds off. The monotonic clocks and every kind of waiting stay as they are: a clock
- * that is set wrong does not make time pass faster. libfaketime cannot serve here: it wraps epoll_wait too, and
- * PostgreSQL's timeouts, which leases rest on, no longer interrupt a backend that waits in it. */
+/* Offsets the wall clock by CLOCK_OFFSET_S seconds. The monotonic clocks and all waits are unchanged: a wrong clock does
+ * not make time pass faster. libfaketime does not work here: it also wraps epoll_wait, and PostgreSQL's timeouts, on which
+ * leases depend, then no longer interrupt a waiting backend. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/syscall.h>

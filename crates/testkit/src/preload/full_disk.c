@@ -1,6 +1,6 @@
-/* A disk that is full while the file FULL_DISK is there: what lies within a file's size can be overwritten, nothing can
- * grow. Spared are standard output and error, so that the process can still say why, and PostgreSQL's log of changes, as
- * if it lay on a disk of its own: without room for that the server ends itself, which is another fault. */
+/* Simulates a full disk while the file FULL_DISK exists: files can be overwritten within their size, but cannot grow.
+ * Exempt are standard output and error, so that the process can log the error, and PostgreSQL's write-ahead log, as if it
+ * were on a separate disk: a server that cannot extend it shuts down, which is another fault. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -13,13 +13,13 @@
 
 static const char *flag;
 
-/* A copy: PostgreSQL writes its title over the environment. */
+/* Copied because PostgreSQL overwrites the environment with its process title. */
 __attribute__((constructor)) static void read_flag(void) {
     const char *path = getenv("FULL_DISK");
     if (path != NULL) flag = strdup(path);
 }
 
-static int is_log_of_changes(int fd) {
+static int is_write_ahead_log(int fd) {
     char link[64], path[4096];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t length = readlink(link, path, sizeof path - 1);
@@ -28,12 +28,12 @@ static int is_log_of_changes(int fd) {
     return strstr(path, "/pg_wal/") != NULL;
 }
 
-/* Whether a regular file would have to grow to hold what ends at this offset. */
+/* Whether writing up to this offset would extend a regular file. */
 static int is_full(int fd, off_t end) {
     int before = errno;
     struct stat file;
     int full = flag != NULL && fd > STDERR_FILENO && access(flag, F_OK) == 0 && fstat(fd, &file) == 0 &&
-               S_ISREG(file.st_mode) && end > file.st_size && !is_log_of_changes(fd);
+               S_ISREG(file.st_mode) && end > file.st_size && !is_write_ahead_log(fd);
     errno = full ? ENOSPC : before;
     return full;
 }
@@ -45,7 +45,7 @@ static off_t bytes_of(const struct iovec *parts, int count) {
 }
 
 ssize_t write(int fd, const void *from, size_t bytes) {
-    off_t at = lseek(fd, 0, SEEK_CUR); /* -1 for what is no file */
+    off_t at = lseek(fd, 0, SEEK_CUR); /* -1 if fd is not seekable */
     if (at >= 0 && is_full(fd, at + (off_t)bytes)) return -1;
     return syscall(SYS_write, fd, from, bytes);
 }

@@ -1,31 +1,31 @@
-//! Faults below a process, without root: a small C library that is loaded before the C library and answers some of its
-//! calls itself. Linux only; elsewhere the tests that need one are not built.
+//! Faults below a process, without root rights: a small C library, loaded by LD_PRELOAD, replaces some functions of the C
+//! library. Linux only; on other systems the tests that need it are not built.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-/// A fault that a process is started with.
+/// A fault of a process, from its start.
 #[derive(Clone, Copy, Debug)]
 pub enum Preload {
-    /// Its wall clock is so many seconds off; its monotonic clock is not.
+    /// The wall clock is offset; the monotonic clock is not.
     Clock {
-        /// Seconds, negative for the past.
+        /// Offset in seconds; negative is in the past.
         offset_s: i64,
     },
-    /// Its disk is full while the file [`Preload::FULL_DISK`] lies in the folder given to it.
+    /// The disk is full while the file [`Preload::FULL_DISK`] exists in the process's folder.
     FullDisk,
 }
 
 impl Preload {
-    /// Name of the file that fills a disk by being there.
+    /// Name of the flag file: the disk is full while it exists.
     pub const FULL_DISK: &str = "disk-is-full";
 
-    /// What the process's environment must hold. The library is compiled into `folder`.
+    /// Environment variables for the process. The library is compiled into `folder`.
     ///
     /// # Errors
-    /// No C compiler, or what it said.
+    /// If there is no C compiler, or it fails.
     pub fn environment(self, folder: &Path) -> anyhow::Result<Vec<(String, String)>> {
         let (library, setting) = match self {
             Self::Clock { offset_s } => (
@@ -41,7 +41,7 @@ impl Preload {
     }
 }
 
-/// The C compiler is there: `./dev` installs it, and Rust links by it.
+/// Compiles a shared library with the C compiler that Rust's linker needs anyway.
 fn compile(name: &str, source: &str, folder: &Path) -> anyhow::Result<PathBuf> {
     let (text, library) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.so")));
     std::fs::write(&text, source)?;
@@ -49,7 +49,7 @@ fn compile(name: &str, source: &str, folder: &Path) -> anyhow::Result<PathBuf> {
         .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"])
         .args([&library, &text])
         .output()
-        .context("there is no C compiler `cc`: `./dev install` installs one")?;
+        .context("the C compiler `cc` was not found: `./dev install` installs one")?;
     if !output.status.success() {
         bail!("{name}.c does not compile:\n{}", String::from_utf8_lossy(&output.stderr));
     }

@@ -1,0 +1,47 @@
+//! The configuration file of one system; all its processes read it.
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use crate::system::{OTHER_SECRET, SWITCH_SECRET, SWITCH_TOKEN, SystemOptions, WEBHOOKS_MASTER_KEY};
+
+/// Renders the file. Both switches have the address `base_url`.
+pub(crate) fn render(
+    database_url: &str,
+    temporal_address: &str,
+    task_queue: &str,
+    base_url: &str,
+    options: &SystemOptions,
+) -> anyhow::Result<String> {
+    let profile = |profile: &Value| -> anyhow::Result<String> {
+        let fields = profile.as_object().context("the switch profile is not a JSON object")?;
+        Ok(fields.iter().map(|(field, value)| format!("{field} = {value}\n")).collect())
+    };
+    let mut text = format!(
+        "[database]\nurl = {database_url:?}\n\n\
+         [temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\n\n\
+         [worker]\nidle_ms = {}\nidle_look_every_ms = 500\ncached_workflows = {}\n\
+         lock_grants_max = {}\n\
+         reconciliation_interval_s = 0\n\n\
+         [background_worker]\nlook_every_ms = 50\nbackoff_ms = 100\nmeasure_every_ms = 100\n\n\
+         [broker]\nurl = {:?}\n\n[notifier]\nack_wait_ms = 2000\n\n\
+         [outbound_webhooks]\nmaster_key = {WEBHOOKS_MASTER_KEY:?}\nallow_http = true\nallowed_ports = []\n\
+         allowed_networks = [\"127.0.0.0/8\"]\nattempt_timeout_ms = 3000\nlease_ms = 6000\n\
+         pauses_ms = [100, 200, 500, 1000, 2000, 5000, 5000, 5000, 5000, 5000, 5000]\nlook_every_ms = 50\n\n\
+         [switches.mock]\nbase_url = {base_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
+         callback_secrets = [{SWITCH_SECRET:?}]\nroutes = [\"XX\"]\n\n[switches.mock.profile]\n{}",
+        options.liveness_check_after_ms,
+        options.cached_workflows,
+        options.lock_grants_max,
+        options.broker_url,
+        profile(&options.profile)?,
+    );
+    if let Some(other) = &options.other_profile {
+        text.push_str(&format!(
+            "\n[switches.other]\nbase_url = {base_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
+             callback_secrets = [{OTHER_SECRET:?}]\nroutes = [\"YY\"]\n\n[switches.other.profile]\n{}",
+            profile(other)?,
+        ));
+    }
+    Ok(text)
+}

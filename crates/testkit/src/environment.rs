@@ -1,0 +1,53 @@
+//! The servers and binaries that the tests run against. `./dev test` starts the servers and sets the environment variables.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+
+/// Addresses and folders that the tests use.
+#[derive(Clone, Debug)]
+pub struct TestEnvironment {
+    /// URL of a maintenance database, as a role that may create databases.
+    pub database_url: String,
+    /// URL of the Temporal frontend.
+    pub temporal_address: String,
+    /// Folder of the built binaries.
+    pub binaries: PathBuf,
+    /// Folder for logs and configuration files of tests.
+    pub scratch: PathBuf,
+}
+
+impl TestEnvironment {
+    /// Reads the environment variables and finds the binaries.
+    ///
+    /// # Errors
+    /// If a variable or a binary is missing; the error names it and the command that provides it.
+    pub fn load() -> anyhow::Result<Self> {
+        let variable = |name: &str| {
+            std::env::var(name).with_context(|| {
+                format!(
+                    "{name} is not set: run the tests by `./dev test`, which starts the servers they need"
+                )
+            })
+        };
+        // target/debug/deps/some_test-0123 -> target/debug
+        let binaries = std::env::current_exe()?
+            .ancestors()
+            .nth(2)
+            .map(PathBuf::from)
+            .context("the test binary is not in a target folder")?;
+        let scratch = binaries.join("system-tests");
+        if !binaries.join("payment-worker").exists() {
+            bail!(
+                "{} has no payment-worker: build the binaries by `cargo build --workspace --bins`",
+                binaries.display()
+            );
+        }
+        Ok(Self {
+            database_url: variable("TEST_DATABASE_URL")?,
+            temporal_address: variable("TEST_TEMPORAL_ADDRESS")?,
+            binaries,
+            scratch,
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! One message broker per test: a real nats-server, killed and paused by real signals.
+
+use std::fs::File;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use uuid::Uuid;
+
+use crate::reserved_port::ReservedPort;
+use crate::wait::until;
+
+/// Time limit for the server to listen.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// A nats-server. Killed when dropped; its store on disk survives [`NatsServer::kill`].
+#[derive(Debug)]
+pub struct NatsServer {
+    folder: PathBuf,
+    child: Option<Child>,
+    port: ReservedPort,
+}
+
+impl NatsServer {
+    /// Starts a server on a free port, with a folder under the test's name.
+    ///
+    /// # Errors
+    /// If nats-server is not installed or does not listen in time.
+    pub async fn start(name: &str) -> anyhow::Result<Self> {
+        let binary = std::env::current_exe()?;
+        let binaries = binary.ancestors().nth(2).context("the test binary is not in a target folder")?;
+        let folder = binaries.join("system-tests").join(format!("{name}-{}", Uuid::new_v4().simple()));
+        std::fs::create_dir_all(&folder)?;
+        let mut server = Self { folder, child: None, port: ReservedPort::reserve()? };
+        server.restart().await?;
+        Ok(server)
+    }
+
+    /// Starts the server after it was killed, on the same port and with its store.
+    ///
+    /// # Errors
+    /// As [`NatsServer::start`].
+    pub async fn restart(&mut self) -> anyhow::Result<()> {
+        let log = File::options().create(true).append(true).open(self.folder.join("nats-server.log"))?;
+        // Debian installs it in /usr/sbin, which is in root's PATH only.
+        let path = format!("{}:/usr/sbin:/usr/local/sbin", std::env::var("PATH").unwrap_or_default());
+        let port = self.port.number();
+        let mut child = Command::new(program)
+            .arg("--config")
+            .arg(CONFIG)
+            .args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--store_dir"])
+            .arg(self.folder.join("store"))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .context("nats-server cannot be started; `./dev install` installs it")?;
+        until("nats-server listens", WITHIN, || {
+            let exited = child.try_wait();
+            async move {
+                if let Ok(Some(status)) = exited {
+                    bail!("nats-server exited with {status}");
+                }
+                Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.ok().map(drop))
+            }
+        })
+        .await?;
+        self.child = Some(child);
+        Ok(())
+    }
+
+    /// Sends SIGKILL and waits until the process has exited.
+    ///
+    /// # Errors
+    /// If the server is not running.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.take().context("nats-server is not running")?.kill().await?;
+        Ok(())
+    }
+
+    /// Sends SIGSTOP: the server keeps its connections and answers nothing.
+    ///
+    /// # Errors
+    /// If the server is not running.
+    pub fn pause(&self) -> anyhow::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Sends SIGCONT.
+    ///
+    /// # Errors
+    /// If the server is not running.
+    pub fn resume(&self) -> anyhow::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// `nats://127.0.0.1:port`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port.number())
+    }
+
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let id = self.child.as_ref().and_then(Child::id).and_then(|id| i32::try_from(id).ok());
+        kill_process(id.and_then(Pid::from_raw).context("nats-server is not running")?, signal)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! A complete bank with a mock switch for one test: databases and processes of its own, on free ports.
+
+mod options;
+mod payments;
+mod queries;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+use temporalio_client::Client;
+use tokio::sync::OnceCell;
+use uuid::Uuid;
+
+use crate::config_file;
+use crate::database::{self, Database};
+use crate::environment::TestEnvironment;
+use crate::process::Process;
+use crate::switch::SwitchAdmin;
+
+pub use options::SystemOptions;
+pub use payments::{AcceptedPayment, payment_request};
+
+/// The API key of every system.
+pub const API_KEY: &str = "test-key";
+/// The account that payments are made from.
+pub const ALICE: &str = "ALICE";
+/// Opening balance of every account, in minor units.
+pub const OPENING_MINOR: i64 = 1_000_000;
+/// Token by which the bank authenticates at the switch.
+pub(crate) const SWITCH_TOKEN: &str = "test-switch-token";
+/// Secret for the callbacks of the switch `mock`.
+pub const SWITCH_SECRET: &str = "whsec_dGVzdC1vbmx5LXNlY3JldC0wMTIzNDU2Nzg5YWI=";
+/// Secret for the callbacks of the switch `other`.
+pub const OTHER_SECRET: &str = "whsec_b3RoZXItc3dpdGNoLW9ubHktMDEyMzQ1Njc4OWFi";
+/// Master key for the secrets of webhook endpoints.
+pub(crate) const WEBHOOKS_MASTER_KEY: &str = "dGVzdC1vbmx5LW1hc3Rlci1rZXktMDEyMzQ1Njc4OWE=";
+
+/// Environment variables of a process.
+type Variables = BTreeMap<String, String>;
+
+/// A running system. Dropping it kills all its processes.
+pub struct System {
+    /// The bank's database.
+    pub database: Database,
+    /// The admin interface of the mock switch.
+    pub switch: SwitchAdmin,
+    /// payment-worker.
+    pub worker: Process,
+    /// payments-api.
+    pub api: Process,
+    /// background-worker.
+    pub background_worker: Process,
+    /// mock-switch.
+    pub mock_switch: Process,
+    /// Prefix of the system's task queues, unique in the shared Temporal.
+    pub task_queue: String,
+    /// URL of the Temporal frontend.
+    pub temporal_address: String,
+    test_environment: TestEnvironment,
+    folder: PathBuf,
+    variables: Variables,
+    pub(crate) http: reqwest::Client,
+    pub(crate) temporal: OnceCell<Client>,
+}
+
+impl System {
+    /// Starts a system, with a folder under the test's name.
+    ///
+    /// # Errors
+    /// If a process does not become ready; the error has the end of its log.
+    pub async fn start(name: &str, options: SystemOptions) -> anyhow::Result<Self> {
+        let test_environment = TestEnvironment::load()?;
+        let folder = test_environment.scratch.join(format!("{name}-{}", Uuid::new_v4().simple()));
+        std::fs::create_dir_all(&folder)?;
+        let maintenance_url = options.database_url.as_deref().unwrap_or(&test_environment.database_url);
+        let database = database::create_from_template(maintenance_url).await?;
+        let task_queue = format!("test-{}", Uuid::new_v4().simple());
+
+        let fault = options.preload.map(|preload| preload.environment(&folder)).transpose()?;
+        let variables = |switch_url: &str| -> anyhow::Result<Variables> {
+            let path = folder.join("payments.toml");
+            let temporal = options.temporal_address.as_ref().unwrap_or(&test_environment.temporal_address);
+            let text = config_file::render(&database.url, temporal, &task_queue, switch_url, &options)?;
+            std::fs::write(&path, text)?;
+            let mut variables: Variables = fault.iter().flatten().cloned().collect();
+            variables.insert("PAYMENTS_CONFIG".to_owned(), path.display().to_string());
+            Ok(variables)
+        };
+        let start = |name, listen_variable, variables| {
+            Process::start(name, &test_environment.binaries, &folder, listen_variable, variables)
+        };
+
+        // The API does not call the switch, so it starts first and provides the URL for callbacks.
+        let api = start("payments-api", "PAYMENTS_API__LISTEN", variables("http://127.0.0.1:9")?).await?;
+        let mock_switch = start_switch(&test_environment, &folder, &api, options.settle_after_ms).await?;
+        let variables = variables(&mock_switch.url())?;
+        let worker = start("payment-worker", "PAYMENTS_WORKER__METRICS_LISTEN", variables.clone());
+        let background_worker =
+            start("background-worker", "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN", variables.clone());
+        let (worker, background_worker) = tokio::try_join!(worker, background_worker)?;
+
+        let system = Self {
+            switch: SwitchAdmin::new(mock_switch.url()),
+            database,
+            worker,
+            api,
+            background_worker,
+            mock_switch,
+            task_queue,
+            temporal_address: test_environment.temporal_address.clone(),
+            test_environment,
+            folder,
+            variables,
+            http: crate::http(),
+            temporal: OnceCell::new(),
+        };
+        system.switch.set_shape(options.shape).await?;
+        system.open_accounts().await?;
+        Ok(system)
+    }
+
+    /// Starts another process of this bank: a second instance, or a process that only some tests need. `listen_variable`
+    /// is the environment variable of its listen address.
+    ///
+    /// # Errors
+    /// If the process does not become ready; the error has the end of its log.
+    pub async fn start_process(
+        &self,
+        name: &'static str,
+        listen_variable: &'static str,
+    ) -> anyhow::Result<Process> {
+        let logs = self.folder.join(Uuid::new_v4().simple().to_string());
+        std::fs::create_dir_all(&logs)?;
+        let binaries = &self.test_environment.binaries;
+        Process::start(name, binaries, &logs, listen_variable, self.variables.clone()).await
+    }
+
+    /// The client of the API key. It is unique to this system: payment ids are derived from it, and all systems share one
+    /// Temporal.
+    #[must_use]
+    pub fn client(&self) -> &str {
+        &self.task_queue
+    }
+
+    /// Inserts the internal accounts, the API key and [`ALICE`] by SQL: the test shares no code with the service.
+    async fn open_accounts(&self) -> anyhow::Result<()> {
+        let mut tx = self.database.pool.begin().await?;
+        for internal in ["holding", "escrow", "funding"] {
+            sqlx::query("INSERT INTO accounts (account_id, tenant_id, kind, currency) VALUES ($1, 'internal', 'internal', 'EUR')")
+                .bind(format!("internal:{internal}:EUR"))
+                .execute(&mut *tx)
+                .await?;
+        }
+        sqlx::query(
+            "INSERT INTO api_keys (id, key_hash, prefix, tenant_id, client_id, scopes)
+             VALUES ('pk_000000000000', $1, 'test', 'test', $2, '{pay,read,webhooks}')",
+        )
+        .bind(Sha256::digest(API_KEY).to_vec())
+        .bind(self.client())
+        .execute(&mut *tx)
+        .await?;
+        tx.commit().await?;
+        self.open_account(ALICE).await
+    }
+}
+
+async fn start_switch(
+    test_environment: &TestEnvironment,
+    folder: &Path,
+    api: &Process,
+    settle_after_ms: u64,
+) -> anyhow::Result<Process> {
+    let database_url = database::create_empty(&test_environment.database_url).await?;
+    let variables = [
+        ("MOCK_SWITCH_DATABASE_URL", database_url),
+        ("MOCK_SWITCH_API_TOKEN", SWITCH_TOKEN.into()),
+        ("MOCK_SWITCH_CALLBACK_URL", format!("{}/callbacks/mock", api.url())),
+        ("MOCK_SWITCH_CALLBACK_SECRET", SWITCH_SECRET.into()),
+        ("MOCK_SWITCH_SETTLE_AFTER_MS", settle_after_ms.to_string()),
+        ("MOCK_SWITCH_SANDBOX_AMOUNTS", "false".into()),
+    ];
+    let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Process::start("mock-switch", &test_environment.binaries, folder, "MOCK_SWITCH_LISTEN", variables).await
+}

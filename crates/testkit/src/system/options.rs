@@ -1,0 +1,86 @@
+//! What a test can configure in its system. All times are short, since tests wait for them.
+
+use serde_json::{Value, json};
+
+use crate::preload::Preload;
+
+/// Configuration of one system.
+#[derive(Clone, Debug)]
+pub struct SystemOptions {
+    /// Fields of the switch profile, as in the configuration file.
+    pub profile: Value,
+    /// Profile of a second switch, `other`, for the destinations `YY`; `None` if there is only one. It has its own secret
+    /// and the same address; the mock sends no callbacks in its name.
+    pub other_profile: Option<Value>,
+    /// Time from acceptance at the switch until the transfer settles there, in milliseconds.
+    pub settle_after_ms: u64,
+    /// Idle time after which the liveness check looks at an open payment, in milliseconds.
+    pub liveness_check_after_ms: u64,
+    /// Workflows in the worker's cache; 0 replays the history at every task.
+    pub cached_workflows: u64,
+    /// Grants of an account lock before it continues as a new run.
+    pub lock_grants_max: u64,
+    /// Features of the mock switch, as in its admin interface; omitted fields are true.
+    pub shape: Value,
+    /// Maintenance URL of another PostgreSQL server for the bank's database; `None` if the shared one. The mock switch always
+    /// uses the shared one.
+    pub database_url: Option<String>,
+    /// URL of Temporal for the processes, for example a proxy; `None` if the same as for the tests.
+    pub temporal_address: Option<String>,
+    /// Fault of payments-api, payment-worker and background-worker from their start.
+    pub preload: Option<Preload>,
+    /// URL of the message broker. Nothing listens at the default URL.
+    pub broker_url: String,
+}
+
+impl Default for SystemOptions {
+    fn default() -> Self {
+        Self {
+            profile: json!({
+                "strategy": "query", "has_query": true, "deduplicates": true, "retention_s": 86_400,
+                "tombstones": true, "honours_deadline": true, "max_skew_ms": 500, "can_cancel": true,
+                "can_recall": true, "has_callback": true,
+                "sla_ms": 20_000, "submit_deadline_ms": 30_000, "attempt_timeout_ms": 1_000,
+                "submit_budget_ms": 8_000, "backoff_ms": 100, "retry_interval_max_ms": 500,
+                "alert_after_ms": 1_000, "start_within_ms": 60_000,
+            }),
+            other_profile: None,
+            settle_after_ms: 50,
+            liveness_check_after_ms: 3_000,
+            cached_workflows: 100,
+            lock_grants_max: 100,
+            shape: json!({}),
+            database_url: None,
+            temporal_address: None,
+            preload: None,
+            broker_url: "nats://127.0.0.1:9".into(),
+        }
+    }
+}
+
+impl SystemOptions {
+    /// Longer timeouts for attempts at the switch: for tests that count requests, where a timeout on a busy machine would
+    /// cause one more.
+    #[must_use]
+    pub fn with_long_attempts(self) -> Self {
+        self.with_profile("attempt_timeout_ms", 3_000).with_profile("submit_budget_ms", 15_000)
+    }
+
+    /// Sets one field of the profile.
+    #[must_use]
+    pub fn with_profile(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.profile[field] = value.into();
+        self
+    }
+
+    /// Adds the second switch, whose profile is that of the first one with these fields changed.
+    #[must_use]
+    pub fn with_other_switch(mut self, changes: &[(&str, Value)]) -> Self {
+        let mut profile = self.profile.clone();
+        for (field, value) in changes {
+            profile[*field] = value.clone();
+        }
+        self.other_profile = Some(profile);
+        self
+    }
+}

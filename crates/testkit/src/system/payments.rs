@@ -1,0 +1,85 @@
+//! Requests to the API, as a customer sends them.
+
+use anyhow::{Context as _, bail};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{ALICE, API_KEY, System};
+
+/// A payment that the API accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcceptedPayment {
+    /// The payment id.
+    pub payment_id: String,
+    /// The reference of the transfer at the switch.
+    pub reference: String,
+    /// The idempotency key of the request.
+    pub key: String,
+}
+
+/// Request body of a payment from [`ALICE`].
+#[must_use]
+pub fn payment_request(amount: &str) -> Value {
+    json!({"amount": amount, "currency": "EUR", "source_account": ALICE, "destination_account": "XX-BOB"})
+}
+
+impl System {
+    /// Posts a payment under an idempotency key; returns the response whatever its status is.
+    ///
+    /// # Errors
+    /// If the API does not answer.
+    pub async fn post_payment(&self, key: &str, body: &Value) -> anyhow::Result<reqwest::Response> {
+        let url = format!("{}/api/v1/payments", self.api.url());
+        let request = self.http.post(url).bearer_auth(API_KEY).header("Idempotency-Key", key).json(body);
+        Ok(request.send().await?)
+    }
+
+    /// Posts a payment of `amount` EUR from [`ALICE`].
+    ///
+    /// # Errors
+    /// If the API does not accept it.
+    pub async fn pay(&self, amount: &str) -> anyhow::Result<AcceptedPayment> {
+        self.pay_with(&payment_request(amount)).await
+    }
+
+    /// Posts a payment with this body.
+    ///
+    /// # Errors
+    /// If the API does not accept it.
+    pub async fn pay_with(&self, body: &Value) -> anyhow::Result<AcceptedPayment> {
+        let key = Uuid::new_v4().to_string();
+        let response = self.post_payment(&key, body).await?;
+        let status = response.status();
+        let body: Value = response.json().await?;
+        if status != 201 {
+            bail!("the payment was not accepted: {status} {body}");
+        }
+        let text = |field: &str| {
+            body[field].as_str().map(str::to_owned).with_context(|| format!("no {field} in {body}"))
+        };
+        Ok(AcceptedPayment {
+            payment_id: text("payment_id")?,
+            reference: format!("{}:submit", text("transaction_id")?),
+            key,
+        })
+    }
+
+    /// The payment as the API shows it.
+    ///
+    /// # Errors
+    /// If the API does not answer with success.
+    pub async fn payment(&self, payment_id: &str) -> anyhow::Result<Value> {
+        let url = format!("{}/api/v1/payments/{payment_id}", self.api.url());
+        Ok(self.http.get(url).bearer_auth(API_KEY).send().await?.error_for_status()?.json().await?)
+    }
+
+    /// Requests the payment's cancellation as the customer; returns the response whatever its status is.
+    ///
+    /// # Errors
+    /// If the API does not answer.
+    pub async fn cancel(&self, payment_id: &str) -> anyhow::Result<reqwest::Response> {
+        let url = format!("{}/api/v1/payments/{payment_id}/cancel", self.api.url());
+        let key = Uuid::new_v4().to_string();
+        Ok(self.http.post(url).bearer_auth(API_KEY).header("Idempotency-Key", key).send().await?)
+    }
+}

@@ -1,0 +1,143 @@
+//! Queries of the bank's database, and waits for its state. Written separately: the tests share no query with the service.
+
+use std::time::Duration;
+
+use sqlx::Row as _;
+
+use super::{ALICE, OPENING_MINOR, System};
+use crate::auditor::{self, Audit};
+use crate::wait::until;
+
+/// Time limit for a payment to reach a state.
+const WITHIN: Duration = Duration::from_secs(90);
+
+impl System {
+    /// Opens a customer's account with a balance of [`OPENING_MINOR`] EUR.
+    ///
+    /// # Errors
+    /// If PostgreSQL refuses, for example because the account exists.
+    pub async fn open_account(&self, account_id: &str) -> anyhow::Result<()> {
+        sqlx::query(
+            "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor)
+             VALUES ($1, 'test', 'customer', 'EUR', 0)",
+        )
+        .bind(account_id)
+        .execute(&self.database.pool)
+        .await?;
+        sqlx::query(
+            "WITH done AS (INSERT INTO operations (operation_key, outcome) VALUES ('opening:' || $1, 'done'))
+             INSERT INTO journal (operation_key, kind, debit_account, credit_account, amount_minor, currency)
+             VALUES ('opening:' || $1, 'fund', 'internal:funding:EUR', $1, $2, 'EUR')",
+        )
+        .bind(account_id)
+        .bind(OPENING_MINOR)
+        .execute(&self.database.pool)
+        .await?;
+        Ok(())
+    }
+
+    /// The payment's state in the bank's database.
+    ///
+    /// # Errors
+    /// If the payment does not exist or PostgreSQL does not answer.
+    pub async fn state(&self, payment_id: &str) -> anyhow::Result<String> {
+        Ok(sqlx::query_scalar("SELECT state FROM payments WHERE payment_id = $1")
+            .bind(payment_id)
+            .fetch_one(&self.database.pool)
+            .await?)
+    }
+
+    /// Waits until the payment is in `state`.
+    ///
+    /// # Errors
+    /// If the payment is not in that state in time; the error has its timeline and the end of the worker's log.
+    pub async fn wait_for_state(&self, payment_id: &str, state: &str) -> anyhow::Result<()> {
+        let expected = format!("{payment_id} is {state}");
+        let reached =
+            until(&expected, WITHIN, || async { Ok((self.state(payment_id).await? == state).then_some(())) });
+        match reached.await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let timeline = self.timeline(payment_id).await.unwrap_or_default().join("\n");
+                Err(error.context(format!("{timeline}\n{}", self.worker.log_tail())))
+            }
+        }
+    }
+
+    /// Waits until every payment has ended.
+    ///
+    /// # Errors
+    /// If a payment is still open after the time limit; the error has the end of the worker's log.
+    pub async fn wait_until_all_have_ended(&self) -> anyhow::Result<()> {
+        let ended = until("every payment has ended", WITHIN, || async {
+            let open: i64 = sqlx::query_scalar("SELECT count(*) FROM payments WHERE ended_at IS NULL")
+                .fetch_one(&self.database.pool)
+                .await?;
+            Ok((open == 0).then_some(()))
+        });
+        ended.await.map_err(|error| error.context(self.worker.log_tail()))
+    }
+
+    /// The payment's timeline, each entry as `state: detail`.
+    ///
+    /// # Errors
+    /// If PostgreSQL does not answer.
+    pub async fn timeline(&self, payment_id: &str) -> anyhow::Result<Vec<String>> {
+        let rows = sqlx::query("SELECT state, detail FROM timeline WHERE payment_id = $1 ORDER BY entry_id")
+            .bind(payment_id)
+            .fetch_all(&self.database.pool)
+            .await?;
+        Ok(rows
+            .iter()
+            .map(|row| format!("{}: {}", row.get::<String, _>(0), row.get::<String, _>(1)))
+            .collect())
+    }
+
+    /// Kinds of the payment's exceptions, sorted.
+    ///
+    /// # Errors
+    /// If PostgreSQL does not answer.
+    pub async fn exceptions(&self, payment_id: &str) -> anyhow::Result<Vec<String>> {
+        Ok(sqlx::query_scalar("SELECT kind FROM exceptions WHERE payment_id = $1 ORDER BY kind")
+            .bind(payment_id)
+            .fetch_all(&self.database.pool)
+            .await?)
+    }
+
+    /// Available balance of [`ALICE`], in minor units.
+    ///
+    /// # Errors
+    /// If PostgreSQL does not answer.
+    pub async fn available(&self) -> anyhow::Result<i64> {
+        Ok(sqlx::query_scalar("SELECT available_minor FROM accounts WHERE account_id = $1")
+            .bind(ALICE)
+            .fetch_one(&self.database.pool)
+            .await?)
+    }
+
+    /// Waits until every inbox message of a payment is delivered to its workflow.
+    ///
+    /// # Errors
+    /// If a message is not delivered in time.
+    pub async fn wait_until_inbox_delivered(&self, payment_id: &str) -> anyhow::Result<()> {
+        let expected = format!("the inbox messages of {payment_id} are delivered");
+        until(&expected, WITHIN, || async {
+            let undelivered: i64 = sqlx::query_scalar(
+                "SELECT count(*) FROM inbox WHERE payment_id = $1 AND delivered_at IS NULL",
+            )
+            .bind(payment_id)
+            .fetch_one(&self.database.pool)
+            .await?;
+            Ok((undelivered == 0).then_some(()))
+        })
+        .await
+    }
+
+    /// Compares bank and switch ([`auditor::compare`]). Called at the end of every test.
+    ///
+    /// # Errors
+    /// Every disagreement.
+    pub async fn audit(&self) -> anyhow::Result<Audit> {
+        auditor::compare(&self.database.pool, &self.switch).await
+    }
+}

@@ -1,0 +1,102 @@
+//! A payment without failures: accepted, reserved, submitted, confirmed, settled (S0.3 to S0.7).
+
+use serde_json::json;
+use temporalio_client::{UntypedSignal, WorkflowSignalOptions};
+use temporalio_common::data_converters::RawValue;
+use testkit::system::OPENING_MINOR;
+use testkit::{System, SystemOptions};
+
+#[tokio::test]
+async fn s0_3_to_s0_7_a_confirmed_payment_is_debited_once() -> anyhow::Result<()> {
+    let system = System::start("confirmed", SystemOptions::default().with_long_attempts()).await?;
+    // Held so that the callback arrives after the bank has recorded `submitted`.
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    let payment = system.pay("12.50").await?;
+    system.wait_for_state(&payment.payment_id, "submitted").await?;
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+
+    assert_eq!(system.available().await?, OPENING_MINOR - 1_250);
+    assert_eq!(system.switch.request_count(&payment.reference, "submit").await?, 1);
+    let timeline = system.timeline(&payment.payment_id).await?;
+    let states: Vec<_> = timeline.iter().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(states, ["accepted", "reserved", "submitted", "confirmed", "settled"], "{timeline:#?}");
+    let audit = system.audit().await?;
+    assert_eq!((audit.payments, audit.debited, audit.open), (1, 1, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_5_the_wait_survives_a_worker_without_a_workflow_cache() -> anyhow::Result<()> {
+    let options = SystemOptions { cached_workflows: 0, ..SystemOptions::default() };
+    let system = System::start("uncached", options).await?;
+    let payment = system.pay("1.00").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    system.audit().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_6_repeated_callbacks_before_the_submit_returns_debit_once() -> anyhow::Result<()> {
+    let system = System::start("callbacks", SystemOptions::default()).await?;
+    system
+        .switch
+        .set_default_behaviour(
+            json!({"settle_after_ms": 0, "submit": [{"accept_hang_ms": 700}], "callback": {"copies": 20}}),
+        )
+        .await?;
+    let payment = system.pay("3.00").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 300);
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_6_a_success_with_another_amount_keeps_the_hold() -> anyhow::Result<()> {
+    let system = System::start("differs", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"callback": {"amount_minor": 99}})).await?;
+    let payment = system.pay("4.00").await?;
+    system.wait_for_state(&payment.payment_id, "needs_operator").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 400);
+    assert_eq!(system.exceptions(&payment.payment_id).await?, ["confirmation_mismatch"]);
+
+    system
+        .switch
+        .send_callback(&payment.reference, json!({"status": "SUCCESS", "amount_minor": 400}))
+        .await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_3_a_refused_reserve_sends_nothing() -> anyhow::Result<()> {
+    let system = System::start("refused-reserve", SystemOptions::default()).await?;
+    let payment = system.pay("10000.01").await?;
+    system.wait_for_state(&payment.payment_id, "rejected").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    assert_eq!(system.payment(&payment.payment_id).await?["reason"], "insufficient_funds");
+    assert_eq!(system.switch.request_count(&payment.reference, "submit").await?, 0);
+    system.audit().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn r23_an_unreadable_signal_changes_nothing() -> anyhow::Result<()> {
+    let system = System::start("poison-signal", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "submitted").await?;
+    let workflow = system.workflow(&payment.payment_id).await?;
+    for name in ["switchConfirmed", "cancelled?", "finalStatusRecorded"] {
+        workflow
+            .signal(UntypedSignal::new(name), RawValue::empty(), WorkflowSignalOptions::default())
+            .await?;
+    }
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! Path B: no callback within the SLA, or FAILURE. The bank cancels at the switch, and the switch's answer decides (S0.9).
+
+use serde_json::json;
+use testkit::system::OPENING_MINOR;
+use testkit::{System, SystemOptions};
+
+fn short_sla() -> SystemOptions {
+    SystemOptions::default().with_profile("sla_ms", 1_000)
+}
+
+#[tokio::test]
+async fn s0_9_s0_17_an_expired_sla_cancels_a_pending_transfer() -> anyhow::Result<()> {
+    let system = System::start("path-b-pending", short_sla()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "timed_out").await?;
+    assert_eq!(system.switch.transfer_status(&payment.reference).await?.as_deref(), Some("CANCELLED"));
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    system.audit().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_9_a_lost_callback_of_a_settled_transfer_ends_settled() -> anyhow::Result<()> {
+    let system = System::start("path-b-settled", short_sla()).await?;
+    system.switch.set_default_behaviour(json!({"callback": {"lose": true}})).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_9_a_refused_cancel_keeps_the_hold_until_the_switch_decides() -> anyhow::Result<()> {
+    let system = System::start("path-b-refused", short_sla()).await?;
+    system
+        .switch
+        .set_default_behaviour(json!({"outcome": "hold", "cancel": [{"fault": "refuse", "times": "always"}]}))
+        .await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "cancelling").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while the transfer may still settle");
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_9_a_failure_callback_leads_to_a_cancel() -> anyhow::Result<()> {
+    let system = System::start("path-b-failure", SystemOptions::default().with_long_attempts()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "reject", "reject_reason": "blocked"})).await?;
+    let rejected = system.pay("5.00").await?;
+    system.wait_for_state(&rejected.payment_id, "failed").await?;
+    assert_eq!(system.switch.request_count(&rejected.reference, "cancel").await?, 1);
+
+    // The switch sends FAILURE and settles nevertheless: its answer to the cancel decides.
+    system
+        .switch
+        .set_default_behaviour(json!({"settle_after_ms": 0, "callback": {"contradict": "failure_first"}}))
+        .await?;
+    let settled = system.pay("6.00").await?;
+    system.wait_for_state(&settled.payment_id, "settled").await?;
+    let shown = system.payment(&settled.payment_id).await?;
+    assert!(shown["reason"].is_null(), "expected no reason for a settled payment: {shown}");
+    assert_eq!(system.available().await?, OPENING_MINOR - 600);
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}

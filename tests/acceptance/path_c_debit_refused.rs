@@ -1,0 +1,63 @@
+//! Path C: the transfer settled at the switch, but the debit is refused. The bank recalls the money (S0.10).
+
+use serde_json::json;
+use testkit::system::{ALICE, OPENING_MINOR};
+use testkit::{System, SystemOptions};
+
+/// Makes a payment whose transfer settles after the account was frozen. The default behaviour of the switch must be `hold`.
+async fn settle_on_frozen_account(system: &System) -> anyhow::Result<testkit::system::AcceptedPayment> {
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "submitted").await?;
+    set_status(system, "frozen").await?;
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    Ok(payment)
+}
+
+async fn set_status(system: &System, status: &str) -> anyhow::Result<()> {
+    sqlx::query("UPDATE accounts SET status = $2 WHERE account_id = $1")
+        .bind(ALICE)
+        .bind(status)
+        .execute(&system.database.pool)
+        .await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_10_s0_17_a_payment_with_a_refused_debit_is_recalled() -> anyhow::Result<()> {
+    let system = System::start("path-c-recalled", SystemOptions::default()).await?;
+    system
+        .switch
+        .set_default_behaviour(json!({"outcome": "hold", "recall": ["in_process", "apply_drop_answer"]}))
+        .await?;
+    let payment = settle_on_frozen_account(&system).await?;
+    system.wait_for_state(&payment.payment_id, "failed").await?;
+    assert_eq!(system.payment(&payment.payment_id).await?["reason"], "debit_refused");
+    assert_eq!(system.switch.transfer_status(&payment.reference).await?.as_deref(), Some("RECALLED"));
+    assert_eq!(
+        system.switch.request_count(&payment.reference, "cancel").await?,
+        0,
+        "a settled transfer is recalled, not cancelled"
+    );
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    system.audit().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_10_a_refused_recall_needs_an_operator() -> anyhow::Result<()> {
+    let system = System::start("path-c-refused", SystemOptions::default()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold", "recall": ["refuse"]})).await?;
+    let payment = settle_on_frozen_account(&system).await?;
+    system.wait_for_state(&payment.payment_id, "needs_operator").await?;
+    // The recorded refusal of the debit is final, also after the freeze is lifted.
+    set_status(&system, "active").await?;
+    system.switch.send_callback(&payment.reference, json!({"status": "SUCCESS"})).await?;
+    let shown = system.payment(&payment.payment_id).await?;
+    assert_eq!(
+        (&shown["status"], &shown["operator_reason"]),
+        (&json!("needs_operator"), &json!("recall_refused"))
+    );
+    assert_eq!(system.available().await?, OPENING_MINOR - 500, "held until an operator decides");
+    assert_eq!(system.audit().await?.open, 1);
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! Operator decisions, end to end: proposed, confirmed by a second operator, delivered to the workflow as an Update, refused
+//! if the switch contradicts them, and applied once whatever process is killed meanwhile.
+
+use std::time::Duration;
+
+use payment_protocol::decision::{Action, DecisionOutcome};
+use payment_protocol::facts::FinalStatus;
+use serde_json::{Value, json};
+use temporalio_client::WorkflowTerminateOptions;
+use testkit::system::{AcceptedPayment, OPENING_MINOR};
+use testkit::wait::until;
+use testkit::{System, SystemOptions};
+
+use crate::operators::{decide, outcome, wait_until_inbox_empty};
+use crate::switch_kinds::{no_proof_of_absence, reference};
+
+/// A switch that offers callbacks only and loses them, so that an operator must decide.
+fn callback_only() -> SystemOptions {
+    let mut options = reference().with_profile("can_cancel", false).with_profile("sla_ms", 500);
+    options.shape = json!({"query": false, "cancel": false});
+    options
+}
+
+/// Behaviour: the switch answers queries with `not_found` and sends no callback.
+fn not_found(outcome: &str) -> Value {
+    json!({
+        "outcome": outcome,
+        "callback": {"lose": true},
+        "query": [{"fault": "not_found", "times": "always"}],
+    })
+}
+
+/// A payment of 5.00 that needs an operator.
+async fn undecided_payment(system: &System, behaviour: Value) -> anyhow::Result<AcceptedPayment> {
+    system.switch.set_default_behaviour(behaviour).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "needs_operator").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while the payment needs an operator");
+    Ok(payment)
+}
+
+#[tokio::test]
+async fn s0_10_two_operators_debit_without_an_answer_of_the_switch() -> anyhow::Result<()> {
+    let system = System::start("decided-settle", callback_only()).await?;
+    let payment = undecided_payment(&system, json!({"callback": {"lose": true}})).await?;
+    let shown = system.payment(&payment.payment_id).await?;
+    assert_eq!(shown["operator_reason"], "no_cancel_or_query", "{shown}");
+    assert_eq!(shown["allowed_actions"], json!(["debit", "release"]), "{shown}");
+    assert!(shown["needs_operator_since"].is_string(), "{shown}");
+    let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(outcome(&system, &decision).await?, DecisionOutcome::Settled);
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    wait_until_inbox_empty(&system).await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_10_two_operators_release_without_an_answer_of_the_switch() -> anyhow::Result<()> {
+    let system = System::start("decided-release", callback_only()).await?;
+    let payment =
+        undecided_payment(&system, json!({"outcome": "reject", "callback": {"lose": true}})).await?;
+    let decision = decide(&system, &payment.payment_id, Action::Release).await?;
+    let result = outcome(&system, &decision).await?;
+    assert!(matches!(result, DecisionOutcome::Released(_)), "{result:?}");
+    let end = system.state(&payment.payment_id).await?;
+    assert!(["failed", "timed_out"].contains(&end.as_str()), "{end}");
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    wait_until_inbox_empty(&system).await?;
+    assert_eq!(system.audit().await?.debited, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_10_a_retried_cancel_follows_the_switchs_answer() -> anyhow::Result<()> {
+    let system = System::start("decided-retry-cancel", no_proof_of_absence()).await?;
+    let payment = undecided_payment(&system, not_found("settle")).await?;
+    system.switch.set_default_behaviour(json!({})).await?;
+    let decision = decide(&system, &payment.payment_id, Action::RetryCancel).await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(outcome(&system, &decision).await?, DecisionOutcome::RetryCancel);
+    wait_until_inbox_empty(&system).await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_10_a_release_decision_is_refused_if_the_transfer_settled() -> anyhow::Result<()> {
+    let system = System::start("decided-refused", no_proof_of_absence()).await?;
+    let payment = undecided_payment(&system, not_found("settle")).await?;
+    system.switch.set_default_behaviour(json!({})).await?;
+    let decision = decide(&system, &payment.payment_id, Action::Release).await?;
+    let result = outcome(&system, &decision).await?;
+    assert!(
+        matches!(&result, DecisionOutcome::Refused { detail } if detail.contains("settled")),
+        "{result:?}"
+    );
+    // The answer that refused the decision is the final status, so the payment is debited.
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_10_a_debit_decision_is_refused_if_the_transfer_is_void() -> anyhow::Result<()> {
+    let system = System::start("decided-dead", no_proof_of_absence()).await?;
+    let payment = undecided_payment(&system, not_found("reject")).await?;
+    system.switch.set_default_behaviour(json!({})).await?;
+    let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
+    let result = outcome(&system, &decision).await?;
+    assert!(matches!(&result, DecisionOutcome::Refused { detail } if detail.contains("void")), "{result:?}");
+    assert_eq!(system.state(&payment.payment_id).await?, "needs_operator");
+    // The payment accepts the next decision, which the switch confirms.
+    let next = decide(&system, &payment.payment_id, Action::Release).await?;
+    assert_eq!(outcome(&system, &next).await?, DecisionOutcome::FinalStatus(FinalStatus::Void));
+    system.wait_for_state(&payment.payment_id, "timed_out").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    assert_eq!(system.audit().await?.debited, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s2_1_a_worker_crash_while_applying_a_decision_debits_once() -> anyhow::Result<()> {
+    let mut system = System::start("decided-dies", no_proof_of_absence()).await?;
+    let payment = undecided_payment(&system, not_found("settle")).await?;
+    let queries = system.switch.request_count(&payment.reference, "query").await?;
+    // The query before applying the decision hangs, so the worker is killed meanwhile.
+    let slow_query = json!({"callback": {"lose": true}, "query": [{"delay_ms": 900}]});
+    system.switch.set_default_behaviour(slow_query).await?;
+    let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
+    until("the switch receives a query for the decision", Duration::from_secs(30), || async {
+        Ok((system.switch.request_count(&payment.reference, "query").await? > queries).then_some(()))
+    })
+    .await?;
+    system.worker.kill().await?;
+    system.worker.restart().await?;
+    let result = outcome(&system, &decision).await?;
+    assert_eq!(result, DecisionOutcome::Verdict(FinalStatus::Settled));
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    wait_until_inbox_empty(&system).await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s2_1_a_decision_survives_the_termination_of_its_workflow() -> anyhow::Result<()> {
+    let mut system = System::start("decided-terminated", callback_only()).await?;
+    let payment = undecided_payment(&system, json!({"callback": {"lose": true}})).await?;
+    system.worker.kill().await?;
+    let decision = decide(&system, &payment.payment_id, Action::Debit).await?;
+    let workflow = system.workflow(&payment.payment_id).await?;
+    workflow.terminate(WorkflowTerminateOptions::default()).await?;
+    // The recovery workflow needs an operator again, and the background worker delivers the decision to it.
+    system.worker.restart().await?;
+    assert_eq!(outcome(&system, &decision).await?, DecisionOutcome::Settled);
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    wait_until_inbox_empty(&system).await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}

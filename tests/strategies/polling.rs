@@ -1,0 +1,97 @@
+//! A switch without callbacks is polled, by query or statement, until the transfer has ended (S0.16).
+
+use serde_json::json;
+use testkit::System;
+use testkit::system::OPENING_MINOR;
+use testkit::wait::until;
+
+use crate::switch_kinds::{no_callback, statement_only};
+
+#[tokio::test]
+async fn s0_16_a_switch_without_callbacks_settles_by_polling_before_the_sla() -> anyhow::Result<()> {
+    let mut options = no_callback().with_profile("sla_ms", 60_000);
+    options.settle_after_ms = 1_500;
+    let system = System::start("polled", options).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(
+        system.switch.request_count(&payment.reference, "cancel").await?,
+        0,
+        "expected no cancel request"
+    );
+    assert!(system.switch.request_count(&payment.reference, "query").await? >= 2);
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_16_a_rejection_found_by_polling_leads_to_a_cancel() -> anyhow::Result<()> {
+    let system = System::start("polled-rejected", no_callback()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "reject"})).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "failed").await?;
+    assert_eq!(system.switch.request_count(&payment.reference, "cancel").await?, 1);
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    system.audit().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_16_polling_without_a_result_adds_no_workflow_events() -> anyhow::Result<()> {
+    let system = System::start("polled-long", no_callback().with_profile("sla_ms", 60_000)).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    let payment = system.pay("5.00").await?;
+    let queried = |n| {
+        let (switch, reference) = (&system.switch, payment.reference.clone());
+        async move { Ok((switch.request_count(&reference, "query").await? >= n).then_some(())) }
+    };
+    until("the switch receives 3 queries", std::time::Duration::from_secs(30), || queried(3)).await?;
+    let workflow = system.workflow(&payment.payment_id).await?;
+    let before = workflow.describe(Default::default()).await?.history_length();
+    until("the switch receives 8 queries", std::time::Duration::from_secs(30), || queried(8)).await?;
+    assert_eq!(workflow.describe(Default::default()).await?.history_length(), before);
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_16_a_customers_cancel_interrupts_polling() -> anyhow::Result<()> {
+    let system = System::start("polled-cancelled", no_callback()).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "submitted").await?;
+    system.cancel(&payment.payment_id).await?.error_for_status()?;
+    system.wait_for_state(&payment.payment_id, "cancelled").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    system.audit().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_16_a_switch_with_a_statement_only_settles() -> anyhow::Result<()> {
+    let system = System::start("statement", statement_only()).await?;
+    for amount in ["5.00", "6.00"] {
+        let payment = system.pay(amount).await?;
+        system.wait_for_state(&payment.payment_id, "settled").await?;
+    }
+    assert_eq!(system.available().await?, OPENING_MINOR - 1_100);
+    assert_eq!(system.audit().await?.debited, 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn s0_16_a_statement_settles_a_payment_that_needs_an_operator() -> anyhow::Result<()> {
+    let system = System::start("statement-late", statement_only().with_profile("sla_ms", 500)).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    let payment = system.pay("5.00").await?;
+    // The statement lists final transfers only, so a missing line does not decide.
+    system.wait_for_state(&payment.payment_id, "needs_operator").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while the payment needs an operator");
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}

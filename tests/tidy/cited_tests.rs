@@ -1,0 +1,45 @@
+//! The tests that `requirements.md` and `faults.md` cite exist.
+
+use std::path::Path;
+
+use crate::root;
+
+/// The names in backticks that begin with the number of a requirement or fault: `r19_...`, `s0_8_...`.
+fn cited_names(text: &str) -> Vec<&str> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    let is_numbered = |name: &&str| {
+        let mut letters = name.chars();
+        matches!(letters.next(), Some('r' | 's')) && letters.next().is_some_and(|c| c.is_ascii_digit())
+    };
+    quoted.filter(is_numbered).collect()
+}
+
+/// Appends all Rust sources in a folder.
+fn read_sources(folder: &Path, text: &mut String) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            read_sources(&path, text)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&std::fs::read_to_string(&path)?);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_cited_test_exists() -> std::io::Result<()> {
+    let mut sources = String::new();
+    for folder in ["crates", "workers", "webhook", "tests"] {
+        read_sources(&root().join(folder), &mut sources)?;
+    }
+    for file in ["requirements.md", "faults.md"] {
+        let text = std::fs::read_to_string(root().join("tests").join(file))?;
+        let names = cited_names(&text);
+        assert!(names.len() > 20, "{file} cites only {names:?}");
+        let missing: Vec<_> =
+            names.into_iter().filter(|name| !sources.contains(&format!("fn {name}("))).collect();
+        assert!(missing.is_empty(), "{file} cites tests that do not exist: {missing:#?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! No tracked file has a word that was replaced by a standard term.
+//!
+//! `replaced_words.txt` lists the words, `allowed_words.txt` the exceptions. Only text files of the listed kinds that git
+//! tracks are checked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
+
+use crate::root;
+use crate::word_pattern::{Line, WordPattern};
+
+/// The kinds of files that are checked.
+const CHECKED: [&str; 6] = ["*.rs", "*.sql", "*.md", "*.toml", "*.sh", "*.yml"];
+
+/// One replaced word.
+struct ReplacedWord {
+    pattern: String,
+    parsed: WordPattern,
+    replacement: String,
+}
+
+/// The rows of a text file: cells separated by `|`; comments begin with `#`.
+fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    lines.map(|line| line.split('|').map(str::trim).collect())
+}
+
+fn replaced_words() -> anyhow::Result<Vec<ReplacedWord>> {
+    let mut words = Vec::new();
+    for row in rows(include_str!("replaced_words.txt")) {
+        let [patterns, replacement] = row[..] else { anyhow::bail!("not `patterns | replacement`: {row:?}") };
+        words.extend(patterns.split(',').map(|pattern| ReplacedWord {
+            pattern: pattern.trim().to_owned(),
+            parsed: WordPattern::parse(pattern.trim()),
+            replacement: replacement.to_owned(),
+        }));
+    }
+    Ok(words)
+}
+
+/// The allowed pairs of file and pattern.
+fn allowed_words() -> anyhow::Result<BTreeSet<(String, String)>> {
+    let mut allowed = BTreeSet::new();
+    for row in rows(include_str!("allowed_words.txt")) {
+        let [file, pattern, reason] = row[..] else {
+            anyhow::bail!("not `file | pattern | reason`: {row:?}")
+        };
+        ensure!(!reason.is_empty(), "the exception for {pattern} in {file} has no reason");
+        allowed.insert((file.to_owned(), pattern.to_owned()));
+    }
+    Ok(allowed)
+}
+
+fn tracked_files() -> anyhow::Result<Vec<String>> {
+    let mut git = Command::new("git");
+    git.current_dir(root()).args(["ls-files", "-z", "--"]).args(CHECKED);
+    let output = git.output().context("git could not be started")?;
+    ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
+    let files = String::from_utf8(output.stdout)?;
+    Ok(files.split('\0').filter(|file| !file.is_empty()).map(str::to_owned).collect())
+}
+
+#[test]
+fn no_file_has_a_replaced_word() -> anyhow::Result<()> {
+    let (words, mut unused) = (replaced_words()?, allowed_words()?);
+    let allowed = unused.clone();
+    let mut matches = Vec::new();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for file in tracked_files()? {
+        // A file that is deleted and not yet committed is still listed.
+        let Ok(text) = std::fs::read_to_string(root().join(&file)) else { continue };
+        for (n, line) in text.lines().enumerate() {
+            let line = Line::split(line);
+            for word in words.iter().filter(|word| word.parsed.matches(&line)) {
+                let exception = (file.clone(), word.pattern.clone());
+                unused.remove(&exception);
+                if !allowed.contains(&exception) {
+                    *counts.entry(&word.pattern).or_default() += 1;
+                    matches.push(format!("{file}:{}: {} -> {}", n + 1, word.pattern, word.replacement));
+                }
+            }
+        }
+    }
+    let counts: Vec<_> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
+    ensure!(
+        matches.is_empty(),
+        "{}\n{} replaced words; by word: {}. Exceptions with a reason: tests/tidy/allowed_words.txt",
+        matches.join("\n"),
+        matches.len(),
+        counts.join(", ")
+    );
+    ensure!(unused.is_empty(), "exceptions in tests/tidy/allowed_words.txt that nothing needs: {unused:?}");
+    Ok(())
+}
