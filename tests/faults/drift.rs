@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use payment_worker::reconciliation::{ReconciliationWorkflow, Swept, Tolerance};
+use payment_worker::reconciliation::{ReconciliationSummary, ReconciliationWorkflow, Tolerance};
 use serde_json::json;
 use temporalio_client::{
     WorkflowExecutionStatus, WorkflowGetResultOptions, WorkflowStartOptions, WorkflowTerminateOptions,
@@ -14,7 +14,7 @@ use testkit::wait::until;
 use testkit::{Options, System};
 
 /// Sweeps as the schedule does, with nothing merely under way.
-async fn sweep(system: &System, name: &str) -> anyhow::Result<Swept> {
+async fn sweep(system: &System, name: &str) -> anyhow::Result<ReconciliationSummary> {
     let client = system.temporal().await?;
     let patience = Tolerance { grace_s: 0, cancelling_s: 3_600 };
     let id = format!("{}-{name}", system.task_queue);
@@ -70,7 +70,7 @@ async fn r36_a_sweep_on_temporal_names_what_went_wrong_behind_the_services_back(
     .await?;
     let expected = drift(&[("orphan_hold", 1), ("payment_without_workflow", 1), ("settled_not_debited", 1)]);
     // Our own history shows it too, in more than one place.
-    let between = |swept: &Swept| {
+    let between = |swept: &ReconciliationSummary| {
         let mut between = swept.drift.clone();
         (between.remove("journal_hash_mismatch"), between)
     };

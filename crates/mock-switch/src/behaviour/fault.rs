@@ -90,7 +90,7 @@ pub enum RecallFault {
     /// Answer `IN_PROCESS`; nothing changes.
     InProcess,
     /// Answer `CANNOT_RECALL`; nothing changes.
-    RecallUnsupported,
+    CannotRecall,
     /// Done, then the connection is cut.
     ApplyDropAnswer,
     /// As any request.

@@ -20,7 +20,7 @@ pub(crate) enum Verdict {
     InProcess,
     NotSettled,
     NotFound,
-    RecallUnsupported,
+    CannotRecall,
 }
 
 /// The answer as it is sent, and recorded if it is `RECALLED` or `REFUSED`.
@@ -62,7 +62,7 @@ pub(crate) async fn recall(
         }
     }
     if !current.shape.recall {
-        return Ok(Ok(Answer::plain(named, Verdict::RecallUnsupported)));
+        return Ok(Ok(Answer::plain(named, Verdict::CannotRecall)));
     }
     let Some(transfer) = known else {
         return Ok(Ok(Answer::plain(named, Verdict::NotFound)));

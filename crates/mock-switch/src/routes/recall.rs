@@ -46,7 +46,7 @@ async fn recall(switch: &Switch, named: &Named, headers: &HeaderMap) -> Result<R
             }
         }
         Some(RecallFault::InProcess) => return plain(Verdict::InProcess),
-        Some(RecallFault::RecallUnsupported) => return plain(Verdict::RecallUnsupported),
+        Some(RecallFault::CannotRecall) => return plain(Verdict::CannotRecall),
         Some(RecallFault::Refuse) => refusal = Some(plan.reject_reason()),
         Some(RecallFault::ApplyDropAnswer) | None => {}
     }

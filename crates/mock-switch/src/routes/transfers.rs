@@ -117,7 +117,7 @@ pub(super) async fn query_by_id(
 
 async fn query(switch: &Switch, named: &Named) -> Result<Response, Failure> {
     let unknown = || match named.id {
-        Some(_) => Problem::missing("transfer_without_payment", "there is no transfer with this id"),
+        Some(_) => Problem::missing("unknown_transfer", "there is no transfer with this id"),
         None => Problem::missing("unknown_reference", "there is no transfer under this reference"),
     };
     let (_, fault) = meet(switch, &named.reference, Operation::Query, None, |b| b.query.as_ref()).await?;

@@ -98,7 +98,7 @@ async fn unknown_ids_are_not_found(options: PgPoolOptions, connect: PgConnectOpt
         for id in ["4711", "no-number"] {
             let path = format!("/v1/transfers/by-id/{id}");
             let (status, problem) = bench.get(&path).await;
-            assert_eq!((status, &problem["code"]), (404, &json!("transfer_without_payment")));
+            assert_eq!((status, &problem["code"]), (404, &json!("unknown_transfer")));
             for operation in ["cancel", "recall"] {
                 let path = format!("{path}/{operation}");
                 let answer = bench.send(Method::POST, &path, Some(&path), None).await.unwrap();
@@ -132,7 +132,7 @@ async fn ids_work_beside_references(options: PgPoolOptions, connect: PgConnectOp
     }
     bench.shape(json!({"retention_s": 60})).await;
     bench.admin(Method::PUT, "clock", Some(json!({"offset_ms": 61_000}))).await;
-    assert_eq!(bench.get(&path).await.1["code"], "transfer_without_payment");
+    assert_eq!(bench.get(&path).await.1["code"], "unknown_transfer");
     bench.stop().await;
 }
 
