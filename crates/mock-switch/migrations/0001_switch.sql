@@ -1,32 +1,32 @@
--- The whole memory of the mock switch. A killed process loses nothing that it
--- answered, because everything it answers from is here.
+-- The complete state of the mock switch, so that a killed process loses nothing
+-- that it answered.
 --
 -- Two clocks: received_at, deadline and finished_at are on the switch's own
--- clock, which tests may shift; due_at and next_attempt_at are on the
--- database's, so that shifting a clock never starts or stops anything.
+-- clock, which tests can shift; due_at and next_attempt_at are on the
+-- database's, so that a shift starts and stops nothing.
 
--- Its book. A tombstone is a row too: a reference cancelled before it came.
+-- The book. A tombstone is a row too: its reference was cancelled before a submit.
 CREATE TABLE transfers (
     id               bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     reference        text        NOT NULL,
     status           text        NOT NULL,
     tombstone        boolean     NOT NULL DEFAULT false,
-    -- refused in the answer to its submit, rather than rejected later
+    -- refused in the answer to its submit, not rejected later
     refused          boolean     NOT NULL DEFAULT false,
-    -- came while the switch deduplicated by reference
+    -- received while the switch deduplicated by reference
     deduplicated     boolean     NOT NULL,
-    -- older than the retention when its reference was used again
+    -- beyond the retention when its reference was used again
     forgotten        boolean     NOT NULL DEFAULT false,
     amount_minor     bigint,
     currency         text,
     creditor_account text,
     end_to_end_id    text,
     reason           text,
-    -- a refused recall is refused for ever
+    -- reason of the refused recall, which is repeated
     recall_refusal   text,
     received_at      timestamptz NOT NULL,
     deadline         timestamptz,
-    -- null: waits until an operator of the switch decides
+    -- null: only the admin API ends the transfer
     due_at           timestamptz,
     due_status       text,
     due_reason       text,
@@ -46,8 +46,7 @@ CREATE INDEX transfers_due ON transfers (due_at) WHERE status = 'PENDING';
 CREATE UNIQUE INDEX transfers_one_per_reference ON transfers (reference)
     WHERE deduplicated AND NOT forgotten;
 
--- Settled or cancelled, never both: an end is an end, and only money that left
--- can be recalled.
+-- A transfer ends once; only a settled transfer can be recalled.
 CREATE FUNCTION transfers_end_once() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF OLD.status = 'PENDING' OR (OLD.status = 'SETTLED' AND NEW.status = 'RECALLED') THEN
@@ -61,7 +60,7 @@ CREATE TRIGGER transfers_end_once BEFORE UPDATE OF status ON transfers
     EXECUTE FUNCTION transfers_end_once();
 
 -- Definite answers to cancel and recall, repeated under their idempotency key
--- for as long as the transfer they speak of is remembered.
+-- within the retention of their transfer.
 CREATE TABLE answers (
     operation       text   NOT NULL,
     idempotency_key text   NOT NULL,
@@ -70,8 +69,8 @@ CREATE TABLE answers (
     PRIMARY KEY (operation, idempotency_key)
 );
 
--- How often each reference was asked for, whatever became of the request, and
--- how far it has come in the script of the behaviour it met.
+-- Requests received per reference and operation, whatever their outcome, and the
+-- step of the current behaviour's script.
 CREATE TABLE requests (
     reference    text   NOT NULL,
     operation    text   NOT NULL,
@@ -81,8 +80,8 @@ CREATE TABLE requests (
     PRIMARY KEY (reference, operation)
 );
 
--- Scripted misbehaviour; the reference 'default' stands for all. Replacing one
--- gives it a new id, so that its script starts over.
+-- Scripted misbehaviour; the reference 'default' applies to all. A replaced
+-- behaviour gets a new id, which restarts its script.
 CREATE SEQUENCE behaviour_ids;
 CREATE TABLE behaviours (
     reference text   PRIMARY KEY,
@@ -90,20 +89,20 @@ CREATE TABLE behaviours (
     behaviour jsonb  NOT NULL
 );
 
--- Settings changed while running; what is not here comes from configuration.
+-- Settings changed while running; a setting without a row is configured.
 CREATE TABLE settings (
     name  text  PRIMARY KEY,
     value jsonb NOT NULL
 );
 
--- What is to be told to the bank. The body is kept as it is signed and sent.
+-- Callbacks, with the exact body that is signed and sent.
 CREATE TABLE callbacks (
     id              uuid        PRIMARY KEY,
     event_id        text        NOT NULL,
     reference       text        NOT NULL,
     body            text        NOT NULL,
     state           text        NOT NULL,
-    -- not before this one is done with
+    -- this callback must be delivered, lost or abandoned first
     after_id        uuid        REFERENCES callbacks (id),
     attempts        integer     NOT NULL DEFAULT 0,
     next_attempt_at timestamptz NOT NULL,

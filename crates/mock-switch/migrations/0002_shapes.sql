@@ -1,9 +1,9 @@
--- What switches of other shapes need: a statement, a listing by creditor, and
--- cancel answers that are repeated although they bind nobody.
+-- Capabilities of other shapes: a statement, a listing by creditor account, and
+-- sticky answers to a cancel.
 
--- Each end of a transfer, in the order in which the ends came; money that came
--- back is an entry after the one of its settlement. A tombstone is no entry.
--- Written by trigger alone, so that no way of ending a transfer can forget it.
+-- The statement: every finished transfer in the order of the ends. A recalled
+-- transfer has a second entry; a tombstone has none. Only triggers write it, so
+-- that every way of ending a transfer is covered.
 CREATE TABLE statement (
     cursor      bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     transfer_id bigint      NOT NULL REFERENCES transfers (id),
@@ -34,13 +34,13 @@ CREATE TRIGGER transfers_end_in_statement AFTER UPDATE OF status ON transfers
 
 CREATE INDEX transfers_by_creditor ON transfers (creditor_account, id);
 
--- An answer without a transfer bound nobody: it is repeated only by a switch
--- whose answers are sticky.
+-- An answer without a transfer is indefinite; only a switch with sticky answers
+-- repeats it.
 ALTER TABLE answers ADD COLUMN reference text;
 UPDATE answers a SET reference = t.reference FROM transfers t WHERE t.id = a.transfer_id;
 ALTER TABLE answers ALTER COLUMN reference SET NOT NULL;
 ALTER TABLE answers ALTER COLUMN transfer_id DROP NOT NULL;
 
--- A transfer now shows the switch's own id, in answers given earlier too.
+-- Recorded answers show the switch's own transfer id too.
 UPDATE answers SET answer = jsonb_set(answer, '{transfer,transfer_id}', to_jsonb(transfer_id::text))
 WHERE answer ? 'transfer';

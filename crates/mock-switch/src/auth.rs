@@ -1,4 +1,4 @@
-//! The one bearer token of `/v1`.
+//! The bearer token of `/v1`.
 
 use axum::extract::{Request, State};
 use axum::http::header::AUTHORIZATION;
@@ -7,11 +7,11 @@ use axum::response::Response;
 use secrecy::ExposeSecret;
 use service_kit::problem::Problem;
 
-use crate::switch::Shared;
+use crate::state::SharedSwitch;
 
-/// Lets a request pass if it carries the configured token.
+/// Passes requests with the configured token; others are answered 401.
 pub(crate) async fn bearer(
-    State(switch): State<Shared>,
+    State(switch): State<SharedSwitch>,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
@@ -22,14 +22,13 @@ pub(crate) async fn bearer(
         .and_then(|value| value.strip_prefix("Bearer "));
     let expected = switch.config.api_token.expose_secret();
     match given {
-        Some(token) if same(token.as_bytes(), expected.as_bytes()) => Ok(next.run(request).await),
-        Some(_) => Err(Problem::unauthorized("the token is not known here")),
+        Some(token) if constant_time_eq(token.as_bytes(), expected.as_bytes()) => Ok(next.run(request).await),
+        Some(_) => Err(Problem::unauthorized("the bearer token is not the configured one")),
         None => Err(Problem::unauthorized("a bearer token is required")),
     }
 }
 
-/// Compares without stopping at the first difference, so that the time taken
-/// tells nothing but the length.
-fn same(a: &[u8], b: &[u8]) -> bool {
+/// Compares in constant time for equal lengths, so that the duration reveals nothing but the length.
+fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (x, y)| difference | (x ^ y)) == 0
 }

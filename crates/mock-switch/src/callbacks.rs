@@ -1,5 +1,5 @@
-//! The task that tells the bank: signs each waiting callback and repeats it,
-//! with the same id and body, until the bank answers 2xx.
+//! The background task that sends callbacks: it signs each one and repeats it, with the same id and body, until the bank
+//! answers 2xx.
 
 use std::time::{Duration, Instant};
 
@@ -10,138 +10,140 @@ use service_kit::signature::{self, ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::book::events::{self, Attempt, Taken};
-use crate::switch::Shared;
+use crate::book::callbacks::{self, AttemptOutcome, ClaimedCallback};
+use crate::state::SharedSwitch;
 
-/// Callbacks on their way at once.
-const IN_FLIGHT: usize = 64;
-/// Longest attempt.
+/// In-flight limit of attempts.
+const MAX_IN_FLIGHT: usize = 64;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
-/// For how long one attempt owns its callback: longer than the attempt and its record.
+/// Lease of a claimed callback: longer than an attempt and its record.
 const LEASE: Duration = Duration::from_secs(15);
-/// Wait after the first failed attempt; it doubles.
-const FIRST_WAIT: Duration = Duration::from_millis(200);
-/// Longest wait between attempts.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// After so many attempts a callback is given up.
+/// Delay after the first failed attempt; it doubles with each further one.
+const FIRST_RETRY_DELAY: Duration = Duration::from_millis(200);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
+/// A callback is abandoned after this many attempts.
 const MAX_ATTEMPTS: i32 = 100;
-/// Between two looks for waiting callbacks.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
-/// After the database failed.
-const AFTER_FAILURE: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
+/// Pause after a failure of the database.
+const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 
-/// Sends callbacks until told to stop.
-pub(crate) struct Sender {
-    switch: Shared,
+/// Sends callbacks until the shutdown.
+pub(crate) struct CallbackSender {
+    switch: SharedSwitch,
     client: reqwest::Client,
 }
 
-impl Sender {
-    /// A sender with connections of its own.
-    pub(crate) fn new(switch: Shared) -> Result<Self, reqwest::Error> {
-        // The client insists on a TLS provider, even for plain http. That one
-        // is already there is no failure.
+impl CallbackSender {
+    /// A sender with its own HTTP client.
+    pub(crate) fn new(switch: SharedSwitch) -> Result<Self, reqwest::Error> {
+        // The client requires a TLS provider even for plain HTTP. An installed provider is no failure.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .timeout(ATTEMPT_TIMEOUT)
             .redirect(Policy::none())
-            // No certificates: a machine without any can still send plain http.
+            // A machine without certificates can still send plain HTTP.
             .tls_certs_only([])
-            // The bank's address is meant as it is written.
             .no_proxy()
             .user_agent(format!("mock-switch/{}", switch.config.name))
             .build()?;
         Ok(Self { switch, client })
     }
 
-    /// Runs until told to stop, then lets attempts under way finish.
+    /// Runs until `stop`, then lets the attempts in flight finish.
     pub(crate) async fn run(self, stop: CancellationToken) {
-        let mut under_way = JoinSet::new();
-        if let Err(error) = events::release_all(&self.switch.pool).await {
-            // Their leases run out by themselves, only later.
-            tracing::warn!(error = &error as &dyn std::error::Error, "old leases stay");
+        let mut in_flight = JoinSet::new();
+        if let Err(error) = callbacks::release_leases(&self.switch.pool).await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "leases of an earlier process were not released; they expire by themselves"
+            );
         }
         while !stop.is_cancelled() {
-            while under_way.try_join_next().is_some() {}
-            let pause = self.start_waiting(&mut under_way).await;
+            while in_flight.try_join_next().is_some() {}
+            let pause = self.start_due(&mut in_flight).await;
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = self.switch.call_now.notified() => {}
-                Some(_) = under_way.join_next() => {}
+                () = self.switch.callback_due.notified() => {}
+                Some(_) = in_flight.join_next() => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        while under_way.join_next().await.is_some() {}
+        while in_flight.join_next().await.is_some() {}
     }
 
-    /// Starts an attempt for each waiting callback there is room for; returns
-    /// when to look again.
-    async fn start_waiting(&self, under_way: &mut JoinSet<()>) -> Duration {
-        let room = IN_FLIGHT.saturating_sub(under_way.len());
-        if room == 0 {
-            return LOOK_EVERY;
+    /// Starts attempts of due callbacks up to the in-flight limit; returns the pause before the next poll.
+    async fn start_due(&self, in_flight: &mut JoinSet<()>) -> Duration {
+        let capacity = MAX_IN_FLIGHT.saturating_sub(in_flight.len());
+        if capacity == 0 {
+            return POLL_INTERVAL;
         }
-        match events::take(&self.switch.pool, room as i64, LEASE).await {
-            Ok(taken) => {
-                for callback in taken {
-                    under_way.spawn(attempt(self.switch.clone(), self.client.clone(), callback));
+        match callbacks::claim(&self.switch.pool, capacity as i64, LEASE).await {
+            Ok(claimed) => {
+                for callback in claimed {
+                    in_flight.spawn(attempt(self.switch.clone(), self.client.clone(), callback));
                 }
-                LOOK_EVERY
+                POLL_INTERVAL
             }
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "callbacks wait");
-                AFTER_FAILURE
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "due callbacks were not claimed; trying again"
+                );
+                FAILURE_PAUSE
             }
         }
     }
 }
 
-/// Makes one attempt and records what it showed.
-async fn attempt(switch: Shared, client: reqwest::Client, callback: Taken) {
+/// Makes one attempt and records its outcome.
+async fn attempt(switch: SharedSwitch, client: reqwest::Client, callback: ClaimedCallback) {
     let started = Instant::now();
-    // True time, whatever the switch's own clock shows: see the clock module.
+    // True time, not the switch's clock: see the clock module.
     let timestamp_s = Timestamp::now().as_second();
     let body = callback.body.into_bytes();
     let secret = &switch.config.callback_secret;
-    let signed = signature::sign(secret, &callback.event_id, timestamp_s, &body);
-    let sent = client
+    let signature = signature::sign(secret, &callback.event_id, timestamp_s, &body);
+    let response = client
         .post(&switch.config.callback_url)
         .header(CONTENT_TYPE, "application/json")
         .header(ID_HEADER, &callback.event_id)
         .header(TIMESTAMP_HEADER, timestamp_s)
-        .header(SIGNATURE_HEADER, signed)
+        .header(SIGNATURE_HEADER, signature)
         .body(body)
         .send()
         .await;
-    let (status, error) = match sent {
-        Ok(answer) if answer.status().is_success() => (Some(answer.status().as_u16()), None),
-        Ok(answer) => {
-            let status = answer.status().as_u16();
+    let (status, error) = match response {
+        Ok(response) if response.status().is_success() => (Some(response.status().as_u16()), None),
+        Ok(response) => {
+            let status = response.status().as_u16();
             (Some(status), Some(format!("answered {status}")))
         }
         Err(error) => (None, Some(error.without_url().to_string())),
     };
-    let outcome = if error.is_none() { "delivered" } else { "failed" };
-    metrics::counter!("mock_switch_callbacks_total", "outcome" => outcome).increment(1);
-    tracing::debug!(
-        event.id = callback.event_id,
-        event.attempt = callback.attempts,
-        event.elapsed_ms = started.elapsed().as_millis() as u64,
-        outcome,
-        "callback"
-    );
-    let again_after = (callback.attempts < MAX_ATTEMPTS).then(|| wait(callback.attempts));
-    let seen = Attempt { status, error, again_after };
-    if let Err(error) = events::attempted(&switch.pool, callback.id, &seen).await {
-        // Not recorded: it is sent again when the lease runs out, and the id is the same.
-        tracing::warn!(error = &error as &dyn std::error::Error, "an attempt is not recorded");
+    let label = if error.is_none() { "delivered" } else { "failed" };
+    metrics::counter!("mock_switch_callbacks_total", "outcome" => label).increment(1);
+    let retry_after = (callback.attempts < MAX_ATTEMPTS).then(|| retry_delay(callback.attempts));
+    let outcome = AttemptOutcome { status, error, retry_after };
+    match callbacks::record_attempt(&switch.pool, callback.id, &outcome).await {
+        Ok(()) => tracing::debug!(
+            event.id = callback.event_id,
+            event.attempt = callback.attempts,
+            event.elapsed_ms = started.elapsed().as_millis() as u64,
+            outcome = label,
+            "callback attempt recorded"
+        ),
+        Err(error) => tracing::warn!(
+            event.id = callback.event_id,
+            error = &error as &dyn std::error::Error,
+            "a callback attempt was not recorded; it is repeated with the same id after its lease"
+        ),
     }
 }
 
-/// The wait after so many attempts.
-fn wait(attempts: i32) -> Duration {
+/// The delay after this many attempts.
+fn retry_delay(attempts: i32) -> Duration {
     let doublings = u32::try_from(attempts - 1).unwrap_or(0).min(16);
-    FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT)
+    FIRST_RETRY_DELAY.saturating_mul(1 << doublings).min(MAX_RETRY_DELAY)
 }
 
 #[cfg(test)]
@@ -149,9 +151,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_a_bound() {
-        let waits: Vec<_> = (1..=7).map(|attempts| wait(attempts).as_millis()).collect();
-        assert_eq!(waits, [200, 400, 800, 1600, 3200, 5000, 5000]);
-        assert_eq!(wait(MAX_ATTEMPTS), LONGEST_WAIT);
+    fn retry_delays_double_up_to_a_bound() {
+        let delays: Vec<_> = (1..=7).map(|attempts| retry_delay(attempts).as_millis()).collect();
+        assert_eq!(delays, [200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert_eq!(retry_delay(MAX_ATTEMPTS), MAX_RETRY_DELAY);
     }
 }

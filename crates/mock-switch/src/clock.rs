@@ -1,18 +1,16 @@
-//! The switch's own clock, which a test may shift: deadlines, retention, the
-//! times in the book and the `Date` header follow it.
+//! The switch's own clock, which a test can shift. Deadlines, retention, the times in the book and the `Date` header
+//! follow it.
 //!
-//! Waiting (settlement, retries) does not: it runs on the database's clock. The
-//! timestamp under a callback's signature does not either, or shifting this
-//! clock would only show that the receiver refuses stale callbacks.
+//! Delays (settlement, retries) run on the database's clock, so that a shift starts and stops nothing. The signed timestamp
+//! of a callback is true time; otherwise a shift would only test that the receiver refuses stale callbacks.
 
 use jiff::fmt::rfc2822::DateTimePrinter;
 use jiff::{SignedDuration, Timestamp};
 
-/// Furthest the clock can be shifted either way, in milliseconds: ten years.
+/// Largest shift in either direction, in milliseconds: ten years.
 pub(crate) const MAX_OFFSET_MS: i64 = 10 * 365 * 24 * 3_600_000;
 
-/// Now, on a clock shifted by `offset_ms`, in whole microseconds: a finer time
-/// would change its value by being stored.
+/// Now on a clock shifted by `offset_ms`, in whole microseconds, which the database stores without loss.
 pub(crate) fn now(offset_ms: i64) -> Timestamp {
     let shifted = earlier(Timestamp::now(), -offset_ms.clamp(-MAX_OFFSET_MS, MAX_OFFSET_MS));
     Timestamp::from_microsecond(shifted.as_microsecond()).unwrap_or(shifted)
@@ -20,7 +18,7 @@ pub(crate) fn now(offset_ms: i64) -> Timestamp {
 
 /// The time `by_ms` before `at`.
 pub(crate) fn earlier(at: Timestamp, by_ms: i64) -> Timestamp {
-    // Saturating: only a span with calendar units can fail, and this is none.
+    // Only a span with calendar units can fail, and this one has none.
     at.saturating_sub(SignedDuration::from_millis(by_ms)).unwrap_or(at)
 }
 

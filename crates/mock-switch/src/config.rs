@@ -1,5 +1,5 @@
-//! Everything that can be configured, with its default. Environment names are
-//! `MOCK_SWITCH_` and the key in capitals, nested keys joined by `__`.
+//! The configuration and its defaults. Environment variables are `MOCK_SWITCH_` and the key in capitals, nested keys joined
+//! by `__`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,36 +10,36 @@ use service_kit::signature::Secret;
 
 use crate::settings::Shape;
 
-/// The configuration of one mock switch. Every default is for demonstration on
-/// one machine; the token and the secret protect nothing.
+/// The configuration of one mock switch. The defaults are for demonstration on one machine; the token and the secret
+/// protect nothing.
 #[derive(Clone, Deserialize)]
 #[serde(default)]
 pub struct Config {
     /// Address to listen on; port 0 takes a free one. Default `127.0.0.1:8090`.
     pub listen: SocketAddr,
-    /// The switch's own database, created if the server lets it.
+    /// The switch's own database; created if it does not exist.
     pub database_url: String,
     /// Name in logs and in the user agent of callbacks. Default `mock`.
     pub name: String,
     /// Bearer token of `/v1`. Default `demo-switch-token`.
     pub api_token: SecretString,
-    /// Where callbacks are sent; plain http only.
+    /// URL that receives callbacks; plain HTTP only.
     pub callback_url: String,
-    /// Signs callbacks. Default `whsec_` + base64 of a text that says not to use it.
+    /// Signs callbacks. Default `whsec_` and base64 of a text that says not to use it.
     pub callback_secret: Secret,
-    /// From acceptance to the end of a transfer, in milliseconds. Default 1500.
+    /// Time from acceptance to the end of a transfer, in milliseconds. Default 1500.
     pub settle_after_ms: u64,
-    /// Whether certain amounts misbehave, see the sandbox table. Default true.
+    /// Whether the amounts of the sandbox table misbehave. Default true.
     pub sandbox_amounts: bool,
-    /// Whether `/admin` is served; it asks for no token. Default true.
+    /// Whether `/admin` is served; it requires no token. Default true.
     pub admin: bool,
     /// Shifts the switch's clock, in milliseconds. Default 0.
     pub clock_offset_ms: i64,
-    /// What this switch can do.
+    /// The capabilities of this switch.
     pub shape: Shape,
 }
 
-/// Never shows the token, the secret or the password in the database's address.
+/// Omits the token, the secret and the database's address with its password.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")

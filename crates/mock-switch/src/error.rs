@@ -1,28 +1,32 @@
-//! What a handler can fail with, and how it looks from outside.
+//! Errors of request handlers, and the responses that they become.
 
 use axum::response::{IntoResponse, Response};
 use service_kit::problem::Problem;
 
-/// Either the caller's problem or our database's.
+/// A request that failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// To be told to the caller as it is.
+pub(crate) enum RequestError {
+    /// The caller receives the problem as it is.
     #[error(transparent)]
     Problem(#[from] Problem),
-    /// To be logged; the caller learns only that the outcome is not known.
-    #[error("the database failed")]
+    /// The error is logged; the caller only learns that the outcome is unknown.
+    #[error("the switch's database failed")]
     Database(#[from] sqlx::Error),
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for RequestError {
     fn into_response(self) -> Response {
         match self {
             Self::Problem(problem) => problem.into_response(),
             Self::Database(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the database failed");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "a request failed because of the switch's database"
+                );
                 match error {
                     sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => {
-                        Problem::unavailable("the database cannot be reached").into_response()
+                        Problem::unavailable("the switch's database is unreachable; try again")
+                            .into_response()
                     }
                     _ => Problem::internal().into_response(),
                 }

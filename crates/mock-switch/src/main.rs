@@ -1,4 +1,4 @@
-//! The mock switch as a process: configuration in, signals honoured, nothing else.
+//! The process `mock-switch`: reads the configuration, and runs until a signal.
 
 use anyhow::Context;
 use mock_switch::Config;
@@ -12,5 +12,5 @@ async fn main() -> anyhow::Result<()> {
     let shutdown = service_kit::shutdown::on_signals();
     let pool = mock_switch::connect(&config).await?;
     let running = mock_switch::start(config, pool, metrics, shutdown).await?;
-    running.finished().await.context("the switch stopped")
+    running.finished().await.context("mock-switch failed")
 }

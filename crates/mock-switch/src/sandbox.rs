@@ -1,5 +1,5 @@
-//! Amounts that misbehave, so that a person with nothing but a payment form can
-//! see every path. The README's table is checked against this one.
+//! Amounts that misbehave, so that every path can be reached with a payment form alone. A test checks that the README has
+//! the same table.
 
 use crate::behaviour::{
     Behaviour, CallbackBehaviour, CancelFault, Contradiction, HttpFault, Outcome, RecallFault, Script,
@@ -9,76 +9,79 @@ use crate::behaviour::{
 /// The last four digits of an amount in minor units choose the entry.
 const MODULUS: i64 = 10_000;
 
-/// One amount that misbehaves.
+/// An amount that misbehaves.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry {
-    /// What `amount_minor % 10_000` must be.
+pub struct SandboxAmount {
+    /// The value of `amount_minor % 10_000`.
     pub code: i64,
-    /// What happens, for people.
+    /// The behaviour in words, as in the README.
     pub summary: &'static str,
-    /// What happens, for the switch.
+    /// The behaviour of the switch.
     pub(crate) behaviour: fn() -> Behaviour,
 }
 
-/// The entry of an amount, if it has one.
-pub(crate) fn find(amount_minor: i64) -> Option<&'static Entry> {
+/// The entry of an amount; `None` if it does not misbehave.
+pub(crate) fn find(amount_minor: i64) -> Option<&'static SandboxAmount> {
     TABLE.iter().find(|entry| entry.code == amount_minor % MODULUS)
 }
 
-/// All of them, by code.
-pub const TABLE: &[Entry] = &[
-    Entry {
+/// All entries, by code.
+pub const TABLE: &[SandboxAmount] = &[
+    SandboxAmount {
         code: 9001,
         summary: "accepted, then rejected with a FAILURE callback",
-        behaviour: || Behaviour { reject_reason: Some("account_closed".into()), ..ends(Outcome::Reject) },
+        behaviour: || Behaviour {
+            reject_reason: Some("account_closed".into()),
+            ..with_outcome(Outcome::Reject)
+        },
     },
-    Entry {
+    SandboxAmount {
         code: 9002,
         summary: "accepted, but the first answer is dropped",
-        behaviour: || submits(Script::times(SubmitFault::AcceptDropAnswer, 1)),
+        behaviour: || with_submit(Script::times(SubmitFault::AcceptDropAnswer, 1)),
     },
-    Entry {
+    SandboxAmount {
         code: 9003,
         summary: "settles, the callback is lost",
-        behaviour: || calls(CallbackBehaviour { lose: true, ..Default::default() }),
+        behaviour: || with_callback(CallbackBehaviour { lose: true, ..Default::default() }),
     },
-    Entry {
+    SandboxAmount {
         code: 9004,
         summary: "never settles by itself; can be cancelled",
-        behaviour: || ends(Outcome::Hold),
+        behaviour: || with_outcome(Outcome::Hold),
     },
-    Entry {
+    SandboxAmount {
         code: 9005,
         summary: "settles, the callback comes three times",
-        behaviour: || calls(CallbackBehaviour { copies: Some(3), ..Default::default() }),
+        behaviour: || with_callback(CallbackBehaviour { copies: Some(3), ..Default::default() }),
     },
-    Entry {
+    SandboxAmount {
         code: 9006,
         summary: "refused at submit",
         behaviour: || Behaviour {
             reject_reason: Some("creditor_unknown".into()),
-            ..submits(Script::always(SubmitFault::Refuse))
+            ..with_submit(Script::always(SubmitFault::Refuse))
         },
     },
-    Entry {
+    SandboxAmount {
         code: 9007,
         summary: "the first submit is dropped before it is recorded",
-        behaviour: || submits(Script::times(SubmitFault::Http(HttpFault::DropRequest), 1)),
+        behaviour: || with_submit(Script::times(SubmitFault::Http(HttpFault::DropRequest), 1)),
     },
-    Entry {
+    SandboxAmount {
         code: 9008,
         summary: "settles, but a FAILURE callback comes before the SUCCESS",
-        behaviour: || contradicts(Contradiction::FailureFirst),
+        behaviour: || with_contradiction(Contradiction::FailureFirst),
     },
-    Entry {
+    SandboxAmount {
         code: 9009,
         summary: "never settles by itself; the first two cancels are in process",
         behaviour: || Behaviour {
             cancel: Some(Script::times(CancelFault::InProcess, 2)),
-            ..ends(Outcome::Hold)
+            ..with_outcome(Outcome::Hold)
         },
     },
-    Entry {
+    SandboxAmount {
         code: 9010,
         summary: "settles after 10 s, refuses the first three cancels",
         behaviour: || Behaviour {
@@ -87,70 +90,70 @@ pub const TABLE: &[Entry] = &[
             ..Default::default()
         },
     },
-    Entry {
+    SandboxAmount {
         code: 9011,
         summary: "the first two submits are answered 503, unrecorded",
-        behaviour: || submits(Script::times(SubmitFault::Http(HttpFault::Error503), 2)),
+        behaviour: || with_submit(Script::times(SubmitFault::Http(HttpFault::Error503), 2)),
     },
-    Entry {
+    SandboxAmount {
         code: 9012,
         summary: "the first submit is answered 429, unrecorded",
-        behaviour: || submits(Script::times(SubmitFault::Http(HttpFault::TooManyRequests), 1)),
+        behaviour: || with_submit(Script::times(SubmitFault::Http(HttpFault::TooManyRequests), 1)),
     },
-    Entry {
+    SandboxAmount {
         code: 9013,
         summary: "settles, the callback comes 10 s late",
-        behaviour: || calls(CallbackBehaviour { delay_ms: 10_000, ..Default::default() }),
+        behaviour: || with_callback(CallbackBehaviour { delay_ms: 10_000, ..Default::default() }),
     },
-    Entry {
+    SandboxAmount {
         code: 9014,
         summary: "settles, the callback names another amount",
-        behaviour: || calls(CallbackBehaviour { amount_minor: Some(1), ..Default::default() }),
+        behaviour: || with_callback(CallbackBehaviour { amount_minor: Some(1), ..Default::default() }),
     },
-    Entry {
+    SandboxAmount {
         code: 9015,
         summary: "settles, but a FAILURE callback comes after the SUCCESS",
-        behaviour: || contradicts(Contradiction::FailureAfter),
+        behaviour: || with_contradiction(Contradiction::FailureAfter),
     },
-    Entry {
+    SandboxAmount {
         code: 9016,
         summary: "settles, and refuses to be recalled",
         behaviour: || Behaviour { recall: Some(Script::always(RecallFault::Refuse)), ..Default::default() },
     },
-    Entry {
+    SandboxAmount {
         code: 9017,
         summary: "no submit ever arrives",
-        behaviour: || submits(Script::always(SubmitFault::Http(HttpFault::DropRequest))),
+        behaviour: || with_submit(Script::always(SubmitFault::Http(HttpFault::DropRequest))),
     },
-    Entry {
+    SandboxAmount {
         code: 9018,
         summary: "never settles by itself; the answer to the first cancel is dropped",
         behaviour: || Behaviour {
             cancel: Some(Script::times(CancelFault::ApplyDropAnswer, 1)),
-            ..ends(Outcome::Hold)
+            ..with_outcome(Outcome::Hold)
         },
     },
-    Entry {
+    SandboxAmount {
         code: 9019,
         summary: "settles after 10 s",
         behaviour: || Behaviour { settle_after_ms: Some(10_000), ..Default::default() },
     },
 ];
 
-fn ends(outcome: Outcome) -> Behaviour {
+fn with_outcome(outcome: Outcome) -> Behaviour {
     Behaviour { outcome: Some(outcome), ..Default::default() }
 }
 
-fn submits(script: Script<SubmitFault>) -> Behaviour {
+fn with_submit(script: Script<SubmitFault>) -> Behaviour {
     Behaviour { submit: Some(script), ..Default::default() }
 }
 
-fn calls(callback: CallbackBehaviour) -> Behaviour {
+fn with_callback(callback: CallbackBehaviour) -> Behaviour {
     Behaviour { callback: Some(callback), ..Default::default() }
 }
 
-fn contradicts(contradiction: Contradiction) -> Behaviour {
-    calls(CallbackBehaviour { contradict: Some(contradiction), ..Default::default() })
+fn with_contradiction(contradiction: Contradiction) -> Behaviour {
+    with_callback(CallbackBehaviour { contradict: Some(contradiction), ..Default::default() })
 }
 
 #[cfg(test)]
@@ -158,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readme_has_this_table_and_no_other() {
+    fn the_readme_has_this_table() {
         let readme = include_str!("../README.md");
         let lines: Vec<_> = readme.lines().filter(|line| line.starts_with("| 90")).collect();
         let expected: Vec<_> =
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_found_by_the_last_digits() {
+    fn an_amount_is_found_by_its_last_four_digits() {
         assert_eq!(find(129_006).map(|entry| entry.code), Some(9006));
         assert!(find(906).is_none() && find(1_250).is_none());
         for entry in TABLE {

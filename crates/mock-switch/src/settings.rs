@@ -1,7 +1,7 @@
-//! What can be changed while the switch runs: its shape and its clock.
+//! The settings that can change while the switch runs: its shape and its clock.
 //!
-//! A change is a row, so that it survives a restart; the process keeps a copy,
-//! because every request needs it. Without a row the configuration counts.
+//! A change is stored as a row, so that it survives a restart; the process keeps a copy, because every request needs it.
+//! Without a row the configuration applies.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,35 +11,35 @@ use tokio::sync::watch;
 
 use crate::clock;
 
-/// What a switch is able to do. Leaving a field out means the default.
+/// The capabilities of a switch. An absent field has its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Shape {
     /// Answers queries; otherwise 501. Default true.
     pub query: bool,
-    /// Deduplicates submits by reference; otherwise each one pays. Default true.
+    /// Deduplicates submits by reference; otherwise each submit is a transfer. Default true.
     pub dedup: bool,
     /// A cancel of an unknown reference leaves a tombstone; otherwise `NOT_FOUND`. Default true.
     pub tombstone: bool,
-    /// Refuses a submit after its deadline; otherwise ignores it. Default true.
+    /// Refuses a submit after its deadline; otherwise ignores the deadline. Default true.
     pub deadline: bool,
     /// Cancels; otherwise `CANNOT_CANCEL`. Default true.
     pub cancel: bool,
     /// Recalls; otherwise `CANNOT_RECALL`. Default true.
     pub recall: bool,
-    /// Tells of ends by callback; otherwise none is made. Default true.
+    /// Sends callbacks; otherwise none is recorded. Default true.
     pub callback: bool,
     /// Has a statement; otherwise 501. Default true.
     pub statement: bool,
-    /// Knows references and idempotency keys. Otherwise they mean nothing: every submit is a transfer of
-    /// its own, known by the switch's own id alone, and nothing is told by callback. Default true.
+    /// Has references and idempotency keys. Otherwise it ignores both: every submit is a transfer, only the switch's own
+    /// id identifies it, and no callback is sent. Default true.
     pub keys: bool,
     /// Lists the transfers to a creditor; otherwise 501. Default true.
     pub listing: bool,
-    /// Repeats its first answer to a cancel under the same key even if it bound nobody, such as
-    /// `NOT_FOUND`. Default false.
+    /// Repeats its first answer to a cancel under the same key even if that answer was indefinite, such as `NOT_FOUND`.
+    /// Default false.
     pub sticky_answers: bool,
-    /// For how long a reference is remembered, in seconds. Default a day.
+    /// Retention of references, in seconds. Default a day.
     pub retention_s: u32,
 }
 
@@ -63,41 +63,41 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// Whether ends are told: a callback that names no reference would tell nobody anything.
+    /// Whether callbacks are sent. A switch without references cannot name the transfer in a callback.
     pub(crate) fn calls_back(&self) -> bool {
         self.callback && self.keys
     }
 }
 
-/// Both settings at one moment.
+/// Both settings at one time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Current {
+pub(crate) struct CurrentSettings {
     pub(crate) shape: Shape,
     pub(crate) clock_offset_ms: i64,
 }
 
-impl Current {
+impl CurrentSettings {
     /// Now, on the switch's clock.
     pub(crate) fn now(&self) -> Timestamp {
         clock::now(self.clock_offset_ms)
     }
 
-    /// References that came before this moment are forgotten.
+    /// References received before this time are forgotten.
     pub(crate) fn remembered_since(&self) -> Timestamp {
         clock::earlier(self.now(), i64::from(self.shape.retention_s) * 1000)
     }
 }
 
-/// The settings, shared by everything in the process.
+/// The settings of this process.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    configured: Current,
-    current: watch::Sender<Current>,
+    configured: CurrentSettings,
+    current: watch::Sender<CurrentSettings>,
 }
 
 impl Settings {
-    /// Reads what was changed earlier over what is configured.
-    pub(crate) async fn load(pool: &PgPool, configured: Current) -> Result<Self, sqlx::Error> {
+    /// Reads the stored changes; a setting without one has its configured value.
+    pub(crate) async fn load(pool: &PgPool, configured: CurrentSettings) -> Result<Self, sqlx::Error> {
         let mut current = configured;
         if let Some(shape) = read(pool, "shape").await? {
             current.shape = shape;
@@ -108,12 +108,12 @@ impl Settings {
         Ok(Self { configured, current: watch::Sender::new(current) })
     }
 
-    /// The settings as they are now.
-    pub(crate) fn current(&self) -> Current {
+    /// The current settings.
+    pub(crate) fn current(&self) -> CurrentSettings {
         *self.current.borrow()
     }
 
-    /// Changes the shape; `None` goes back to the configured one.
+    /// Changes the shape; `None` restores the configured one.
     pub(crate) async fn set_shape(&self, pool: &PgPool, shape: Option<Shape>) -> Result<(), sqlx::Error> {
         write(pool, "shape", shape).await?;
         self.current.send_modify(|current| {
@@ -122,7 +122,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Shifts the clock by this many milliseconds; `None` goes back to the configured shift.
+    /// Shifts the clock by this many milliseconds; `None` restores the configured shift.
     pub(crate) async fn set_clock(&self, pool: &PgPool, offset_ms: Option<i64>) -> Result<(), sqlx::Error> {
         write(pool, "clock_offset_ms", offset_ms).await?;
         self.current.send_modify(|current| {

@@ -1,14 +1,14 @@
-//! A circuit breaker for submits alone: a switch that does not answer is left in peace for a moment.
+//! The circuit breaker of submits to one switch.
 //!
-//! It looks before an attempt is recorded, so an attempt it holds back was never made. Cancel, query
-//! and recall are never held back: undoing must not wait behind a fault that submits met.
+//! The check comes before an attempt is recorded, so a submit that the open circuit holds back is no attempt. Cancel,
+//! query and recall are never held back: a compensation must not wait because submits had no answer.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Counts submits without an answer.
+/// Opens after consecutive submits without an answer.
 #[derive(Debug)]
-pub(crate) struct Breaker {
+pub(crate) struct CircuitBreaker {
     failures_max: u32,
     open_for: Duration,
     state: Mutex<State>,
@@ -16,31 +16,31 @@ pub(crate) struct Breaker {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Submits in a row that had no answer.
+    /// Consecutive submits without an answer.
     failures: u32,
-    /// Until when nothing passes.
+    /// End of the pause while the circuit is open; `None` while it is closed.
     open_until: Option<Instant>,
 }
 
-impl Breaker {
-    /// Opens for `open_for` after `failures_max` submits in a row without an answer.
+impl CircuitBreaker {
+    /// Opens for `open_for` after `failures_max` consecutive submits without an answer.
     pub(crate) fn new(failures_max: u32, open_for: Duration) -> Self {
         Self { failures_max, open_for, state: Mutex::default() }
     }
 
-    /// Whether a submit may be made now. After the pause they pass again; the first one without an
-    /// answer opens it anew.
-    pub(crate) fn passes(&self, now: Instant) -> bool {
+    /// Whether a submit may be sent now. Submits pass again after the pause; the first one without an answer opens the
+    /// circuit again.
+    pub(crate) fn permits(&self, now: Instant) -> bool {
         self.lock().open_until.is_none_or(|until| until <= now)
     }
 
-    /// Whether the last submits had no answer, so that the switch is left in peace; until one has an answer.
+    /// Whether the circuit is open, until a submit has an answer.
     pub(crate) fn is_open(&self) -> bool {
         self.lock().open_until.is_some()
     }
 
-    /// Takes note of what a submit brought.
-    pub(crate) fn note(&self, answered: bool, now: Instant) {
+    /// Records whether a submit had an answer.
+    pub(crate) fn record(&self, answered: bool, now: Instant) {
         let mut state = self.lock();
         if answered {
             *state = State::default();
@@ -62,22 +62,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opens_after_so_many_and_closes_on_an_answer() {
-        let breaker = Breaker::new(3, Duration::from_secs(5));
+    fn the_circuit_opens_after_consecutive_failures_and_closes_on_an_answer() {
+        let breaker = CircuitBreaker::new(3, Duration::from_secs(5));
         let start = Instant::now();
         let at = |s: u64| start + Duration::from_secs(s);
         for _ in 0..2 {
-            breaker.note(false, at(0));
-            assert!(breaker.passes(at(0)));
+            breaker.record(false, at(0));
+            assert!(breaker.permits(at(0)));
         }
-        breaker.note(false, at(0));
-        assert!(!breaker.passes(at(0)) && !breaker.passes(at(4)));
-        assert!(breaker.passes(at(5)) && breaker.is_open(), "one more try");
-        breaker.note(false, at(5));
-        assert!(!breaker.passes(at(9)), "without an answer it opens anew at once");
-        breaker.note(true, at(10));
+        breaker.record(false, at(0));
+        assert!(!breaker.permits(at(0)) && !breaker.permits(at(4)));
+        assert!(breaker.permits(at(5)) && breaker.is_open(), "expected a probe after the pause");
+        breaker.record(false, at(5));
+        assert!(!breaker.permits(at(9)), "expected a failed probe to open the circuit again");
+        breaker.record(true, at(10));
         assert!(!breaker.is_open());
-        breaker.note(false, at(10));
-        assert!(breaker.passes(at(10)), "an answer forgets");
+        breaker.record(false, at(10));
+        assert!(breaker.permits(at(10)), "expected an answer to reset the failure count");
     }
 }

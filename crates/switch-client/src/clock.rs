@@ -1,35 +1,33 @@
-//! The switch's clock, as its `Date` headers tell it.
+//! The switch's clock, estimated from its `Date` headers.
 //!
-//! Submit's deadline counts on this clock, never on ours: a clock of ours that is wrong by ten
-//! minutes moves nothing. The header has whole seconds and is rounded down, so this clock is never
-//! ahead of the switch by more than the answer took to arrive.
+//! The submit deadline counts on this clock, so an error of our own clock has no effect. The header has whole seconds and
+//! is rounded down, so the estimate is never ahead of the switch by more than the response took to arrive.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// The last `Date` heard, and when that was on our monotonic clock.
+/// The last `Date` header, and when it arrived on our monotonic clock.
 #[derive(Debug, Default)]
 pub struct SwitchClock {
     last: Mutex<Option<(Timestamp, Instant)>>,
 }
 
 impl SwitchClock {
-    /// Hears a `Date` header (RFC 9110). Returns it, or none if it cannot be read.
-    pub fn hear(&self, date: &str) -> Option<Timestamp> {
-        let heard = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(date).ok()?;
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((heard, Instant::now()));
-        Some(heard)
+    /// Records a `Date` header (RFC 9110) and returns its time; `None` if it is unreadable.
+    pub fn record(&self, date: &str) -> Option<Timestamp> {
+        let time = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(date).ok()?;
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some((time, Instant::now()));
+        Some(time)
     }
 
-    /// The switch's time now: what was last heard and what has passed since. None until something
-    /// was heard.
+    /// The switch's time now: the last header plus the time since it arrived. `None` before the first header.
     #[must_use]
     pub fn now(&self) -> Option<Timestamp> {
-        let (heard, at) = (*self.last.lock().unwrap_or_else(PoisonError::into_inner))?;
-        let passed = SignedDuration::try_from(at.elapsed()).unwrap_or(SignedDuration::MAX);
-        heard.saturating_add(passed).ok()
+        let (time, arrived) = (*self.last.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let elapsed = SignedDuration::try_from(arrived.elapsed()).unwrap_or(SignedDuration::MAX);
+        time.saturating_add(elapsed).ok()
     }
 }
 
@@ -38,13 +36,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_http_dates_and_runs_on() {
+    fn the_clock_reads_http_dates_and_advances() {
         let clock = SwitchClock::default();
         assert_eq!(clock.now(), None);
-        assert_eq!(clock.hear("yesterday"), None);
+        assert_eq!(clock.record("yesterday"), None);
         assert_eq!(clock.now(), None);
-        let heard = clock.hear("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
-        assert_eq!(heard.to_string(), "1994-11-06T08:49:37Z");
-        assert!(clock.now().unwrap() >= heard);
+        let time = clock.record("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
+        assert_eq!(time.to_string(), "1994-11-06T08:49:37Z");
+        assert!(clock.now().unwrap() >= time);
     }
 }

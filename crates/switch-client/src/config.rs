@@ -1,4 +1,4 @@
-//! Which switches there are, and which one serves a destination.
+//! The configured switches, and the routing of destination accounts to them.
 //!
 //! ```toml
 //! [switches.mock]
@@ -20,7 +20,7 @@ use payment_protocol::profile::ProfileError;
 use secrecy::SecretString;
 use serde::Deserialize;
 
-/// The `[switches]` section as read.
+/// Section `[switches]`, unchecked.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(transparent)]
 pub struct Switches(BTreeMap<String, SwitchOptions>);
@@ -29,96 +29,97 @@ pub struct Switches(BTreeMap<String, SwitchOptions>);
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchOptions {
-    /// Where it is, without a trailing slash.
+    /// URL of its API, without a trailing slash.
     pub base_url: String,
     /// Sent as `Authorization: Bearer`.
     pub api_token: SecretString,
-    /// Secrets that its callbacks may be signed with (`whsec_` and base64); several while one is
-    /// rotated.
+    /// Secrets that sign its callbacks (`whsec_` and base64); several during a rotation.
     #[serde(default)]
     pub callback_secrets: Vec<SecretString>,
-    /// Prefixes of destination accounts it serves.
+    /// Prefixes of the destination accounts that it serves; the longest match wins.
     #[serde(default)]
     pub routes: Vec<String>,
-    /// What it can do; see [`SwitchProfile`]. The name is the section's.
+    /// See [`SwitchProfile`]. The section's name is the switch's name.
     profile: serde_json::Map<String, serde_json::Value>,
 }
 
-/// A configuration that is refused at start-up.
+/// A configuration that is rejected at start-up.
 #[derive(Debug, thiserror::Error)]
 pub enum SwitchConfigError {
-    /// No switch at all.
+    /// No switch is configured.
     #[error("no switch is configured; add a [switches.NAME] section")]
     None,
-    /// A name that is no name.
-    #[error("[switches.{0:?}] is not a usable name")]
+    /// The name of a switch is invalid.
+    #[error("[switches.{0:?}] is not a valid name of a switch")]
     Name(String),
-    /// A profile that cannot be read.
-    #[error("[switches.{switch}.profile] cannot be read: {detail}")]
-    Unreadable {
-        /// Which switch.
+    /// The profile is malformed.
+    #[error("[switches.{switch}.profile] is malformed: {detail}")]
+    Malformed {
+        /// The switch.
         switch: String,
-        /// What is wrong.
+        /// The error of the parser.
         detail: String,
     },
-    /// A profile that cannot be made safe.
-    #[error("[switches.{switch}.profile] is refused; {nearest}")]
+    /// The profile is unsafe.
+    #[error("[switches.{switch}.profile] is unsafe; {nearest}")]
     Unsafe {
-        /// Which switch.
+        /// The switch.
         switch: String,
-        /// What would be accepted.
-        nearest: Nearest,
+        /// The nearest safe profile.
+        nearest: NearestSafeProfile,
         /// Why.
         #[source]
         source: ProfileError,
     },
-    /// A switch whose callbacks nobody could verify.
-    #[error("[switches.{0}] calls back but has no callback_secrets")]
+    /// The switch sends callbacks that cannot be verified.
+    #[error(
+        "[switches.{0}] has has_callback = true but no callback_secrets; add the secret that signs its callbacks"
+    )]
     NoSecret(String),
-    /// Two switches claim the same prefix.
-    #[error("the route {prefix:?} is claimed by both {one} and {other}")]
+    /// Two switches have the same route.
+    #[error("the switches {one} and {other} both have the route {prefix:?}; remove it from one of them")]
     RouteTwice {
         /// The prefix.
         prefix: String,
-        /// One of them.
+        /// One switch.
         one: String,
-        /// The other.
+        /// The other switch.
         other: String,
     },
 }
 
-/// The nearest profile that would be accepted, in the configuration's words.
+/// The changes that lead to the nearest safe profile, as configuration lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Nearest(Option<Vec<String>>);
+pub struct NearestSafeProfile(Option<Vec<String>>);
 
-impl Nearest {
+impl NearestSafeProfile {
     fn to(profile: &SwitchProfile) -> Self {
         Self(profile.nearest_safe().map(|(changes, _)| changes))
     }
 }
 
-impl fmt::Display for Nearest {
+impl fmt::Display for NearestSafeProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Some(changes) => write!(f, "the nearest that is safe: {}", changes.join(", ")),
-            None => f.write_str("no change of the profile makes it safe, only another switch"),
+            Some(changes) => write!(f, "nearest safe profile: {}", changes.join(", ")),
+            None => f.write_str("no change of the profile makes it safe; use another switch"),
         }
     }
 }
 
-/// Switches that may be used.
+/// Switches whose configuration was checked.
 #[derive(Clone, Debug)]
 pub struct CheckedSwitches {
     switches: BTreeMap<SwitchName, (SwitchOptions, SwitchProfile)>,
-    /// Prefix and switch, longest prefix first.
+    /// Prefix and switch, the longest prefix first.
     routes: Vec<(String, SwitchName)>,
 }
 
 impl Switches {
-    /// Reads and checks every profile. A profile that may need a person is accepted with a warning.
+    /// Checks every profile. A profile whose payments may need an operator is accepted with a warning.
     ///
     /// # Errors
-    /// [`SwitchConfigError`]: the first switch that is refused, and why.
+    /// [`SwitchConfigError`]: the first invalid switch.
     pub fn check(self) -> Result<CheckedSwitches, SwitchConfigError> {
         if self.0.is_empty() {
             return Err(SwitchConfigError::None);
@@ -130,11 +131,11 @@ impl Switches {
             let profile = read_profile(&name, &options)?;
             let warnings = profile.check().map_err(|source| SwitchConfigError::Unsafe {
                 switch: text.clone(),
-                nearest: Nearest::to(&profile),
+                nearest: NearestSafeProfile::to(&profile),
                 source,
             })?;
             for warning in warnings {
-                tracing::warn!(switch = %name, %warning, "a person may be needed");
+                tracing::warn!(switch = %name, %warning, "payments of this switch may need an operator");
             }
             if profile.has_callback && options.callback_secrets.is_empty() {
                 return Err(SwitchConfigError::NoSecret(text));
@@ -157,14 +158,14 @@ impl Switches {
 }
 
 impl CheckedSwitches {
-    /// The profile of the switch that serves a destination: the longest configured prefix wins.
+    /// The profile of the switch that serves a destination; `None` if no route matches. The longest prefix wins.
     #[must_use]
     pub fn route(&self, destination: &AccountId) -> Option<&SwitchProfile> {
         let (_, name) = self.routes.iter().find(|(prefix, _)| destination.as_str().starts_with(prefix))?;
         self.switches.get(name).map(|(_, profile)| profile)
     }
 
-    /// Secrets of a switch's callbacks; none when there is no such switch.
+    /// Secrets of a switch's callbacks; `None` if the switch is not configured.
     #[must_use]
     pub fn callback_secrets(&self, switch: &str) -> Option<&[SecretString]> {
         let name = SwitchName::new(switch).ok()?;
@@ -180,10 +181,8 @@ impl CheckedSwitches {
 fn read_profile(name: &SwitchName, options: &SwitchOptions) -> Result<SwitchProfile, SwitchConfigError> {
     let mut fields = options.profile.clone();
     fields.insert("switch".into(), name.as_str().into());
-    serde_json::from_value(fields.into()).map_err(|error| SwitchConfigError::Unreadable {
-        switch: name.to_string(),
-        detail: error.to_string(),
-    })
+    serde_json::from_value(fields.into())
+        .map_err(|error| SwitchConfigError::Malformed { switch: name.to_string(), detail: error.to_string() })
 }
 
 #[cfg(test)]
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_prefix_wins() {
+    fn the_longest_matching_prefix_routes_a_destination() {
         let checked =
             switches(serde_json::json!({"a": switch(&["DE"], &[]), "b": switch(&["DE12", ""], &[])}))
                 .check()
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn no_route_is_no_switch() {
+    fn a_destination_without_a_route_has_no_switch() {
         let checked = switches(serde_json::json!({"a": switch(&["DE"], &[])})).check().unwrap();
         assert!(checked.route(&AccountId::new("FR1").unwrap()).is_none());
         assert!(checked.callback_secrets("nobody").is_none());
@@ -230,31 +229,31 @@ mod tests {
     }
 
     #[test]
-    fn an_unsafe_or_unreadable_profile_is_refused_with_the_reason() {
-        let refused = |json| switches(json).check().unwrap_err();
-        assert!(matches!(refused(serde_json::json!({})), SwitchConfigError::None));
+    fn an_unsafe_or_malformed_profile_is_rejected_with_the_reason() {
+        let error = |json| switches(json).check().unwrap_err();
+        assert!(matches!(error(serde_json::json!({})), SwitchConfigError::None));
         let unsafe_profile = switch(&[], &[("has_query", false.into())]);
         assert!(matches!(
-            refused(serde_json::json!({"a": unsafe_profile})),
+            error(serde_json::json!({"a": unsafe_profile})),
             SwitchConfigError::Unsafe { source: ProfileError::QueryWithoutQuery, .. }
         ));
         assert_eq!(
-            refused(serde_json::json!({"a": switch(&[], &[("has_query", false.into())])})).to_string(),
-            "[switches.a.profile] is refused; the nearest that is safe: strategy = \"reference\""
+            error(serde_json::json!({"a": switch(&[], &[("has_query", false.into())])})).to_string(),
+            "[switches.a.profile] is unsafe; nearest safe profile: strategy = \"reference\""
         );
         let mute = ["has_query", "can_cancel", "has_callback"].map(|field| (field, false.into()));
         let mute = switch(&[], &[&mute[..], &[("strategy", "reference".into())]].concat());
         assert_eq!(
-            refused(serde_json::json!({"a": mute})).to_string(),
-            "[switches.a.profile] is refused; no change of the profile makes it safe, only another switch"
+            error(serde_json::json!({"a": mute})).to_string(),
+            "[switches.a.profile] is unsafe; no change of the profile makes it safe; use another switch"
         );
         let unknown_field = switch(&[], &[("has_qery", true.into())]);
         assert!(matches!(
-            refused(serde_json::json!({"a": unknown_field})),
-            SwitchConfigError::Unreadable { .. }
+            error(serde_json::json!({"a": unknown_field})),
+            SwitchConfigError::Malformed { .. }
         ));
         assert!(matches!(
-            refused(serde_json::json!({"a": switch(&["DE"], &[]), "b": switch(&["DE"], &[])})),
+            error(serde_json::json!({"a": switch(&["DE"], &[]), "b": switch(&["DE"], &[])})),
             SwitchConfigError::RouteTwice { .. }
         ));
     }

@@ -1,4 +1,4 @@
-//! One call over HTTP: what came back, before it is understood.
+//! One HTTP call to the switch and its response, before the body is interpreted.
 
 use std::time::Instant;
 
@@ -9,29 +9,29 @@ use secrecy::ExposeSecret as _;
 use serde::de::DeserializeOwned;
 
 use crate::SwitchClient;
-use crate::wire::ProblemBody;
+use crate::bodies::ProblemBody;
 
-/// Longest answer that is read, in bytes: a page of the statement, with a kilobyte for each of its lines.
-const ANSWER_BYTES_MAX: usize = 1_024 * crate::statement::WHOLE_PAGE;
-/// Longest excerpt of a foreign text that is kept, in characters.
+/// Longest response body that is read, in bytes: a statement page with a kilobyte for each of its entries.
+const BODY_BYTES_MAX: usize = 1_024 * crate::statement::PAGE_ENTRIES_MAX;
+/// Longest excerpt of a text of the switch, in characters.
 const EXCERPT_CHARS_MAX: usize = 200;
 
-/// What came back.
-pub(crate) struct Reply {
+/// A response of the switch.
+pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) switch_now: Option<Timestamp>,
     body: Vec<u8>,
 }
 
 impl SwitchClient {
-    /// One attempt of one call. An error is a text for people: there was no answer.
+    /// Makes one call once. The error text says why no response arrived.
     pub(crate) async fn call(
         &self,
         method: Method,
         path: &str,
         key: Option<&str>,
         body: Option<Vec<u8>>,
-    ) -> Result<Reply, String> {
+    ) -> Result<HttpResponse, String> {
         let mut request = self
             .http
             .request(method, format!("{}{path}", self.base_url))
@@ -42,54 +42,53 @@ impl SwitchClient {
         if let Some(body) = body {
             request = request.header("Content-Type", "application/json").body(body);
         }
-        let mut response = request.send().await.map_err(|error| no_answer(&error))?;
-        let switch_now = self.hear(response.headers());
+        let mut response = request.send().await.map_err(|error| failure(&error))?;
+        let switch_now = self.record_date(response.headers());
         let status = response.status();
-        self.hear_wish(status, response.headers());
+        self.record_retry_after(status, response.headers());
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| no_answer(&error))? {
-            if body.len().saturating_add(chunk.len()) > ANSWER_BYTES_MAX {
-                return Err(format!("the answer is longer than {ANSWER_BYTES_MAX} bytes"));
+        while let Some(chunk) = response.chunk().await.map_err(|error| failure(&error))? {
+            if body.len().saturating_add(chunk.len()) > BODY_BYTES_MAX {
+                return Err(format!("the response is longer than {BODY_BYTES_MAX} bytes"));
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Reply { status, switch_now, body })
+        Ok(HttpResponse { status, switch_now, body })
     }
 
-    /// Hears how long the switch wants to be left alone, where it says that it is busy.
-    fn hear_wish(&self, status: StatusCode, headers: &HeaderMap) {
+    fn record_retry_after(&self, status: StatusCode, headers: &HeaderMap) {
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
-            && let Some(wish) = headers.get(RETRY_AFTER).and_then(|wish| wish.to_str().ok())
+            && let Some(header) = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok())
         {
-            self.quiet.hear(wish, Instant::now());
+            self.retry_after.record(header, Instant::now());
         }
     }
 
-    fn hear(&self, headers: &HeaderMap) -> Option<Timestamp> {
-        headers.get(DATE).and_then(|date| date.to_str().ok()).and_then(|date| self.clock.hear(date))
+    fn record_date(&self, headers: &HeaderMap) -> Option<Timestamp> {
+        headers.get(DATE).and_then(|date| date.to_str().ok()).and_then(|date| self.clock.record(date))
     }
 }
 
-impl Reply {
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, String> {
-        serde_json::from_slice(&self.body)
-            .map_err(|_| format!("an answer that cannot be read: {}", self.excerpt()))
+impl HttpResponse {
+    /// Parses the body as JSON.
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, String> {
+        serde_json::from_slice(&self.body).map_err(|_| format!("unreadable response: {}", self.excerpt()))
     }
 
-    /// Whether it says that there is no such transfer, rather than no such path.
-    pub(crate) fn says_unknown(&self) -> bool {
-        matches!(self.problem().code.as_deref(), Some("unknown_reference" | "transfer_without_payment"))
+    /// Whether a 404 means that the transfer is unknown, rather than the path.
+    pub(crate) fn is_unknown_transfer(&self) -> bool {
+        matches!(self.problem().code.as_deref(), Some("unknown_reference" | "unknown_transfer"))
     }
 
-    /// What it said, short enough to store.
+    /// Status and problem, or the start of the body, short enough to store.
     pub(crate) fn excerpt(&self) -> String {
         let problem = self.problem();
-        let said = match (problem.code, problem.detail) {
+        let text = match (problem.code, problem.detail) {
             (Some(code), Some(detail)) => format!("{code}: {detail}"),
             (Some(code), None) => code,
             (None, _) => String::from_utf8_lossy(&self.body).into_owned(),
         };
-        excerpt(&format!("{} {said}", self.status.as_u16()))
+        excerpt(&format!("{} {text}", self.status.as_u16()))
     }
 
     fn problem(&self) -> ProblemBody {
@@ -97,8 +96,8 @@ impl Reply {
     }
 }
 
-/// Answers that say nothing of the transfer and may pass by themselves.
-pub(crate) fn may_pass(status: StatusCode) -> bool {
+/// Whether a status says nothing about the transfer and may be temporary.
+pub(crate) fn is_temporary(status: StatusCode) -> bool {
     status.is_server_error()
         || matches!(
             status,
@@ -106,13 +105,13 @@ pub(crate) fn may_pass(status: StatusCode) -> bool {
         )
 }
 
-/// The start of a foreign text.
+/// The start of a text of the switch.
 pub(crate) fn excerpt(text: &str) -> String {
     text.chars().take(EXCERPT_CHARS_MAX).collect()
 }
 
-/// A foreign text (an id, a cursor, an account) as one part of a path or of a query.
-pub(crate) fn escaped(text: &str) -> String {
+/// Percent-encodes an id, a cursor or an account as one path segment or query value.
+pub(crate) fn percent_encode(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
@@ -123,13 +122,13 @@ pub(crate) fn escaped(text: &str) -> String {
         .collect()
 }
 
-fn no_answer(error: &reqwest::Error) -> String {
+fn failure(error: &reqwest::Error) -> String {
     if error.is_timeout() {
-        "no answer within the attempt's timeout".into()
+        "no answer within the attempt timeout".into()
     } else if error.is_connect() {
-        "no connection".into()
+        "no connection to the switch".into()
     } else {
-        "the connection broke".into()
+        "the connection to the switch broke".into()
     }
 }
 
@@ -138,8 +137,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_foreign_text_stays_one_part() {
-        assert_eq!(escaped("FR-BOB_1.x~"), "FR-BOB_1.x~");
-        assert_eq!(escaped("a/b?c=d&e é"), "a%2Fb%3Fc%3Dd%26e%20%C3%A9");
+    fn percent_encoding_keeps_a_text_in_one_segment() {
+        assert_eq!(percent_encode("FR-BOB_1.x~"), "FR-BOB_1.x~");
+        assert_eq!(percent_encode("a/b?c=d&e é"), "a%2Fb%3Fc%3Dd%26e%20%C3%A9");
     }
 }

@@ -1,29 +1,29 @@
-//! Talks to a switch, and knows which switches there are.
+//! The HTTP client of a switch, and the configuration of all switches.
 //!
-//! | file | question |
+//! | file | content |
 //! |---|---|
-//! | [`config`] | which switches are configured, are their profiles safe, which one serves a destination? |
-//! | [`client`] | what did the switch answer, in the protocol's words? |
-//! | [`read_back`] | which transfer is ours at a switch without references? |
-//! | [`statement`] | what does the switch's statement say of a transfer? |
-//! | `http` | how is one call made, and what came back? |
-//! | [`wire`] | how does it look on the wire? |
-//! | `breaker` | is the switch to be left in peace for a moment? |
-//! | `quiet` | has it asked for that itself? |
-//! | [`clock`] | what time is it on the switch's clock? |
+//! | [`config`] | the configured switches, the check of their profiles, and the routing of destinations |
+//! | [`client`] | submit, query, cancel and recall, with the switch's answers as the protocol's types |
+//! | [`read_back`] | lookup of a transfer in the listing of a switch without references |
+//! | [`statement`] | lookup of a transfer in the statement, and the statement's pages |
+//! | `http` | one HTTP call and its response |
+//! | `bodies` | JSON bodies of requests and responses |
+//! | `breaker` | the circuit breaker of submits |
+//! | `retry_after` | the pause that the switch requires with `Retry-After` |
+//! | [`clock`] | the switch's clock |
 //!
-//! No answer is ever turned into a failure: what is not a definite answer is unknown. Whether to ask
-//! again is not decided here.
+//! An answer that is not definite is unknown; the client never turns it into a failure. The caller decides whether to
+//! repeat a call.
 
+mod bodies;
 mod breaker;
 pub mod client;
 pub mod clock;
 pub mod config;
 mod http;
-mod quiet;
 pub mod read_back;
+mod retry_after;
 pub mod statement;
-pub mod wire;
 
 pub use client::{SwitchClient, SwitchReply, TransferOrder, TransferRef};
 pub use config::{CheckedSwitches, SwitchConfigError, Switches};

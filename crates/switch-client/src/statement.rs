@@ -1,8 +1,7 @@
-//! The switch's statement: every end of a transfer, page by page, in the order in which the ends came.
+//! The switch's statement: every finished transfer, page by page, in the order in which the transfers ended.
 //!
-//! Any place in it that was seen before a transfer was sent is a right place to look for that transfer
-//! from. How far it was read is kept in memory, so that no look begins anew; a process that starts
-//! begins where the payment's own record says.
+//! Any position that was read before a transfer was sent is a valid start for its lookup. The client keeps the positions
+//! of recent lookups in memory; a new process starts at the position that the payment recorded.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,36 +13,37 @@ use payment_protocol::submit::QueryAnswer;
 use reqwest::{Method, StatusCode};
 
 use crate::SwitchClient;
+use crate::bodies::{StatementBody, StatementEntry, TransferStatus};
 use crate::client::SwitchReply;
-use crate::http::{escaped, may_pass};
+use crate::http::{is_temporary, percent_encode};
 use crate::read_back::LookupKey;
-use crate::wire::{StatementEntry, StatementPage, TransferStatus};
 
-/// Most pages that are read for one answer.
+/// Most pages that one call reads.
 const PAGES_MAX: usize = 20;
-/// Entries of one page where one transfer is looked for.
-const PAGE: usize = 100;
-/// Entries of one page where the whole statement is read.
-pub const WHOLE_PAGE: usize = 1_000;
-/// Transfers whose place is remembered. Beyond it the looks begin where the payments' records say.
-const PLACES_MAX: usize = 10_000;
+/// Entries of a page in a lookup of one transfer.
+const LOOKUP_PAGE_ENTRIES: usize = 100;
+/// Most entries of a page.
+pub const PAGE_ENTRIES_MAX: usize = 1_000;
+/// Most lookups with a position in memory. Beyond it, lookups start at the positions that the payments recorded.
+const POSITIONS_MAX: usize = 10_000;
 
-/// What is said of a statement that was not read to its end in one look. The next look reads on.
-pub const NOT_AT_ITS_END: &str = "the statement is long and is read on with the next look";
+/// Detail of the answer if one call did not reach the end of the statement. The next call continues.
+pub const STATEMENT_NOT_READ_TO_END: &str =
+    "the statement was not read to its end; the next attempt continues from there";
 
 /// A page of the statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// Its lines, in their order.
+pub struct StatementPage {
+    /// Its lines, in the statement's order.
     pub lines: Vec<StatementLine>,
-    /// Whether nothing comes after it yet.
+    /// Whether the statement has no further entries yet.
     pub is_last: bool,
 }
 
-/// A line that lacks what a book must have cannot be passed over: the statement stands still there.
-fn line(entry: StatementEntry) -> Result<StatementLine, String> {
+/// An incomplete entry is an error: reconciliation must not pass over it.
+fn statement_line(entry: StatementEntry) -> Result<StatementLine, String> {
     let StatementEntry { cursor, transfer } = entry;
-    let lacks = |what: &str| format!("the statement's entry {cursor} has no {what}");
+    let lacks = |field: &str| format!("statement entry {cursor} has no {field}");
     Ok(StatementLine {
         transfer_id: transfer.transfer_id.ok_or_else(|| lacks("transfer_id"))?,
         reference: transfer.reference,
@@ -52,7 +52,7 @@ fn line(entry: StatementEntry) -> Result<StatementLine, String> {
             TransferStatus::Rejected => LineStatus::Rejected,
             TransferStatus::Cancelled => LineStatus::Cancelled,
             TransferStatus::Recalled => LineStatus::Recalled,
-            TransferStatus::Pending => return Err(lacks("end: it is pending")),
+            TransferStatus::Pending => return Err(lacks("final status: it is PENDING")),
         },
         amount_minor: transfer.amount_minor.ok_or_else(|| lacks("amount_minor"))?,
         currency: transfer.currency.ok_or_else(|| lacks("currency"))?,
@@ -61,133 +61,143 @@ fn line(entry: StatementEntry) -> Result<StatementLine, String> {
     })
 }
 
-/// How far the statement was read.
+/// Positions up to which the statement was read.
 #[derive(Debug, Default)]
-pub(crate) struct Positions(Mutex<Places>);
+pub(crate) struct StatementPositions(Mutex<Positions>);
 
 #[derive(Debug, Default)]
-struct Places {
-    /// The furthest that was read for anybody.
+struct Positions {
+    /// The end of the statement at the last complete read.
     end: Option<String>,
-    /// By reference: behind what was looked through for it.
-    of: HashMap<String, String>,
+    /// By reference: the position up to which the statement has no entry for it.
+    by_reference: HashMap<String, String>,
 }
 
-/// Why a page was not read.
-enum Unread {
+/// A page that could not be read.
+enum PageError {
     OurFault(String),
     NoAnswer(String),
 }
 
 impl SwitchClient {
-    /// A place in the statement to look from for whatever is sent after this call. None is the
-    /// beginning.
+    /// A position from which to look up any transfer that is sent after this call. `None` is the start of the statement.
     pub async fn statement_position(&self) -> Option<String> {
-        let known = self.positions.lock().end.clone();
-        if known.is_some() {
-            return known;
+        let end = self.statement_positions.lock().end.clone();
+        if end.is_some() {
+            return end;
         }
-        // A process that has just started reads on as far as it gets; any place is a right one.
-        let mut place = None;
-        let began = Instant::now();
+        // A new process reads as many pages as it may; any position is valid.
+        let mut position = None;
+        let started = Instant::now();
         for _ in 0..PAGES_MAX {
-            let Ok((_, page)) = self.page(place.as_deref(), PAGE).await else { break };
-            place = page.entries.last().map(|entry| entry.cursor.clone()).or(place);
-            if page.next.is_none() || began.elapsed() > self.timeout {
+            let Ok((_, page)) = self.read_page(position.as_deref(), LOOKUP_PAGE_ENTRIES).await else { break };
+            position = page.entries.last().map(|entry| entry.cursor.clone()).or(position);
+            if page.next.is_none() || started.elapsed() > self.timeout {
                 break;
             }
         }
-        self.positions.lock().end.clone_from(&place);
-        place
+        self.statement_positions.lock().end.clone_from(&position);
+        position
     }
 
-    /// Looks for a transfer in the statement. Not found is no more than not final yet.
+    /// Looks a transfer up in the statement. `NotFound` only means that the transfer has not ended yet.
     pub async fn statement(&self, lookup_key: &LookupKey) -> SwitchReply<QueryAnswer> {
-        let ours = lookup_key.reference.as_str();
-        let mut place = self.positions.lock().of.get(ours).cloned().or_else(|| lookup_key.marker.clone());
-        let began = Instant::now();
+        let reference = lookup_key.reference.as_str();
+        let mut position = self
+            .statement_positions
+            .lock()
+            .by_reference
+            .get(reference)
+            .cloned()
+            .or_else(|| lookup_key.marker.clone());
+        let started = Instant::now();
         for _ in 0..PAGES_MAX {
-            let (switch_now, page) = match self.page(place.as_deref(), PAGE).await {
-                Ok(read) => read,
-                Err(Unread::OurFault(detail)) => {
+            let (switch_now, page) = match self.read_page(position.as_deref(), LOOKUP_PAGE_ENTRIES).await {
+                Ok(page) => page,
+                Err(PageError::OurFault(detail)) => {
                     return SwitchReply::new(QueryAnswer::OurFault { detail }, None);
                 }
-                Err(Unread::NoAnswer(detail)) => {
+                Err(PageError::NoAnswer(detail)) => {
                     return SwitchReply::new(QueryAnswer::NoAnswer { detail }, None);
                 }
             };
             let last = page.entries.last().map(|entry| entry.cursor.clone());
-            let is_it = |reference: Option<&str>, id: Option<&str>| match reference {
-                Some(reference) => reference == ours,
-                // A switch without references names its own id.
-                None => id.is_some() && id == lookup_key.transfer_id.as_deref(),
-            };
-            let found = page.entries.into_iter().find(|entry| {
-                is_it(entry.transfer.reference.as_deref(), entry.transfer.transfer_id.as_deref())
-            });
-            if let Some(entry) = found {
+            let matching = page.entries.into_iter().find(|entry| is_match(entry, lookup_key));
+            if let Some(entry) = matching {
                 let id = entry.transfer.transfer_id.clone();
                 let answer = self.query_answer(entry.transfer, Some(&lookup_key.reference));
-                return SwitchReply::new(answer, switch_now).of(id);
+                return SwitchReply::new(answer, switch_now).with_transfer_id(id);
             }
-            place = last.or(place);
-            self.positions.read_for(ours, place.as_deref(), page.next.is_none());
+            position = last.or(position);
+            self.statement_positions.record(reference, position.as_deref(), page.next.is_none());
             if page.next.is_none() {
                 return SwitchReply::new(QueryAnswer::NotFound, switch_now);
             }
-            if began.elapsed() > self.timeout {
+            if started.elapsed() > self.timeout {
                 break;
             }
         }
-        SwitchReply::new(QueryAnswer::NoAnswer { detail: NOT_AT_ITS_END.into() }, None)
+        SwitchReply::new(QueryAnswer::NoAnswer { detail: STATEMENT_NOT_READ_TO_END.into() }, None)
     }
 
-    /// The page of the statement after a place, none for its beginning, with up to [`WHOLE_PAGE`] entries.
+    /// The page of the statement after a position, with up to [`PAGE_ENTRIES_MAX`] entries. `None` is the start.
     ///
     /// # Errors
-    /// What the switch answered, or that it did not: nothing is known of the page.
-    pub async fn statement_page(&self, after: Option<&str>) -> Result<Page, String> {
-        let page = match self.page(after, WHOLE_PAGE).await {
+    /// The switch's answer, why there was none, or an incomplete entry.
+    pub async fn statement_page(&self, after: Option<&str>) -> Result<StatementPage, String> {
+        let page = match self.read_page(after, PAGE_ENTRIES_MAX).await {
             Ok((_, page)) => page,
-            Err(Unread::OurFault(detail) | Unread::NoAnswer(detail)) => return Err(detail),
+            Err(PageError::OurFault(detail) | PageError::NoAnswer(detail)) => return Err(detail),
         };
-        let lines = page.entries.into_iter().map(line).collect::<Result<_, _>>()?;
-        Ok(Page { lines, is_last: page.next.is_none() })
+        let lines = page.entries.into_iter().map(statement_line).collect::<Result<_, _>>()?;
+        Ok(StatementPage { lines, is_last: page.next.is_none() })
     }
 
-    async fn page(
+    async fn read_page(
         &self,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<(Option<Timestamp>, StatementPage), Unread> {
+    ) -> Result<(Option<Timestamp>, StatementBody), PageError> {
         let path = match after {
-            Some(cursor) => format!("/v1/statement?limit={limit}&after={}", escaped(cursor)),
+            Some(cursor) => format!("/v1/statement?limit={limit}&after={}", percent_encode(cursor)),
             None => format!("/v1/statement?limit={limit}"),
         };
-        let reply = self.call(Method::GET, &path, None, None).await.map_err(Unread::NoAnswer)?;
-        match reply.status {
-            StatusCode::OK => reply.read().map(|page| (reply.switch_now, page)).map_err(Unread::NoAnswer),
-            status if may_pass(status) || status.is_success() => Err(Unread::NoAnswer(reply.excerpt())),
-            _ => Err(Unread::OurFault(reply.excerpt())),
+        let response = self.call(Method::GET, &path, None, None).await.map_err(PageError::NoAnswer)?;
+        match response.status {
+            StatusCode::OK => {
+                response.json().map(|page| (response.switch_now, page)).map_err(PageError::NoAnswer)
+            }
+            status if is_temporary(status) || status.is_success() => {
+                Err(PageError::NoAnswer(response.excerpt()))
+            }
+            _ => Err(PageError::OurFault(response.excerpt())),
         }
     }
 }
 
-impl Positions {
-    /// Notes that `reference` is in nothing up to `place`, and whether that was the end.
-    fn read_for(&self, reference: &str, place: Option<&str>, to_the_end: bool) {
-        let Some(place) = place else { return };
-        let mut places = self.lock();
-        if to_the_end {
-            places.end = Some(place.to_owned());
+/// By reference; an entry of a switch without references is matched by the switch's own id.
+fn is_match(entry: &StatementEntry, lookup_key: &LookupKey) -> bool {
+    match entry.transfer.reference.as_deref() {
+        Some(reference) => reference == lookup_key.reference.as_str(),
+        None => entry.transfer.transfer_id.is_some() && entry.transfer.transfer_id == lookup_key.transfer_id,
+    }
+}
+
+impl StatementPositions {
+    /// Records that the statement has no entry for `reference` up to `position`, and whether that was its end.
+    fn record(&self, reference: &str, position: Option<&str>, at_end: bool) {
+        let Some(position) = position else { return };
+        let mut positions = self.lock();
+        if at_end {
+            positions.end = Some(position.to_owned());
         }
-        if places.of.len() >= PLACES_MAX && !places.of.contains_key(reference) {
-            places.of.clear();
+        if positions.by_reference.len() >= POSITIONS_MAX && !positions.by_reference.contains_key(reference) {
+            positions.by_reference.clear();
         }
-        places.of.insert(reference.to_owned(), place.to_owned());
+        positions.by_reference.insert(reference.to_owned(), position.to_owned());
     }
 
-    fn lock(&self) -> MutexGuard<'_, Places> {
+    fn lock(&self) -> MutexGuard<'_, Positions> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
-//! What the client makes of a switch's answers, over real HTTP: one aligned table per call. What is
-//! not a definite answer is unknown, never a refusal and never a death.
+//! The client's interpretation of a switch's responses, over real HTTP: one table per operation. An answer that is not
+//! definite is unknown, never a refusal and never void.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![allow(clippy::unwrap_used, reason = "an unexpected value fails the test")]
 
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -15,17 +15,17 @@ use payment_protocol::{SwitchProfile, keys};
 use serde_json::json;
 use switch_client::{SwitchClient, Switches, TransferOrder, TransferRef};
 
-/// A client of a switch that gives every request the same answer.
+/// A client of a switch that answers every request alike.
 async fn client(status: u16, body: &str) -> SwitchClient {
     let (status, body) = (StatusCode::from_u16(status).unwrap(), body.to_owned());
     let answer = move || async move { (status, [(header::DATE, "Sun, 06 Nov 1994 08:49:37 GMT")], body) };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, Router::new().fallback(any(answer))).await });
-    to(&url)
+    client_of(&url)
 }
 
-fn to(url: &str) -> SwitchClient {
+fn client_of(url: &str) -> SwitchClient {
     let switches: Switches = serde_json::from_value(json!({"mock": {
         "base_url": url, "api_token": "t", "callback_secrets": ["whsec_x"], "profile": {
             "strategy": "query", "has_query": true, "deduplicates": true, "retention_s": 86_400,
@@ -57,7 +57,7 @@ fn transfer(status: &str) -> String {
 }
 
 #[tokio::test]
-async fn s0_15_a_whole_page_of_the_statement_is_read_and_nothing_without_end() {
+async fn s0_15_a_full_statement_page_is_read_and_an_oversized_one_is_not() {
     let entries = |details: usize| -> String {
         let entry = |n: usize| {
             json!({"cursor": n.to_string(), "reference": format!("tx_{n:032x}:submit"), "status": "SETTLED",
@@ -68,13 +68,13 @@ async fn s0_15_a_whole_page_of_the_statement_is_read_and_nothing_without_end() {
     };
     let page = client(200, &entries(300)).await.statement_page(None).await.unwrap();
     assert_eq!((page.lines.len(), page.is_last), (1_000, true));
-    let said = client(200, &entries(2_000)).await.statement_page(None).await.unwrap_err();
-    assert!(said.contains("longer than"), "{said}");
+    let error = client(200, &entries(2_000)).await.statement_page(None).await.unwrap_err();
+    assert!(error.contains("longer than"), "{error}");
 }
 
 #[tokio::test]
-async fn answers_to_a_transfer() {
-    for (status, body, word) in [
+async fn each_response_to_a_submit_is_accepted_refused_or_unknown() {
+    for (status, body, expected) in [
         (202, transfer("PENDING"), "accepted"),
         (202, transfer("SETTLED"), "accepted"),
         (202, transfer("REJECTED"), "refused"),
@@ -89,18 +89,18 @@ async fn answers_to_a_transfer() {
         (500, "{}".into(), "unknown"),
         (503, "{}".into(), "unknown"),
     ] {
-        let said = match client(status, &body).await.send(&order()).await.answer {
+        let answer = match client(status, &body).await.send(&order()).await.answer {
             SendAnswer::Accepted => "accepted",
             SendAnswer::Refused { .. } => "refused",
             SendAnswer::Unknown { .. } => "unknown",
         };
-        assert_eq!(said, word, "{status} {body}");
+        assert_eq!(answer, expected, "{status} {body}");
     }
 }
 
 #[tokio::test]
-async fn answers_to_a_query() {
-    for (status, body, word) in [
+async fn each_response_to_a_query_has_one_answer() {
+    for (status, body, expected) in [
         (200, transfer("PENDING"), "pending"),
         (200, transfer("SETTLED"), "settled"),
         (200, transfer("RECALLED"), "settled"),
@@ -115,7 +115,7 @@ async fn answers_to_a_query() {
         (429, "{}".into(), "no answer"),
         (500, "{}".into(), "no answer"),
     ] {
-        let said = match client(status, &body)
+        let answer = match client(status, &body)
             .await
             .query(TransferRef::Reference(&keys::submit(&tx())))
             .await
@@ -128,25 +128,25 @@ async fn answers_to_a_query() {
             QueryAnswer::OurFault { .. } => "our fault",
             QueryAnswer::NoAnswer { .. } => "no answer",
         };
-        assert_eq!(said, word, "{status} {body}");
+        assert_eq!(answer, expected, "{status} {body}");
     }
 }
 
 #[tokio::test]
-async fn answers_to_a_cancel() {
-    let answer = |word: &str| json!({"answer": word, "known": true}).to_string();
-    for (status, body, word) in [
-        (200, answer("CANCELLED"), "cancelled"),
+async fn each_response_to_a_cancel_has_one_answer() {
+    let answered = |code: &str| json!({"answer": code, "known": true}).to_string();
+    for (status, body, expected) in [
+        (200, answered("CANCELLED"), "cancelled"),
         (200, json!({"answer": "CANCELLED", "known": false}).to_string(), "tombstoned"),
         (200, json!({"answer": "CANCELLED"}).to_string(), "tombstoned"),
-        (200, answer("ALREADY_REJECTED"), "rejected"),
+        (200, answered("ALREADY_REJECTED"), "rejected"),
         (200, json!({"answer": "ALREADY_SETTLED", "transfer": {"reference": "r", "status": "SETTLED", "amount_minor": 5, "currency": "EUR"}}).to_string(), "settled"),
-        (200, answer("ALREADY_SETTLED"), "undecided"),
-        (200, answer("NOT_FOUND"), "not found"),
-        (200, answer("REFUSED"), "undecided"),
-        (200, answer("IN_PROCESS"), "undecided"),
-        (200, answer("CANNOT_CANCEL"), "cannot"),
-        (200, answer("MAYBE"), "no answer"),
+        (200, answered("ALREADY_SETTLED"), "undecided"),
+        (200, answered("NOT_FOUND"), "not found"),
+        (200, answered("REFUSED"), "undecided"),
+        (200, answered("IN_PROCESS"), "undecided"),
+        (200, answered("CANNOT_CANCEL"), "cannot"),
+        (200, answered("MAYBE"), "no answer"),
         (200, "not json".into(), "no answer"),
         (400, "{}".into(), "our fault"),
         (401, "{}".into(), "our fault"),
@@ -155,7 +155,7 @@ async fn answers_to_a_cancel() {
         (429, "{}".into(), "no answer"),
         (503, "{}".into(), "no answer"),
     ] {
-        let said = match client(status, &body).await.cancel(TransferRef::Reference(&keys::submit(&tx())), &keys::compensate_submit(&tx())).await.answer {
+        let answer = match client(status, &body).await.cancel(TransferRef::Reference(&keys::submit(&tx())), &keys::compensate_submit(&tx())).await.answer {
             CancelAnswer::Cancelled { tombstoned: false } => "cancelled",
             CancelAnswer::Cancelled { tombstoned: true } => "tombstoned",
             CancelAnswer::AlreadyRejected => "rejected",
@@ -166,25 +166,25 @@ async fn answers_to_a_cancel() {
             CancelAnswer::OurFault { .. } => "our fault",
             CancelAnswer::NoAnswer { .. } => "no answer",
         };
-        assert_eq!(said, word, "{status} {body}");
+        assert_eq!(answer, expected, "{status} {body}");
     }
 }
 
 #[tokio::test]
-async fn answers_to_a_recall() {
-    let answer = |word: &str| json!({"answer": word}).to_string();
-    for (status, body, word) in [
-        (200, answer("RECALLED"), "recalled"),
-        (200, answer("REFUSED"), "refused"),
-        (200, answer("CANNOT_RECALL"), "cannot"),
-        (200, answer("IN_PROCESS"), "unknown"),
-        (200, answer("NOT_SETTLED"), "unknown"),
-        (200, answer("NOT_FOUND"), "unknown"),
-        (400, answer("REFUSED"), "unknown"),
+async fn each_response_to_a_recall_has_one_answer() {
+    let answered = |code: &str| json!({"answer": code}).to_string();
+    for (status, body, expected) in [
+        (200, answered("RECALLED"), "recalled"),
+        (200, answered("REFUSED"), "refused"),
+        (200, answered("CANNOT_RECALL"), "cannot"),
+        (200, answered("IN_PROCESS"), "unknown"),
+        (200, answered("NOT_SETTLED"), "unknown"),
+        (200, answered("NOT_FOUND"), "unknown"),
+        (400, answered("REFUSED"), "unknown"),
         (404, "{}".into(), "unknown"),
         (500, "{}".into(), "unknown"),
     ] {
-        let said = match client(status, &body)
+        let answer = match client(status, &body)
             .await
             .recall(TransferRef::Reference(&keys::submit(&tx())), &keys::recall(&tx()))
             .await
@@ -195,22 +195,22 @@ async fn answers_to_a_recall() {
             RecallAnswer::RecallUnsupported => "cannot",
             RecallAnswer::Unknown { .. } => "unknown",
         };
-        assert_eq!(said, word, "{status} {body}");
+        assert_eq!(answer, expected, "{status} {body}");
     }
 }
 
 #[tokio::test]
-async fn no_connection_is_unknown_and_the_date_is_the_switchs_clock() {
-    let nobody = to("http://127.0.0.1:9");
-    assert!(matches!(nobody.send(&order()).await.answer, SendAnswer::Unknown { .. }));
+async fn no_connection_is_unknown_and_the_date_header_sets_the_clock() {
+    let unreachable = client_of("http://127.0.0.1:9");
+    assert!(matches!(unreachable.send(&order()).await.answer, SendAnswer::Unknown { .. }));
     assert!(matches!(
-        nobody.query(TransferRef::Reference(&keys::submit(&tx()))).await.answer,
+        unreachable.query(TransferRef::Reference(&keys::submit(&tx()))).await.answer,
         QueryAnswer::NoAnswer { .. }
     ));
-    assert!(nobody.switch_now().await.is_err());
+    assert!(unreachable.switch_now().await.is_err());
 
     let switch = client(404, "{}").await;
-    let heard = switch.query(TransferRef::Reference(&keys::submit(&tx()))).await.switch_now.unwrap();
-    assert_eq!(heard.to_string(), "1994-11-06T08:49:37Z");
-    assert!(switch.switch_now().await.unwrap() >= heard);
+    let switch_now = switch.query(TransferRef::Reference(&keys::submit(&tx()))).await.switch_now.unwrap();
+    assert_eq!(switch_now.to_string(), "1994-11-06T08:49:37Z");
+    assert!(switch.switch_now().await.unwrap() >= switch_now);
 }

@@ -1,7 +1,7 @@
-//! What the client finds at a switch without references, and in a statement: one aligned table each. What
-//! could be two transfers is no answer, never a guess.
+//! Lookup of a transfer in the listing of a switch without references, and in a statement: one table each. An ambiguous
+//! lookup is no answer.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+#![allow(clippy::unwrap_used, reason = "an unexpected value fails the test")]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -21,20 +21,19 @@ use switch_client::{LookupKey, SwitchClient, Switches, TransferRef};
 
 const DATE: (header::HeaderName, &str) = (header::DATE, "Sun, 06 Nov 1994 08:49:37 GMT");
 
-/// What the stub was asked, path and query.
-type Asked = Arc<Mutex<Vec<String>>>;
+/// Requests that the stub received: path and query.
+type Requests = Arc<Mutex<Vec<String>>>;
 
-/// A client of a switch that lists these transfers behind marker `0`, page by page of two, and knows each
-/// by its id.
-async fn lists(transfers: Vec<Value>) -> (SwitchClient, Asked) {
-    let asked = Asked::default();
-    let note = asked.clone();
+/// A client of a switch that lists these transfers after marker `0`, two per page, and answers for each by its id.
+async fn client_with_listing(transfers: Vec<Value>) -> (SwitchClient, Requests) {
+    let requests = Requests::default();
+    let recorded = requests.clone();
     let all = transfers.clone();
-    let list = move |Query(wanted): Query<HashMap<String, String>>| async move {
-        let after: i64 = wanted.get("after").map_or(0, |after| after.parse().unwrap());
+    let list = move |Query(parameters): Query<HashMap<String, String>>| async move {
+        let after: i64 = parameters.get("after").map_or(0, |after| after.parse().unwrap());
         let id = |transfer: &Value| transfer["transfer_id"].as_str().unwrap().parse::<i64>().unwrap();
         let mut page: Vec<_> = all.iter().filter(|transfer| id(transfer) > after).cloned().collect();
-        if wanted.contains_key("last") {
+        if parameters.contains_key("last") {
             page = page.split_off(page.len().saturating_sub(1));
         }
         let more = page.len() > 2;
@@ -45,7 +44,7 @@ async fn lists(transfers: Vec<Value>) -> (SwitchClient, Asked) {
     let by_id = move |axum::extract::Path(id): axum::extract::Path<String>| async move {
         match transfers.iter().find(|transfer| transfer["transfer_id"] == id.as_str()) {
             Some(transfer) => ([DATE], transfer.to_string()).into_response(),
-            None => (StatusCode::NOT_FOUND, [DATE], json!({"code": "transfer_without_payment"}).to_string())
+            None => (StatusCode::NOT_FOUND, [DATE], json!({"code": "unknown_transfer"}).to_string())
                 .into_response(),
         }
     };
@@ -55,18 +54,18 @@ async fn lists(transfers: Vec<Value>) -> (SwitchClient, Asked) {
         .route("/v1/transfers/by-id/{id}", get(by_id))
         .route("/v1/transfers/by-id/{id}/cancel", post(cancel))
         .layer(axum::middleware::map_request(move |request: Request| {
-            note.lock().unwrap().push(request.uri().to_string());
+            recorded.lock().unwrap().push(request.uri().to_string());
             async move { request }
         }));
-    (serve(routes).await, asked)
+    (serve(routes).await, requests)
 }
 
-/// A client of a switch whose statement has these entries, two a page.
-async fn states(entries: Vec<Value>) -> (SwitchClient, Asked) {
-    let asked = Asked::default();
-    let note = asked.clone();
-    let read = move |Query(wanted): Query<HashMap<String, String>>| async move {
-        let after: usize = wanted.get("after").map_or(0, |after| after.parse().unwrap());
+/// A client of a switch whose statement has these entries, two per page.
+async fn client_with_statement(entries: Vec<Value>) -> (SwitchClient, Requests) {
+    let requests = Requests::default();
+    let recorded = requests.clone();
+    let read = move |Query(parameters): Query<HashMap<String, String>>| async move {
+        let after: usize = parameters.get("after").map_or(0, |after| after.parse().unwrap());
         let page: Vec<Value> = entries
             .iter()
             .enumerate()
@@ -83,11 +82,11 @@ async fn states(entries: Vec<Value>) -> (SwitchClient, Asked) {
     };
     let routes = Router::new().route("/v1/statement", get(read)).layer(axum::middleware::map_request(
         move |request: Request| {
-            note.lock().unwrap().push(request.uri().to_string());
+            recorded.lock().unwrap().push(request.uri().to_string());
             async move { request }
         },
     ));
-    (serve(routes).await, asked)
+    (serve(routes).await, requests)
 }
 
 async fn serve(routes: Router) -> SwitchClient {
@@ -125,7 +124,7 @@ fn transfer(id: &str, status: &str, amount_minor: i64, currency: &str) -> Value 
            "creditor_account": "FR-BOB", "received_at": "2026-01-01T00:00:00Z"})
 }
 
-fn word(answer: &QueryAnswer) -> &'static str {
+fn code(answer: &QueryAnswer) -> &'static str {
     match answer {
         QueryAnswer::Pending => "pending",
         QueryAnswer::Settled(_) => "settled",
@@ -137,16 +136,16 @@ fn word(answer: &QueryAnswer) -> &'static str {
 }
 
 #[tokio::test]
-async fn s1_8_the_one_transfer_behind_the_marker_is_ours() {
+async fn s1_8_the_only_candidate_after_the_marker_is_ours() {
     let other = |id| transfer(id, "SETTLED", 501, "EUR");
-    for (marker, listed, said, id) in [
+    for (marker, listed, expected, id) in [
         (Some("0"), vec![], "not found", None),
         (Some(""), vec![transfer("1", "PENDING", 500, "EUR")], "pending", Some("1")),
         (Some("0"), vec![transfer("1", "SETTLED", 500, "EUR")], "settled", Some("1")),
         (Some("0"), vec![transfer("1", "RECALLED", 500, "EUR")], "settled", Some("1")),
         (Some("0"), vec![transfer("1", "REJECTED", 500, "EUR")], "void", Some("1")),
         (Some("0"), vec![other("1"), transfer("2", "SETTLED", 500, "USD")], "not found", None),
-        // Before the marker.
+        // At the marker, so sent before.
         (Some("1"), vec![transfer("1", "SETTLED", 500, "EUR")], "not found", None),
         (
             Some("0"),
@@ -154,96 +153,112 @@ async fn s1_8_the_one_transfer_behind_the_marker_is_ours() {
             "settled",
             Some("4"),
         ),
-        // Two that could be it, also when they are on two pages, and one of them dead.
+        // Two candidates, even on two pages and with one of them void.
         (
             Some("0"),
             vec![transfer("1", "REJECTED", 500, "EUR"), other("2"), transfer("3", "SETTLED", 500, "EUR")],
             "no answer",
             None,
         ),
-        // No marker was noted, so nothing went out: what is there is another's.
+        // Without a marker nothing was sent, so the listed transfer is another payment's.
         (None, vec![transfer("1", "SETTLED", 500, "EUR")], "not found", None),
     ] {
-        let (client, _) = lists(listed.clone()).await;
-        let heard = client.query(TransferRef::LookupKey(&lookup_key(marker, None))).await;
-        assert_eq!((word(&heard.answer), heard.transfer_id.as_deref()), (said, id), "{marker:?} {listed:?}");
-        assert!(said == "no answer" || heard.switch_now.is_some(), "the switch's clock is in it: {listed:?}");
-        if let QueryAnswer::Settled(report) = heard.answer {
-            assert_eq!(report.reference, keys::submit(&tx()).as_str(), "reported under our reference");
+        let (client, _) = client_with_listing(listed.clone()).await;
+        let reply = client.query(TransferRef::LookupKey(&lookup_key(marker, None))).await;
+        assert_eq!(
+            (code(&reply.answer), reply.transfer_id.as_deref()),
+            (expected, id),
+            "{marker:?} {listed:?}"
+        );
+        assert!(
+            expected == "no answer" || reply.switch_now.is_some(),
+            "expected the switch's time: {listed:?}"
+        );
+        if let QueryAnswer::Settled(report) = reply.answer {
+            assert_eq!(report.reference, keys::submit(&tx()).as_str());
             assert_eq!((report.amount_minor, report.currency.as_str()), (500, "EUR"));
         }
     }
 }
 
 #[tokio::test]
-async fn s1_8_a_known_id_is_asked_directly_and_reported_under_our_reference() {
+async fn s1_8_a_known_id_is_queried_directly() {
     let listed = vec![transfer("1", "SETTLED", 500, "EUR"), transfer("2", "SETTLED", 500, "EUR")];
-    let (client, asked) = lists(listed).await;
-    let heard = client.query(TransferRef::LookupKey(&lookup_key(Some("0"), Some("2")))).await;
-    assert_eq!(word(&heard.answer), "settled");
-    let gone = client.query(TransferRef::LookupKey(&lookup_key(Some("0"), Some("9")))).await;
-    assert_eq!(word(&gone.answer), "not found");
-    let paths = asked.lock().unwrap().clone();
+    let (client, requests) = client_with_listing(listed).await;
+    let reply = client.query(TransferRef::LookupKey(&lookup_key(Some("0"), Some("2")))).await;
+    assert_eq!(code(&reply.answer), "settled");
+    let unknown = client.query(TransferRef::LookupKey(&lookup_key(Some("0"), Some("9")))).await;
+    assert_eq!(code(&unknown.answer), "not found");
+    let paths = requests.lock().unwrap().clone();
     assert_eq!(paths, ["/v1/transfers/by-id/2", "/v1/transfers/by-id/9"]);
 }
 
 #[tokio::test]
-async fn s1_8_a_cancel_finds_what_it_cancels_or_cancels_nothing() {
+async fn s1_8_a_cancel_without_exactly_one_candidate_cancels_nothing() {
     let key = keys::compensate_submit(&tx());
     let ours = transfer("7", "PENDING", 500, "EUR");
-    let (client, asked) = lists(vec![ours.clone()]).await;
-    let heard = client.cancel(TransferRef::LookupKey(&lookup_key(Some("0"), None)), &key).await;
-    assert_eq!(heard.answer, CancelAnswer::Cancelled { tombstoned: false });
-    assert_eq!(heard.transfer_id.as_deref(), Some("7"));
-    assert_eq!(asked.lock().unwrap().last().unwrap(), "/v1/transfers/by-id/7/cancel");
+    let (client, requests) = client_with_listing(vec![ours.clone()]).await;
+    let reply = client.cancel(TransferRef::LookupKey(&lookup_key(Some("0"), None)), &key).await;
+    assert_eq!(reply.answer, CancelAnswer::Cancelled { tombstoned: false });
+    assert_eq!(reply.transfer_id.as_deref(), Some("7"));
+    assert_eq!(requests.lock().unwrap().last().unwrap(), "/v1/transfers/by-id/7/cancel");
 
-    let (client, _) = lists(vec![]).await;
-    let heard = client.cancel(TransferRef::LookupKey(&lookup_key(Some("0"), None)), &key).await;
-    assert_eq!(heard.answer, CancelAnswer::NotFound);
-    assert!(heard.switch_now.is_some());
+    let (client, _) = client_with_listing(vec![]).await;
+    let reply = client.cancel(TransferRef::LookupKey(&lookup_key(Some("0"), None)), &key).await;
+    assert_eq!(reply.answer, CancelAnswer::NotFound);
+    assert!(reply.switch_now.is_some());
 
-    let (client, asked) = lists(vec![ours.clone(), transfer("8", "PENDING", 500, "EUR")]).await;
-    let heard = client.cancel(TransferRef::LookupKey(&lookup_key(Some("0"), None)), &key).await;
-    assert!(matches!(heard.answer, CancelAnswer::NoAnswer { .. }), "{:?}", heard.answer);
-    assert!(asked.lock().unwrap().iter().all(|path| !path.ends_with("/cancel")), "neither is touched");
+    let (client, requests) =
+        client_with_listing(vec![ours.clone(), transfer("8", "PENDING", 500, "EUR")]).await;
+    let reply = client.cancel(TransferRef::LookupKey(&lookup_key(Some("0"), None)), &key).await;
+    assert!(matches!(reply.answer, CancelAnswer::NoAnswer { .. }), "{:?}", reply.answer);
+    assert!(
+        requests.lock().unwrap().iter().all(|path| !path.ends_with("/cancel")),
+        "expected no cancel request"
+    );
 }
 
 #[tokio::test]
 async fn s1_8_the_marker_is_the_newest_transfer_to_the_account() {
     let (client, _) =
-        lists(vec![transfer("3", "SETTLED", 1, "EUR"), transfer("5", "PENDING", 2, "EUR")]).await;
+        client_with_listing(vec![transfer("3", "SETTLED", 1, "EUR"), transfer("5", "PENDING", 2, "EUR")])
+            .await;
     assert_eq!(client.marker("FR-BOB").await, Ok("5".into()));
-    let (client, _) = lists(vec![]).await;
-    assert_eq!(client.marker("FR-BOB").await, Ok(String::new()), "the beginning is a marker too");
-    let nobody = serve(Router::new()).await;
-    assert!(nobody.marker("FR-BOB").await.is_err(), "nothing may be sent that could not be read back");
+    let (client, _) = client_with_listing(vec![]).await;
+    assert_eq!(
+        client.marker("FR-BOB").await,
+        Ok(String::new()),
+        "expected the start of the listing as marker"
+    );
+    let without_listing = serve(Router::new()).await;
+    assert!(without_listing.marker("FR-BOB").await.is_err());
 }
 
 #[tokio::test]
-async fn s0_16_a_statement_is_read_on_from_where_the_last_look_ended() {
+async fn s0_16_a_statement_lookup_continues_at_the_last_position() {
     let ours = keys::submit(&tx()).to_string();
     let entry = |reference: Option<&str>, id: &str, status: &str| json!({"reference": reference, "transfer_id": id, "status": status, "amount_minor": 500, "currency": "EUR"});
     let others = || (0..5).map(|n| entry(Some("tx_other:submit"), &n.to_string(), "SETTLED"));
-    for (last, said) in [
+    for (last, expected) in [
         (vec![], "not found"),
         (vec![entry(Some(&ours), "9", "SETTLED")], "settled"),
         (vec![entry(Some(&ours), "9", "REJECTED")], "void"),
         (vec![entry(Some(&ours), "9", "CANCELLED")], "void"),
-        // The settlement is what is looked for, and comes first.
+        // The entry of the settlement comes before the entry of the recall.
         (vec![entry(Some(&ours), "9", "SETTLED"), entry(Some(&ours), "9", "RECALLED")], "settled"),
-        // A switch without references names its own id, once that is known.
+        // An entry without a reference is matched by the switch's own id.
         (vec![entry(None, "8", "REJECTED"), entry(None, "9", "SETTLED")], "settled"),
     ] {
-        let (client, _) = states(others().chain(last.clone()).collect()).await;
-        let heard = client.statement(&lookup_key(None, Some("9"))).await;
-        assert_eq!(word(&heard.answer), said, "{last:?}");
+        let (client, _) = client_with_statement(others().chain(last.clone()).collect()).await;
+        let reply = client.statement(&lookup_key(None, Some("9"))).await;
+        assert_eq!(code(&reply.answer), expected, "{last:?}");
     }
-    let (client, asked) = states(others().collect()).await;
+    let (client, requests) = client_with_statement(others().collect()).await;
     for _ in 0..2 {
-        assert_eq!(word(&client.statement(&lookup_key(None, None)).await.answer), "not found");
+        assert_eq!(code(&client.statement(&lookup_key(None, None)).await.answer), "not found");
     }
-    assert_eq!(client.statement_position().await.as_deref(), Some("5"), "what is sent now comes after it");
-    let paths = asked.lock().unwrap().clone();
+    assert_eq!(client.statement_position().await.as_deref(), Some("5"));
+    let paths = requests.lock().unwrap().clone();
     assert_eq!(paths.last().unwrap(), "/v1/statement?limit=100&after=5", "{paths:?}");
-    assert_eq!(paths.len(), 4, "three pages, then only what came since");
+    assert_eq!(paths.len(), 4, "expected three pages, then one request after the last position");
 }

@@ -1,5 +1,5 @@
-//! The search attributes that payments are found by in the UI. Set at start only: each later change
-//! would be a write to Temporal's visibility store for every payment.
+//! Search attributes of payments in Temporal. They are set at start only: each later change would write to
+//! Temporal's visibility store for every payment.
 
 use std::collections::HashMap;
 
@@ -25,8 +25,8 @@ pub(crate) fn of(payment: &Payment) -> SearchAttributes {
     ])
 }
 
-/// Registers them, so that a plain `temporal server start-dev` serves. Where this is not allowed they
-/// are registered by whoever runs the cluster; a start without them is refused by Temporal and says so.
+/// Registers the attributes, so that a plain `temporal server start-dev` suffices. In a cluster that denies this,
+/// its operators register the attributes; otherwise Temporal refuses every start.
 pub(crate) async fn register(client: &Client, namespace: &str) {
     let attributes = HashMap::from([
         (SWITCH.to_owned(), IndexedValueType::Keyword as i32),
@@ -37,8 +37,10 @@ pub(crate) async fn register(client: &Client, namespace: &str) {
     let request =
         AddSearchAttributesRequest { search_attributes: attributes, namespace: namespace.to_owned() };
     match client.connection().operator_service().add_search_attributes(request.into_request()).await {
-        Ok(_) => tracing::info!("search attributes are registered"),
+        Ok(_) => tracing::info!("search attributes registered"),
         Err(status) if status.code() == Code::AlreadyExists => {}
-        Err(status) => tracing::warn!(%status, "search attributes could not be registered"),
+        Err(status) => {
+            tracing::warn!(%status, "search attributes were not registered; Temporal refuses payments until they are")
+        }
     }
 }

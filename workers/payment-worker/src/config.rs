@@ -1,4 +1,4 @@
-//! What `payment-worker` reads from its configuration; other processes' sections are ignored.
+//! Configuration of `payment-worker`. Sections of other processes are ignored.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,40 +19,39 @@ pub struct Options {
     pub temporal: TemporalOptions,
     /// `[worker]`
     #[serde(default)]
-    pub worker: WorkerSection,
+    pub worker: PaymentWorkerOptions,
     /// `[switches.*]`
     pub switches: Switches,
 }
 
-/// How this process works.
+/// Section `[worker]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct WorkerSection {
+pub struct PaymentWorkerOptions {
     /// Where health and metrics are served. Default `127.0.0.1:9101`.
     pub metrics_listen: SocketAddr,
-    /// Payments of one switch, of all workers together, that may be started and not yet with the
-    /// switch: a hung switch fills only its own max_in_flight. Default 200.
+    /// In-flight limit of each switch, over all workers: payments that are started and not yet submitted. A hung
+    /// switch uses up only its own limit. Default 200.
     pub max_in_flight: i64,
-    /// Pause between two looks for accepted payments, in milliseconds. Default 100.
+    /// Interval at which accepted payments are claimed, in milliseconds. Default 100.
     pub poll_interval_ms: u64,
-    /// How long an open payment may be idle before its workflow is looked after, in milliseconds.
-    /// Default 90000, above the SLA, so that a quiet wait is not looked at again and again.
+    /// Idle time of an open payment after which the liveness check describes its workflow, in milliseconds.
+    /// Default 90000: above the SLA, so that an ordinary wait causes no checks.
     pub liveness_check_after_ms: i64,
-    /// Pause between two looks for idle payments, in milliseconds. Default 5000.
+    /// Interval of the liveness check, in milliseconds. Default 5000.
     pub liveness_check_interval_ms: u64,
-    /// Workflows kept in memory; 0 replays every task. Default 1000.
+    /// Workflows in the sticky cache; 0 replays the history at every workflow task. Default 1000.
     pub cached_workflows: usize,
-    /// Grants of one run of an account lock, before it goes on as a new run with a history of its own.
-    /// Default 100.
+    /// Grants after which an account lock continues as a new run. Default 100.
     pub lock_grants_max: u32,
-    /// How often the three books are compared, in seconds; 0 leaves it to others. Default 3600. It is taken when the schedule
-    /// is made: later it is changed in Temporal.
+    /// Interval of the reconciliation schedule, in seconds; 0 creates no schedule. Default 3600. Applies when the
+    /// schedule is created; change an existing schedule in Temporal.
     pub reconciliation_interval_s: u64,
-    /// How long activities under way are given at a stop, in milliseconds. Default 8000.
+    /// Time for running activities to finish at a shutdown, in milliseconds. Default 8000.
     pub shutdown_timeout_ms: u64,
 }
 
-impl Default for WorkerSection {
+impl Default for PaymentWorkerOptions {
     fn default() -> Self {
         Self {
             metrics_listen: SocketAddr::from(([127, 0, 0, 1], 9101)),
@@ -68,8 +67,8 @@ impl Default for WorkerSection {
     }
 }
 
-impl WorkerSection {
-    /// How often the books are compared; none where this is left to others.
+impl PaymentWorkerOptions {
+    /// Interval of the reconciliation schedule; `None` if the configuration is 0.
     pub(crate) fn reconciliation_interval(&self) -> Option<Duration> {
         (self.reconciliation_interval_s > 0).then(|| Duration::from_secs(self.reconciliation_interval_s))
     }

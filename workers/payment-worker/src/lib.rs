@@ -1,15 +1,16 @@
-//! The Temporal side of a payment.
+//! The Temporal worker of payments: workflows, activities, and the starter.
 //!
-//! | file | question |
+//! | file | content |
 //! |---|---|
-//! | [`workflow`] | what does Temporal run? A thin shell around [`payment_protocol::pay`] |
-//! | [`account_lock`] | who has a destination account at a switch without references? |
-//! | `world` | how are the protocol's steps made of activities, signals and timers? |
-//! | [`activities`] | what does one attempt of a step do, to our ledger or at a switch? |
-//! | `doors` | how does an attempt reach the ledger and the switch? |
-//! | `starter` | how do accepted payments become workflows, and lost ones resume? |
-//! | `attributes` | what are payments found by in the UI? |
-//! | [`process`] | what runs in this process, and how does it stop? |
+//! | [`workflow`] | the payment workflow: a thin shell around [`payment_protocol::pay`] |
+//! | `payment_port` | implements the protocol's payment port with activities, signals and timers |
+//! | [`account_lock`] | the workflow that locks a destination account at a switch without references |
+//! | [`reconciliation`] | the workflow and schedule of the reconciliation run |
+//! | [`activities`] | one attempt of each step, at our ledger or at a switch |
+//! | `adapters` | implement the protocol's attempt ports with the ledger and the switch client |
+//! | `starter` | starts a workflow for each accepted payment, and a recovery workflow for each lost one |
+//! | `attributes` | the search attributes of payments |
+//! | [`process`] | start-up and shutdown of the process |
 
 pub mod account_lock;
 pub mod activities;

@@ -1,4 +1,4 @@
-//! `payment-worker`: runs payments until SIGTERM. See the library for what it is made of.
+//! `payment-worker`: runs payments until SIGTERM. The library documents its parts.
 
 use anyhow::Context as _;
 use payment_worker::{config, process};

@@ -1,4 +1,4 @@
-//! The process: what is started, in which order, and how it stops.
+//! Start-up and shutdown of the process.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -13,6 +13,7 @@ use monitoring::measure;
 use monitoring::metrics::Process;
 use outbox::Nudge;
 use payment_ledger::Ledger;
+use payment_protocol::ids::SwitchName;
 use service_kit::{metrics, serve, shutdown};
 use switch_client::SwitchClient;
 use temporalio_client::Client;
@@ -26,29 +27,28 @@ use crate::activities::lock::LockActivities;
 use crate::activities::switch::SwitchActivities;
 use crate::activities::{cancel_queue, submit_queue};
 use crate::attributes;
-use crate::config::Options;
+use crate::config::{Options, PaymentWorkerOptions};
 use crate::reconciliation::{self, ReconciliationActivities, ReconciliationWorkflow};
 use crate::starter::Starter;
 use crate::workflow::InterBankPaymentWorkflow;
 
-/// Pause between two tries to reach Temporal at start-up.
-const CONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// Interval between two attempts to connect to Temporal at start-up.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs until SIGTERM.
 ///
 /// # Errors
-/// What kept the process from starting or made it end.
+/// The process could not start, or a part of it failed.
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let stop = shutdown::on_signals();
-    let switches = options.switches.check().context("the switches' configuration is refused")?;
+    let switches = options.switches.check().context("the configuration of the switches is invalid")?;
     let ledger = Ledger::new(options.database.pool("payment-worker")?);
     let recorder = metrics::install().context("metrics could not be set up")?;
-    measure::start(Process::PaymentWorker, ledger.pool().clone(), stop.clone());
-    let mut clients = BTreeMap::new();
+    measure::start(Process::Worker, ledger.pool().clone(), stop.clone());
+    let mut switch_clients = BTreeMap::new();
     for (name, switch, profile) in switches.iter() {
-        clients.insert(name.clone(), SwitchClient::new(switch, profile)?);
+        switch_clients.insert(name.clone(), SwitchClient::new(switch, profile)?);
     }
-    let clients = Arc::new(clients);
 
     let health = health(recorder, ledger.clone());
     let listen = options.worker.metrics_listen;
@@ -57,48 +57,25 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let work = async {
         let Some(client) = connect(&options.temporal, &stop).await else { return Ok(()) };
         attributes::register(&client, &options.temporal.namespace).await;
-        let runtime = Runtime::from_current_tokio(Default::default())?;
-        let prefix = options.temporal.task_queue.clone();
-        let grace = Duration::from_millis(options.worker.shutdown_timeout_ms);
-        let locks = LockActivities {
-            ledger: ledger.clone(),
-            client: client.clone(),
-            task_queue: prefix.clone(),
-            grants_max: options.worker.lock_grants_max,
-        };
         let profiles = switches.iter().map(|(_, options, profile)| (options, profile));
-        let temporal = RunningWorkflows::new(options.temporal.clone(), "payment-worker");
-        let books =
-            ReconciliationActivities { reconciler: Reconciler::new(ledger.clone(), profiles, temporal)? };
+        let running = RunningWorkflows::new(options.temporal.clone(), "payment-worker");
+        let worker_set = WorkerSet {
+            runtime: Runtime::from_current_tokio(Default::default())?,
+            client: client.clone(),
+            task_queue: options.temporal.task_queue.clone(),
+            ledger: ledger.clone(),
+            switch_clients: Arc::new(switch_clients),
+            options: &options.worker,
+        };
+        let reconciler = Reconciler::new(ledger.clone(), profiles, running)?;
         let nudge = Nudge::start(ledger.pool().clone(), stop.clone());
-        let mut workers = vec![Worker::new(
-            &runtime,
-            client.clone(),
-            WorkerOptions::new(prefix.clone())
-                .register_workflow::<InterBankPaymentWorkflow>()?
-                .register_workflow::<AccountLockWorkflow>()?
-                .register_workflow::<ReconciliationWorkflow>()?
-                .register_activities(LedgerActivities { ledger: ledger.clone(), nudge })
-                .register_activities(locks)
-                .register_activities(books)
-                .max_cached_workflows(options.worker.cached_workflows)
-                .graceful_shutdown_period(grace)
-                .build(),
-        )?];
-        for name in clients.keys() {
-            for queue in [submit_queue(&prefix, name.as_str()), cancel_queue(&prefix, name.as_str())] {
-                let activities = SwitchActivities { ledger: ledger.clone(), clients: clients.clone() };
-                let worker = WorkerOptions::new(queue)
-                    .register_activities(activities)
-                    .graceful_shutdown_period(grace)
-                    .build();
-                workers.push(Worker::new(&runtime, client.clone(), worker)?);
-            }
+        let mut workers = vec![worker_set.payments(reconciler, nudge)?];
+        workers.extend(worker_set.switches()?);
+        if let Some(interval) = options.worker.reconciliation_interval() {
+            reconciliation::create_schedule(&client, &options.temporal.task_queue, interval).await;
         }
-        if let Some(every) = options.worker.reconciliation_interval() {
-            reconciliation::schedule(&client, &prefix, every).await;
-        }
-        let starter = Starter { ledger: ledger.clone(), client, task_queue: prefix, options: options.worker };
+        let starter =
+            Starter { ledger, client, task_queue: options.temporal.task_queue, options: &options.worker };
         tracing::info!(workers = workers.len(), "payment-worker is ready");
         run_workers(&mut workers, &starter, &stop).await
     };
@@ -107,45 +84,105 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the workers and the starter; at a stop the starter ends first, then the workers finish what
-/// is under way.
+/// Builds the Temporal workers of this process.
+struct WorkerSet<'a> {
+    runtime: Runtime,
+    client: Client,
+    /// The main task queue, and the prefix of the switches' queues.
+    task_queue: String,
+    ledger: Ledger,
+    switch_clients: Arc<BTreeMap<SwitchName, SwitchClient>>,
+    options: &'a PaymentWorkerOptions,
+}
+
+impl WorkerSet<'_> {
+    fn shutdown_timeout(&self) -> Duration {
+        Duration::from_millis(self.options.shutdown_timeout_ms)
+    }
+
+    /// The worker of the main task queue: every workflow, and the activities of the ledger.
+    fn payments(&self, reconciler: Reconciler, nudge: Nudge) -> anyhow::Result<Worker> {
+        let locks = LockActivities {
+            ledger: self.ledger.clone(),
+            client: self.client.clone(),
+            task_queue: self.task_queue.clone(),
+            grants_max: self.options.lock_grants_max,
+        };
+        let options = WorkerOptions::new(self.task_queue.clone())
+            .register_workflow::<InterBankPaymentWorkflow>()?
+            .register_workflow::<AccountLockWorkflow>()?
+            .register_workflow::<ReconciliationWorkflow>()?
+            .register_activities(LedgerActivities { ledger: self.ledger.clone(), nudge })
+            .register_activities(locks)
+            .register_activities(ReconciliationActivities { reconciler })
+            .max_cached_workflows(self.options.cached_workflows)
+            .graceful_shutdown_period(self.shutdown_timeout())
+            .build();
+        Ok(Worker::new(&self.runtime, self.client.clone(), options)?)
+    }
+
+    /// Two workers for each switch: one for submits, one for the other activities.
+    fn switches(&self) -> anyhow::Result<Vec<Worker>> {
+        let mut workers = Vec::new();
+        for name in self.switch_clients.keys() {
+            for queue in
+                [submit_queue(&self.task_queue, name.as_str()), cancel_queue(&self.task_queue, name.as_str())]
+            {
+                let activities =
+                    SwitchActivities { ledger: self.ledger.clone(), clients: self.switch_clients.clone() };
+                let options = WorkerOptions::new(queue)
+                    .register_activities(activities)
+                    .graceful_shutdown_period(self.shutdown_timeout())
+                    .build();
+                workers.push(Worker::new(&self.runtime, self.client.clone(), options)?);
+            }
+        }
+        Ok(workers)
+    }
+}
+
+/// Runs the workers and the starter. At a shutdown the starter ends first; then the workers finish their running
+/// activities.
 async fn run_workers(
     workers: &mut [Worker],
-    starter: &Starter,
+    starter: &Starter<'_>,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let shutdowns: Vec<_> = workers.iter().map(Worker::shutdown_handle).collect();
-    type Running<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
-    let mut running: Vec<Running<'_>> = Vec::new();
+    type WorkerFuture<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
+    let mut worker_futures: Vec<WorkerFuture<'_>> = Vec::new();
     for worker in workers {
-        running.push(Box::pin(async move { worker.run().await.context("a worker ended") }));
+        worker_futures.push(Box::pin(async move { worker.run().await.context("a Temporal worker failed") }));
     }
     let starting = async {
-        tokio::join!(starter.run(stop.clone()), starter.watch_idle(stop.clone()));
+        tokio::join!(starter.start_accepted(stop.clone()), starter.check_liveness(stop.clone()));
         for shut_down in shutdowns {
             shut_down();
         }
         Ok(())
     };
-    tokio::try_join!(try_join_all(running), starting)?;
+    tokio::try_join!(try_join_all(worker_futures), starting)?;
     Ok(())
 }
 
-/// Connects as soon as Temporal answers; none when stopped before.
+/// Connects as soon as Temporal answers; `None` if `stop` comes first.
 async fn connect(options: &workflow_api::TemporalOptions, stop: &CancellationToken) -> Option<Client> {
-    let mut said = false;
+    let mut logged = false;
     loop {
         match options.connect("payment-worker").await {
             Ok(client) => return Some(client),
-            Err(error) if !said => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "waiting for Temporal");
-                said = true;
+            Err(error) if !logged => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "Temporal did not answer; connecting again until it does"
+                );
+                logged = true;
             }
             Err(_) => {}
         }
         tokio::select! {
             () = stop.cancelled() => return None,
-            () = tokio::time::sleep(CONNECT_PAUSE) => {}
+            () = tokio::time::sleep(CONNECT_INTERVAL) => {}
         }
     }
 }

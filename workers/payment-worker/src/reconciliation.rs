@@ -1,7 +1,8 @@
-//! `ReconciliationWorkflow`: the three books compared, again and again, as a Temporal Schedule (S0.15, S0.16).
+//! `ReconciliationWorkflow`: compares the ledger, the switch statements and the workflows, on a Temporal Schedule
+//! (S0.15, S0.16).
 //!
-//! The reconciliation_run is one long activity that heartbeats: it moves no money and begins anew when its worker dies, and what it
-//! had found stays found.
+//! A reconciliation run is one long activity with heartbeats. It moves no money. If its worker dies, the run starts
+//! again; drift that it recorded before stays recorded.
 
 #![allow(missing_docs, reason = "the macros make undocumented constants of the documented methods")]
 
@@ -24,32 +25,31 @@ use temporalio_macros::{activities, workflow, workflow_methods};
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
 use temporalio_sdk::{ActivityOptions, WorkflowContext, WorkflowResult};
 
-use crate::activities::{again, chain};
+use crate::activities::{error_chain, retryable};
 
-/// Id of the schedule, and beginning of its workflows' ids.
+/// Prefix of the schedule's id and of its workflows' ids.
 const SCHEDULE: &str = "reconciliation";
-/// One reconciliation_run. A million payments take minutes.
-const SWEEP: Duration = Duration::from_secs(3 * 3_600);
-/// A reconciliation_run that says nothing for so long is given to another worker.
-const HEARTBEAT: Duration = Duration::from_secs(60);
-/// How often it says how far it is.
-const SAY: Duration = Duration::from_secs(10);
+/// Longest reconciliation run. A million payments take minutes.
+const RUN_TIMEOUT: Duration = Duration::from_secs(3 * 3_600);
+/// A run without a heartbeat for this long starts again on another worker.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(60);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What a reconciliation_run came to, for the workflow's result; the whole report is in the ledger.
+/// The workflow's result; the ledger holds the full report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Swept {
-    /// The reconciliation in the ledger.
+pub struct ReconciliationSummary {
+    /// The reconciliation run in the ledger.
     pub reconciliation_id: i64,
     /// Payments that were compared.
     pub payments: u64,
-    /// Books that could not be read, and why.
+    /// Records that could not be read, and why.
     pub not_compared: Vec<String>,
-    /// What was found and is not closed, by kind; nothing else is there.
+    /// Open drift by kind; kinds without drift are absent.
     pub drift: BTreeMap<String, u64>,
 }
 
-impl From<ReconciliationReport> for Swept {
-    fn from(report: ReconciliationReport) -> Self {
+impl From<Report> for ReconciliationSummary {
+    fn from(report: Report) -> Self {
         Self {
             reconciliation_id: report.reconciliation_id,
             payments: report.payments,
@@ -57,64 +57,69 @@ impl From<ReconciliationReport> for Swept {
             drift: report
                 .drift
                 .into_iter()
-                .filter(|(_, found)| *found > 0)
-                .map(|(drift, found)| (drift.as_str().to_owned(), found))
+                .filter(|(_, count)| *count > 0)
+                .map(|(drift, count)| (drift.as_str().to_owned(), count))
                 .collect(),
         }
     }
 }
 
-/// One reconciliation_run.
+/// The workflow of one reconciliation run.
 #[workflow]
 #[derive(Default)]
 pub struct ReconciliationWorkflow;
 
 #[workflow_methods]
 impl ReconciliationWorkflow {
-    /// Sweeps once, however often it must begin.
+    /// Completes one reconciliation run, with as many attempts as it needs.
     #[run(name = "ReconciliationWorkflow")]
-    pub async fn run(ctx: &mut WorkflowContext<Self>, tolerance: Tolerance) -> WorkflowResult<Swept> {
-        let options = ActivityOptions::with_start_to_close_timeout(SWEEP)
-            .heartbeat_timeout(HEARTBEAT)
+    pub async fn run(
+        ctx: &mut WorkflowContext<Self>,
+        tolerance: Tolerance,
+    ) -> WorkflowResult<ReconciliationSummary> {
+        let options = ActivityOptions::with_start_to_close_timeout(RUN_TIMEOUT)
+            .heartbeat_timeout(HEARTBEAT_TIMEOUT)
             .retry_policy(
                 RetryPolicy::builder()
                     .initial_interval(Duration::from_secs(5))
                     .maximum_interval(Duration::from_secs(300))
                     .build(),
             )
-            .summary("compare the three books".to_owned())
+            .summary("Compare ledger, switch statements and workflows".to_owned())
             .build();
-        Ok(ctx.execute_activity(ReconciliationActivities::reconciliation_run, tolerance, options).await?)
+        Ok(ctx.execute_activity(ReconciliationActivities::run_reconciliation, tolerance, options).await?)
     }
 }
 
-/// What a reconciliation_run needs.
+/// Dependencies of the reconciliation activity.
 pub struct ReconciliationActivities {
-    /// Reads the books.
+    /// Compares the ledger, the switch statements and the workflows.
     pub reconciler: Reconciler,
 }
 
 #[activities]
 impl ReconciliationActivities {
-    /// Sweeps, and says how far it is.
-    #[activity]
-    pub async fn reconciliation_run(
+    /// Completes one reconciliation run; each heartbeat carries the number of payments compared so far.
+    #[activity(name = "run_reconciliation")]
+    pub async fn run_reconciliation(
         self: Arc<Self>,
         ctx: ActivityContext,
         tolerance: Tolerance,
-    ) -> Result<Swept, ActivityError> {
-        let looked_at = AtomicU64::new(0);
-        let progress = |so_far| looked_at.store(so_far, Ordering::Relaxed);
-        let mut reconciliation_run = pin!(self.reconciler.run(tolerance, &progress));
-        let mut say = tokio::time::interval(SAY);
+    ) -> Result<ReconciliationSummary, ActivityError> {
+        let compared = AtomicU64::new(0);
+        let progress = |count| compared.store(count, Ordering::Relaxed);
+        let mut run = pin!(self.reconciler.run(tolerance, &progress));
+        let mut heartbeat = tokio::time::interval(HEARTBEAT_INTERVAL);
         loop {
             tokio::select! {
-                swept = &mut reconciliation_run => {
-                    return swept.map(Swept::from).map_err(|error| again("not_swept", &chain(&error), None));
+                report = &mut run => {
+                    return report
+                        .map(ReconciliationSummary::from)
+                        .map_err(|error| retryable("reconciliation_failed", &error_chain(&error), None));
                 }
-                // A heartbeat that is not heard costs a reconciliation_run begun anew.
-                _ = say.tick() => {
-                    let _ = ctx.record_heartbeat(looked_at.load(Ordering::Relaxed)).await;
+                // A lost heartbeat costs at most a run that starts again.
+                _ = heartbeat.tick() => {
+                    let _ = ctx.record_heartbeat(compared.load(Ordering::Relaxed)).await;
                 }
                 () = ctx.cancelled() => return Err(ActivityError::cancelled()),
             }
@@ -122,8 +127,8 @@ impl ReconciliationActivities {
     }
 }
 
-/// Has the books compared every `every`. The schedule that is there keeps its own times: people may have changed it.
-pub(crate) async fn schedule(client: &Client, task_queue: &str, every: Duration) {
+/// Creates the reconciliation schedule. An existing schedule stays as it is: an operator may have changed it.
+pub(crate) async fn create_schedule(client: &Client, task_queue: &str, interval: Duration) {
     let action = ScheduleAction::start_workflow(
         ReconciliationWorkflow::run,
         Tolerance::default(),
@@ -132,16 +137,16 @@ pub(crate) async fn schedule(client: &Client, task_queue: &str, every: Duration)
     );
     let options = CreateScheduleOptions::builder()
         .action(action)
-        .spec(ScheduleSpec::from_interval(every))
+        .spec(ScheduleSpec::from_interval(interval))
         .overlap_policy(ScheduleOverlapPolicy::Skip)
         .build();
     match client.create_schedule(format!("{SCHEDULE}-{task_queue}"), options).await {
-        Ok(_) => tracing::info!(every_s = every.as_secs(), "the books are compared on a schedule"),
+        Ok(_) => tracing::info!(interval_s = interval.as_secs(), "reconciliation schedule created"),
         Err(ScheduleError::Rpc(status)) if status.code() == Code::AlreadyExists => {}
         Err(error) => {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "the books are not compared on a schedule"
+                "the reconciliation schedule could not be created; no reconciliation runs until a worker restart creates it"
             );
         }
     }

@@ -1,7 +1,7 @@
-//! The starter: pulls accepted payments and starts them, and looks after those that went quiet.
+//! The starter: starts a workflow for each accepted payment, and checks the liveness of open payments.
 //!
-//! There is one way to start. A burst of acceptances costs latency here, never a compensation: the
-//! rows wait, and are started at the pace at which they get to the switch.
+//! Payments start at the pace at which the switch accepts submits (the in-flight limit). A burst of acceptances only
+//! adds latency; it never causes a compensation.
 
 use std::time::Duration;
 
@@ -18,66 +18,66 @@ use temporalio_client::{
 use tokio_util::sync::CancellationToken;
 
 use crate::attributes;
-use crate::config::WorkerSection;
+use crate::config::PaymentWorkerOptions;
 use crate::workflow::InterBankPaymentWorkflow;
 
-/// Payments taken in one look.
+/// Most payments claimed at once.
 const BATCH: i64 = 50;
-/// How long a taken payment is left to its taker, in milliseconds.
+/// Lease of a claimed payment, in milliseconds.
 const LEASE_MS: i64 = 10_000;
 
 /// Starts workflows on this process's own worker.
-pub(crate) struct Starter {
+pub(crate) struct Starter<'a> {
     pub(crate) ledger: Ledger,
     pub(crate) client: Client,
     pub(crate) task_queue: String,
-    pub(crate) options: WorkerSection,
+    pub(crate) options: &'a PaymentWorkerOptions,
 }
 
-/// What became of one start.
-enum Started {
-    /// It runs, now or since before.
-    Running,
-    /// Temporal did not answer: try again after the lease.
-    Missed,
-    /// Temporal refused it.
+/// Outcome of starting a workflow.
+enum StartOutcome {
+    /// The workflow exists, from this start or an earlier one.
+    Started,
+    /// Temporal's answer is unknown: start again after the lease.
+    Unknown,
+    /// Temporal refused the start.
     Refused,
 }
 
-impl Starter {
-    /// Looks for accepted payments until `stop`.
-    pub(crate) async fn run(&self, stop: CancellationToken) {
-        let mut nudges = self.listen().await;
+impl Starter<'_> {
+    /// Claims and starts accepted payments until `stop`.
+    pub(crate) async fn start_accepted(&self, stop: CancellationToken) {
+        let mut listener = self.listen().await;
         while !stop.is_cancelled() {
-            let looked = self.look().await;
-            if let Err(error) = &looked {
+            let claimed = self.start_batch().await;
+            if let Err(error) = &claimed {
                 tracing::warn!(
                     error = error as &dyn std::error::Error,
-                    "looking for accepted payments failed"
+                    "accepted payments could not be claimed or started; trying again"
                 );
             }
-            // A full batch means that there is more.
-            if matches!(looked, Ok(started) if started >= usize::try_from(BATCH).unwrap_or(usize::MAX)) {
+            // More payments wait after a full batch.
+            if matches!(claimed, Ok(count) if count >= usize::try_from(BATCH).unwrap_or(usize::MAX)) {
                 continue;
             }
-            let pause = tokio::time::sleep(Duration::from_millis(self.options.poll_interval_ms));
+            let interval = tokio::time::sleep(Duration::from_millis(self.options.poll_interval_ms));
             tokio::select! {
                 () = stop.cancelled() => break,
-                () = pause => {}
-                () = nudge(&mut nudges) => {}
+                () = interval => {}
+                () = wake_up(&mut listener) => {}
             }
         }
     }
 
-    /// Looks after payments that went quiet until `stop`.
-    pub(crate) async fn watch_idle(&self, stop: CancellationToken) {
-        // An alert watches it: the first would not be seen to have been added.
+    /// Checks the workflows of idle payments until `stop`.
+    pub(crate) async fn check_liveness(&self, stop: CancellationToken) {
+        // An alert rule on the counter needs its value before the first increment.
         metrics::counter!("payments_resumed_total").increment(0);
         while !stop.is_cancelled() {
-            if let Err(error) = self.look_after_idle().await {
+            if let Err(error) = self.recover_lost().await {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "looking after idle payments failed"
+                    "the liveness check of open payments failed; trying again"
                 );
             }
             tokio::select! {
@@ -87,18 +87,19 @@ impl Starter {
         }
     }
 
-    /// A connection that hears nudges; without one the starter looks by its interval alone.
+    /// Listens for wake-up notifications. `None` if that fails: the starter then relies on its interval.
     async fn listen(&self) -> Option<PgListener> {
         let mut listener = PgListener::connect_with(self.ledger.pool()).await.ok()?;
         listener.listen(START_CHANNEL).await.ok()?;
         Some(listener)
     }
 
-    async fn look(&self) -> Result<usize, LedgerError> {
-        let taken = self.ledger.claim_accepted(BATCH, LEASE_MS, self.options.max_in_flight).await?;
-        let count = taken.len();
-        for outcome in join_all(taken.into_iter().map(|payment| self.start_or_refuse(payment))).await {
-            outcome?;
+    /// Claims and starts one batch; returns its size.
+    async fn start_batch(&self) -> Result<usize, LedgerError> {
+        let claimed = self.ledger.claim_accepted(BATCH, LEASE_MS, self.options.max_in_flight).await?;
+        let count = claimed.len();
+        for started in join_all(claimed.into_iter().map(|payment| self.start_or_refuse(payment))).await {
+            started?;
         }
         Ok(count)
     }
@@ -112,17 +113,19 @@ impl Starter {
             return self.ledger.refuse_unreserved(&id, ReserveRefusal::StartedTooLate).await;
         }
         match self.start(startable).await {
-            Started::Running => self.ledger.mark_started(&id).await,
-            Started::Missed => Ok(()),
-            Started::Refused => self.ledger.record_start_rejection(&id).await,
+            StartOutcome::Started => self.ledger.mark_started(&id).await,
+            StartOutcome::Unknown => Ok(()),
+            StartOutcome::Refused => self.ledger.start_refused(&id).await,
         }
     }
 
-    async fn start(&self, startable: StartablePayment) -> Started {
-        let StartablePayment { payment, workflow_id, .. } = startable;
-        let summary = format!("{} by {}", payment.money, payment.profile.switch);
-        let details =
-            format!("Payment {} of {} by {}", payment.payment_id, payment.money, payment.profile.switch);
+    async fn start(&self, startable: Startable) -> StartOutcome {
+        let Startable { payment, workflow_id, .. } = startable;
+        let summary = format!("Payment of {} via switch {}", payment.money, payment.profile.switch);
+        let details = format!(
+            "Payment {} of {} via switch {}",
+            payment.payment_id, payment.money, payment.profile.switch
+        );
         let options = WorkflowStartOptions::new(self.task_queue.clone(), workflow_id.clone())
             .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
             .enable_eager_workflow_start(true)
@@ -134,41 +137,51 @@ impl Starter {
         match self.client.start_workflow(InterBankPaymentWorkflow::run, payment, options).await {
             Ok(_) => {
                 metrics::counter!("payments_started_total").increment(1);
-                tracing::info!(payment.id = %payment_id, workflow.id = workflow_id, "payment started");
-                Started::Running
+                tracing::info!(payment.id = %payment_id, workflow.id = workflow_id, "payment workflow started");
+                StartOutcome::Started
             }
-            // Started before: by another starter, or by this one whose answer was lost (S1.7).
-            Err(WorkflowStartError::AlreadyStarted { .. }) => Started::Running,
-            Err(WorkflowStartError::Rpc(status)) if is_missed(status.code() as i32) => {
-                tracing::warn!(payment.id = %payment_id, %status, "Temporal did not take the start; trying again");
-                Started::Missed
+            // Started before: by another starter, or by this one if it lost Temporal's answer (S1.7).
+            Err(WorkflowStartError::AlreadyStarted { .. }) => StartOutcome::Started,
+            Err(WorkflowStartError::Rpc(status)) if is_unknown(status.code() as i32) => {
+                tracing::warn!(
+                    payment.id = %payment_id,
+                    %status,
+                    "Temporal did not confirm the workflow start; starting again after the lease"
+                );
+                StartOutcome::Unknown
             }
             Err(error) => {
-                tracing::error!(payment.id = %payment_id, error = &error as &dyn std::error::Error, "Temporal refused the start");
-                Started::Refused
+                tracing::error!(
+                    payment.id = %payment_id,
+                    error = &error as &dyn std::error::Error,
+                    "Temporal refused the workflow start"
+                );
+                StartOutcome::Refused
             }
         }
     }
 
-    /// A workflow that is closed or gone while its payment is open is followed by the next resume.
-    async fn look_after_idle(&self) -> Result<(), LedgerError> {
+    /// Starts a recovery workflow for each idle payment whose workflow is closed or does not exist.
+    async fn recover_lost(&self) -> Result<(), LedgerError> {
         for idle in self.ledger.claim_idle(BATCH, self.options.liveness_check_after_ms).await? {
             if !self.is_lost(&idle.workflow_id).await {
                 continue;
             }
-            let Some(next) = self.ledger.resume(&idle.payment_id, &idle.workflow_id).await? else { continue };
+            let Some(recovery) = self.ledger.resume(&idle.payment_id, &idle.workflow_id).await? else {
+                continue;
+            };
             tracing::error!(
                 payment.id = %idle.payment_id,
                 lost = idle.workflow_id,
-                next = next.workflow_id,
-                "the payment's workflow is lost; taking it up again"
+                recovery = recovery.workflow_id,
+                "the workflow of an open payment is lost; starting its recovery workflow"
             );
             metrics::counter!("payments_resumed_total").increment(1);
-            // A start that is missed is found lost again by the next look.
-            match self.start(next).await {
-                Started::Running => self.ledger.mark_started(&idle.payment_id).await?,
-                Started::Missed => {}
-                Started::Refused => self.ledger.record_start_rejection(&idle.payment_id).await?,
+            // The next liveness check repeats a start with an unknown outcome.
+            match self.start(recovery).await {
+                StartOutcome::Started => self.ledger.mark_started(&idle.payment_id).await?,
+                StartOutcome::Unknown => {}
+                StartOutcome::Refused => self.ledger.start_refused(&idle.payment_id).await?,
             }
         }
         Ok(())
@@ -177,8 +190,8 @@ impl Starter {
     async fn is_lost(&self, workflow_id: &str) -> bool {
         let handle = self.client.get_workflow_handle::<UntypedWorkflow>(workflow_id);
         match handle.describe(WorkflowDescribeOptions::default()).await {
-            Ok(found) => matches!(
-                found.status(),
+            Ok(description) => matches!(
+                description.status(),
                 WorkflowExecutionStatus::Completed
                     | WorkflowExecutionStatus::Failed
                     | WorkflowExecutionStatus::Canceled
@@ -186,18 +199,18 @@ impl Starter {
                     | WorkflowExecutionStatus::TimedOut
             ),
             Err(WorkflowInteractionError::NotFound(_)) => true,
-            // No answer is no loss.
+            // An unreachable server does not mean that the workflow is lost.
             Err(_) => false,
         }
     }
 }
 
-/// Waits for a nudge; for ever when there is nobody to hear it from.
-async fn nudge(nudges: &mut Option<PgListener>) {
-    match nudges {
+/// Waits for a wake-up notification; forever without a listener.
+async fn wake_up(listener: &mut Option<PgListener>) {
+    match listener {
         Some(listener) => {
             if listener.try_recv().await.is_err() {
-                // The pool reconnects by itself; until then the interval serves.
+                // The pool reconnects by itself; until then the interval applies.
                 std::future::pending::<()>().await;
             }
         }
@@ -205,8 +218,8 @@ async fn nudge(nudges: &mut Option<PgListener>) {
     }
 }
 
-/// gRPC codes that say nothing about the start itself: cancelled, unknown, deadline exceeded,
-/// resource exhausted, aborted, internal, unavailable.
-fn is_missed(code: i32) -> bool {
+/// gRPC codes that leave the outcome of a start unknown: cancelled, unknown, deadline exceeded, resource exhausted,
+/// aborted, internal, unavailable.
+fn is_unknown(code: i32) -> bool {
     matches!(code, 1 | 2 | 4 | 8 | 10 | 13 | 14)
 }

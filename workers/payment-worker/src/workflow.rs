@@ -17,42 +17,39 @@ use serde::{Deserialize, Serialize};
 use temporalio_common::data_converters::RawValue;
 use temporalio_macros::{workflow, workflow_methods};
 use temporalio_sdk::{
-    ApplicationFailure, SyncWorkflowContext, WaitConditionOptions, WorkflowCancellationToken,
-    WorkflowContext, WorkflowContextView, WorkflowResult,
+    ApplicationFailure, SyncWorkflowContext, WorkflowContext, WorkflowContextView, WorkflowResult,
 };
 use workflow_api::{NOT_ALLOWED, NOT_NOW, SwitchConfirmed};
 
-use crate::payment_port::TemporalPaymentPort;
+use crate::payment_port::{TemporalPaymentPort, detached_wait};
 
-/// Events kept until they are heard; FAILUREs beyond it are dropped here and stay in the ledger.
+/// Most events in the inbox. A FAILURE beyond the limit is dropped here; the ledger keeps it.
 const INBOX_MAX: usize = 100;
-/// Steps kept for the query.
-const STEPS_MAX: usize = 100;
+/// Most timeline entries that the query returns.
+const TIMELINE_MAX: usize = 100;
 
-/// One payment.
+/// The workflow of one payment.
 #[workflow]
 pub struct InterBankPaymentWorkflow {
     payment: Payment,
-    /// What was signalled and not heard yet.
+    /// Signalled events that the payment has not processed yet, oldest first.
     pub(crate) inbox: VecDeque<WaitOutcome>,
-    /// The destination account was passed to this payment.
-    pub(crate) has_lock: bool,
-    /// What it stands before a person for; none while it does not.
-    pub(crate) standing: Option<OperatorReason>,
-    /// The decision that was taken and is not carried out yet.
-    deciding: Option<DecisionId>,
-    /// What came of those that were.
-    carried_out: BTreeMap<DecisionId, DecisionOutcome>,
+    pub(crate) holds_account_lock: bool,
+    /// Why the payment needs an operator; `None` if it needs none.
+    pub(crate) operator_reason: Option<OperatorReason>,
+    /// The accepted decision that has no outcome yet.
+    pending_decision: Option<DecisionId>,
+    decision_outcomes: BTreeMap<DecisionId, DecisionOutcome>,
     state: PaymentState,
-    steps: Vec<Step>,
+    timeline: Vec<TimelineEntry>,
 }
 
-/// One step, as the query shows it.
+/// A change of state, as the query shows it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Step {
-    /// Where the payment stood.
+pub struct TimelineEntry {
+    /// The new state.
     pub state: PaymentState,
-    /// What had happened.
+    /// What led to it.
     pub detail: String,
     /// Workflow time, in milliseconds since the epoch.
     pub at_ms: u64,
@@ -61,38 +58,38 @@ pub struct Step {
 /// Answer of the query `paymentStatus`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PaymentStatus {
-    /// Where the payment stands.
+    /// The current state.
     pub state: PaymentState,
-    /// Its steps so far, oldest first.
-    pub timeline: Vec<Step>,
+    /// Changes of state so far, oldest first, at most 100.
+    pub timeline: Vec<TimelineEntry>,
 }
 
 #[workflow_methods]
 impl InterBankPaymentWorkflow {
-    /// Signals may arrive before `run`: the inbox is there from the start.
+    /// Signals may arrive before `run`, so the inbox exists from the start.
     #[init]
     pub fn new(_ctx: &WorkflowContextView, payment: Payment) -> Self {
         Self {
             payment,
             inbox: VecDeque::new(),
-            has_lock: false,
-            standing: None,
-            deciding: None,
-            carried_out: BTreeMap::new(),
+            holds_account_lock: false,
+            operator_reason: None,
+            pending_decision: None,
+            decision_outcomes: BTreeMap::new(),
             state: PaymentState::Started,
-            steps: Vec::new(),
+            timeline: Vec::new(),
         }
     }
 
-    /// Runs the payment to its end. Ends other than settled fail the workflow with the original
-    /// error, its type being the cause's word.
+    /// Runs the payment to its final state. Any final state but `settled` fails the workflow with the original
+    /// error; the failure's type is the code of the first cause.
     #[run]
     pub async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<String> {
         let payment = ctx.state(|workflow| workflow.payment.clone());
         let port = TemporalPaymentPort::new(ctx.clone(), &payment);
         let outcome = pay(&port, &payment).await;
         let end = outcome.as_ref().err().map_or(FinalState::Settled, PaymentError::end);
-        port.answer_decisions(end).await;
+        port.close_pending_decisions(end).await;
         match outcome {
             Ok(()) => Ok(PaymentState::Settled.to_string()),
             Err(error) => {
@@ -110,114 +107,116 @@ impl InterBankPaymentWorkflow {
         }
     }
 
-    /// The switch said something. What it claims is looked up in the ledger before money moves.
+    /// A callback of the switch is stored. The ledger, not the signal, decides whether money moves.
     #[signal(name = "switchConfirmed")]
-    pub fn switch_confirmed(&mut self, _ctx: &mut SyncWorkflowContext<Self>, said: RawValue) {
-        let said =
-            said.payloads.first().and_then(|said| serde_json::from_slice::<SwitchConfirmed>(&said.data).ok());
-        self.put(match said {
-            Some(said) if said.status == "FAILURE" => WaitOutcome::FailureReported {
-                reason: said.reason.unwrap_or_else(|| "no reason given".into()),
+    pub fn switch_confirmed(&mut self, _ctx: &mut SyncWorkflowContext<Self>, payload: RawValue) {
+        let callback = payload
+            .payloads
+            .first()
+            .and_then(|payload| serde_json::from_slice::<SwitchConfirmed>(&payload.data).ok());
+        self.enqueue(match callback {
+            Some(callback) if callback.status == "FAILURE" => WaitOutcome::FailureReported {
+                reason: callback.reason.unwrap_or_else(|| "no reason given".into()),
             },
-            // Also what cannot be read: it only wakes, and a payload must never poison the payment.
+            // An unreadable payload counts as SUCCESS: the event only wakes the payment, which reads the ledger.
             _ => WaitOutcome::SuccessReported,
         });
     }
 
-    /// The customer asked to cancel.
+    /// The customer requested a cancel.
     #[signal(name = "cancelRequested")]
-    pub fn cancel_requested(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _said: RawValue) {
-        self.put(WaitOutcome::CustomerCancel);
+    pub fn cancel_requested(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _payload: RawValue) {
+        self.enqueue(WaitOutcome::CustomerCancel);
     }
 
-    /// A definite answer of the switch was written while the payment stood before a person.
+    /// The ledger recorded a final status while the payment needed an operator.
     #[signal(name = "finalStatusRecorded")]
-    pub fn final_status_recorded(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _said: RawValue) {
-        self.put(WaitOutcome::FinalStatusRecorded);
+    pub fn final_status_recorded(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _payload: RawValue) {
+        self.enqueue(WaitOutcome::FinalStatusRecorded);
     }
 
-    /// The destination account is this payment's alone, until it has ended.
+    /// The account lock passed to this payment, which holds it until its final state.
     #[signal(name = "passLock")]
-    pub fn pass_lock(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _said: RawValue) {
-        self.has_lock = true;
+    pub fn pass_lock(&mut self, _ctx: &mut SyncWorkflowContext<Self>, _payload: RawValue) {
+        self.holds_account_lock = true;
     }
 
-    /// Takes one decision at a time, while the payment stands and for what it stands for.
+    /// Accepts one decision at a time, while the payment needs an operator and if its reason allows the action.
     #[update_validator(decide)]
-    fn may_be_decided(
+    fn validate_decision(
         &self,
         _ctx: &WorkflowContextView,
         decision: &Decision,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         let Decision { decision_id, action } = decision;
-        if self.carried_out.contains_key(decision_id) {
+        if self.decision_outcomes.contains_key(decision_id) {
             return Ok(());
         }
-        if let Some(other) = self.deciding.as_ref().filter(|other| *other != decision_id) {
-            return Err(format!("{NOT_NOW}decision {other} is being carried out").into());
+        if let Some(other) = self.pending_decision.as_ref().filter(|other| *other != decision_id) {
+            return Err(format!("{NOT_NOW}decision {other} is still being applied").into());
         }
-        match self.standing {
-            None => Err(format!("{NOT_NOW}the payment is {} and stands before nobody", self.state).into()),
+        match self.operator_reason {
+            None => {
+                Err(format!("{NOT_NOW}the payment needs no operator; its state is {}", self.state).into())
+            }
             Some(reason) if reason.allowed().contains(action) => Ok(()),
             Some(reason) => {
-                Err(format!("{NOT_ALLOWED}{action} is not allowed while it stands for {reason}").into())
+                Err(format!("{NOT_ALLOWED}the operator reason {reason} does not allow the action {action}")
+                    .into())
             }
         }
     }
 
-    /// What people decided, each time under the decision's id. Answers with what came of it.
+    /// Applies an operator decision once per decision id, and returns its outcome.
     #[update(name = "decide")]
     pub async fn decide(ctx: &mut WorkflowContext<Self>, decision: Decision) -> DecisionOutcome {
         let id = decision.decision_id.clone();
         ctx.state_mut(|workflow| {
-            if !workflow.carried_out.contains_key(&id) {
-                workflow.deciding = Some(id.clone());
-                workflow.put(WaitOutcome::Decided(decision));
+            if !workflow.decision_outcomes.contains_key(&id) {
+                workflow.pending_decision = Some(id.clone());
+                workflow.enqueue(WaitOutcome::Decided(decision));
             }
         });
-        let carried_out = |workflow: &Self| workflow.carried_out.contains_key(&id);
-        let detached =
-            WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
-        // Under a token of its own the wait is never cancelled.
-        let _ = ctx.wait_condition_with_options(carried_out, detached).await;
-        let came = ctx.state(|workflow| workflow.carried_out.get(&id).cloned());
-        came.unwrap_or_else(|| DecisionOutcome::Refused { detail: "not carried out".into() })
+        let applied = |workflow: &Self| workflow.decision_outcomes.contains_key(&id);
+        let _ = ctx.wait_condition_with_options(applied, detached_wait()).await;
+        let outcome = ctx.state(|workflow| workflow.decision_outcomes.get(&id).cloned());
+        outcome.unwrap_or_else(|| DecisionOutcome::Refused { detail: "the decision was not applied".into() })
     }
 
-    /// Where the payment stands, and its steps so far.
+    /// The current state and the timeline.
     #[query(name = "paymentStatus")]
     pub fn payment_status(&self, _ctx: &WorkflowContextView) -> PaymentStatus {
-        PaymentStatus { state: self.state, timeline: self.steps.clone() }
+        PaymentStatus { state: self.state, timeline: self.timeline.clone() }
     }
 
-    /// A repeat of what waits already says nothing new.
-    fn put(&mut self, event: WaitOutcome) {
-        let noise = matches!(event, WaitOutcome::FailureReported { .. }) && self.inbox.len() >= INBOX_MAX;
-        if !noise && !self.inbox.contains(&event) {
+    /// Drops an event that the inbox already holds, and a FAILURE if the inbox is full.
+    fn enqueue(&mut self, event: WaitOutcome) {
+        let dropped = matches!(event, WaitOutcome::FailureReported { .. }) && self.inbox.len() >= INBOX_MAX;
+        if !dropped && !self.inbox.contains(&event) {
             self.inbox.push_back(event);
         }
     }
 
-    /// The decision that nothing has come of yet.
-    pub(crate) fn deciding(&self) -> Option<DecisionId> {
-        self.deciding.clone()
+    /// The accepted decision that has no outcome yet.
+    pub(crate) fn pending_decision(&self) -> Option<DecisionId> {
+        self.pending_decision.clone()
     }
 
-    /// Something came of a decision: the next one may be taken.
-    pub(crate) fn answer(&mut self, decision_id: DecisionId, came: DecisionOutcome) {
-        self.deciding.take_if(|deciding| *deciding == decision_id);
-        self.carried_out.insert(decision_id, came);
+    /// Records a decision's outcome, which answers its update; the next decision may be accepted.
+    pub(crate) fn record_decision_outcome(&mut self, decision_id: DecisionId, outcome: DecisionOutcome) {
+        self.pending_decision.take_if(|pending| *pending == decision_id);
+        self.decision_outcomes.insert(decision_id, outcome);
     }
 
-    pub(crate) fn show(&mut self, state: PaymentState, detail: &str, at: Option<SystemTime>) {
+    pub(crate) fn record_state(&mut self, state: PaymentState, detail: &str, at: Option<SystemTime>) {
         self.state = state;
         if state != PaymentState::NeedsOperator {
-            self.standing = None;
+            self.operator_reason = None;
         }
-        if self.steps.len() < STEPS_MAX {
+        if self.timeline.len() < TIMELINE_MAX {
             let since_epoch = at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
             let at_ms = since_epoch.and_then(|d| u64::try_from(d.as_millis()).ok()).unwrap_or(0);
-            self.steps.push(Step { state, detail: detail.to_owned(), at_ms });
+            self.timeline.push(TimelineEntry { state, detail: detail.to_owned(), at_ms });
         }
     }
 }

@@ -1,15 +1,14 @@
-//! The faults, one type per operation, so that a script cannot ask a query to
-//! do what only a cancel can.
+//! The faults: one type per operation, so that a script contains only faults that its operation has.
 
 use serde::{Deserialize, Serialize};
 
-/// What can go wrong with any request, before the switch does anything.
+/// Faults of any request, before the switch processes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HttpFault {
-    /// The connection is cut, nothing is recorded.
+    /// The connection is dropped, nothing is recorded.
     DropRequest,
-    /// Nothing for so many milliseconds, then as usual, even if the client has gone.
+    /// The request is processed after this many milliseconds, even if the client has disconnected.
     DelayMs(u64),
     /// 400 `malformed_request`.
     #[serde(rename = "error_400")]
@@ -24,7 +23,7 @@ pub enum HttpFault {
     Error404,
     /// 429 with `Retry-After: 1`.
     TooManyRequests,
-    /// 429 with `Retry-After` of so many seconds.
+    /// 429 with `Retry-After` of this many seconds.
     BusyS(u64),
     /// 500 `internal`.
     #[serde(rename = "error_500")]
@@ -34,72 +33,72 @@ pub enum HttpFault {
     Error503,
 }
 
-/// What can go wrong with a submit.
+/// Faults of a submit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SubmitFault {
-    /// Refused for good: recorded and repeated.
+    /// The submit is refused; the refusal is recorded and repeated.
     Refuse,
-    /// Refused without a record: a repeat is judged anew.
+    /// The submit is refused without a record; a repeat is processed anew.
     RefuseUnrecorded,
-    /// Recorded, then the connection is cut.
+    /// The transfer is recorded, then the connection is dropped.
     AcceptDropAnswer,
-    /// Recorded at once, answered after so many milliseconds.
+    /// The transfer is recorded immediately and answered after this many milliseconds.
     AcceptHangMs(u64),
-    /// As any request.
+    /// A fault of any request.
     #[serde(untagged)]
     Http(HttpFault),
 }
 
-/// What can go wrong with a query.
+/// Faults of a query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueryFault {
-    /// 404 `unknown_reference`, whether or not it is known.
+    /// 404 `unknown_reference`, even if the reference is known.
     NotFound,
-    /// As any request.
+    /// A fault of any request.
     #[serde(untagged)]
     Http(HttpFault),
 }
 
-/// What can go wrong with a cancel.
+/// Faults of a cancel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelFault {
-    /// Answer `REFUSED`; the transfer goes on.
+    /// Answer `REFUSED`; the transfer is unchanged.
     Refuse,
-    /// Answer `IN_PROCESS`; the transfer goes on.
+    /// Answer `IN_PROCESS`; the transfer is unchanged.
     InProcess,
-    /// Answer `CANNOT_CANCEL`; the transfer goes on.
+    /// Answer `CANNOT_CANCEL`; the transfer is unchanged.
     CannotCancel,
-    /// Answer `NOT_FOUND`; the transfer goes on, no tombstone is left.
+    /// Answer `NOT_FOUND`; the transfer is unchanged and no tombstone is left.
     NotFound,
-    /// Done, then the connection is cut.
+    /// The request is processed, then the connection is dropped.
     ApplyDropAnswer,
-    /// As any request.
+    /// A fault of any request.
     #[serde(untagged)]
     Http(HttpFault),
 }
 
-/// What can go wrong with a recall.
+/// Faults of a recall.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecallFault {
-    /// Answer `REFUSED` for a settled transfer, recorded and repeated for ever.
+    /// Answer `REFUSED` for a settled transfer; the refusal is recorded and repeated.
     Refuse,
-    /// Answer `IN_PROCESS`; nothing changes.
+    /// Answer `IN_PROCESS`; the transfer is unchanged.
     InProcess,
-    /// Answer `CANNOT_RECALL`; nothing changes.
-    RecallUnsupported,
-    /// Done, then the connection is cut.
+    /// Answer `CANNOT_RECALL`; the transfer is unchanged.
+    CannotRecall,
+    /// The request is processed, then the connection is dropped.
     ApplyDropAnswer,
-    /// As any request.
+    /// A fault of any request.
     #[serde(untagged)]
     Http(HttpFault),
 }
 
 impl HttpFault {
-    /// How long the request is held, in milliseconds.
+    /// How long the fault holds the request, in milliseconds.
     pub(super) fn hold_ms(&self) -> u64 {
         match self {
             Self::DelayMs(ms) => *ms,
@@ -109,7 +108,7 @@ impl HttpFault {
 }
 
 impl SubmitFault {
-    /// How long the request is held, in milliseconds.
+    /// How long the fault holds the request, in milliseconds.
     pub(super) fn hold_ms(&self) -> u64 {
         match self {
             Self::AcceptHangMs(ms) => *ms,
@@ -120,21 +119,21 @@ impl SubmitFault {
 }
 
 impl QueryFault {
-    /// How long the request is held, in milliseconds.
+    /// How long the fault holds the request, in milliseconds.
     pub(super) fn hold_ms(&self) -> u64 {
         if let Self::Http(fault) = self { fault.hold_ms() } else { 0 }
     }
 }
 
 impl CancelFault {
-    /// How long the request is held, in milliseconds.
+    /// How long the fault holds the request, in milliseconds.
     pub(super) fn hold_ms(&self) -> u64 {
         if let Self::Http(fault) = self { fault.hold_ms() } else { 0 }
     }
 }
 
 impl RecallFault {
-    /// How long the request is held, in milliseconds.
+    /// How long the fault holds the request, in milliseconds.
     pub(super) fn hold_ms(&self) -> u64 {
         if let Self::Http(fault) = self { fault.hold_ms() } else { 0 }
     }

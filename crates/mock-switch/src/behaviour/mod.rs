@@ -1,43 +1,37 @@
-//! Scripted misbehaviour: what a test or an amount can ask of the switch.
+//! Scripted misbehaviour that a test or a sandbox amount requests.
 //!
-//! The JSON of a behaviour is the API, so the types here say it whole. How
-//! behaviours from several places combine is in `plan`, what a fault does to a
-//! request is in the routes.
+//! The JSON of a behaviour is part of the admin API and is defined by these types. `plan` combines the behaviours that
+//! apply to a reference; the routes apply their faults.
 
 mod fault;
-mod plan;
 mod script;
 
 use serde::{Deserialize, Serialize};
 
 pub use fault::{CancelFault, HttpFault, QueryFault, RecallFault, SubmitFault};
-pub(crate) use plan::{DEFAULT, Plan, Settlement, load, load_many};
-pub use script::{Script, Step, Times};
+pub use script::{Always, Script, Step, Times};
 
-use crate::error::Failure;
 use service_kit::problem::Problem;
 
-/// Longest time a behaviour may ask for, in milliseconds: a day for settlement
-/// and callbacks.
+/// Longest delay of settlement and callbacks, in milliseconds: a day.
 const MAX_WAIT_MS: u64 = 86_400_000;
-/// Longest time a fault may hold a request, in milliseconds: below the request timeout.
+/// Longest time that a fault holds a request, in milliseconds: below the request timeout.
 const MAX_HOLD_MS: u64 = 50_000;
 /// Most copies of one callback.
 const MAX_COPIES: u32 = 1000;
 
-/// How the switch treats a reference. Every field may be left out; then the
-/// next place decides: the reference's own behaviour, its sandbox amount, the
-/// default behaviour, the configuration.
+/// How the switch treats a reference. An absent field is taken from the next source: the reference's own behaviour, its
+/// sandbox amount, the default behaviour, the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Behaviour {
-    /// From acceptance to the end, in milliseconds.
+    /// Time from acceptance to the end, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settle_after_ms: Option<u64>,
-    /// How an accepted transfer ends.
+    /// The end of an accepted transfer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// Reason given with a rejection or a refusal.
+    /// Reason of a rejection or a refusal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reject_reason: Option<String>,
     /// Faults of submits, one per request.
@@ -52,47 +46,47 @@ pub struct Behaviour {
     /// Faults of recalls, one per request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recall: Option<Script<RecallFault>>,
-    /// Faults of the statement, one per request. Met in the behaviour of `statement` or the default one.
+    /// Faults of the statement, one per request. Applies in the behaviour `statement` or the default behaviour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub statement: Option<Script<HttpFault>>,
-    /// Faults of the listing, one per request. Met in the behaviour of `listing` or the default one.
+    /// Faults of the listing, one per request. Applies in the behaviour `listing` or the default behaviour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub listing: Option<Script<HttpFault>>,
-    /// What becomes of the callback.
+    /// How the callback is sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback: Option<CallbackBehaviour>,
 }
 
-/// How an accepted transfer ends.
+/// The end of an accepted transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It settles.
+    /// The transfer settles.
     Settle,
-    /// It is rejected.
+    /// The transfer is rejected.
     Reject,
-    /// It stays pending until told.
+    /// The transfer stays pending until the admin API ends it.
     Hold,
 }
 
-/// What becomes of the callback of a settled or rejected transfer.
+/// How the callback of a settled or rejected transfer is sent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CallbackBehaviour {
-    /// It is never sent.
+    /// The callback is never sent.
     pub lose: bool,
-    /// It is sent so many times, all with the same id. Left out: once.
+    /// Number of copies, all with the same id. Absent: one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<u32>,
-    /// It is sent so much later, in milliseconds; so later ones overtake it.
+    /// Delay, in milliseconds; later callbacks may overtake this one.
     pub delay_ms: u64,
-    /// Another event says the opposite, or pretends to.
+    /// A second event that contradicts the true one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contradict: Option<Contradiction>,
-    /// It names this amount instead of the true one.
+    /// The callback names this amount instead of the true one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub amount_minor: Option<i64>,
-    /// A SUCCESS is sent with the acceptance, although nothing settled.
+    /// A SUCCESS is sent at acceptance, before the transfer settles.
     pub early: bool,
 }
 
@@ -109,28 +103,28 @@ pub enum Contradiction {
 }
 
 impl Behaviour {
-    /// Refuses what the switch could not keep its own bounds with.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    /// Checks the bounds of delays, copies, steps and amounts.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
         let callback = self.callback.clone().unwrap_or_default();
-        let fits = self.settle_after_ms.is_none_or(|ms| ms <= MAX_WAIT_MS)
+        let within_bounds = self.settle_after_ms.is_none_or(|ms| ms <= MAX_WAIT_MS)
             && callback.delay_ms <= MAX_WAIT_MS
             && callback.copies.is_none_or(|copies| copies <= MAX_COPIES)
             && callback.amount_minor.is_none_or(|amount| amount > 0)
             && self.reject_reason.as_ref().is_none_or(|reason| reason.len() <= 128)
-            && self.submit.as_ref().is_none_or(|script| script.fits(SubmitFault::hold_ms))
-            && self.query.as_ref().is_none_or(|script| script.fits(QueryFault::hold_ms))
-            && self.cancel.as_ref().is_none_or(|script| script.fits(CancelFault::hold_ms))
-            && self.recall.as_ref().is_none_or(|script| script.fits(RecallFault::hold_ms))
-            && self.statement.as_ref().is_none_or(|script| script.fits(HttpFault::hold_ms))
-            && self.listing.as_ref().is_none_or(|script| script.fits(HttpFault::hold_ms));
-        if fits {
+            && self.submit.as_ref().is_none_or(|script| script.is_within_bounds(SubmitFault::hold_ms))
+            && self.query.as_ref().is_none_or(|script| script.is_within_bounds(QueryFault::hold_ms))
+            && self.cancel.as_ref().is_none_or(|script| script.is_within_bounds(CancelFault::hold_ms))
+            && self.recall.as_ref().is_none_or(|script| script.is_within_bounds(RecallFault::hold_ms))
+            && self.statement.as_ref().is_none_or(|script| script.is_within_bounds(HttpFault::hold_ms))
+            && self.listing.as_ref().is_none_or(|script| script.is_within_bounds(HttpFault::hold_ms));
+        if within_bounds {
             return Ok(());
         }
         let detail = format!(
-            "at most {MAX_WAIT_MS} ms to settle or delay a callback, {MAX_HOLD_MS} ms to hold a \
-             request, {MAX_COPIES} copies, {} steps a script; amounts above zero",
+            "allowed are at most {MAX_WAIT_MS} ms to settle or to delay a callback, {MAX_HOLD_MS} ms to hold a \
+             request, {MAX_COPIES} copies and {} steps per script; amounts must be above zero",
             script::MAX_STEPS
         );
-        Err(Problem::bad_request("behaviour_out_of_bounds", detail).into())
+        Err(Problem::bad_request("behaviour_out_of_bounds", detail))
     }
 }

@@ -1,13 +1,13 @@
-//! A list of faults used up one per request; after it, requests are normal.
+//! A list of faults, one per request. After its end requests are normal.
 
 use serde::{Deserialize, Serialize};
 
 use super::MAX_HOLD_MS;
 
-/// Most steps in one script.
+/// Most steps of a script.
 pub(super) const MAX_STEPS: usize = 64;
 
-/// Faults in the order in which requests meet them.
+/// Faults in the order of the requests to which they apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Script<F>(pub Vec<Step<F>>);
@@ -19,30 +19,30 @@ pub struct Script<F>(pub Vec<Step<F>>);
 pub enum Step<F> {
     /// For several requests.
     Repeated {
-        /// What happens.
+        /// The fault.
         fault: F,
-        /// How often.
+        /// The number of requests.
         times: Times,
     },
     /// For one request.
     Once(F),
 }
 
-/// How often a step applies.
+/// The number of requests to which a step applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Times {
-    /// So many requests.
+    /// This many requests.
     Count(u32),
-    /// All requests from here on.
-    For(Ever),
+    /// All further requests.
+    Unlimited(Always),
 }
 
-/// The word for a step without an end.
+/// The JSON string `"always"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ever {
-    /// Never ends.
+pub enum Always {
+    /// `"always"`
     Always,
 }
 
@@ -62,30 +62,30 @@ impl<F> Step<F> {
 }
 
 impl<F> Script<F> {
-    /// A script of one step that never ends.
+    /// A script whose fault applies to every request.
     pub fn always(fault: F) -> Self {
-        Self(vec![Step::Repeated { fault, times: Times::For(Ever::Always) }])
+        Self(vec![Step::Repeated { fault, times: Times::Unlimited(Always::Always) }])
     }
 
-    /// A script of one step for so many requests.
+    /// A script whose fault applies to the first `times` requests.
     pub fn times(fault: F, times: u32) -> Self {
         Self(vec![Step::Repeated { fault, times: Times::Count(times) }])
     }
 
-    /// The fault that the `nth` request meets, counted from 1; `None` is normal.
+    /// The fault of the `nth` request, counted from 1; `None` if the request is normal.
     pub(crate) fn at(&self, nth: i64) -> Option<&F> {
         let mut passed = 0;
         self.0.iter().find_map(|step| {
             match step.times() {
-                Times::For(Ever::Always) => return Some(step.fault()),
+                Times::Unlimited(Always::Always) => return Some(step.fault()),
                 Times::Count(times) => passed += i64::from(times),
             }
             (nth <= passed).then(|| step.fault())
         })
     }
 
-    /// Whether the script is short enough and holds no request for too long.
-    pub(super) fn fits(&self, hold_ms: impl Fn(&F) -> u64) -> bool {
+    /// Whether the script is within the bounds of steps and of hold times.
+    pub(super) fn is_within_bounds(&self, hold_ms: impl Fn(&F) -> u64) -> bool {
         self.0.len() <= MAX_STEPS && self.0.iter().all(|step| hold_ms(step.fault()) <= MAX_HOLD_MS)
     }
 }
@@ -96,28 +96,28 @@ mod tests {
     use crate::behaviour::{HttpFault, SubmitFault};
 
     #[test]
-    fn steps_are_used_up_in_order() {
+    fn each_step_applies_to_its_number_of_requests() {
         let json = r#"["refuse", {"fault": "error_503", "times": 2}, {"delay_ms": 5},
                        {"fault": {"accept_hang_ms": 7}, "times": "always"}]"#;
         let script: Script<SubmitFault> = serde_json::from_str(json).unwrap();
-        let met: Vec<_> = (1..=6).map(|nth| script.at(nth).unwrap().clone()).collect();
-        let busy = SubmitFault::Http(HttpFault::Error503);
+        let faults: Vec<_> = (1..=6).map(|nth| script.at(nth).unwrap().clone()).collect();
+        let unavailable = SubmitFault::Http(HttpFault::Error503);
         let expected = [
             SubmitFault::Refuse,
-            busy.clone(),
-            busy,
+            unavailable.clone(),
+            unavailable,
             SubmitFault::Http(HttpFault::DelayMs(5)),
             SubmitFault::AcceptHangMs(7),
             SubmitFault::AcceptHangMs(7),
         ];
-        assert_eq!(met, expected);
-        let again: Script<SubmitFault> =
+        assert_eq!(faults, expected);
+        let parsed: Script<SubmitFault> =
             serde_json::from_str(&serde_json::to_string(&script).unwrap()).unwrap();
-        assert_eq!(again, script);
+        assert_eq!(parsed, script);
     }
 
     #[test]
-    fn after_the_script_requests_are_normal() {
+    fn requests_after_the_script_are_normal() {
         let script = Script::times(SubmitFault::Refuse, 2);
         assert_eq!(script.at(2), Some(&SubmitFault::Refuse));
         assert_eq!(script.at(3), None);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_faults_are_refused() {
+    fn unknown_faults_are_rejected() {
         assert!(serde_json::from_str::<Script<SubmitFault>>(r#"["explode"]"#).is_err());
         assert!(serde_json::from_str::<Script<SubmitFault>>(r#"["not_found"]"#).is_err());
     }

@@ -1,22 +1,23 @@
-//! Cancelling: the pending transfer ends, an unknown reference gets a tombstone,
-//! and an end that came first is told.
+//! Cancel: ends a pending transfer, leaves a tombstone for an unknown reference, or reports an earlier end.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx;
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 
+use super::answers::{KeyReusedError, record_answer, recorded_answer};
 use super::ids::TransferId;
-use super::named::Named;
-use super::{KeyReused, Status, Transfer, find, forget, lock, record, recorded};
-use crate::switch::Switch;
+use super::selector::TransferSelector;
+use super::{Transfer, find, forget, lock};
+use crate::state::Switch;
+use crate::status::TransferStatus;
 
 const OPERATION: &str = "cancel";
 
-/// What a cancel can be answered.
+/// Code of the answer to a cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub(crate) enum Verdict {
+pub(crate) enum CancelAnswerCode {
     Cancelled,
     AlreadyRejected,
     AlreadySettled,
@@ -26,17 +27,16 @@ pub(crate) enum Verdict {
     CannotCancel,
 }
 
-/// The answer as it is sent, and recorded if it is definite or the switch sticks
-/// to what it said first.
+/// The answer to a cancel. It is recorded if it is definite or if the switch has sticky answers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Answer {
-    /// None from a switch without keys.
+pub(crate) struct CancelAnswer {
+    /// `None` from a switch without keys.
     pub(crate) reference: Option<String>,
-    /// The id it was asked by, if it was.
+    /// The switch's own id, if the request selector it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) transfer_id: Option<TransferId>,
-    pub(crate) answer: Verdict,
-    /// Whether such a transfer ever came.
+    pub(crate) answer: CancelAnswerCode,
+    /// Whether the switch has received the transfer.
     pub(crate) known: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
@@ -44,106 +44,119 @@ pub(crate) struct Answer {
     pub(crate) transfer: Option<Transfer>,
 }
 
-/// An answer that changes nothing and binds nobody.
+/// An answer that changes nothing and is not repeated.
 #[derive(Debug, Clone)]
-pub(crate) struct Indefinite {
-    pub(crate) verdict: Verdict,
+pub(crate) struct IndefiniteAnswer {
+    pub(crate) code: CancelAnswerCode,
     pub(crate) reason: Option<String>,
 }
 
-impl Indefinite {
-    /// An answer without a reason.
-    pub(crate) fn plain(verdict: Verdict) -> Self {
-        Self { verdict, reason: None }
+impl IndefiniteAnswer {
+    pub(crate) fn without_reason(code: CancelAnswerCode) -> Self {
+        Self { code, reason: None }
     }
 }
 
-/// Cancels, or repeats what was answered under this key. Without a key, which is
-/// how a switch without keys is asked, nothing is recorded. `scripted` is to be
-/// answered instead of cancelling.
+/// Cancels, or repeats the answer recorded under this key. A request without a key, as a switch without keys receives it, is
+/// not recorded. A `scripted` answer replaces the cancel.
 pub(crate) async fn cancel(
     switch: &Switch,
-    named: &Named,
+    selector: &TransferSelector,
     key: Option<&str>,
-    scripted: Option<Indefinite>,
-) -> Result<Result<Answer, KeyReused>, sqlx::Error> {
-    let reference = named.reference.as_str();
+    scripted: Option<IndefiniteAnswer>,
+) -> Result<Result<CancelAnswer, KeyReusedError>, sqlx::Error> {
+    let reference = selector.reference.as_str();
     let mut tx = lock(&switch.pool, reference).await?;
     let current = switch.settings.current();
     let (now, since, sticky) = (current.now(), current.remembered_since(), current.shape.sticky_answers);
-    let known = find(&mut *tx, named, since).await?;
+    let known = find(&mut *tx, selector, since).await?;
     if let Some(key) = key
         && (sticky || scripted.is_none())
     {
-        match recorded(&mut tx, OPERATION, key, reference, known.as_ref(), sticky).await? {
+        match recorded_answer(&mut tx, OPERATION, key, reference, known.as_ref(), sticky).await? {
             Err(reused) => return Ok(Err(reused)),
             Ok(Some(answer)) => return Ok(Ok(answer)),
             Ok(None) => {}
         }
     }
-    // The switch's own ids are never unknown before they are known: they get no tombstone.
-    let tombstone = current.shape.tombstone && named.id.is_none();
+    // A cancel by the switch's own id leaves no tombstone: the switch assigns ids itself.
+    let tombstone = current.shape.tombstone && selector.id.is_none();
     let indefinite = match scripted {
         Some(scripted) => Some(scripted),
-        None if !current.shape.cancel => Some(Indefinite::plain(Verdict::CannotCancel)),
-        None if known.is_none() && !tombstone => Some(Indefinite::plain(Verdict::NotFound)),
+        None if !current.shape.cancel => {
+            Some(IndefiniteAnswer::without_reason(CancelAnswerCode::CannotCancel))
+        }
+        None if known.is_none() && !tombstone => {
+            Some(IndefiniteAnswer::without_reason(CancelAnswerCode::NotFound))
+        }
         None => None,
     };
     let (bound, answer) = match (indefinite, known) {
-        (Some(indefinite), known) => (None, undecided(named, indefinite, known)),
+        (Some(indefinite), known) => (None, indefinite_answer(selector, indefinite, known)),
         (None, Some(transfer)) => {
-            end_pending(&mut tx, named, now).await?;
-            (Some(transfer.id), definite(named, transfer))
+            end_pending(&mut tx, selector, now).await?;
+            (Some(transfer.id), definite_answer(selector, transfer))
         }
         (None, None) => {
             forget(&mut tx, reference, since).await?;
-            (Some(leave_tombstone(&mut tx, reference, now).await?), answer(named, Verdict::Cancelled, None))
+            (
+                Some(leave_tombstone(&mut tx, reference, now).await?),
+                answer(selector, CancelAnswerCode::Cancelled, None),
+            )
         }
     };
     if let Some(key) = key
         && (sticky || bound.is_some())
     {
-        record(&mut tx, OPERATION, key, reference, bound, &answer).await?;
+        record_answer(&mut tx, OPERATION, key, reference, bound, &answer).await?;
     }
     tx.commit().await?;
     Ok(Ok(answer))
 }
 
-fn undecided(named: &Named, indefinite: Indefinite, known: Option<Transfer>) -> Answer {
-    // Who answers that there is nothing claims to know nothing.
-    let known = known.filter(|_| indefinite.verdict != Verdict::NotFound);
-    Answer { reason: indefinite.reason, ..answer(named, indefinite.verdict, known) }
+fn indefinite_answer(
+    selector: &TransferSelector,
+    indefinite: IndefiniteAnswer,
+    known: Option<Transfer>,
+) -> CancelAnswer {
+    // An answer NOT_FOUND shows no transfer.
+    let known = known.filter(|_| indefinite.code != CancelAnswerCode::NotFound);
+    CancelAnswer { reason: indefinite.reason, ..answer(selector, indefinite.code, known) }
 }
 
-/// The answer for a known transfer whose pending state has just been ended.
-fn definite(named: &Named, mut transfer: Transfer) -> Answer {
-    let verdict = match transfer.status {
-        Status::Pending | Status::Cancelled => Verdict::Cancelled,
-        Status::Settled => Verdict::AlreadySettled,
-        // Recalled money is as little on its way as rejected money.
-        Status::Rejected | Status::Recalled => Verdict::AlreadyRejected,
+/// The definite answer about a known transfer; a pending one has just been cancelled.
+fn definite_answer(selector: &TransferSelector, mut transfer: Transfer) -> CancelAnswer {
+    let code = match transfer.status {
+        TransferStatus::Pending | TransferStatus::Cancelled => CancelAnswerCode::Cancelled,
+        TransferStatus::Settled => CancelAnswerCode::AlreadySettled,
+        // A recalled transfer is not in progress any more, like a rejected one.
+        TransferStatus::Rejected | TransferStatus::Recalled => CancelAnswerCode::AlreadyRejected,
     };
-    if transfer.status == Status::Pending {
-        transfer.status = Status::Cancelled;
+    if transfer.status == TransferStatus::Pending {
+        transfer.status = TransferStatus::Cancelled;
     }
-    Answer { reason: transfer.reason.clone(), ..answer(named, verdict, Some(transfer)) }
+    CancelAnswer { reason: transfer.reason.clone(), ..answer(selector, code, Some(transfer)) }
 }
 
-/// An answer without a reason. A tombstone is no transfer to be shown.
-fn answer(named: &Named, answer: Verdict, transfer: Option<Transfer>) -> Answer {
+/// An answer without a reason. A tombstone is not shown as a transfer.
+fn answer(selector: &TransferSelector, code: CancelAnswerCode, transfer: Option<Transfer>) -> CancelAnswer {
     let transfer = transfer.filter(|transfer| !transfer.tombstone);
-    let (reference, transfer_id) = (named.shown(), named.id);
-    Answer { reference, transfer_id, answer, known: transfer.is_some(), reason: None, transfer }
+    let (reference, transfer_id) = (selector.visible_reference(), selector.id);
+    CancelAnswer { reference, transfer_id, answer: code, known: transfer.is_some(), reason: None, transfer }
 }
 
-/// Several can be pending under one reference if the switch does not deduplicate.
-async fn end_pending(db: &mut PgConnection, named: &Named, now: Timestamp) -> Result<(), sqlx::Error> {
+/// Cancels the pending transfers; a switch that does not deduplicate can have several under one reference.
+async fn end_pending(
+    db: &mut PgConnection,
+    selector: &TransferSelector,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "UPDATE transfers SET status = 'CANCELLED', finished_at = $2
          WHERE reference = $1 AND status = 'PENDING' AND ($3::bigint IS NULL OR id = $3)",
-        named.reference,
+        selector.reference,
         now.to_sqlx(),
-        named.id.map(|id| id.0),
+        selector.id.map(|id| id.0),
     )
     .execute(db)
     .await?;

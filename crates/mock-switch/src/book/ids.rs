@@ -1,5 +1,4 @@
-//! Numbers of the book as clients see them: text without a meaning, except that
-//! later ones come after.
+//! Numbers of the book as clients see them: opaque texts in ascending order.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,11 +32,11 @@ opaque! {
 }
 
 opaque! {
-    /// The place of an entry in the statement.
+    /// Position of an entry in the statement.
     Cursor
 }
 
 impl TransferId {
-    /// The id of no transfer.
+    /// An id that no transfer has.
     pub(crate) const NONE: Self = Self(0);
 }

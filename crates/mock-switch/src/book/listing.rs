@@ -1,21 +1,22 @@
-//! Every transfer to one creditor, in order of arrival: what a client can read
-//! back from a switch that knows no keys. The retention hides none.
+//! The listing: every transfer to one creditor account, in order of arrival, regardless of the retention. Clients of a
+//! switch without keys look up their transfers in it.
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::ids::TransferId;
-use super::{Status, pages};
-use crate::switch::Switch;
+use super::page_lock;
+use crate::state::Switch;
+use crate::status::TransferStatus;
 
-/// Most transfers in one answer.
+/// Most transfers of one page.
 pub(crate) const LIMIT: i64 = 100;
 
-/// One transfer, without anything its sender called it by.
+/// A transfer without its reference and end-to-end id.
 #[derive(Debug, Serialize)]
-pub(crate) struct Listed {
+pub(crate) struct ListedTransfer {
     transfer_id: TransferId,
-    status: Status,
+    status: TransferStatus,
     amount_minor: i64,
     currency: String,
     creditor_account: String,
@@ -24,18 +25,22 @@ pub(crate) struct Listed {
 
 /// A page of the listing.
 #[derive(Debug, Serialize)]
-pub(crate) struct Page {
-    transfers: Vec<Listed>,
-    /// `after` of the next page, if this one was full.
+pub(crate) struct ListingPage {
+    transfers: Vec<ListedTransfer>,
+    /// `after` of the next page; `None` if this page is not full.
     next: Option<TransferId>,
 }
 
-/// The first transfers to a creditor after this id, [`LIMIT`] at most.
-pub(crate) async fn after(switch: &Switch, creditor: &str, after: TransferId) -> Result<Page, sqlx::Error> {
-    let mut tx = pages::turn(&switch.pool).await?;
+/// The first transfers to a creditor account after this id, at most [`LIMIT`].
+pub(crate) async fn after(
+    switch: &Switch,
+    creditor: &str,
+    after: TransferId,
+) -> Result<ListingPage, sqlx::Error> {
+    let mut tx = page_lock::begin_page_read(&switch.pool).await?;
     let transfers = sqlx::query_as!(
-        Listed,
-        r#"SELECT id AS "transfer_id: TransferId", status AS "status: Status",
+        ListedTransfer,
+        r#"SELECT id AS "transfer_id: TransferId", status AS "status: TransferStatus",
                   amount_minor AS "amount_minor!", currency AS "currency!",
                   creditor_account AS "creditor_account!", received_at
            FROM transfers WHERE creditor_account = $1 AND id > $2
@@ -48,15 +53,15 @@ pub(crate) async fn after(switch: &Switch, creditor: &str, after: TransferId) ->
     .await?;
     let full = i64::try_from(transfers.len()).is_ok_and(|rows| rows == LIMIT);
     let next = transfers.last().map(|listed| listed.transfer_id).filter(|_| full);
-    Ok(Page { transfers, next })
+    Ok(ListingPage { transfers, next })
 }
 
-/// The newest `count` transfers to a creditor, still in order of arrival.
-pub(crate) async fn last(switch: &Switch, creditor: &str, count: i64) -> Result<Page, sqlx::Error> {
-    let mut tx = pages::turn(&switch.pool).await?;
+/// The newest `count` transfers to a creditor account, in order of arrival.
+pub(crate) async fn last(switch: &Switch, creditor: &str, count: i64) -> Result<ListingPage, sqlx::Error> {
+    let mut tx = page_lock::begin_page_read(&switch.pool).await?;
     let mut transfers = sqlx::query_as!(
-        Listed,
-        r#"SELECT id AS "transfer_id: TransferId", status AS "status: Status",
+        ListedTransfer,
+        r#"SELECT id AS "transfer_id: TransferId", status AS "status: TransferStatus",
                   amount_minor AS "amount_minor!", currency AS "currency!",
                   creditor_account AS "creditor_account!", received_at
            FROM transfers WHERE creditor_account = $1
@@ -67,5 +72,5 @@ pub(crate) async fn last(switch: &Switch, creditor: &str, count: i64) -> Result<
     .fetch_all(&mut *tx)
     .await?;
     transfers.reverse();
-    Ok(Page { transfers, next: None })
+    Ok(ListingPage { transfers, next: None })
 }

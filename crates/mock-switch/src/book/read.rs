@@ -1,4 +1,4 @@
-//! The book as an auditor reads it: everything, forgotten or not.
+//! The book as the admin API shows it: every row, regardless of the retention.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx;
@@ -7,23 +7,23 @@ use sqlx::PgPool;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::Status;
+use crate::status::TransferStatus;
 
-/// A time that may not have come.
-type Moment = Option<jiff_sqlx::Timestamp>;
+/// A nullable column of type timestamptz.
+type OptionalTimestamp = Option<jiff_sqlx::Timestamp>;
 
-/// One row of the book.
+/// A row of the table `transfers`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Entry {
-    /// Grows with every row; pages go by it.
+pub(crate) struct TransferRow {
+    /// Ascending; the position of paging.
     pub(crate) id: i64,
     reference: String,
-    status: Status,
+    status: TransferStatus,
     tombstone: bool,
-    /// Refused in the answer to its submit.
+    /// The submit was refused.
     refused: bool,
     deduplicated: bool,
-    /// No longer answered for.
+    /// Beyond the retention.
     forgotten: bool,
     amount_minor: Option<i64>,
     currency: Option<String>,
@@ -32,19 +32,19 @@ pub(crate) struct Entry {
     reason: Option<String>,
     recall_refusal: Option<String>,
     received_at: Timestamp,
-    #[serde(serialize_with = "moment")]
-    deadline: Moment,
-    #[serde(serialize_with = "moment")]
-    due_at: Moment,
-    #[serde(serialize_with = "moment")]
-    finished_at: Moment,
+    #[serde(serialize_with = "optional_timestamp")]
+    deadline: OptionalTimestamp,
+    #[serde(serialize_with = "optional_timestamp")]
+    due_at: OptionalTimestamp,
+    #[serde(serialize_with = "optional_timestamp")]
+    finished_at: OptionalTimestamp,
     /// Requests received for the reference, by operation.
     requests: Json<serde_json::Value>,
 }
 
-/// One callback, sent or not.
+/// A row of the table `callbacks`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Callback {
+pub(crate) struct CallbackRow {
     id: Uuid,
     event_id: String,
     reference: String,
@@ -57,21 +57,21 @@ pub(crate) struct Callback {
     body: Json<serde_json::Value>,
 }
 
-fn moment<S: Serializer>(moment: &Moment, serializer: S) -> Result<S::Ok, S::Error> {
-    moment.map(jiff_sqlx::Timestamp::to_jiff).serialize(serializer)
+fn optional_timestamp<S: Serializer>(value: &OptionalTimestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    value.map(jiff_sqlx::Timestamp::to_jiff).serialize(serializer)
 }
 
-/// Up to `limit` rows with ids above `after`, of one reference or of all.
-pub(crate) async fn entries(
+/// Up to `limit` transfers with ids above `after`, of one reference or of all.
+pub(crate) async fn transfers(
     pool: &PgPool,
     reference: Option<&str>,
     remembered_since: Timestamp,
     after: i64,
     limit: i64,
-) -> Result<Vec<Entry>, sqlx::Error> {
+) -> Result<Vec<TransferRow>, sqlx::Error> {
     sqlx::query_as!(
-        Entry,
-        r#"SELECT t.id, t.reference, t.status AS "status: Status", t.tombstone, t.refused,
+        TransferRow,
+        r#"SELECT t.id, t.reference, t.status AS "status: TransferStatus", t.tombstone, t.refused,
                   t.deduplicated, (t.forgotten OR t.received_at < $2) AS "forgotten!",
                   t.amount_minor, t.currency, t.creditor_account, t.end_to_end_id, t.reason,
                   t.recall_refusal, t.received_at, t.deadline, t.due_at, t.finished_at,
@@ -90,7 +90,7 @@ pub(crate) async fn entries(
     .await
 }
 
-/// Requests received for a reference, by operation, whether or not it has a row.
+/// Requests received for a reference, by operation, even if the reference has no transfer.
 pub(crate) async fn requests(pool: &PgPool, reference: &str) -> Result<serde_json::Value, sqlx::Error> {
     sqlx::query_scalar!(
         r#"SELECT coalesce(jsonb_object_agg(operation, received), '{}') AS "requests!"
@@ -106,9 +106,9 @@ pub(crate) async fn callbacks(
     pool: &PgPool,
     reference: Option<&str>,
     limit: i64,
-) -> Result<Vec<Callback>, sqlx::Error> {
+) -> Result<Vec<CallbackRow>, sqlx::Error> {
     sqlx::query_as!(
-        Callback,
+        CallbackRow,
         r#"SELECT id, event_id, reference, state, attempts, last_status, last_error,
                   next_attempt_at, body::jsonb AS "body!: Json<serde_json::Value>"
            FROM callbacks WHERE $1::text IS NULL OR reference = $1

@@ -1,75 +1,76 @@
-//! Taking back money that left. Another operation than cancel: it never stops a
-//! transfer, and its refusal is for ever.
+//! Recall: returns the money of a settled transfer. Unlike a cancel it never stops a pending transfer, and its refusal is
+//! final.
 
 use jiff_sqlx::ToSqlx;
 use serde::{Deserialize, Serialize};
 
+use super::answers::{KeyReusedError, record_answer, recorded_answer};
 use super::ids::TransferId;
-use super::named::Named;
-use super::{KeyReused, Status, Transfer, find, lock, record, recorded};
-use crate::switch::Switch;
+use super::selector::TransferSelector;
+use super::{Transfer, find, lock};
+use crate::state::Switch;
+use crate::status::TransferStatus;
 
 const OPERATION: &str = "recall";
 
-/// What a recall can be answered.
+/// Code of the answer to a recall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub(crate) enum Verdict {
+pub(crate) enum RecallAnswerCode {
     Recalled,
     Refused,
     InProcess,
     NotSettled,
     NotFound,
-    RecallUnsupported,
+    CannotRecall,
 }
 
-/// The answer as it is sent, and recorded if it is `RECALLED` or `REFUSED`.
+/// The answer to a recall; recorded if it is `RECALLED` or `REFUSED`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Answer {
-    /// None from a switch without keys.
+pub(crate) struct RecallAnswer {
+    /// `None` from a switch without keys.
     pub(crate) reference: Option<String>,
-    /// The id it was asked by, if it was.
+    /// The switch's own id, if the request selector it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) transfer_id: Option<TransferId>,
-    pub(crate) answer: Verdict,
+    pub(crate) answer: RecallAnswerCode,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
 }
 
-impl Answer {
-    /// An answer without a reason.
-    pub(crate) fn plain(named: &Named, answer: Verdict) -> Self {
-        Self { reference: named.shown(), transfer_id: named.id, answer, reason: None }
+impl RecallAnswer {
+    pub(crate) fn without_reason(selector: &TransferSelector, answer: RecallAnswerCode) -> Self {
+        Self { reference: selector.visible_reference(), transfer_id: selector.id, answer, reason: None }
     }
 }
 
-/// Recalls, or repeats what was answered under this key, if there is one.
-/// `refusal` is the reason to refuse a settled transfer's first recall with.
+/// Recalls, or repeats the answer recorded under this key. `refusal` is the reason with which a script refuses the first
+/// recall of a settled transfer.
 pub(crate) async fn recall(
     switch: &Switch,
-    named: &Named,
+    selector: &TransferSelector,
     key: Option<&str>,
     refusal: Option<String>,
-) -> Result<Result<Answer, KeyReused>, sqlx::Error> {
-    let mut tx = lock(&switch.pool, &named.reference).await?;
+) -> Result<Result<RecallAnswer, KeyReusedError>, sqlx::Error> {
+    let mut tx = lock(&switch.pool, &selector.reference).await?;
     let current = switch.settings.current();
-    let known = find(&mut *tx, named, current.remembered_since()).await?;
+    let known = find(&mut *tx, selector, current.remembered_since()).await?;
     if let Some(key) = key {
-        match recorded(&mut tx, OPERATION, key, &named.reference, known.as_ref(), false).await? {
+        match recorded_answer(&mut tx, OPERATION, key, &selector.reference, known.as_ref(), false).await? {
             Err(reused) => return Ok(Err(reused)),
             Ok(Some(answer)) => return Ok(Ok(answer)),
             Ok(None) => {}
         }
     }
     if !current.shape.recall {
-        return Ok(Ok(Answer::plain(named, Verdict::RecallUnsupported)));
+        return Ok(Ok(RecallAnswer::without_reason(selector, RecallAnswerCode::CannotRecall)));
     }
     let Some(transfer) = known else {
-        return Ok(Ok(Answer::plain(named, Verdict::NotFound)));
+        return Ok(Ok(RecallAnswer::without_reason(selector, RecallAnswerCode::NotFound)));
     };
-    let answer = decide(named, &transfer, refusal);
+    let answer = decide(selector, &transfer, refusal);
     match answer.answer {
-        Verdict::Recalled if transfer.status == Status::Settled => {
+        RecallAnswerCode::Recalled if transfer.status == TransferStatus::Settled => {
             sqlx::query!(
                 "UPDATE transfers SET status = 'RECALLED', finished_at = $2 WHERE id = $1",
                 transfer.id.0,
@@ -78,7 +79,7 @@ pub(crate) async fn recall(
             .execute(&mut *tx)
             .await?;
         }
-        Verdict::Refused => {
+        RecallAnswerCode::Refused => {
             sqlx::query!(
                 "UPDATE transfers SET recall_refusal = $2 WHERE id = $1",
                 transfer.id.0,
@@ -87,22 +88,24 @@ pub(crate) async fn recall(
             .execute(&mut *tx)
             .await?;
         }
-        Verdict::Recalled => {}
+        RecallAnswerCode::Recalled => {}
         _ => return Ok(Ok(answer)),
     }
     if let Some(key) = key {
-        record(&mut tx, OPERATION, key, &named.reference, Some(transfer.id), &answer).await?;
+        record_answer(&mut tx, OPERATION, key, &selector.reference, Some(transfer.id), &answer).await?;
     }
     tx.commit().await?;
     Ok(Ok(answer))
 }
 
-fn decide(named: &Named, transfer: &Transfer, refusal: Option<String>) -> Answer {
+fn decide(selector: &TransferSelector, transfer: &Transfer, refusal: Option<String>) -> RecallAnswer {
     let refusal = transfer.recall_refusal.clone().or(refusal);
     let (answer, reason) = match (transfer.status, refusal) {
-        (Status::Recalled, _) | (Status::Settled, None) => (Verdict::Recalled, None),
-        (Status::Settled, refusal) => (Verdict::Refused, refusal),
-        (Status::Pending | Status::Rejected | Status::Cancelled, _) => (Verdict::NotSettled, None),
+        (TransferStatus::Recalled, _) | (TransferStatus::Settled, None) => (RecallAnswerCode::Recalled, None),
+        (TransferStatus::Settled, refusal) => (RecallAnswerCode::Refused, refusal),
+        (TransferStatus::Pending | TransferStatus::Rejected | TransferStatus::Cancelled, _) => {
+            (RecallAnswerCode::NotSettled, None)
+        }
     };
-    Answer { reason, ..Answer::plain(named, answer) }
+    RecallAnswer { reason, ..RecallAnswer::without_reason(selector, answer) }
 }

@@ -1,9 +1,8 @@
-//! Counting what was received. The count is committed before anything else
-//! happens, so that a request which is then dropped was still seen.
+//! Counts received requests. The count is committed before the request is processed, so that a dropped request counts too.
 
 use sqlx::PgExecutor;
 
-/// What a client can ask.
+/// An operation of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Submit,
@@ -15,7 +14,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// As it stands in the database, in metrics and in logs.
+    /// The word in the database, in metrics and in logs.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Submit => "submit",
@@ -28,7 +27,7 @@ impl Operation {
     }
 }
 
-/// Counts one request; returns its place, from 1, in the script of this behaviour.
+/// Counts one request; returns its number, from 1, in the behaviour's script.
 pub(crate) async fn count(
     db: impl PgExecutor<'_>,
     reference: &str,

@@ -1,20 +1,21 @@
-//! The statement: every end of a transfer, for ever, whatever the retention.
+//! The statement: every finished transfer, regardless of the retention.
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::ids::{Cursor, TransferId};
-use super::{Status, pages};
-use crate::switch::Switch;
+use super::page_lock;
+use crate::state::Switch;
+use crate::status::TransferStatus;
 
-/// One end of a transfer. A recalled one has two: its settlement, then its return.
+/// An entry of the statement. A recalled transfer has two: SETTLED, then RECALLED.
 #[derive(Debug, Serialize)]
-pub(crate) struct Entry {
+pub(crate) struct StatementEntry {
     cursor: Cursor,
     transfer_id: TransferId,
-    /// None from a switch without keys.
+    /// `None` from a switch without keys.
     reference: Option<String>,
-    status: Status,
+    status: TransferStatus,
     amount_minor: i64,
     currency: String,
     creditor_account: String,
@@ -26,24 +27,28 @@ pub(crate) struct Entry {
 
 /// A page of the statement.
 #[derive(Debug, Serialize)]
-pub(crate) struct Page {
-    entries: Vec<Entry>,
-    /// `after` of the next page, if this one was full.
+pub(crate) struct StatementPage {
+    entries: Vec<StatementEntry>,
+    /// `after` of the next page; `None` if this page is not full.
     next: Option<Cursor>,
-    /// On the switch's clock: who has read on until `next` was null has read
-    /// every end that came before the last page's moment.
+    /// On the switch's clock: a client that has read all pages has every transfer that ended before this time of the last
+    /// page.
     complete_until: Timestamp,
 }
 
-/// Up to `limit` entries after the cursor, or from the beginning.
-pub(crate) async fn page(switch: &Switch, after: Option<Cursor>, limit: i64) -> Result<Page, sqlx::Error> {
-    let mut tx = pages::turn(&switch.pool).await?;
+/// Up to `limit` entries after the cursor; `None` is the start.
+pub(crate) async fn page(
+    switch: &Switch,
+    after: Option<Cursor>,
+    limit: i64,
+) -> Result<StatementPage, sqlx::Error> {
+    let mut tx = page_lock::begin_page_read(&switch.pool).await?;
     let current = switch.settings.current();
     let complete_until = current.now();
     let entries = sqlx::query_as!(
-        Entry,
+        StatementEntry,
         r#"SELECT s.cursor AS "cursor: Cursor", s.transfer_id AS "transfer_id: TransferId",
-                  CASE WHEN $3 THEN t.reference END AS reference, s.status AS "status: Status",
+                  CASE WHEN $3 THEN t.reference END AS reference, s.status AS "status: TransferStatus",
                   t.amount_minor AS "amount_minor!", t.currency AS "currency!",
                   t.creditor_account AS "creditor_account!", t.end_to_end_id, s.reason,
                   t.received_at, s.finished_at
@@ -58,5 +63,5 @@ pub(crate) async fn page(switch: &Switch, after: Option<Cursor>, limit: i64) -> 
     .await?;
     let full = i64::try_from(entries.len()).is_ok_and(|rows| rows == limit);
     let next = entries.last().map(|entry| entry.cursor).filter(|_| full);
-    Ok(Page { entries, next, complete_until })
+    Ok(StatementPage { entries, next, complete_until })
 }

@@ -1,23 +1,24 @@
-//! Submitting a transfer: accepted, refused, or the first outcome again.
+//! Submit: accepts or refuses a transfer, or repeats the first outcome.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx;
 use sqlx::PgConnection;
 
 use super::ids::TransferId;
-use super::named::Named;
-use super::{Status, Transfer, events, find, forget, lock};
-use crate::behaviour::{Plan, Settlement};
-use crate::switch::Switch;
+use super::selector::TransferSelector;
+use super::{Transfer, callbacks, find, forget, lock};
+use crate::plan::{Plan, Settlement};
+use crate::state::Switch;
+use crate::status::TransferStatus;
 
-/// Reason of a submit that came after its own cancel.
+/// Reason of a submit whose reference was cancelled before.
 pub(crate) const CANCELLED_BEFORE_RECEIPT: &str = "cancelled_before_receipt";
-/// Reason of a submit that came after its deadline.
+/// Reason of a submit that arrived after its deadline.
 pub(crate) const DEADLINE_PASSED: &str = "deadline_passed";
 
-/// What a client orders, already checked.
+/// A validated order.
 #[derive(Debug, Clone)]
-pub(crate) struct Order {
+pub(crate) struct TransferOrder {
     pub(crate) reference: String,
     pub(crate) amount_minor: i64,
     pub(crate) currency: String,
@@ -27,38 +28,39 @@ pub(crate) struct Order {
     pub(crate) deadline: Option<Timestamp>,
 }
 
-/// What became of an order.
+/// Outcome of a submit.
 #[derive(Debug)]
-pub(crate) enum Submitted {
-    /// Taken, or refused; `duplicate` if it was so before.
+pub(crate) enum SubmitOutcome {
+    /// Accepted or refused; `duplicate` if the transfer was recorded before.
     Recorded { transfer: Transfer, duplicate: bool },
-    /// The reference was cancelled before it came.
+    /// The reference has a tombstone.
     Tombstoned,
-    /// The reference means another transfer.
+    /// The reference belongs to a transfer with another amount, currency or account.
     Conflict,
 }
 
-/// Submits. `refusal` is the reason to refuse a first submit with.
+/// Submits. `refusal` is the reason with which a script refuses the first submit.
 pub(crate) async fn submit(
     switch: &Switch,
-    order: &Order,
+    order: &TransferOrder,
     plan: &Plan,
     refusal: Option<String>,
-) -> Result<Submitted, sqlx::Error> {
+) -> Result<SubmitOutcome, sqlx::Error> {
     let mut tx = lock(&switch.pool, &order.reference).await?;
-    // After the lock: it may have been waited for, and the deadline may have passed.
+    // Read after the lock, because the deadline may have passed while the request waited for it.
     let current = switch.settings.current();
     let (now, since) = (current.now(), current.remembered_since());
     let shape = current.shape;
-    let named = Named { reference: order.reference.clone(), id: None, keys: shape.keys };
-    let known = if shape.keys { find(&mut *tx, &named, since).await? } else { None };
+    let selector =
+        TransferSelector { reference: order.reference.clone(), id: None, shows_reference: shape.keys };
+    let known = if shape.keys { find(&mut *tx, &selector, since).await? } else { None };
     match known {
-        Some(transfer) if transfer.tombstone => return Ok(Submitted::Tombstoned),
+        Some(transfer) if transfer.tombstone => return Ok(SubmitOutcome::Tombstoned),
         Some(transfer) if shape.dedup => {
-            return Ok(if order.means(&transfer) {
-                Submitted::Recorded { transfer, duplicate: true }
+            return Ok(if order.matches(&transfer) {
+                SubmitOutcome::Recorded { transfer, duplicate: true }
             } else {
-                Submitted::Conflict
+                SubmitOutcome::Conflict
             });
         }
         _ => forget(&mut tx, &order.reference, since).await?,
@@ -68,18 +70,18 @@ pub(crate) async fn submit(
     let settlement = plan.settlement(switch.config.settle_after_ms);
     let dedup = shape.dedup && shape.keys;
     let mut transfer = insert(&mut tx, order, dedup, now, refusal, settlement).await?;
-    transfer.reference = named.shown();
+    transfer.reference = selector.visible_reference();
     if !transfer.refused && plan.callback().early && shape.calls_back() {
-        let fact = events::Fact::settled(&order.reference, order.amount_minor, &order.currency);
-        events::insert(&mut tx, &[events::Event::of(&fact, now)?]).await?;
+        let end = callbacks::TransferEnd::settled(&order.reference, order.amount_minor, &order.currency);
+        callbacks::insert(&mut tx, &[callbacks::NewCallback::new(&end, now)?]).await?;
     }
     tx.commit().await?;
-    Ok(Submitted::Recorded { transfer, duplicate: false })
+    Ok(SubmitOutcome::Recorded { transfer, duplicate: false })
 }
 
-impl Order {
-    /// Whether a transfer already in the book is this very order.
-    fn means(&self, transfer: &Transfer) -> bool {
+impl TransferOrder {
+    /// Whether a recorded transfer has the same amount, currency and account.
+    fn matches(&self, transfer: &Transfer) -> bool {
         transfer.amount_minor == Some(self.amount_minor)
             && transfer.currency.as_deref() == Some(&self.currency)
             && transfer.creditor_account.as_deref() == Some(&self.creditor_account)
@@ -88,14 +90,14 @@ impl Order {
 
 async fn insert(
     db: &mut PgConnection,
-    order: &Order,
+    order: &TransferOrder,
     dedup: bool,
     now: Timestamp,
     refusal: Option<String>,
     settlement: Settlement,
 ) -> Result<Transfer, sqlx::Error> {
     let refused = refusal.is_some();
-    let status = if refused { Status::Rejected } else { Status::Pending };
+    let status = if refused { TransferStatus::Rejected } else { TransferStatus::Pending };
     let after_ms = settlement.after_ms.filter(|_| !refused);
     let id = sqlx::query_scalar!(
         r#"INSERT INTO transfers (reference, status, refused, deduplicated, amount_minor, currency,

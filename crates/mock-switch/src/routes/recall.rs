@@ -1,60 +1,64 @@
-//! Asking for settled money back.
+//! Recall requests.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use service_kit::problem::{Json, Path};
 
-use super::faults::{meet, suffer};
-use super::{input, named};
+use super::faults::{apply_http_fault, next_fault};
+use super::{input, selector};
 use crate::behaviour::RecallFault;
-use crate::book::named::Named;
-use crate::book::recall::{Answer, Verdict, recall as recall_in_book};
+use crate::book::recall::{RecallAnswer, RecallAnswerCode, recall as recall_in_book};
 use crate::book::requests::Operation;
-use crate::cut::cut;
-use crate::error::Failure;
-use crate::switch::{Shared, Switch};
+use crate::book::selector::TransferSelector;
+use crate::drop_connection::drop_connection;
+use crate::error::RequestError;
+use crate::state::{SharedSwitch, Switch};
 
 /// `POST /v1/transfers/{reference}/recall`
 pub(super) async fn by_reference(
-    State(switch): State<Shared>,
+    State(switch): State<SharedSwitch>,
     Path(reference): Path<String>,
     headers: HeaderMap,
-) -> Result<Response, Failure> {
-    recall(&switch, &named::by_reference(&switch, reference)?, &headers).await
+) -> Result<Response, RequestError> {
+    recall(&switch, &selector::by_reference(&switch, reference)?, &headers).await
 }
 
 /// `POST /v1/transfers/by-id/{transfer_id}/recall`
 pub(super) async fn by_id(
-    State(switch): State<Shared>,
+    State(switch): State<SharedSwitch>,
     Path(transfer_id): Path<String>,
     headers: HeaderMap,
-) -> Result<Response, Failure> {
-    recall(&switch, &named::by_id(&switch, transfer_id).await?, &headers).await
+) -> Result<Response, RequestError> {
+    recall(&switch, &selector::by_id(&switch, transfer_id).await?, &headers).await
 }
 
-async fn recall(switch: &Switch, named: &Named, headers: &HeaderMap) -> Result<Response, Failure> {
-    let key = named::key(named, headers)?;
+async fn recall(
+    switch: &Switch,
+    selector: &TransferSelector,
+    headers: &HeaderMap,
+) -> Result<Response, RequestError> {
+    let key = selector::idempotency_key(selector, headers)?;
     let (plan, fault) =
-        meet(switch, &named.reference, Operation::Recall, None, |b| b.recall.as_ref()).await?;
-    let plain = |verdict| Ok(Json(Answer::plain(named, verdict)).into_response());
+        next_fault(switch, &selector.reference, Operation::Recall, None, |b| b.recall.as_ref()).await?;
+    let without_reason = |code| Ok(Json(RecallAnswer::without_reason(selector, code)).into_response());
     let mut refusal = None;
     match &fault {
         Some(RecallFault::Http(fault)) => {
-            if let Some(answer) = suffer(fault).await {
-                return Ok(answer);
+            if let Some(response) = apply_http_fault(fault).await {
+                return Ok(response);
             }
         }
-        Some(RecallFault::InProcess) => return plain(Verdict::InProcess),
-        Some(RecallFault::RecallUnsupported) => return plain(Verdict::RecallUnsupported),
+        Some(RecallFault::InProcess) => return without_reason(RecallAnswerCode::InProcess),
+        Some(RecallFault::CannotRecall) => return without_reason(RecallAnswerCode::CannotRecall),
         Some(RecallFault::Refuse) => refusal = Some(plan.reject_reason()),
         Some(RecallFault::ApplyDropAnswer) | None => {}
     }
 
-    let answer = recall_in_book(switch, named, key, refusal).await?;
+    let answer = recall_in_book(switch, selector, key, refusal).await?;
     let answer = answer.map_err(|_| input::key_reused())?;
     match fault {
-        Some(RecallFault::ApplyDropAnswer) => Ok(cut()),
+        Some(RecallFault::ApplyDropAnswer) => Ok(drop_connection()),
         _ => Ok(Json(answer).into_response()),
     }
 }

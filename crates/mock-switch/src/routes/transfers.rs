@@ -1,4 +1,4 @@
-//! Submitting a transfer and asking what became of it.
+//! Submits and queries of transfers.
 
 use std::time::Duration;
 
@@ -8,51 +8,52 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use service_kit::problem::{Json, Path, Problem};
 
-use super::faults::{meet, suffer};
-use super::input::OrderBody;
-use super::{named, not_supported};
+use super::faults::{apply_http_fault, next_fault};
+use super::input::SubmitBody;
+use super::{not_supported, selector};
 use crate::behaviour::{QueryFault, SubmitFault};
-use crate::book::named::Named;
 use crate::book::requests::Operation;
-use crate::book::submit::{self, CANCELLED_BEFORE_RECEIPT, Submitted};
-use crate::book::{self, Status, Transfer};
-use crate::cut::cut;
-use crate::error::Failure;
-use crate::switch::{Shared, Switch};
+use crate::book::selector::TransferSelector;
+use crate::book::submit::{self, CANCELLED_BEFORE_RECEIPT, SubmitOutcome};
+use crate::book::{self, Transfer};
+use crate::drop_connection::drop_connection;
+use crate::error::RequestError;
+use crate::state::{SharedSwitch, Switch};
+use crate::status::TransferStatus;
 
-/// The answer to an accepted submit: the transfer, and whether it was here before.
+/// Response to an accepted submit.
 #[derive(Serialize)]
-struct Accepted {
+struct AcceptedBody {
     #[serde(flatten)]
     transfer: Transfer,
     duplicate: bool,
 }
 
-/// The answer to a refused submit.
+/// Response to a refused submit.
 #[derive(Serialize)]
-struct Refused<'a> {
-    /// None from a switch without keys.
+struct RefusedBody<'a> {
+    /// `None` from a switch without keys.
     reference: Option<&'a str>,
-    status: Status,
+    status: TransferStatus,
     reason: &'a str,
     duplicate: bool,
 }
 
 /// `POST /v1/transfers`
 pub(super) async fn submit(
-    State(switch): State<Shared>,
-    Json(body): Json<OrderBody>,
-) -> Result<Response, Failure> {
+    State(switch): State<SharedSwitch>,
+    Json(body): Json<SubmitBody>,
+) -> Result<Response, RequestError> {
     let order = body.check()?;
     let amount = Some(order.amount_minor);
     let (plan, fault) =
-        meet(&switch, &order.reference, Operation::Submit, amount, |b| b.submit.as_ref()).await?;
+        next_fault(&switch, &order.reference, Operation::Submit, amount, |b| b.submit.as_ref()).await?;
 
     let mut refusal = None;
     match &fault {
         Some(SubmitFault::Http(fault)) => {
-            if let Some(answer) = suffer(fault).await {
-                return Ok(answer);
+            if let Some(response) = apply_http_fault(fault).await {
+                return Ok(response);
             }
         }
         Some(SubmitFault::RefuseUnrecorded) => {
@@ -63,77 +64,78 @@ pub(super) async fn submit(
         Some(SubmitFault::AcceptDropAnswer | SubmitFault::AcceptHangMs(_)) | None => {}
     }
 
-    let submitted = submit::submit(&switch, &order, &plan, refusal).await?;
-    switch.settle_now.notify_one();
+    let outcome = submit::submit(&switch, &order, &plan, refusal).await?;
+    switch.completion_due.notify_one();
     if plan.callback().early {
-        switch.call_now.notify_one();
+        switch.callback_due.notify_one();
     }
 
     match fault {
-        Some(SubmitFault::AcceptDropAnswer) => return Ok(cut()),
+        Some(SubmitFault::AcceptDropAnswer) => return Ok(drop_connection()),
         Some(SubmitFault::AcceptHangMs(ms)) => tokio::time::sleep(Duration::from_millis(ms)).await,
         _ => {}
     }
-    Ok(answer(&order.reference, submitted))
+    Ok(response(&order.reference, outcome))
 }
 
-fn answer(reference: &str, submitted: Submitted) -> Response {
-    match submitted {
-        Submitted::Recorded { transfer, duplicate } if transfer.refused => {
+fn response(reference: &str, outcome: SubmitOutcome) -> Response {
+    match outcome {
+        SubmitOutcome::Recorded { transfer, duplicate } if transfer.refused => {
             let reason = transfer.reason.as_deref().unwrap_or_default();
             refused(transfer.reference.as_deref(), reason, duplicate)
         }
-        Submitted::Recorded { transfer, duplicate } => {
-            (StatusCode::ACCEPTED, Json(Accepted { transfer, duplicate })).into_response()
+        SubmitOutcome::Recorded { transfer, duplicate } => {
+            (StatusCode::ACCEPTED, Json(AcceptedBody { transfer, duplicate })).into_response()
         }
-        Submitted::Tombstoned => refused(Some(reference), CANCELLED_BEFORE_RECEIPT, false),
-        Submitted::Conflict => {
-            let detail = "this reference means a transfer of another amount, currency or account";
+        SubmitOutcome::Tombstoned => refused(Some(reference), CANCELLED_BEFORE_RECEIPT, false),
+        SubmitOutcome::Conflict => {
+            let detail = "this reference belongs to a transfer with another amount, currency or account";
             Problem::conflict("reference_conflict", detail).into_response()
         }
     }
 }
 
 fn refused(reference: Option<&str>, reason: &str, duplicate: bool) -> Response {
-    let body = Refused { reference, status: Status::Rejected, reason, duplicate };
+    let body = RefusedBody { reference, status: TransferStatus::Rejected, reason, duplicate };
     (StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response()
 }
 
 /// `GET /v1/transfers/{reference}`
 pub(super) async fn query_by_reference(
-    State(switch): State<Shared>,
+    State(switch): State<SharedSwitch>,
     Path(reference): Path<String>,
-) -> Result<Response, Failure> {
-    query(&switch, &named::by_reference(&switch, reference)?).await
+) -> Result<Response, RequestError> {
+    query(&switch, &selector::by_reference(&switch, reference)?).await
 }
 
 /// `GET /v1/transfers/by-id/{transfer_id}`
 pub(super) async fn query_by_id(
-    State(switch): State<Shared>,
+    State(switch): State<SharedSwitch>,
     Path(transfer_id): Path<String>,
-) -> Result<Response, Failure> {
-    query(&switch, &named::by_id(&switch, transfer_id).await?).await
+) -> Result<Response, RequestError> {
+    query(&switch, &selector::by_id(&switch, transfer_id).await?).await
 }
 
-async fn query(switch: &Switch, named: &Named) -> Result<Response, Failure> {
-    let unknown = || match named.id {
-        Some(_) => Problem::missing("transfer_without_payment", "there is no transfer with this id"),
-        None => Problem::missing("unknown_reference", "there is no transfer under this reference"),
+async fn query(switch: &Switch, selector: &TransferSelector) -> Result<Response, RequestError> {
+    let unknown = || match selector.id {
+        Some(_) => Problem::missing("unknown_transfer", "the switch has no transfer with this id"),
+        None => Problem::missing("unknown_reference", "the switch has no transfer with this reference"),
     };
-    let (_, fault) = meet(switch, &named.reference, Operation::Query, None, |b| b.query.as_ref()).await?;
+    let (_, fault) =
+        next_fault(switch, &selector.reference, Operation::Query, None, |b| b.query.as_ref()).await?;
     match &fault {
         Some(QueryFault::NotFound) => return Ok(unknown().into_response()),
         Some(QueryFault::Http(fault)) => {
-            if let Some(answer) = suffer(fault).await {
-                return Ok(answer);
+            if let Some(response) = apply_http_fault(fault).await {
+                return Ok(response);
             }
         }
         None => {}
     }
     let current = switch.settings.current();
     if !current.shape.query {
-        return Err(not_supported("query_not_supported", "This switch cannot be queried").into());
+        return Err(not_supported("query_not_supported", "This switch has no query").into());
     }
-    let known = book::find(&switch.pool, named, current.remembered_since()).await?;
+    let known = book::find(&switch.pool, selector, current.remembered_since()).await?;
     Ok(known.map_or_else(|| unknown().into_response(), |transfer| Json(transfer).into_response()))
 }

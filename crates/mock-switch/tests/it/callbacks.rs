@@ -1,135 +1,135 @@
-//! Callbacks: signed, repeated until heard, and scripted. The bank of the bench
+//! Callbacks: signed, repeated until heard, and scripted. The bank of the switch
 //! refuses whatever is not signed as the standard says.
 
 use reqwest::Method;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::bench::{Bench, eventually, order};
+use crate::test_switch::{TestSwitch, eventually, order};
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn ends_are_told(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::with(options, connect, |config| config.settle_after_ms = 0).await;
-    bench.submit(order("s")).await;
-    let told = bench.bank.wait_for(1).await.remove(0).body;
+    let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
+    switch.submit(order("s")).await;
+    let told = switch.bank.wait_for(1).await.remove(0).body;
     assert_eq!(told["type"], "transfer.completed");
     assert_eq!((&told["reference"], &told["status"]), (&json!("s"), &json!("SUCCESS")));
     assert_eq!((&told["amount_minor"], &told["currency"]), (&json!(1250), &json!("EUR")));
     assert!(told["occurred_at"].is_string());
 
-    bench.behave("x", json!({"outcome": "reject", "reject_reason": "closed"})).await;
-    bench.submit(order("x")).await;
-    let told = bench.bank.wait_for(2).await.remove(1).body;
+    switch.set_behaviour("x", json!({"outcome": "reject", "reject_reason": "closed"})).await;
+    switch.submit(order("x")).await;
+    let told = switch.bank.wait_for(2).await.remove(1).body;
     assert_eq!((&told["status"], &told["reason"]), (&json!("FAILURE"), &json!("closed")));
-    bench.stop().await;
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn repeated_with_one_id_until_heard(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::with(options, connect, |config| config.settle_after_ms = 0).await;
-    bench.bank.answer_next(&[500, 302, 404]);
-    bench.submit(order("r")).await;
-    let received = bench.bank.wait_for(4).await;
+    let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
+    switch.bank.answer_next(&[500, 302, 404]);
+    switch.submit(order("r")).await;
+    let received = switch.bank.wait_for(4).await;
     assert!(received.iter().all(|callback| callback.id == received[0].id));
     assert!(received.iter().all(|callback| callback.body == received[0].body));
     let delivered = eventually("delivery", || async {
-        let callback = bench.book("r").await["callbacks"][0].clone();
+        let callback = switch.book("r").await["callbacks"][0].clone();
         (callback["state"] == "DELIVERED").then_some(callback)
     })
     .await;
     assert_eq!((&delivered["attempts"], &delivered["last_status"]), (&json!(4), &json!(200)));
-    bench.stop().await;
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn copies_share_their_id(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::with(options, connect, |config| config.settle_after_ms = 0).await;
-    bench.behave("r", json!({"callback": {"copies": 5}})).await;
-    bench.submit(order("r")).await;
-    let received = bench.bank.wait_for(5).await;
+    let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
+    switch.set_behaviour("r", json!({"callback": {"copies": 5}})).await;
+    switch.submit(order("r")).await;
+    let received = switch.bank.wait_for(5).await;
     assert!(received.iter().all(|callback| callback.id == received[0].id));
-    bench.stop().await;
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn contradictions_keep_their_order(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::with(options, connect, |config| config.settle_after_ms = 0).await;
+    let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     let cases = [
         ("a", json!({"contradict": "failure_first"}), ["FAILURE", "SUCCESS"]),
         ("b", json!({"contradict": "failure_after"}), ["SUCCESS", "FAILURE"]),
     ];
     for (reference, callback, expected) in cases {
         // The first event is refused once; the second one still waits for it.
-        bench.bank.answer_next(&[503]);
-        let before = bench.bank.received().len();
-        bench.behave(reference, json!({"callback": callback})).await;
-        bench.submit(order(reference)).await;
-        let received = bench.bank.wait_for(before + 3).await.split_off(before);
+        switch.bank.answer_next(&[503]);
+        let before = switch.bank.received().len();
+        switch.set_behaviour(reference, json!({"callback": callback})).await;
+        switch.submit(order(reference)).await;
+        let received = switch.bank.wait_for(before + 3).await.split_off(before);
         let statuses: Vec<_> = received.iter().map(|c| c.body["status"].clone()).collect();
         assert_eq!(statuses, [expected[0], expected[0], expected[1]]);
         assert_eq!(received[0].id, received[1].id);
         assert_ne!(received[1].id, received[2].id);
     }
-    bench.stop().await;
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn lost_early_and_false_ones(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::with(options, connect, |config| config.settle_after_ms = 0).await;
-    bench.behave("lost", json!({"callback": {"lose": true}})).await;
-    bench.submit(order("lost")).await;
-    bench.until("lost", "SETTLED").await;
-    assert_eq!(bench.book("lost").await["callbacks"][0]["state"], "LOST");
+    let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
+    switch.set_behaviour("lost", json!({"callback": {"lose": true}})).await;
+    switch.submit(order("lost")).await;
+    switch.wait_for_status("lost", "SETTLED").await;
+    assert_eq!(switch.book("lost").await["callbacks"][0]["state"], "LOST");
 
-    bench.behave("early", json!({"outcome": "hold", "callback": {"early": true}})).await;
-    bench.submit(order("early")).await;
-    let early = bench.bank.wait_for(1).await.remove(0).body;
+    switch.set_behaviour("early", json!({"outcome": "hold", "callback": {"early": true}})).await;
+    switch.submit(order("early")).await;
+    let early = switch.bank.wait_for(1).await.remove(0).body;
     assert_eq!((&early["reference"], &early["status"]), (&json!("early"), &json!("SUCCESS")));
-    assert_eq!(bench.query("early").await.1["status"], "PENDING");
+    assert_eq!(switch.query("early").await.1["status"], "PENDING");
 
-    bench.behave("other", json!({"callback": {"amount_minor": 7}})).await;
-    bench.submit(order("other")).await;
-    assert_eq!(bench.bank.wait_for(2).await[1].body["amount_minor"], 7);
-    assert_eq!(bench.query("other").await.1["amount_minor"], 1250);
-    bench.stop().await;
+    switch.set_behaviour("other", json!({"callback": {"amount_minor": 7}})).await;
+    switch.submit(order("other")).await;
+    assert_eq!(switch.bank.wait_for(2).await[1].body["amount_minor"], 7);
+    assert_eq!(switch.query("other").await.1["amount_minor"], 1250);
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn shape_decides_whether_ends_are_told(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::with(options, connect, |config| {
+    let switch = TestSwitch::with(options, connect, |config| {
         config.settle_after_ms = 0;
         config.shape.callback = false;
     })
     .await;
-    bench.behave("early", json!({"callback": {"early": true, "copies": 2}})).await;
+    switch.set_behaviour("early", json!({"callback": {"early": true, "copies": 2}})).await;
     for reference in ["early", "usual"] {
-        bench.submit(order(reference)).await;
-        bench.until(reference, "SETTLED").await;
+        switch.submit(order(reference)).await;
+        switch.wait_for_status(reference, "SETTLED").await;
     }
-    let untold = bench.admin(Method::GET, "callbacks", None).await;
+    let untold = switch.admin(Method::GET, "callbacks", None).await;
     assert_eq!(untold["callbacks"], json!([]));
 
     // What ended in silence is not told later.
-    bench.shape(json!({})).await;
-    bench.submit(order("told")).await;
-    assert_eq!(bench.bank.wait_for(1).await[0].body["reference"], "told");
-    let told = bench.admin(Method::GET, "callbacks", None).await;
+    switch.set_shape(json!({})).await;
+    switch.submit(order("told")).await;
+    assert_eq!(switch.bank.wait_for(1).await[0].body["reference"], "told");
+    let told = switch.admin(Method::GET, "callbacks", None).await;
     assert_eq!(told["callbacks"].as_array().unwrap().len(), 1);
-    bench.stop().await;
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn admin_sends_any(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
+    let switch = TestSwitch::start(options, connect).await;
     let forged = json!({"status": "SUCCESS", "amount_minor": 9, "currency": "USD", "event_id": "evt_1"});
-    bench.admin(Method::POST, "transfers/nobody/callback", Some(forged)).await;
-    let received = bench.bank.wait_for(1).await;
+    switch.admin(Method::POST, "transfers/nobody/callback", Some(forged)).await;
+    let received = switch.bank.wait_for(1).await;
     assert_eq!((received[0].id.as_str(), &received[0].body["amount_minor"]), ("evt_1", &json!(9)));
-    bench.submit(order("r")).await;
-    bench.admin(Method::POST, "transfers/r/settle", None).await;
-    bench.admin(Method::POST, "transfers/r/callback", Some(json!({}))).await;
-    let received = bench.bank.wait_for(3).await;
+    switch.submit(order("r")).await;
+    switch.admin(Method::POST, "transfers/r/settle", None).await;
+    switch.admin(Method::POST, "transfers/r/callback", Some(json!({}))).await;
+    let received = switch.bank.wait_for(3).await;
     assert_eq!(received[2].body["status"], "SUCCESS");
     assert_ne!(received[1].id, received[2].id);
-    bench.stop().await;
+    switch.stop().await;
 }

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::bench::{Bench, order};
+use crate::test_switch::{TestSwitch, order};
 
 /// Asserts status 200, the answer and whether the reference was known.
 fn assert_answer(seen: &(u16, Value), answer: &str, known: bool) {
@@ -13,130 +13,130 @@ fn assert_answer(seen: &(u16, Value), answer: &str, known: bool) {
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn pending_is_cancelled_once_and_for_all(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    bench.submit(order("r")).await;
-    let first = bench.cancel("r", "k").await;
+    let switch = TestSwitch::start(options, connect).await;
+    switch.submit(order("r")).await;
+    let first = switch.cancel("r", "k").await;
     assert_answer(&first, "CANCELLED", true);
     assert_eq!(first.1["transfer"]["status"], "CANCELLED");
-    assert_eq!(bench.cancel("r", "k").await, first);
-    assert_answer(&bench.cancel("r", "another-key").await, "CANCELLED", true);
-    let settled = bench.send(Method::POST, "/admin/transfers/r/settle", None, None).await.unwrap();
+    assert_eq!(switch.cancel("r", "k").await, first);
+    assert_answer(&switch.cancel("r", "another-key").await, "CANCELLED", true);
+    let settled = switch.send(Method::POST, "/admin/transfers/r/settle", None, None).await.unwrap();
     assert_eq!(settled.status().as_u16(), 409);
-    assert_eq!(bench.query("r").await.1["status"], "CANCELLED");
-    bench.stop().await;
+    assert_eq!(switch.query("r").await.1["status"], "CANCELLED");
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn tombstone_refuses_the_late_submit(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
+    let switch = TestSwitch::start(options, connect).await;
     for _ in 0..2 {
-        assert_answer(&bench.cancel("r", "k").await, "CANCELLED", false);
+        assert_answer(&switch.cancel("r", "k").await, "CANCELLED", false);
     }
     for _ in 0..2 {
-        let (status, answer) = bench.submit(order("r")).await;
+        let (status, answer) = switch.submit(order("r")).await;
         assert_eq!((status, &answer["reason"]), (422, &json!("cancelled_before_receipt")));
     }
-    let (status, seen) = bench.query("r").await;
+    let (status, seen) = switch.query("r").await;
     assert_eq!((status, &seen["status"], &seen["tombstone"]), (200, &json!("CANCELLED"), &json!(true)));
-    assert_answer(&bench.cancel("r", "another-key").await, "CANCELLED", false);
-    bench.stop().await;
+    assert_answer(&switch.cancel("r", "another-key").await, "CANCELLED", false);
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn settled_and_rejected_are_told(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
+    let switch = TestSwitch::start(options, connect).await;
     for (reference, decision, answer) in
         [("s", "settle", "ALREADY_SETTLED"), ("x", "reject", "ALREADY_REJECTED")]
     {
-        bench.submit(order(reference)).await;
-        bench.admin(Method::POST, &format!("transfers/{reference}/{decision}"), None).await;
-        let seen = bench.cancel(reference, &format!("k-{reference}")).await;
+        switch.submit(order(reference)).await;
+        switch.admin(Method::POST, &format!("transfers/{reference}/{decision}"), None).await;
+        let seen = switch.cancel(reference, &format!("k-{reference}")).await;
         assert_answer(&seen, answer, true);
         assert_eq!(seen.1["transfer"]["amount_minor"], 1250);
     }
-    bench.stop().await;
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn scripted_answers_bind_nobody(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
+    let switch = TestSwitch::start(options, connect).await;
     let script = json!({"cancel": ["refuse", "in_process", "cannot_cancel", "not_found",
                                    {"fault": "unauthorized", "times": 1}]});
-    bench.behave("r", script).await;
-    bench.submit(order("r")).await;
-    assert_answer(&bench.cancel("r", "k").await, "REFUSED", true);
-    assert_answer(&bench.cancel("r", "k").await, "IN_PROCESS", true);
-    assert_answer(&bench.cancel("r", "k").await, "CANNOT_CANCEL", true);
-    assert_answer(&bench.cancel("r", "k").await, "NOT_FOUND", false);
-    assert_eq!(bench.cancel("r", "k").await.0, 401);
-    assert_eq!(bench.query("r").await.1["status"], "PENDING");
-    assert_answer(&bench.cancel("r", "k").await, "CANCELLED", true);
-    assert_eq!(bench.book("r").await["requests"]["cancel"], 6);
-    bench.stop().await;
+    switch.set_behaviour("r", script).await;
+    switch.submit(order("r")).await;
+    assert_answer(&switch.cancel("r", "k").await, "REFUSED", true);
+    assert_answer(&switch.cancel("r", "k").await, "IN_PROCESS", true);
+    assert_answer(&switch.cancel("r", "k").await, "CANNOT_CANCEL", true);
+    assert_answer(&switch.cancel("r", "k").await, "NOT_FOUND", false);
+    assert_eq!(switch.cancel("r", "k").await.0, 401);
+    assert_eq!(switch.query("r").await.1["status"], "PENDING");
+    assert_answer(&switch.cancel("r", "k").await, "CANCELLED", true);
+    assert_eq!(switch.book("r").await["requests"]["cancel"], 6);
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn shape_decides_what_can_be_cancelled(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    bench.submit(order("r")).await;
-    bench.shape(json!({"tombstone": false})).await;
-    assert_answer(&bench.cancel("unknown", "k1").await, "NOT_FOUND", false);
-    assert_eq!(bench.submit(order("unknown")).await.0, 202);
-    bench.shape(json!({"cancel": false})).await;
-    assert_answer(&bench.cancel("r", "k2").await, "CANNOT_CANCEL", true);
-    assert_eq!(bench.query("r").await.1["status"], "PENDING");
-    bench.stop().await;
+    let switch = TestSwitch::start(options, connect).await;
+    switch.submit(order("r")).await;
+    switch.set_shape(json!({"tombstone": false})).await;
+    assert_answer(&switch.cancel("unknown", "k1").await, "NOT_FOUND", false);
+    assert_eq!(switch.submit(order("unknown")).await.0, 202);
+    switch.set_shape(json!({"cancel": false})).await;
+    assert_answer(&switch.cancel("r", "k2").await, "CANNOT_CANCEL", true);
+    assert_eq!(switch.query("r").await.1["status"], "PENDING");
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn key_belongs_to_one_reference(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    bench.cancel("r", "k").await;
-    let (status, problem) = bench.cancel("s", "k").await;
+    let switch = TestSwitch::start(options, connect).await;
+    switch.cancel("r", "k").await;
+    let (status, problem) = switch.cancel("s", "k").await;
     assert_eq!((status, &problem["code"]), (409, &json!("idempotency_key_reused")));
-    bench.stop().await;
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn first_answer_sticks_to_its_key(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    bench.shape(json!({"tombstone": false, "sticky_answers": true})).await;
+    let switch = TestSwitch::start(options, connect).await;
+    switch.set_shape(json!({"tombstone": false, "sticky_answers": true})).await;
     // Nothing was there when it was asked first; so it says for ever, whatever came since.
-    assert_answer(&bench.cancel("late", "k1").await, "NOT_FOUND", false);
-    assert_eq!(bench.submit(order("late")).await.0, 202);
-    assert_answer(&bench.cancel("late", "k1").await, "NOT_FOUND", false);
-    assert_eq!(bench.query("late").await.1["status"], "PENDING");
-    assert_answer(&bench.cancel("late", "k2").await, "CANCELLED", true);
-    assert_answer(&bench.cancel("late", "k2").await, "CANCELLED", true);
-    assert_answer(&bench.cancel("late", "k1").await, "NOT_FOUND", false);
+    assert_answer(&switch.cancel("late", "k1").await, "NOT_FOUND", false);
+    assert_eq!(switch.submit(order("late")).await.0, 202);
+    assert_answer(&switch.cancel("late", "k1").await, "NOT_FOUND", false);
+    assert_eq!(switch.query("late").await.1["status"], "PENDING");
+    assert_answer(&switch.cancel("late", "k2").await, "CANCELLED", true);
+    assert_answer(&switch.cancel("late", "k2").await, "CANCELLED", true);
+    assert_answer(&switch.cancel("late", "k1").await, "NOT_FOUND", false);
 
     // A scripted answer sticks too, and none that went before it is scripted away.
-    bench.behave("r", json!({"cancel": [{"fault": "refuse", "times": 2}, "in_process"]})).await;
-    bench.submit(order("r")).await;
-    let first = bench.cancel("r", "k3").await;
+    switch.set_behaviour("r", json!({"cancel": [{"fault": "refuse", "times": 2}, "in_process"]})).await;
+    switch.submit(order("r")).await;
+    let first = switch.cancel("r", "k3").await;
     assert_answer(&first, "REFUSED", true);
     for _ in 0..3 {
-        assert_eq!(bench.cancel("r", "k3").await, first);
+        assert_eq!(switch.cancel("r", "k3").await, first);
     }
-    let (status, problem) = bench.cancel("late", "k3").await;
+    let (status, problem) = switch.cancel("late", "k3").await;
     assert_eq!((status, &problem["code"]), (409, &json!("idempotency_key_reused")));
 
-    bench.shape(json!({"tombstone": false})).await;
-    assert_answer(&bench.cancel("r", "k3").await, "CANCELLED", true);
-    assert_answer(&bench.cancel("unknown", "k4").await, "NOT_FOUND", false);
-    bench.submit(order("unknown")).await;
-    assert_answer(&bench.cancel("unknown", "k4").await, "CANCELLED", true);
-    bench.stop().await;
+    switch.set_shape(json!({"tombstone": false})).await;
+    assert_answer(&switch.cancel("r", "k3").await, "CANCELLED", true);
+    assert_answer(&switch.cancel("unknown", "k4").await, "NOT_FOUND", false);
+    switch.submit(order("unknown")).await;
+    assert_answer(&switch.cancel("unknown", "k4").await, "CANCELLED", true);
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn dropped_answer_was_still_applied(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    bench.submit(order("r")).await;
-    bench.behave("r", json!({"cancel": ["apply_drop_answer"]})).await;
+    let switch = TestSwitch::start(options, connect).await;
+    switch.submit(order("r")).await;
+    switch.set_behaviour("r", json!({"cancel": ["apply_drop_answer"]})).await;
     let path = "/v1/transfers/r/cancel";
-    assert!(bench.send(Method::POST, path, Some("k"), None).await.is_err());
-    assert_eq!(bench.query("r").await.1["status"], "CANCELLED");
-    assert_answer(&bench.cancel("r", "k").await, "CANCELLED", true);
-    bench.stop().await;
+    assert!(switch.send(Method::POST, path, Some("k"), None).await.is_err());
+    assert_eq!(switch.query("r").await.1["status"], "CANCELLED");
+    assert_answer(&switch.cancel("r", "k").await, "CANCELLED", true);
+    switch.stop().await;
 }

@@ -5,160 +5,160 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::bench::{Bench, eventually, order, order_with, read};
+use crate::test_switch::{TestSwitch, eventually, order, order_with, read};
 
 /// Submits and returns the switch's own id.
-async fn accepted(bench: &Bench, order: Value) -> String {
-    let (status, answer) = bench.submit(order).await;
+async fn accepted(switch: &TestSwitch, order: Value) -> String {
+    let (status, answer) = switch.submit(order).await;
     assert_eq!((status, &answer["duplicate"]), (202, &json!(false)), "{answer}");
     answer["transfer_id"].as_str().unwrap().to_owned()
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn references_mean_nothing(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::with(options, connect, |config| {
+    let switch = TestSwitch::with(options, connect, |config| {
         config.settle_after_ms = 0;
         config.shape.keys = false;
     })
     .await;
-    let first = accepted(&bench, order("r")).await;
+    let first = accepted(&switch, order("r")).await;
     // Another order under the same reference is no conflict, and a tombstone no obstacle.
-    let second = accepted(&bench, order_with("r", json!({"amount_minor": 99}))).await;
+    let second = accepted(&switch, order_with("r", json!({"amount_minor": 99}))).await;
     assert_ne!(first, second);
-    assert_eq!(bench.query("r").await.1["code"], "references_not_supported");
+    assert_eq!(switch.query("r").await.1["code"], "references_not_supported");
     for (status, problem) in
-        [bench.query("r").await, bench.cancel("r", "k").await, bench.recall("r", "k").await]
+        [switch.query("r").await, switch.cancel("r", "k").await, switch.recall("r", "k").await]
     {
         assert_eq!((status, &problem["code"]), (501, &json!("references_not_supported")));
     }
     let path = format!("/v1/transfers/by-id/{second}");
-    eventually("settlement", || async { (bench.get(&path).await.1["status"] == "SETTLED").then_some(()) })
+    eventually("settlement", || async { (switch.get(&path).await.1["status"] == "SETTLED").then_some(()) })
         .await;
-    let (_, seen) = bench.get(&path).await;
+    let (_, seen) = switch.get(&path).await;
     assert_eq!((&seen["reference"], &seen["amount_minor"]), (&Value::Null, &json!(99)));
 
-    bench.behave("s", json!({"submit": ["refuse", "refuse_unrecorded"]})).await;
+    switch.set_behaviour("s", json!({"submit": ["refuse", "refuse_unrecorded"]})).await;
     for _ in 0..2 {
-        let (status, answer) = bench.submit(order("s")).await;
+        let (status, answer) = switch.submit(order("s")).await;
         assert_eq!((status, &answer["reference"]), (422, &Value::Null));
     }
     // Only the book inside knows the references; nobody was called back.
-    let book = bench.book("r").await;
+    let book = switch.book("r").await;
     assert_eq!(book["transfers"].as_array().unwrap().len(), 2);
     assert_eq!(book["callbacks"], json!([]));
-    let (_, statement) = bench.get("/v1/statement").await;
+    let (_, statement) = switch.get("/v1/statement").await;
     for entry in statement["entries"].as_array().unwrap() {
         assert_eq!(entry["reference"], Value::Null);
     }
     assert_eq!(statement["entries"].as_array().unwrap().len(), 3);
-    bench.stop().await;
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn tombstone_of_a_reference_stops_nothing(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    assert_eq!(bench.cancel("r", "k").await.1["known"], false);
-    bench.shape(json!({"keys": false})).await;
-    accepted(&bench, order("r")).await;
-    bench.stop().await;
+    let switch = TestSwitch::start(options, connect).await;
+    assert_eq!(switch.cancel("r", "k").await.1["known"], false);
+    switch.set_shape(json!({"keys": false})).await;
+    accepted(&switch, order("r")).await;
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn one_transfer_is_cancelled_and_recalled_by_id(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    bench.shape(json!({"keys": false})).await;
-    let ids = [accepted(&bench, order("r")).await, accepted(&bench, order("r")).await];
-    bench.behave("r", json!({"cancel": ["in_process"], "recall": ["in_process"]})).await;
+    let switch = TestSwitch::start(options, connect).await;
+    switch.set_shape(json!({"keys": false})).await;
+    let ids = [accepted(&switch, order("r")).await, accepted(&switch, order("r")).await];
+    switch.set_behaviour("r", json!({"cancel": ["in_process"], "recall": ["in_process"]})).await;
     let path = |id: &str, operation: &str| format!("/v1/transfers/by-id/{id}/{operation}");
 
     // No key is asked for. The other transfer of the reference is left alone.
     for answer in ["IN_PROCESS", "CANCELLED", "CANCELLED"] {
-        let (status, seen) = bench.post(&path(&ids[0], "cancel")).await;
+        let (status, seen) = switch.post(&path(&ids[0], "cancel")).await;
         assert_eq!((status, &seen["answer"], &seen["known"]), (200, &json!(answer), &json!(true)));
         assert_eq!((&seen["transfer_id"], &seen["reference"]), (&json!(ids[0]), &Value::Null));
         assert_eq!(seen["transfer"]["reference"], Value::Null);
     }
-    assert_eq!(bench.get(&format!("/v1/transfers/by-id/{}", ids[1])).await.1["status"], "PENDING");
+    assert_eq!(switch.get(&format!("/v1/transfers/by-id/{}", ids[1])).await.1["status"], "PENDING");
 
-    bench.admin(Method::POST, "transfers/r/settle", None).await;
-    assert_eq!(bench.post(&path(&ids[1], "cancel")).await.1["answer"], "ALREADY_SETTLED");
+    switch.admin(Method::POST, "transfers/r/settle", None).await;
+    assert_eq!(switch.post(&path(&ids[1], "cancel")).await.1["answer"], "ALREADY_SETTLED");
     for answer in ["IN_PROCESS", "RECALLED", "RECALLED"] {
-        let (_, seen) = bench.post(&path(&ids[1], "recall")).await;
+        let (_, seen) = switch.post(&path(&ids[1], "recall")).await;
         assert_eq!(seen, json!({"reference": null, "transfer_id": ids[1], "answer": answer}));
     }
-    assert_eq!(bench.post(&path(&ids[0], "recall")).await.1["answer"], "NOT_SETTLED");
-    bench.stop().await;
+    assert_eq!(switch.post(&path(&ids[0], "recall")).await.1["answer"], "NOT_SETTLED");
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn unknown_ids_are_not_found(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
+    let switch = TestSwitch::start(options, connect).await;
     for keys in [true, false] {
-        bench.shape(json!({"keys": keys})).await;
+        switch.set_shape(json!({"keys": keys})).await;
         for id in ["4711", "no-number"] {
             let path = format!("/v1/transfers/by-id/{id}");
-            let (status, problem) = bench.get(&path).await;
-            assert_eq!((status, &problem["code"]), (404, &json!("transfer_without_payment")));
+            let (status, problem) = switch.get(&path).await;
+            assert_eq!((status, &problem["code"]), (404, &json!("unknown_transfer")));
             for operation in ["cancel", "recall"] {
                 let path = format!("{path}/{operation}");
-                let answer = bench.send(Method::POST, &path, Some(&path), None).await.unwrap();
+                let answer = switch.send(Method::POST, &path, Some(&path), None).await.unwrap();
                 assert_eq!(read(answer).await.1["answer"], "NOT_FOUND", "{path}");
             }
         }
     }
-    assert_eq!(bench.admin(Method::GET, "book", None).await["transfers"], json!([]));
-    bench.stop().await;
+    assert_eq!(switch.admin(Method::GET, "book", None).await["transfers"], json!([]));
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn ids_work_beside_references(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    let id = accepted(&bench, order("r")).await;
+    let switch = TestSwitch::start(options, connect).await;
+    let id = accepted(&switch, order("r")).await;
     let path = format!("/v1/transfers/by-id/{id}");
-    assert_eq!(bench.get(&path).await, bench.query("r").await);
-    assert_eq!(bench.submit(order("r")).await.1["transfer_id"], json!(id));
-    assert_eq!(bench.post(&format!("{path}/cancel")).await.1["code"], "idempotency_key_required");
+    assert_eq!(switch.get(&path).await, switch.query("r").await);
+    assert_eq!(switch.submit(order("r")).await.1["transfer_id"], json!(id));
+    assert_eq!(switch.post(&format!("{path}/cancel")).await.1["code"], "idempotency_key_required");
 
     // The shape's flags, the scripts and the retention hold here as well.
-    bench.behave("r", json!({"query": ["error_503"]})).await;
-    assert_eq!(bench.get(&path).await.0, 503);
-    bench.shape(json!({"query": false, "cancel": false, "recall": false})).await;
-    assert_eq!(bench.get(&path).await.1["code"], "query_not_supported");
+    switch.set_behaviour("r", json!({"query": ["error_503"]})).await;
+    assert_eq!(switch.get(&path).await.0, 503);
+    switch.set_shape(json!({"query": false, "cancel": false, "recall": false})).await;
+    assert_eq!(switch.get(&path).await.1["code"], "query_not_supported");
     for (operation, answer) in [("cancel", "CANNOT_CANCEL"), ("recall", "CANNOT_RECALL")] {
         let path = format!("{path}/{operation}");
-        let seen = bench.send(Method::POST, &path, Some("k"), None).await.unwrap();
+        let seen = switch.send(Method::POST, &path, Some("k"), None).await.unwrap();
         let (_, seen) = read(seen).await;
         assert_eq!((&seen["answer"], &seen["reference"]), (&json!(answer), &json!("r")));
     }
-    bench.shape(json!({"retention_s": 60})).await;
-    bench.admin(Method::PUT, "clock", Some(json!({"offset_ms": 61_000}))).await;
-    assert_eq!(bench.get(&path).await.1["code"], "transfer_without_payment");
-    bench.stop().await;
+    switch.set_shape(json!({"retention_s": 60})).await;
+    switch.admin(Method::PUT, "clock", Some(json!({"offset_ms": 61_000}))).await;
+    assert_eq!(switch.get(&path).await.1["code"], "unknown_transfer");
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn transfers_to_a_creditor_are_listed(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    bench.shape(json!({"keys": false})).await;
+    let switch = TestSwitch::start(options, connect).await;
+    switch.set_shape(json!({"keys": false})).await;
     let listing = |more: &str| format!("/v1/transfers?creditor_account=DE%201{more}");
     let to = |account: &str| order_with("r", json!({"creditor_account": account}));
-    let (_, none) = bench.get(&listing("&last=1")).await;
+    let (_, none) = switch.get(&listing("&last=1")).await;
     assert_eq!(none, json!({"transfers": [], "next": null}));
 
-    accepted(&bench, to("DE 2")).await;
+    accepted(&switch, to("DE 2")).await;
     let mut ids = Vec::new();
     for _ in 0..102 {
-        ids.push(accepted(&bench, to("DE 1")).await);
+        ids.push(accepted(&switch, to("DE 1")).await);
     }
-    let (_, newest) = bench.get(&listing("&last=2")).await;
+    let (_, newest) = switch.get(&listing("&last=2")).await;
     let listed = |page: &Value| -> Vec<_> {
         let transfers = page["transfers"].as_array().unwrap();
         transfers.iter().map(|listed| listed["transfer_id"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(listed(&newest), ids[100..]);
-    let (_, first) = bench.get(&listing("")).await;
+    let (_, first) = switch.get(&listing("")).await;
     assert_eq!((listed(&first), &first["next"]), (ids[..100].to_vec(), &json!(ids[99])));
-    let (_, rest) = bench.get(&listing(&format!("&after={}", ids[99]))).await;
+    let (_, rest) = switch.get(&listing(&format!("&after={}", ids[99]))).await;
     assert_eq!((listed(&rest), &rest["next"]), (ids[100..].to_vec(), &Value::Null));
     let seen = &rest["transfers"][0];
     assert!(seen["received_at"].is_string());
@@ -167,14 +167,14 @@ async fn transfers_to_a_creditor_are_listed(options: PgPoolOptions, connect: PgC
     assert_eq!(seen.as_object().unwrap().len(), 6);
 
     for wrong in ["&last=0", "&last=101", "&after=x", "&last=1&after=1", "&other=1"] {
-        assert_eq!(bench.get(&listing(wrong)).await.0, 400, "{wrong}");
+        assert_eq!(switch.get(&listing(wrong)).await.0, 400, "{wrong}");
     }
-    bench.behave("listing", json!({"listing": ["error_500"]})).await;
-    assert_eq!(bench.get(&listing("")).await.0, 500);
-    assert_eq!(bench.get(&listing("")).await.0, 200);
-    assert_eq!(bench.book("listing").await["requests"]["listing"], 6);
-    bench.shape(json!({"listing": false})).await;
-    let (status, problem) = bench.get(&listing("")).await;
+    switch.set_behaviour("listing", json!({"listing": ["error_500"]})).await;
+    assert_eq!(switch.get(&listing("")).await.0, 500);
+    assert_eq!(switch.get(&listing("")).await.0, 200);
+    assert_eq!(switch.book("listing").await["requests"]["listing"], 6);
+    switch.set_shape(json!({"listing": false})).await;
+    let (status, problem) = switch.get(&listing("")).await;
     assert_eq!((status, &problem["code"]), (501, &json!("listing_not_supported")));
-    bench.stop().await;
+    switch.stop().await;
 }

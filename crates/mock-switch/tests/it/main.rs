@@ -1,16 +1,16 @@
-//! The switch from outside, over HTTP, on a real database of its own per test.
-//! `DATABASE_URL` names a server on which databases may be created.
+//! Tests of the switch over HTTP, each with a database of its own. `DATABASE_URL` names a server on which databases may be
+//! created.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper that fails fails its test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failing helper fails its test")]
 
-mod bench;
 mod callbacks;
 mod cancel;
+mod concurrency;
 mod faults;
 mod keyless;
 mod pages;
 mod process;
-mod race;
 mod recall;
 mod statement;
 mod submit;
+mod test_switch;

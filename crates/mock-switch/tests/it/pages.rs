@@ -9,7 +9,7 @@ use serde_json::Value;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, Executor};
 
-use crate::bench::{Bench, PATIENCE, order};
+use crate::test_switch::{TIMEOUT, TestSwitch, order};
 
 /// Makes writers of rows in `table` wait, before they commit, while the returned
 /// connection has its lock, if their transfer has the reference `slow`.
@@ -34,7 +34,7 @@ async fn stop_slow_ones(connect: &PgConnectOptions, table: &str, id: &str) -> Pg
 async fn until_waiting(connection: &mut PgConnection, count: i64, enough: impl Fn() -> bool) {
     let waiting = "SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database
                    WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()";
-    let looked = tokio::time::timeout(PATIENCE, async {
+    let looked = tokio::time::timeout(TIMEOUT, async {
         while !enough() {
             let seen: i64 = sqlx::query_scalar(waiting).fetch_one(&mut *connection).await.unwrap();
             if seen >= count {
@@ -46,8 +46,8 @@ async fn until_waiting(connection: &mut PgConnection, count: i64, enough: impl F
 }
 
 /// With the slow one stopped and a quick one committed, reads the page at `path`.
-async fn read_across(bench: &Arc<Bench>, mut slow: PgConnection, path: &'static str) -> Value {
-    let reader = bench.clone();
+async fn read_across(switch: &Arc<TestSwitch>, mut slow: PgConnection, path: &'static str) -> Value {
+    let reader = switch.clone();
     let page = tokio::spawn(async move { reader.get(path).await.1 });
     until_waiting(&mut slow, 2, || page.is_finished()).await;
     slow.execute("SELECT pg_advisory_unlock(4711)").await.unwrap();
@@ -60,47 +60,47 @@ fn count(page: &Value, field: &str) -> usize {
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn statement_waits_for_an_end_under_way(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Arc::new(Bench::start(options, connect.clone()).await);
+    let switch = Arc::new(TestSwitch::start(options, connect.clone()).await);
     for reference in ["slow", "quick"] {
-        bench.submit(order(reference)).await;
+        switch.submit(order(reference)).await;
     }
     let mut slow = stop_slow_ones(&connect, "statement", "transfer_id").await;
-    let ending = bench.clone();
+    let ending = switch.clone();
     let ended = tokio::spawn(async move { ending.admin(Method::POST, "transfers/slow/settle", None).await });
     until_waiting(&mut slow, 1, || false).await;
-    bench.admin(Method::POST, "transfers/quick/settle", None).await;
-    let page = read_across(&bench, slow, "/v1/statement").await;
+    switch.admin(Method::POST, "transfers/quick/settle", None).await;
+    let page = read_across(&switch, slow, "/v1/statement").await;
     assert_eq!(count(&page, "entries"), 2, "{page}");
     ended.await.unwrap();
-    Arc::into_inner(bench).unwrap().stop().await;
+    Arc::into_inner(switch).unwrap().stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn statement_waits_for_the_settler(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Arc::new(Bench::start(options, connect.clone()).await);
+    let switch = Arc::new(TestSwitch::start(options, connect.clone()).await);
     let mut slow = stop_slow_ones(&connect, "statement", "transfer_id").await;
-    bench.behave("slow", serde_json::json!({"settle_after_ms": 0})).await;
+    switch.set_behaviour("slow", serde_json::json!({"settle_after_ms": 0})).await;
     for reference in ["slow", "quick"] {
-        bench.submit(order(reference)).await;
+        switch.submit(order(reference)).await;
     }
     until_waiting(&mut slow, 1, || false).await;
-    bench.cancel("quick", "k").await;
-    let page = read_across(&bench, slow, "/v1/statement").await;
+    switch.cancel("quick", "k").await;
+    let page = read_across(&switch, slow, "/v1/statement").await;
     assert_eq!(count(&page, "entries"), 2, "{page}");
-    Arc::into_inner(bench).unwrap().stop().await;
+    Arc::into_inner(switch).unwrap().stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn listing_waits_for_a_transfer_under_way(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Arc::new(Bench::start(options, connect.clone()).await);
+    let switch = Arc::new(TestSwitch::start(options, connect.clone()).await);
     let mut slow = stop_slow_ones(&connect, "transfers", "id").await;
-    let sending = bench.clone();
+    let sending = switch.clone();
     let sent = tokio::spawn(async move { sending.submit(order("slow")).await });
     until_waiting(&mut slow, 1, || false).await;
-    bench.submit(order("quick")).await;
+    switch.submit(order("quick")).await;
     let path = "/v1/transfers?creditor_account=DE02120300000000202051";
-    let page = read_across(&bench, slow, path).await;
+    let page = read_across(&switch, slow, path).await;
     assert_eq!(count(&page, "transfers"), 2, "{page}");
     sent.await.unwrap();
-    Arc::into_inner(bench).unwrap().stop().await;
+    Arc::into_inner(switch).unwrap().stop().await;
 }

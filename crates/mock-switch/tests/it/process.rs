@@ -10,7 +10,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::bench::{Bank, client, eventually, order, read};
+use crate::test_switch::{Bank, client, eventually, order, read};
 
 struct Process {
     child: Child,
@@ -64,7 +64,7 @@ impl Process {
 async fn kill_and_restart_lose_nothing(_options: PgPoolOptions, connect: PgConnectOptions) {
     let url = connect.to_url_lossy().to_string();
     let bank = Bank::default();
-    let callback_url = bank.open().await;
+    let callback_url = bank.start().await;
     bank.answer_next(&[503; 3]);
 
     let mut process = Process::start(&url, &callback_url).await;

@@ -4,39 +4,39 @@ use reqwest::Method;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::bench::{Bench, order};
+use crate::test_switch::{TestSwitch, order};
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn settled_money_comes_back_once(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    assert_eq!(bench.recall("r", "k").await.1["answer"], "NOT_FOUND");
-    bench.submit(order("r")).await;
-    assert_eq!(bench.recall("r", "k").await.1["answer"], "NOT_SETTLED");
-    bench.admin(Method::POST, "transfers/r/settle", None).await;
+    let switch = TestSwitch::start(options, connect).await;
+    assert_eq!(switch.recall("r", "k").await.1["answer"], "NOT_FOUND");
+    switch.submit(order("r")).await;
+    assert_eq!(switch.recall("r", "k").await.1["answer"], "NOT_SETTLED");
+    switch.admin(Method::POST, "transfers/r/settle", None).await;
     for key in ["k", "k", "another-key"] {
-        assert_eq!(bench.recall("r", key).await, (200, json!({"reference": "r", "answer": "RECALLED"})));
+        assert_eq!(switch.recall("r", key).await, (200, json!({"reference": "r", "answer": "RECALLED"})));
     }
-    assert_eq!(bench.query("r").await.1["status"], "RECALLED");
+    assert_eq!(switch.query("r").await.1["status"], "RECALLED");
     // Money that came back is on its way no more.
-    assert_eq!(bench.cancel("r", "k").await.1["answer"], "ALREADY_REJECTED");
-    bench.stop().await;
+    assert_eq!(switch.cancel("r", "k").await.1["answer"], "ALREADY_REJECTED");
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn refusal_is_for_ever(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    bench.submit(order("r")).await;
-    bench.admin(Method::POST, "transfers/r/settle", None).await;
-    bench.behave("r", json!({"recall": ["in_process", "refuse"], "reject_reason": "spent"})).await;
-    assert_eq!(bench.recall("r", "k").await.1["answer"], "IN_PROCESS");
+    let switch = TestSwitch::start(options, connect).await;
+    switch.submit(order("r")).await;
+    switch.admin(Method::POST, "transfers/r/settle", None).await;
+    switch.set_behaviour("r", json!({"recall": ["in_process", "refuse"], "reject_reason": "spent"})).await;
+    assert_eq!(switch.recall("r", "k").await.1["answer"], "IN_PROCESS");
     for key in ["k", "k", "another-key"] {
         let expected = json!({"reference": "r", "answer": "REFUSED", "reason": "spent"});
-        assert_eq!(bench.recall("r", key).await, (200, expected));
+        assert_eq!(switch.recall("r", key).await, (200, expected));
     }
-    assert_eq!(bench.query("r").await.1["status"], "SETTLED");
-    bench.shape(json!({"recall": false})).await;
-    assert_eq!(bench.recall("r", "third-key").await.1["answer"], "CANNOT_RECALL");
+    assert_eq!(switch.query("r").await.1["status"], "SETTLED");
+    switch.set_shape(json!({"recall": false})).await;
+    assert_eq!(switch.recall("r", "third-key").await.1["answer"], "CANNOT_RECALL");
     // What was answered stays answered.
-    assert_eq!(bench.recall("r", "k").await.1["answer"], "REFUSED");
-    bench.stop().await;
+    assert_eq!(switch.recall("r", "k").await.1["answer"], "REFUSED");
+    switch.stop().await;
 }

@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::bench::{Bench, eventually, order, order_with};
+use crate::test_switch::{TestSwitch, eventually, order, order_with};
 
 fn entries(page: &Value) -> &[Value] {
     page["entries"].as_array().unwrap()
@@ -19,20 +19,20 @@ fn time(value: &Value) -> Timestamp {
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn ends_stand_in_their_order(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    bench.behave("refused", json!({"submit": ["refuse"], "reject_reason": "closed"})).await;
-    bench.submit(order_with("settled", json!({"end_to_end_id": "e2e-1"}))).await;
+    let switch = TestSwitch::start(options, connect).await;
+    switch.set_behaviour("refused", json!({"submit": ["refuse"], "reject_reason": "closed"})).await;
+    switch.submit(order_with("settled", json!({"end_to_end_id": "e2e-1"}))).await;
     for reference in ["rejected", "cancelled", "pending", "refused"] {
-        bench.submit(order(reference)).await;
+        switch.submit(order(reference)).await;
     }
-    bench.cancel("cancelled", "k1").await;
-    bench.cancel("never-came", "k2").await;
-    bench.admin(Method::POST, "transfers/settled/settle", None).await;
-    bench.admin(Method::POST, "transfers/rejected/reject", None).await;
-    bench.recall("settled", "k3").await;
-    bench.recall("settled", "k4").await;
+    switch.cancel("cancelled", "k1").await;
+    switch.cancel("never-came", "k2").await;
+    switch.admin(Method::POST, "transfers/settled/settle", None).await;
+    switch.admin(Method::POST, "transfers/rejected/reject", None).await;
+    switch.recall("settled", "k3").await;
+    switch.recall("settled", "k4").await;
 
-    let (_, page) = bench.get("/v1/statement").await;
+    let (_, page) = switch.get("/v1/statement").await;
     let seen: Vec<_> = entries(&page)
         .iter()
         .map(|entry| (entry["reference"].as_str().unwrap(), entry["status"].as_str().unwrap()))
@@ -50,50 +50,50 @@ async fn ends_stand_in_their_order(options: PgPoolOptions, connect: PgConnectOpt
     assert_eq!((&settled["amount_minor"], &settled["currency"]), (&json!(1250), &json!("EUR")));
     assert_eq!(settled["creditor_account"], "DE02120300000000202051");
     assert_eq!((&settled["end_to_end_id"], &settled["reason"]), (&json!("e2e-1"), &Value::Null));
-    assert_eq!(settled["transfer_id"], bench.query("settled").await.1["transfer_id"]);
+    assert_eq!(settled["transfer_id"], switch.query("settled").await.1["transfer_id"]);
     assert_eq!(entries(&page)[0]["reason"], "closed");
     let finished: Vec<_> = entries(&page).iter().map(|entry| time(&entry["finished_at"])).collect();
     assert!(finished.is_sorted() && time(&settled["received_at"]) < finished[2]);
 
     // What ends from now on is not before what was called complete.
     assert!(finished[4] <= time(&page["complete_until"]));
-    bench.admin(Method::POST, "transfers/pending/settle", None).await;
+    switch.admin(Method::POST, "transfers/pending/settle", None).await;
     let last = entries(&page)[4]["cursor"].as_str().unwrap();
-    let (_, more) = bench.get(&format!("/v1/statement?after={last}")).await;
+    let (_, more) = switch.get(&format!("/v1/statement?after={last}")).await;
     assert_eq!((entries(&more).len(), &entries(&more)[0]["reference"]), (1, &json!("pending")));
     assert!(time(&entries(&more)[0]["finished_at"]) >= time(&page["complete_until"]));
-    bench.stop().await;
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn clock_and_retention(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    bench.submit(order("r")).await;
-    bench.cancel("r", "k").await;
-    bench.shape(json!({"retention_s": 60})).await;
-    bench.admin(Method::PUT, "clock", Some(json!({"offset_ms": 86_400_000}))).await;
-    assert_eq!(bench.query("r").await.0, 404);
-    let (_, page) = bench.get("/v1/statement").await;
+    let switch = TestSwitch::start(options, connect).await;
+    switch.submit(order("r")).await;
+    switch.cancel("r", "k").await;
+    switch.set_shape(json!({"retention_s": 60})).await;
+    switch.admin(Method::PUT, "clock", Some(json!({"offset_ms": 86_400_000}))).await;
+    assert_eq!(switch.query("r").await.0, 404);
+    let (_, page) = switch.get("/v1/statement").await;
     assert_eq!(entries(&page)[0]["status"], "CANCELLED");
     let ahead_s = time(&page["complete_until"]).as_second() - Timestamp::now().as_second();
     assert!((86_390..=86_410).contains(&ahead_s), "{ahead_s}");
-    bench.stop().await;
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn bounds_faults_and_shape(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
+    let switch = TestSwitch::start(options, connect).await;
     for wrong in ["limit=0", "limit=1001", "after=x", "other=1"] {
-        assert_eq!(bench.get(&format!("/v1/statement?{wrong}")).await.0, 400, "{wrong}");
+        assert_eq!(switch.get(&format!("/v1/statement?{wrong}")).await.0, 400, "{wrong}");
     }
-    bench.behave("default", json!({"statement": ["error_503"]})).await;
-    assert_eq!(bench.get("/v1/statement?limit=1000").await.0, 503);
-    assert_eq!(bench.get("/v1/statement?limit=1000").await.0, 200);
-    assert_eq!(bench.book("statement").await["requests"]["statement"], 2);
-    bench.shape(json!({"statement": false})).await;
-    let (status, problem) = bench.get("/v1/statement").await;
+    switch.set_behaviour("default", json!({"statement": ["error_503"]})).await;
+    assert_eq!(switch.get("/v1/statement?limit=1000").await.0, 503);
+    assert_eq!(switch.get("/v1/statement?limit=1000").await.0, 200);
+    assert_eq!(switch.book("statement").await["requests"]["statement"], 2);
+    switch.set_shape(json!({"statement": false})).await;
+    let (status, problem) = switch.get("/v1/statement").await;
     assert_eq!((status, &problem["code"]), (501, &json!("statement_not_supported")));
-    bench.stop().await;
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
@@ -102,16 +102,16 @@ async fn pages_read_while_transfers_end_lose_and_double_none(
     connect: PgConnectOptions,
 ) {
     const TRANSFERS: usize = 200;
-    let bench = Arc::new(Bench::start(options, connect).await);
+    let switch = Arc::new(TestSwitch::start(options, connect).await);
     let mut ending = tokio::task::JoinSet::new();
     for n in 0..TRANSFERS {
         let reference = format!("r-{n}");
-        bench.behave(&reference, json!({"settle_after_ms": n})).await;
-        let bench = bench.clone();
+        switch.set_behaviour(&reference, json!({"settle_after_ms": n})).await;
+        let switch = switch.clone();
         ending.spawn(async move {
-            bench.submit(order(&reference)).await;
+            switch.submit(order(&reference)).await;
             if n % 3 == 0 {
-                bench.cancel(&reference, &reference).await;
+                switch.cancel(&reference, &reference).await;
             }
         });
     }
@@ -119,7 +119,7 @@ async fn pages_read_while_transfers_end_lose_and_double_none(
     let mut read = Vec::new();
     while read.len() < TRANSFERS {
         let page = eventually("another page", || async {
-            let (_, page) = bench.get(&format!("/v1/statement?limit=7{after}")).await;
+            let (_, page) = switch.get(&format!("/v1/statement?limit=7{after}")).await;
             (!entries(&page).is_empty()).then_some(page)
         })
         .await;
@@ -133,5 +133,5 @@ async fn pages_read_while_transfers_end_lose_and_double_none(
     read.sort_unstable();
     read.dedup();
     assert_eq!(read.len(), TRANSFERS);
-    Arc::into_inner(bench).unwrap().stop().await;
+    Arc::into_inner(switch).unwrap().stop().await;
 }

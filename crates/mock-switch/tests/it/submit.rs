@@ -5,109 +5,109 @@ use reqwest::Method;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::bench::{Bench, order, order_with, read};
+use crate::test_switch::{TestSwitch, order, order_with, read};
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn repeat_gets_the_first_outcome(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    let (status, first) = bench.submit(order("tx-1:submit")).await;
+    let switch = TestSwitch::start(options, connect).await;
+    let (status, first) = switch.submit(order("tx-1:submit")).await;
     assert_eq!((status, &first["status"], &first["duplicate"]), (202, &json!("PENDING"), &json!(false)));
-    let (status, again) = bench.submit(order("tx-1:submit")).await;
+    let (status, again) = switch.submit(order("tx-1:submit")).await;
     assert_eq!((status, &again["duplicate"]), (202, &json!(true)));
     assert_eq!(again["received_at"], first["received_at"]);
 
     for change in
         [json!({"amount_minor": 1251}), json!({"currency": "USD"}), json!({"creditor_account": "other"})]
     {
-        let (status, problem) = bench.submit(order_with("tx-1:submit", change)).await;
+        let (status, problem) = switch.submit(order_with("tx-1:submit", change)).await;
         assert_eq!((status, &problem["code"]), (409, &json!("reference_conflict")));
     }
-    let book = bench.book("tx-1:submit").await;
+    let book = switch.book("tx-1:submit").await;
     assert_eq!(book["transfers"].as_array().unwrap().len(), 1);
     assert_eq!(book["requests"], json!({"submit": 5}));
-    bench.stop().await;
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn without_dedup_each_submit_pays(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::with(options, connect, |config| config.settle_after_ms = 0).await;
-    bench.shape(json!({"dedup": false})).await;
+    let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
+    switch.set_shape(json!({"dedup": false})).await;
     for _ in 0..2 {
-        let (status, answer) = bench.submit(order("r")).await;
+        let (status, answer) = switch.submit(order("r")).await;
         assert_eq!((status, &answer["duplicate"]), (202, &json!(false)));
     }
-    bench.bank.wait_for(2).await;
-    let book = bench.book("r").await;
+    switch.bank.wait_for(2).await;
+    let book = switch.book("r").await;
     let settled = |entry: &&serde_json::Value| entry["status"] == "SETTLED";
     assert_eq!(book["transfers"].as_array().unwrap().iter().filter(settled).count(), 2);
-    bench.stop().await;
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn refusal_is_recorded_and_repeated(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    bench.behave("r", json!({"submit": ["refuse"], "reject_reason": "account_closed"})).await;
+    let switch = TestSwitch::start(options, connect).await;
+    switch.set_behaviour("r", json!({"submit": ["refuse"], "reject_reason": "account_closed"})).await;
     // The script refuses once; the repeat is refused by the record.
     for duplicate in [false, true] {
-        let (status, answer) = bench.submit(order("r")).await;
+        let (status, answer) = switch.submit(order("r")).await;
         let expected = json!({"reference": "r", "status": "REJECTED",
                               "reason": "account_closed", "duplicate": duplicate});
         assert_eq!((status, answer), (422, expected));
     }
-    assert_eq!(bench.query("r").await.1["status"], "REJECTED");
-    assert_eq!(bench.cancel("r", "k").await.1["answer"], "ALREADY_REJECTED");
+    assert_eq!(switch.query("r").await.1["status"], "REJECTED");
+    assert_eq!(switch.cancel("r", "k").await.1["answer"], "ALREADY_REJECTED");
 
-    bench.behave("s", json!({"submit": ["refuse_unrecorded"]})).await;
-    assert_eq!(bench.submit(order("s")).await.0, 422);
-    assert_eq!(bench.query("s").await.0, 404);
-    assert_eq!(bench.submit(order("s")).await.0, 202);
-    bench.stop().await;
+    switch.set_behaviour("s", json!({"submit": ["refuse_unrecorded"]})).await;
+    assert_eq!(switch.submit(order("s")).await.0, 422);
+    assert_eq!(switch.query("s").await.0, 404);
+    assert_eq!(switch.submit(order("s")).await.0, 202);
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn deadline_is_judged_on_the_switchs_clock(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
+    let switch = TestSwitch::start(options, connect).await;
     let soon = Timestamp::now() + SignedDuration::from_secs(300);
     let with_deadline = |reference| order_with(reference, json!({"deadline": soon.to_string()}));
-    assert_eq!(bench.submit(with_deadline("in-time")).await.0, 202);
+    assert_eq!(switch.submit(with_deadline("in-time")).await.0, 202);
 
-    bench.admin(Method::PUT, "clock", Some(json!({"offset_ms": 600_000}))).await;
+    switch.admin(Method::PUT, "clock", Some(json!({"offset_ms": 600_000}))).await;
     for duplicate in [false, true] {
-        let (status, answer) = bench.submit(with_deadline("late")).await;
+        let (status, answer) = switch.submit(with_deadline("late")).await;
         assert_eq!((status, &answer["reason"]), (422, &json!("deadline_passed")));
         assert_eq!(answer["duplicate"], duplicate);
     }
     // A repeat of what came in time is not late.
-    assert_eq!(bench.submit(with_deadline("in-time")).await.0, 202);
-    let response = bench.send(Method::GET, "/v1/transfers/late", None, None).await.unwrap();
+    assert_eq!(switch.submit(with_deadline("in-time")).await.0, 202);
+    let response = switch.send(Method::GET, "/v1/transfers/late", None, None).await.unwrap();
     let date = response.headers()["date"].to_str().unwrap();
     let shown = jiff::fmt::rfc2822::parse(date).unwrap().timestamp();
     let ahead_s = shown.as_second() - Timestamp::now().as_second();
     assert!((590..=610).contains(&ahead_s), "{ahead_s}");
 
-    bench.shape(json!({"deadline": false})).await;
-    assert_eq!(bench.submit(with_deadline("ignored")).await.0, 202);
-    bench.stop().await;
+    switch.set_shape(json!({"deadline": false})).await;
+    assert_eq!(switch.submit(with_deadline("ignored")).await.0, 202);
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn reference_is_forgotten_after_retention(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
-    bench.shape(json!({"retention_s": 60})).await;
-    bench.submit(order("r")).await;
-    assert_eq!(bench.cancel("r", "k").await.1["known"], true);
-    bench.admin(Method::PUT, "clock", Some(json!({"offset_ms": 61_000}))).await;
-    assert_eq!(bench.query("r").await.1["code"], "unknown_reference");
+    let switch = TestSwitch::start(options, connect).await;
+    switch.set_shape(json!({"retention_s": 60})).await;
+    switch.submit(order("r")).await;
+    assert_eq!(switch.cancel("r", "k").await.1["known"], true);
+    switch.admin(Method::PUT, "clock", Some(json!({"offset_ms": 61_000}))).await;
+    assert_eq!(switch.query("r").await.1["code"], "unknown_reference");
     // The same key again: the recorded answer is forgotten with its transfer.
-    let (_, answer) = bench.cancel("r", "k").await;
+    let (_, answer) = switch.cancel("r", "k").await;
     assert_eq!((&answer["answer"], &answer["known"]), (&json!("CANCELLED"), &json!(false)));
-    assert_eq!(bench.book("r").await["transfers"].as_array().unwrap().len(), 2);
-    bench.stop().await;
+    assert_eq!(switch.book("r").await["transfers"].as_array().unwrap().len(), 2);
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn bad_requests_are_problems(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::start(options, connect).await;
+    let switch = TestSwitch::start(options, connect).await;
     for change in [
         json!({"amount_minor": 0}),
         json!({"amount_minor": -1}),
@@ -117,44 +117,44 @@ async fn bad_requests_are_problems(options: PgPoolOptions, connect: PgConnectOpt
         json!({"reference": "default"}),
         json!({"reference": "by-id"}),
     ] {
-        let (status, problem) = bench.submit(order_with("r", change.clone())).await;
+        let (status, problem) = switch.submit(order_with("r", change.clone())).await;
         assert_eq!((status, &problem["code"]), (400, &json!("invalid_field")), "{change}");
     }
-    let (status, problem) = bench.submit(order_with("r", json!({"amount_minor": "12"}))).await;
+    let (status, problem) = switch.submit(order_with("r", json!({"amount_minor": "12"}))).await;
     assert_eq!((status, &problem["code"]), (400, &json!("malformed_json")));
-    let (status, problem) = bench.submit(json!({"pad": "x".repeat(70_000)})).await;
+    let (status, problem) = switch.submit(json!({"pad": "x".repeat(70_000)})).await;
     assert_eq!((status, &problem["code"]), (413, &json!("body_too_large")));
 
     let path = "/v1/transfers/r/cancel";
-    let (status, problem) = read(bench.send(Method::POST, path, None, None).await.unwrap()).await;
+    let (status, problem) = read(switch.send(Method::POST, path, None, None).await.unwrap()).await;
     assert_eq!((status, &problem["code"]), (400, &json!("idempotency_key_required")));
-    assert_eq!(bench.query("r").await.1["code"], "unknown_reference");
-    let wrong = bench.send(Method::GET, "/v1/transfer/r", None, None).await.unwrap();
+    assert_eq!(switch.query("r").await.1["code"], "unknown_reference");
+    let wrong = switch.send(Method::GET, "/v1/transfer/r", None, None).await.unwrap();
     assert_eq!(read(wrong).await.1["code"], "not_found");
 
-    bench.shape(json!({"query": false})).await;
-    let (status, problem) = bench.query("r").await;
+    switch.set_shape(json!({"query": false})).await;
+    let (status, problem) = switch.query("r").await;
     assert_eq!((status, &problem["code"]), (501, &json!("query_not_supported")));
-    bench.stop().await;
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn token_is_required(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::with(options, connect, |config| config.api_token = "another".into()).await;
-    let (status, problem) = bench.submit(order("r")).await;
+    let switch = TestSwitch::with(options, connect, |config| config.api_token = "another".into()).await;
+    let (status, problem) = switch.submit(order("r")).await;
     assert_eq!((status, &problem["code"]), (401, &json!("unauthorized")));
-    assert_eq!(bench.book("r").await["requests"], json!({}));
-    bench.stop().await;
+    assert_eq!(switch.book("r").await["requests"], json!({}));
+    switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
 async fn admin_can_be_turned_off(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bench = Bench::with(options, connect, |config| config.admin = false).await;
-    let response = bench.send(Method::GET, "/admin/book", None, None).await.unwrap();
+    let switch = TestSwitch::with(options, connect, |config| config.admin = false).await;
+    let response = switch.send(Method::GET, "/admin/book", None, None).await.unwrap();
     assert_eq!(response.status().as_u16(), 404);
     for path in ["/health", "/ready", "/metrics"] {
-        let response = bench.send(Method::GET, path, None, None).await.unwrap();
+        let response = switch.send(Method::GET, path, None, None).await.unwrap();
         assert_eq!(response.status().as_u16(), 200, "{path}");
     }
-    bench.stop().await;
+    switch.stop().await;
 }

@@ -9,7 +9,7 @@ use payment_protocol::ids::{PaymentId, TxId};
 use payment_protocol::keys;
 use payment_protocol::submit::QueryAnswer;
 use serde::Serialize;
-use switch_client::statement::NOT_AT_ITS_END;
+use switch_client::statement::STATEMENT_NOT_READ_TO_END;
 use switch_client::{LookupKey, SwitchClient, SwitchReply, TransferRef};
 use tokio::time::{Instant, timeout};
 
@@ -121,7 +121,7 @@ async fn read_statement(client: &SwitchClient, sought: &LookupKey) -> SwitchRepl
     let began = Instant::now();
     loop {
         let answered = client.statement(sought).await;
-        let again = matches!(&answered.answer, QueryAnswer::NoAnswer { detail } if detail == NOT_AT_ITS_END);
+        let again = matches!(&answered.answer, QueryAnswer::NoAnswer { detail } if detail == STATEMENT_NOT_READ_TO_END);
         if !again || began.elapsed() > TIMEOUT {
             return answered;
         }

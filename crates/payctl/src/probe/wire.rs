@@ -192,7 +192,7 @@ impl Wire {
         let response = request.send().await.map_err(no_answer)?;
         let took = asked.elapsed();
         let date = response.headers().get(DATE).and_then(|date| date.to_str().ok());
-        let date = date.and_then(|date| SwitchClock::default().hear(date));
+        let date = date.and_then(|date| SwitchClock::default().record(date));
         let status = response.status().as_u16();
         let text = response.text().await.map_err(no_answer)?;
         let body = serde_json::from_str(&text).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The mock switch itself, on a database of its own, in this process.
 
-use mock_switch::{Config, Running, Shape};
+use mock_switch::{Config, RunningSwitch, Shape};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -10,7 +10,7 @@ use crate::scratch::Scratch;
 pub(crate) struct Mock {
     pub(crate) url: String,
     stop: CancellationToken,
-    running: Running,
+    running: RunningSwitch,
     _scratch: Scratch,
 }
 

@@ -1,11 +1,11 @@
-//! `AccountLockWorkflow`: who has a destination account at a switch without references (S1.5).
+//! `AccountLockWorkflow`: locks one destination account at a switch without references (S1.5).
 //!
-//! It gives order: payments to one account go one after the other, oldest first. What makes it safe is
-//! not this workflow but the ledger, which lets no attempt out while another payment to the account is
-//! under way. So the lock may be lost or started anew at any time.
+//! The lock only orders payments to one account, oldest first. Safety comes from the ledger, which permits no
+//! attempt while another payment to the account is in progress. The lock may therefore be lost or started anew
+//! at any time.
 //!
-//! The account is passed on when the holder's payment has ended in our ledger, never by time. A holder
-//! whose workflow died keeps it until the run that follows has ended the payment.
+//! The lock passes on when the holder's payment has ended in our ledger, never by time. A holder whose workflow
+//! was lost keeps the lock until its recovery workflow has ended the payment.
 
 #![allow(missing_docs, reason = "the macros make undocumented constants of the documented methods")]
 
@@ -20,22 +20,23 @@ use temporalio_macros::{workflow, workflow_methods};
 use temporalio_sdk::workflows::select;
 use temporalio_sdk::{
     ActivityOptions, CancellableFuture as _, ContinueAsNewOptions, SignalWorkflowOptions,
-    SyncWorkflowContext, TimerOptions, WaitConditionOptions, WorkflowCancellationToken, WorkflowContext,
-    WorkflowContextView, WorkflowResult,
+    SyncWorkflowContext, TimerOptions, WorkflowCancellationToken, WorkflowContext, WorkflowContextView,
+    WorkflowResult,
 };
 
 use crate::activities::lock::LockActivities;
+use crate::payment_port::detached_wait;
 use crate::workflow::InterBankPaymentWorkflow;
 
 pub use state::{LockState, Waiter};
 
-/// Bound of one look at the holder's payment.
-const LOOK: Duration = Duration::from_secs(10);
-/// First pause between two looks, doubled each time. A holder that gives the account back is looked at at
-/// once.
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
-/// Longest pause between two looks.
-const LOOK_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Longest attempt to read the holder's payment.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
+/// First interval between two checks of the holder, doubled each time. A holder that releases the lock is checked
+/// immediately.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest interval between two checks of the holder.
+const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// The lock of one account.
 #[workflow]
@@ -45,96 +46,101 @@ pub struct AccountLockWorkflow {
 
 #[workflow_methods]
 impl AccountLockWorkflow {
-    /// Signals may arrive before `run`: the queue is there from the start.
+    /// Signals may arrive before `run`, so the queue exists from the start.
     #[init]
     pub fn new(_ctx: &WorkflowContextView, state: LockState) -> Self {
         Self { state }
     }
 
-    /// Passes the account from one to the next until nobody holds or waits.
+    /// Grants the lock to one payment after the other, until no payment holds or waits.
     #[run(name = "AccountLockWorkflow")]
     pub async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<()> {
         loop {
-            // A signal that comes while this run completes fails the completion, and is heard first.
-            let held = ctx.state_mut(|lock| lock.state.holder.is_some() || lock.state.grant());
+            // A signal that arrives while this run completes fails the completion and is processed first.
+            let held = ctx.state_mut(|lock| lock.state.holder.is_some() || lock.state.grant_next());
             if !held {
                 return Ok(());
             }
-            if ctx.state_mut(|lock| std::mem::take(&mut lock.state.tell)) {
-                tell(ctx).await;
+            if ctx.state_mut(|lock| std::mem::take(&mut lock.state.notify_holder)) {
+                notify_holder(ctx).await;
             }
-            if has_ended(ctx).await {
+            if holder_has_ended(ctx).await {
                 ctx.state_mut(|lock| lock.state.holder = None);
             }
-            let goes_on = ctx.state(|lock| lock.state.holder.is_some() || !lock.state.waiting.is_empty());
-            if goes_on && (ctx.continue_as_new_suggested() || ctx.state(|lock| lock.state.is_long())) {
-                let next = ctx.state(|lock| lock.state.next_run());
+            let in_use = ctx.state(|lock| lock.state.holder.is_some() || !lock.state.waiting.is_empty());
+            if in_use
+                && (ctx.continue_as_new_suggested() || ctx.state(|lock| lock.state.reached_grants_max()))
+            {
+                let next = ctx.state(|lock| lock.state.for_next_run());
                 ctx.continue_as_new(next, ContinueAsNewOptions::default())?;
             }
         }
     }
 
-    /// A payment wants the account.
+    /// A payment requests the lock.
     #[signal(name = "getLock")]
     pub fn get_lock(&mut self, _ctx: &mut SyncWorkflowContext<Self>, waiter: Waiter) {
-        self.state.ask(waiter);
+        self.state.request(waiter);
     }
 
-    /// A payment gives the account back, or no longer waits for it.
+    /// A payment releases the lock, or withdraws its request.
     #[signal(name = "releaseLock")]
     pub fn release_lock(&mut self, _ctx: &mut SyncWorkflowContext<Self>, waiter: Waiter) {
-        self.state.let_go(&waiter);
+        self.state.release(&waiter);
     }
 
-    /// Who holds the account and who waits.
+    /// The holder and the waiting payments.
     #[query(name = "lockState")]
     pub fn lock_state(&self, _ctx: &WorkflowContextView) -> LockState {
         self.state.clone()
     }
 }
 
-/// Tells the holder that the account is its own. One that is not there any more holds it all the same,
-/// until its payment has ended.
-async fn tell(ctx: &WorkflowContext<AccountLockWorkflow>) {
+/// Signals the holder that it has the lock. A holder whose workflow no longer exists keeps the lock until its
+/// payment has ended.
+async fn notify_holder(ctx: &WorkflowContext<AccountLockWorkflow>) {
     let Some(holder) = ctx.state(|lock| lock.state.holder.clone()) else { return };
     let payment = ctx.external_workflow(holder.workflow_id, None);
     let options = SignalWorkflowOptions::builder()
         .cancellation_token(WorkflowCancellationToken::new())
-        .summary("pass the account on".to_owned())
+        .summary("Grant the account lock".to_owned())
         .build();
     let _ = payment.signal(InterBankPaymentWorkflow::pass_lock, RawValue::empty(), options).await;
 }
 
-/// Waits until the holder's payment has ended, or until its word asks for another look.
-async fn has_ended(ctx: &WorkflowContext<AccountLockWorkflow>) -> bool {
+/// Waits until the holder's payment has ended (true), or until a signal requires another check (false).
+async fn holder_has_ended(ctx: &WorkflowContext<AccountLockWorkflow>) -> bool {
     let Some(holder) = ctx.state(|lock| lock.state.holder.clone()) else { return true };
-    ctx.state_mut(|lock| lock.state.look_again = false);
-    let look = ActivityOptions::with_start_to_close_timeout(LOOK)
+    ctx.state_mut(|lock| lock.state.recheck_holder = false);
+    let options = ActivityOptions::with_start_to_close_timeout(CHECK_TIMEOUT)
         .retry_policy(
-            RetryPolicy::builder().initial_interval(LOOK_PAUSE).maximum_interval(LOOK_PAUSE_MAX).build(),
+            RetryPolicy::builder()
+                .initial_interval(CHECK_INTERVAL)
+                .maximum_interval(CHECK_INTERVAL_MAX)
+                .build(),
         )
         .cancellation_token(WorkflowCancellationToken::new())
-        .summary("has the holder's payment ended?".to_owned())
+        .summary("Check whether the lock holder's payment has ended".to_owned())
         .build();
-    let mut ended = pin!(ctx.execute_activity(LockActivities::holder_ended, holder.payment_id, look));
-    let said = |lock: &AccountLockWorkflow| lock.state.look_again || lock.state.tell;
-    let detached =
-        WaitConditionOptions::builder().cancellation_token(WorkflowCancellationToken::new()).build();
-    let mut word = pin!(ctx.wait_condition_with_options(said, detached));
-    let answer = select! {
-        answer = ended => Some(answer),
-        _ = word => None,
+    let mut check = pin!(ctx.execute_activity(LockActivities::check_lock_holder, holder.payment_id, options));
+    let signalled = |lock: &AccountLockWorkflow| lock.state.recheck_holder || lock.state.notify_holder;
+    let mut signal = pin!(ctx.wait_condition_with_options(signalled, detached_wait()));
+    let result = select! {
+        result = check => Some(result),
+        _ = signal => None,
     };
-    match answer {
+    match result {
         Some(Ok(())) => true,
-        // The server gave up, which it does for no reason of ours.
+        // The Temporal server failed the activity although its attempts are not limited.
         Some(Err(_)) => {
-            let pause = TimerOptions::builder(LOOK_PAUSE_MAX);
-            ctx.timer(pause.cancellation_token(WorkflowCancellationToken::new()).build()).await;
+            let timer = TimerOptions::builder(CHECK_INTERVAL_MAX)
+                .cancellation_token(WorkflowCancellationToken::new())
+                .summary("Pause before the next check".to_owned());
+            ctx.timer(timer.build()).await;
             false
         }
         None => {
-            ended.cancel();
+            check.cancel();
             false
         }
     }

@@ -1,4 +1,4 @@
-//! Steps of our own ledger.
+//! Activities that are steps of our ledger.
 
 #![allow(missing_docs, reason = "the macros make undocumented constants of the documented methods")]
 
@@ -18,67 +18,67 @@ use serde::{Deserialize, Serialize};
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
 
-use super::{again, chain, no_outcome};
+use super::{error_chain, ledger_failure, retryable};
 
 /// Input of release.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ReleaseInput {
-    /// Which payment.
+    /// The payment.
     pub payment_id: PaymentId,
-    /// Why it was turned round.
+    /// Why the payment is compensated.
     pub cause: Cause,
 }
 
 /// Input of needs_operator.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct OperatorInput {
-    /// Which payment.
+pub struct NeedsOperatorInput {
+    /// The payment.
     pub payment_id: PaymentId,
-    /// Why a person must look.
+    /// Why the payment needs an operator.
     pub reason: OperatorReason,
 }
 
 /// Input of alert.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AlertInput {
-    /// Which payment.
+    /// The payment.
     pub payment_id: PaymentId,
     /// Kind of alert.
     pub kind: AlertKind,
-    /// What a person should know.
+    /// Details for the operator.
     pub detail: String,
 }
 
 /// Input of close_decision.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CloseDecisionInput {
-    /// Which decision.
+    /// The decision.
     pub decision_id: DecisionId,
-    /// What came of it.
-    pub came: DecisionOutcome,
-    /// In words for people.
+    /// Its outcome.
+    pub outcome: DecisionOutcome,
+    /// The outcome in words, for the operator.
     pub detail: String,
 }
 
-/// The ledger, shared by all activities of this process.
+/// Dependencies of the ledger activities, shared by all activities of this process.
 pub struct LedgerActivities {
-    /// Where the money is.
+    /// The ledger.
     pub ledger: Ledger,
-    /// Tells the relay that a step may have written an event.
+    /// Wakes the outbox relay after a step that may have written an event.
     pub nudge: Nudge,
 }
 
-/// The run that this activity works for.
+/// The workflow run that this activity belongs to.
 pub(super) fn run_id(ctx: &ActivityContext) -> Result<RunId, ActivityError> {
     let run = ctx.info().workflow_run_id.clone().unwrap_or_default();
-    RunId::new(run).map_err(|error| again("no_run_id", &error.to_string(), None))
+    RunId::new(run).map_err(|error| retryable("no_run_id", &error.to_string(), None))
 }
 
 #[activities]
 impl LedgerActivities {
-    /// Holds the amount. A reserve that the database refuses for good holds nothing it could not
-    /// release: its outcome is unknown, and the release fences it.
-    #[activity]
+    /// Reserves the amount. If the database refuses the reserve for good, its outcome is unknown; the release that
+    /// follows fences it.
+    #[activity(name = "reserve")]
     pub async fn reserve(
         self: Arc<Self>,
         ctx: ActivityContext,
@@ -89,15 +89,15 @@ impl LedgerActivities {
         self.nudge.ask();
         match reserved {
             Err(error) if error.is_final() => {
-                tracing::error!(payment.id = %payment_id, error = chain(&error), "reserve has no outcome");
+                tracing::error!(payment.id = %payment_id, error = error_chain(&error), "the ledger refused the reserve; its outcome is unknown");
                 Ok(ReserveOutcome::Unknown)
             }
-            outcome => outcome.map_err(no_outcome),
+            outcome => outcome.map_err(ledger_failure),
         }
     }
 
-    /// Ends a payment that the workflow found not valid.
-    #[activity]
+    /// Ends a payment that failed the workflow's validation.
+    #[activity(name = "reject")]
     pub async fn reject(
         self: Arc<Self>,
         _ctx: ActivityContext,
@@ -105,57 +105,57 @@ impl LedgerActivities {
     ) -> Result<(), ActivityError> {
         let rejected = self.ledger.refuse_unreserved(&payment_id, ReserveRefusal::Invalid).await;
         self.nudge.ask();
-        rejected.map_err(no_outcome)
+        rejected.map_err(ledger_failure)
     }
 
-    /// Makes a late reserve refuse.
-    #[activity]
+    /// Records a refusal under the reserve step's key, so that a late reserve has no effect.
+    #[activity(name = "fence_reserve")]
     pub async fn fence_reserve(
         self: Arc<Self>,
         _ctx: ActivityContext,
         payment_id: PaymentId,
     ) -> Result<FenceOutcome, ActivityError> {
-        self.ledger.fence_reserve(&payment_id).await.map_err(no_outcome)
+        self.ledger.fence_reserve(&payment_id).await.map_err(ledger_failure)
     }
 
-    /// Looks for what became of a submit that gave no answer.
-    #[activity]
-    pub async fn reconcile_submission(
+    /// Reads from our own ledger whether the switch has reported an end of a submit that had no answer.
+    #[activity(name = "reconcile")]
+    pub async fn reconcile(
         self: Arc<Self>,
         _ctx: ActivityContext,
         payment_id: PaymentId,
     ) -> Result<ReconcileOutcome, ActivityError> {
-        self.ledger.reconcile_submission(&payment_id).await.map_err(no_outcome)
+        self.ledger.reconcile_submission(&payment_id).await.map_err(ledger_failure)
     }
 
-    /// Closes a decision that was not carried out any more. What came of it before stands.
-    #[activity]
+    /// Closes a decision that can no longer be applied. An outcome that is already recorded stays.
+    #[activity(name = "close_decision")]
     pub async fn close_decision(
         self: Arc<Self>,
         _ctx: ActivityContext,
         input: CloseDecisionInput,
     ) -> Result<(), ActivityError> {
-        let CloseDecisionInput { decision_id, came, detail } = input;
-        self.ledger.close_decision(&decision_id, &came, &detail).await.map_err(no_outcome)
+        let CloseDecisionInput { decision_id, outcome, detail } = input;
+        self.ledger.close_decision(&decision_id, &outcome, &detail).await.map_err(ledger_failure)
     }
 
-    /// Debits what is held.
-    #[activity]
+    /// Debits the hold.
+    #[activity(name = "debit")]
     pub async fn debit(
         self: Arc<Self>,
         _ctx: ActivityContext,
         payment_id: PaymentId,
     ) -> Result<DebitOutcome, ActivityError> {
-        let settled = self.ledger.debit(&payment_id).await.map_err(no_outcome)?;
+        let outcome = self.ledger.debit(&payment_id).await.map_err(ledger_failure)?;
         self.nudge.ask();
-        if settled == DebitOutcome::Done {
+        if outcome == DebitOutcome::Done {
             metrics::counter!("payments_ended_total", "state" => "settled").increment(1);
         }
-        Ok(settled)
+        Ok(outcome)
     }
 
-    /// Gives back what is held, and ends the payment.
-    #[activity]
+    /// Releases the hold and ends the payment.
+    #[activity(name = "release")]
     pub async fn release(
         self: Arc<Self>,
         _ctx: ActivityContext,
@@ -169,36 +169,34 @@ impl LedgerActivities {
                 metrics::counter!("payments_ended_total", "state" => first.end().as_str()).increment(1);
                 Ok(ReleaseOutcome::Done(first))
             }
-            Ok(ReleaseStepOutcome::Ended(end)) => Ok(ReleaseOutcome::Ended(end)),
-            Ok(ReleaseStepOutcome::Refused(refusal)) => {
-                Ok(ReleaseOutcome::Failed { detail: refusal.to_string() })
-            }
-            Err(error) if error.is_final() => Ok(ReleaseOutcome::Failed { detail: chain(&error) }),
-            Err(error) => Err(no_outcome(error)),
+            Ok(Release::Ended(end)) => Ok(ReleaseOutcome::Ended(end)),
+            Ok(Release::Refused(refusal)) => Ok(ReleaseOutcome::Failed { detail: refusal.to_string() }),
+            Err(error) if error.is_final() => Ok(ReleaseOutcome::Failed { detail: error_chain(&error) }),
+            Err(error) => Err(ledger_failure(error)),
         }
     }
 
-    /// Shows the payment as standing before a person.
-    #[activity]
+    /// Records that the payment needs an operator.
+    #[activity(name = "needs_operator")]
     pub async fn needs_operator(
         self: Arc<Self>,
         _ctx: ActivityContext,
-        input: OperatorInput,
+        input: NeedsOperatorInput,
     ) -> Result<NeedsOperatorOutcome, ActivityError> {
         metrics::counter!("payments_needs_operator_total", "reason" => input.reason.as_str()).increment(1);
-        let standing = self.ledger.needs_operator(&input.payment_id, input.reason).await;
+        let outcome = self.ledger.needs_operator(&input.payment_id, input.reason).await;
         self.nudge.ask();
-        standing.map_err(no_outcome)
+        outcome.map_err(ledger_failure)
     }
 
     /// Raises an alert.
-    #[activity]
+    #[activity(name = "alert")]
     pub async fn alert(
         self: Arc<Self>,
         _ctx: ActivityContext,
         input: AlertInput,
     ) -> Result<(), ActivityError> {
         metrics::counter!("payments_alerts_total", "kind" => input.kind.as_str()).increment(1);
-        self.ledger.alert(&input.payment_id, input.kind, &input.detail).await.map_err(no_outcome)
+        self.ledger.alert(&input.payment_id, input.kind, &input.detail).await.map_err(ledger_failure)
     }
 }

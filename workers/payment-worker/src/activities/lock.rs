@@ -1,7 +1,7 @@
-//! The lock of a destination account at a switch without references (S1.5), as far as it is more than
-//! workflow code: which lock it is, and whether its holder has ended.
+//! Activities of the account lock at a switch without references (S1.5): request, release, and the check of the
+//! holder.
 //!
-//! The destination is looked up here, so that no outside account number gets into a history.
+//! The activities look up the destination account, so that no external account number enters a history.
 
 #![allow(missing_docs, reason = "the macros make undocumented constants of the documented methods")]
 
@@ -17,27 +17,27 @@ use temporalio_client::{Client, WorkflowSignalOptions, WorkflowStartOptions};
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
 
-use super::{again, no_outcome};
+use super::{ledger_failure, retryable};
 use crate::account_lock::{AccountLockWorkflow, LockState, Waiter};
 
 /// Input of get_lock and release_lock.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct LockInput {
-    /// Who wants the lock, or no longer does.
+    /// The payment that requests or releases the lock.
     pub payment: Payment,
-    /// The payment's workflow, which the lock is passed to.
+    /// The payment's workflow, which receives the lock.
     pub workflow_id: String,
 }
 
-/// The ledger and Temporal, shared by all activities of this process.
+/// Dependencies of the lock activities, shared by all activities of this process.
 pub struct LockActivities {
-    /// Knows the destination and whether a payment has ended.
+    /// Knows the destination account and the payment's final state.
     pub ledger: Ledger,
-    /// Where the locks run.
+    /// Starts and signals the lock workflows.
     pub client: Client,
-    /// Where they are worked on; also what keeps this bank's locks apart from another's.
+    /// Task queue of the lock workflows; part of their ids, which keeps the locks of several banks apart.
     pub task_queue: String,
-    /// Grants of one run of a lock, before it goes on as a new one.
+    /// Grants after which a lock workflow continues as a new run.
     pub grants_max: u32,
 }
 
@@ -50,17 +50,17 @@ impl LockActivities {
 
 #[activities]
 impl LockActivities {
-    /// Asks for the destination account. The lock is started by the first who asks.
-    #[activity]
+    /// Requests the lock of the destination account, and starts its workflow if none runs.
+    #[activity(name = "get_lock")]
     pub async fn get_lock(
         self: Arc<Self>,
         _ctx: ActivityContext,
         input: LockInput,
     ) -> Result<(), ActivityError> {
-        let lock_id = self.lock_id(&input.payment).await.map_err(no_outcome)?;
+        let lock_id = self.lock_id(&input.payment).await.map_err(ledger_failure)?;
         let waiter = Waiter { workflow_id: input.workflow_id, payment_id: input.payment.payment_id };
         let options = WorkflowStartOptions::new(self.task_queue.clone(), lock_id)
-            .static_summary(format!("account lock of {}", input.payment.profile.switch))
+            .static_summary(format!("Account lock at switch {}", input.payment.profile.switch))
             .build();
         let started = self.client.signal_with_start_workflow(
             AccountLockWorkflow::run,
@@ -69,38 +69,42 @@ impl LockActivities {
             waiter,
             options,
         );
-        started.await.map(|_| ()).map_err(|error| again("lock_not_asked", &error.to_string(), None))
+        started.await.map(|_| ()).map_err(|error| retryable("lock_not_requested", &error.to_string(), None))
     }
 
-    /// Gives the account back, or stops waiting for it. A lock that is not there needs no telling.
-    #[activity]
+    /// Releases the lock, or withdraws the request. Succeeds if the lock workflow does not exist.
+    #[activity(name = "release_lock")]
     pub async fn release_lock(
         self: Arc<Self>,
         _ctx: ActivityContext,
         input: LockInput,
     ) -> Result<(), ActivityError> {
-        let lock_id = self.lock_id(&input.payment).await.map_err(no_outcome)?;
+        let lock_id = self.lock_id(&input.payment).await.map_err(ledger_failure)?;
         let handle = self.client.get_workflow_handle::<AccountLockWorkflow>(lock_id);
         let waiter = Waiter { workflow_id: input.workflow_id, payment_id: input.payment.payment_id };
         let signalled =
             handle.signal(AccountLockWorkflow::release_lock, waiter, WorkflowSignalOptions::default());
         match signalled.await {
             Ok(()) | Err(WorkflowInteractionError::NotFound(_)) => Ok(()),
-            Err(error) => Err(again("lock_not_told", &error.to_string(), None)),
+            Err(error) => Err(retryable("lock_not_released", &error.to_string(), None)),
         }
     }
 
-    /// Whether the holder's payment has ended, in our ledger. Open is an error, which the server repeats:
-    /// time alone never passes the account on.
-    #[activity]
-    pub async fn holder_ended(
+    /// Succeeds once the holder's payment has ended in our ledger. An open payment is a retryable error: time alone
+    /// never passes the lock on.
+    #[activity(name = "check_lock_holder")]
+    pub async fn check_lock_holder(
         self: Arc<Self>,
         _ctx: ActivityContext,
         payment_id: PaymentId,
     ) -> Result<(), ActivityError> {
-        match self.ledger.final_state_of(&payment_id).await.map_err(no_outcome)? {
+        match self.ledger.end_of(&payment_id).await.map_err(ledger_failure)? {
             Some(_) => Ok(()),
-            None => Err(again("holder_open", "the payment that holds the account has not ended", None)),
+            None => Err(retryable(
+                "lock_holder_open",
+                &format!("payment {payment_id} holds the account lock and has not ended"),
+                None,
+            )),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The activities, by what they touch: our ledger, a switch, or the lock of an account.
+//! The activities: steps of our ledger, steps at a switch, and the account lock.
 //!
-//! Each runs at least once and keeps no state of its own; what makes a repeat harmless is the key
-//! recorded in the ledger's transaction and the reference at the switch.
+//! Each activity runs at least once and keeps no state. A repeat is harmless because of the key that the ledger
+//! records in the step's transaction and the reference at the switch.
 
 pub mod ledger;
 pub mod lock;
@@ -13,28 +13,28 @@ use payment_ledger::LedgerError;
 use temporalio_sdk::ApplicationFailure;
 use temporalio_sdk::activities::ActivityError;
 
-/// Task queue of submit for one switch: a hung switch fills only its own slots.
+/// Task queue of submit at one switch. Each switch has its own, so that a hung switch uses up only its own slots.
 pub fn submit_queue(prefix: &str, switch: &str) -> String {
     format!("{prefix}-submit-{switch}")
 }
 
-/// Task queue of cancel, query, recall, polling and decisions for one switch, so that undoing never waits behind
-/// submits.
+/// Task queue of cancel, poll, recall and operator decisions at one switch, so that a compensation never waits
+/// behind submits.
 pub fn cancel_queue(prefix: &str, switch: &str) -> String {
-    format!("{prefix}-ask-{switch}")
+    format!("{prefix}-cancel-{switch}")
 }
 
-/// A step of the ledger without an outcome. Never final: unknown is never treated as failed.
-fn no_outcome(error: LedgerError) -> ActivityError {
+/// A ledger step without an outcome is retried: an unknown outcome never counts as a failure.
+fn ledger_failure(error: LedgerError) -> ActivityError {
     if !matches!(error, LedgerError::Unavailable(_)) {
-        tracing::error!(error = &error as &dyn std::error::Error, "a ledger step does not get through");
+        tracing::error!(error = &error as &dyn std::error::Error, "a ledger step failed and will be retried");
     }
-    again("ledger_unavailable", &chain(&error), None)
+    retryable("ledger_unavailable", &error_chain(&error), None)
 }
 
-/// Ends this attempt as undecided; the server repeats it by the step's retry policy, or after
-/// `delay`.
-pub(crate) fn again(kind: &str, detail: &str, delay: Option<Duration>) -> ActivityError {
+/// Ends this attempt without an outcome. The server repeats it after `delay`, or by the activity's retry policy if
+/// `delay` is `None`. `kind` is the failure's type in Temporal.
+pub(crate) fn retryable(kind: &str, detail: &str, delay: Option<Duration>) -> ActivityError {
     ActivityError::application(
         ApplicationFailure::builder(anyhow::anyhow!(detail.to_owned()))
             .type_name(kind.to_owned())
@@ -43,8 +43,8 @@ pub(crate) fn again(kind: &str, detail: &str, delay: Option<Duration>) -> Activi
     )
 }
 
-/// An error with its sources, on one session.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+/// An error and its sources, joined by colons.
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {

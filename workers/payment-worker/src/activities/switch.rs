@@ -1,6 +1,6 @@
-//! Steps at a switch: one attempt each. What an attempt does is the protocol's
+//! Activities that are attempts of steps at a switch. The protocol implements each attempt
 //! ([`payment_protocol::submit`], [`payment_protocol::poll`], [`payment_protocol::cancel`],
-//! [`payment_protocol::recall`], [`payment_protocol::decision`]); the repetition is the server's.
+//! [`payment_protocol::recall`], [`payment_protocol::decision`]); the Temporal server repeats it.
 
 #![allow(missing_docs, reason = "the macros make undocumented constants of the documented methods")]
 
@@ -26,76 +26,77 @@ use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
 
 use super::ledger::run_id;
-use super::{again, no_outcome};
+use super::{ledger_failure, retryable};
 use crate::adapters::{CancelAdapter, RecallAdapter, SubmitAdapter, SubmitAdapterError, SwitchSession};
 
 /// Input of cancel.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CancelInput {
-    /// Which payment.
+    /// The payment.
     pub payment: Payment,
-    /// Why it was turned round.
+    /// Why the payment is compensated.
     pub cause: Cause,
 }
 
 /// Input of poll.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PollInput {
-    /// Which payment.
+    /// The payment.
     pub payment: Payment,
-    /// Whether it stands before a person: what that person knows already is then no news.
-    pub standing: bool,
+    /// Whether the payment needs an operator; a poll then returns only answers that can move it.
+    pub needs_operator: bool,
 }
 
 /// Input of apply_decision.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ApplyDecisionInput {
-    /// Which payment.
+    /// The payment.
     pub payment: Payment,
-    /// What was decided.
+    /// The operator decision.
     pub decision: Decision,
-    /// What the payment stands for.
+    /// Why the payment needs an operator.
     pub reason: OperatorReason,
 }
 
-/// The ledger and a client for each switch, shared by all activities of this process.
+/// Dependencies of the switch activities, shared by all activities of this process.
 pub struct SwitchActivities {
-    /// Where the money is.
+    /// The ledger.
     pub ledger: Ledger,
-    /// By name.
+    /// A client for each configured switch.
     pub clients: Arc<BTreeMap<SwitchName, SwitchClient>>,
 }
 
 impl SwitchActivities {
-    /// A switch that is no longer configured is our fault and is waited for: nothing is concluded.
+    /// A switch without configuration is our fault: the attempt is retried and draws no conclusion.
     fn session<'a>(&'a self, payment: &'a Payment) -> Result<SwitchSession<'a>, ActivityError> {
         let name = &payment.profile.switch;
         let client = self.clients.get(name).ok_or_else(|| {
-            tracing::error!(switch = %name, payment.id = %payment.payment_id, "the switch is not configured");
-            again("switch_not_configured", &format!("switch {name} is not configured here"), None)
+            tracing::error!(switch = %name, payment.id = %payment.payment_id, "no client: the switch is not configured");
+            retryable("switch_not_configured", &format!("switch {name} is not configured in this worker; add [switches.{name}]"), None)
         })?;
         Ok(SwitchSession { ledger: &self.ledger, client, payment })
     }
 
-    /// Has a person see that the switch has not decided.
+    /// Alerts an operator that the switch has not decided.
     async fn alert(&self, payment: &Payment, kind: AlertKind, detail: &str) -> Result<(), ActivityError> {
         metrics::counter!("payments_alerts_total", "kind" => kind.as_str()).increment(1);
-        self.ledger.alert(&payment.payment_id, kind, detail).await.map_err(no_outcome)
+        self.ledger.alert(&payment.payment_id, kind, detail).await.map_err(ledger_failure)
     }
 }
 
-/// The pause that the switch asks for: by its clock, within the profile's own bound, since a clock that was wrong for
-/// a moment must not put the payment to sleep, or because it is busy. The longer one holds.
-fn pause(session: SwitchSession<'_>, not_before_ms: Option<u64>) -> Option<Duration> {
+/// The delay before the next attempt: until the switch's deadline has passed on its clock, or as long as its
+/// `Retry-After` requires, whichever is longer. The first is bounded by the profile's `retry_interval_max_ms`,
+/// since the switch's clock may have been wrong.
+fn retry_delay(session: SwitchSession<'_>, not_before_ms: Option<u64>) -> Option<Duration> {
     let bound_ms = session.payment.profile.retry_interval_max_ms;
-    let by_its_clock = not_before_ms.map(|wanted_ms| Duration::from_millis(wanted_ms.min(bound_ms)));
-    by_its_clock.max(session.client.asked_to_wait())
+    let until_deadline = not_before_ms.map(|delay_ms| Duration::from_millis(delay_ms.min(bound_ms)));
+    until_deadline.max(session.client.retry_after())
 }
 
 #[activities]
 impl SwitchActivities {
-    /// One attempt at submit. Not known is an error, which the server repeats within the budget.
-    #[activity]
+    /// One submit attempt. An unknown outcome is an error, which the server retries within the budget.
+    #[activity(name = "submit")]
     pub async fn submit(
         self: Arc<Self>,
         ctx: ActivityContext,
@@ -103,14 +104,14 @@ impl SwitchActivities {
     ) -> Result<SubmitOutcome, ActivityError> {
         let session = self.session(&payment)?;
         let adapter = SubmitAdapter::new(session, run_id(&ctx)?);
-        let not_now = |kind, error: &SubmitAdapterError| {
-            again(kind, &error.to_string(), session.client.asked_to_wait())
+        let not_sent = |kind, error: &SubmitAdapterError| {
+            retryable(kind, &error.to_string(), session.client.retry_after())
         };
         let attempt = submit::attempt(&adapter, &payment).await.map_err(|error| match error {
-            SubmitAdapterError::Ledger(error) => no_outcome(error),
-            SubmitAdapterError::LeftInPeace => not_now("switch_left_in_peace", &error),
-            SubmitAdapterError::SwitchClock(_) => not_now("switch_clock_unknown", &error),
-            SubmitAdapterError::NothingToReadBack(_) => not_now("switch_list_unknown", &error),
+            SubmitAdapterError::Ledger(error) => ledger_failure(error),
+            SubmitAdapterError::SubmitsHeldBack { .. } => not_sent("switch_submits_held_back", &error),
+            SubmitAdapterError::SwitchClock { .. } => not_sent("switch_clock_unknown", &error),
+            SubmitAdapterError::ListingUnavailable { .. } => not_sent("switch_listing_unavailable", &error),
         })?;
         Ok(match attempt {
             SubmitAttemptOutcome::Accepted => SubmitOutcome::Accepted,
@@ -118,13 +119,13 @@ impl SwitchActivities {
             SubmitAttemptOutcome::Settled => SubmitOutcome::Settled,
             SubmitAttemptOutcome::NotSent(reason) => SubmitOutcome::NotSent(reason),
             SubmitAttemptOutcome::Unknown { detail } => {
-                return Err(again("submit_unknown", &detail, session.client.asked_to_wait()));
+                return Err(retryable("submit_unknown", &detail, session.client.retry_after()));
             }
         })
     }
 
-    /// One asking to cancel. Undecided is an error, which the server repeats for ever.
-    #[activity]
+    /// One cancel attempt. An undecided answer is an error, which the server retries without end.
+    #[activity(name = "cancel")]
     pub async fn cancel(
         self: Arc<Self>,
         _ctx: ActivityContext,
@@ -133,7 +134,7 @@ impl SwitchActivities {
         let payment = &input.payment;
         let session = self.session(payment)?;
         let adapter = CancelAdapter::for_cancel(session, input.cause);
-        Ok(match cancel::attempt(&adapter, payment).await.map_err(no_outcome)? {
+        Ok(match cancel::ask(&adapter, payment).await.map_err(ledger_failure)? {
             CancelAttemptOutcome::Void => CancelOutcome::Void,
             CancelAttemptOutcome::Settled => CancelOutcome::Settled,
             CancelAttemptOutcome::Differs => CancelOutcome::Differs,
@@ -143,13 +144,13 @@ impl SwitchActivities {
                 if alert {
                     self.alert(payment, AlertKind::CancelUndecided, &detail).await?;
                 }
-                return Err(again("cancel_undecided", &detail, pause(session, not_before_ms)));
+                return Err(retryable("cancel_undecided", &detail, retry_delay(session, not_before_ms)));
             }
         })
     }
 
-    /// One asking for the money back. Undecided is an error, which the server repeats for ever.
-    #[activity]
+    /// One recall attempt. An undecided answer is an error, which the server retries without end.
+    #[activity(name = "recall")]
     pub async fn recall(
         self: Arc<Self>,
         _ctx: ActivityContext,
@@ -157,18 +158,18 @@ impl SwitchActivities {
     ) -> Result<RecallOutcome, ActivityError> {
         let session = self.session(&payment)?;
         let adapter = RecallAdapter { session };
-        match recall::attempt(&adapter, &payment).await.map_err(no_outcome)? {
+        match recall::ask(&adapter, &payment).await.map_err(ledger_failure)? {
             RecallAttemptOutcome::Decided(recalled) => Ok(recalled),
             RecallAttemptOutcome::Retry { detail } => {
                 self.alert(&payment, AlertKind::RecallUndecided, &detail).await?;
-                Err(again("recall_undecided", &detail, pause(session, None)))
+                Err(retryable("recall_undecided", &detail, retry_delay(session, None)))
             }
         }
     }
 
-    /// One look at a switch that does not call back. What is no news is an error, which the server
-    /// repeats until the wait that it belongs to is over.
-    #[activity]
+    /// One poll of a switch that does not call back. An answer that cannot move the payment is an error, which the
+    /// server retries until the workflow's wait ends.
+    #[activity(name = "poll")]
     pub async fn poll(
         self: Arc<Self>,
         _ctx: ActivityContext,
@@ -177,24 +178,28 @@ impl SwitchActivities {
         let payment = &input.payment;
         let session = self.session(payment)?;
         let adapter = CancelAdapter::for_poll(session);
-        match poll::poll(&adapter, payment).await.map_err(no_outcome)? {
-            PollOutcome::SuccessReported if !input.standing || is_news(adapter.ruled()) => {
+        match poll::poll(&adapter, payment).await.map_err(ledger_failure)? {
+            PollOutcome::SuccessReported if !input.needs_operator || moves_payment(adapter.ruling()) => {
                 Ok(WaitOutcome::SuccessReported)
             }
-            PollOutcome::FailureReported { reason } if !input.standing => {
+            PollOutcome::FailureReported { reason } if !input.needs_operator => {
                 Ok(WaitOutcome::FailureReported { reason })
             }
-            PollOutcome::SuccessReported => {
-                Err(again("poll_no_news", "a SUCCESS that is known to differ", None))
+            PollOutcome::SuccessReported => Err(retryable(
+                "poll_unchanged",
+                "the SUCCESS differs from the payment, as recorded before",
+                None,
+            )),
+            PollOutcome::FailureReported { reason } => Err(retryable("poll_unchanged", &reason, None)),
+            PollOutcome::Again { detail } => {
+                Err(retryable("poll_undecided", &detail, retry_delay(session, None)))
             }
-            PollOutcome::FailureReported { reason } => Err(again("poll_no_news", &reason, None)),
-            PollOutcome::Retry { detail } => Err(again("poll_undecided", &detail, pause(session, None))),
         }
     }
 
-    /// Carries a decision out. It is closed in the ledger with what came of it, which a repeat gives
-    /// again.
-    #[activity]
+    /// Applies an operator decision and closes it in the ledger with its outcome; a repeat returns the recorded
+    /// outcome.
+    #[activity(name = "apply_decision")]
     pub async fn apply_decision(
         self: Arc<Self>,
         _ctx: ActivityContext,
@@ -202,20 +207,20 @@ impl SwitchActivities {
     ) -> Result<DecisionOutcome, ActivityError> {
         let ApplyDecisionInput { payment, decision, reason } = &input;
         let adapter = CancelAdapter::for_decision(self.session(payment)?, decision);
-        let came =
-            decision::apply_decision(&adapter, payment, decision, *reason).await.map_err(no_outcome)?;
-        let outcome = match &came {
+        let outcome =
+            decision::apply_decision(&adapter, payment, decision, *reason).await.map_err(ledger_failure)?;
+        let label = match &outcome {
             DecisionOutcome::Refused { .. } => "refused",
-            _ => "carried_out",
+            _ => "applied",
         };
-        metrics::counter!("payments_decisions_total", "action" => decision.action.as_str(), "outcome" => outcome)
+        metrics::counter!("payments_decisions_total", "action" => decision.action.as_str(), "outcome" => label)
             .increment(1);
-        Ok(came)
+        Ok(outcome)
     }
 }
 
-/// Whether a SUCCESS moves a payment that stands before a person: what differs from it is on record, and
-/// is why it stands.
-fn is_news(ruling: Option<FinalStatusRuling>) -> bool {
+/// Whether a SUCCESS moves a payment that needs an operator. A SUCCESS that differs from the payment does not: it is
+/// recorded already.
+fn moves_payment(ruling: Option<FinalStatusRuling>) -> bool {
     matches!(ruling, Some(FinalStatusRuling::First | FinalStatusRuling::Same))
 }

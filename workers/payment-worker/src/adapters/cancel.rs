@@ -1,4 +1,4 @@
-//! One asking to cancel, or one look without touching anything.
+//! The port of one cancel attempt, or of one poll.
 
 use std::sync::OnceLock;
 
@@ -13,48 +13,43 @@ use payment_protocol::submit::QueryAnswer;
 
 use super::session::SwitchSession;
 
-/// Door of one asking; `D` is the decision that it is carried out for, if any.
+/// The port of one cancel attempt or one poll; `D` is the operator decision that is applied, if any.
 pub(crate) struct CancelAdapter<'a, D = ()> {
     pub(crate) session: SwitchSession<'a>,
     pub(crate) decision: D,
-    /// Why the payment is turned round, if it is to be.
+    /// Why the payment is compensated, if a cancel begins.
     cause: Cause,
-    /// As what a SUCCESS is recorded.
-    source: FinalStatusSource,
-    /// How a SUCCESS was ruled.
-    ruled: OnceLock<FinalStatusRuling>,
+    /// The source with which a SUCCESS is recorded.
+    source: Source,
+    /// The ledger's ruling on a recorded SUCCESS.
+    ruling: OnceLock<FinalStatusRuling>,
 }
 
 impl<'a> CancelAdapter<'a> {
-    /// A adapter of one asking to cancel.
+    /// The port of one cancel attempt.
     pub(crate) fn for_cancel(session: SwitchSession<'a>, cause: Cause) -> Self {
         Self::new(session, (), cause, FinalStatusSource::Cancel)
     }
 
-    /// A adapter of one look, which turns nothing round.
+    /// The port of one poll, which compensates nothing.
     pub(crate) fn for_poll(session: SwitchSession<'a>) -> Self {
         Self::new(session, (), Cause::Interrupted, status_source(session))
     }
 }
 
-/// As what a SUCCESS that was looked up is recorded.
-pub(super) fn status_source(session: SwitchSession<'_>) -> FinalStatusSource {
-    if session.reads_statement() { FinalStatusSource::Statement } else { FinalStatusSource::Query }
+/// The source with which a SUCCESS found by query or in the statement is recorded.
+pub(super) fn status_source(session: SwitchSession<'_>) -> Source {
+    if session.reads_statement() { Source::Statement } else { Source::Query }
 }
 
 impl<'a, D> CancelAdapter<'a, D> {
-    pub(super) fn new(
-        session: SwitchSession<'a>,
-        decision: D,
-        cause: Cause,
-        source: FinalStatusSource,
-    ) -> Self {
-        Self { session, decision, cause, source, ruled: OnceLock::new() }
+    pub(super) fn new(session: SwitchSession<'a>, decision: D, cause: Cause, source: Source) -> Self {
+        Self { session, decision, cause, source, ruling: OnceLock::new() }
     }
 
-    /// How the SUCCESS that was found was ruled; none when none was.
-    pub(crate) fn ruled(&self) -> Option<FinalStatusRuling> {
-        self.ruled.get().copied()
+    /// The ledger's ruling on the recorded SUCCESS; `None` if none was recorded.
+    pub(crate) fn ruling(&self) -> Option<FinalStatusRuling> {
+        self.ruling.get().copied()
     }
 }
 
@@ -81,14 +76,14 @@ impl<D> CancelPort for CancelAdapter<'_, D> {
         self.session.response(self.session.statement(reference).await?).await
     }
 
-    async fn record_void(&self, death: VoidReason) -> Result<FinalStatusRuling, LedgerError> {
-        self.session.ledger.record_void(&self.session.payment.payment_id, death).await
+    async fn record_void(&self, reason: VoidReason) -> Result<FinalStatusRuling, LedgerError> {
+        self.session.ledger.record_void(&self.session.payment.payment_id, reason).await
     }
 
     async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, LedgerError> {
         let id = &self.session.payment.payment_id;
         let ruling = self.session.ledger.record_settled(id, report, self.source).await?;
-        let _ = self.ruled.set(ruling);
+        let _ = self.ruling.set(ruling);
         Ok(ruling)
     }
 }

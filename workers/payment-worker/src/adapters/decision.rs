@@ -1,4 +1,4 @@
-//! Carrying out what people decided: the doors of asking, and what is written in the decision's name.
+//! The port of applying an operator decision: a cancel port that also writes under the decision's id.
 
 use payment_ledger::LedgerError;
 use payment_protocol::cause::Cause;
@@ -9,7 +9,7 @@ use super::cancel::{CancelAdapter, status_source};
 use super::session::SwitchSession;
 
 impl<'a> CancelAdapter<'a, &'a Decision> {
-    /// A adapter of carrying a decision out.
+    /// The port of applying `decision`.
     pub(crate) fn for_decision(session: SwitchSession<'a>, decision: &'a Decision) -> Self {
         Self::new(session, decision, Cause::ReleasedByDecision, status_source(session))
     }
@@ -30,7 +30,7 @@ impl DecisionPort for CancelAdapter<'_, &Decision> {
         ledger.release_by_decision(&payment.payment_id, &self.decision.decision_id).await
     }
 
-    async fn close(&self, came: &DecisionOutcome, detail: &str) -> Result<(), LedgerError> {
-        self.session.ledger.close_decision(&self.decision.decision_id, came, detail).await
+    async fn close(&self, outcome: &DecisionOutcome, detail: &str) -> Result<(), LedgerError> {
+        self.session.ledger.close_decision(&self.decision.decision_id, outcome, detail).await
     }
 }

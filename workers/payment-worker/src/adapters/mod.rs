@@ -1,12 +1,12 @@
-//! The protocol's doors, opened by our ledger and the switch's client.
+//! Implementations of the protocol's attempt ports with our ledger and the switch client.
 //!
-//! | file | question |
+//! | file | content |
 //! |---|---|
-//! | `session` | how is this payment's transfer named to its switch? |
-//! | `send` | how does one attempt at submit get out? |
-//! | `ask` | how is the switch asked to cancel, or looked at, and what is written? |
-//! | `decide` | what does carrying a decision out write? |
-//! | `back` | how is money asked back? |
+//! | `session` | calls to the switch about one payment's transfer |
+//! | `submit` | port of one submit attempt |
+//! | `cancel` | port of one cancel attempt or one poll |
+//! | `decision` | port of applying an operator decision |
+//! | `recall` | port of one recall attempt |
 
 mod cancel;
 mod decision;

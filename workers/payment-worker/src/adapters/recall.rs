@@ -1,4 +1,4 @@
-//! One asking for the money back.
+//! The port of one recall attempt.
 
 use payment_ledger::LedgerError;
 use payment_protocol::cancel::SwitchResponse;
@@ -8,7 +8,7 @@ use payment_protocol::recall::{RecallAnswer, RecallPort};
 
 use super::session::SwitchSession;
 
-/// Door of one asking for the money back.
+/// The port of one recall attempt.
 pub(crate) struct RecallAdapter<'a> {
     pub(crate) session: SwitchSession<'a>,
 }

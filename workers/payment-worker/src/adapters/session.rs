@@ -1,6 +1,6 @@
-//! One payment's session to its switch: by our reference, or, at a switch without references, by what our
-//! ledger has on record of the transfer. What the switch calls the transfer is noted before anything is
-//! concluded from the answer.
+//! Calls to the switch about one payment's transfer: by our reference or, at a switch without references, by the
+//! lookup key that our ledger recorded. The session records the switch's own transfer id before any conclusion is
+//! drawn from the answer.
 
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::Payment;
@@ -10,7 +10,7 @@ use payment_protocol::recall::RecallAnswer;
 use payment_protocol::submit::QueryAnswer;
 use switch_client::{LookupKey, SwitchClient, SwitchReply, TransferRef};
 
-/// See above.
+/// The payment, its switch and the ledger; see the module.
 #[derive(Clone, Copy)]
 pub(crate) struct SwitchSession<'a> {
     pub(crate) ledger: &'a Ledger,
@@ -19,17 +19,17 @@ pub(crate) struct SwitchSession<'a> {
 }
 
 impl SwitchSession<'_> {
-    /// Whether the switch knows no references.
+    /// Whether transfers are looked up in the switch's listing, because the switch has no references.
     pub(crate) fn reads_back(&self) -> bool {
         self.payment.profile.needs_account_lock()
     }
 
-    /// Whether the transfer is looked for in the switch's statement.
+    /// Whether transfers are looked up in the switch's statement.
     pub(crate) fn reads_statement(&self) -> bool {
         self.payment.profile.has_statement && !self.payment.profile.has_query
     }
 
-    /// What is on record of the transfer.
+    /// The lookup key that the ledger recorded.
     pub(crate) async fn lookup_key(&self, reference: &Reference) -> Result<LookupKey, LedgerError> {
         let lookup_key = self.ledger.lookup_key(&self.payment.payment_id).await?;
         Ok(LookupKey {
@@ -46,7 +46,8 @@ impl SwitchSession<'_> {
             return Ok(self.client.query(TransferRef::Reference(reference)).await);
         }
         let lookup_key = self.lookup_key(reference).await?;
-        self.noted(&lookup_key, self.client.query(TransferRef::LookupKey(&lookup_key)).await).await
+        let reply = self.client.query(TransferRef::LookupKey(&lookup_key)).await;
+        self.record_transfer_id(&lookup_key, reply).await
     }
 
     pub(crate) async fn statement(
@@ -66,7 +67,8 @@ impl SwitchSession<'_> {
             return Ok(self.client.cancel(TransferRef::Reference(reference), key).await);
         }
         let lookup_key = self.lookup_key(reference).await?;
-        self.noted(&lookup_key, self.client.cancel(TransferRef::LookupKey(&lookup_key), key).await).await
+        let reply = self.client.cancel(TransferRef::LookupKey(&lookup_key), key).await;
+        self.record_transfer_id(&lookup_key, reply).await
     }
 
     pub(crate) async fn recall(
@@ -78,30 +80,29 @@ impl SwitchSession<'_> {
             return Ok(self.client.recall(TransferRef::Reference(reference), key).await);
         }
         let lookup_key = self.lookup_key(reference).await?;
-        self.noted(&lookup_key, self.client.recall(TransferRef::LookupKey(&lookup_key), key).await).await
+        let reply = self.client.recall(TransferRef::LookupKey(&lookup_key), key).await;
+        self.record_transfer_id(&lookup_key, reply).await
     }
 
-    /// The answer with the two clocks it is judged by. The age is read after the answer has
-    /// arrived, so that an answer that took long is judged by the later moment.
-    pub(crate) async fn response<A>(
-        &self,
-        answered: SwitchReply<A>,
-    ) -> Result<SwitchResponse<A>, LedgerError> {
+    /// The answer with the switch's time and the age of the first attempt. The age is read after the answer arrived,
+    /// so that a slow answer is judged by the later time.
+    pub(crate) async fn response<A>(&self, reply: SwitchReply<A>) -> Result<SwitchResponse<A>, LedgerError> {
         Ok(SwitchResponse {
-            answer: answered.answer,
-            switch_now_ms: answered.switch_now.map(|now| now.as_millisecond()),
+            answer: reply.answer,
+            switch_now_ms: reply.switch_now.map(|now| now.as_millisecond()),
             first_attempt_age_ms: self.ledger.first_attempt_age_ms(&self.payment.payment_id).await?,
         })
     }
 
-    async fn noted<A>(
+    /// Records the switch's transfer id if the reply is the first to name it.
+    async fn record_transfer_id<A>(
         &self,
         lookup_key: &LookupKey,
-        said: SwitchReply<A>,
+        reply: SwitchReply<A>,
     ) -> Result<SwitchReply<A>, LedgerError> {
-        if let (None, Some(id)) = (&lookup_key.transfer_id, &said.transfer_id) {
-            self.ledger.record_transfer_id(&self.payment.payment_id, id).await?;
+        if let (None, Some(id)) = (&lookup_key.transfer_id, &reply.transfer_id) {
+            self.ledger.note_transfer_id(&self.payment.payment_id, id).await?;
         }
-        Ok(said)
+        Ok(reply)
     }
 }

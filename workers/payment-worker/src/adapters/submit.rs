@@ -1,10 +1,10 @@
-//! One attempt at submit.
+//! The port of one submit attempt.
 
 use std::sync::OnceLock;
 
 use payment_ledger::LedgerError;
-use payment_ledger::switch::final_status::FinalStatusSource;
-use payment_protocol::ids::RunId;
+use payment_ledger::switch::final_status::Source;
+use payment_protocol::ids::{RunId, SwitchName};
 use payment_protocol::keys::Reference;
 use payment_protocol::report::SettledReport;
 use payment_protocol::rules::{AttemptRuling, FinalStatusRuling, NotSent};
@@ -13,44 +13,57 @@ use switch_client::TransferOrder;
 
 use super::session::SwitchSession;
 
-/// An attempt that got nowhere: nothing is known, it may be repeated.
+/// A submit attempt without an outcome; it may be retried.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SubmitAdapterError {
-    /// The ledger gave no outcome.
+    /// The ledger failed.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// Submits in a row had no answer. Nothing was recorded or sent.
-    #[error("the switch is left in peace for a moment: submits in a row had no answer")]
-    LeftInPeace,
-    /// Submit's deadline counts on the switch's clock, which cannot be known now.
-    #[error("the switch's clock is not known: {0}")]
-    SwitchClock(String),
-    /// What would be sent could not be read back. Nothing was recorded or sent.
-    #[error("the switch's list of transfers cannot be read: {0}")]
-    NothingToReadBack(String),
+    /// The circuit is open, or the switch's `Retry-After` has not passed. Nothing was recorded or sent.
+    #[error("not sent: submits to switch {switch} are held back (circuit open or Retry-After); retry later")]
+    SubmitsHeldBack {
+        /// The switch.
+        switch: SwitchName,
+    },
+    /// The switch's clock, on which the submit deadline counts, is unknown. Nothing was recorded or sent.
+    #[error("not sent: the clock of switch {switch} is unknown: {detail}")]
+    SwitchClock {
+        /// The switch.
+        switch: SwitchName,
+        /// Why.
+        detail: String,
+    },
+    /// The listing in which the transfer is looked up later could not be read. Nothing was recorded or sent.
+    #[error("not sent: the transfer listing of switch {switch} could not be read: {detail}")]
+    ListingUnavailable {
+        /// The switch.
+        switch: SwitchName,
+        /// Why.
+        detail: String,
+    },
 }
 
-/// Door of one attempt at submit.
+/// The port of one submit attempt.
 pub(crate) struct SubmitAdapter<'a> {
     pub(crate) session: SwitchSession<'a>,
     pub(crate) run: RunId,
-    /// What the ledger let out, and as which attempt.
-    order: OnceLock<(u32, TransferOrder)>,
-    /// What the switch calls the transfer.
+    /// The recorded attempt: its number and the order to send.
+    attempt: OnceLock<(u32, TransferOrder)>,
+    /// The switch's own transfer id.
     transfer_id: OnceLock<String>,
 }
 
 impl<'a> SubmitAdapter<'a> {
     pub(crate) fn new(session: SwitchSession<'a>, run: RunId) -> Self {
-        Self { session, run, order: OnceLock::new(), transfer_id: OnceLock::new() }
+        Self { session, run, attempt: OnceLock::new(), transfer_id: OnceLock::new() }
     }
 
-    /// Where the switch's list stands, now that the attempt is on record and the account is this
-    /// payment's alone. Only what comes after it can be this transfer.
-    async fn mark(&self, n: u32, order: &TransferOrder) -> Result<(), String> {
+    /// Records the newest listed transfer to the account as the marker. The attempt is recorded and the payment holds
+    /// the account lock, so only a transfer after the marker can be this one.
+    async fn record_marker(&self, n: u32, order: &TransferOrder) -> Result<(), String> {
         let marker = self.session.client.marker(&order.creditor_account).await?;
-        let noted = self.session.ledger.record_marker(&self.session.payment.payment_id, n, &marker).await;
-        noted.map_err(|error| error.to_string())
+        let recorded = self.session.ledger.note_marker(&self.session.payment.payment_id, n, &marker).await;
+        recorded.map_err(|error| error.to_string())
     }
 }
 
@@ -63,22 +76,29 @@ impl SubmitPort for SubmitAdapter<'_> {
 
     async fn query(&self, reference: &Reference) -> QueryAnswer {
         match self.session.query(reference).await {
-            Ok(said) => said.answer,
+            Ok(reply) => reply.answer,
             Err(error) => QueryAnswer::NoAnswer { detail: error.to_string() },
         }
     }
 
     async fn record_attempt(&self) -> Result<AttemptRuling, SubmitAdapterError> {
         let SwitchSession { ledger, client, payment } = self.session;
-        if !client.takes_submits() {
-            return Err(SubmitAdapterError::LeftInPeace);
+        let switch = || payment.profile.switch.clone();
+        if !client.permits_submit() {
+            return Err(SubmitAdapterError::SubmitsHeldBack { switch: switch() });
         }
-        let switch_now = client.switch_now().await.map_err(SubmitAdapterError::SwitchClock)?;
+        let switch_now = client
+            .switch_now()
+            .await
+            .map_err(|detail| SubmitAdapterError::SwitchClock { switch: switch(), detail })?;
         let mut marker = None;
         if self.session.reads_back() {
-            // The one attempt is not used up on a switch that cannot be read now.
+            // The only attempt is not spent while the listing cannot be read.
             let account = self.session.lookup_key(&payment.reference()).await?.creditor_account;
-            client.marker(&account).await.map_err(SubmitAdapterError::NothingToReadBack)?;
+            client
+                .marker(&account)
+                .await
+                .map_err(|detail| SubmitAdapterError::ListingUnavailable { switch: switch(), detail })?;
         } else if self.session.reads_statement() {
             marker = client.statement_position().await;
         }
@@ -90,30 +110,32 @@ impl SubmitPort for SubmitAdapter<'_> {
                 money: transfer.money,
                 creditor_account: transfer.destination_account,
                 end_to_end_id: transfer.end_to_end_id,
-                // By the payment's own profile: what the ledger believes of the deadline went over the wire.
+                // The payment's own profile decides, so that the recorded deadline is the one that was sent.
                 deadline: payment.profile.honours_deadline.then_some(transfer.deadline),
             };
-            // Set once: a adapter is one attempt.
-            let _ = self.order.set((n, order));
+            // Set once: an adapter serves one attempt.
+            let _ = self.attempt.set((n, order));
         }
         Ok(ruling)
     }
 
     async fn send(&self, _reference: &Reference) -> SendAnswer {
-        // The order carries the reference, as the ledger let it out.
-        let Some((n, order)) = self.order.get() else {
-            return SendAnswer::Unknown { detail: "no attempt was let out".into() };
+        // The recorded order carries the reference.
+        let Some((n, order)) = self.attempt.get() else {
+            return SendAnswer::Unknown { detail: "not sent: the ledger recorded no attempt".into() };
         };
         if self.session.reads_back()
-            && let Err(detail) = self.mark(*n, order).await
+            && let Err(detail) = self.record_marker(*n, order).await
         {
-            return SendAnswer::Unknown { detail: format!("not sent, it could not be read back: {detail}") };
+            return SendAnswer::Unknown {
+                detail: format!("not sent: the marker could not be recorded: {detail}"),
+            };
         }
-        let said = self.session.client.send(order).await;
-        if let Some(id) = said.transfer_id {
+        let reply = self.session.client.send(order).await;
+        if let Some(id) = reply.transfer_id {
             let _ = self.transfer_id.set(id);
         }
-        said.answer
+        reply.answer
     }
 
     async fn record_answer(&self, n: u32, answer: &SendAnswer) -> Result<(), SubmitAdapterError> {

@@ -1,5 +1,4 @@
-//! Setting and showing scripts. `default` stands for every reference without
-//! one of its own.
+//! Sets and shows behaviours. `default` applies to every reference without a behaviour of its own.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -7,31 +6,32 @@ use serde::Serialize;
 use service_kit::problem::{Json, Path, Problem};
 use sqlx::types::Json as Column;
 
-use crate::behaviour::{Behaviour, DEFAULT};
-use crate::error::Failure;
+use crate::behaviour::Behaviour;
+use crate::error::RequestError;
+use crate::plan::DEFAULT;
 use crate::routes::input;
-use crate::switch::Shared;
+use crate::state::SharedSwitch;
 
-/// Most behaviours shown at once.
+/// Most behaviours of one response.
 const LIST_LIMIT: i64 = 1000;
 
 #[derive(Serialize)]
-struct Entry {
+struct BehaviourRow {
     reference: String,
     behaviour: Column<Behaviour>,
 }
 
 #[derive(Serialize)]
-pub(super) struct List {
-    behaviours: Vec<Entry>,
+pub(super) struct BehavioursBody {
+    behaviours: Vec<BehaviourRow>,
 }
 
-/// `PUT /admin/behaviours/{reference}`: replaces, and starts its scripts over.
+/// `PUT /admin/behaviours/{reference}`: replaces the behaviour and restarts its scripts.
 pub(super) async fn set(
-    State(switch): State<Shared>,
+    State(switch): State<SharedSwitch>,
     Path(reference): Path<String>,
     Json(behaviour): Json<Behaviour>,
-) -> Result<Json<Behaviour>, Failure> {
+) -> Result<Json<Behaviour>, RequestError> {
     if reference != DEFAULT {
         input::reference(&reference)?;
     }
@@ -49,9 +49,9 @@ pub(super) async fn set(
 
 /// `GET /admin/behaviours/{reference}`
 pub(super) async fn show(
-    State(switch): State<Shared>,
+    State(switch): State<SharedSwitch>,
     Path(reference): Path<String>,
-) -> Result<Json<Column<Behaviour>>, Failure> {
+) -> Result<Json<Column<Behaviour>>, RequestError> {
     let behaviour = sqlx::query_scalar!(
         r#"SELECT behaviour AS "behaviour: Column<Behaviour>" FROM behaviours WHERE reference = $1"#,
         reference,
@@ -62,24 +62,24 @@ pub(super) async fn show(
     Ok(Json(behaviour.ok_or_else(missing)?))
 }
 
-/// `DELETE /admin/behaviours/{reference}`: deleting what is not there is no error.
+/// `DELETE /admin/behaviours/{reference}`: succeeds even if there is none.
 pub(super) async fn remove(
-    State(switch): State<Shared>,
+    State(switch): State<SharedSwitch>,
     Path(reference): Path<String>,
-) -> Result<StatusCode, Failure> {
+) -> Result<StatusCode, RequestError> {
     sqlx::query!("DELETE FROM behaviours WHERE reference = $1", reference).execute(&switch.pool).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `GET /admin/behaviours`
-pub(super) async fn list(State(switch): State<Shared>) -> Result<Json<List>, Failure> {
+pub(super) async fn list(State(switch): State<SharedSwitch>) -> Result<Json<BehavioursBody>, RequestError> {
     let behaviours = sqlx::query_as!(
-        Entry,
+        BehaviourRow,
         r#"SELECT reference, behaviour AS "behaviour: Column<Behaviour>"
            FROM behaviours ORDER BY reference LIMIT $1"#,
         LIST_LIMIT,
     )
     .fetch_all(&switch.pool)
     .await?;
-    Ok(Json(List { behaviours }))
+    Ok(Json(BehavioursBody { behaviours }))
 }

@@ -1,26 +1,26 @@
-//! Showing the book.
+//! Shows the book.
 
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Query};
 
-use crate::book::read::{self, Callback, Entry};
-use crate::error::Failure;
-use crate::switch::Shared;
+use crate::book::read::{self, CallbackRow, TransferRow};
+use crate::error::RequestError;
+use crate::state::SharedSwitch;
 
 /// Most rows of one page.
 const MAX_LIMIT: i64 = 10_000;
-/// Most rows shown for one reference.
-const ONE_LIMIT: i64 = 1000;
+/// Most rows of one reference.
+const REFERENCE_LIMIT: i64 = 1000;
 
-/// Which page of the book.
+/// Query parameters of a page.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Page {
+pub(super) struct BookQuery {
     /// Rows with ids above this one.
     #[serde(default)]
     after: i64,
-    /// So many rows at most.
+    /// Most rows of the page.
     #[serde(default = "default_limit")]
     limit: i64,
 }
@@ -30,56 +30,56 @@ fn default_limit() -> i64 {
 }
 
 #[derive(Serialize)]
-pub(super) struct Book {
-    transfers: Vec<Entry>,
-    /// `after` of the next page, if this one was full.
+pub(super) struct BookBody {
+    transfers: Vec<TransferRow>,
+    /// `after` of the next page; `None` if this page is not full.
     next: Option<i64>,
 }
 
 #[derive(Serialize)]
-pub(super) struct One {
+pub(super) struct ReferenceBody {
     reference: String,
-    /// Requests received, by operation, whether or not anything was recorded.
+    /// Requests received, by operation, even if none was recorded as a transfer.
     requests: serde_json::Value,
-    transfers: Vec<Entry>,
-    callbacks: Vec<Callback>,
+    transfers: Vec<TransferRow>,
+    callbacks: Vec<CallbackRow>,
 }
 
 #[derive(Serialize)]
-pub(super) struct Callbacks {
-    callbacks: Vec<Callback>,
+pub(super) struct CallbacksBody {
+    callbacks: Vec<CallbackRow>,
 }
 
 /// `GET /admin/book?after=&limit=`
 pub(super) async fn all(
-    State(switch): State<Shared>,
-    Query(page): Query<Page>,
-) -> Result<Json<Book>, Failure> {
-    let limit = page.limit.clamp(1, MAX_LIMIT);
+    State(switch): State<SharedSwitch>,
+    Query(query): Query<BookQuery>,
+) -> Result<Json<BookBody>, RequestError> {
+    let limit = query.limit.clamp(1, MAX_LIMIT);
     let since = switch.settings.current().remembered_since();
-    let transfers = read::entries(&switch.pool, None, since, page.after, limit).await?;
+    let transfers = read::transfers(&switch.pool, None, since, query.after, limit).await?;
     let full = i64::try_from(transfers.len()).is_ok_and(|rows| rows == limit);
     let next = transfers.last().map(|entry| entry.id).filter(|_| full);
-    Ok(Json(Book { transfers, next }))
+    Ok(Json(BookBody { transfers, next }))
 }
 
 /// `GET /admin/book/{reference}`
 pub(super) async fn one(
-    State(switch): State<Shared>,
+    State(switch): State<SharedSwitch>,
     Path(reference): Path<String>,
-) -> Result<Json<One>, Failure> {
+) -> Result<Json<ReferenceBody>, RequestError> {
     let since = switch.settings.current().remembered_since();
     let requests = read::requests(&switch.pool, &reference).await?;
-    let transfers = read::entries(&switch.pool, Some(&reference), since, 0, ONE_LIMIT).await?;
-    let callbacks = read::callbacks(&switch.pool, Some(&reference), ONE_LIMIT).await?;
-    Ok(Json(One { reference, requests, transfers, callbacks }))
+    let transfers = read::transfers(&switch.pool, Some(&reference), since, 0, REFERENCE_LIMIT).await?;
+    let callbacks = read::callbacks(&switch.pool, Some(&reference), REFERENCE_LIMIT).await?;
+    Ok(Json(ReferenceBody { reference, requests, transfers, callbacks }))
 }
 
-/// `GET /admin/callbacks?limit=`: the newest first.
+/// `GET /admin/callbacks?limit=`: newest first.
 pub(super) async fn callbacks(
-    State(switch): State<Shared>,
-    Query(page): Query<Page>,
-) -> Result<Json<Callbacks>, Failure> {
-    let limit = page.limit.clamp(1, MAX_LIMIT);
-    Ok(Json(Callbacks { callbacks: read::callbacks(&switch.pool, None, limit).await? }))
+    State(switch): State<SharedSwitch>,
+    Query(query): Query<BookQuery>,
+) -> Result<Json<CallbacksBody>, RequestError> {
+    let limit = query.limit.clamp(1, MAX_LIMIT);
+    Ok(Json(CallbacksBody { callbacks: read::callbacks(&switch.pool, None, limit).await? }))
 }

@@ -1,9 +1,9 @@
-//! For tests and people: scripts, the book, the clock, the shape. There is no
-//! token: where others can reach the switch, `admin = false` takes it away.
+//! The admin API for tests: behaviours, the book, the clock and the shape. It requires no token; `admin = false` disables
+//! it where others can reach the switch.
 
 mod behaviours;
 mod book;
-mod decisions;
+mod transfers;
 
 use axum::Router;
 use axum::extract::State;
@@ -13,21 +13,21 @@ use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Problem};
 
 use crate::clock::MAX_OFFSET_MS;
-use crate::error::Failure;
+use crate::error::RequestError;
 use crate::settings::Shape;
-use crate::switch::Shared;
+use crate::state::SharedSwitch;
 
 /// All admin routes.
-pub(super) fn routes() -> Router<Shared> {
+pub(super) fn routes() -> Router<SharedSwitch> {
     Router::new()
         .route("/admin/behaviours", get(behaviours::list))
         .route(
             "/admin/behaviours/{reference}",
             put(behaviours::set).get(behaviours::show).delete(behaviours::remove),
         )
-        .route("/admin/transfers/{reference}/settle", post(decisions::settle))
-        .route("/admin/transfers/{reference}/reject", post(decisions::reject))
-        .route("/admin/transfers/{reference}/callback", post(decisions::callback))
+        .route("/admin/transfers/{reference}/settle", post(transfers::settle))
+        .route("/admin/transfers/{reference}/reject", post(transfers::reject))
+        .route("/admin/transfers/{reference}/callback", post(transfers::callback))
         .route("/admin/book", get(book::all))
         .route("/admin/book/{reference}", get(book::one))
         .route("/admin/callbacks", get(book::callbacks))
@@ -35,46 +35,52 @@ pub(super) fn routes() -> Router<Shared> {
         .route("/admin/shape", put(set_shape).get(show_shape).delete(reset_shape))
 }
 
-/// The clock as it is set and shown.
+/// Request and response body of the clock.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Clock {
-    /// Milliseconds ahead of the true time.
+struct ClockBody {
+    /// Milliseconds ahead of true time.
     offset_ms: i64,
-    /// The time it shows; not read.
+    /// The time that it shows; ignored in requests.
     #[serde(skip_deserializing)]
     now: Option<jiff::Timestamp>,
 }
 
-async fn set_clock(State(switch): State<Shared>, Json(clock): Json<Clock>) -> Result<Json<Clock>, Failure> {
+async fn set_clock(
+    State(switch): State<SharedSwitch>,
+    Json(clock): Json<ClockBody>,
+) -> Result<Json<ClockBody>, RequestError> {
     if !(-MAX_OFFSET_MS..=MAX_OFFSET_MS).contains(&clock.offset_ms) {
-        let detail = "offset_ms is further than ten years";
+        let detail = "offset_ms must be within ten years in either direction";
         return Err(Problem::bad_request("invalid_field", detail).into());
     }
     switch.settings.set_clock(&switch.pool, Some(clock.offset_ms)).await?;
     Ok(show_clock(State(switch)).await)
 }
 
-async fn reset_clock(State(switch): State<Shared>) -> Result<StatusCode, Failure> {
+async fn reset_clock(State(switch): State<SharedSwitch>) -> Result<StatusCode, RequestError> {
     switch.settings.set_clock(&switch.pool, None).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn show_clock(State(switch): State<Shared>) -> Json<Clock> {
+async fn show_clock(State(switch): State<SharedSwitch>) -> Json<ClockBody> {
     let current = switch.settings.current();
-    Json(Clock { offset_ms: current.clock_offset_ms, now: Some(current.now()) })
+    Json(ClockBody { offset_ms: current.clock_offset_ms, now: Some(current.now()) })
 }
 
-async fn set_shape(State(switch): State<Shared>, Json(shape): Json<Shape>) -> Result<Json<Shape>, Failure> {
+async fn set_shape(
+    State(switch): State<SharedSwitch>,
+    Json(shape): Json<Shape>,
+) -> Result<Json<Shape>, RequestError> {
     switch.settings.set_shape(&switch.pool, Some(shape)).await?;
     Ok(Json(shape))
 }
 
-async fn reset_shape(State(switch): State<Shared>) -> Result<StatusCode, Failure> {
+async fn reset_shape(State(switch): State<SharedSwitch>) -> Result<StatusCode, RequestError> {
     switch.settings.set_shape(&switch.pool, None).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn show_shape(State(switch): State<Shared>) -> Json<Shape> {
+async fn show_shape(State(switch): State<SharedSwitch>) -> Json<Shape> {
     Json(switch.settings.current().shape)
 }

@@ -1,4 +1,4 @@
-//! A running switch, a client to it, and a bank that receives its callbacks.
+//! A running switch, a client for it, and a bank that receives its callbacks.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use mock_switch::{Config, Running};
+use mock_switch::{Config, RunningSwitch};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use service_kit::signature::{self, Secret};
@@ -16,26 +16,26 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio_util::sync::CancellationToken;
 
-/// Slack for whatever has to happen by itself.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest wait for an asynchronous effect.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A callback as the bank received it, its signature already believed.
+/// A received callback with a valid signature.
 #[derive(Debug, Clone)]
-pub(crate) struct Received {
+pub(crate) struct ReceivedCallback {
     pub(crate) id: String,
     pub(crate) body: Value,
 }
 
-/// The bank: believes signatures, remembers, and answers as told.
+/// The bank: verifies signatures, records callbacks, and answers with the configured statuses.
 #[derive(Clone, Default)]
 pub(crate) struct Bank {
-    received: Arc<Mutex<Vec<Received>>>,
-    /// Statuses of the next answers; after them 200.
+    received: Arc<Mutex<Vec<ReceivedCallback>>>,
+    /// Statuses of the next responses; then 200.
     answers: Arc<Mutex<Vec<u16>>>,
 }
 
 impl Bank {
-    pub(crate) fn received(&self) -> Vec<Received> {
+    pub(crate) fn received(&self) -> Vec<ReceivedCallback> {
         self.received.lock().unwrap().clone()
     }
 
@@ -43,14 +43,14 @@ impl Bank {
         *self.answers.lock().unwrap() = statuses.to_vec();
     }
 
-    /// Waits for so many callbacks.
-    pub(crate) async fn wait_for(&self, count: usize) -> Vec<Received> {
+    /// Waits for this many callbacks.
+    pub(crate) async fn wait_for(&self, count: usize) -> Vec<ReceivedCallback> {
         eventually("callbacks", || async { Some(self.received()).filter(|received| received.len() >= count) })
             .await
     }
 
-    /// Serves at a free port; returns the address for callbacks.
-    pub(crate) async fn open(&self) -> String {
+    /// Serves on a free port; returns the callback URL.
+    pub(crate) async fn start(&self) -> String {
         let router = axum::Router::new().route("/callbacks", post(receive)).with_state(self.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -66,42 +66,42 @@ async fn receive(State(bank): State<Bank>, headers: HeaderMap, body: Bytes) -> S
         return StatusCode::UNAUTHORIZED;
     };
     let body = serde_json::from_slice(&body).unwrap();
-    bank.received.lock().unwrap().push(Received { id, body });
+    bank.received.lock().unwrap().push(ReceivedCallback { id, body });
     let mut answers = bank.answers.lock().unwrap();
     let status = if answers.is_empty() { 200 } else { answers.remove(0) };
     StatusCode::from_u16(status).unwrap()
 }
 
-/// Looks until there is something to see, or fails.
-pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, look: impl Fn() -> F) -> T {
-    let seen = tokio::time::timeout(PATIENCE, async {
+/// Polls until `check` returns a value; fails after the timeout.
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, check: impl Fn() -> F) -> T {
+    let value = tokio::time::timeout(TIMEOUT, async {
         loop {
-            if let Some(seen) = look().await {
-                return seen;
+            if let Some(value) = check().await {
+                return value;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });
-    seen.await.unwrap_or_else(|_| panic!("no {what} in {PATIENCE:?}"))
+    value.await.unwrap_or_else(|_| panic!("expected {what} within {TIMEOUT:?}"))
 }
 
-/// A client for plain http on this machine.
+/// A client for plain HTTP on this machine.
 pub(crate) fn client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap()
 }
 
-/// A switch and its surroundings.
-pub(crate) struct Bench {
+/// A switch, its client and its bank.
+pub(crate) struct TestSwitch {
     base: String,
     client: reqwest::Client,
     pub(crate) bank: Bank,
     stop: CancellationToken,
-    running: Running,
+    running: RunningSwitch,
 }
 
-impl Bench {
-    /// Held transfers, no sandbox: nothing happens that a test did not ask for.
+impl TestSwitch {
+    /// Transfers are held and sandbox amounts are off: nothing happens without a command of the test.
     pub(crate) async fn start(options: PgPoolOptions, connect: PgConnectOptions) -> Self {
         Self::with(options, connect, |_| {}).await
     }
@@ -112,13 +112,13 @@ impl Bench {
         connect: PgConnectOptions,
         change: impl FnOnce(&mut Config),
     ) -> Self {
-        // The pool that the test harness offers is bounded for all tests together.
+        // The harness shares one bounded pool among all tests.
         drop(options);
         let pool = PgPoolOptions::new().max_connections(16).connect_with(connect).await.unwrap();
         let bank = Bank::default();
         let mut config = Config {
             listen: ([127, 0, 0, 1], 0).into(),
-            callback_url: bank.open().await,
+            callback_url: bank.start().await,
             settle_after_ms: 3_600_000,
             sandbox_amounts: false,
             ..Config::default()
@@ -136,16 +136,15 @@ impl Bench {
         Self { base, client, bank, stop, running }
     }
 
-    /// Stops the switch, which must do so in order. Every test ends so: its
-    /// database cannot be dropped before.
+    /// Shuts the switch down. Every test ends with it, because its database cannot be dropped before.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
-        // Kept-alive connections of the client would be waited for.
+        // The shutdown would wait for the client's idle connections.
         drop(self.client);
         self.running.finished().await.unwrap();
     }
 
-    /// One request with the token; an error is a connection without an answer.
+    /// One request with the token; an error means that the connection closed without a response.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -205,11 +204,11 @@ impl Bench {
         value
     }
 
-    pub(crate) async fn behave(&self, reference: &str, behaviour: Value) {
+    pub(crate) async fn set_behaviour(&self, reference: &str, behaviour: Value) {
         self.admin(Method::PUT, &format!("behaviours/{reference}"), Some(behaviour)).await;
     }
 
-    pub(crate) async fn shape(&self, shape: Value) {
+    pub(crate) async fn set_shape(&self, shape: Value) {
         self.admin(Method::PUT, "shape", Some(shape)).await;
     }
 
@@ -217,14 +216,14 @@ impl Bench {
         self.admin(Method::GET, &format!("book/{reference}"), None).await
     }
 
-    /// Waits until the reference has this status.
-    pub(crate) async fn until(&self, reference: &str, status: &str) {
+    /// Waits until the transfer has this status.
+    pub(crate) async fn wait_for_status(&self, reference: &str, status: &str) {
         eventually(status, || async { (self.query(reference).await.1["status"] == status).then_some(()) })
             .await;
     }
 }
 
-/// Status and JSON body; no body is null.
+/// Status and JSON body; null without a body.
 pub(crate) async fn read(response: Response) -> (u16, Value) {
     let status = response.status().as_u16();
     let bytes = response.bytes().await.unwrap();

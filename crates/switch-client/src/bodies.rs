@@ -1,4 +1,4 @@
-//! The switch's HTTP interface: bodies as they go over the wire.
+//! JSON bodies of the switch's HTTP API.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -17,10 +17,10 @@ pub(crate) struct TransferBody<'a> {
     pub(crate) deadline: Option<String>,
 }
 
-/// What a transfer looks like, in answers to submit, query and cancel, in the listing and the statement.
+/// A transfer in the answers to submit, query and cancel, in the listing and in the statement.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TransferView {
-    /// None from a switch without references.
+    /// `None` from a switch without references.
     pub(crate) reference: Option<String>,
     /// The switch's own id.
     pub(crate) transfer_id: Option<String>,
@@ -28,11 +28,11 @@ pub(crate) struct TransferView {
     pub(crate) amount_minor: Option<i64>,
     pub(crate) currency: Option<String>,
     pub(crate) reason: Option<String>,
-    /// When it came to its end, by the switch's clock.
+    /// When the transfer ended, on the switch's clock.
     pub(crate) finished_at: Option<Timestamp>,
 }
 
-/// Where a transfer stands at the switch.
+/// The status of a transfer at the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub(crate) enum TransferStatus {
@@ -46,19 +46,18 @@ pub(crate) enum TransferStatus {
 /// Answer to a cancel.
 #[derive(Debug, Deserialize)]
 pub(crate) struct CancelBody {
-    pub(crate) answer: CancelWord,
-    /// Whether the switch knew the reference. A switch that does not say is taken as one that left a
-    /// tombstone.
+    pub(crate) answer: CancelAnswerCode,
+    /// Whether the switch knew the reference. If absent, the switch counts as one that left a tombstone.
     #[serde(default)]
     pub(crate) known: bool,
     pub(crate) reason: Option<String>,
     pub(crate) transfer: Option<TransferView>,
 }
 
-/// The words of a cancel's answer.
+/// Code of the answer to a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub(crate) enum CancelWord {
+pub(crate) enum CancelAnswerCode {
     Cancelled,
     AlreadyRejected,
     AlreadySettled,
@@ -71,17 +70,17 @@ pub(crate) enum CancelWord {
 /// Answer to a recall.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RecallBody {
-    pub(crate) answer: RecallWord,
+    pub(crate) answer: RecallAnswerCode,
     pub(crate) reason: Option<String>,
 }
 
-/// The words of a recall's answer.
+/// Code of the answer to a recall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub(crate) enum RecallWord {
+pub(crate) enum RecallAnswerCode {
     Recalled,
     Refused,
-    RecallUnsupported,
+    CannotRecall,
     InProcess,
     NotSettled,
     NotFound,
@@ -89,30 +88,30 @@ pub(crate) enum RecallWord {
 
 /// A page of `GET /v1/transfers`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct ListingPage {
+pub(crate) struct ListingBody {
     pub(crate) transfers: Vec<TransferView>,
-    /// `after` of the next page; none when this is the last one.
+    /// `after` of the next page; `None` on the last page.
     pub(crate) next: Option<String>,
 }
 
 /// A page of `GET /v1/statement`.
 #[derive(Debug, Deserialize)]
-pub(crate) struct StatementPage {
+pub(crate) struct StatementBody {
     pub(crate) entries: Vec<StatementEntry>,
-    /// `after` of the next page; none when this is the last one.
+    /// `after` of the next page; `None` on the last page.
     pub(crate) next: Option<String>,
 }
 
-/// One end of a transfer.
+/// A statement entry: a transfer that ended.
 #[derive(Debug, Deserialize)]
 pub(crate) struct StatementEntry {
-    /// Its place in the statement.
+    /// Position of the entry in the statement.
     pub(crate) cursor: String,
     #[serde(flatten)]
     pub(crate) transfer: TransferView,
 }
 
-/// A problem (RFC 9457), as far as it is looked at.
+/// The fields of a problem document (RFC 9457) that the client reads.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ProblemBody {

@@ -1,4 +1,4 @@
-//! What the switch measures of itself.
+//! The metrics of the switch.
 
 use service_kit::metrics::{Kind, Metric};
 
@@ -9,20 +9,20 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "requests",
         labels: &["operation", "fault"],
-        meaning: "Requests of banks, by operation and by whether a scripted fault met them",
+        meaning: "Requests of banks, by operation and by whether a scripted fault applied (yes, no)",
     },
     Metric {
         name: "mock_switch_transfers_ended_total",
         kind: Kind::Counter,
         unit: "transfers",
         labels: &[],
-        meaning: "Transfers that were settled or rejected when their time had come",
+        meaning: "Transfers that were settled or rejected when they were due",
     },
     Metric {
         name: "mock_switch_callbacks_total",
         kind: Kind::Counter,
         unit: "callbacks",
         labels: &["outcome"],
-        meaning: "Callbacks that were sent, by what came of it",
+        meaning: "Attempts to send a callback, by outcome (delivered, failed)",
     },
 ];

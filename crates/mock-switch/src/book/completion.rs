@@ -1,37 +1,38 @@
-//! Ending transfers: the due ones in batches, or one on an operator's word. The
-//! end and the callback that tells it are one transaction.
+//! Completes transfers: due ones in batches, or one by an admin command. A transfer's end and its callbacks are one
+//! transaction.
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx;
 use sqlx::PgConnection;
 
-use super::named::Named;
-use super::{Status, events, find, lock, pages};
-use crate::behaviour;
-use crate::switch::Switch;
+use super::selector::TransferSelector;
+use super::{callbacks, find, lock, page_lock};
+use crate::plan;
+use crate::state::Switch;
+use crate::status::TransferStatus;
 
-/// Most transfers ended in one transaction.
+/// Most transfers completed in one transaction.
 pub(crate) const BATCH: i64 = 256;
 
-/// A pending transfer whose end has come.
+/// A pending transfer that is due.
 #[derive(Debug, Clone)]
-struct Due {
+struct DueTransfer {
     id: i64,
     reference: String,
     amount_minor: i64,
     currency: String,
-    status: Status,
+    status: TransferStatus,
     reason: Option<String>,
 }
 
-/// Ends what is due; returns how many that were.
-pub(crate) async fn finish_due(switch: &Switch) -> Result<usize, sqlx::Error> {
+/// Completes one batch of due transfers; returns its size.
+pub(crate) async fn complete_due(switch: &Switch) -> Result<usize, sqlx::Error> {
     let mut tx = switch.pool.begin().await?;
-    // Locked rows are being cancelled; they come again, if they are still pending then.
+    // A locked row is being cancelled; the next batch includes it if it is still pending then.
     let due = sqlx::query_as!(
-        Due,
+        DueTransfer,
         r#"SELECT id, reference, amount_minor AS "amount_minor!", currency AS "currency!",
-                  due_status AS "status!: Status", due_reason AS reason
+                  due_status AS "status!: TransferStatus", due_reason AS reason
            FROM transfers
            WHERE status = 'PENDING' AND due_at <= clock_timestamp()
            ORDER BY due_at LIMIT $1
@@ -41,40 +42,40 @@ pub(crate) async fn finish_due(switch: &Switch) -> Result<usize, sqlx::Error> {
     .fetch_all(&mut *tx)
     .await?;
     if !due.is_empty() {
-        finish(switch, &mut tx, &due).await?;
+        complete(switch, &mut tx, &due).await?;
         tx.commit().await?;
     }
     Ok(due.len())
 }
 
-/// Ends one pending transfer now; false if there is none under this reference.
-pub(crate) async fn finish_now(
+/// Completes one pending transfer now; false if the reference has none.
+pub(crate) async fn complete_now(
     switch: &Switch,
     reference: &str,
-    status: Status,
+    status: TransferStatus,
     reason: Option<String>,
 ) -> Result<bool, sqlx::Error> {
     let mut tx = lock(&switch.pool, reference).await?;
-    // An operator of the switch decides by the book, forgotten or not.
-    let known = find(&mut *tx, &Named::inside(reference), Timestamp::UNIX_EPOCH).await?;
-    let pending = known.filter(|transfer| transfer.status == Status::Pending);
+    // The admin API also completes transfers beyond the retention.
+    let known = find(&mut *tx, &TransferSelector::for_admin(reference), Timestamp::UNIX_EPOCH).await?;
+    let pending = known.filter(|transfer| transfer.status == TransferStatus::Pending);
     let Some(transfer) = pending else { return Ok(false) };
     let (Some(amount_minor), Some(currency)) = (transfer.amount_minor, transfer.currency) else {
         return Ok(false);
     };
     let (id, reference) = (transfer.id.0, reference.to_owned());
-    let due = Due { id, reference, amount_minor, currency, status, reason };
-    finish(switch, &mut tx, &[due]).await?;
+    let due = DueTransfer { id, reference, amount_minor, currency, status, reason };
+    complete(switch, &mut tx, &[due]).await?;
     tx.commit().await?;
     Ok(true)
 }
 
-async fn finish(switch: &Switch, tx: &mut PgConnection, due: &[Due]) -> Result<(), sqlx::Error> {
-    pages::hold_open(&mut *tx).await?;
+async fn complete(switch: &Switch, tx: &mut PgConnection, due: &[DueTransfer]) -> Result<(), sqlx::Error> {
+    page_lock::lock_for_write(&mut *tx).await?;
     let current = switch.settings.current();
     let now = current.now();
     if current.shape.calls_back() {
-        tell(switch, &mut *tx, due, now).await?;
+        insert_callbacks(switch, &mut *tx, due, now).await?;
     }
     let ids: Vec<_> = due.iter().map(|due| due.id).collect();
     let statuses: Vec<_> = due.iter().map(|due| due.status.as_str().to_owned()).collect();
@@ -93,28 +94,28 @@ async fn finish(switch: &Switch, tx: &mut PgConnection, due: &[Due]) -> Result<(
     Ok(())
 }
 
-/// Keeps the callbacks of ends, as their behaviours want them told.
-async fn tell(
+/// Inserts the callbacks of the transfers' ends, as their behaviours require.
+async fn insert_callbacks(
     switch: &Switch,
     tx: &mut PgConnection,
-    due: &[Due],
+    due: &[DueTransfer],
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     let references: Vec<_> = due.iter().map(|due| due.reference.clone()).collect();
     let amounts: Vec<_> = due.iter().map(|due| Some(due.amount_minor)).collect();
     let sandboxed = switch.config.sandbox_amounts;
-    let plans = behaviour::load_many(&mut *tx, &references, &amounts, sandboxed).await?;
+    let plans = plan::load_many(&mut *tx, &references, &amounts, sandboxed).await?;
 
-    let mut told = Vec::with_capacity(due.len());
+    let mut new_callbacks = Vec::with_capacity(due.len());
     for (due, plan) in due.iter().zip(&plans) {
-        let fact = events::Fact {
+        let end = callbacks::TransferEnd {
             reference: &due.reference,
-            settled: due.status == Status::Settled,
+            settled: due.status == TransferStatus::Settled,
             amount_minor: due.amount_minor,
             currency: &due.currency,
             reason: due.reason.as_deref(),
         };
-        told.extend(events::of_end(&fact, &plan.callback(), now)?);
+        new_callbacks.extend(callbacks::for_end(&end, &plan.callback(), now)?);
     }
-    events::insert(tx, &told).await
+    callbacks::insert(tx, &new_callbacks).await
 }

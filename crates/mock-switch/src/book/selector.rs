@@ -1,0 +1,33 @@
+//! Selects what a request is about: a reference with all its transfers, or one transfer by the switch's own id.
+
+use sqlx::PgPool;
+
+use super::ids::TransferId;
+
+/// A reference or one transfer.
+#[derive(Debug, Clone)]
+pub(crate) struct TransferSelector {
+    /// The reference under which the book stores the transfer and the plan finds its scripts.
+    pub(crate) reference: String,
+    /// The selected transfer; `None` selects the reference.
+    pub(crate) id: Option<TransferId>,
+    /// Whether clients see references.
+    pub(crate) shows_reference: bool,
+}
+
+impl TransferSelector {
+    /// A reference, for the admin API, which always sees references.
+    pub(crate) fn for_admin(reference: &str) -> Self {
+        Self { reference: reference.to_owned(), id: None, shows_reference: true }
+    }
+
+    /// The reference as clients see it.
+    pub(crate) fn visible_reference(&self) -> Option<String> {
+        self.shows_reference.then(|| self.reference.clone())
+    }
+}
+
+/// The reference of a transfer; `None` if the transfer does not exist.
+pub(crate) async fn reference_of(pool: &PgPool, id: TransferId) -> Result<Option<String>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT reference FROM transfers WHERE id = $1", id.0).fetch_optional(pool).await
+}

@@ -1,0 +1,41 @@
+//! The background task that completes due transfers.
+//!
+//! The task polls at a short fixed interval: a query on an index without due rows is cheap, and no transfer is missed.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::book::completion::{BATCH, complete_due};
+use crate::state::SharedSwitch;
+
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
+/// Pause after a failure of the database.
+const FAILURE_PAUSE: Duration = Duration::from_millis(500);
+
+/// Completes due transfers until `stop`.
+pub(crate) async fn run(switch: SharedSwitch, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        let pause = match complete_due(&switch).await {
+            Ok(0) => POLL_INTERVAL,
+            Ok(completed) => {
+                metrics::counter!("mock_switch_transfers_ended_total").increment(completed as u64);
+                switch.callback_due.notify_one();
+                // More transfers may be due after a full batch.
+                if completed < BATCH as usize { POLL_INTERVAL } else { Duration::ZERO }
+            }
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "due transfers were not completed; trying again"
+                );
+                FAILURE_PAUSE
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = switch.completion_due.notified() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Maps a transfer of the switch to the protocol's types.
+
+use payment_protocol::keys::Reference;
+use payment_protocol::report::SettledReport;
+use payment_protocol::submit::QueryAnswer;
+
+use super::SwitchClient;
+use crate::bodies::{TransferStatus, TransferView};
+use crate::http::excerpt;
+
+impl SwitchClient {
+    /// A transfer as a query answer. `reference` is our reference if the switch does not name it.
+    pub(crate) fn query_answer(&self, transfer: TransferView, reference: Option<&Reference>) -> QueryAnswer {
+        match transfer.status {
+            TransferStatus::Pending => QueryAnswer::Pending,
+            TransferStatus::Rejected | TransferStatus::Cancelled => {
+                QueryAnswer::Void { reason: reason(transfer.reason) }
+            }
+            // A recalled transfer settled first, and a query asks about the settlement.
+            TransferStatus::Settled | TransferStatus::Recalled => {
+                match self.settled_report(transfer, reference) {
+                    Some(report) => QueryAnswer::Settled(report),
+                    None => QueryAnswer::NoAnswer {
+                        detail: "SETTLED without a reference, an amount or a currency".into(),
+                    },
+                }
+            }
+        }
+    }
+
+    pub(super) fn settled_report(
+        &self,
+        transfer: TransferView,
+        reference: Option<&Reference>,
+    ) -> Option<SettledReport> {
+        Some(SettledReport {
+            switch: self.name.clone(),
+            reference: match reference {
+                Some(reference) => reference.to_string(),
+                None => transfer.reference?,
+            },
+            amount_minor: transfer.amount_minor?,
+            currency: transfer.currency?,
+        })
+    }
+}
+
+/// The switch's reason, short enough to store.
+pub(super) fn reason(reason: Option<String>) -> String {
+    excerpt(reason.as_deref().unwrap_or("no reason given"))
+}

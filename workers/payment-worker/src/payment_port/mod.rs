@@ -1,0 +1,241 @@
+//! Implements the protocol's [`PaymentPort`] for one workflow run, with activities, signals and timers.
+//!
+//! Every activity, timer and wait runs under a detached cancellation token: a cancellation of the workflow
+//! becomes an event like a customer's cancel request and never interrupts a step.
+//!
+//! | file | content |
+//! |---|---|
+//! | `steps` | options and retries of activities |
+//! | `events` | the inbox, the workflow's cancellation, the SLA, and polling |
+//! | `account_lock` | acquiring and releasing the account lock |
+//! | `decisions` | answering operator decisions before the workflow completes |
+
+mod account_lock;
+mod decisions;
+mod events;
+mod steps;
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::time::SystemTime;
+
+use futures::FutureExt as _;
+use payment_ledger::operator::alerts::AlertKind;
+use payment_protocol::cause::{Cause, OperatorReason};
+use payment_protocol::decision::{Decision, DecisionOutcome};
+use payment_protocol::payment::InvalidPayment;
+use payment_protocol::port::{
+    AccountLockOutcome, CancelOutcome, DebitOutcome, FenceOutcome, NeedsOperatorOutcome, OperatorAlert,
+    PaymentPort, RecallOutcome, ReconcileOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome, WaitOutcome,
+};
+use payment_protocol::{Payment, PaymentState};
+use temporalio_sdk::workflows::select;
+use temporalio_sdk::{
+    ActivityExecutionError, CancellableFuture as _, WorkflowCancellationToken, WorkflowContext,
+};
+
+pub(crate) use self::events::detached_wait;
+use crate::activities::ledger::{AlertInput, LedgerActivities, NeedsOperatorInput, ReleaseInput};
+use crate::activities::switch::{ApplyDecisionInput, CancelInput, SwitchActivities};
+use crate::workflow::InterBankPaymentWorkflow;
+
+/// The payment port of one workflow run.
+pub(crate) struct TemporalPaymentPort<'a> {
+    ctx: WorkflowContext<InterBankPaymentWorkflow>,
+    payment: &'a Payment,
+    /// `None` before the first wait.
+    sla_deadline: Cell<Option<SystemTime>>,
+    /// The workflow's cancellation was turned into an event; this happens once.
+    cancellation_consumed: Cell<bool>,
+    account_lock_requested: Cell<bool>,
+}
+
+impl<'a> TemporalPaymentPort<'a> {
+    pub(crate) fn new(ctx: WorkflowContext<InterBankPaymentWorkflow>, payment: &'a Payment) -> Self {
+        Self {
+            ctx,
+            payment,
+            sla_deadline: Cell::new(None),
+            cancellation_consumed: Cell::new(false),
+            account_lock_requested: Cell::new(false),
+        }
+    }
+}
+
+impl PaymentPort for TemporalPaymentPort<'_> {
+    async fn reject(&self, _invalid: &InvalidPayment) {
+        let id = || self.payment.payment_id.clone();
+        self.ledger_step(|| LedgerActivities::reject, id, "Reject the invalid payment").await;
+    }
+
+    async fn reserve(&self) -> ReserveOutcome {
+        let id = || self.payment.payment_id.clone();
+        let summary = format!("Reserve {}", self.payment.money);
+        self.ledger_step(|| LedgerActivities::reserve, id, &summary).await
+    }
+
+    async fn fence_reserve(&self) -> FenceOutcome {
+        let id = || self.payment.payment_id.clone();
+        self.ledger_step(|| LedgerActivities::fence_reserve, id, "Fence the reserve step").await
+    }
+
+    async fn submit(&self) -> SubmitOutcome {
+        let submitted: Result<_, ActivityExecutionError> = self
+            .ctx
+            .execute_activity(SwitchActivities::submit, self.payment.clone(), self.submit_options())
+            .await;
+        // Without an outcome within the budget the switch may still have received the transfer.
+        submitted.unwrap_or(SubmitOutcome::Unknown)
+    }
+
+    async fn reconcile_submission(&self) -> ReconcileOutcome {
+        let id = || self.payment.payment_id.clone();
+        self.ledger_step(|| LedgerActivities::reconcile, id, "Reconcile the submission").await
+    }
+
+    async fn lock_account(&self) -> AccountLockOutcome {
+        self.acquire_account_lock().await
+    }
+
+    async fn unlock_account(&self) {
+        // A recovery workflow releases the lock that the lost workflow requested.
+        if self.account_lock_requested.get() || self.payment.resume > 0 {
+            self.release_account_lock().await;
+        }
+    }
+
+    async fn cancel(&self, cause: &Cause) -> CancelOutcome {
+        let summary = format!("Cancel the transfer at switch {}", self.payment.profile.switch);
+        loop {
+            let input = CancelInput { payment: self.payment.clone(), cause: cause.clone() };
+            let options = self.switch_options(WorkflowCancellationToken::new(), &summary);
+            let mut cancel = pin!(self.ctx.execute_activity(SwitchActivities::cancel, input, options));
+            let success_reported =
+                |workflow: &InterBankPaymentWorkflow| workflow.inbox.contains(&WaitOutcome::SuccessReported);
+            let mut success = pin!(self.ctx.wait_condition_with_options(success_reported, detached_wait()));
+            let result = select! {
+                result = cancel => Some(result),
+                _ = success => None,
+            };
+            match result {
+                Some(Ok(outcome)) => return outcome,
+                Some(Err(_)) => self.pause_after_server_failure().await,
+                None => {
+                    self.ctx.state_mut(|workflow| {
+                        workflow.inbox.retain(|event| *event != WaitOutcome::SuccessReported)
+                    });
+                    cancel.cancel();
+                    return CancelOutcome::SuccessReported;
+                }
+            }
+        }
+    }
+
+    async fn debit(&self) -> DebitOutcome {
+        let id = || self.payment.payment_id.clone();
+        let summary = format!("Debit {}", self.payment.money);
+        self.ledger_step(|| LedgerActivities::debit, id, &summary).await
+    }
+
+    async fn recall(&self) -> RecallOutcome {
+        let summary = format!("Recall {} from switch {}", self.payment.money, self.payment.profile.switch);
+        loop {
+            let options = self.switch_options(WorkflowCancellationToken::new(), &summary);
+            match self.ctx.execute_activity(SwitchActivities::recall, self.payment.clone(), options).await {
+                Ok(outcome) => return outcome,
+                Err(_) => self.pause_after_server_failure().await,
+            }
+        }
+    }
+
+    async fn release(&self, cause: &Cause) -> ReleaseOutcome {
+        let input = || ReleaseInput { payment_id: self.payment.payment_id.clone(), cause: cause.clone() };
+        let summary = format!("Release {}", self.payment.money);
+        self.ledger_step(|| LedgerActivities::release, input, &summary).await
+    }
+
+    async fn wait_within_sla(&self) -> WaitOutcome {
+        if let Some(event) = self.take_event() {
+            return event;
+        }
+        let mut sla = pin!(self.ctx.timer(self.sla_timer()));
+        let mut next_event = pin!(self.next_event().fuse());
+        let polling = WorkflowCancellationToken::new();
+        let mut polled = pin!(self.poll_until_event(polling.clone(), None).fuse());
+        let event = select! {
+            event = next_event => event.unwrap_or(WaitOutcome::SlaExpired),
+            event = polled => event,
+            _ = sla => WaitOutcome::SlaExpired,
+        };
+        if event != WaitOutcome::SlaExpired {
+            sla.cancel();
+        }
+        polling.cancel();
+        event
+    }
+
+    async fn wait_until_event(&self) -> WaitOutcome {
+        loop {
+            let reason = self.ctx.state(|workflow| workflow.operator_reason);
+            let polling = WorkflowCancellationToken::new();
+            let mut next_event = pin!(self.next_event().fuse());
+            let mut polled = pin!(self.poll_until_event(polling.clone(), reason).fuse());
+            let event = select! {
+                event = next_event => event,
+                event = polled => Some(event),
+            };
+            polling.cancel();
+            if let Some(event) = event {
+                return event;
+            }
+        }
+    }
+
+    async fn needs_operator(&self, reason: OperatorReason) -> NeedsOperatorOutcome {
+        let input = || NeedsOperatorInput { payment_id: self.payment.payment_id.clone(), reason };
+        let summary = format!("Request an operator: {reason}");
+        let outcome = self.ledger_step(|| LedgerActivities::needs_operator, input, &summary).await;
+        if !matches!(outcome, NeedsOperatorOutcome::Ended(_)) {
+            self.ctx.state_mut(|workflow| workflow.operator_reason = Some(reason));
+        }
+        outcome
+    }
+
+    async fn apply_decision(&self, decision: &Decision, reason: OperatorReason) -> DecisionOutcome {
+        let summary = format!("Apply the operator decision: {} ({})", decision.action, decision.decision_id);
+        loop {
+            let input =
+                ApplyDecisionInput { payment: self.payment.clone(), decision: decision.clone(), reason };
+            let options = self.switch_options(WorkflowCancellationToken::new(), &summary);
+            match self.ctx.execute_activity(SwitchActivities::apply_decision, input, options).await {
+                Ok(outcome) => {
+                    let id = decision.decision_id.clone();
+                    self.ctx.state_mut(|workflow| workflow.record_decision_outcome(id, outcome.clone()));
+                    return outcome;
+                }
+                Err(_) => self.pause_after_server_failure().await,
+            }
+        }
+    }
+
+    async fn alert(&self, alert: OperatorAlert) {
+        let input = || match &alert {
+            OperatorAlert::CompensationFailed { detail } => AlertInput {
+                payment_id: self.payment.payment_id.clone(),
+                kind: AlertKind::CompensationFailed,
+                detail: detail.clone(),
+            },
+        };
+        self.ledger_step(|| LedgerActivities::alert, input, "Raise an alert").await;
+    }
+
+    fn show(&self, state: PaymentState, detail: &str) {
+        let at = self.ctx.workflow_time();
+        self.ctx.state_mut(|workflow| workflow.record_state(state, detail, at));
+        self.ctx.set_current_details(format!("**{state}**: {detail}"));
+    }
+
+    fn patched(&self, change: &str) -> bool {
+        self.ctx.patched(change)
+    }
+}
