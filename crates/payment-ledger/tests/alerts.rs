@@ -4,10 +4,10 @@
 
 mod support;
 
-use payment_ledger::switch::inbox::InboxMessageKind;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::facts::FinalStatus;
+use payment_protocol::inbox::InboxMessageKind;
 use payment_protocol::port::{DebitOutcome, NeedsOperatorOutcome};
 use sqlx::PgPool;
 use support::{Bank, Stage, event, success};
@@ -48,7 +48,7 @@ async fn a_payment_that_stands_hears_of_a_late_verdict(pool: PgPool) {
     let messages = bank.ledger.claim_undelivered(10, 300_000).await.unwrap();
     assert_eq!(
         messages.iter().map(|message| &message.kind).collect::<Vec<_>>(),
-        [&InboxMessageKind::Verdict]
+        [&InboxMessageKind::FinalStatusRecorded]
     );
     let told = bank.ledger.needs_operator(&late.id, OperatorReason::SwitchRetentionExpired).await.unwrap();
     assert_eq!(told, NeedsOperatorOutcome::Verdict(FinalStatus::Void));
@@ -94,7 +94,7 @@ async fn r6_a_payment_that_stands_hears_of_an_end(pool: PgPool) {
         }
         assert_eq!(bank.state(&p).await, end, "{case}");
         let mut told = bank.ledger.claim_undelivered(100, 300_000).await.unwrap();
-        told.retain(|message| message.kind == InboxMessageKind::Verdict);
+        told.retain(|message| message.kind == InboxMessageKind::FinalStatusRecorded);
         let told: Vec<_> = told.into_iter().map(|message| (message.payment_id, message.ended)).collect();
         let due: Vec<_> = stands.iter().map(|_| (p.id.clone(), true)).collect();
         assert_eq!(told, due, "{case}");

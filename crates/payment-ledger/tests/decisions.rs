@@ -9,11 +9,11 @@ use futures::future::join_all;
 use payment_ledger::operator::decisions::{
     Confirmed, DecideError, DecisionRefused, DecisionStatus, OperatorAction,
 };
-use payment_ledger::switch::inbox::{InboxMessage, InboxMessageKind};
 use payment_protocol::PaymentState;
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{Action, Decision};
 use payment_protocol::ids::{ClientId, DecisionId, PaymentId};
+use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
 use payment_protocol::state::FinalState;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -279,7 +279,11 @@ async fn a_lost_run_loses_no_decision(pool: PgPool) {
 
     bank.ledger.release_by_decision(&p.id, &decision_id).await.unwrap();
     let left: Vec<_> = messages(&bank).await.into_iter().map(|message| message.kind).collect();
-    assert_eq!(left, [InboxMessageKind::Verdict], "what was carried out is told no more; the end is");
+    assert_eq!(
+        left,
+        [InboxMessageKind::FinalStatusRecorded],
+        "what was carried out is told no more; the end is"
+    );
     bank.audit().await;
 }
 

@@ -9,11 +9,10 @@ use std::collections::BTreeSet;
 
 use futures::future::{join, join_all};
 use payment_ledger::steps::release::Release;
-use payment_ledger::switch::inbox::{
-    Callback, CallbackStatus, CancelRequest, InboxMessage, InboxMessageKind, Stored,
-};
+use payment_ledger::switch::inbox::{Callback, CancelRequest, Stored};
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::Cause;
+use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::port::DebitOutcome;
 use payment_protocol::rules::FinalStatusRuling;
 use payment_protocol::state::FinalState;
@@ -46,7 +45,7 @@ async fn a_callback_is_stored_whole_and_told(pool: PgPool) {
         (&p.id, p.id.as_str(), false)
     );
     let kind = InboxMessageKind::Callback {
-        status: "FAILURE".into(),
+        status: CallbackStatus::Failure,
         reason: Some("account closed".into()),
         event_id: "evt-1".into(),
     };
@@ -195,8 +194,11 @@ async fn what_is_taken_names_the_current_workflow(pool: PgPool) {
     due(&bank).await;
     let taken = bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap();
     let kinds: Vec<_> = taken.iter().map(|message| message.kind.clone()).collect();
-    let callback =
-        InboxMessageKind::Callback { status: "SUCCESS".into(), reason: None, event_id: "evt-1".into() };
+    let callback = InboxMessageKind::Callback {
+        status: CallbackStatus::Success,
+        reason: None,
+        event_id: "evt-1".into(),
+    };
     assert_eq!(kinds, [InboxMessageKind::Cancel, callback]);
     for message in &taken {
         assert_eq!(message.workflow_id, format!("{}:resume:1", p.id));

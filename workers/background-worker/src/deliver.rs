@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use monitoring::task::BackgroundTask;
-use payment_ledger::switch::inbox::InboxMessageKind;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::decision::{Decision, DecisionOutcome};
+use payment_protocol::inbox::InboxMessageKind;
 use tokio_util::sync::CancellationToken;
-use workflow_api::{Delivery, Signaller};
+use workflow_api::{InboxDeliveryOutcome, Signaller};
 
 use crate::config::BackgroundWorkerOptions;
 
@@ -51,7 +51,7 @@ async fn deliver(
         let delivery = signaller.deliver(message).await;
         let done = match &message.kind {
             InboxMessageKind::Decision(decision) => is_closed(ledger, decision, &delivery).await?,
-            _ => delivery == Delivery::Delivered,
+            _ => delivery == InboxDeliveryOutcome::Delivered,
         };
         if done {
             ledger.mark_delivered(message.inbox_id).await?;
@@ -67,8 +67,12 @@ async fn deliver(
 
 /// A decision is told until something came of it: the run that took it may be lost before it carries it
 /// out. One that the payment will never take is closed as refused.
-async fn is_closed(ledger: &Ledger, decision: &Decision, delivery: &Delivery) -> Result<bool, LedgerError> {
-    if let Delivery::Refused { detail } = delivery {
+async fn is_closed(
+    ledger: &Ledger,
+    decision: &Decision,
+    delivery: &InboxDeliveryOutcome,
+) -> Result<bool, LedgerError> {
+    if let InboxDeliveryOutcome::Rejected { detail } = delivery {
         let came = DecisionOutcome::Refused { detail: detail.clone() };
         ledger.close_decision(&decision.decision_id, &came, detail).await?;
         return Ok(true);

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::{Decision, DecisionOutcome};
 use payment_protocol::ids::DecisionId;
+use payment_protocol::inbox::CallbackStatus;
 use payment_protocol::pay::pay;
 use payment_protocol::port::WaitOutcome;
 use payment_protocol::state::FinalState;
@@ -116,7 +117,7 @@ impl InterBankPaymentWorkflow {
         let said =
             said.payloads.first().and_then(|said| serde_json::from_slice::<SwitchConfirmed>(&said.data).ok());
         self.put(match said {
-            Some(said) if said.status == "FAILURE" => WaitOutcome::FailureReported {
+            Some(said) if said.status == CallbackStatus::Failure => WaitOutcome::FailureReported {
                 reason: said.reason.unwrap_or_else(|| "no reason given".into()),
             },
             // Also what cannot be read: it only wakes, and a payload must never poison the payment.

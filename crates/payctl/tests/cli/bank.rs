@@ -9,12 +9,13 @@ use jiff::Timestamp;
 use payment_ledger::Ledger;
 use payment_ledger::operator::decisions::DecisionStatus;
 use payment_ledger::steps::accept::{NewPayment, accept};
-use payment_ledger::switch::inbox::{Callback, CallbackStatus};
+use payment_ledger::switch::inbox::Callback;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::ids::{
     AccountId, ClientId, DecisionId, EventId, PaymentId, RunId, SwitchName, TenantId, TxId,
 };
+use payment_protocol::inbox::CallbackStatus;
 use payment_protocol::keys;
 use payment_protocol::money::{Money, parse_currency};
 use payment_protocol::port::{DebitOutcome, ReserveOutcome};

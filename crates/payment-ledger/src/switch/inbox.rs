@@ -6,6 +6,7 @@
 use payment_protocol::decision::{Action, Decision};
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{DecisionId, EventId, PaymentId, SwitchName};
+use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::keys::Reference;
 use payment_protocol::report::SettledReport;
 use payment_protocol::rules::FinalStatusRuling;
@@ -16,26 +17,6 @@ use crate::row_lock::{Locked, lock};
 use crate::switch::final_status::{Source, write_settled};
 use crate::writes::Exception;
 use crate::{Ledger, LedgerError, writes};
-
-/// What a callback says of the transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallbackStatus {
-    /// It settled.
-    Success,
-    /// It did not, or so the switch says now. Never definite.
-    Failure,
-}
-
-impl CallbackStatus {
-    /// The word on the wire and in the table.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "SUCCESS",
-            Self::Failure => "FAILURE",
-        }
-    }
-}
 
 /// An authentic callback, verified on its raw body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,41 +37,6 @@ pub struct Callback {
     pub reason: Option<String>,
     /// The body as it came.
     pub body: Vec<u8>,
-}
-
-/// Something a workflow must be told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InboxMessage {
-    /// Row in the inbox.
-    pub inbox_id: i64,
-    /// For which payment.
-    pub payment_id: PaymentId,
-    /// Where signals go now.
-    pub workflow_id: String,
-    /// The payment's end, if it has ended: a signal is then of no use.
-    pub ended: bool,
-    /// What it is.
-    pub kind: InboxMessageKind,
-}
-
-/// What a workflow is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum InboxMessageKind {
-    /// A callback is stored.
-    Callback {
-        /// SUCCESS or FAILURE.
-        status: String,
-        /// The switch's words.
-        reason: Option<String>,
-        /// The switch's id of the event.
-        event_id: String,
-    },
-    /// The customer asked to cancel.
-    Cancel,
-    /// A definite answer of the switch was written while the payment stood before a person.
-    Verdict,
-    /// People decided about the payment that stands before them: an Update, whose id is the decision's.
-    Decision(Decision),
 }
 
 /// What became of a callback.
@@ -217,9 +163,10 @@ impl Ledger {
                         value: row.payment_id,
                     })?;
                 let kind = match (row.kind.as_str(), row.status, row.event_id) {
-                    ("final_status", ..) => InboxMessageKind::Verdict,
+                    ("final_status", ..) => InboxMessageKind::FinalStatusRecorded,
                     ("decision", ..) => InboxMessageKind::Decision(decision(row.decision_id, row.action)?),
                     (_, Some(status), Some(event_id)) => {
+                        let status = callback_status(&event_id, status)?;
                         InboxMessageKind::Callback { status, reason: row.reason, event_id }
                     }
                     _ => InboxMessageKind::Cancel,
@@ -233,6 +180,13 @@ impl Ledger {
                 })
             })
             .collect()
+    }
+}
+
+fn callback_status(event_id: &str, word: String) -> Result<CallbackStatus, LedgerError> {
+    match CallbackStatus::parse(&word) {
+        Some(status) => Ok(status),
+        None => Err(LedgerError::Unreadable { id: event_id.to_owned(), column: "status", value: word }),
     }
 }
 
@@ -376,7 +330,7 @@ async fn put_callback(
         workflow_id: current_workflow(tx, &locked.payment_id).await?,
         ended: locked.facts.state.end().is_some(),
         kind: InboxMessageKind::Callback {
-            status: callback.status.as_str().to_owned(),
+            status: callback.status,
             reason: callback.reason.clone(),
             event_id: callback.event_id.to_string(),
         },

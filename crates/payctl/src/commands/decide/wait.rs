@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use payment_ledger::Ledger;
 use payment_ledger::operator::decisions::DecisionView;
-use payment_ledger::switch::inbox::{InboxMessage, InboxMessageKind};
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::ids::{DecisionId, PaymentId};
+use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
 use tokio::time::{Instant, sleep, timeout_at};
-use workflow_api::{Delivered, Undelivered, UpdateSender};
+use workflow_api::{UpdateError, UpdateOutcome, UpdateSender};
 
 use super::Said;
 use crate::bank::Bank;
@@ -59,12 +59,12 @@ async fn deliver(bank: &Bank, ledger: &Ledger, message: &InboxMessage) -> String
     let sender = UpdateSender::new(bank.temporal.clone(), "payctl");
     match sender.decide(&message.workflow_id, decision).await {
         // The relay tells it again until something came of it: the run that took it may be lost before.
-        Ok(Delivered::Taken) => "the workflow has taken it and carries it out".into(),
-        Ok(Delivered::CarriedOut(_)) => {
+        Ok(UpdateOutcome::Accepted) => "the workflow has taken it and carries it out".into(),
+        Ok(UpdateOutcome::Completed(_)) => {
             let _ = ledger.mark_delivered(message.inbox_id).await;
             "the workflow has carried it out".into()
         }
-        Err(Undelivered::Refused { detail }) => {
+        Err(UpdateError::Rejected { detail }) => {
             // For good. Whoever hears it first closes the decision.
             let came = DecisionOutcome::Refused { detail: detail.clone() };
             let _ = ledger.close_decision(&decision.decision_id, &came, &detail).await;

@@ -3,10 +3,10 @@
 use payment_protocol::PaymentState;
 use payment_protocol::decision::{Decision, DecisionOutcome};
 use payment_protocol::ids::{DecisionId, PaymentId};
+use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
 use sqlx::PgConnection;
 
 use super::{DecisionRefused, DecisionStatus, DecisionView, OperatorAction};
-use crate::switch::inbox::{InboxMessage, InboxMessageKind};
 use crate::{Ledger, LedgerError, writes};
 
 /// Columns of a decision.
