@@ -1,15 +1,15 @@
 //! Tells a payment's workflow that something came in for it. The inbox row is the truth: when this
 //! fails, the relay tells it again.
 
-use payment_ledger::switch::inbox::InboxMessage;
-use workflow_api::Delivery;
+use payment_protocol::inbox::InboxMessage;
+use workflow_api::InboxDeliveryOutcome;
 
 use crate::app::App;
 
 /// Tells the workflow (two seconds at most) and marks the row. Never fails the request.
 pub(crate) async fn notify(app: &App, message: &InboxMessage) {
     let outcome = match app.signaller.deliver(message).await {
-        Delivery::Delivered => match app.ledger.mark_delivered(message.inbox_id).await {
+        InboxDeliveryOutcome::Delivered => match app.ledger.mark_delivered(message.inbox_id).await {
             Ok(()) => "delivered",
             Err(error) => {
                 tracing::warn!(
@@ -21,7 +21,7 @@ pub(crate) async fn notify(app: &App, message: &InboxMessage) {
             }
         },
         // Decisions do not come in here; the relay closes one that is refused.
-        Delivery::NotYet { detail } | Delivery::Refused { detail } => {
+        InboxDeliveryOutcome::NotDelivered { detail } | InboxDeliveryOutcome::Rejected { detail } => {
             tracing::info!(payment.id = %message.payment_id, detail, "the relay will tell the workflow");
             "not_yet"
         }

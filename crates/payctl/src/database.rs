@@ -1,4 +1,4 @@
-//! The database that a command works on.
+//! The payments database, opened directly.
 
 use std::str::FromStr as _;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-/// One command works on one thing at a time.
+/// A command runs one statement at a time.
 const CONNECTIONS: u32 = 1;
-/// How long a command waits for the database; only `migrate` waits for one that is starting.
+/// Time for the connection; only `migrate` waits longer, for a server that is starting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the ledger is.
+/// URL of the payments database.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DatabaseArgs {
-    /// The payments database
+    /// URL of the payments database, with the database owner's rights
     #[arg(
         long,
         value_name = "URL",
@@ -29,51 +29,53 @@ pub(crate) struct DatabaseArgs {
 }
 
 impl DatabaseArgs {
-    /// The URL, with its password if it has one.
+    /// The URL, including its password if it has one.
     pub(crate) fn url(&self) -> &str {
         self.database_url.expose_secret()
     }
 
-    /// The URL, read.
+    /// The parsed URL.
     ///
     /// # Errors
-    /// When it is not a PostgreSQL URL; it is not repeated, since it may hold a password.
+    /// The URL is not a PostgreSQL URL; the message does not repeat it, since it may hold a password.
     pub(crate) fn options(&self) -> anyhow::Result<PgConnectOptions> {
         let options = PgConnectOptions::from_str(self.url()).context(
-            "--database-url (PAYMENTS_DATABASE__URL) is not like postgres://user@127.0.0.1:5632/payments",
+            "--database-url (PAYMENTS_DATABASE__URL) is not a PostgreSQL URL; write it like \
+             postgres://user@127.0.0.1:5632/payments",
         )?;
         Ok(options.application_name("payctl"))
     }
 
-    /// The ledger in a database that is there and migrated.
+    /// Opens the ledger and checks that its database is migrated.
     ///
     /// # Errors
-    /// When it is not, or cannot be reached; the message names the setting or the command that helps.
+    /// The database is unreachable or not migrated; the message names the setting or command that helps.
     pub(crate) async fn ledger(&self) -> anyhow::Result<Ledger> {
         let options = self.options()?;
-        let place = place(&options);
+        let database = describe(&options);
         let pool = PgPoolOptions::new()
             .max_connections(CONNECTIONS)
             .acquire_timeout(CONNECT_TIMEOUT)
             .connect_with(options)
             .await
-            .with_context(|| format!("{place} cannot be opened; see --database-url"))?;
-        anyhow::ensure!(is_up_to_date(&pool).await?, "{place} is not up to date; run: payctl migrate");
+            .with_context(|| format!("{database} cannot be opened; check --database-url"))?;
+        anyhow::ensure!(is_up_to_date(&pool).await?, "{database} is not up to date; run: payctl migrate");
         Ok(Ledger::new(pool))
     }
 }
 
-/// Whether the newest migration was applied, told by what it made: the services' role cannot read which were.
+/// Whether the newest migration was applied. Checks for an object that it creates, because the role of the
+/// services cannot read the table of applied migrations.
 pub(crate) async fn is_up_to_date(pool: &PgPool) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar("SELECT to_regclass('inbox_by_payment') IS NOT NULL").fetch_one(pool).await
 }
 
-/// The database for people, without user and password.
-pub(crate) fn place(options: &PgConnectOptions) -> String {
+/// Name and address of the database, without user and password.
+pub(crate) fn describe(options: &PgConnectOptions) -> String {
     format!("database {} at {}:{}", name(options), options.get_host(), options.get_port())
 }
 
-/// The database's name; PostgreSQL's default is the user's.
+/// The database's name; PostgreSQL's default is the user's name.
 pub(crate) fn name(options: &PgConnectOptions) -> &str {
     options.get_database().unwrap_or_else(|| options.get_username())
 }
@@ -83,10 +85,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_shown_nowhere() {
+    fn no_output_contains_the_password() {
         let args = |url: &str| DatabaseArgs { database_url: url.into() };
         let good = args("postgres://user:hunter2@db.example:5432/payments");
-        assert_eq!(place(&good.options().unwrap()), "database payments at db.example:5432");
+        assert_eq!(describe(&good.options().unwrap()), "database payments at db.example:5432");
         assert!(!format!("{good:?}").contains("hunter2"));
         let bad = args("postgres://user:hunter2@db:port/payments").options().unwrap_err();
         assert!(!format!("{bad:#}").contains("hunter2"), "{bad:#}");

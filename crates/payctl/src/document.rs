@@ -1,4 +1,5 @@
-//! What the ledger says, as JSON for programs. Field names stay as they are.
+//! JSON documents of ledger records (`--json`), and the formatting of amounts, actions and decision outcomes.
+//! Scripts depend on the field names.
 
 use payment_ledger::access::api_keys::KeyView;
 use payment_ledger::operator::decisions::DecisionView;
@@ -8,7 +9,7 @@ use payment_protocol::decision::{Action, DecisionOutcome};
 use payment_protocol::money::{format_major, parse_currency};
 use serde_json::{Value, json};
 
-/// An amount for people. A currency that nobody knows keeps its minor units.
+/// Formats an amount in major units. An unknown currency keeps its minor units.
 pub(crate) fn money(amount_minor: i64, currency: &str) -> String {
     match parse_currency(currency) {
         Ok(known) => format!("{} {currency}", format_major(amount_minor, known)),
@@ -16,15 +17,15 @@ pub(crate) fn money(amount_minor: i64, currency: &str) -> String {
     }
 }
 
-/// A sum for people, of however many payments.
-pub(crate) fn wide_money(amount_minor: i128, currency: &str) -> String {
+/// Formats a sum over many payments, which may exceed one amount's range.
+pub(crate) fn total(amount_minor: i128, currency: &str) -> String {
     i64::try_from(amount_minor).map_or_else(
         |_| format!("{amount_minor} minor units of {currency}"),
         |amount_minor| money(amount_minor, currency),
     )
 }
 
-/// Actions as they are typed on the command line.
+/// Actions as `payctl decide` takes them.
 pub(crate) fn actions(actions: &[Action]) -> String {
     actions.iter().map(|action| action.as_str().replace('_', "-")).collect::<Vec<_>>().join(", ")
 }
@@ -52,8 +53,8 @@ pub(crate) fn payment(payment: &PaymentView) -> Value {
     })
 }
 
-/// An API key; neither the key nor its hash.
-pub(crate) fn key(key: &KeyView) -> Value {
+/// An API key, without the key and its hash.
+pub(crate) fn api_key(key: &KeyView) -> Value {
     json!({
         "id": key.id,
         "prefix": key.prefix,
@@ -68,8 +69,8 @@ pub(crate) fn key(key: &KeyView) -> Value {
     })
 }
 
-/// A payment that does not move.
-pub(crate) fn stuck(stuck: &StuckPayment) -> Value {
+/// A stuck payment.
+pub(crate) fn stuck(stuck: &Stuck) -> Value {
     json!({
         "payment": payment(&stuck.payment),
         "tenant": stuck.tenant_id,
@@ -112,27 +113,29 @@ pub(crate) fn exception(exception: &ExceptionView) -> Value {
     })
 }
 
-/// How a decision ended, for people; none while it is open. Who bears a debit is in its detail only.
-pub(crate) fn result(decision: &DecisionView) -> Option<String> {
+/// Result of a decision, in words; `None` while the decision is open. The detail of a debit names the
+/// account that was debited.
+pub(crate) fn decision_result(decision: &DecisionView) -> Option<String> {
     decision.closed_at?;
     let detail = decision.detail.clone().unwrap_or_default();
     Some(match &decision.outcome {
-        Some(DecisionOutcome::Settled) => format!("{}: {detail}", came(&DecisionOutcome::Settled)),
-        Some(outcome) => came(outcome),
+        Some(outcome) => outcome_text(outcome, &detail),
         None => detail,
     })
 }
 
-fn came(came: &DecisionOutcome) -> String {
-    match came {
-        DecisionOutcome::Settled => "settled, as money that left".into(),
-        DecisionOutcome::Released(cause) => format!("released: nothing is charged; {cause}"),
-        DecisionOutcome::RetryCancel => "the switch is being asked again".into(),
-        DecisionOutcome::FinalStatus(final_status) => {
-            format!("the switch itself said {final_status}; that is being followed")
+fn outcome_text(outcome: &DecisionOutcome, booked: &str) -> String {
+    match outcome {
+        DecisionOutcome::Settled => format!("applied: {booked}, the payment is settled"),
+        DecisionOutcome::Released(cause) => format!("applied: released, nothing is charged; cause: {cause}"),
+        DecisionOutcome::RetryCancel => "applied: the cancel is sent to the switch again".into(),
+        DecisionOutcome::Verdict(final_status) => {
+            format!(
+                "superseded: the switch reported the final status {final_status}, which the payment follows"
+            )
         }
-        DecisionOutcome::Refused { detail } => format!("not carried out: {detail}"),
-        DecisionOutcome::Ended(end) => format!("not carried out: the payment had ended: {end}"),
+        DecisionOutcome::Refused { detail } => format!("refused: {detail}"),
+        DecisionOutcome::Ended(end) => format!("refused: the payment had ended before, final state {end}"),
     }
 }
 
@@ -141,10 +144,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_have_their_currencys_decimals() {
+    fn an_amount_has_its_currencys_decimals() {
         assert_eq!(money(1_250, "EUR"), "12.50 EUR");
         assert_eq!(money(1_250, "JPY"), "1250 JPY");
         assert_eq!(money(1_250, "???"), "1250 minor units of ???");
-        assert_eq!(actions(&[Action::RetryCancel, Action::Debit]), "retry-cancel, settle");
+    }
+
+    #[test]
+    fn actions_are_written_as_typed_on_the_command_line() {
+        assert_eq!(actions(&[Action::RetryCancel, Action::Debit]), "retry-cancel, debit");
     }
 }

@@ -1,32 +1,32 @@
 //! `payctl`: the command line of operators and developers.
 //!
-//! `migrate`, `demo`, `keys`, `accounts`, `ledger`, `limits`, `webhooks` and `kill-switch` work on the database; `list`, `stuck`,
-//! `exceptions`, `events`, `reconcile`, `show`, `decide` and `switch` on the bank's own configuration; `pay` is a customer of the HTTP API. What is
-//! printed on stdout is the result, what is printed on stderr is about the run. It starts no process, and
-//! moves money only by the doors that are there for everybody: the ledger's deposits and decisions, and
-//! the API's payments.
+//! `migrate`, `demo`, `keys`, `accounts`, `ledger`, `limits`, `webhooks` and `kill-switch` open the database as
+//! its owner; `list`, `stuck`, `exceptions`, `events`, `reconcile`, `show`, `decide` and `switch` use the service's
+//! configuration; `pay` calls the HTTP API as a customer. Results go to stdout, remarks and errors to stderr. The
+//! command line starts no process, and moves money only through the ledger's deposits and operator decisions and
+//! through API payments.
 //!
-//! | file | question |
+//! | module | responsibility |
 //! |---|---|
-//! | `commands` | one file per command |
-//! | `bank`, `database`, `api` | what does a command talk to? |
-//! | `explain` | what do ledger, Temporal and switch say of a payment, and do they agree? |
-//! | `probe` | what can a switch do, and what does that mean for its profile? |
-//! | `secret` | how is an API key made, and what is stored of it? |
-//! | `watch` | how is a payment followed to its end? |
-//! | `out`, `table`, `document`, `age`, `outcome` | what does the person, or the script, see? |
+//! | `commands` | arguments and output, one file per command |
+//! | `config`, `database`, `api` | connections of a command |
+//! | `explain` | one payment in the ledger, Temporal and the switch, and its invariants |
+//! | `probe` | measure a switch's capabilities and assess its profile |
+//! | `api_key` | generate API keys |
+//! | `watch` | follow a payment to its final state |
+//! | `output`, `table`, `document`, `age`, `outcome` | text, JSON and exit codes |
 
 mod age;
 mod api;
-mod bank;
+mod api_key;
 mod commands;
+mod config;
 mod database;
 mod document;
 mod explain;
-mod out;
 mod outcome;
+mod output;
 mod probe;
-mod secret;
 mod table;
 mod watch;
 
@@ -39,13 +39,13 @@ use crate::commands::{
     accounts, completions, decide, demo, events, exceptions, keys, kill_switch, ledger, limits, list,
     migrate, pay, reconcile, show, stuck, switch, webhooks,
 };
-use crate::out::{Out, OutError};
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
+use crate::output::{Output, OutputError};
 
-/// As shells report a process that wrote into a closed pipe (128 + SIGPIPE).
+/// The exit code that shells report for a process killed by SIGPIPE (128 + 13).
 const CLOSED_PIPE: u8 = 141;
-/// A wrong argument, no connection, a refusal: the command was not carried out. clap's own code too.
-const NOT_DONE: u8 = 2;
+/// The command was not carried out: invalid arguments (clap's own code), no connection, or refused.
+const NOT_CARRIED_OUT: u8 = 2;
 
 /// Operator and developer command line of the payment service.
 #[derive(Debug, Parser)]
@@ -89,18 +89,18 @@ enum Command {
 async fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut stdout = std::io::stdout();
-    match run(cli.command, &mut Out::new(&mut stdout)).await {
+    match run(cli.command, &mut Output::new(&mut stdout)).await {
         Ok(outcome) => outcome.into(),
-        Err(error) if matches!(error.downcast_ref(), Some(OutError::Closed)) => CLOSED_PIPE.into(),
+        Err(error) if matches!(error.downcast_ref(), Some(OutputError::Closed)) => CLOSED_PIPE.into(),
         Err(error) => {
-            // When stderr is closed too there is nobody left to tell; the exit code stays.
+            // If stderr is closed too, the exit code is all that is left.
             let _ = writeln!(std::io::stderr(), "payctl: {error:#}");
-            NOT_DONE.into()
+            NOT_CARRIED_OUT.into()
         }
     }
 }
 
-async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     match command {
         Command::Migrate(args) => migrate::run(args, out).await,
         Command::Demo(args) => demo::run(args, out).await,
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_arguments_are_consistent() {
+    fn the_argument_definitions_are_consistent() {
         Cli::command().debug_assert();
     }
 }

@@ -1,5 +1,4 @@
-//! What a script learns from the exit code. What could not be carried out is an error, not one of
-//! these.
+//! Exit codes. A command that could not be carried out returns an error instead of an outcome.
 
 use std::process::ExitCode;
 
@@ -7,46 +6,53 @@ use payment_protocol::PaymentState;
 
 /// Shown below `--help`.
 pub(crate) const EXIT_CODES: &str = "\
-Exit codes: 0 done (pay --watch: settled), 1 done, and not as it should be (pay --watch: ended otherwise; show: an
-invariant does not hold; ledger: history was changed or the books disagree; decide: refused by the switch or
-the books; switch: the profile is not safe or not true; reconcile: the books do not agree; events parked: something is;
-webhooks deliveries: one has failed), 2 wrong arguments, no connection or refused, 3 unknown, not failed (pay --watch,
-decide: still open; switch probe: could not be seen; reconcile: a book could not be read).";
+Exit codes:
+  0  success (pay --watch: the payment settled)
+  1  carried out, with a negative result:
+     pay --watch: the payment ended without settling; show: an invariant is violated;
+     ledger verify: the journal was changed or the books disagree; ledger trial-balance: the sum is not zero;
+     decide: the switch or the ledger refused the decision; reconcile: drift was found;
+     switch list, switch probe: a profile is unsafe or wrong, or a probe transfer may settle;
+     events parked: an event is parked; webhooks deliveries: a delivery failed
+  2  not carried out: invalid arguments, no connection, or refused
+  3  result unknown, not failed:
+     pay --watch, decide: still open when the time was over; switch probe: a capability could not be measured;
+     reconcile: a statement or the workflows could not be read";
 
-/// How a command that was carried out came out.
+/// Outcome of a command that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// As asked; a payment that was watched has settled.
-    Done,
-    /// The payment ended, and the money stayed.
-    EndedOtherwise,
-    /// What was looked at is not as it should be.
-    NotAsItShouldBe,
-    /// The payment or decision had not ended when the time was over, or what was looked for could not be seen.
-    StillOpen,
+pub(crate) enum CommandOutcome {
+    /// Success; a watched payment has settled. Exit code 0.
+    Success,
+    /// A watched payment ended without settling. Exit code 1.
+    NotSettled,
+    /// The check found a problem. Exit code 1.
+    CheckFailed,
+    /// The payment or decision was still open when the time was over, or a check could not be made. Exit code 3.
+    Unknown,
 }
 
-impl Outcome {
-    /// What a payment's state means to somebody who waited for its end.
+impl CommandOutcome {
+    /// Outcome of watching a payment that was last read in `state`.
     pub(crate) fn of(state: PaymentState) -> Self {
         match state {
-            PaymentState::Settled => Self::Done,
-            state if state.end().is_some() => Self::EndedOtherwise,
-            _ => Self::StillOpen,
+            PaymentState::Settled => Self::Success,
+            state if state.end().is_some() => Self::NotSettled,
+            _ => Self::Unknown,
         }
     }
 
     fn code(self) -> u8 {
         match self {
-            Self::Done => 0,
-            Self::EndedOtherwise | Self::NotAsItShouldBe => 1,
-            Self::StillOpen => 3,
+            Self::Success => 0,
+            Self::NotSettled | Self::CheckFailed => 1,
+            Self::Unknown => 3,
         }
     }
 }
 
-impl From<Outcome> for ExitCode {
-    fn from(outcome: Outcome) -> Self {
+impl From<CommandOutcome> for ExitCode {
+    fn from(outcome: CommandOutcome) -> Self {
         outcome.code().into()
     }
 }
@@ -56,14 +62,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_state_has_its_exit_code() {
+    fn every_payment_state_maps_to_its_exit_code() {
         for state in PaymentState::ALL {
             let code = match state.as_str() {
                 "settled" => 0,
                 "rejected" | "failed" | "timed_out" | "cancelled" => 1,
                 _ => 3,
             };
-            assert_eq!(Outcome::of(*state).code(), code, "{state}");
+            assert_eq!(CommandOutcome::of(*state).code(), code, "{state}");
         }
     }
 }

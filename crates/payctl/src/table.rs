@@ -1,47 +1,47 @@
-//! Aligned columns for people, without colours or lines: they survive a pipe and a narrow terminal.
+//! Aligned columns without colours and borders: readable through a pipe and on a narrow terminal.
 
 use std::fmt;
 
-use crate::out::{Out, plain};
+use crate::output::{Output, escape_control};
 
 /// Space between two columns.
 const GAP: &str = "   ";
 
 /// Longest cell, in characters.
-const CELL_MAX: usize = 500;
+const CELL_CHARS_MAX: usize = 500;
 
-/// On which side a column is flush.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// Texts.
+    /// For text.
     Left,
-    /// Amounts.
+    /// For amounts and counts.
     Right,
 }
 
-/// Rows under a head.
+/// Rows below a header.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<const N: usize> {
-    head: [(&'static str, Align); N],
+    header: [(&'static str, Align); N],
     rows: Vec<[String; N]>,
 }
 
 impl<const N: usize> Table<N> {
-    /// A table without rows.
-    pub(crate) fn new(head: [(&'static str, Align); N]) -> Self {
-        Self { head, rows: Vec::new() }
+    /// A table without rows. A header of empty names is not printed.
+    pub(crate) fn new(header: [(&'static str, Align); N]) -> Self {
+        Self { header, rows: Vec::new() }
     }
 
-    /// Whether it has no row.
+    /// Whether the table has no rows.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Adds a row. What is longer than a screen is cut: --json has it whole.
+    /// Adds a row. A cell of more than 500 characters is cut; `--json` has the whole text.
     pub(crate) fn row(&mut self, cells: [&str; N]) {
         self.rows.push(cells.map(|cell| {
-            let cell = plain(cell);
-            match cell.char_indices().nth(CELL_MAX) {
+            let cell = escape_control(cell);
+            match cell.char_indices().nth(CELL_CHARS_MAX) {
                 Some((end, _)) => format!("{}...", cell.get(..end).unwrap_or_default()),
                 None => cell,
             }
@@ -50,14 +50,14 @@ impl<const N: usize> Table<N> {
 }
 
 impl<const N: usize> fmt::Display for Table<N> {
-    /// Without a line break at the end. A head of empty names is not shown.
+    /// Without a line break at the end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = self.head.map(|(name, _)| name.to_owned());
-        let shown = names.iter().any(|name| !name.is_empty());
-        let lines: Vec<&[String; N]> = shown.then_some(&names).into_iter().chain(&self.rows).collect();
+        let names = self.header.map(|(name, _)| name.to_owned());
+        let has_header = names.iter().any(|name| !name.is_empty());
+        let lines: Vec<&[String; N]> = has_header.then_some(&names).into_iter().chain(&self.rows).collect();
         for (number, cells) in lines.iter().enumerate() {
             let mut line = String::new();
-            for (column, (cell, (_, align))) in cells.iter().zip(self.head).enumerate() {
+            for (column, (cell, (_, align))) in cells.iter().zip(self.header).enumerate() {
                 let width = lines.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0);
                 let gap = if column == 0 { "" } else { GAP };
                 line += gap;
@@ -73,13 +73,13 @@ impl<const N: usize> fmt::Display for Table<N> {
     }
 }
 
-/// Says that a list may go on where it was cut.
+/// Writes a note below a list that has reached `limit` and may be incomplete.
 ///
 /// # Errors
 /// The output's own.
-pub(crate) fn remark_cut(shown: usize, limit: i64, out: &mut Out<'_>) -> anyhow::Result<()> {
-    if i64::try_from(shown).is_ok_and(|shown| shown >= limit) {
-        out.line(format_args!("{shown} are shown, and there may be more: --limit N shows N"))?;
+pub(crate) fn note_limit(rows: usize, limit: i64, out: &mut Output<'_>) -> anyhow::Result<()> {
+    if i64::try_from(rows).is_ok_and(|rows| rows >= limit) {
+        out.write_line(format_args!("the list ends at its limit of {rows} rows; show more with --limit N"))?;
     }
     Ok(())
 }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_and_lines_end_with_their_text() {
+    fn columns_are_aligned_without_trailing_spaces() {
         let mut table =
             Table::new([("account", Align::Left), ("available", Align::Right), ("", Align::Left)]);
         table.row(["DE-A", "1.00 EUR", "active"]);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_without_names_has_no_head() {
+    fn a_header_of_empty_names_is_not_printed() {
         let mut table = Table::new([("", Align::Left), ("", Align::Left)]);
         table.row(["tenant", "demo"]);
         assert_eq!(table.to_string(), "tenant   demo");

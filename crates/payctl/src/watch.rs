@@ -1,6 +1,6 @@
-//! Follows a payment to its end: each line of its timeline is written once, as it comes.
+//! Follows a payment to its final state and writes each line of its timeline once.
 //!
-//! An API that does not answer for a while is asked again: the payment goes on without it.
+//! Transient API errors are retried: the payment proceeds without this process.
 
 use std::fmt;
 use std::io::Write as _;
@@ -10,84 +10,85 @@ use jiff::Timestamp;
 use payment_protocol::ids::PaymentId;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::api::{Answer, Api, Payment, Step};
-use crate::out::{Out, plain};
+use crate::api::{ApiClient, ApiResponse, PaymentDocument, TimelineStep};
+use crate::output::{Output, escape_control};
 
-/// Seconds that the API is asked to wait for the end; new lines are seen at least so often.
-const LOOK_S: u64 = 1;
-/// Shortest time between two calls, whatever the API does.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Seconds that one call waits at the API; new timeline lines appear at least this often.
+const LONG_POLL_S: u64 = 1;
+/// Shortest time between two calls.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// One line of a timeline, for people.
-pub(crate) struct Line<'a> {
+/// One formatted line of a timeline.
+pub(crate) struct TimelineLine<'a> {
     /// When the payment was accepted.
-    pub(crate) since: Timestamp,
-    /// What happened then.
-    pub(crate) step: &'a Step,
+    pub(crate) accepted_at: Timestamp,
+    /// The event.
+    pub(crate) step: &'a TimelineStep,
 }
 
-impl fmt::Display for Line<'_> {
+impl fmt::Display for TimelineLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Step { status, detail, at } = self.step;
-        let elapsed = seconds(self.since, *at);
+        let TimelineStep { status, detail, at } = self.step;
+        let elapsed = elapsed_seconds(self.accepted_at, *at);
         // The longest state has 14 letters.
-        write!(f, "{elapsed:>9} s   {:14}   {}", plain(status), plain(detail))
+        write!(f, "{elapsed:>9} s   {:14}   {}", escape_control(status), escape_control(detail))
     }
 }
 
-/// Seconds with three decimals, from the database's own times. The row's time is that of its
-/// transaction's begin, so that no line is before it.
-pub(crate) fn seconds(since: Timestamp, at: Timestamp) -> String {
-    let elapsed_ms = at.as_millisecond().saturating_sub(since.as_millisecond()).max(0);
+/// Seconds between two database times, with three decimals. Never negative.
+pub(crate) fn elapsed_seconds(from: Timestamp, to: Timestamp) -> String {
+    let elapsed_ms = to.as_millisecond().saturating_sub(from.as_millisecond()).max(0);
     format!("{}.{:03}", elapsed_ms / 1_000, elapsed_ms % 1_000)
 }
 
-/// Waits for the end of a payment until `deadline`. Lines go to `out`, unless it is None.
+/// Waits until the payment has ended or `deadline` is over. Writes new timeline lines to `out`, if given.
 ///
-/// Returns the payment as it was last seen, if it was seen.
+/// Returns the payment as last read; `None` if it was never read.
 ///
 /// # Errors
-/// When the API refuses to show the payment, or `out` cannot be written.
-pub(crate) async fn follow(
-    api: &Api,
+/// The API refuses to show the payment, or `out` cannot be written.
+pub(crate) async fn follow_payment(
+    api: &ApiClient,
     id: &PaymentId,
     deadline: Instant,
-    mut out: Option<&mut Out<'_>>,
-) -> anyhow::Result<Option<Answer<Payment>>> {
-    let mut seen: Option<Answer<Payment>> = None;
-    let mut shown = 0;
-    let mut troubled = false;
+    mut out: Option<&mut Output<'_>>,
+) -> anyhow::Result<Option<ApiResponse<PaymentDocument>>> {
+    let mut last: Option<ApiResponse<PaymentDocument>> = None;
+    let mut lines_written = 0;
+    let mut is_failing = false;
     loop {
-        let asked = Instant::now();
-        match timeout_at(deadline, api.payment(id, LOOK_S)).await {
-            Ok(Ok(answer)) => {
-                troubled = false;
-                let (payment, ended) = (&answer.read, answer.read.status.end().is_some());
+        let called_at = Instant::now();
+        match timeout_at(deadline, api.payment(id, LONG_POLL_S)).await {
+            Ok(Ok(response)) => {
+                is_failing = false;
+                let payment = &response.document;
+                let has_ended = payment.status.end().is_some();
                 if let Some(out) = &mut out {
-                    for step in payment.timeline.iter().skip(shown) {
-                        out.line(Line { since: payment.created_at, step })?;
+                    for step in payment.timeline.iter().skip(lines_written) {
+                        out.write_line(TimelineLine { accepted_at: payment.created_at, step })?;
                     }
                 }
-                shown = shown.max(payment.timeline.len());
-                seen = Some(answer);
-                if ended {
-                    return Ok(seen);
+                lines_written = lines_written.max(payment.timeline.len());
+                last = Some(response);
+                if has_ended {
+                    return Ok(last);
                 }
             }
-            Ok(Err(error)) if error.may_pass() => {
-                if !troubled {
-                    troubled = true;
-                    // Only a remark: without stderr the watch goes on.
-                    let _ = writeln!(std::io::stderr(), "payctl: {error}; asking again");
+            Ok(Err(error)) if error.is_transient() => {
+                if !is_failing {
+                    is_failing = true;
+                    // A remark: the watch continues without stderr.
+                    let _ =
+                        writeln!(std::io::stderr(), "payctl: payment {id} cannot be read: {error}; retrying");
                 }
             }
             Ok(Err(error)) => return Err(error.into()),
-            Err(_) => return Ok(seen),
+            Err(_) => return Ok(last),
         }
         if Instant::now() >= deadline {
-            return Ok(seen);
+            return Ok(last);
         }
-        sleep_until(deadline.min(asked + PAUSE)).await;
+        sleep_until(deadline.min(called_at + POLL_INTERVAL)).await;
     }
 }
 
@@ -98,10 +99,11 @@ mod tests {
     #[test]
     fn a_line_shows_elapsed_seconds_state_and_detail() {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
-        let since = at("2026-01-01T00:00:00.100Z");
+        let accepted_at = at("2026-01-01T00:00:00.100Z");
         let line = |status: &str, time: &str| {
-            let step = Step { status: status.into(), detail: "transfer\u{7} sent".into(), at: at(time) };
-            Line { since, step: &step }.to_string()
+            let step =
+                TimelineStep { status: status.into(), detail: "transfer\u{7} sent".into(), at: at(time) };
+            TimelineLine { accepted_at, step: &step }.to_string()
         };
         assert_eq!(
             line("settled", "2026-01-01T00:00:01.702Z"),

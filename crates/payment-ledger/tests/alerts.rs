@@ -4,10 +4,10 @@
 
 mod support;
 
-use payment_ledger::switch::inbox::InboxMessageKind;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::facts::FinalStatus;
+use payment_protocol::inbox::InboxMessageKind;
 use payment_protocol::port::{DebitOutcome, NeedsOperatorOutcome};
 use sqlx::PgPool;
 use support::{Bank, Stage, event, success};

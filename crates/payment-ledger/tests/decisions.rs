@@ -9,11 +9,11 @@ use futures::future::join_all;
 use payment_ledger::operator::decisions::{
     ConfirmOutcome, DecideError, DecisionRefusedError, DecisionStatus, OperatorAction,
 };
-use payment_ledger::switch::inbox::{InboxMessage, InboxMessageKind};
 use payment_protocol::PaymentState;
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{Action, Decision};
 use payment_protocol::ids::{ClientId, DecisionId, PaymentId};
+use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
 use payment_protocol::state::FinalState;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -13,6 +13,7 @@ use payment_ledger::switch::callbacks::{Callback, CallbackStatus, StoreCallbackO
 use payment_ledger::switch::inbox::{CancelRequestOutcome, InboxMessage, InboxMessageKind};
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::Cause;
+use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::port::DebitOutcome;
 use payment_protocol::rules::FinalStatusRuling;
 use payment_protocol::state::FinalState;
@@ -46,7 +47,7 @@ async fn a_callback_is_stored_completely_and_delivered(pool: PgPool) {
         (&p.id, p.id.as_str(), false)
     );
     let kind = InboxMessageKind::Callback {
-        status: "FAILURE".into(),
+        status: CallbackStatus::Failure,
         reason: Some("account closed".into()),
         event_id: "evt-1".into(),
     };
@@ -213,8 +214,11 @@ async fn claimed_messages_name_the_current_workflow(pool: PgPool) {
     due(&bank).await;
     let taken = bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap();
     let kinds: Vec<_> = taken.iter().map(|message| message.kind.clone()).collect();
-    let callback =
-        InboxMessageKind::Callback { status: "SUCCESS".into(), reason: None, event_id: "evt-1".into() };
+    let callback = InboxMessageKind::Callback {
+        status: CallbackStatus::Success,
+        reason: None,
+        event_id: "evt-1".into(),
+    };
     assert_eq!(kinds, [InboxMessageKind::Cancel, callback]);
     for message in &taken {
         assert_eq!(message.workflow_id, format!("{}:resume:1", p.id));

@@ -19,6 +19,7 @@ pub mod compensation;
 pub mod decision;
 pub mod facts;
 pub mod ids;
+pub mod inbox;
 pub mod keys;
 pub mod money;
 pub mod pay;

@@ -151,7 +151,7 @@ impl Reconciler {
             }
         };
         loop {
-            let page = match running.page(usize::try_from(BATCH).unwrap_or(usize::MAX)).await {
+            let page = match running.next_page(usize::try_from(BATCH).unwrap_or(usize::MAX)).await {
                 Ok(page) => page,
                 Err(detail) => {
                     report.not_compared.push(format!("workflows: {detail}"));

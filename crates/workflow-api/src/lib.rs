@@ -1,55 +1,55 @@
-//! What other processes know of the payment workflow: its name, its signals, the update that carries a
-//! decision, and how to reach it.
+//! The payment workflow as other processes see it: type name, signals, update, query, and clients
+//! that reach it.
 //!
-//! The webhook and the relay both tell workflows what came in; what they say and how a lost word is
-//! told apart from a word that is of no use any more stands here once. Nothing here is needed for a
-//! payment to be right: the inbox row is the truth, a signal only wakes.
+//! payments-api and background-worker deliver inbox messages through [`Signaller`], payctl sends operator
+//! decisions through [`UpdateSender`], reconciliation lists workflows through [`RunningWorkflows`]. No
+//! payment depends on a delivery being on time: the inbox row is authoritative, and a signal only wakes
+//! the workflow.
 
-mod reach;
+mod client;
 mod running;
 mod signaller;
 mod updates;
 
 use std::str::FromStr as _;
 
-use payment_ledger::switch::inbox::InboxMessageKind;
-use payment_protocol::decision::Decision;
+use payment_protocol::inbox::CallbackStatus;
 use serde::{Deserialize, Serialize};
 use temporalio_client::errors::ClientConnectError;
 use temporalio_client::{Client, ClientOptions, ConnectionOptions, Url};
 
-pub use running::{Running, RunningWorkflows};
-pub use signaller::{Delivery, Signaller};
-pub use updates::{Delivered, NOT_ALLOWED, NOT_NOW, Undelivered, UpdateSender};
+pub use running::{RunningWorkflowPager, RunningWorkflows};
+pub use signaller::{InboxDeliveryOutcome, Signaller};
+pub use updates::{NOT_ALLOWED, NOT_NOW, UpdateError, UpdateOutcome, UpdateSender};
 
 /// Type name of the payment workflow.
 pub const WORKFLOW_TYPE: &str = "InterBankPaymentWorkflow";
-/// Signal: a callback of the switch is stored.
+/// Signal: a callback of the switch was stored. Payload: [`SwitchConfirmed`].
 pub const SWITCH_CONFIRMED: &str = "switchConfirmed";
-/// Signal: the customer asked to cancel.
+/// Signal: the customer requested a cancel. No payload.
 pub const CANCEL_REQUESTED: &str = "cancelRequested";
-/// Signal: a definite answer of the switch was written while the payment stood before a person.
+/// Signal: a final status was recorded while the payment awaited an operator. No payload.
 pub const FINAL_STATUS_RECORDED: &str = "finalStatusRecorded";
-/// Update: what people decided about a payment that stands before them. Its id is the decision's.
+/// Update: apply an operator decision. The Update ID is the decision's id.
 pub const DECIDE: &str = "decide";
-/// Query: where the payment stands, and its steps so far.
+/// Query: the payment's state and its steps so far.
 pub const PAYMENT_STATUS: &str = "paymentStatus";
 
-/// Payload of [`SWITCH_CONFIRMED`] (S0.6). It wakes the workflow; what it claims is looked up in the
-/// ledger before money moves.
+/// Payload of [`SWITCH_CONFIRMED`] (S0.6). The payload only wakes the workflow: before money moves, the
+/// workflow reads the final status from the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SwitchConfirmed {
-    /// The transaction it is about.
+    /// The payment's transaction id.
     pub tx_id: String,
-    /// `SUCCESS` or `FAILURE`.
-    pub status: String,
-    /// The switch's words.
+    /// What the switch reported.
+    pub status: CallbackStatus,
+    /// The switch's reason, mostly for a failure.
     pub reason: Option<String>,
     /// The switch's id of the event.
     pub event_id: String,
 }
 
-/// Where Temporal is.
+/// Connection to Temporal.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TemporalOptions {
@@ -71,28 +71,28 @@ impl Default for TemporalOptions {
     }
 }
 
-/// No connection to Temporal.
+/// The connection to Temporal failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The address is not a URL.
     #[error("temporal.address {0:?} is not a URL; write it like http://127.0.0.1:7233")]
     Address(String),
     /// The server did not answer.
-    #[error("Temporal at {address} does not answer")]
+    #[error("Temporal at {address} does not answer; check temporal.address")]
     Unreachable {
-        /// Where it was looked for.
+        /// The configured address.
         address: String,
-        /// What the client said.
+        /// The client's error.
         #[source]
         source: Box<ClientConnectError>,
     },
-    /// The client refused its options.
-    #[error("the Temporal client refused its options: {0}")]
+    /// The client rejected its options.
+    #[error("the Temporal client rejected its options: {0}")]
     Options(String),
 }
 
 impl TemporalOptions {
-    /// Connects under `identity` (shown in the UI).
+    /// Connects under `identity`, which the Temporal UI shows.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -107,25 +107,20 @@ impl TemporalOptions {
     }
 }
 
-/// How a message is told: by a signal, or as an update.
-enum Told<'a> {
-    Signal(&'static str, Option<SwitchConfirmed>),
-    Update(&'a Decision),
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn told(tx_id: String, kind: &InboxMessageKind) -> Told<'_> {
-    match kind {
-        InboxMessageKind::Cancel => Told::Signal(CANCEL_REQUESTED, None),
-        InboxMessageKind::FinalStatus => Told::Signal(FINAL_STATUS_RECORDED, None),
-        InboxMessageKind::Decision(decision) => Told::Update(decision),
-        InboxMessageKind::Callback { status, reason, event_id } => Told::Signal(
-            SWITCH_CONFIRMED,
-            Some(SwitchConfirmed {
-                tx_id,
-                status: status.clone(),
-                reason: reason.clone(),
-                event_id: event_id.clone(),
-            }),
-        ),
+    /// The JSON is part of recorded workflow histories.
+    #[test]
+    fn s0_6_the_signal_payload_has_the_switchs_status_words() {
+        for (status, word) in [(CallbackStatus::Success, "SUCCESS"), (CallbackStatus::Failure, "FAILURE")] {
+            let payload =
+                SwitchConfirmed { tx_id: "tx_1".into(), status, reason: None, event_id: "evt_1".into() };
+            let json =
+                serde_json::json!({"tx_id": "tx_1", "status": word, "reason": null, "event_id": "evt_1"});
+            assert_eq!(serde_json::to_value(&payload).unwrap(), json);
+            assert_eq!(serde_json::from_value::<SwitchConfirmed>(json).unwrap(), payload);
+        }
     }
 }

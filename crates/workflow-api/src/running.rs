@@ -1,4 +1,5 @@
-//! Which payment workflows run, as Temporal's visibility has them: right but for the last moments.
+//! Running payment workflows, from Temporal's visibility store, which is eventually consistent: the last
+//! seconds may be missing.
 
 use std::time::Duration;
 
@@ -7,65 +8,65 @@ use futures::stream::Fuse;
 use temporalio_client::{ListWorkflowsStream, RpcOptions, WorkflowListOptions};
 use tokio::time::timeout;
 
-use crate::reach::Reach;
+use crate::client::LazyClient;
 use crate::{TemporalOptions, WORKFLOW_TYPE};
 
 /// Time for one page, connecting included.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Asks which payment workflows run. Connects when first needed.
+/// Lists the running payment workflows. Connects on first use. Cheap to clone.
 #[derive(Clone)]
 pub struct RunningWorkflows {
-    reach: Reach,
-    /// What tells this bank's workflows from another's in the same namespace.
+    client: LazyClient,
+    /// Tells this bank's workflows from another's in the same namespace.
     task_queue: String,
 }
 
-/// The ids of all that run, a page at a time.
-pub struct Running {
-    /// Fused: it may be asked again at its end.
+/// One listing of workflow ids, page by page.
+pub struct RunningWorkflowPager {
+    /// Fused: the caller may request a page after the last one.
     stream: Fuse<ListWorkflowsStream>,
 }
 
 impl RunningWorkflows {
-    /// Does not connect yet. `identity` is shown in the UI.
+    /// Does not connect. The Temporal UI shows `identity`.
     #[must_use]
     pub fn new(options: TemporalOptions, identity: &'static str) -> Self {
         let task_queue = options.task_queue.clone();
-        Self { reach: Reach::new(options, identity), task_queue }
+        Self { client: LazyClient::new(options, identity), task_queue }
     }
 
-    /// Begins to list.
+    /// Starts a listing.
     ///
     /// # Errors
-    /// Why Temporal cannot be asked now.
-    pub async fn list(&self) -> Result<Running, String> {
-        let client = timeout(PAGE_TIMEOUT, self.reach.client())
+    /// Why Temporal cannot be reached.
+    pub async fn list(&self) -> Result<RunningWorkflowPager, String> {
+        let client = timeout(PAGE_TIMEOUT, self.client.client())
             .await
-            .map_err(|_| "Temporal does not answer".to_owned())??;
+            .map_err(|_| "Temporal gave no answer within 10 s".to_owned())??;
         let queue = self.task_queue.replace(['\\', '\''], "");
         let query = format!(
             "WorkflowType = '{WORKFLOW_TYPE}' AND ExecutionStatus = 'Running' AND TaskQueue = '{queue}'"
         );
         let rpc = RpcOptions::builder().timeout(PAGE_TIMEOUT).build();
         let options = WorkflowListOptions::builder().rpc_options(rpc).build();
-        Ok(Running { stream: client.list_workflows(query, options).fuse() })
+        Ok(RunningWorkflowPager { stream: client.list_workflows(query, options).fuse() })
     }
 }
 
-impl Running {
-    /// At most `limit` more ids; fewer, or none, at the end.
+impl RunningWorkflowPager {
+    /// At most `limit` more workflow ids; fewer than `limit` only on the last page.
     ///
     /// # Errors
-    /// Why Temporal did not say: what was listed before is not all.
-    pub async fn page(&mut self, limit: usize) -> Result<Vec<String>, String> {
+    /// Why Temporal stopped answering: the ids listed before are incomplete.
+    pub async fn next_page(&mut self, limit: usize) -> Result<Vec<String>, String> {
         let mut ids = Vec::with_capacity(limit);
         while ids.len() < limit {
             let next = timeout(PAGE_TIMEOUT, self.stream.next())
                 .await
-                .map_err(|_| "Temporal stopped answering".to_owned())?;
+                .map_err(|_| "Temporal stopped answering: no page within 10 s".to_owned())?;
             match next {
-                Some(Ok(found)) => ids.push(found.id().to_owned()),
+                Some(Ok(workflow)) => ids.push(workflow.id().to_owned()),
                 Some(Err(error)) => return Err(error.to_string()),
                 None => break,
             }

@@ -1,78 +1,85 @@
-//! Tells workflows what came in. Connects when first needed and never keeps a process from starting.
+//! Delivers inbox messages to payment workflows, by signal or Update.
 
 use std::time::Duration;
 
-use payment_ledger::switch::inbox::{InboxMessage, InboxMessageKind};
 use payment_protocol::decision::Decision;
-use payment_protocol::ids::TxId;
+use payment_protocol::ids::{PaymentId, TxId};
+use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
 use temporalio_client::errors::WorkflowInteractionError;
 use temporalio_client::{UntypedSignal, WorkflowSignalOptions};
 use temporalio_common::data_converters::{PayloadConverter, RawValue};
 
-use crate::reach::{Missing, Reach, missing};
-use crate::updates::{REFUSED_AT_ONCE, Undelivered, UpdateSender};
-use crate::{TemporalOptions, Told, told};
+use crate::client::{LazyClient, NotFoundReason, not_found_reason};
+use crate::updates::{REJECTION_WAIT, UpdateError, UpdateSender};
+use crate::{CANCEL_REQUESTED, FINAL_STATUS_RECORDED, SWITCH_CONFIRMED, SwitchConfirmed, TemporalOptions};
 
 /// Time for one delivery, connecting included.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What became of a delivery.
+/// Outcome of one delivery of an inbox message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delivery {
-    /// The workflow was told, or is closed and needs no telling. A decision was taken, which is not yet
-    /// carried out.
+pub enum InboxDeliveryOutcome {
+    /// The workflow has the message, or is closed and needs none. A decision was accepted, not yet applied.
     Delivered,
-    /// Not told; to be tried again.
-    NotYet {
+    /// The workflow does not have the message; deliver again.
+    NotDelivered {
         /// Why.
         detail: String,
     },
-    /// A decision that the payment will never take.
-    Refused {
+    /// The payment will never accept this decision.
+    Rejected {
         /// Why.
         detail: String,
     },
 }
 
-/// Signals workflows. Cheap to clone.
+/// Delivers inbox messages. Connects on first use. Cheap to clone.
 #[derive(Clone)]
 pub struct Signaller {
-    reach: Reach,
+    client: LazyClient,
+}
+
+/// How a message reaches the workflow.
+enum Request<'a> {
+    Signal(&'static str, Option<SwitchConfirmed>),
+    Update(&'a Decision),
 }
 
 impl Signaller {
-    /// Does not connect yet.
+    /// Does not connect. The Temporal UI shows `identity`.
     #[must_use]
     pub fn new(options: TemporalOptions, identity: &'static str) -> Self {
-        Self { reach: Reach::new(options, identity) }
+        Self { client: LazyClient::new(options, identity) }
     }
 
-    /// Tells the payment's workflow, within two seconds.
-    pub async fn deliver(&self, message: &InboxMessage) -> Delivery {
+    /// Delivers one message to the payment's workflow within two seconds.
+    pub async fn deliver(&self, message: &InboxMessage) -> InboxDeliveryOutcome {
         if message.ended {
             match message.kind {
                 InboxMessageKind::Decision(_) => {
-                    return Delivery::Refused { detail: "the payment has ended".into() };
+                    return InboxDeliveryOutcome::Rejected { detail: "the payment has ended".into() };
                 }
-                // A workflow that stands before a person does not know of an end that a late attempt wrote.
-                InboxMessageKind::FinalStatus => {}
-                InboxMessageKind::Callback { .. } | InboxMessageKind::Cancel => return Delivery::Delivered,
+                // A workflow that awaits an operator does not know of a final state written by a late attempt.
+                InboxMessageKind::FinalStatusRecorded => {}
+                InboxMessageKind::Callback { .. } | InboxMessageKind::Cancel => {
+                    return InboxDeliveryOutcome::Delivered;
+                }
             }
         }
         match tokio::time::timeout(DELIVERY_TIMEOUT, self.try_deliver(message)).await {
-            Ok(delivery) => delivery,
-            Err(_) => Delivery::NotYet { detail: "no answer within two seconds".into() },
+            Ok(outcome) => outcome,
+            Err(_) => not_delivered("Temporal gave no answer within 2 s"),
         }
     }
 
-    async fn try_deliver(&self, message: &InboxMessage) -> Delivery {
-        let (name, payload) = match told(TxId::derive(&message.payment_id).to_string(), &message.kind) {
-            Told::Signal(name, payload) => (name, payload),
-            Told::Update(decision) => return self.deliver_decision(&message.workflow_id, decision).await,
+    async fn try_deliver(&self, message: &InboxMessage) -> InboxDeliveryOutcome {
+        let (name, payload) = match request(&message.payment_id, &message.kind) {
+            Request::Signal(name, payload) => (name, payload),
+            Request::Update(decision) => return self.deliver_decision(&message.workflow_id, decision).await,
         };
-        let handle = match self.reach.workflow(&message.workflow_id).await {
+        let handle = match self.client.workflow(&message.workflow_id).await {
             Ok(handle) => handle,
-            Err(detail) => return Delivery::NotYet { detail },
+            Err(detail) => return not_delivered(detail),
         };
         let converter = PayloadConverter::default();
         let input = match &payload {
@@ -80,25 +87,46 @@ impl Signaller {
             None => RawValue::from_value(&(), &converter),
         };
         match handle.signal(UntypedSignal::new(name), input, WorkflowSignalOptions::default()).await {
-            Ok(()) => Delivery::Delivered,
-            Err(WorkflowInteractionError::NotFound(_)) => match missing(&handle).await {
-                Missing::Closed => Delivery::Delivered,
-                // Nobody starts a workflow for a payment that has ended.
-                Missing::Unknown if message.ended => Delivery::Delivered,
-                Missing::Unknown => Delivery::NotYet { detail: "the workflow is not started".into() },
-                Missing::NotYet(detail) => Delivery::NotYet { detail },
+            Ok(()) => InboxDeliveryOutcome::Delivered,
+            Err(WorkflowInteractionError::NotFound(_)) => match not_found_reason(&handle).await {
+                NotFoundReason::Closed => InboxDeliveryOutcome::Delivered,
+                // No workflow is started for a payment that has ended.
+                NotFoundReason::Unknown if message.ended => InboxDeliveryOutcome::Delivered,
+                NotFoundReason::Unknown => not_delivered("the workflow is not started"),
+                NotFoundReason::Transient(detail) => not_delivered(detail),
             },
-            Err(error) => Delivery::NotYet { detail: error.to_string() },
+            Err(error) => not_delivered(error.to_string()),
         }
     }
 
-    async fn deliver_decision(&self, workflow_id: &str, decision: &Decision) -> Delivery {
-        let sender = UpdateSender::over(self.reach.clone());
-        match sender.tell(workflow_id, decision, REFUSED_AT_ONCE).await {
-            Ok(_) => Delivery::Delivered,
-            Err(Undelivered::Refused { detail }) => Delivery::Refused { detail },
-            // The payment is open: where the workflow is closed another run follows, and stands again.
-            Err(other) => Delivery::NotYet { detail: other.to_string() },
+    async fn deliver_decision(&self, workflow_id: &str, decision: &Decision) -> InboxDeliveryOutcome {
+        let sender = UpdateSender::with_client(self.client.clone());
+        match sender.send(workflow_id, decision, REJECTION_WAIT).await {
+            Ok(_) => InboxDeliveryOutcome::Delivered,
+            Err(UpdateError::Rejected { detail }) => InboxDeliveryOutcome::Rejected { detail },
+            // The payment is open: after a closed workflow another run follows and awaits the operator again.
+            Err(other) => not_delivered(other.to_string()),
         }
+    }
+}
+
+fn not_delivered(detail: impl Into<String>) -> InboxDeliveryOutcome {
+    InboxDeliveryOutcome::NotDelivered { detail: detail.into() }
+}
+
+fn request<'a>(payment_id: &PaymentId, kind: &'a InboxMessageKind) -> Request<'a> {
+    match kind {
+        InboxMessageKind::Cancel => Request::Signal(CANCEL_REQUESTED, None),
+        InboxMessageKind::FinalStatusRecorded => Request::Signal(FINAL_STATUS_RECORDED, None),
+        InboxMessageKind::Decision(decision) => Request::Update(decision),
+        InboxMessageKind::Callback { status, reason, event_id } => Request::Signal(
+            SWITCH_CONFIRMED,
+            Some(SwitchConfirmed {
+                tx_id: TxId::derive(payment_id).to_string(),
+                status: *status,
+                reason: reason.clone(),
+                event_id: event_id.clone(),
+            }),
+        ),
     }
 }

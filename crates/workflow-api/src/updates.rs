@@ -1,5 +1,5 @@
-//! Tells a workflow what people decided, as an Update whose id is the decision's: told twice, it is
-//! carried out once.
+//! Sends operator decisions to workflows as Updates. The Update ID is the decision's id, so that a repeated
+//! Update is applied once.
 
 use std::time::Duration;
 
@@ -10,100 +10,102 @@ use temporalio_client::{
 };
 use temporalio_common::data_converters::{PayloadConverter, RawValue};
 
-use crate::reach::{Missing, Reach, missing};
+use crate::client::{LazyClient, NotFoundReason, not_found_reason};
 use crate::{DECIDE, TemporalOptions};
 
-/// Time to be taken, connecting included: the worker looks at it first.
-const TAKEN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time after which a decision that was not refused is known to be taken: a refusal comes at once.
-pub(crate) const REFUSED_AT_ONCE: Duration = Duration::from_millis(100);
-/// Time that a taken decision is waited for. Carrying it out asks the switch, which may take long.
-const CARRIED_OUT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time until the Update is accepted, connecting included: the worker validates it first.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A rejection arrives within this time; an Update without one is accepted.
+pub(crate) const REJECTION_WAIT: Duration = Duration::from_millis(100);
+/// Time to wait for the outcome of an accepted Update. The workflow queries the switch first.
+const OUTCOME_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How the workflow's validator begins its refusal of an action that the reason does not allow. It will
-/// not become allowed for that reason.
+/// Prefix of the validator's rejection when the operator reason does not allow the action. Permanent for
+/// that reason.
 pub const NOT_ALLOWED: &str = "not_allowed: ";
-/// How the validator begins its refusal while nothing stands, or another decision is being carried out.
+/// Prefix of the validator's rejection while the payment does not await an operator, or while another
+/// decision is applied. Temporary.
 pub const NOT_NOW: &str = "not_now: ";
 
-/// A decision that the workflow took.
+/// Outcome of an Update that the workflow accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delivered {
-    /// Taken, and not yet carried out.
-    Taken,
-    /// What came of it.
-    CarriedOut(DecisionOutcome),
+pub enum UpdateOutcome {
+    /// Accepted; the decision is not applied yet.
+    Accepted,
+    /// Completed: the decision's outcome.
+    Completed(DecisionOutcome),
 }
 
-/// A decision that the workflow did not take.
+/// The workflow did not accept the Update.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Undelivered {
-    /// Temporal or the worker did not answer, or the workflow is not there yet: try again.
-    #[error("not told: {detail}")]
+pub enum UpdateError {
+    /// Temporal or the worker did not answer, or the workflow is not started yet: retry.
+    #[error("the workflow cannot be reached: {detail}")]
     Unreachable {
         /// Why.
         detail: String,
     },
-    /// The payment does not stand before a person now, or another decision is being carried out: try
-    /// again.
-    #[error("not now: {detail}")]
+    /// The payment does not await an operator at the moment, or another decision is being applied: retry.
+    #[error("the workflow cannot accept the decision now: {detail}")]
     NotNow {
         /// Why.
         detail: String,
     },
-    /// The workflow is closed. Unless the payment has ended another one follows.
+    /// The workflow is closed. Another run follows unless the payment has ended.
     #[error("the workflow is closed")]
     Closed,
-    /// The payment's reason does not allow the action.
-    #[error("refused: {detail}")]
-    Refused {
+    /// The operator reason does not allow the action: do not retry.
+    #[error("the workflow rejected the decision: {detail}")]
+    Rejected {
         /// Why.
         detail: String,
     },
 }
 
-/// Sends decisions to workflows. Cheap to clone.
+/// Sends operator decisions to workflows. Connects on first use. Cheap to clone.
 #[derive(Clone)]
 pub struct UpdateSender {
-    reach: Reach,
+    client: LazyClient,
 }
 
 impl UpdateSender {
-    /// Does not connect yet.
+    /// Does not connect. The Temporal UI shows `identity`.
     #[must_use]
     pub fn new(options: TemporalOptions, identity: &'static str) -> Self {
-        Self { reach: Reach::new(options, identity) }
+        Self { client: LazyClient::new(options, identity) }
     }
 
-    pub(crate) fn over(reach: Reach) -> Self {
-        Self { reach }
+    pub(crate) fn with_client(client: LazyClient) -> Self {
+        Self { client }
     }
 
-    /// Tells the workflow and waits for what comes of it, 35 seconds at most. Dropped meanwhile, it
-    /// leaves a decision that was taken to the workflow.
+    /// Sends the decision and waits for its outcome, 35 seconds at most. Dropping the future does not
+    /// withdraw an accepted decision.
     ///
     /// # Errors
-    /// [`Undelivered`]: the workflow has not taken it, as far as is known.
-    pub async fn decide(&self, workflow_id: &str, decision: &Decision) -> Result<Delivered, Undelivered> {
-        self.tell(workflow_id, decision, CARRIED_OUT_TIMEOUT).await
+    /// [`UpdateError`]: as far as known, the workflow has not accepted the decision.
+    pub async fn decide(&self, workflow_id: &str, decision: &Decision) -> Result<UpdateOutcome, UpdateError> {
+        self.send(workflow_id, decision, OUTCOME_TIMEOUT).await
     }
 
-    /// Tells the workflow, and once it is taken waits for at most `wait` for what comes of it.
-    pub(crate) async fn tell(
+    /// Sends the decision and, once it is accepted, waits at most `wait` for its outcome.
+    pub(crate) async fn send(
         &self,
         workflow_id: &str,
         decision: &Decision,
         wait: Duration,
-    ) -> Result<Delivered, Undelivered> {
-        let told = tokio::time::timeout(TAKEN_TIMEOUT, self.start(workflow_id, decision)).await;
-        let taken = told.map_err(|_| unreachable("no answer within five seconds".into()))??;
-        match tokio::time::timeout(wait, taken.get_result(RpcOptions::default())).await {
-            Ok(Ok(said)) => Ok(carried_out(&said).map_or(Delivered::Taken, Delivered::CarriedOut)),
-            // A validator's refusal is the outcome of an update that was never taken.
-            Ok(Err(WorkflowUpdateError::Failed(failure))) => Err(refusal(&failure.message)),
-            Ok(Err(WorkflowUpdateError::NotFound(_))) => Err(Undelivered::Closed),
-            // Taken it was; what comes of it is in the ledger.
-            Ok(Err(_)) | Err(_) => Ok(Delivered::Taken),
+    ) -> Result<UpdateOutcome, UpdateError> {
+        let started = tokio::time::timeout(ACCEPT_TIMEOUT, self.start(workflow_id, decision)).await;
+        let update = started.map_err(|_| unreachable("no answer within 5 s".into()))??;
+        match tokio::time::timeout(wait, update.get_result(RpcOptions::default())).await {
+            Ok(Ok(result)) => {
+                Ok(read_outcome(&result).map_or(UpdateOutcome::Accepted, UpdateOutcome::Completed))
+            }
+            // Temporal reports a validator's rejection as the result of the Update.
+            Ok(Err(WorkflowUpdateError::Failed(failure))) => Err(rejection(&failure.message)),
+            Ok(Err(WorkflowUpdateError::NotFound(_))) => Err(UpdateError::Closed),
+            // The Update was accepted; the ledger records the decision's outcome.
+            Ok(Err(_)) | Err(_) => Ok(UpdateOutcome::Accepted),
         }
     }
 
@@ -111,39 +113,39 @@ impl UpdateSender {
         &self,
         workflow_id: &str,
         decision: &Decision,
-    ) -> Result<WorkflowUpdateHandle<Client, RawValue>, Undelivered> {
-        let handle = self.reach.workflow(workflow_id).await.map_err(unreachable)?;
+    ) -> Result<WorkflowUpdateHandle<Client, RawValue>, UpdateError> {
+        let handle = self.client.workflow(workflow_id).await.map_err(unreachable)?;
         let input = RawValue::from_value(decision, &PayloadConverter::default());
         let update_id = decision.decision_id.to_string();
         let options = WorkflowStartUpdateOptions::builder().update_id(update_id).build();
         match handle.start_update(UntypedUpdate::new(DECIDE), input, options).await {
-            Ok(taken) => Ok(taken),
-            Err(WorkflowUpdateError::NotFound(_)) => Err(match missing(&handle).await {
-                Missing::Closed => Undelivered::Closed,
-                Missing::Unknown => unreachable("the workflow is not started".into()),
-                Missing::NotYet(detail) => unreachable(detail),
+            Ok(update) => Ok(update),
+            Err(WorkflowUpdateError::NotFound(_)) => Err(match not_found_reason(&handle).await {
+                NotFoundReason::Closed => UpdateError::Closed,
+                NotFoundReason::Unknown => unreachable("the workflow is not started".into()),
+                NotFoundReason::Transient(detail) => unreachable(detail),
             }),
-            Err(WorkflowUpdateError::Failed(failure)) => Err(refusal(&failure.message)),
+            Err(WorkflowUpdateError::Failed(failure)) => Err(rejection(&failure.message)),
             Err(other) => Err(unreachable(other.to_string())),
         }
     }
 }
 
-fn unreachable(detail: String) -> Undelivered {
-    Undelivered::Unreachable { detail }
+fn unreachable(detail: String) -> UpdateError {
+    UpdateError::Unreachable { detail }
 }
 
-/// What the workflow, or Temporal in its place, said against an update.
-fn refusal(message: &str) -> Undelivered {
+/// Reads the failure message of the workflow's validator, or of Temporal in its place.
+fn rejection(message: &str) -> UpdateError {
     if let Some(detail) = message.strip_prefix(NOT_ALLOWED) {
-        Undelivered::Refused { detail: detail.to_owned() }
+        UpdateError::Rejected { detail: detail.to_owned() }
     } else if let Some(detail) = message.strip_prefix(NOT_NOW) {
-        Undelivered::NotNow { detail: detail.to_owned() }
+        UpdateError::NotNow { detail: detail.to_owned() }
     } else {
         unreachable(message.to_owned())
     }
 }
 
-fn carried_out(said: &RawValue) -> Option<DecisionOutcome> {
-    said.payloads.first().and_then(|payload| serde_json::from_slice(&payload.data).ok())
+fn read_outcome(result: &RawValue) -> Option<DecisionOutcome> {
+    result.payloads.first().and_then(|payload| serde_json::from_slice(&payload.data).ok())
 }

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use payment_ledger::switch::callbacks::{Callback, CallbackStatus, StoreCallbackOutcome};
 use payment_protocol::ids::{EventId, SwitchName};
+use payment_protocol::inbox::CallbackStatus;
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem};
 use service_kit::signature::{self, Secret};

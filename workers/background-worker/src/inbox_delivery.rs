@@ -10,8 +10,9 @@ use monitoring::background_task::BackgroundTask;
 use payment_ledger::switch::inbox::InboxMessageKind;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::decision::{Decision, DecisionOutcome};
+use payment_protocol::inbox::InboxMessageKind;
 use tokio_util::sync::CancellationToken;
-use workflow_api::{Delivery, Signaller};
+use workflow_api::{InboxDeliveryOutcome, Signaller};
 
 use crate::config::BackgroundWorkerOptions;
 use crate::periodic::{self, RoundOutcome};

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::{Decision, DecisionOutcome};
 use payment_protocol::ids::DecisionId;
+use payment_protocol::inbox::CallbackStatus;
 use payment_protocol::pay::pay;
 use payment_protocol::port::WaitOutcome;
 use payment_protocol::state::FinalState;

@@ -1,35 +1,35 @@
-//! Calls without the answer that was hoped for, by what may have happened.
+//! Failed API calls, distinguished by whether the request may have taken effect.
 
 use reqwest::StatusCode;
 
-use super::wire::ProblemDocument;
-use crate::out::plain;
+use super::documents::ProblemDocument;
+use crate::output::escape_control;
 
-/// Longest excerpt of an answer that is not a problem document, in characters.
+/// Longest excerpt of a response that is not a problem document, in characters.
 const EXCERPT_CHARS_MAX: usize = 200;
 
-/// A call that did not bring what was asked for.
+/// A failed API call.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
-    /// Nobody follows_switch: nothing was sent.
-    #[error("nothing answers at {url} (--url, PAYMENTS_API_URL)")]
+    /// No connection: nothing was sent.
+    #[error("no connection to the API at {url}; check --url (PAYMENTS_API_URL) and that payments-api runs")]
     Unreachable {
         url: String,
         #[source]
         source: reqwest::Error,
     },
-    /// Sent, or partly sent, and the answer is lost or late.
-    #[error("no answer from {url}")]
-    NoAnswer {
+    /// The request was sent at least in part; the response is lost or late.
+    #[error("no response from the API at {url}")]
+    NoResponse {
         url: String,
         #[source]
         source: reqwest::Error,
     },
-    /// It said no.
+    /// The API answered with an error status.
     #[error("{status}: {message}")]
     Refused { status: StatusCode, message: String },
-    /// It said yes in words that are not known here.
-    #[error("the answer of {url} is not understood; is it the payments API?")]
+    /// The API answered with success and a body that cannot be parsed.
+    #[error("the response of {url} is not a document of the payments API; check --url (PAYMENTS_API_URL)")]
     Unreadable {
         url: String,
         #[source]
@@ -38,40 +38,40 @@ pub(crate) enum ApiError {
 }
 
 impl ApiError {
-    pub(super) fn no_answer(url: &str, source: reqwest::Error) -> Self {
+    pub(super) fn no_response(url: &str, source: reqwest::Error) -> Self {
         // The message names the address already.
         let (url, source) = (url.to_owned(), source.without_url());
         match source.is_connect() {
             true => Self::Unreachable { url, source },
-            false => Self::NoAnswer { url, source },
+            false => Self::NoResponse { url, source },
         }
     }
 
-    /// Reads a problem document; anything else is quoted.
-    pub(super) fn refused(status: StatusCode, document: &str) -> Self {
-        let problem: ProblemDocument = serde_json::from_str(document).unwrap_or_default();
-        let said = problem.detail.or(problem.title);
-        let message = match (problem.code, said) {
-            (Some(code), Some(said)) => format!("{said} ({code})"),
-            (Some(said), None) | (None, Some(said)) => said,
-            (None, None) => document.chars().take(EXCERPT_CHARS_MAX).collect(),
+    /// Reads a problem document; any other body is quoted.
+    pub(super) fn refused(status: StatusCode, body: &str) -> Self {
+        let problem: ProblemDocument = serde_json::from_str(body).unwrap_or_default();
+        let text = problem.detail.or(problem.title);
+        let message = match (problem.code, text) {
+            (Some(code), Some(text)) => format!("{text} ({code})"),
+            (Some(text), None) | (None, Some(text)) => text,
+            (None, None) => body.chars().take(EXCERPT_CHARS_MAX).collect(),
         };
-        Self::Refused { status, message: plain(&message) }
+        Self::Refused { status, message: escape_control(&message) }
     }
 
-    /// Whether a request that changes something may have been carried out all the same.
-    pub(crate) fn leaves_unknown(&self) -> bool {
+    /// Whether a request that changes state may have taken effect nevertheless.
+    pub(crate) fn may_have_taken_effect(&self) -> bool {
         match self {
             Self::Unreachable { .. } => false,
-            Self::NoAnswer { .. } | Self::Unreadable { .. } => true,
+            Self::NoResponse { .. } | Self::Unreadable { .. } => true,
             Self::Refused { status, .. } => status.is_server_error() || *status == StatusCode::CONFLICT,
         }
     }
 
-    /// Whether asking again may bring an answer.
-    pub(crate) fn may_pass(&self) -> bool {
+    /// Whether a retry may succeed.
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::NoAnswer { .. } => true,
+            Self::Unreachable { .. } | Self::NoResponse { .. } => true,
             Self::Unreadable { .. } => false,
             Self::Refused { status, .. } => {
                 status.is_server_error()
@@ -86,8 +86,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_says_what_the_api_said() {
-        let refused = |document: &str| ApiError::refused(StatusCode::UNPROCESSABLE_ENTITY, document);
+    fn a_refusal_shows_the_problem_documents_text() {
+        let refused = |body: &str| ApiError::refused(StatusCode::UNPROCESSABLE_ENTITY, body);
         let shown = [
             (
                 r#"{"code":"no_route","title":"t","detail":"no switch serves X"}"#,
@@ -96,14 +96,14 @@ mod tests {
             (r#"{"title":"Not found"}"#, "Not found"),
             ("<html>\n", "<html>\\n"),
         ];
-        for (document, message) in shown {
-            assert_eq!(refused(document).to_string(), format!("422 Unprocessable Entity: {message}"));
+        for (body, message) in shown {
+            assert_eq!(refused(body).to_string(), format!("422 Unprocessable Entity: {message}"));
         }
     }
 
     #[test]
-    fn a_refusal_is_known_and_a_failing_server_leaves_unknown() {
-        for (status, unknown, passes) in [
+    fn a_client_error_is_definite_and_a_server_error_is_not() {
+        for (status, may_have_taken_effect, transient) in [
             (422, false, false),
             (401, false, false),
             (409, true, false),
@@ -111,7 +111,11 @@ mod tests {
             (503, true, true),
         ] {
             let error = ApiError::refused(StatusCode::from_u16(status).unwrap(), "{}");
-            assert_eq!((error.leaves_unknown(), error.may_pass()), (unknown, passes), "{status}");
+            assert_eq!(
+                (error.may_have_taken_effect(), error.is_transient()),
+                (may_have_taken_effect, transient),
+                "{status}"
+            );
         }
     }
 }

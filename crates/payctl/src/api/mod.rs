@@ -1,10 +1,10 @@
-//! The payments API, as a customer uses it.
+//! A client of the payments API, with a customer's rights.
 //!
-//! Every call is asked once: repeating is for the caller, who knows what it means. A call without an
-//! answer is told from a refusal, because a payment without an answer may have been accepted.
+//! Every call is sent once; the caller decides whether a retry is safe. A missing response and a refusal
+//! are different errors, because a payment request without a response may have been accepted.
 
+mod documents;
 mod error;
-mod wire;
 
 use std::time::Duration;
 
@@ -16,114 +16,122 @@ use reqwest::{RequestBuilder, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::DeserializeOwned;
 
+pub(crate) use documents::{
+    AccountDocument, PaymentAcceptance, PaymentDocument, PaymentRequest, TimelineStep,
+};
 pub(crate) use error::ApiError;
-pub(crate) use wire::{Accepted, Account, Order, Payment, Step};
 
 use crate::commands::demo::DEMO_KEY;
 
-/// Time for one call, beyond what it asks the server to wait.
+/// Time for one call, beyond the time the server is requested to wait.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time to find out that nobody follows_switch.
+/// Time for the TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where the API is, and who calls.
+/// Address of the API and the caller's key.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ApiArgs {
-    /// The payments API
+    /// URL of the payments API
     #[arg(long, env = "PAYMENTS_API_URL", default_value = "http://127.0.0.1:8080")]
     url: Url,
-    /// API key; from the environment, other users of the machine do not see it
+    /// API key; set it in the environment, other users of this machine can read the command line
     #[arg(long, env = "PAYMENTS_API_KEY", default_value = DEMO_KEY, hide_env_values = true)]
     key: SecretString,
 }
 
-/// Talks to the API.
+/// HTTP client of the payments API.
 #[derive(Debug)]
-pub(crate) struct Api {
+pub(crate) struct ApiClient {
     http: reqwest::Client,
     base: String,
     key: SecretString,
 }
 
-/// An answer, read and as it came.
+/// A successful response, parsed and as received.
 #[derive(Debug)]
-pub(crate) struct Answer<T> {
-    /// What it says.
-    pub(crate) read: T,
-    /// The document, for programs.
-    pub(crate) document: String,
+pub(crate) struct ApiResponse<T> {
+    /// The parsed document.
+    pub(crate) document: T,
+    /// The body as received, for `--json`.
+    pub(crate) body: String,
 }
 
 impl ApiArgs {
-    /// A client of the API. Nothing is sent yet.
+    /// Builds a client. Sends nothing.
     ///
     /// # Errors
-    /// When the URL is not of http, or the client cannot be made.
-    pub(crate) fn client(&self) -> anyhow::Result<Api> {
-        let plain = match self.url.scheme() {
-            "http" => true,
-            "https" => false,
-            _ => anyhow::bail!("--url (PAYMENTS_API_URL) is not like http://127.0.0.1:8080"),
+    /// The URL is not an HTTP URL, or the HTTP client cannot be built.
+    pub(crate) fn client(&self) -> anyhow::Result<ApiClient> {
+        let has_tls = match self.url.scheme() {
+            "http" => false,
+            "https" => true,
+            _ => anyhow::bail!(
+                "--url (PAYMENTS_API_URL) is not an HTTP URL; write it like http://127.0.0.1:8080"
+            ),
         };
-        // Refused when a provider is installed already, which is as good.
+        // Fails if a provider is installed already, which serves as well.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut http = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(Policy::none())
             .user_agent(concat!("payctl/", env!("CARGO_PKG_VERSION")));
-        if plain {
-            // A machine without any certificates can still speak plain http.
+        if !has_tls {
+            // Plain HTTP works on a machine without certificates.
             http = http.tls_certs_only([]);
         }
         if is_local(&self.url) {
             http = http.no_proxy();
         }
-        Ok(Api {
-            http: http.build().context("the HTTP client could not be made")?,
+        Ok(ApiClient {
+            http: http.build().context("the HTTP client cannot be built")?,
             base: self.url.as_str().trim_end_matches('/').to_owned(),
             key: self.key.clone(),
         })
     }
 
-    /// The URL as it was given.
+    /// The URL without a slash at its end.
     pub(crate) fn url(&self) -> &str {
         self.url.as_str().trim_end_matches('/')
     }
 }
 
-/// Whether the address is this machine's own; no proxy can reach that one.
+/// Whether the address is this machine's own, which no proxy can reach.
 pub(crate) fn is_local(url: &Url) -> bool {
     matches!(url.host_str(), Some(host) if host == "localhost" || host.starts_with("127.") || host == "[::1]")
 }
 
-impl Api {
-    /// Asks for a payment to be made, once per key.
+impl ApiClient {
+    /// Requests a payment; the API accepts it at most once per key.
     ///
     /// # Errors
-    /// [`ApiError`]; see [`ApiError::leaves_unknown`].
+    /// [`ApiError`]; see [`ApiError::may_have_taken_effect`].
     pub(crate) async fn pay(
         &self,
-        order: &Order<'_>,
+        payment: &PaymentRequest<'_>,
         key: &IdempotencyKey,
-    ) -> Result<Answer<Accepted>, ApiError> {
+    ) -> Result<ApiResponse<PaymentAcceptance>, ApiError> {
         let request = self.http.post(format!("{}/api/v1/payments", self.base));
-        self.call(request.header("Idempotency-Key", key.as_str()).json(order), Duration::ZERO).await
+        self.call(request.header("Idempotency-Key", key.as_str()).json(payment), Duration::ZERO).await
     }
 
-    /// A payment, after at most `wait_s` seconds or once it has ended.
+    /// Reads a payment. The API answers once the payment has ended, after `wait_s` seconds at the latest.
     ///
     /// # Errors
     /// [`ApiError`].
-    pub(crate) async fn payment(&self, id: &PaymentId, wait_s: u64) -> Result<Answer<Payment>, ApiError> {
+    pub(crate) async fn payment(
+        &self,
+        id: &PaymentId,
+        wait_s: u64,
+    ) -> Result<ApiResponse<PaymentDocument>, ApiError> {
         let request = self.http.get(format!("{}/api/v1/payments/{id}?wait={wait_s}", self.base));
         self.call(request, Duration::from_secs(wait_s)).await
     }
 
-    /// One of the caller's accounts.
+    /// Reads one of the caller's accounts.
     ///
     /// # Errors
     /// [`ApiError`].
-    pub(crate) async fn account(&self, id: &str) -> Result<Answer<Account>, ApiError> {
+    pub(crate) async fn account(&self, id: &str) -> Result<ApiResponse<AccountDocument>, ApiError> {
         self.call(self.http.get(format!("{}/api/v1/accounts/{id}", self.base)), Duration::ZERO).await
     }
 
@@ -131,17 +139,17 @@ impl Api {
         &self,
         request: RequestBuilder,
         wait: Duration,
-    ) -> Result<Answer<T>, ApiError> {
-        let no_answer = |source: reqwest::Error| ApiError::no_answer(&self.base, source);
+    ) -> Result<ApiResponse<T>, ApiError> {
+        let no_response = |source: reqwest::Error| ApiError::no_response(&self.base, source);
         let request = request.bearer_auth(self.key.expose_secret()).timeout(CALL_TIMEOUT + wait);
-        let response = request.send().await.map_err(no_answer)?;
+        let response = request.send().await.map_err(no_response)?;
         let status = response.status();
-        let document = response.text().await.map_err(no_answer)?;
+        let body = response.text().await.map_err(no_response)?;
         if !status.is_success() {
-            return Err(ApiError::refused(status, &document));
+            return Err(ApiError::refused(status, &body));
         }
-        match serde_json::from_str(&document) {
-            Ok(read) => Ok(Answer { read, document }),
+        match serde_json::from_str(&body) {
+            Ok(document) => Ok(ApiResponse { document, body }),
             Err(source) => Err(ApiError::Unreadable { url: self.base.clone(), source }),
         }
     }
@@ -156,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn the_url_is_of_http_and_its_end_does_not_matter() {
+    fn the_url_must_be_http_and_loses_its_trailing_slash() {
         assert_eq!(args("http://127.0.0.1:8080/").client().unwrap().base, "http://127.0.0.1:8080");
         assert_eq!(args("http://host/bank/").client().unwrap().base, "http://host/bank");
         assert!(args("ftp://host").client().is_err());
     }
 
     #[test]
-    fn only_the_machines_own_addresses_go_past_a_proxy() {
+    fn only_loopback_addresses_bypass_a_proxy() {
         for (url, local) in [
             ("http://localhost:1", true),
             ("http://127.0.0.1", true),

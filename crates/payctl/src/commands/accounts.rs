@@ -1,4 +1,4 @@
-//! `payctl accounts`: customers' accounts on our books.
+//! `payctl accounts`: customers' accounts in the ledger.
 
 use anyhow::Context as _;
 use idempotency::IdempotencyKey;
@@ -9,74 +9,74 @@ use payment_protocol::ids::{AccountId, TenantId};
 use payment_protocol::money::{Money, format_major, parse_currency};
 
 use crate::database::DatabaseArgs;
-use crate::out::Out;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
+use crate::output::Output;
 use crate::table::{Align, Table};
 
 /// Open, fund, freeze and show customers' accounts
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Open an account; one that is open stays as it is
+    /// Open an account; an account that is open already stays unchanged
     Open {
         #[command(flatten)]
-        which: Which,
-        /// ISO 4217 code, like EUR
+        account: AccountArgs,
+        /// Currency of the account, an ISO 4217 code like EUR
         #[arg(long, value_parser = parse_currency)]
         currency: Currency,
     },
-    /// Pay money in, in the account's currency
+    /// Deposit an amount in the account's currency
     Fund {
         #[command(flatten)]
-        which: Which,
-        /// Decimal in major units, like 12.50
+        account: AccountArgs,
+        /// Amount to deposit, as a decimal in major units like 12.50; greater than zero
         #[arg(long, allow_negative_numbers = true)]
         amount: String,
-        /// Repeating a deposit under its key does not pay in again [default: a new one]
+        /// Idempotency key of the deposit: a repeat with the same key does not deposit again [default: a new key]
         #[arg(long, value_name = "KEY", value_parser = super::key)]
         idempotency_key: Option<IdempotencyKey>,
     },
-    /// Forbid debits: no payment is reserved or settled from it
-    Freeze(Which),
-    /// Allow debits again
-    Unfreeze(Which),
-    /// Show what can be spent and what is held
-    Show(Which),
+    /// Freeze an account: no payment is reserved in it or debited from it
+    Freeze(AccountArgs),
+    /// Unfreeze an account: payments are reserved and debited again
+    Unfreeze(AccountArgs),
+    /// Show an account's available and held amounts
+    Show(AccountArgs),
 }
 
-/// The account that is meant.
+/// One account of one tenant.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Which {
+pub(crate) struct AccountArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// The tenant it belongs to
+    /// Tenant that owns the account
     #[arg(long, default_value = "demo", value_parser = super::id::<TenantId>)]
     tenant: TenantId,
-    /// The account's id
-    #[arg(value_parser = super::id::<AccountId>)]
-    account: AccountId,
+    /// Id of the account
+    #[arg(value_name = "ACCOUNT", value_parser = super::id::<AccountId>)]
+    id: AccountId,
 }
 
-pub(crate) async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let account = match command {
-        Command::Open { which, currency } => {
-            let ledger = which.database.ledger().await?;
-            open(&ledger, &which.tenant, &which.account, currency).await?
+        Command::Open { account: args, currency } => {
+            let ledger = args.database.ledger().await?;
+            open(&ledger, &args.tenant, &args.id, currency).await?
         }
-        Command::Fund { which, amount, idempotency_key } => {
-            fund(which, &amount, idempotency_key, out).await?
+        Command::Fund { account: args, amount, idempotency_key } => {
+            fund(args, &amount, idempotency_key, out).await?
         }
-        Command::Freeze(which) => set_status(which, AccountStatus::Frozen).await?,
-        Command::Unfreeze(which) => set_status(which, AccountStatus::Active).await?,
-        Command::Show(which) => read(&which.database.ledger().await?, &which.tenant, &which.account).await?,
+        Command::Freeze(args) => set_status(args, AccountStatus::Frozen).await?,
+        Command::Unfreeze(args) => set_status(args, AccountStatus::Active).await?,
+        Command::Show(args) => read(&args.database.ledger().await?, &args.tenant, &args.id).await?,
     };
-    out.line(table([&account])?)?;
-    Ok(Outcome::Done)
+    out.write_line(table([&account])?)?;
+    Ok(CommandOutcome::Success)
 }
 
-/// Opens an account, and makes sure that it is the tenant's and of that currency.
+/// Opens an account and checks its tenant and currency.
 ///
 /// # Errors
-/// When the id is taken, or the ledger has no answer.
+/// The id is taken by another tenant or currency, or the ledger does not answer.
 pub(crate) async fn open(
     ledger: &Ledger,
     tenant: &TenantId,
@@ -84,61 +84,69 @@ pub(crate) async fn open(
     currency: Currency,
 ) -> anyhow::Result<Account> {
     ledger.open_account(tenant, account, currency).await?;
-    let found = ledger.account(tenant, account).await?;
-    let found = found.with_context(|| format!("the account id {account} is taken by another tenant"))?;
-    anyhow::ensure!(found.currency == currency.code(), "{account} is there already, in {}", found.currency);
-    Ok(found)
+    let opened = ledger.account(tenant, account).await?;
+    let opened =
+        opened.with_context(|| format!("account {account} belongs to another tenant; choose another id"))?;
+    anyhow::ensure!(
+        opened.currency == currency.code(),
+        "account {account} exists already in {}; choose another id",
+        opened.currency
+    );
+    Ok(opened)
 }
 
-/// Pays in once per account and `key`. Returns whether it was done now.
+/// Deposits an amount once per account and `key`. Returns whether this call deposited it.
 ///
 /// # Errors
-/// When the ledger has no answer or refuses.
+/// The ledger refuses or does not answer.
 pub(crate) async fn deposit(
     ledger: &Ledger,
     account: &AccountId,
     money: Money,
     key: &str,
 ) -> anyhow::Result<bool> {
-    // Its own word in front: no other operation's key looks like that.
+    // The prefix keeps deposits apart from other operations' keys.
     Ok(ledger.fund(account, money, &format!("fund:{account}:{key}")).await?)
 }
 
 async fn fund(
-    which: Which,
+    args: AccountArgs,
     amount: &str,
     key: Option<IdempotencyKey>,
-    out: &mut Out<'_>,
+    out: &mut Output<'_>,
 ) -> anyhow::Result<Account> {
-    let ledger = which.database.ledger().await?;
-    let account = read(&ledger, &which.tenant, &which.account).await?;
+    let ledger = args.database.ledger().await?;
+    let account = read(&ledger, &args.tenant, &args.id).await?;
     let money = Money::parse_major(amount, parse_currency(&account.currency)?)?;
     let key = key.map_or_else(super::new_key, Ok)?;
-    let done = deposit(&ledger, &which.account, money, key.as_str()).await.with_context(|| {
-        format!("whether it was paid in is not known; repeat with --idempotency-key {key} to make sure")
+    let is_new = deposit(&ledger, &args.id, money, key.as_str()).await.with_context(|| {
+        format!("the deposit may have been made; repeat the command with --idempotency-key {key}, which cannot deposit twice")
     })?;
-    if !done {
-        out.line(format_args!("nothing paid in: the deposit {key} was made before"))?;
+    if !is_new {
+        out.write_line(format_args!(
+            "nothing deposited: deposit {key} to account {} was made before",
+            args.id
+        ))?;
     }
-    read(&ledger, &which.tenant, &which.account).await
+    read(&ledger, &args.tenant, &args.id).await
 }
 
-async fn set_status(which: Which, status: AccountStatus) -> anyhow::Result<Account> {
-    let ledger = which.database.ledger().await?;
-    read(&ledger, &which.tenant, &which.account).await?;
-    ledger.set_account_status(&which.account, status).await?;
-    read(&ledger, &which.tenant, &which.account).await
+async fn set_status(args: AccountArgs, status: AccountStatus) -> anyhow::Result<Account> {
+    let ledger = args.database.ledger().await?;
+    read(&ledger, &args.tenant, &args.id).await?;
+    ledger.set_account_status(&args.id, status).await?;
+    read(&ledger, &args.tenant, &args.id).await
 }
 
 async fn read(ledger: &Ledger, tenant: &TenantId, account: &AccountId) -> anyhow::Result<Account> {
-    let found = ledger.account(tenant, account).await?;
-    found.with_context(|| format!("tenant {tenant} has no account {account}"))
+    let account_row = ledger.account(tenant, account).await?;
+    account_row.with_context(|| format!("tenant {tenant} has no account {account}; check --tenant"))
 }
 
-/// Accounts with their balances, for people.
+/// A table of accounts with their balances.
 ///
 /// # Errors
-/// When a stored currency is none.
+/// A stored currency is not an ISO 4217 code.
 pub(crate) fn table<'a>(accounts: impl IntoIterator<Item = &'a Account>) -> anyhow::Result<Table<4>> {
     let (left, right) = (Align::Left, Align::Right);
     let mut table = Table::new([("account", left), ("available", right), ("held", right), ("status", left)]);
@@ -156,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn balances_have_all_decimals_of_their_currency() {
+    fn a_balance_has_its_currencys_decimals() {
         let account = |id: &str, currency: &str, minor| Account {
             account_id: id.into(),
             currency: currency.into(),

@@ -1,34 +1,37 @@
-//! `payctl completions`: what a shell needs to complete our commands.
+//! `payctl completions`: shell completion scripts.
 
 use clap_complete::{Shell, generate};
 
-use crate::out::Out;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
+use crate::output::Output;
 
-/// Print a completion script for a shell, for example: source <(payctl completions bash)
+/// Print a shell's completion script, for example: source <(payctl completions bash)
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The shell
-    shell: Supported,
+    shell: SupportedShell,
 }
 
-/// Shells that are spoken here.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Supported {
+enum SupportedShell {
     Bash,
     Zsh,
     Fish,
 }
 
-pub(crate) fn run(args: &Args, mut command: clap::Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+pub(crate) fn run(
+    args: &Args,
+    mut command: clap::Command,
+    out: &mut Output<'_>,
+) -> anyhow::Result<CommandOutcome> {
     let shell = match args.shell {
-        Supported::Bash => Shell::Bash,
-        Supported::Zsh => Shell::Zsh,
-        Supported::Fish => Shell::Fish,
+        SupportedShell::Bash => Shell::Bash,
+        SupportedShell::Zsh => Shell::Zsh,
+        SupportedShell::Fish => Shell::Fish,
     };
-    // Into memory first: a reader that goes away must not make it panic.
+    // Into memory: `generate` panics if the reader closes the pipe.
     let mut script = Vec::new();
     generate(shell, &mut command, "payctl", &mut script);
-    out.line(String::from_utf8(script)?.trim_end())?;
-    Ok(Outcome::Done)
+    out.write_line(String::from_utf8(script)?.trim_end())?;
+    Ok(CommandOutcome::Success)
 }

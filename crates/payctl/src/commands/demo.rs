@@ -1,5 +1,4 @@
-//! `payctl demo`: accounts and a key to try the service with. Idempotent: each account is funded
-//! once, however often this runs.
+//! `payctl demo`: accounts and an API key to try the service. Idempotent: each account is funded once.
 
 use iso_currency::Currency;
 use payment_ledger::access::api_keys::Caller;
@@ -10,26 +9,26 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 
 use super::accounts;
+use crate::api_key;
 use crate::database::DatabaseArgs;
-use crate::out::Out;
-use crate::outcome::Outcome;
-use crate::secret;
+use crate::outcome::CommandOutcome;
+use crate::output::Output;
 use crate::table::{Align, Table};
 
-/// The key of the demo, known to everybody. `pay` and `show` use it unless told otherwise.
+/// The demo's API key, which is public. `pay` and `show` use it by default.
 pub(crate) const DEMO_KEY: &str = "demo-key-not-for-production";
 
 const TENANT: &str = "demo";
 const CLIENT: &str = "demo-app";
-/// The one that the next payment is best made from.
+/// The account that the demo suggests to pay from.
 const SOURCE: &str = "DE-ALICE-EUR";
-/// At another bank, so not on our books: what is sent there leaves.
+/// An account at another bank.
 const DESTINATION: &str = "FR-CAROL-EUR";
-/// The deposit that each account begins with.
+/// Idempotency key of each account's opening deposit.
 const DEPOSIT: &str = "demo-opening";
 
-/// Accounts by id, currency and opening balance in minor units: enough money, some, and too little;
-/// currencies of two decimals, none and three.
+/// Accounts by id, currency and opening balance in minor units: with large, small and insufficient balances,
+/// in currencies with two, zero and three decimals.
 const ACCOUNTS: [(&str, Currency, i64); 5] = [
     (SOURCE, Currency::EUR, 1_000_000),
     ("DE-BOB-EUR", Currency::EUR, 50_000),
@@ -38,12 +37,12 @@ const ACCOUNTS: [(&str, Currency, i64); 5] = [
     ("BH-OMAR-BHD", Currency::BHD, 1_000_000),
 ];
 
-/// Open and fund the demo accounts, store the demo API key, and show them
+/// Open and fund the demo accounts and store the demo API key; safe to repeat
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// The key that the demo client calls with
+    /// API key to store for the demo client
     #[arg(long, value_name = "KEY", env = "PAYMENTS_API_KEY", default_value = DEMO_KEY, hide_env_values = true)]
     api_key: SecretString,
     /// Print one JSON document
@@ -51,19 +50,19 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The demo for programs; `./dev up` reads it.
+/// Output of `--json`; `./dev up` reads it.
 #[derive(Debug, Serialize)]
-struct Document<'a> {
+struct DemoDocument<'a> {
     tenant: &'a str,
     client: &'a str,
     api_key: &'a str,
     source_account: &'a str,
     destination_account: &'a str,
-    accounts: Vec<AccountDocument<'a>>,
+    accounts: Vec<DemoAccountDocument<'a>>,
 }
 
 #[derive(Debug, Serialize)]
-struct AccountDocument<'a> {
+struct DemoAccountDocument<'a> {
     account_id: &'a str,
     currency: &'a str,
     status: &'a str,
@@ -71,10 +70,10 @@ struct AccountDocument<'a> {
     held: String,
 }
 
-pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let ledger = args.database.ledger().await?;
     let caller = Caller { tenant: TenantId::new(TENANT)?, client: ClientId::new(CLIENT)? };
-    secret::store(&ledger, &args.api_key, &caller).await?;
+    api_key::import(&ledger, &args.api_key, &caller).await?;
     let mut opened = Vec::with_capacity(ACCOUNTS.len());
     for (id, currency, opening_minor) in ACCOUNTS {
         let account = AccountId::new(id)?;
@@ -88,22 +87,22 @@ pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome
     } else {
         write_text(&args, &opened, out)?
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Success)
 }
 
-fn write_text(args: &Args, opened: &[Account], out: &mut Out<'_>) -> anyhow::Result<()> {
-    out.line(accounts::table(opened)?)?;
+fn write_text(args: &Args, opened: &[Account], out: &mut Output<'_>) -> anyhow::Result<()> {
+    out.write_line(accounts::table(opened)?)?;
     let mut facts = Table::new([("", Align::Left), ("", Align::Left)]);
     facts.row(["tenant", TENANT]);
     facts.row(["client", CLIENT]);
     facts.row(["API key", args.api_key.expose_secret()]);
-    facts.row(["pay to, for example", DESTINATION]);
-    Ok(out.line(format_args!("\n{facts}"))?)
+    facts.row(["example destination", DESTINATION]);
+    Ok(out.write_line(format_args!("\n{facts}"))?)
 }
 
-fn write_json(args: &Args, opened: &[Account], out: &mut Out<'_>) -> anyhow::Result<()> {
+fn write_json(args: &Args, opened: &[Account], out: &mut Output<'_>) -> anyhow::Result<()> {
     let accounts = opened.iter().map(document).collect::<anyhow::Result<_>>()?;
-    let document = Document {
+    let document = DemoDocument {
         tenant: TENANT,
         client: CLIENT,
         api_key: args.api_key.expose_secret(),
@@ -111,12 +110,12 @@ fn write_json(args: &Args, opened: &[Account], out: &mut Out<'_>) -> anyhow::Res
         destination_account: DESTINATION,
         accounts,
     };
-    Ok(out.json(&document)?)
+    Ok(out.write_json(&document)?)
 }
 
-fn document(account: &Account) -> anyhow::Result<AccountDocument<'_>> {
+fn document(account: &Account) -> anyhow::Result<DemoAccountDocument<'_>> {
     let currency = parse_currency(&account.currency)?;
-    Ok(AccountDocument {
+    Ok(DemoAccountDocument {
         account_id: &account.account_id,
         currency: &account.currency,
         status: &account.status,

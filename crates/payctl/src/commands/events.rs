@@ -1,4 +1,4 @@
-//! `payctl events`: what could not be published or taken in, and how it is tried again.
+//! `payctl events`: parked events of the outbox and of consumers, and how to retry, discard or republish them.
 
 use std::time::Duration;
 
@@ -9,75 +9,79 @@ use outbox::keep::Parked;
 use payment_ledger::operator::decisions::validate_operator_and_reason;
 use serde_json::{Value, json};
 
-use crate::bank::BankArgs;
-use crate::out::Out;
-use crate::outcome::Outcome;
+use crate::config::ConfigArgs;
+use crate::outcome::CommandOutcome;
+use crate::output::Output;
 use crate::table::{self as tables, Align, Table};
 use crate::{age, outcome};
 
-/// Show and mend what is told of payments
+/// List, retry, discard and republish events
 #[derive(Debug, clap::Subcommand)]
 #[command(after_help = outcome::EXIT_CODES)]
 pub(crate) enum Command {
-    /// List what the broker refused and what a consumer could not take in
+    /// List events that the broker refused and messages that a consumer could not consume
+    ///
+    /// Exit code 1: an event or a message is parked.
     Parked {
         #[command(flatten)]
-        bank: BankArgs,
-        /// At most so many of each
+        config: ConfigArgs,
+        /// Show at most this many events and this many messages, 1 to 10000
         #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
         limit: i64,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Have an event that the broker refused published again
+    /// Publish a parked event again
     Retry {
         #[command(flatten)]
-        bank: BankArgs,
-        /// As `parked` lists it
+        config: ConfigArgs,
+        /// Id of the event, as `payctl events parked` lists it
         event_id: String,
     },
-    /// Let go of a message that a consumer will never take in; what it held stays as a record
+    /// Discard a parked message that its consumer can never consume; the record stays
     Discard {
         #[command(flatten)]
-        bank: BankArgs,
-        /// Who could not take it in, as `parked` lists it
+        config: ConfigArgs,
+        /// Consumer of the message, as `payctl events parked` lists it
         consumer: String,
-        /// Its stream
+        /// Stream of the message
         stream: String,
-        /// Its number there
+        /// Number of the message in its stream, 1 or more
         #[arg(value_parser = clap::value_parser!(i64).range(1..))]
         number: i64,
-        /// Who says so
+        /// Operator's name; recorded
         #[arg(long, value_name = "NAME")]
         by: String,
-        /// Why, in a sentence
-        #[arg(long)]
+        /// Reason for discarding the message; recorded
+        #[arg(long, value_name = "TEXT")]
         reason: String,
     },
-    /// Have everything published again that was published lately, for who has missed events: what was taken in is known
+    /// Publish again all events that were published recently; consumers skip events that they know
+    ///
+    /// background-worker republishes events that the broker lost on its own.
     Republish {
         #[command(flatten)]
-        bank: BankArgs,
-        /// How far back
+        config: ConfigArgs,
+        /// Republish events published at most this long ago, like 90s, 10m or 48h
         #[arg(long, value_name = "AGE", value_parser = age::parse)]
         since: i64,
     },
 }
 
-pub(crate) async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     match command {
-        Command::Parked { bank, limit, json } => parked(&bank, limit, json, out).await,
-        Command::Retry { bank, event_id } => {
-            let ledger = bank.read()?.ledger().await?;
+        Command::Parked { config, limit, json } => list_parked(&config, limit, json, out).await,
+        Command::Retry { config, event_id } => {
+            let ledger = config.read()?.ledger().await?;
             let was_parked = outbox::keep::retry(ledger.pool(), &event_id).await?;
-            anyhow::ensure!(was_parked, "{event_id} is not parked");
-            out.line(format_args!("{event_id} is published again"))?;
-            Ok(Outcome::Done)
+            anyhow::ensure!(was_parked, "event {event_id} is not parked; see: payctl events parked");
+            out.write_line(format_args!("event {event_id} queued to be published again"))?;
+            Ok(CommandOutcome::Success)
         }
-        Command::Discard { bank, consumer, stream, number, by, reason } => {
-            let (by, reason) = validate_operator_and_reason(&by, &reason)?;
-            let ledger = bank.read()?.ledger().await?;
+        Command::Discard { config, consumer, stream, number, by, reason } => {
+            let (by, reason) = said(&by, &reason)?;
+            let ledger = config.read()?.ledger().await?;
             let discard = Discard {
                 consumer: &consumer,
                 stream: &stream,
@@ -86,75 +90,94 @@ pub(crate) async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<O
                 reason: &reason,
             };
             let was_parked = outbox::intake::discard(ledger.pool(), discard).await?;
-            anyhow::ensure!(was_parked, "{stream} {number} is not parked for {consumer}");
-            out.line(format_args!("{stream} {number} is discarded for {consumer}"))?;
-            Ok(Outcome::Done)
+            anyhow::ensure!(
+                was_parked,
+                "message {stream} {number} is not parked for consumer {consumer}; see: payctl events parked"
+            );
+            out.write_line(format_args!("message {stream} {number} discarded for consumer {consumer}"))?;
+            Ok(CommandOutcome::Success)
         }
-        Command::Republish { bank, since } => {
-            let ledger = bank.read()?.ledger().await?;
+        Command::Republish { config, since } => {
+            let ledger = config.read()?.ledger().await?;
             let since = Duration::from_secs(u64::try_from(since).context("--since must not be negative")?);
             let events = outbox::keep::republish(ledger.pool(), since).await?;
-            out.line(format_args!("{events} events are published again"))?;
-            Ok(Outcome::Done)
+            out.write_line(format_args!("{events} events queued to be published again"))?;
+            Ok(CommandOutcome::Success)
         }
     }
 }
 
-async fn parked(bank: &BankArgs, limit: i64, json: bool, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
-    let ledger = bank.read()?.ledger().await?;
-    let refused = outbox::keep::parked(ledger.pool(), limit).await?;
-    let untaken = outbox::intake::parked(ledger.pool(), limit).await?;
+async fn list_parked(
+    config: &ConfigArgs,
+    limit: i64,
+    json: bool,
+    out: &mut Output<'_>,
+) -> anyhow::Result<CommandOutcome> {
+    let ledger = config.read()?.ledger().await?;
+    let events = outbox::keep::parked(ledger.pool(), limit).await?;
+    let messages = outbox::intake::parked(ledger.pool(), limit).await?;
     if json {
-        let refused: Vec<Value> = refused.iter().map(refused_document).collect();
-        let untaken: Vec<Value> = untaken.iter().map(|(one, at)| untaken_document(one, *at)).collect();
-        out.json(&json!({ "refused": refused, "not_taken_in": untaken }))?;
-    } else if refused.is_empty() && untaken.is_empty() {
-        out.line("nothing is parked")?;
+        let events: Vec<Value> = events.iter().map(event_document).collect();
+        let messages: Vec<Value> =
+            messages.iter().map(|(message, at)| message_document(message, *at)).collect();
+        out.write_json(&json!({ "parked_events": events, "parked_messages": messages }))?;
+    } else if events.is_empty() && messages.is_empty() {
+        out.write_line("nothing is parked")?;
     } else {
         let now = Timestamp::now();
-        if !refused.is_empty() {
-            out.line(format_args!("refused by the broker\n{}", refused_table(&refused, now)))?;
-            tables::remark_cut(refused.len(), limit, out)?;
+        if !events.is_empty() {
+            let table = events_table(&events, now);
+            out.write_line(format_args!(
+                "events refused by the broker; next: payctl events retry EVENT\n{table}"
+            ))?;
+            tables::note_limit(events.len(), limit, out)?;
         }
-        if !untaken.is_empty() {
-            out.line(format_args!("not taken in\n{}", untaken_table(&untaken, now)))?;
-            tables::remark_cut(untaken.len(), limit, out)?;
+        if !messages.is_empty() {
+            let table = messages_table(&messages, now);
+            out.write_line(format_args!(
+                "messages not consumed; next: payctl events republish, or payctl events discard\n{table}"
+            ))?;
+            tables::note_limit(messages.len(), limit, out)?;
         }
     }
-    let is_well = refused.is_empty() && untaken.is_empty();
-    Ok(if is_well { Outcome::Done } else { Outcome::NotAsItShouldBe })
+    let is_empty = events.is_empty() && messages.is_empty();
+    Ok(if is_empty { CommandOutcome::Success } else { CommandOutcome::CheckFailed })
 }
 
-fn refused_table(events: &[Parked], now: Timestamp) -> Table<4> {
+fn events_table(events: &[Parked], now: Timestamp) -> Table<4> {
     let left = Align::Left;
-    let mut table =
-        Table::new([("event", left), ("parked for", Align::Right), ("tries", Align::Right), ("why", left)]);
+    let mut table = Table::new([
+        ("event", left),
+        ("parked for", Align::Right),
+        ("refusals", Align::Right),
+        ("reason", left),
+    ]);
     for event in events {
-        let parked_for = age::show(now.duration_since(event.parked_at).as_secs());
-        table.row([&event.event_id, &parked_for, &event.rejections.to_string(), &event.rejection]);
+        let parked_for = age::format(now.duration_since(event.parked_at).as_secs());
+        table.row([&event.event_id, &parked_for, &event.refusals.to_string(), &event.refusal]);
     }
     table
 }
 
-fn untaken_table(deliveries: &[(ParkedDelivery, Timestamp)], now: Timestamp) -> Table<5> {
+fn messages_table(messages: &[(ParkedDelivery, Timestamp)], now: Timestamp) -> Table<5> {
     let left = Align::Left;
     let mut table = Table::new([
         ("consumer", left),
         ("message", left),
         ("event", left),
         ("parked for", Align::Right),
-        ("why", left),
+        ("reason", left),
     ]);
-    for (delivery, parked_at) in deliveries {
-        let message = format!("{} {}", delivery.stream, delivery.stream_sequence);
-        let parked_for = age::show(now.duration_since(*parked_at).as_secs());
-        let event_id = delivery.event_id.as_deref().unwrap_or("unreadable");
-        table.row([&delivery.consumer, &message, event_id, &parked_for, &delivery.reason]);
+    for (message, parked_at) in messages {
+        let position = format!("{} {}", message.stream, message.stream_sequence);
+        let parked_for = age::format(now.duration_since(*parked_at).as_secs());
+        let event_id = message.event_id.as_deref().unwrap_or("unreadable");
+        table.row([&message.consumer, &position, event_id, &parked_for, &message.reason]);
     }
     table
 }
 
-fn refused_document(event: &Parked) -> Value {
+fn event_document(event: &Parked) -> Value {
     json!({
         "event_id": event.event_id,
         "kind": event.kind,
@@ -166,15 +189,15 @@ fn refused_document(event: &Parked) -> Value {
     })
 }
 
-fn untaken_document(delivery: &ParkedDelivery, parked_at: Timestamp) -> Value {
+fn message_document(message: &ParkedDelivery, parked_at: Timestamp) -> Value {
     json!({
-        "consumer": delivery.consumer,
-        "stream": delivery.stream,
-        "stream_sequence": delivery.stream_sequence,
-        "subject": delivery.subject,
-        "event_id": delivery.event_id,
-        "reason": delivery.reason,
-        "deliveries": delivery.deliveries,
+        "consumer": message.consumer,
+        "stream": message.stream,
+        "stream_sequence": message.stream_sequence,
+        "subject": message.subject,
+        "event_id": message.event_id,
+        "reason": message.reason,
+        "deliveries": message.deliveries,
         "parked_at": parked_at,
     })
 }

@@ -1,4 +1,4 @@
-//! `payctl keys`: who may call the API, what for, and until when.
+//! `payctl keys`: API keys of clients, with their scopes and expiry.
 
 use anyhow::bail;
 use jiff::Timestamp;
@@ -9,17 +9,17 @@ use payment_protocol::ids::{ClientId, KeyId, TenantId};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
+use crate::api_key::ApiKey;
 use crate::database::DatabaseArgs;
 use crate::document;
-use crate::out::Out;
-use crate::outcome::Outcome;
-use crate::secret::Key;
+use crate::outcome::CommandOutcome;
+use crate::output::Output;
 use crate::table::{Align, Table};
 
 const HOUR_S: i64 = 3_600;
 const DAY_S: i64 = 24 * HOUR_S;
 
-/// Make, list, rotate and revoke API keys
+/// Create, list, rotate and revoke API keys
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Create(CreateArgs),
@@ -28,21 +28,21 @@ pub(crate) enum Command {
     Revoke(RevokeArgs),
 }
 
-/// Make a key for a client and show it this once; only its hash is stored
+/// Create an API key for a client and print it once; only its hash is stored
 #[derive(Debug, clap::Args)]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// The tenant whose accounts it may use
+    /// Tenant whose accounts the key may use
     #[arg(long, value_parser = super::id::<TenantId>)]
     tenant: TenantId,
-    /// The client within the tenant
+    /// Client of the tenant that uses the key
     #[arg(long, value_parser = super::id::<ClientId>)]
     client: ClientId,
-    /// What it may do: pay, read, webhooks or operate; may be given more than once [default: pay and read]
+    /// Scope of the key: pay, read, webhooks or operate; repeat the option for several [default: pay and read]
     #[arg(long = "scope", value_name = "SCOPE", value_parser = str::parse::<Scope>)]
     scopes: Vec<Scope>,
-    /// Days that it is good for [default: until it is rotated or revoked]
+    /// Lifetime of the key in days, 1 to 3650 [default: until the key is rotated or revoked]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(i64).range(1..=3_650))]
     expires_in_days: Option<i64>,
     /// Print one JSON document
@@ -50,15 +50,15 @@ pub(crate) struct CreateArgs {
     json: bool,
 }
 
-/// List keys, good or not, by tenant and client; neither keys nor hashes are shown
+/// List API keys by tenant and client, including expired and revoked ones; prints neither keys nor hashes
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Only of this tenant
+    /// Show only keys of this tenant
     #[arg(long, value_parser = super::id::<TenantId>)]
     tenant: Option<TenantId>,
-    /// Only of clients of this name
+    /// Show only keys of clients with this name
     #[arg(long, value_parser = super::id::<ClientId>)]
     client: Option<ClientId>,
     /// Print one JSON document
@@ -66,16 +66,15 @@ pub(crate) struct ListArgs {
     json: bool,
 }
 
-/// Make a key that takes another's place, for the same client with the same scopes and lifetime, and show
-/// it this once; the other one expires
+/// Replace an API key and print the new key once; client, scopes and lifetime stay, the old key expires
 #[derive(Debug, clap::Args)]
 pub(crate) struct RotateArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// The key's id, like pk_ab12cd34ef56
+    /// Id of the key, like pk_ab12cd34ef56
     #[arg(value_name = "ID", value_parser = super::id::<KeyId>)]
     id: KeyId,
-    /// Hours until the other one expires, if it does not before
+    /// Hours until the old key expires, 0 to 720; an earlier expiry stays
     #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = clap::value_parser!(i64).range(0..=720))]
     overlap_hours: i64,
     /// Print one JSON document
@@ -83,110 +82,119 @@ pub(crate) struct RotateArgs {
     json: bool,
 }
 
-/// End a key at once and for ever
+/// Revoke an API key at once and permanently
 #[derive(Debug, clap::Args)]
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// The key's id, like pk_ab12cd34ef56
+    /// Id of the key, like pk_ab12cd34ef56
     #[arg(value_name = "ID", value_parser = super::id::<KeyId>)]
     id: KeyId,
 }
 
-pub(crate) async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     match command {
         Command::Create(args) => create(args, out).await?,
         Command::List(args) => list(args, out).await?,
         Command::Rotate(args) => rotate(args, out).await?,
         Command::Revoke(args) => revoke(args, out).await?,
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Success)
 }
 
-async fn create(args: CreateArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
+async fn create(args: CreateArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     let ledger = args.database.ledger().await?;
     let caller = Caller { tenant: args.tenant, client: args.client };
-    let usual = || Scopes::new([Scope::Pay, Scope::Read]);
-    let Some(scopes) = Scopes::new(args.scopes).or_else(usual) else { bail!("a key needs a scope") };
-    let key = Key::generate()?;
+    let default_scopes = || Scopes::new([Scope::Pay, Scope::Read]);
+    let Some(scopes) = Scopes::new(args.scopes).or_else(default_scopes) else {
+        bail!("an API key needs a scope; add --scope")
+    };
+    let key = ApiKey::generate()?;
     let lifetime_s = args.expires_in_days.map(|days| days * DAY_S);
-    ledger.insert_api_key(&key.new_key(&caller, &scopes, lifetime_s)).await?;
-    let Some(view) = ledger.api_key(&key.id).await? else {
-        bail!("key {} was not stored; try again", key.id)
+    ledger.store_key(&key.new_key(&caller, &scopes, lifetime_s)).await?;
+    let Some(view) = ledger.key(&key.id).await? else {
+        bail!("API key {} was not stored; run payctl keys create again", key.id)
     };
     if args.json {
-        return Ok(out.json(&shown(&key, &view))?);
+        return Ok(out.write_json(&new_key_document(&key, &view))?);
     }
-    show(&key, &view, out)
+    print_new_key(&key, &view, out)
 }
 
-async fn list(args: ListArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
-    let keys = args.database.ledger().await?.api_keys(args.tenant.as_ref(), args.client.as_ref()).await?;
+async fn list(args: ListArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
+    let keys = args.database.ledger().await?.keys(args.tenant.as_ref(), args.client.as_ref()).await?;
     if args.json {
-        let keys: Vec<Value> = keys.iter().map(document::key).collect();
-        out.json(&json!({ "keys": keys }))?;
+        let keys: Vec<Value> = keys.iter().map(document::api_key).collect();
+        out.write_json(&json!({ "keys": keys }))?;
     } else if keys.is_empty() {
-        out.line("no key")?;
+        out.write_line("no API key matches")?;
     } else {
-        out.line(table(&keys))?;
+        out.write_line(table(&keys))?;
     }
     Ok(())
 }
 
-async fn rotate(args: RotateArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
+async fn rotate(args: RotateArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     let ledger = args.database.ledger().await?;
-    let key = Key::generate()?;
-    let rotation = ledger.rotate_api_key(&args.id, &key.successor(), args.overlap_hours * HOUR_S).await?;
-    let RotatedKeys { old, new } = match rotation {
-        RotateKeyOutcome::Rotated(rotated) => *rotated,
-        RotateKeyOutcome::UnknownKey => bail!(unknown(&args.id)),
-        RotateKeyOutcome::AlreadyRotated(next) => bail!("key {} was rotated before; rotate {next}", args.id),
-        RotateKeyOutcome::Inactive(status) => {
-            bail!("key {} is {}; create a new one", args.id, status.as_str())
+    let key = ApiKey::generate()?;
+    let rotation = ledger.rotate_key(&args.id, &key.successor(), args.overlap_hours * HOUR_S).await?;
+    let Rotated { old, new } = match rotation {
+        Rotation::Done(rotated) => *rotated,
+        Rotation::Unknown => bail!(unknown(&args.id)),
+        Rotation::RotatedTo(next) => {
+            bail!("API key {} was rotated before; rotate its successor {next}", args.id)
         }
+        Rotation::Over(status) => bail!("API key {} is {}; create a new key", args.id, status.as_str()),
     };
     if args.json {
-        let mut document = shown(&key, &new);
-        document["replaces"] = document::key(&old);
-        return Ok(out.json(&document)?);
+        let mut document = new_key_document(&key, &new);
+        document["replaces"] = document::api_key(&old);
+        return Ok(out.write_json(&document)?);
     }
-    show(&key, &new, out)?;
-    Ok(out.line(format_args!("\nkey {} is good until {}", old.id, until(old.expires_at)))?)
+    print_new_key(&key, &new, out)?;
+    Ok(out.write_line(format_args!(
+        "\nold API key {} expires at {}",
+        old.id,
+        time_or_never(old.expires_at)
+    ))?)
 }
 
-async fn revoke(args: RevokeArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
+async fn revoke(args: RevokeArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     let ledger = args.database.ledger().await?;
     match ledger.revoke_api_key(&args.id).await? {
         RevokeKeyOutcome::Revoked(key) => {
             let Caller { tenant, client } = &key.caller;
-            Ok(out.line(format_args!("key {} of client {client} of tenant {tenant} is revoked", key.id))?)
+            Ok(out.write_line(format_args!(
+                "API key {} of client {client} of tenant {tenant} revoked",
+                key.id
+            ))?)
         }
-        RevokeKeyOutcome::UnknownKey => bail!(unknown(&args.id)),
-        RevokeKeyOutcome::AlreadyRevoked(key) => {
-            bail!("key {} was revoked before, at {}", key.id, until(key.revoked_at))
+        Revocation::Unknown => bail!(unknown(&args.id)),
+        Revocation::Before(key) => {
+            bail!("API key {} was revoked before, at {}", key.id, time_or_never(key.revoked_at))
         }
     }
 }
 
 fn unknown(id: &KeyId) -> String {
-    format!("there is no key {id}; see: payctl keys list")
+    format!("there is no API key {id}; see: payctl keys list")
 }
 
-/// A new key, for people. The key stands alone in the first line.
-fn show(key: &Key, view: &KeyView, out: &mut Out<'_>) -> anyhow::Result<()> {
-    let mut facts = Table::new([("", Align::Left), ("", Align::Left)]);
-    facts.row(["id", view.id.as_str()]);
-    facts.row(["tenant", view.caller.tenant.as_str()]);
-    facts.row(["client", view.caller.client.as_str()]);
-    facts.row(["scopes", &view.scopes.words().join(", ")]);
-    facts.row(["expires", &until(view.expires_at)]);
-    out.line(key.secret.expose_secret())?;
-    Ok(out.line(format_args!("\n{facts}\n\nThe key is in the first line. It is not shown again."))?)
+/// Prints a new key, alone on the first line.
+fn print_new_key(key: &ApiKey, view: &KeyView, out: &mut Output<'_>) -> anyhow::Result<()> {
+    let mut fields = Table::new([("", Align::Left), ("", Align::Left)]);
+    fields.row(["id", view.id.as_str()]);
+    fields.row(["tenant", view.caller.tenant.as_str()]);
+    fields.row(["client", view.caller.client.as_str()]);
+    fields.row(["scopes", &view.scopes.words().join(", ")]);
+    fields.row(["expires", &time_or_never(view.expires_at)]);
+    out.write_line(key.secret.expose_secret())?;
+    Ok(out.write_line(format_args!("\n{fields}\n\nThe first line is the API key. It is not shown again."))?)
 }
 
-/// A new key, for programs.
-fn shown(key: &Key, view: &KeyView) -> Value {
-    let mut document = document::key(view);
+/// The JSON document of a new key, including the key.
+fn new_key_document(key: &ApiKey, view: &KeyView) -> Value {
+    let mut document = document::api_key(view);
     document["key"] = key.secret.expose_secret().into();
     document
 }
@@ -201,7 +209,7 @@ fn table(keys: &[KeyView]) -> Table<8> {
         ("status", left),
         ("expires", left),
         ("rotated to", left),
-        ("begins with", left),
+        ("prefix", left),
     ]);
     for key in keys {
         table.row([
@@ -210,7 +218,7 @@ fn table(keys: &[KeyView]) -> Table<8> {
             key.caller.client.as_str(),
             &key.scopes.words().join(", "),
             key.status.as_str(),
-            &if key.status == KeyStatus::Revoked { String::new() } else { until(key.expires_at) },
+            &if key.status == KeyStatus::Revoked { String::new() } else { time_or_never(key.expires_at) },
             key.rotated_to.as_ref().map_or("", KeyId::as_str),
             &key.prefix,
         ]);
@@ -218,7 +226,7 @@ fn table(keys: &[KeyView]) -> Table<8> {
     table
 }
 
-/// To the second.
-fn until(time: Option<Timestamp>) -> String {
+/// A time with whole seconds, or "never".
+fn time_or_never(time: Option<Timestamp>) -> String {
     time.map_or_else(|| "never".into(), |time| format!("{time:.0}"))
 }

@@ -1,4 +1,4 @@
-//! `payctl kill-switch`: stop what takes new payments, a switch or a corridor, and lift that again.
+//! `payctl kill-switch`: refuse new payments of a switch or corridor, and accept them again.
 
 use clap::ArgGroup;
 use iso_currency::Currency;
@@ -8,11 +8,11 @@ use payment_protocol::money::parse_currency;
 use serde_json::{Value, json};
 
 use crate::database::DatabaseArgs;
-use crate::out::Out;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
+use crate::output::Output;
 use crate::table::{self as tables, Align, Table};
 
-/// Stop a switch or a corridor: no new payments are taken, those that were accepted go on
+/// Refuse new payments of a switch or corridor; accepted payments proceed
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Stop(StopArgs),
@@ -20,54 +20,54 @@ pub(crate) enum Command {
     List(ListArgs),
 }
 
-/// Take no new payments by a switch, or in a currency to destinations that begin with a text
+/// Activate a kill switch: refuse new payments of a switch, or of a currency to some destination accounts
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("target").required(true).args(["switch", "currency"]))]
 pub(crate) struct StopArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// The switch's name, as it is configured
+    /// Refuse payments of this switch; its name in the configuration
     #[arg(long, value_name = "NAME", value_parser = super::id::<SwitchName>)]
     switch: Option<SwitchName>,
-    /// The corridor's currency, like EUR
+    /// Refuse payments of the corridor in this currency, an ISO 4217 code like EUR
     #[arg(long, value_parser = parse_currency, requires = "prefix")]
     currency: Option<Currency>,
-    /// The beginning of the corridor's destination accounts; an empty one is all
+    /// Refuse payments of the corridor to accounts with this prefix, like FR; an empty prefix is every account
     #[arg(long, value_name = "TEXT", requires = "currency", conflicts_with = "switch")]
     prefix: Option<String>,
-    /// Your name
+    /// Operator's name; recorded
     #[arg(long, value_name = "NAME")]
     by: String,
-    /// Why
+    /// Reason for the stop; recorded
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }
 
-/// Take new payments again
+/// Lift a kill switch: accept new payments again
 #[derive(Debug, clap::Args)]
 pub(crate) struct LiftArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// The stop's number
-    #[arg(value_name = "STOP")]
+    /// Number of the kill switch, as `payctl kill-switch list` shows it
+    #[arg(value_name = "NUMBER")]
     kill_switch_id: i64,
-    /// Your name
+    /// Operator's name; recorded
     #[arg(long, value_name = "NAME")]
     by: String,
-    /// Why
+    /// Reason for lifting the kill switch; recorded
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }
 
-/// List what is stopped, newest first
+/// List active kill switches, newest first
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Lifted ones too
+    /// Show lifted kill switches, too
     #[arg(long)]
     all: bool,
-    /// At most so many
+    /// Show at most this many kill switches, 1 to 10000
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
     limit: i64,
     /// Print one JSON document
@@ -75,87 +75,97 @@ pub(crate) struct ListArgs {
     json: bool,
 }
 
-pub(crate) async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     match command {
         Command::Stop(args) => stop(args, out).await?,
         Command::Lift(args) => lift(args, out).await?,
         Command::List(args) => list(args, out).await?,
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Success)
 }
 
-async fn stop(args: StopArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
-    let target = match (args.switch, args.currency, args.prefix) {
-        (Some(switch), _, _) => KillSwitchTarget::Switch(switch),
-        (None, Some(currency), Some(destination_prefix)) => {
-            KillSwitchTarget::Corridor { currency, destination_prefix }
+async fn stop(args: StopArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
+    let (target, target_text) = match (args.switch, args.currency, args.prefix) {
+        (Some(switch), _, _) => {
+            let text = format!("switch {switch}");
+            (Target::Switch(switch), text)
         }
-        _ => anyhow::bail!("what is to be stopped? give --switch, or --currency and --prefix"),
+        (None, Some(currency), Some(destination_prefix)) => {
+            let text = corridor(currency.code(), &destination_prefix);
+            (Target::Corridor { currency, destination_prefix }, text)
+        }
+        _ => anyhow::bail!("a kill switch needs --switch, or --currency and --prefix"),
     };
     let ledger = args.database.ledger().await?;
-    let (kill_switch_id, is_new) = ledger.activate_kill_switch(&target, &args.by, &args.reason).await?;
-    let word = if is_new { "stopped" } else { "was stopped before" };
-    out.line(format_args!("{word}: payctl kill-switch lift {kill_switch_id}"))?;
+    let (id, is_new) = ledger.stop(&target, &args.by, &args.reason).await?;
+    let status = if is_new { "activated" } else { "was active before" };
+    out.write_line(format_args!("kill switch {id} {status}: new payments of {target_text} are refused"))?;
+    out.write_line(format_args!("to lift it: payctl kill-switch lift {id} --by NAME --reason TEXT"))?;
     Ok(())
 }
 
-async fn lift(args: LiftArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
+async fn lift(args: LiftArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
+    let id = args.kill_switch_id;
     let ledger = args.database.ledger().await?;
-    let stood = ledger.lift_kill_switch(args.kill_switch_id, &args.by, &args.reason).await?;
-    anyhow::ensure!(stood, "no stop {} stands; see payctl kill-switch list", args.kill_switch_id);
-    out.line("lifted")?;
+    let was_active = ledger.lift(id, &args.by, &args.reason).await?;
+    anyhow::ensure!(was_active, "kill switch {id} is not active; see: payctl kill-switch list");
+    out.write_line(format_args!("kill switch {id} lifted"))?;
     Ok(())
 }
 
-async fn list(args: ListArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
+async fn list(args: ListArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     let kill_switches = args.database.ledger().await?.kill_switches(args.all, args.limit).await?;
     if args.json {
         let kill_switches: Vec<Value> = kill_switches.iter().map(document).collect();
-        out.json(&json!({ "kill_switches": kill_switches }))?;
+        out.write_json(&json!({ "kill_switches": kill_switches }))?;
     } else if kill_switches.is_empty() {
-        out.line("nothing is stopped")?;
+        out.write_line(if args.all { "no kill switch" } else { "no active kill switch" })?;
     } else {
-        out.line(table(&kill_switches))?;
-        tables::remark_cut(kill_switches.len(), args.limit, out)?;
+        out.write_line(table(&kill_switches))?;
+        tables::note_limit(kill_switches.len(), args.limit, out)?;
     }
     Ok(())
+}
+
+fn corridor(currency: &str, destination_prefix: &str) -> String {
+    format!("{currency} to {destination_prefix}*")
 }
 
 fn table(kill_switches: &[KillSwitchView]) -> Table<5> {
     let left = Align::Left;
     let mut table = Table::new([
-        ("stop", Align::Right),
-        ("what", left),
-        ("by", left),
+        ("number", Align::Right),
+        ("refuses", left),
+        ("activated by", left),
         ("reason", left),
         ("lifted", left),
     ]);
-    for stop in kill_switches {
-        let what = match (&stop.switch, &stop.currency, &stop.destination_prefix) {
+    for view in kill_switches {
+        let target = match (&view.switch, &view.currency, &view.destination_prefix) {
             (Some(switch), _, _) => format!("switch {switch}"),
-            (None, Some(currency), Some(prefix)) => format!("{currency} to {prefix}*"),
+            (None, Some(currency), Some(prefix)) => corridor(currency, prefix),
             _ => String::new(),
         };
-        let lifted = match (&stop.lifted_by, &stop.lift_reason) {
+        let lifted = match (&view.lifted_by, &view.lift_reason) {
             (Some(by), Some(reason)) => format!("by {by}: {reason}"),
             _ => String::new(),
         };
-        table.row([&stop.kill_switch_id.to_string(), &what, &stop.activated_by, &stop.reason, &lifted]);
+        table.row([&view.kill_switch_id.to_string(), &target, &view.activated_by, &view.reason, &lifted]);
     }
     table
 }
 
-fn document(stop: &KillSwitchView) -> Value {
+fn document(view: &KillSwitchView) -> Value {
     json!({
-        "kill_switch_id": stop.kill_switch_id,
-        "switch": stop.switch,
-        "currency": stop.currency,
-        "destination_prefix": stop.destination_prefix,
-        "activated_by": stop.activated_by,
-        "reason": stop.reason,
-        "activated_at": stop.activated_at,
-        "lifted_by": stop.lifted_by,
-        "lift_reason": stop.lift_reason,
-        "lifted_at": stop.lifted_at,
+        "kill_switch_id": view.kill_switch_id,
+        "switch": view.switch,
+        "currency": view.currency,
+        "destination_prefix": view.destination_prefix,
+        "activated_by": view.activated_by,
+        "reason": view.reason,
+        "activated_at": view.activated_at,
+        "lifted_by": view.lifted_by,
+        "lift_reason": view.lift_reason,
+        "lifted_at": view.lifted_at,
     })
 }

@@ -1,4 +1,4 @@
-//! `payctl limits`: what may leave an account, or a tenant's accounts together.
+//! `payctl limits`: how much an account, or a tenant's accounts together, may send.
 
 use clap::ArgGroup;
 use iso_currency::Currency;
@@ -9,58 +9,58 @@ use serde_json::{Value, json};
 
 use crate::database::DatabaseArgs;
 use crate::document::money;
-use crate::out::Out;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
+use crate::output::Output;
 use crate::table::{self as tables, Align, Table};
 
-/// Set and list what may leave an account, or a tenant's accounts together
+/// Set and list how much an account, or a tenant's accounts together, may send
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Set(SetArgs),
     List(ListArgs),
 }
 
-/// Set a limit in the place of the one before; without bounds there is none
+/// Set a limit, which replaces the earlier limit; without a bound, remove the limit
 ///
-/// It is looked at when a payment's amount is held, and given back with what is released. A day is UTC's, and its use counts
-/// from when a limit for a day is set.
+/// A payment is checked against the limit when its amount is held; a release returns the amount to the limit. A day
+/// is a UTC day. Use is counted from the moment at which a limit per day is set.
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("scope").required(true).args(["account", "tenant"]))]
 pub(crate) struct SetArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Of this account
+    /// Limit this account
     #[arg(long, value_name = "ID", value_parser = super::id::<AccountId>)]
     account: Option<AccountId>,
-    /// Of all accounts of this tenant together
+    /// Limit all accounts of this tenant together
     #[arg(long, value_name = "ID", value_parser = super::id::<TenantId>)]
     tenant: Option<TenantId>,
-    /// ISO 4217 code, like EUR
+    /// Currency of the limit, an ISO 4217 code like EUR
     #[arg(long, value_parser = parse_currency)]
     currency: Currency,
-    /// Of one payment, decimal in major units
+    /// Largest amount of one payment, as a decimal in major units like 10.00
     #[arg(long, value_name = "AMOUNT")]
     per_payment: Option<String>,
-    /// Of one day, decimal in major units
+    /// Largest amount of one UTC day, as a decimal in major units like 100.00
     #[arg(long, value_name = "AMOUNT")]
     per_day: Option<String>,
-    /// Payments of one day
+    /// Most payments of one UTC day, 0 or more
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     per_day_count: Option<i64>,
-    /// Your name
+    /// Operator's name; recorded
     #[arg(long, value_name = "NAME")]
     by: String,
-    /// Why
+    /// Reason for the limit; recorded
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }
 
-/// List the limits that count now, with what today has used
+/// List the current limits and their use of this UTC day
 #[derive(Debug, clap::Args)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// At most so many
+    /// Show at most this many limits, 1 to 10000
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
     limit: i64,
     /// Print one JSON document
@@ -68,19 +68,25 @@ pub(crate) struct ListArgs {
     json: bool,
 }
 
-pub(crate) async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     match command {
         Command::Set(args) => set(args, out).await?,
         Command::List(args) => list(args, out).await?,
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Success)
 }
 
-async fn set(args: SetArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
-    let scope = match (args.account, args.tenant) {
-        (Some(account), _) => LimitScope::Account(account),
-        (None, Some(tenant)) => LimitScope::Tenant(tenant),
-        (None, None) => anyhow::bail!("whose limit? give --account or --tenant"),
+async fn set(args: SetArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
+    let (scope, scope_text) = match (args.account, args.tenant) {
+        (Some(account), _) => {
+            let text = format!("account {account}");
+            (LimitScope::Account(account), text)
+        }
+        (None, Some(tenant)) => {
+            let text = format!("tenant {tenant}");
+            (LimitScope::Tenant(tenant), text)
+        }
+        (None, None) => anyhow::bail!("a limit needs --account or --tenant"),
     };
     let minor = |amount: Option<String>| -> Result<Option<i64>, MoneyError> {
         amount.map(|amount| Ok(Money::parse_major(&amount, args.currency)?.amount_minor())).transpose()
@@ -92,20 +98,21 @@ async fn set(args: SetArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
     };
     let ledger = args.database.ledger().await?;
     ledger.set_limit(&scope, args.currency, bounds, &args.by, &args.reason).await?;
-    out.line(if bounds == LimitBounds::default() { "no limit any more" } else { "limit set" })?;
+    let change = if bounds == Bounds::default() { "removed" } else { "set" };
+    out.write_line(format_args!("limit of {scope_text} in {} {change}", args.currency.code()))?;
     Ok(())
 }
 
-async fn list(args: ListArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
+async fn list(args: ListArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     let limits = args.database.ledger().await?.limits(args.limit).await?;
     if args.json {
         let limits: Vec<Value> = limits.iter().map(document).collect();
-        out.json(&json!({ "limits": limits }))?;
+        out.write_json(&json!({ "limits": limits }))?;
     } else if limits.is_empty() {
-        out.line("no limit")?;
+        out.write_line("no limit is set")?;
     } else {
-        out.line(table(&limits))?;
-        tables::remark_cut(limits.len(), args.limit, out)?;
+        out.write_line(table(&limits))?;
+        tables::note_limit(limits.len(), args.limit, out)?;
     }
     Ok(())
 }
@@ -113,7 +120,7 @@ async fn list(args: ListArgs, out: &mut Out<'_>) -> anyhow::Result<()> {
 fn table(limits: &[LimitView]) -> Table<7> {
     let (left, right) = (Align::Left, Align::Right);
     let mut table = Table::new([
-        ("of", left),
+        ("scope", left),
         ("per payment", right),
         ("per day", right),
         ("payments per day", right),

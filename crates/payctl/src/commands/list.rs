@@ -6,9 +6,9 @@ use payment_protocol::PaymentState;
 use payment_protocol::ids::{PaymentId, SwitchName};
 use serde_json::{Value, json};
 
-use crate::bank::BankArgs;
-use crate::out::Out;
-use crate::outcome::{EXIT_CODES, Outcome};
+use crate::config::ConfigArgs;
+use crate::outcome::{CommandOutcome, EXIT_CODES};
+use crate::output::Output;
 use crate::table::{Align, Table};
 use crate::{age, document};
 
@@ -17,20 +17,20 @@ use crate::{age, document};
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    bank: BankArgs,
-    /// Only in this state, like needs_operator
-    #[arg(long, value_parser = state)]
+    config: ConfigArgs,
+    /// Show only payments in this state, like needs_operator
+    #[arg(long, value_parser = parse_state)]
     state: Option<PaymentState>,
-    /// Only accepted this long ago or earlier, like 10m
+    /// Show only payments accepted at least this long ago, like 90s, 10m or 48h
     #[arg(long, value_name = "AGE", value_parser = age::parse)]
     older_than: Option<i64>,
-    /// Only of this switch
+    /// Show only payments of this switch
     #[arg(long, value_name = "NAME", value_parser = super::id::<SwitchName>)]
     switch: Option<SwitchName>,
-    /// Only after this payment in the list: the last one of the page before
+    /// Show only payments after this one in the list: the next page
     #[arg(long, value_name = "PAYMENT", value_parser = super::id::<PaymentId>)]
     after: Option<PaymentId>,
-    /// At most so many
+    /// Show at most this many payments, 1 to 10000
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
     limit: i64,
     /// Print one JSON document
@@ -38,9 +38,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
-    let ledger = args.bank.read()?.ledger().await?;
-    let filter = OperatorPaymentFilter {
+pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
+    let ledger = args.config.read()?.ledger().await?;
+    let filter = ListFilter {
         state: args.state,
         older_than_s: args.older_than,
         switch: args.switch,
@@ -50,13 +50,13 @@ pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome
     let payments = ledger.list(&filter).await?;
     if args.json {
         let payments: Vec<Value> = payments.iter().map(document::payment).collect();
-        out.json(&json!({ "payments": payments }))?;
+        out.write_json(&json!({ "payments": payments }))?;
     } else if payments.is_empty() {
-        out.line("no payment is like that")?;
+        out.write_line("no payment matches")?;
     } else {
-        out.line(table(&payments))?;
+        out.write_line(table(&payments))?;
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Success)
 }
 
 fn table(payments: &[PaymentView]) -> Table<7> {
@@ -84,16 +84,16 @@ fn table(payments: &[PaymentView]) -> Table<7> {
     table
 }
 
-/// Why it stands, else why it was turned round.
+/// The operator reason, else the reason of the compensation.
 pub(super) fn reason(payment: &PaymentView) -> &str {
-    let standing =
+    let operator_reason =
         payment.operator_reason.as_deref().filter(|_| payment.state == PaymentState::NeedsOperator);
-    standing.or(payment.reason.as_deref()).unwrap_or_default()
+    operator_reason.or(payment.reason.as_deref()).unwrap_or_default()
 }
 
-fn state(text: &str) -> Result<PaymentState, String> {
+fn parse_state(text: &str) -> Result<PaymentState, String> {
     PaymentState::parse(text).ok_or_else(|| {
         let known: Vec<_> = PaymentState::ALL.iter().map(|state| state.as_str()).collect();
-        format!("states are: {}", known.join(", "))
+        format!("the states are {}", known.join(", "))
     })
 }

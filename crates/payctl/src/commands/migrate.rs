@@ -1,6 +1,6 @@
-//! `payctl migrate`: brings the payments database to the schema of this version, and creates it if
-//! it is not there. Safe to repeat and to run twice at once. The mock switch migrates its own. It is run as the owner of
-//! everything; the services themselves connect with the rights of `payments_service`.
+//! `payctl migrate`: creates the payments database if it is missing and applies this version's migrations.
+//! Idempotent, and safe to run twice at once. Runs as the database's owner; the services connect with the rights
+//! of `payments_service`. The mock switch migrates its own database.
 
 use std::io;
 use std::time::Duration;
@@ -10,51 +10,54 @@ use sqlx::migrate::{Migrate as _, MigrateDatabase as _, Migrator};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, Postgres};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::database::{DatabaseArgs, place};
-use crate::out::Out;
-use crate::outcome::Outcome;
+use crate::database::{DatabaseArgs, describe};
+use crate::outcome::CommandOutcome;
+use crate::output::Output;
 
-/// Pause between two attempts to reach a server that is starting.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Pause between two connection attempts while the server starts.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What lives in the payments database, in the order it is applied.
+/// The schemas of the payments database, in the order of their migration.
 const SCHEMAS: [(&str, &Migrator); 2] =
     [("payment-ledger", &payment_ledger::MIGRATOR), ("idempotency", &idempotency::MIGRATOR)];
 
-/// Create the payments database if it is missing and apply the migrations
+/// Create the payments database if it is missing and apply the migrations; safe to repeat
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Seconds to wait for PostgreSQL
+    /// Longest time to wait for PostgreSQL to start, in seconds
     #[arg(long, visible_alias = "wait", value_name = "SECONDS", default_value_t = 30)]
     wait_s: u64,
 }
 
-pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let mut connection = open(&args, out).await?;
-    // One at a time, so that what is reported as applied was applied here.
-    connection.lock().await.context("the migrations could not be locked")?;
+    // One process at a time, so that every migration reported as applied was applied by this process.
+    connection
+        .lock()
+        .await
+        .context("the lock for migrations could not be taken; run payctl migrate again")?;
     for (schema, migrator) in SCHEMAS {
         let applied = apply(migrator, &mut connection)
             .await
             .with_context(|| format!("the migrations of {schema} failed"))?;
         for migration in &applied {
-            out.line(format_args!("{schema}: applied {migration}"))?;
+            out.write_line(format_args!("{schema}: applied {migration}"))?;
         }
         if applied.is_empty() {
-            out.line(format_args!("{schema}: up to date"))?;
+            out.write_line(format_args!("{schema}: up to date"))?;
         }
     }
-    payment_ledger::access::service_role::hand_over_idempotency_tables(&mut connection)
-        .await
-        .context("the tables that are the services' own could not be handed over")?;
-    connection.close().await.context("the connection could not be closed")?;
-    Ok(Outcome::Done)
+    payment_ledger::access::service_role::hand_over_keys(&mut connection).await.context(
+        "the ownership of the tables of idempotency keys could not be changed; run payctl migrate again",
+    )?;
+    connection.close().await.context("the connection to the database could not be closed")?;
+    Ok(CommandOutcome::Success)
 }
 
-/// Connects, waiting for the server and creating the database.
-async fn open(args: &Args, out: &mut Out<'_>) -> anyhow::Result<PgConnection> {
+/// Connects; waits for the server and creates the database.
+async fn open(args: &Args, out: &mut Output<'_>) -> anyhow::Result<PgConnection> {
     let options = args.database.options()?;
     let deadline = Instant::now() + Duration::from_secs(args.wait_s);
     let mut last = None;
@@ -63,56 +66,58 @@ async fn open(args: &Args, out: &mut Out<'_>) -> anyhow::Result<PgConnection> {
             Ok(Ok(connection)) => return Ok(connection),
             Ok(Err(error)) if is_missing(&error) => {
                 if create(args.database.url()).await? {
-                    out.line(format_args!("created {}", place(&options)))?;
+                    out.write_line(format_args!("created {}", describe(&options)))?;
                 }
             }
-            Ok(Err(error)) if is_starting(&error) && Instant::now() + PAUSE < deadline => {
+            Ok(Err(error)) if is_starting(&error) && Instant::now() + RETRY_INTERVAL < deadline => {
                 last = Some(error);
-                sleep(PAUSE).await;
+                sleep(RETRY_INTERVAL).await;
             }
-            Ok(Err(error)) => return Err(unreachable(args, &place(&options), Some(error))),
-            Err(_) => return Err(unreachable(args, &place(&options), last)),
+            Ok(Err(error)) => return Err(unreachable(args, &describe(&options), Some(error))),
+            Err(_) => return Err(unreachable(args, &describe(&options), last)),
         }
     }
 }
 
-fn unreachable(args: &Args, place: &str, cause: Option<sqlx::Error>) -> anyhow::Error {
+fn unreachable(args: &Args, database: &str, cause: Option<sqlx::Error>) -> anyhow::Error {
     let waited = args.wait_s;
-    let message = format!("{place} cannot be opened (--database-url, waited at most {waited} s)");
+    let message = format!(
+        "{database} cannot be opened within {waited} s; check --database-url and that PostgreSQL runs"
+    );
     match cause {
         Some(cause) => anyhow::Error::new(cause).context(message),
         None => anyhow::anyhow!("{message}: no answer"),
     }
 }
 
-/// Creates the database. Returns false when somebody else did so meanwhile.
+/// Creates the database. Returns false if another process created it meanwhile.
 async fn create(url: &str) -> anyhow::Result<bool> {
     match Postgres::create_database(url).await {
         Ok(()) => Ok(true),
         Err(error) if has_code(&error, &["42P04", "23505"]) => Ok(false),
-        Err(error) => Err(error).context("the database is not there and could not be created"),
+        Err(error) => Err(error).context("the database is missing and could not be created"),
     }
 }
 
-/// Applies what is missing and names it.
+/// Applies the missing migrations and returns their names.
 async fn apply(migrator: &Migrator, connection: &mut PgConnection) -> anyhow::Result<Vec<String>> {
     connection.ensure_migrations_table(&migrator.table_name).await?;
-    let known = connection.list_applied_migrations(&migrator.table_name).await?;
+    let applied = connection.list_applied_migrations(&migrator.table_name).await?;
     let missing = migrator
         .iter()
-        .filter(|migration| known.iter().all(|applied| applied.version != migration.version))
+        .filter(|migration| applied.iter().all(|applied| applied.version != migration.version))
         .map(|migration| format!("{:04} {}", migration.version, migration.description))
         .collect();
     migrator.run(connection).await?;
     Ok(missing)
 }
 
-/// The server is there, the database is not (`invalid_catalog_name`).
+/// The server has no such database (`invalid_catalog_name`).
 fn is_missing(error: &sqlx::Error) -> bool {
     has_code(error, &["3D000"])
 }
 
-/// May be gone in a moment: no server yet, `cannot_connect_now`, `too_many_connections`.
+/// Transient: no server yet, `cannot_connect_now`, `too_many_connections`.
 fn is_starting(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => error.kind() != io::ErrorKind::PermissionDenied,

@@ -1,4 +1,4 @@
-//! One file per command: its arguments, what it does, what it prints.
+//! One file per command: its arguments, what it does, and its output.
 
 pub(crate) mod accounts;
 pub(crate) mod completions;
@@ -21,17 +21,17 @@ pub(crate) mod webhooks;
 
 use idempotency::{IdempotencyKey, KeyError};
 
-/// Reads an id from an argument.
+/// Parses an id from an argument.
 fn id<T: TryFrom<String>>(text: &str) -> Result<T, T::Error> {
     T::try_from(text.to_owned())
 }
 
-/// Reads an idempotency key from an argument, as the API takes it too.
+/// Parses an idempotency key from an argument, by the API's own rules.
 fn key(text: &str) -> Result<IdempotencyKey, KeyError> {
     IdempotencyKey::parse(text.as_bytes())
 }
 
-/// A key that nobody used before.
+/// Generates an unused idempotency key.
 fn new_key() -> Result<IdempotencyKey, KeyError> {
     key(&uuid::Uuid::new_v4().simple().to_string())
 }

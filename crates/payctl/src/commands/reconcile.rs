@@ -1,27 +1,27 @@
-//! `payctl reconcile`: the switches' statements, our books and the running workflows, side by side.
+//! `payctl reconcile`: one reconciliation run over the switch statements, the ledger and the running workflows.
 
 use reconciliation::report::{PaymentSum, ReportedFinding, SwitchTotals};
 use reconciliation::{Reconciler, ReconciliationReport, Tolerance};
 use workflow_api::RunningWorkflows;
 
-use crate::bank::BankArgs;
-use crate::out::Out;
-use crate::outcome::{EXIT_CODES, Outcome};
+use crate::config::ConfigArgs;
+use crate::outcome::{CommandOutcome, EXIT_CODES};
+use crate::output::Output;
 use crate::table::{Align, Table};
 use crate::{age, document};
 
-/// Compare the switches' statements, the ledger and the running workflows; open an exception for what does not agree
+/// Compare the switch statements, the ledger and the running workflows; open an exception for each drift
 ///
-/// Moves no money. What is younger than the grace counts as under way.
+/// A reconciliation run moves no money. A difference younger than the grace period is not a drift yet.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    bank: BankArgs,
-    /// How long the books may take to follow each other, like 10m
+    config: ConfigArgs,
+    /// Grace period: a younger difference is still in progress, like 90s, 10m or 48h
     #[arg(long, value_name = "AGE", default_value = "10m", value_parser = age::parse)]
     grace: i64,
-    /// How long a switch may be asked to cancel, like 15m
+    /// Longest time that a payment may be cancelling without being a drift, like 90s, 10m or 48h
     #[arg(long, value_name = "AGE", default_value = "15m", value_parser = age::parse)]
     cancelling: i64,
     /// Print one JSON document
@@ -29,52 +29,56 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
-    let bank = args.bank.read()?;
-    let (ledger, switches) = (bank.ledger().await?, bank.switches()?);
-    let temporal = RunningWorkflows::new(bank.temporal.clone(), "payctl");
+pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
+    let config = args.config.read()?;
+    let (ledger, switches) = (config.ledger().await?, config.switches()?);
+    let temporal = RunningWorkflows::new(config.temporal.clone(), "payctl");
     let switches = switches.iter().map(|switch| (&switch.options, &switch.profile));
     let reconciler = Reconciler::new(ledger, switches, temporal)?;
-    let patience = Tolerance { grace_s: args.grace, cancelling_s: args.cancelling };
-    let report = reconciler.run(patience, &|_| ()).await?;
+    let tolerance = Tolerance { grace_s: args.grace, cancelling_s: args.cancelling };
+    let report = reconciler.run(tolerance, &|_| ()).await?;
     if args.json {
-        out.json(&serde_json::to_value(&report)?)?;
+        out.write_json(&serde_json::to_value(&report)?)?;
     } else {
         print(&report, out)?;
     }
-    Ok(match report.drift_count() {
-        0 if report.not_compared.is_empty() => Outcome::Done,
-        0 => Outcome::StillOpen,
-        _ => Outcome::NotAsItShouldBe,
+    Ok(match report.drifts() {
+        0 if report.not_compared.is_empty() => CommandOutcome::Success,
+        0 => CommandOutcome::Unknown,
+        _ => CommandOutcome::CheckFailed,
     })
 }
 
-fn print(report: &ReconciliationReport, out: &mut Out<'_>) -> anyhow::Result<()> {
-    let ReconciliationReport { reconciliation_id, payments, lines, new_lines, workflows, .. } = report;
-    out.line(format_args!(
-        "reconciliation {reconciliation_id}: {payments} payments, {lines} statement lines ({new_lines} new), {workflows} workflows"
+fn print(report: &Report, out: &mut Output<'_>) -> anyhow::Result<()> {
+    let Report { reconciliation_id, payments, lines, new_lines, workflows, .. } = report;
+    out.write_line(format_args!(
+        "reconciliation run {reconciliation_id} compared {payments} payments, {lines} statement lines ({new_lines} new) and \
+         {workflows} workflows"
     ))?;
-    for book in &report.not_compared {
-        out.line(format_args!("not compared: {book}"))?;
+    for source in &report.not_compared {
+        out.write_line(format_args!("not compared: {source}"))?;
     }
     if !report.totals.is_empty() {
-        out.line("")?;
-        out.line(totals(&report.totals))?;
+        out.write_line("")?;
+        out.write_line(totals(&report.totals))?;
     }
-    out.line("")?;
+    out.write_line("")?;
     if report.closed_before > 0 {
-        out.line(format_args!("{} that people have closed before", report.closed_before))?;
+        out.write_line(format_args!("{} differences were closed by operators before", report.closed_before))?;
     }
-    if report.drift_count() == 0 {
-        out.line("no drift")?;
+    if report.drifts() == 0 {
+        out.write_line("no drift")?;
         return Ok(());
     }
-    out.line(counts(report))?;
-    out.line("")?;
-    out.line(findings(&report.findings))?;
+    out.write_line(counts(report))?;
+    out.write_line("")?;
+    out.write_line(findings(&report.findings))?;
     let listed = report.findings.len() as u64;
-    if listed < report.drift_count() {
-        out.line(format_args!("the first {listed} of {}; payctl exceptions has all", report.drift_count()))?;
+    if listed < report.drifts() {
+        out.write_line(format_args!(
+            "{listed} of {} drifts are listed; see all: payctl exceptions",
+            report.drifts()
+        ))?;
     }
     Ok(())
 }
@@ -88,25 +92,23 @@ fn totals(totals: &[SwitchTotals]) -> Table<5> {
         ("committed", right),
         ("settled at the switch", right),
     ]);
-    for SwitchTotals { switch, currency, payments, held, committed, settled_at_switch } in totals {
-        let money = |sum: &PaymentSum| {
-            format!("{} in {}", document::wide_money(sum.amount_minor, currency), sum.count)
-        };
+    for Totals { switch, currency, payments, held, committed, settled_at_switch } in totals {
+        let money = |sum: &Sum| format!("{} in {}", document::total(sum.amount_minor, currency), sum.count);
         table.row([
             switch,
             &payments.to_string(),
             &money(held),
             &money(committed),
-            &settled_at_switch.as_ref().map_or_else(|| "not known".to_owned(), money),
+            &settled_at_switch.as_ref().map_or_else(|| "unknown".to_owned(), money),
         ]);
     }
     table
 }
 
-fn counts(report: &ReconciliationReport) -> Table<2> {
-    let mut table = Table::new([("drift", Align::Left), ("found", Align::Right)]);
-    for (drift, found) in report.drift.iter().filter(|(_, found)| **found > 0) {
-        table.row([drift.as_str(), &found.to_string()]);
+fn counts(report: &Report) -> Table<2> {
+    let mut table = Table::new([("drift", Align::Left), ("count", Align::Right)]);
+    for (drift, count) in report.drift.iter().filter(|(_, count)| **count > 0) {
+        table.row([drift.as_str(), &count.to_string()]);
     }
     table
 }
@@ -117,14 +119,14 @@ fn findings(findings: &[ReportedFinding]) -> Table<5> {
         ("exception", Align::Right),
         ("drift", left),
         ("payment", left),
-        ("may be decided", left),
-        ("what", left),
+        ("allowed decisions", left),
+        ("detail", left),
     ]);
     for ReportedFinding { drift, payment_id, exception_id, allowed, detail, .. } in findings {
         table.row([
             &exception_id.to_string(),
             drift.as_str(),
-            payment_id.as_deref().unwrap_or("none of ours"),
+            payment_id.as_deref().unwrap_or("unmatched"),
             &allowed.join(", "),
             detail,
         ]);

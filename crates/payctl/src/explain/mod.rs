@@ -1,11 +1,11 @@
-//! One payment as three parties tell it: our ledger, the workflow engine, the switch. Only the ledger has
-//! to answer; each of the others says what could not be read.
+//! One payment as the ledger, Temporal and the switch see it, with the invariants checked on that evidence.
+//! Only the ledger has to answer; Temporal and the switch may be unavailable.
 //!
-//! | file | question |
+//! | module | source |
 //! |---|---|
-//! | `workflow` | what does Temporal say? |
-//! | `switch` | what does the switch say? |
-//! | `invariants` | does what was read agree? |
+//! | `workflow` | Temporal: description and query of the workflow |
+//! | `switch` | the switch: query or statement |
+//! | `invariants` | which invariants hold, on the evidence of all three |
 
 mod invariants;
 mod switch;
@@ -19,82 +19,95 @@ use payment_ledger::reads::explain::PaymentExplanation;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::submit::QueryAnswer;
 
-use crate::bank::Bank;
+use crate::config::Config;
 
-pub(crate) use invariants::{Holds, Invariant};
-pub(crate) use switch::SwitchSays;
-pub(crate) use workflow::WorkflowSays;
+pub(crate) use invariants::{InvariantCheck, InvariantStatus};
+pub(crate) use switch::SwitchView;
+pub(crate) use workflow::WorkflowView;
 
-/// Lines of the timeline that are shown at most.
+/// Most timeline lines that are read.
 const TIMELINE_MAX: i64 = 1_000;
 
-/// Everything that could be read.
+/// One payment in all three systems.
 #[derive(Debug)]
-pub(crate) struct Picture {
-    /// Our own books, in one snapshot.
-    pub(crate) ledger: PaymentExplanation,
-    /// The workflow, or why it could not be read.
-    pub(crate) workflow: Result<WorkflowSays, String>,
-    /// The switch, or why it could not be asked.
-    pub(crate) switch: Result<SwitchSays, String>,
-    /// What that means, in order of the numbers.
-    pub(crate) invariants: Vec<Invariant>,
-    /// When it was read.
+pub(crate) struct PaymentExplanation {
+    /// The ledger's records, in one snapshot.
+    pub(crate) ledger: Explained,
+    /// The workflow, or why Temporal could not be read.
+    pub(crate) workflow: Result<WorkflowView, String>,
+    /// The transfer at the switch, or why the switch could not be queried.
+    pub(crate) switch: Result<SwitchView, String>,
+    /// The invariants, in order of their numbers.
+    pub(crate) invariants: Vec<InvariantCheck>,
+    /// When the records were read.
     pub(crate) read_at: Timestamp,
 }
 
-impl Picture {
-    /// The invariants that do not hold.
-    pub(crate) fn violated(&self) -> impl Iterator<Item = &Invariant> {
-        self.invariants.iter().filter(|invariant| invariant.holds == Holds::No)
+impl PaymentExplanation {
+    /// The violated invariants.
+    pub(crate) fn violated(&self) -> impl Iterator<Item = &InvariantCheck> {
+        self.invariants.iter().filter(|invariant| invariant.status == InvariantStatus::Violated)
     }
 }
 
-/// Asks the switch before a correction moves money.
+/// Queries the switch before a correction moves money.
 ///
 /// # Errors
-/// What the switch says otherwise, or may still say; or why it could not be asked.
-pub(crate) async fn must_not_contradict(
-    bank: &Bank,
+/// The switch contradicts the correction or has not decided, or the switch cannot be queried.
+pub(crate) async fn verify_correction(
+    config: &Config,
     ledger: &Ledger,
     id: &PaymentId,
     correction: Correction,
 ) -> anyhow::Result<()> {
-    let payment =
-        ledger.explain(id, TIMELINE_MAX).await?.with_context(|| format!("there is no payment {id}"))?;
+    let payment = read_ledger(ledger, id).await?;
     let profile = &payment.payment.profile;
     if !(profile.has_query || profile.has_statement) {
-        // Nobody can be asked: the evidence of two people counts.
+        // The switch offers neither query nor statement: the evidence of two operators counts.
         return Ok(());
     }
-    match (correction, switch::ask(bank, ledger, &payment).await) {
-        (Correction::LateDebit, Ok(SwitchSays { answer: QueryAnswer::Settled(_), .. }))
-        | (Correction::ReturnCredit, Ok(SwitchSays { answer: QueryAnswer::Void { .. }, .. }))
-        // It may have forgotten.
-        | (_, Ok(SwitchSays { answer: QueryAnswer::NotFound, .. })) => Ok(()),
-        (_, Ok(says)) => anyhow::bail!("nothing was decided: the switch says it is {}", says.words()),
-        (_, Err(why)) => anyhow::bail!("nothing was decided: the switch must be asked first, and {why}"),
+    match (correction, switch::query(config, ledger, &payment).await) {
+        (Correction::LateDebit, Ok(SwitchView { answer: QueryAnswer::Settled(_), .. }))
+        | (Correction::ReturnCredit, Ok(SwitchView { answer: QueryAnswer::Void { .. }, .. }))
+        // The switch may have forgotten the transfer.
+        | (_, Ok(SwitchView { answer: QueryAnswer::NotFound, .. })) => Ok(()),
+        (_, Ok(view)) => {
+            anyhow::bail!(
+                "nothing was decided: {correction} of payment {id} contradicts the switch, which reports {}",
+                view.describe()
+            )
+        }
+        (_, Err(error)) => anyhow::bail!(
+            "nothing was decided: {correction} of payment {id} needs the switch's answer first; repeat it later: {error}"
+        ),
     }
 }
 
-/// Reads everything.
+/// Reads the payment in all three systems and checks its invariants.
 ///
 /// # Errors
-/// When the ledger does not answer, or has no such payment.
-pub(crate) async fn picture(bank: &Bank, ledger: &Ledger, id: &PaymentId) -> anyhow::Result<Picture> {
-    let read = async || {
-        let read = ledger.explain(id, TIMELINE_MAX).await?;
-        read.with_context(|| format!("there is no payment {id}"))
-    };
-    let first = read().await?;
-    let (workflow, switch) =
-        tokio::join!(workflow::ask(bank, &first.payment.view.workflow_id), switch::ask(bank, ledger, &first));
-    // A payment that moved meanwhile must not be measured by what the switch said afterwards.
-    let ledger = read().await?;
-    let switch = match ledger.payment.view.updated_at == first.payment.view.updated_at {
+/// The ledger does not answer, or has no such payment.
+pub(crate) async fn explain_payment(
+    config: &Config,
+    ledger: &Ledger,
+    id: &PaymentId,
+) -> anyhow::Result<PaymentExplanation> {
+    let before = read_ledger(ledger, id).await?;
+    let (workflow, switch) = tokio::join!(
+        workflow::describe(config, &before.payment.view.workflow_id),
+        switch::query(config, ledger, &before)
+    );
+    // The switch's answer is evidence only for a payment that did not change meanwhile.
+    let ledger = read_ledger(ledger, id).await?;
+    let switch = match ledger.payment.view.updated_at == before.payment.view.updated_at {
         true => switch,
-        false => Err("the payment moved while the switch was asked; look again".into()),
+        false => Err("the payment changed during the query; run payctl show again".into()),
     };
     let invariants = invariants::check(&ledger, switch.as_ref().ok());
-    Ok(Picture { ledger, workflow, switch, invariants, read_at: Timestamp::now() })
+    Ok(PaymentExplanation { ledger, workflow, switch, invariants, read_at: Timestamp::now() })
+}
+
+async fn read_ledger(ledger: &Ledger, id: &PaymentId) -> anyhow::Result<Explained> {
+    let payment = ledger.explain(id, TIMELINE_MAX).await?;
+    payment.with_context(|| format!("there is no payment {id}; see: payctl list"))
 }

@@ -1,5 +1,5 @@
-//! What the switch says of a payment's transfer now, by the means that the payment's own profile names.
-//! Looking changes nothing there.
+//! The transfer at the switch, read by the means that the payment's profile names. Reading changes nothing
+//! at the switch.
 
 use std::time::Duration;
 
@@ -13,55 +13,55 @@ use switch_client::statement::STATEMENT_NOT_READ_TO_END;
 use switch_client::{LookupKey, SwitchClient, SwitchReply, TransferRef};
 use tokio::time::{Instant, timeout};
 
-use crate::bank::Bank;
+use crate::config::Config;
 use crate::document::money;
 
-/// Time for all looks together. A long statement is read on with each.
+/// Time for all requests together. A long statement takes several.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// By what the switch was asked.
+/// How the transfer was looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Means {
-    /// By our reference.
+pub(crate) enum LookupMethod {
+    /// Query by our reference.
     Query,
-    /// By its own id, or in its list of transfers to that account.
+    /// Query by the switch's transfer id, or in its list of transfers to the destination account.
     ReadBack,
-    /// In its statement, which has ends only.
+    /// The switch's statement, which lists finished transfers only.
     Statement,
 }
 
-/// The switch's own view.
+/// The transfer as the switch reports it.
 #[derive(Clone, Debug)]
-pub(crate) struct SwitchSays {
-    /// By what it was asked.
-    pub(crate) means: Means,
-    /// What it said; never [`QueryAnswer::NoAnswer`] or [`QueryAnswer::OurFault`].
+pub(crate) struct SwitchView {
+    /// How the transfer was looked up.
+    pub(crate) method: LookupMethod,
+    /// The switch's answer; never [`QueryAnswer::NoAnswer`] or [`QueryAnswer::OurFault`].
     pub(crate) answer: QueryAnswer,
-    /// Its own id of the transfer.
+    /// The switch's id of the transfer.
     pub(crate) transfer_id: Option<String>,
 }
 
-impl SwitchSays {
-    /// For people.
-    pub(crate) fn words(&self) -> String {
-        let id = self.transfer_id.as_ref().map(|id| format!(" (its id {id})")).unwrap_or_default();
+impl SwitchView {
+    /// The answer in words.
+    pub(crate) fn describe(&self) -> String {
+        let id = self.transfer_id.as_ref().map(|id| format!(" (transfer id {id})")).unwrap_or_default();
         match &self.answer {
             QueryAnswer::Settled(report) => {
                 format!("settled: {}{id}", money(report.amount_minor, &report.currency))
             }
             QueryAnswer::Pending => format!("pending{id}"),
-            QueryAnswer::Void { reason } => format!("dead: {reason}{id}"),
-            QueryAnswer::NotFound if self.means == Means::Statement => {
-                "no end of it is in the statement".into()
+            QueryAnswer::Void { reason } => format!("void: {reason}{id}"),
+            QueryAnswer::NotFound if self.method == LookupMethod::Statement => {
+                "not found: the statement does not list the transfer".into()
             }
-            QueryAnswer::NotFound => "it knows nothing of it".into(),
+            QueryAnswer::NotFound => "not found: the switch does not know the transfer".into(),
             QueryAnswer::NoAnswer { detail } | QueryAnswer::OurFault { detail } => detail.clone(),
         }
     }
 
-    /// For programs.
-    pub(crate) fn word(&self) -> &'static str {
+    /// The answer's word in JSON.
+    pub(crate) fn answer_word(&self) -> &'static str {
         match self.answer {
             QueryAnswer::Settled(_) => "settled",
             QueryAnswer::Pending => "pending",
@@ -72,58 +72,60 @@ impl SwitchSays {
     }
 }
 
-/// Asks the switch, within 15 seconds.
+/// Looks the transfer up at the switch, within 15 seconds.
 ///
 /// # Errors
-/// Why it could not be asked, in words.
-pub(super) async fn ask(
-    bank: &Bank,
+/// Why the switch could not be queried.
+pub(super) async fn query(
+    config: &Config,
     ledger: &Ledger,
-    payment: &PaymentExplanation,
-) -> Result<SwitchSays, String> {
+    payment: &Explained,
+) -> Result<SwitchView, String> {
     let row = &payment.payment;
     let profile = &row.profile;
-    let means = match (profile.needs_account_lock(), profile.has_query, profile.has_statement) {
-        (true, true, _) => Means::ReadBack,
-        (false, true, _) => Means::Query,
-        (_, false, true) => Means::Statement,
-        (_, false, false) => return Err("it has neither a query nor a statement".into()),
+    let method = match (profile.needs_account_lock(), profile.has_query, profile.has_statement) {
+        (true, true, _) => LookupMethod::ReadBack,
+        (false, true, _) => LookupMethod::Query,
+        (_, false, true) => LookupMethod::Statement,
+        (_, false, false) => return Err("the switch offers neither a query nor a statement".into()),
     };
-    let configured = bank.switch(&profile.switch).map_err(|error| format!("{error:#}"))?;
-    let client = SwitchClient::new(&configured.options, profile).map_err(|error| error.to_string())?;
+    let switch = config.switch(&profile.switch).map_err(|error| format!("{error:#}"))?;
+    let client = SwitchClient::new(&switch.options, profile).map_err(|error| error.to_string())?;
     let id = PaymentId::new(row.view.payment_id.as_str()).map_err(|error| error.to_string())?;
     let reference = keys::submit(&TxId::derive(&id));
-    let sought = ledger.lookup_key(&id).await.map_err(|error| error.to_string())?;
-    let sought = LookupKey {
+    let stored = ledger.lookup_key(&id).await.map_err(|error| error.to_string())?;
+    let key = LookupKey {
         reference: reference.clone(),
-        marker: sought.marker,
-        transfer_id: sought.transfer_id,
-        creditor_account: sought.destination_account,
-        money: sought.money,
+        marker: stored.marker,
+        transfer_id: stored.transfer_id,
+        creditor_account: stored.destination_account,
+        money: stored.money,
     };
-    let look = async {
-        match means {
-            Means::Query => client.query(TransferRef::Reference(&reference)).await,
-            Means::ReadBack => client.query(TransferRef::LookupKey(&sought)).await,
-            Means::Statement => read_statement(&client, &sought).await,
+    let request = async {
+        match method {
+            LookupMethod::Query => client.query(TransferRef::Reference(&reference)).await,
+            LookupMethod::ReadBack => client.query(TransferRef::LookupKey(&key)).await,
+            LookupMethod::Statement => read_statement(&client, &key).await,
         }
     };
-    let answered = timeout(TIMEOUT, look).await.map_err(|_| "it gave no answer within 15 s".to_owned())?;
-    match answered.answer {
-        QueryAnswer::NoAnswer { detail } => Err(format!("it gave no answer: {detail}")),
-        QueryAnswer::OurFault { detail } => Err(format!("it refuses to tell: {detail}")),
-        answer => Ok(SwitchSays { means, answer, transfer_id: answered.transfer_id }),
+    let reply =
+        timeout(TIMEOUT, request).await.map_err(|_| "the switch gave no answer within 15 s".to_owned())?;
+    match reply.answer {
+        QueryAnswer::NoAnswer { detail } => Err(format!("the switch gave no answer: {detail}")),
+        QueryAnswer::OurFault { detail } => Err(format!("the switch refused the query: {detail}")),
+        answer => Ok(SwitchView { method, answer, transfer_id: reply.transfer_id }),
     }
 }
 
-/// Reads on where the client stopped, since nobody looks a second time here.
-async fn read_statement(client: &SwitchClient, sought: &LookupKey) -> SwitchReply<QueryAnswer> {
-    let began = Instant::now();
+/// Reads the statement to its end: the client reads a bounded number of pages per call.
+async fn read_statement(client: &SwitchClient, key: &LookupKey) -> SwitchReply<QueryAnswer> {
+    let started_at = Instant::now();
     loop {
-        let answered = client.statement(sought).await;
-        let again = matches!(&answered.answer, QueryAnswer::NoAnswer { detail } if detail == STATEMENT_NOT_READ_TO_END);
-        if !again || began.elapsed() > TIMEOUT {
-            return answered;
+        let reply = client.statement(key).await;
+        let is_partial =
+            matches!(&reply.answer, QueryAnswer::NoAnswer { detail } if detail == NOT_AT_ITS_END);
+        if !is_partial || started_at.elapsed() > TIMEOUT {
+            return reply;
         }
     }
 }

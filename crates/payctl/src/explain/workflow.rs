@@ -1,4 +1,4 @@
-//! What Temporal says of a payment's workflow.
+//! The payment's workflow as Temporal describes it, and the state that the workflow itself reports.
 
 use std::time::Duration;
 
@@ -14,79 +14,79 @@ use temporalio_common::data_converters::{PayloadConverter, RawValue};
 use tokio::time::timeout;
 use workflow_api::PAYMENT_STATUS;
 
-use crate::bank::Bank;
+use crate::config::Config;
 
-/// Time for the connection and the description together.
+/// Time for connection and description together.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time for the query, which a worker has to answer.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A workflow as it was found.
+/// A workflow's description and state.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct WorkflowSays {
-    /// The run that is or was last.
+pub(crate) struct WorkflowView {
+    /// Run ID of the current or last run.
     pub(crate) run_id: String,
-    /// Its status in Temporal's words.
+    /// Temporal's status of the execution.
     pub(crate) status: &'static str,
-    /// The state that the workflow itself tells.
+    /// The payment's state by the query; `None` if the query failed.
     pub(crate) state: Option<PaymentState>,
-    /// Why the workflow did not tell.
-    pub(crate) not_told: Option<String>,
+    /// Why the query failed.
+    pub(crate) query_error: Option<String>,
 }
 
-/// Answer of the query, as far as it is shown.
+/// Result of the query, restricted to the field that is shown.
 #[derive(Debug, Deserialize)]
-struct PaymentStatus {
+struct PaymentStatusResult {
     state: PaymentState,
 }
 
-/// Asks Temporal, within six seconds.
+/// Reads the workflow, within six seconds.
 ///
 /// # Errors
-/// Why Temporal could not be asked, in words.
-pub(super) async fn ask(bank: &Bank, workflow_id: &str) -> Result<WorkflowSays, String> {
-    let described = timeout(DESCRIBE_TIMEOUT, describe(bank, workflow_id)).await;
+/// Why Temporal could not be read.
+pub(super) async fn describe(config: &Config, workflow_id: &str) -> Result<WorkflowView, String> {
+    let description = timeout(DESCRIBE_TIMEOUT, describe_execution(config, workflow_id)).await;
     let (handle, run_id, status) =
-        described.map_err(|_| "Temporal gave no answer within 3 s".to_owned())??;
-    let told = match timeout(QUERY_TIMEOUT, query(&handle)).await {
-        Ok(told) => told,
+        description.map_err(|_| "Temporal gave no answer within 3 s".to_owned())??;
+    let queried = match timeout(QUERY_TIMEOUT, query_state(&handle)).await {
+        Ok(queried) => queried,
         Err(_) => Err("no worker answered the query within 3 s".into()),
     };
-    let (state, not_told) = match told {
+    let (state, query_error) = match queried {
         Ok(state) => (Some(state), None),
-        Err(detail) => (None, Some(detail)),
+        Err(error) => (None, Some(error)),
     };
-    Ok(WorkflowSays { run_id, status, state, not_told })
+    Ok(WorkflowView { run_id, status, state, query_error })
 }
 
-async fn describe(
-    bank: &Bank,
+async fn describe_execution(
+    config: &Config,
     workflow_id: &str,
 ) -> Result<(UntypedWorkflowHandle<Client>, String, &'static str), String> {
-    let client = bank.temporal.connect("payctl").await.map_err(|error| error.to_string())?;
+    let client = config.temporal.connect("payctl").await.map_err(|error| error.to_string())?;
     let handle = client.get_workflow_handle::<UntypedWorkflow>(workflow_id);
     match handle.describe(WorkflowDescribeOptions::default()).await {
-        Ok(found) => {
-            let (run_id, status) = (found.run_id().to_owned(), word(found.status()));
+        Ok(description) => {
+            let (run_id, status) = (description.run_id().to_owned(), status_word(description.status()));
             Ok((handle, run_id, status))
         }
-        Err(WorkflowInteractionError::NotFound(_)) => Err("Temporal knows no such workflow".into()),
+        Err(WorkflowInteractionError::NotFound(_)) => Err(format!("Temporal has no workflow {workflow_id}")),
         Err(error) => Err(error.to_string()),
     }
 }
 
-async fn query(handle: &UntypedWorkflowHandle<Client>) -> Result<PaymentState, String> {
+async fn query_state(handle: &UntypedWorkflowHandle<Client>) -> Result<PaymentState, String> {
     let input = RawValue::from_value(&(), &PayloadConverter::default());
     let query = UntypedQuery::new(PAYMENT_STATUS);
-    let answer = handle.query(query, input, WorkflowQueryOptions::default()).await;
-    let answer = answer.map_err(|error| error.to_string())?;
-    let payload = answer.payloads.first().map(|payload| payload.data.as_slice()).unwrap_or_default();
-    let status: PaymentStatus =
-        serde_json::from_slice(payload).map_err(|_| "the answer to the query cannot be read".to_owned())?;
+    let result = handle.query(query, input, WorkflowQueryOptions::default()).await;
+    let result = result.map_err(|error| error.to_string())?;
+    let payload = result.payloads.first().map(|payload| payload.data.as_slice()).unwrap_or_default();
+    let status: PaymentStatusResult =
+        serde_json::from_slice(payload).map_err(|_| "the query's result cannot be parsed".to_owned())?;
     Ok(status.state)
 }
 
-fn word(status: WorkflowExecutionStatus) -> &'static str {
+fn status_word(status: WorkflowExecutionStatus) -> &'static str {
     match status {
         WorkflowExecutionStatus::Running => "running",
         WorkflowExecutionStatus::Completed => "completed",

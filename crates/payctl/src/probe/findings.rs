@@ -1,35 +1,35 @@
-//! What a probe found, in words that stay the same.
+//! Findings of a probe. Scripts depend on the words.
 
 use serde::Serialize;
 
-/// Something a switch may be able to do.
+/// What a switch may offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Ability {
-    /// Knows transfers by our reference.
+pub(crate) enum Capability {
+    /// Identifies transfers by our reference.
     References,
-    /// Can be asked for a transfer by our reference.
+    /// Query by our reference.
     Query,
-    /// The same reference twice is one transfer.
+    /// A repeated reference is one transfer.
     Dedup,
-    /// A cancelled unknown reference refuses a later submit.
+    /// Cancelling an unknown reference refuses a later submit.
     Tombstone,
-    /// Refuses what comes after its deadline.
+    /// Refuses a submit after its deadline.
     Deadline,
-    /// Has a cancel.
+    /// Cancel of a pending transfer.
     Cancel,
-    /// Has a recall.
+    /// Recall of a settled transfer.
     Recall,
-    /// Gives a statement of its book.
+    /// Statement of finished transfers.
     Statement,
-    /// Lists the transfers to an account.
+    /// List of the transfers to an account.
     Listing,
-    /// Calls back.
+    /// Callback when a transfer ends.
     Callback,
 }
 
-impl Ability {
-    /// Every one, as they are shown.
+impl Capability {
+    /// Every capability, in the order of tables.
     pub(crate) const ALL: [Self; 10] = [
         Self::References,
         Self::Query,
@@ -43,7 +43,7 @@ impl Ability {
         Self::Callback,
     ];
 
-    /// Its word.
+    /// The word in JSON and tables.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::References => "references",
@@ -60,84 +60,89 @@ impl Ability {
     }
 }
 
-/// Whether it can.
+/// Whether the switch has a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Measured {
-    /// Seen to.
+pub(crate) enum Measurement {
+    /// A reply proved the capability.
     Yes,
-    /// Seen not to.
+    /// A reply disproved the capability.
     No,
-    /// Not seen: no answer, or nothing to see it by.
+    /// Not measured: no reply, or no reply that decides.
     Unknown,
 }
 
-impl Measured {
-    /// Its word, for people.
+impl Measurement {
+    /// The word in tables.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Yes => "yes",
             Self::No => "no",
-            Self::Unknown => "cannot tell",
+            Self::Unknown => "unknown",
         }
     }
 }
 
-/// One ability, and what showed it.
+/// One capability with its evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// Which.
-    pub(crate) ability: Ability,
-    /// Whether it can.
-    pub(crate) measured: Measured,
-    /// What showed it.
-    pub(crate) detail: String,
+    /// The capability.
+    pub(crate) capability: Capability,
+    /// Whether the switch has it.
+    pub(crate) measured: Measurement,
+    /// The evidence.
+    pub(crate) evidence: String,
 }
 
-/// The switch's clock beside ours.
+/// The switch's clock compared with ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Clock {
-    /// Whether answers have a readable `Date`.
+pub(crate) struct ClockOffset {
+    /// Whether replies have a readable `Date` header.
     pub(crate) has_date: bool,
-    /// How far the switch is ahead of us, in milliseconds; negative when behind.
+    /// How far the switch's clock is ahead of ours, in milliseconds; negative if behind.
     pub(crate) ahead_ms: Option<i64>,
-    /// How far off that may be, in milliseconds.
-    pub(crate) give_or_take_ms: Option<i64>,
+    /// Uncertainty of `ahead_ms`, in milliseconds.
+    pub(crate) uncertainty_ms: Option<i64>,
 }
 
-/// What a probe transfer left in the switch's book.
+/// A probe transfer and its last known status at the switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Left {
+pub(crate) struct ProbeTransferView {
     /// Our reference.
     pub(crate) reference: String,
-    /// The switch's own id, where it said one.
+    /// The switch's transfer ids, separated by commas; `None` if the switch returned none.
     pub(crate) transfer_id: Option<String>,
-    /// How it stands, in the words of the last answer.
-    pub(crate) stands: String,
-    /// Whether the money may have left, or may still leave.
-    pub(crate) may_leave: bool,
+    /// The last known status.
+    pub(crate) status: String,
+    /// Whether the transfer has settled or may still settle.
+    pub(crate) may_settle: bool,
 }
 
-/// Everything found, in the order of [`Ability::ALL`].
+/// All findings, in the order of [`Capability::ALL`].
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Keeps what was found.
-    pub(crate) fn note(&mut self, ability: Ability, measured: Measured, detail: impl Into<String>) {
-        let detail = detail.into();
-        self.0.retain(|finding| finding.ability != ability);
-        self.0.push(Finding { ability, measured, detail });
-        self.0.sort_by_key(|finding| finding.ability);
+    /// Records a finding and replaces an earlier one of the same capability.
+    pub(crate) fn record(
+        &mut self,
+        capability: Capability,
+        measured: Measurement,
+        evidence: impl Into<String>,
+    ) {
+        let evidence = evidence.into();
+        self.0.retain(|finding| finding.capability != capability);
+        self.0.push(Finding { capability, measured, evidence });
+        self.0.sort_by_key(|finding| finding.capability);
     }
 
-    /// Whether the switch was seen to be able to.
-    pub(crate) fn measured(&self, ability: Ability) -> Measured {
-        let found = self.0.iter().find(|finding| finding.ability == ability);
-        found.map_or(Measured::Unknown, |finding| finding.measured)
+    /// Whether the switch has the capability.
+    pub(crate) fn measured(&self, capability: Capability) -> Measurement {
+        let finding = self.0.iter().find(|finding| finding.capability == capability);
+        finding.map_or(Measurement::Unknown, |finding| finding.measured)
     }
 
-    /// Each.
+    /// Every finding.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Finding> {
         self.0.iter()
     }

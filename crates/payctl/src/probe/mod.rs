@@ -1,21 +1,24 @@
-//! Finds out what a switch can do, with harmless transfers: the smallest amount, an account for probes,
-//! references of its own. What was sent is cancelled again where the switch can, and named where not.
+//! Measures a switch's capabilities with harmless transfers: the smallest amount, a dedicated destination
+//! account and references of its own. Probe transfers are cancelled afterwards where the switch allows it;
+//! the rest is listed.
 //!
-//! | file | question |
+//! | module | responsibility |
 //! |---|---|
-//! | `wire` | how is a switch called? |
-//! | `book` | what was sent, and how does it stand? |
-//! | `measure` | what is done in which order, and what does it show? |
-//! | `findings` | in which words? |
-//! | `judge` | what does it mean for the configured profile? |
+//! | `http` | raw calls to the switch |
+//! | `record` | what was sent under which reference, and its last status |
+//! | `measure` | the steps of a probe |
+//! | `transfer` | submit, cancel and recall of one probe transfer |
+//! | `findings` | the result, in stable words |
+//! | `assess` | the configured profile and every strategy, compared with the findings |
 
-mod book;
+mod assess;
 mod findings;
-mod judge;
+mod http;
 mod measure;
-mod wire;
+mod record;
+mod transfer;
 
-pub(crate) use findings::{Clock, Findings, Left, Measured};
-pub(crate) use judge::{Judged, judge};
+pub(crate) use assess::{ProfileAssessment, assess};
+pub(crate) use findings::{ClockOffset, Findings, Measurement, ProbeTransferView};
+pub(crate) use http::{ProbeOrder, SwitchHttp, is_loopback};
 pub(crate) use measure::Probe;
-pub(crate) use wire::{Order, Wire, is_loopback};

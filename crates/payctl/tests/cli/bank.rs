@@ -1,5 +1,5 @@
-//! A bank for operators: a migrated database, payments brought to a stage through the ledger's own steps,
-//! no Temporal, and a switch if the test gives one.
+//! A bank without Temporal: a migrated database, payments brought to a state through the ledger's own steps,
+//! and a switch if the test starts one.
 
 use std::slice;
 
@@ -9,12 +9,13 @@ use jiff::Timestamp;
 use payment_ledger::Ledger;
 use payment_ledger::operator::decisions::DecisionStatus;
 use payment_ledger::steps::accept::{NewPayment, accept};
-use payment_ledger::switch::callbacks::{Callback, CallbackStatus};
+use payment_ledger::switch::inbox::Callback;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::ids::{
     AccountId, ClientId, DecisionId, EventId, PaymentId, RunId, SwitchName, TenantId, TxId,
 };
+use payment_protocol::inbox::CallbackStatus;
 use payment_protocol::keys;
 use payment_protocol::money::{Money, parse_currency};
 use payment_protocol::port::{DebitOutcome, ReserveOutcome};
@@ -23,41 +24,41 @@ use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::process::Command;
 
-use crate::run::{Ran, command, payctl};
-use crate::scratch::Scratch;
+use crate::run::{CommandResult, command, payctl};
+use crate::scratch_database::ScratchDatabase;
 
-/// The configuration that `./dev up` runs; what is local to a test goes over it.
+/// The configuration of `./dev up`; tests override addresses in the environment.
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/demo.toml");
-/// What every payment sends.
+/// Every payment's amount, in minor units.
 pub(crate) const AMOUNT_MINOR: i64 = 1_250;
 
 pub(crate) struct Bank {
     pub(crate) ledger: Ledger,
-    scratch: Scratch,
+    scratch: ScratchDatabase,
     switch_url: String,
 }
 
-/// A payment's two ids.
+/// A payment's id and reference.
 #[derive(Clone, Debug)]
-pub(crate) struct Sample {
+pub(crate) struct SamplePayment {
     pub(crate) id: PaymentId,
     pub(crate) reference: String,
 }
 
 impl Bank {
-    /// Nobody follows_switch where the switch should be.
+    /// A bank whose switch is unreachable.
     pub(crate) async fn open() -> Self {
         Self::with_switch("http://127.0.0.1:1").await
     }
 
     pub(crate) async fn with_switch(url: &str) -> Self {
-        let scratch = Scratch::new();
-        payctl(&["migrate", "--database-url", scratch.url()]).await.done();
+        let scratch = ScratchDatabase::new();
+        payctl(&["migrate", "--database-url", scratch.url()]).await.success();
         let ledger = Ledger::new(PgPool::connect(scratch.url()).await.unwrap());
         Self { ledger, scratch, switch_url: url.to_owned() }
     }
 
-    /// The program in this bank's surroundings.
+    /// The binary with this bank's configuration.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = command(args);
         command.envs([
@@ -69,26 +70,26 @@ impl Bank {
         command
     }
 
-    pub(crate) async fn payctl(&self, args: &[&str]) -> Ran {
-        Ran::of(self.command(args).output().await.unwrap())
+    pub(crate) async fn payctl(&self, args: &[&str]) -> CommandResult {
+        CommandResult::of(self.command(args).output().await.unwrap())
     }
 
-    /// What a run that succeeded printed with --json.
+    /// Expects success; returns the document printed with --json.
     pub(crate) async fn json(&self, args: &[&str]) -> Value {
-        let said = self.payctl(&[args, &["--json"]].concat()).await.done();
-        serde_json::from_str(&said).unwrap()
+        let output = self.payctl(&[args, &["--json"]].concat()).await.success();
+        serde_json::from_str(&output).unwrap()
     }
 
-    /// A payment that is held, with one attempt that was accepted.
-    pub(crate) async fn sent(&self, key: &str) -> Sample {
-        let sample = self.held(key).await;
+    /// A reserved payment whose one submit attempt was accepted.
+    pub(crate) async fn submitted(&self, key: &str) -> SamplePayment {
+        let sample = self.reserved(key).await;
         self.ledger.record_attempt(&sample.id, &run(), Timestamp::now(), None).await.unwrap();
         self.ledger.record_answer(&sample.id, 1, &SendAnswer::Accepted, None).await.unwrap();
         sample
     }
 
-    /// A payment that is held.
-    pub(crate) async fn held(&self, key: &str) -> Sample {
+    /// A reserved payment.
+    pub(crate) async fn reserved(&self, key: &str) -> SamplePayment {
         let (tenant, client) = (TenantId::new("acme").unwrap(), ClientId::new("shop").unwrap());
         let eur = parse_currency("EUR").unwrap();
         let source = AccountId::new(format!("DE-{key}")).unwrap();
@@ -121,44 +122,44 @@ impl Bank {
         tx.commit().await.unwrap();
         assert_eq!(self.ledger.reserve(&id, &run()).await.unwrap(), ReserveOutcome::Held);
         let reference = keys::submit(&TxId::derive(&id)).to_string();
-        Sample { id, reference }
+        SamplePayment { id, reference }
     }
 
-    /// Sent, and it stands before a person.
-    pub(crate) async fn standing(&self, key: &str, reason: OperatorReason) -> Sample {
-        let sample = self.sent(key).await;
+    /// A submitted payment that needs an operator.
+    pub(crate) async fn needs_operator(&self, key: &str, reason: OperatorReason) -> SamplePayment {
+        let sample = self.submitted(key).await;
         self.ledger.needs_operator(&sample.id, reason).await.unwrap();
         sample
     }
 
-    /// Sent, dead and given back.
-    pub(crate) async fn released(&self, key: &str) -> Sample {
-        let sample = self.sent(key).await;
+    /// A submitted payment that became void and was released.
+    pub(crate) async fn released(&self, key: &str) -> SamplePayment {
+        let sample = self.submitted(key).await;
         self.ledger.begin_cancel(&sample.id, &Cause::SlaExpired).await.unwrap();
         self.ledger.record_void(&sample.id, VoidReason::Cancelled).await.unwrap();
         self.ledger.release(&sample.id, &Cause::SlaExpired).await.unwrap();
         sample
     }
 
-    /// Sent, confirmed and debited.
-    pub(crate) async fn settled(&self, key: &str) -> Sample {
-        let sample = self.sent(key).await;
+    /// A submitted payment that was confirmed and debited.
+    pub(crate) async fn settled(&self, key: &str) -> SamplePayment {
+        let sample = self.submitted(key).await;
         self.success(&sample).await;
         assert_eq!(self.ledger.debit(&sample.id).await.unwrap(), DebitOutcome::Done);
         sample
     }
 
-    /// The switch calls back.
-    pub(crate) async fn success(&self, sample: &Sample) {
-        self.call_back(sample, CallbackStatus::Success).await;
+    /// Stores a SUCCESS callback.
+    pub(crate) async fn success(&self, sample: &SamplePayment) {
+        self.store_callback(sample, CallbackStatus::Success).await;
     }
 
-    /// A FAILURE callback.
-    pub(crate) async fn failure(&self, sample: &Sample) {
-        self.call_back(sample, CallbackStatus::Failure).await;
+    /// Stores a FAILURE callback.
+    pub(crate) async fn failure(&self, sample: &SamplePayment) {
+        self.store_callback(sample, CallbackStatus::Failure).await;
     }
 
-    async fn call_back(&self, sample: &Sample, status: CallbackStatus) {
+    async fn store_callback(&self, sample: &SamplePayment, status: CallbackStatus) {
         let callback = Callback {
             switch: SwitchName::new("mock").unwrap(),
             event_id: EventId::new(format!("evt-{}-{}", status.as_str(), &sample.reference[..10])).unwrap(),
@@ -172,16 +173,16 @@ impl Bank {
         self.ledger.store_callback(&callback).await.unwrap();
     }
 
-    /// Waits until a decision is confirmed, as the payment's worker would see it.
-    pub(crate) async fn confirmed(&self, id: &DecisionId) {
-        let look = || async {
+    /// Waits until a decision is confirmed.
+    pub(crate) async fn wait_confirmed(&self, id: &DecisionId) {
+        let poll = || async {
             let decision = self.ledger.decision(id).await?.unwrap();
             Ok((decision.status == DecisionStatus::Confirmed).then_some(()))
         };
-        testkit::wait::until("the confirmation", Duration::from_secs(20), look).await.unwrap();
+        testkit::wait::until("the confirmation", Duration::from_secs(20), poll).await.unwrap();
     }
 
-    /// What an account of the tenant can spend, in minor units.
+    /// Available amount of the payment's source account, in minor units.
     pub(crate) async fn available(&self, key: &str) -> i64 {
         let (tenant, account) =
             (TenantId::new("acme").unwrap(), AccountId::new(format!("DE-{key}")).unwrap());
@@ -193,7 +194,7 @@ fn run() -> RunId {
     RunId::new("run-1").unwrap()
 }
 
-/// The decision that a run named.
-pub(crate) fn decision(document: &Value) -> DecisionId {
+/// The decision id in a document.
+pub(crate) fn decision_id(document: &Value) -> DecisionId {
     DecisionId::new(document["decision_id"].as_str().unwrap()).unwrap()
 }

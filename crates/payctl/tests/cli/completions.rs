@@ -1,15 +1,15 @@
-//! Completion scripts.
+//! `payctl completions`.
 
 use crate::run::payctl;
 
 #[tokio::test]
-async fn each_shell_gets_a_script_that_knows_the_commands() {
+async fn each_shells_completion_script_has_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
-        let script = payctl(&["completions", shell]).await.done();
+        let script = payctl(&["completions", shell]).await.success();
         for command in ["decide", "late-debit", "probe", "stuck"] {
             assert!(script.contains(command), "{shell}: {command}");
         }
     }
-    let said = payctl(&["completions", "tcsh"]).await.refused();
-    assert!(said.contains("bash, zsh, fish"), "{said}");
+    let error = payctl(&["completions", "tcsh"]).await.refused();
+    assert!(error.contains("bash, zsh, fish"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! The commands that work on the database.
+//! `payctl migrate`, `demo` and `accounts`.
 
 use std::process::Stdio;
 
@@ -6,51 +6,51 @@ use serde_json::Value;
 use sqlx::PgPool;
 
 use crate::run::{command, payctl};
-use crate::scratch::Scratch;
+use crate::scratch_database::ScratchDatabase;
 
 #[tokio::test]
-async fn migrate_creates_the_database_and_does_nothing_the_second_time() {
-    let scratch = Scratch::new();
+async fn migrate_creates_the_database_and_is_idempotent() {
+    let scratch = ScratchDatabase::new();
     let migrate = ["migrate", "--wait", "10", "--database-url", scratch.url()];
-    let first = payctl(&migrate).await.done();
+    let first = payctl(&migrate).await.success();
     assert!(first.starts_with("created database payctl_"), "{first}");
     assert!(first.contains("payment-ledger: applied 0001 accounts and journal\n"), "{first}");
     assert!(first.contains("idempotency: applied 0001 idempotency keys\n"), "{first}");
-    assert_eq!(payctl(&migrate).await.done(), "payment-ledger: up to date\nidempotency: up to date\n");
+    assert_eq!(payctl(&migrate).await.success(), "payment-ledger: up to date\nidempotency: up to date\n");
 }
 
 #[tokio::test]
-async fn two_migrations_at_once_share_the_work() {
-    let scratch = Scratch::new();
+async fn concurrent_migrations_apply_each_migration_once() {
+    let scratch = ScratchDatabase::new();
     let migrate = ["migrate", "--database-url", scratch.url()];
     let (one, two) = tokio::join!(payctl(&migrate), payctl(&migrate));
-    let both = one.done() + &two.done();
+    let both = one.success() + &two.success();
     assert_eq!(both.matches("created database").count(), 1, "{both}");
     assert_eq!(both.matches("applied 0001 accounts and journal").count(), 1, "{both}");
 }
 
 #[tokio::test]
-async fn what_is_missing_is_named() {
-    let nobody = "postgres://payments@127.0.0.1:1/payments";
-    let said = payctl(&["migrate", "--wait", "1", "--database-url", nobody]).await.refused();
-    assert!(said.contains("database payments at 127.0.0.1:1 cannot be opened"), "{said}");
-    let said = payctl(&["demo", "--database-url", nobody]).await.refused();
-    assert!(said.contains("see --database-url"), "{said}");
+async fn an_unreachable_or_outdated_database_is_named() {
+    let unreachable = "postgres://payments@127.0.0.1:1/payments";
+    let output = payctl(&["migrate", "--wait", "1", "--database-url", unreachable]).await.refused();
+    assert!(output.contains("database payments at 127.0.0.1:1 cannot be opened"), "{output}");
+    let output = payctl(&["demo", "--database-url", unreachable]).await.refused();
+    assert!(output.contains("check --database-url"), "{output}");
 
-    let scratch = Scratch::migrated().await;
+    let scratch = ScratchDatabase::migrated().await;
     let pool = PgPool::connect(scratch.url()).await.unwrap();
-    // As before the newest migration.
+    // The newest migration creates this index.
     sqlx::query("DROP INDEX inbox_by_payment").execute(&pool).await.unwrap();
-    let said = payctl(&["demo", "--database-url", scratch.url()]).await.refused();
-    assert!(said.contains("run: payctl migrate"), "{said}");
+    let output = payctl(&["demo", "--database-url", scratch.url()]).await.refused();
+    assert!(output.contains("run: payctl migrate"), "{output}");
 }
 
 #[tokio::test]
-async fn the_demo_is_the_same_the_second_time() {
-    let scratch = Scratch::migrated().await;
+async fn a_repeated_demo_has_the_same_result() {
+    let scratch = ScratchDatabase::migrated().await;
     let demo = ["demo", "--json", "--database-url", scratch.url()];
-    let first = payctl(&demo).await.done();
-    assert_eq!(payctl(&demo).await.done(), first);
+    let first = payctl(&demo).await.success();
+    assert_eq!(payctl(&demo).await.success(), first);
 
     let document: Value = serde_json::from_str(&first).unwrap();
     assert_eq!(document["api_key"], "demo-key-not-for-production");
@@ -85,47 +85,47 @@ BH-OMAR-BHD    1000.000 BHD   0.000 BHD   active
 tenant                demo
 client                demo-app
 API key               demo-key-not-for-production
-pay to, for example   FR-CAROL-EUR
+example destination   FR-CAROL-EUR
 ";
-    assert_eq!(payctl(&["demo", "--database-url", scratch.url()]).await.done(), expected);
+    assert_eq!(payctl(&["demo", "--database-url", scratch.url()]).await.success(), expected);
 }
 
 #[tokio::test]
 async fn an_account_is_opened_funded_and_frozen() {
-    let scratch = Scratch::migrated().await;
+    let scratch = ScratchDatabase::migrated().await;
     let accounts = async |args: &[&str]| {
         let account = ["A-1", "--tenant", "acme", "--database-url", scratch.url()];
         payctl(&[&["accounts"], args, &account].concat()).await
     };
     let head = "account   available       held   status\n";
-    let said = accounts(&["show"]).await.refused();
-    assert!(said.contains("tenant acme has no account A-1"), "{said}");
+    let output = accounts(&["show"]).await.refused();
+    assert!(output.contains("tenant acme has no account A-1"), "{output}");
 
-    accounts(&["open", "--currency", "EUR"]).await.done();
-    accounts(&["open", "--currency", "EUR"]).await.done();
-    let said = accounts(&["open", "--currency", "JPY"]).await.refused();
-    assert!(said.contains("A-1 is there already, in EUR"), "{said}");
+    accounts(&["open", "--currency", "EUR"]).await.success();
+    accounts(&["open", "--currency", "EUR"]).await.success();
+    let output = accounts(&["open", "--currency", "JPY"]).await.refused();
+    assert!(output.contains("account A-1 exists already in EUR"), "{output}");
 
     let fund = ["fund", "--amount", "12.5", "--idempotency-key", "k"];
     let row = format!("{head}A-1       12.50 EUR   0.00 EUR   active\n");
-    assert_eq!(accounts(&fund).await.done(), row);
+    assert_eq!(accounts(&fund).await.success(), row);
     assert_eq!(
-        accounts(&fund).await.done(),
-        format!("nothing paid in: the deposit k was made before\n{row}")
+        accounts(&fund).await.success(),
+        format!("nothing deposited: deposit k to account A-1 was made before\n{row}")
     );
     for (amount, reason) in [("-1", "greater than zero"), ("1.234", "EUR has 2 decimals"), ("1e3", "plain")] {
-        let said = accounts(&["fund", "--amount", amount]).await.refused();
-        assert!(said.contains(reason), "{said}");
+        let output = accounts(&["fund", "--amount", amount]).await.refused();
+        assert!(output.contains(reason), "{output}");
     }
 
-    assert!(accounts(&["freeze"]).await.done().ends_with("   frozen\n"));
-    assert_eq!(accounts(&["unfreeze"]).await.done(), row);
+    assert!(accounts(&["freeze"]).await.success().ends_with("   frozen\n"));
+    assert_eq!(accounts(&["unfreeze"]).await.success(), row);
 }
 
 #[tokio::test]
-async fn a_closed_pipe_ends_it_quietly() {
-    let scratch = Scratch::migrated().await;
-    // Closed before it starts, so that it cannot have written everything by then.
+async fn a_closed_pipe_ends_the_command_silently() {
+    let scratch = ScratchDatabase::migrated().await;
+    // Closed before the start, so that the first write fails.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let child = command(&["demo", "--database-url", scratch.url()])

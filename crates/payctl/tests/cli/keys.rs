@@ -1,4 +1,4 @@
-//! `keys`: a key through its life, as an operator sees it.
+//! `payctl keys`: create, list, rotate and revoke.
 
 use jiff::Timestamp;
 use payment_ledger::Ledger;
@@ -7,42 +7,42 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sqlx::PgPool;
 
-use crate::run::{Ran, payctl};
-use crate::scratch::Scratch;
+use crate::run::{CommandResult, payctl};
+use crate::scratch_database::ScratchDatabase;
 
 struct Keys {
-    scratch: Scratch,
+    scratch: ScratchDatabase,
     pool: PgPool,
 }
 
 impl Keys {
     async fn open() -> Self {
-        let scratch = Scratch::migrated().await;
+        let scratch = ScratchDatabase::migrated().await;
         let pool = PgPool::connect(scratch.url()).await.unwrap();
         Self { scratch, pool }
     }
 
-    async fn keys(&self, args: &[&str]) -> Ran {
+    async fn keys(&self, args: &[&str]) -> CommandResult {
         payctl(&[&["keys"], args, &["--database-url", self.scratch.url()]].concat()).await
     }
 
     async fn json(&self, args: &[&str]) -> Value {
-        let said = self.keys(&[args, &["--json"]].concat()).await.done();
-        serde_json::from_str(&said).unwrap()
+        let output = self.keys(&[args, &["--json"]].concat()).await.success();
+        serde_json::from_str(&output).unwrap()
     }
 
-    /// Creates a key of acme's shop; the document that shows it.
+    /// Creates a key of tenant acme's client shop; returns its document.
     async fn create(&self, args: &[&str]) -> Value {
         self.json(&[&["create", "--tenant", "acme", "--client", "shop"], args].concat()).await
     }
 
-    /// What a caller with this key would be.
-    async fn good(&self, key: &Value) -> Option<ActiveKey> {
+    /// The caller of a valid key; `None` if the key is not valid.
+    async fn valid(&self, key: &Value) -> Option<ValidKey> {
         let hash = Sha256::digest(key.as_str().unwrap().as_bytes());
         Ledger::new(self.pool.clone()).active_api_key(&hash).await.unwrap()
     }
 
-    /// Everything that the database holds of all keys.
+    /// The stored rows of all keys.
     async fn stored(&self) -> String {
         let rows: Vec<String> =
             sqlx::query_scalar("SELECT api_keys::text FROM api_keys").fetch_all(&self.pool).await.unwrap();
@@ -54,17 +54,17 @@ fn text(document: &Value, field: &str) -> String {
     document[field].as_str().unwrap().to_owned()
 }
 
-/// Days, rounded, from now to a time in a document.
+/// Days from now to a time in a document, rounded.
 fn days_to(time: &Value) -> i64 {
     let time: Timestamp = time.as_str().unwrap().parse().unwrap();
     (time.duration_since(Timestamp::now()).as_secs() + 43_200).div_euclid(86_400)
 }
 
 #[tokio::test]
-async fn a_key_is_shown_once_and_is_its_clients() {
+async fn a_key_is_printed_once_and_belongs_to_its_client() {
     let keys = Keys::open().await;
-    let said = keys.keys(&["create", "--tenant", "acme", "--client", "shop"]).await.done();
-    let key = said.lines().next().unwrap();
+    let output = keys.keys(&["create", "--tenant", "acme", "--client", "shop"]).await.success();
+    let key = output.lines().next().unwrap();
     let id = key.split('_').take(2).collect::<Vec<_>>().join("_");
     let expected = format!(
         "\
@@ -76,90 +76,93 @@ client    shop
 scopes    pay, read
 expires   never
 
-The key is in the first line. It is not shown again.
+The first line is the API key. It is not shown again.
 "
     );
-    assert_eq!(said, expected);
-    let good = keys.good(&key.into()).await.unwrap();
+    assert_eq!(output, expected);
+    let valid = keys.valid(&key.into()).await.unwrap();
     assert_eq!(
-        (good.id.as_str(), good.caller.tenant.as_str(), good.caller.client.as_str()),
+        (valid.id.as_str(), valid.caller.tenant.as_str(), valid.caller.client.as_str()),
         (&*id, "acme", "shop")
     );
 
     let secret = key.rsplit('_').next().unwrap();
     assert_eq!(secret.len(), 64);
     for listed in
-        [keys.keys(&["list"]).await.done(), keys.json(&["list"]).await.to_string(), keys.stored().await]
+        [keys.keys(&["list"]).await.success(), keys.json(&["list"]).await.to_string(), keys.stored().await]
     {
         assert!(listed.contains(&id) && !listed.contains(secret), "{listed}");
     }
     let demo = ["demo", "--api-key", key, "--database-url", keys.scratch.url()];
-    let said = payctl(&demo).await.refused();
-    assert!(said.contains("belongs to client shop of tenant acme"), "{said}");
+    let output = payctl(&demo).await.refused();
+    assert!(output.contains("belongs to client shop of tenant acme"), "{output}");
 }
 
 #[tokio::test]
-async fn scopes_and_an_end_are_given_at_the_start() {
+async fn a_key_is_created_with_scopes_and_expiry() {
     let keys = Keys::open().await;
     let key = keys.create(&["--scope", "read", "--scope", "operate", "--expires-in-days", "90"]).await;
     assert_eq!((&key["scopes"], &key["status"]), (&json!(["read", "operate"]), &json!("active")));
     assert_eq!(days_to(&key["expires_at"]), 90);
-    assert_eq!(keys.good(&key["key"]).await.unwrap().scopes.words(), ["read", "operate"]);
-    for (wrong, why) in [
+    assert_eq!(keys.valid(&key["key"]).await.unwrap().scopes.words(), ["read", "operate"]);
+    for (wrong, expected) in [
         (&["--scope", "rule"][..], "the scopes are pay, read, webhooks and operate"),
         (&["--expires-in-days", "0"], "0 is not in 1..=3650"),
     ] {
         let create = [&["create", "--tenant", "acme", "--client", "shop"], wrong].concat();
-        let said = keys.keys(&create).await.refused();
-        assert!(said.contains(why), "{said}");
+        let output = keys.keys(&create).await.refused();
+        assert!(output.contains(expected), "{output}");
     }
     assert_eq!(keys.json(&["list"]).await["keys"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn a_rotation_overlaps_and_a_revocation_is_the_end() {
+async fn a_rotation_overlaps_and_a_revocation_is_permanent() {
     let keys = Keys::open().await;
     let first = keys.create(&["--scope", "pay"]).await;
     let id = text(&first, "id");
     let second = keys.json(&["rotate", &id, "--overlap-hours", "48"]).await;
     assert_eq!((&second["scopes"], &second["client"]), (&json!(["pay"]), &json!("shop")));
     assert_eq!((&second["replaces"]["id"], days_to(&second["replaces"]["expires_at"])), (&first["id"], 2));
-    assert!(keys.good(&first["key"]).await.is_some() && keys.good(&second["key"]).await.is_some());
+    assert!(keys.valid(&first["key"]).await.is_some() && keys.valid(&second["key"]).await.is_some());
     let next = text(&second, "id");
-    let said = keys.keys(&["rotate", &id]).await.refused();
-    assert!(said.contains(&format!("key {id} was rotated before; rotate {next}")), "{said}");
+    let output = keys.keys(&["rotate", &id]).await.refused();
+    assert!(
+        output.contains(&format!("API key {id} was rotated before; rotate its successor {next}")),
+        "{output}"
+    );
 
-    let said = keys.keys(&["revoke", &id]).await.done();
-    assert_eq!(said, format!("key {id} of client shop of tenant acme is revoked\n"));
-    assert!(keys.good(&first["key"]).await.is_none() && keys.good(&second["key"]).await.is_some());
-    let said = keys.keys(&["revoke", &id]).await.refused();
-    assert!(said.contains(&format!("key {id} was revoked before, at 2")), "{said}");
-    let said = keys.keys(&["rotate", &id]).await.refused();
-    assert!(said.contains(&format!("key {id} is revoked; create a new one")), "{said}");
+    let output = keys.keys(&["revoke", &id]).await.success();
+    assert_eq!(output, format!("API key {id} of client shop of tenant acme revoked\n"));
+    assert!(keys.valid(&first["key"]).await.is_none() && keys.valid(&second["key"]).await.is_some());
+    let output = keys.keys(&["revoke", &id]).await.refused();
+    assert!(output.contains(&format!("API key {id} was revoked before, at 2")), "{output}");
+    let output = keys.keys(&["rotate", &id]).await.refused();
+    assert!(output.contains(&format!("API key {id} is revoked; create a new key")), "{output}");
 
-    let said = keys.keys(&["rotate", &next, "--overlap-hours", "0"]).await.done();
-    assert!(said.contains(&format!("\n\nkey {next} is good until 2")), "{said}");
-    assert!(keys.good(&second["key"]).await.is_none());
-    assert!(keys.good(&said.lines().next().unwrap().into()).await.is_some());
+    let output = keys.keys(&["rotate", &next, "--overlap-hours", "0"]).await.success();
+    assert!(output.contains(&format!("\n\nold API key {next} expires at 2")), "{output}");
+    assert!(keys.valid(&second["key"]).await.is_none());
+    assert!(keys.valid(&output.lines().next().unwrap().into()).await.is_some());
     for wrong in ["rotate", "revoke"] {
-        let said = keys.keys(&[wrong, "pk_000000000000"]).await.refused();
-        assert!(said.contains("there is no key pk_000000000000; see: payctl keys list"), "{said}");
+        let output = keys.keys(&[wrong, "pk_000000000000"]).await.refused();
+        assert!(output.contains("there is no API key pk_000000000000; see: payctl keys list"), "{output}");
     }
 }
 
 #[tokio::test]
 async fn keys_are_listed_by_tenant_and_client() {
     let keys = Keys::open().await;
-    assert_eq!(keys.keys(&["list"]).await.done(), "no key\n");
+    assert_eq!(keys.keys(&["list"]).await.success(), "no API key matches\n");
     let shop = text(&keys.create(&[]).await, "id");
     let till = text(&keys.json(&["create", "--tenant", "acme", "--client", "till"]).await, "id");
     let other = text(&keys.json(&["create", "--tenant", "globex", "--client", "shop"]).await, "id");
-    keys.keys(&["revoke", &till]).await.done();
+    keys.keys(&["revoke", &till]).await.success();
 
-    let listed = keys.keys(&["list", "--tenant", "acme"]).await.done();
+    let listed = keys.keys(&["list", "--tenant", "acme"]).await.success();
     let expected = format!(
         "\
-key               tenant   client   scopes      status    expires   rotated to   begins with
+key               tenant   client   scopes      status    expires   rotated to   prefix
 {shop}   acme     shop     pay, read   active    never                  {shop}
 {till}   acme     till     pay, read   revoked                          {till}
 "

@@ -1,4 +1,4 @@
-//! `payctl ledger`: over a database in which somebody has tampered.
+//! `payctl ledger`, including a database that was changed manually.
 
 use payment_ledger::Ledger;
 use payment_ledger::audit::seal::{BatchSize, SealOutcome};
@@ -6,15 +6,15 @@ use serde_json::Value;
 use sqlx::PgPool;
 
 use crate::run::payctl;
-use crate::scratch::Scratch;
+use crate::scratch_database::ScratchDatabase;
 
-/// A book of two deposits, sealed.
-async fn sealed() -> (Scratch, PgPool) {
-    let scratch = Scratch::migrated().await;
+/// A ledger with two sealed deposits.
+async fn sealed() -> (ScratchDatabase, PgPool) {
+    let scratch = ScratchDatabase::migrated().await;
     for (account, amount) in [("A-1", "1.00"), ("A-2", "2.00")] {
-        let which = ["--database-url", scratch.url(), account];
-        payctl(&[&["accounts", "open", "--currency", "EUR"], &which[..]].concat()).await.done();
-        payctl(&[&["accounts", "fund", "--amount", amount], &which[..]].concat()).await.done();
+        let account = ["--database-url", scratch.url(), account];
+        payctl(&[&["accounts", "open", "--currency", "EUR"], &account[..]].concat()).await.success();
+        payctl(&[&["accounts", "fund", "--amount", amount], &account[..]].concat()).await.success();
     }
     let pool = PgPool::connect(scratch.url()).await.unwrap();
     let sealed = Ledger::new(pool.clone()).seal(BatchSize::new(10)).await.unwrap();
@@ -23,31 +23,31 @@ async fn sealed() -> (Scratch, PgPool) {
 }
 
 #[tokio::test]
-async fn r36_what_was_tampered_with_is_named() {
+async fn r36_verify_names_the_changed_entries_and_balances() {
     let (scratch, pool) = sealed().await;
     let verify = ["ledger", "verify", "--database-url", scratch.url()];
-    let said = payctl(&verify).await.done();
-    let (counts, head) = said.trim_end().split_once("\nhead ").unwrap();
-    assert_eq!(counts, "2 entries in 1 batches, 0 unsealed, 0 findings");
-    let expecting = [&verify[..], &["--expect-head", head]].concat();
-    assert_eq!(payctl(&expecting).await.done(), said);
+    let output = payctl(&verify).await.success();
+    let (counts, head) = output.trim_end().split_once("\nhead ").unwrap();
+    assert_eq!(counts, "verified 2 entries in 1 sealed batches; not sealed yet: 0; findings: 0");
+    let with_head = [&verify[..], &["--expect-head", head]].concat();
+    assert_eq!(payctl(&with_head).await.success(), output);
 
     let other = "7".repeat(64);
-    let said = payctl(&[&verify[..], &["--expect-head", &other]].concat()).await.not_as_it_should_be();
-    assert!(said.contains(&format!("head_unknown   {other}")), "{said}");
-    let said = payctl(&[&verify[..], &["--expect-head", "7"]].concat()).await.refused();
-    assert!(said.contains("64 hexadecimal digits"), "{said}");
+    let output = payctl(&[&verify[..], &["--expect-head", &other]].concat()).await.check_failed();
+    assert!(output.contains(&format!("head_unknown   {other}")), "{output}");
+    let output = payctl(&[&verify[..], &["--expect-head", "7"]].concat()).await.refused();
+    assert!(output.contains("64 hexadecimal digits"), "{output}");
 
-    let tamper = "SET LOCAL session_replication_role = replica; UPDATE journal SET amount_minor = 300 WHERE entry_id = 2";
-    sqlx::raw_sql(tamper).execute(&pool).await.unwrap();
-    let said = payctl(&[&expecting[..], &["--json"]].concat()).await.not_as_it_should_be();
-    let document: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(document["head"], head, "the chain is as it was, and the entry is not");
+    let change = "SET LOCAL session_replication_role = replica; UPDATE journal SET amount_minor = 300 WHERE entry_id = 2";
+    sqlx::raw_sql(change).execute(&pool).await.unwrap();
+    let output = payctl(&[&with_head[..], &["--json"]].concat()).await.check_failed();
+    let document: Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(document["head"], head, "expected the head of the unchanged hash chain");
     let named: Vec<_> = document["findings"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|finding| ["finding", "of"].map(|field| finding[field].as_str().unwrap()).join(" "))
+        .map(|finding| ["finding", "subject"].map(|field| finding[field].as_str().unwrap()).join(" "))
         .filter(|named| !named.contains("_hour_"))
         .collect();
     let expected =
@@ -56,7 +56,7 @@ async fn r36_what_was_tampered_with_is_named() {
 }
 
 #[tokio::test]
-async fn r10_the_books_are_read_at_an_instant() {
+async fn r10_balances_and_statements_are_read_at_an_instant() {
     let (scratch, pool) = sealed().await;
     let move_to = "SET LOCAL session_replication_role = replica;
                    UPDATE journal SET posted_at = '2026-01-31T23:00:00Z'::timestamptz + entry_id * interval '1 hour';
@@ -67,7 +67,7 @@ async fn r10_the_books_are_read_at_an_instant() {
     let ledger =
         async |args: &[&str]| payctl(&[&["ledger"], args, &["--database-url", scratch.url()]].concat()).await;
 
-    let said = ledger(&["trial-balance", "--at", "2026-02-01T00:30:00Z"]).await.done();
+    let output = ledger(&["trial-balance", "--at", "2026-02-01T00:30:00Z"]).await.success();
     let expected = "\
 account                   debit     credit
 customers                         1.00 EUR
@@ -78,37 +78,37 @@ internal:holding:EUR              0.00 EUR
 internal:losses:EUR               0.00 EUR
 sum in EUR                        0.00 EUR
 ";
-    assert_eq!(said, expected);
-    let said = ledger(&["balance", "internal:funding:EUR", "--at", "2026-02-01T00:00:00Z"]).await.done();
+    assert_eq!(output, expected);
+    let output = ledger(&["balance", "internal:funding:EUR", "--at", "2026-02-01T00:00:00Z"]).await.success();
     assert!(
-        said.contains("internal:funding:EUR   -1.00 EUR   0.00 EUR   -1.00 EUR   2026-02-01T00:00:00Z"),
-        "{said}"
+        output.contains("internal:funding:EUR   -1.00 EUR   0.00 EUR   -1.00 EUR   2026-02-01T00:00:00Z"),
+        "{output}"
     );
     let from = ["--from", "2026-02-01T00:00:00Z"];
-    let said =
-        ledger(&[&["statement", "internal:funding:EUR", "--limit", "1"], &from[..]].concat()).await.done();
-    assert!(said.contains("2026-02-01T00:00:00Z   fund   -1.00 EUR         -1.00 EUR   A-1"), "{said}");
-    let next = said.split("--after ").nth(1).unwrap().trim();
+    let output =
+        ledger(&[&["statement", "internal:funding:EUR", "--limit", "1"], &from[..]].concat()).await.success();
+    assert!(output.contains("2026-02-01T00:00:00Z   fund   -1.00 EUR         -1.00 EUR   A-1"), "{output}");
+    let next = output.split("--after ").nth(1).unwrap().trim();
     let rest = ["statement", "internal:funding:EUR", "--json", "--after", next];
-    let said = ledger(&[&rest[..], &from[..]].concat()).await.done();
-    let document: Value = serde_json::from_str(&said).unwrap();
+    let output = ledger(&[&rest[..], &from[..]].concat()).await.success();
+    let document: Value = serde_json::from_str(&output).unwrap();
     let entry = &document["entries"][0];
     assert_eq!(
         (&entry["amount_minor"], &entry["available_after_minor"]),
         (&(-200).into(), &(-300).into()),
-        "{said}"
+        "{output}"
     );
     assert_eq!(
         (&document["next"], &document["closing"]["balance_minor"]),
         (&Value::Null, &(-300).into()),
-        "{said}"
+        "{output}"
     );
-    let said = ledger(&["balance", "nobody"]).await.refused();
-    assert!(said.contains("there is no account nobody"), "{said}");
+    let output = ledger(&["balance", "nobody"]).await.refused();
+    assert!(output.contains("there is no account nobody"), "{output}");
 
-    // Money that came from nowhere does not add up.
-    let tamper = "SET LOCAL session_replication_role = replica; UPDATE accounts SET available_minor = 101 WHERE account_id = 'A-1'";
-    sqlx::raw_sql(tamper).execute(&pool).await.unwrap();
-    let said = ledger(&["trial-balance"]).await.not_as_it_should_be();
-    assert!(said.contains("sum in EUR                        0.01 EUR"), "{said}");
+    // A balance without an entry breaks the trial balance.
+    let change = "SET LOCAL session_replication_role = replica; UPDATE accounts SET available_minor = 101 WHERE account_id = 'A-1'";
+    sqlx::raw_sql(change).execute(&pool).await.unwrap();
+    let output = ledger(&["trial-balance"]).await.check_failed();
+    assert!(output.contains("sum in EUR                        0.01 EUR"), "{output}");
 }

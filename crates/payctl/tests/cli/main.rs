@@ -1,23 +1,23 @@
-//! The program as it is used: arguments in, exit code and text out. Database and switch are real ones; the
-//! API, and a switch that lies, are played by the test, so that each answer can be chosen.
+//! Runs the built binary: arguments in, exit code and text out. Database and mock switch are real; the tests
+//! stub the API and faulty switches, to choose each reply.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed setup fails the test")]
 
+mod api_stub;
 mod bank;
 mod completions;
 mod database;
 mod decide;
 mod events;
+mod faulty_switch;
 mod keys;
 mod ledger;
-mod liar;
 mod limits;
-mod mock;
+mod mock_switch;
 mod payments;
 mod queues;
 mod run;
-mod scratch;
+mod scratch_database;
 mod show;
-mod stub;
 mod switches;
 mod webhooks;

@@ -1,9 +1,9 @@
-//! The commands that use the API.
+//! `payctl pay` and `payctl show --api`, against a stub of the API.
 
 use serde_json::{Value, json};
 
-use crate::run::{Ran, payctl};
-use crate::stub::{PAYMENT_ID, Scene, Served, Stub};
+use crate::api_stub::{ApiStub, PAYMENT_ID, ReadReply, RunningApiStub};
+use crate::run::{CommandResult, payctl};
 
 const SETTLES: [(&str, &str); 4] = [
     ("accepted", "to be sent by mock"),
@@ -12,23 +12,31 @@ const SETTLES: [(&str, &str); 4] = [
     ("settled", "transfer sent"),
 ];
 
-async fn pay(api: &Served, more: &[&str]) -> Ran {
+async fn pay(api: &RunningApiStub, options: &[&str]) -> CommandResult {
     let payment = ["pay", "--from", "A", "--to", "B", "--amount", "12.50", "--currency", "EUR"];
-    payctl(&[&payment[..], &["--url", &api.url, "--key", "test-key"], more].concat()).await
+    payctl(&[&payment[..], &["--url", &api.url, "--key", "test-key"], options].concat()).await
 }
 
-fn settling(scenes: &[Scene]) -> Stub {
-    Stub { timeline: SETTLES.to_vec(), scenes: scenes.to_vec(), ..Stub::default() }
+fn settling(reads: &[ReadReply]) -> ApiStub {
+    ApiStub { timeline: SETTLES.to_vec(), reads: reads.to_vec(), ..ApiStub::default() }
 }
 
 #[tokio::test]
-async fn a_payment_is_watched_until_it_settles() {
-    // The API is away for a moment, shows nothing new once, and two lines at once.
-    let scenes =
-        [Scene::Lines(1), Scene::Down, Scene::Down, Scene::Lines(2), Scene::Lines(2), Scene::Lines(4)];
-    let api = settling(&scenes).serve().await;
-    let ran = pay(&api, &["--watch", "--idempotency-key", "order-1"]).await;
-    assert_eq!(ran.stderr, "payctl: 503 Service Unavailable: down; asking again\n");
+async fn watch_follows_a_payment_until_it_settles() {
+    // The API is unavailable twice, has no new line once, and then two new lines at once.
+    let reads = [
+        ReadReply::Lines(1),
+        ReadReply::Unavailable,
+        ReadReply::Unavailable,
+        ReadReply::Lines(2),
+        ReadReply::Lines(2),
+        ReadReply::Lines(4),
+    ];
+    let api = settling(&reads).serve().await;
+    let result = pay(&api, &["--watch", "--idempotency-key", "order-1"]).await;
+    let remark =
+        format!("payctl: payment {PAYMENT_ID} cannot be read: 503 Service Unavailable: down; retrying\n");
+    assert_eq!(result.stderr, remark);
     let expected = "\
 payment pay_0123456789abcdef0123456789abcdef: 12.50 EUR from A to B
     0.250 s   accepted         to be sent by mock
@@ -36,85 +44,89 @@ payment pay_0123456789abcdef0123456789abcdef: 12.50 EUR from A to B
     2.250 s   submitted        the switch took it
     3.250 s   settled          transfer sent
 
-settled after 3.250 s
+payment pay_0123456789abcdef0123456789abcdef: final state settled after 3.250 s
 
 account             available       held
 A         before   100.00 EUR   0.00 EUR
 A         after     87.50 EUR   0.00 EUR
 ";
-    assert_eq!(ran.done(), expected);
-    let asked = api.asked();
-    assert_eq!(asked.idempotency_key.as_deref(), Some("order-1"));
-    let order =
+    assert_eq!(result.success(), expected);
+    let received = api.received();
+    assert_eq!(received.idempotency_key.as_deref(), Some("order-1"));
+    let request =
         json!({"amount": "12.50", "currency": "EUR", "source_account": "A", "destination_account": "B"});
-    assert_eq!(asked.order, Some(order));
+    assert_eq!(received.payment_request, Some(request));
 }
 
 #[tokio::test]
-async fn another_end_is_exit_code_1() {
+async fn a_payment_that_ends_without_settling_exits_with_1() {
     let timeline = vec![("accepted", "accepted"), ("failed", "nothing was charged")];
-    let api = Stub { timeline, scenes: vec![Scene::Lines(2)], ..Stub::default() }.serve().await;
-    let ran = pay(&api, &["--watch"]).await;
-    assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.stdout.contains("\nfailed after 1.250 s: creditor_unknown\n"), "{ran:?}");
+    let api = ApiStub { timeline, reads: vec![ReadReply::Lines(2)], ..ApiStub::default() }.serve().await;
+    let result = pay(&api, &["--watch"]).await;
+    assert_eq!(result.code, Some(1), "{result:?}");
+    let summary =
+        format!("\npayment {PAYMENT_ID}: final state failed after 1.250 s; reason: creditor_unknown\n");
+    assert!(result.stdout.contains(&summary), "{result:?}");
 }
 
 #[tokio::test]
-async fn an_open_payment_is_exit_code_3_and_not_called_failed() {
-    // Long enough for a look, where there is something to be seen.
-    let table = [(Scene::Lines(3), "5", "still submitted"), (Scene::Down, "1", "not seen yet")];
-    for (scene, timeout_s, state) in table {
-        let api = settling(&[scene]).serve().await;
-        let ran = pay(&api, &["--watch", "--timeout-s", timeout_s]).await;
-        assert_eq!(ran.code, Some(3), "{ran:?}");
-        let look = format!("payctl show {PAYMENT_ID} --api --url {}", api.url);
-        let said = format!("\n{state} after {timeout_s} s: unknown, not failed; to look again: {look}\n");
-        assert!(ran.stdout.contains(&said), "{ran:?}");
+async fn an_open_payment_exits_with_3_and_is_not_called_failed() {
+    // Long enough for one read where the API is available.
+    let table =
+        [(ReadReply::Lines(3), "5", "state submitted"), (ReadReply::Unavailable, "1", "state unknown")];
+    for (reply, timeout_s, state) in table {
+        let api = settling(&[reply]).serve().await;
+        let result = pay(&api, &["--watch", "--timeout-s", timeout_s]).await;
+        assert_eq!(result.code, Some(3), "{result:?}");
+        let next = format!("payctl show {PAYMENT_ID} --api --url {}", api.url);
+        let summary = format!(
+            "\npayment {PAYMENT_ID}: {state} after {timeout_s} s; not ended, not failed; next: {next}\n"
+        );
+        assert!(result.stdout.contains(&summary), "{result:?}");
     }
 }
 
 #[tokio::test]
-async fn without_watch_the_acceptance_is_all() {
-    let api = settling(&[Scene::Lines(1)]).serve().await;
-    let said = pay(&api, &[]).await.done();
-    assert!(
-        said.ends_with(&format!(
-            "accepted; to look at it: payctl show {PAYMENT_ID} --api --url {}\n",
-            api.url
-        ))
-    );
-    let document: Value = serde_json::from_str(&pay(&api, &["--json"]).await.done()).unwrap();
+async fn without_watch_only_the_acceptance_is_printed() {
+    let api = settling(&[ReadReply::Lines(1)]).serve().await;
+    let output = pay(&api, &[]).await.success();
+    let next =
+        format!("payment {PAYMENT_ID} accepted; next: payctl show {PAYMENT_ID} --api --url {}\n", api.url);
+    assert!(output.ends_with(&next), "{output}");
+    let document: Value = serde_json::from_str(&pay(&api, &["--json"]).await.success()).unwrap();
     assert_eq!(document["payment_id"], PAYMENT_ID);
 }
 
 #[tokio::test]
-async fn a_refusal_makes_no_payment() {
+async fn a_refused_request_makes_no_payment() {
     let problem = json!({"code": "no_route", "title": "t", "detail": "no switch serves B"});
-    let api = Stub { acceptance: (422, problem), ..Stub::default() }.serve().await;
-    let said = pay(&api, &["--watch"]).await.refused();
+    let api = ApiStub { acceptance: (422, problem), ..ApiStub::default() }.serve().await;
+    let error = pay(&api, &["--watch"]).await.refused();
     let expected = "this request made no payment: 422 Unprocessable Entity: no switch serves B (no_route)";
-    assert_eq!(said, format!("payctl: {expected}\n"));
+    assert_eq!(error, format!("payctl: {expected}\n"));
 }
 
 #[tokio::test]
-async fn an_unknown_acceptance_says_how_to_repeat_it() {
-    let api = Stub { acceptance: (503, json!({"code": "store_unavailable"})), ..Stub::default() };
+async fn an_unknown_acceptance_names_the_key_to_repeat() {
+    let api = ApiStub { acceptance: (503, json!({"code": "store_unavailable"})), ..ApiStub::default() };
     let api = api.serve().await;
-    let said = pay(&api, &[]).await.refused();
-    let key = api.asked().idempotency_key.clone().unwrap();
-    assert!(said.contains(&format!("repeat the command with --idempotency-key {key}")), "{said}");
+    let error = pay(&api, &[]).await.refused();
+    let key = api.received().idempotency_key.clone().unwrap();
+    assert!(error.contains(&format!("repeat the command with --idempotency-key {key}")), "{error}");
 }
 
 #[tokio::test]
-async fn an_api_that_is_not_there_is_named() {
-    let said = payctl(&["show", PAYMENT_ID, "--api", "--url", "http://127.0.0.1:1"]).await.refused();
-    assert!(said.contains("nothing answers at http://127.0.0.1:1 (--url, PAYMENTS_API_URL)"), "{said}");
+async fn an_unreachable_api_is_named_with_its_setting() {
+    let error = payctl(&["show", PAYMENT_ID, "--api", "--url", "http://127.0.0.1:1"]).await.refused();
+    let expected = "no connection to the API at http://127.0.0.1:1; check --url (PAYMENTS_API_URL)";
+    assert!(error.contains(expected), "{error}");
 }
 
 #[tokio::test]
-async fn the_end_is_one_document_too() {
-    let api = settling(&[Scene::Lines(2), Scene::Lines(4)]).serve().await;
-    let document: Value = serde_json::from_str(&pay(&api, &["--watch", "--json"]).await.done()).unwrap();
+async fn watch_with_json_prints_one_document() {
+    let api = settling(&[ReadReply::Lines(2), ReadReply::Lines(4)]).serve().await;
+    let output = pay(&api, &["--watch", "--json"]).await.success();
+    let document: Value = serde_json::from_str(&output).unwrap();
     assert_eq!(document["payment_id"], PAYMENT_ID);
     assert_eq!(document["payment"]["status"], "settled");
     assert_eq!(document["source_before"]["available"], "100.00");
@@ -122,8 +134,8 @@ async fn the_end_is_one_document_too() {
 }
 
 #[tokio::test]
-async fn a_payment_is_shown_with_its_timeline() {
-    let api = settling(&[Scene::Lines(2)]).serve().await;
+async fn show_prints_a_payment_with_its_timeline() {
+    let api = settling(&[ReadReply::Lines(2)]).serve().await;
     let show = ["show", PAYMENT_ID, "--api", "--url", &api.url, "--key", "test-key"];
     let expected = format!(
         "\
@@ -141,7 +153,7 @@ accepted at   2026-01-01T00:00:00Z
     1.250 s   reserved         12.50 EUR held
 "
     );
-    assert_eq!(payctl(&show).await.done(), expected);
-    let document = payctl(&[&show[..], &["--json"]].concat()).await.done();
+    assert_eq!(payctl(&show).await.success(), expected);
+    let document = payctl(&[&show[..], &["--json"]].concat()).await.success();
     assert_eq!(serde_json::from_str::<Value>(&document).unwrap()["status"], "reserved");
 }

@@ -1,4 +1,4 @@
-//! `list`, `stuck` and `exceptions`.
+//! `payctl list`, `stuck` and `exceptions`.
 
 use payment_protocol::cause::OperatorReason;
 
@@ -8,17 +8,17 @@ use crate::run::payctl;
 #[tokio::test]
 async fn payments_of_all_tenants_are_listed_and_filtered() {
     let bank = Bank::open().await;
-    assert_eq!(bank.payctl(&["list"]).await.done(), "no payment is like that\n");
+    assert_eq!(bank.payctl(&["list"]).await.success(), "no payment matches\n");
     let settled = bank.settled("one").await.id;
-    let standing = bank.standing("two", OperatorReason::NotFoundIsInconclusive).await.id;
+    let waiting = bank.needs_operator("two", OperatorReason::NotFoundIsInconclusive).await.id;
     let expected = format!(
         "\
 payment                                state               amount   from     to             switch   reason
-{standing}   needs_operator   12.50 EUR   DE-two   FR-CAROL-EUR   mock     not_found_is_inconclusive
+{waiting}   needs_operator   12.50 EUR   DE-two   FR-CAROL-EUR   mock     not_found_is_inconclusive
 {settled}   settled          12.50 EUR   DE-one   FR-CAROL-EUR   mock
 "
     );
-    assert_eq!(bank.payctl(&["list"]).await.done(), expected);
+    assert_eq!(bank.payctl(&["list"]).await.success(), expected);
     let listed = bank.json(&["list", "--state", "settled", "--switch", "mock", "--older-than", "0s"]).await;
     assert_eq!(listed["payments"].as_array().unwrap().len(), 1);
     assert_eq!(listed["payments"][0]["payment_id"], settled.as_str());
@@ -26,46 +26,36 @@ payment                                state               amount   from     to 
         let listed = bank.json(&[&["list"], &nothing[..]].concat()).await;
         assert_eq!(listed["payments"].as_array().unwrap().len(), 0, "{nothing:?}");
     }
-    let said = bank.payctl(&["list", "--state", "blocked"]).await.refused();
-    assert!(said.contains("states are: accepted, started"), "{said}");
+    let output = bank.payctl(&["list", "--state", "blocked"]).await.refused();
+    assert!(output.contains("the states are accepted, started"), "{output}");
 }
 
 #[tokio::test]
-async fn what_stands_is_shown_with_its_reason_and_what_may_be_decided() {
+async fn a_stuck_payment_is_listed_with_reason_and_allowed_actions() {
     let bank = Bank::open().await;
-    let moving = bank.sent("moving").await.id;
-    let standing = bank.standing("standing", OperatorReason::NoCancelOrQuery).await.id;
-    assert_eq!(bank.payctl(&["stuck"]).await.done(), "no open payment has stood still for 5 min 0 s\n");
-    let words = [
-        "decide",
-        standing.as_str(),
-        "debit",
-        "--by",
-        "Ann",
-        "--reason",
-        "it left",
-        "--evidence",
-        "letter 7",
-    ];
-    bank.payctl(&words).await.done();
+    let submitted = bank.submitted("submitted").await.id;
+    let waiting = bank.needs_operator("waiting", OperatorReason::NoCancelOrQuery).await.id;
+    assert_eq!(bank.payctl(&["stuck"]).await.success(), "no payment is stuck for 5 min 0 s or longer\n");
+    let debit = ["decide", waiting.as_str(), "debit", "--by", "Ann", "--reason", "it left"];
+    bank.payctl(&[&debit[..], &["--evidence", "letter 7"]].concat()).await.success();
 
-    let stuck = bank.payctl(&["stuck", "--older-than", "0s"]).await.done();
-    let line = stuck.lines().find(|line| line.starts_with(standing.as_str())).unwrap();
+    let stuck = bank.payctl(&["stuck", "--older-than", "0s"]).await.success();
+    let line = stuck.lines().find(|line| line.starts_with(waiting.as_str())).unwrap();
     for part in [
         "needs_operator",
         "no_cancel_or_query",
         "debit, release",
-        "settle, proposed by Ann, to be confirmed by another",
+        "debit, proposed by Ann, awaits another operator's confirmation",
     ] {
         assert!(line.contains(part), "{part}\n{stuck}");
     }
-    assert!(stuck.contains(moving.as_str()), "{stuck}");
+    assert!(stuck.contains(submitted.as_str()), "{stuck}");
     let stuck = bank.json(&["stuck", "--older-than", "0s"]).await;
     let entry = stuck["stuck"]
         .as_array()
         .unwrap()
         .iter()
-        .find(|one| one["payment"]["payment_id"] == standing.as_str());
+        .find(|one| one["payment"]["payment_id"] == waiting.as_str());
     let entry = entry.unwrap();
     assert_eq!(entry["payment"]["operator_reason"], "no_cancel_or_query");
     assert_eq!(entry["payment"]["allowed_actions"], serde_json::json!(["debit", "release"]));
@@ -76,34 +66,34 @@ async fn what_stands_is_shown_with_its_reason_and_what_may_be_decided() {
 #[tokio::test]
 async fn exceptions_are_listed_until_a_decision_closes_them() {
     let bank = Bank::open().await;
-    assert_eq!(bank.payctl(&["exceptions"]).await.done(), "no open exception\n");
+    assert_eq!(bank.payctl(&["exceptions"]).await.success(), "no open exception\n");
     let late = bank.released("late").await;
     bank.success(&late).await;
     let listed = bank.json(&["exceptions", "--payment", late.id.as_str()]).await;
     assert_eq!(listed["exceptions"][0]["kind"], "late_confirmation");
     let number = listed["exceptions"][0]["exception_id"].to_string();
-    let said = bank.payctl(&["exceptions"]).await.done();
-    assert!(said.starts_with("exception   kind                open for   payment "), "{said}");
+    let output = bank.payctl(&["exceptions"]).await.success();
+    assert!(output.starts_with("exception   kind                open for   payment "), "{output}");
 
     let close = ["decide", "close", &number, "--by", "Ann", "--reason", "a test of theirs"];
-    let said = bank.payctl(&close).await.done();
-    assert!(said.starts_with(&format!("exception {number} is closed by decision dec_")), "{said}");
-    assert_eq!(bank.payctl(&close).await.done(), said);
-    assert_eq!(bank.payctl(&["exceptions"]).await.done(), "no open exception\n");
+    let output = bank.payctl(&close).await.success();
+    assert!(output.starts_with(&format!("exception {number} closed by decision dec_")), "{output}");
+    assert_eq!(bank.payctl(&close).await.success(), output);
+    assert_eq!(bank.payctl(&["exceptions"]).await.success(), "no open exception\n");
     let all = bank.json(&["exceptions", "--all"]).await;
     assert!(all["exceptions"][0]["closed_by"].as_str().unwrap().starts_with("dec_"));
 }
 
 #[tokio::test]
-async fn a_database_that_is_not_there_is_named() {
-    for words in [&["list"][..], &["stuck"], &["exceptions"]] {
-        let nobody = ["--config", concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/demo.toml")];
-        let mut command = crate::run::command(&[words, &nobody].concat());
+async fn an_unreachable_database_is_named() {
+    for args in [&["list"][..], &["stuck"], &["exceptions"]] {
+        let config = ["--config", concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/demo.toml")];
+        let mut command = crate::run::command(&[args, &config].concat());
         command.env("PAYMENTS_DATABASE__URL", "postgres://payments@127.0.0.1:1/payments");
         let output = command.output().await.unwrap();
-        let said = crate::run::Ran::of(output).refused();
-        assert!(said.contains("database payments at 127.0.0.1:1 cannot be opened"), "{said}");
+        let error = crate::run::CommandResult::of(output).refused();
+        assert!(error.contains("database payments at 127.0.0.1:1 cannot be opened"), "{error}");
     }
-    let said = payctl(&["list", "--config", "/nowhere.toml"]).await.refused();
-    assert!(said.contains("/nowhere.toml"), "{said}");
+    let output = payctl(&["list", "--config", "/nowhere.toml"]).await.refused();
+    assert!(output.contains("/nowhere.toml"), "{output}");
 }

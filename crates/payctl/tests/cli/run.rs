@@ -1,18 +1,18 @@
-//! Runs the program.
+//! Runs the payctl binary.
 
 use std::process::{Output, Stdio};
 
 use tokio::process::Command;
 
-/// What a run left behind.
+/// Exit code and output of one run.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandResult {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// The program with these arguments and nothing of the caller's settings.
+/// The binary with these arguments, without the caller's `PAYMENTS_` variables.
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_payctl"));
     command.args(args).stdin(Stdio::null()).kill_on_drop(true);
@@ -22,31 +22,31 @@ pub(crate) fn command(args: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end.
-pub(crate) async fn payctl(args: &[&str]) -> Ran {
-    Ran::of(command(args).output().await.unwrap())
+/// Runs the binary to its end.
+pub(crate) async fn payctl(args: &[&str]) -> CommandResult {
+    CommandResult::of(command(args).output().await.unwrap())
 }
 
-impl Ran {
-    /// What a process left that has ended.
+impl CommandResult {
+    /// The result of an ended process.
     pub(crate) fn of(Output { status, stdout, stderr }: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Self { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
     }
 
-    /// The text on stdout of a run that found something not as it should be.
-    pub(crate) fn not_as_it_should_be(self) -> String {
-        assert_eq!(self.code, Some(1), "{self:?}");
-        self.stdout
-    }
-
-    /// The text on stdout of a run that must have succeeded.
-    pub(crate) fn done(self) -> String {
+    /// Expects exit code 0; returns stdout.
+    pub(crate) fn success(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.stdout
     }
 
-    /// The text on stderr of a run that must not have been carried out.
+    /// Expects exit code 1, a failed check; returns stdout.
+    pub(crate) fn check_failed(self) -> String {
+        assert_eq!(self.code, Some(1), "{self:?}");
+        self.stdout
+    }
+
+    /// Expects exit code 2, not carried out; returns stderr.
     pub(crate) fn refused(self) -> String {
         assert_eq!(self.code, Some(2), "{self:?}");
         self.stderr

@@ -1,50 +1,51 @@
-//! `show`: one payment by all who know of it.
+//! `payctl show`: one payment in the ledger, Temporal and the switch, and its invariants.
 
-use mock_switch::Shape;
+use ::mock_switch::Shape;
 use payment_protocol::cause::{Cause, OperatorReason};
 use serde_json::Value;
 
-use crate::bank::{AMOUNT_MINOR, Bank};
-use crate::mock::Mock;
-use crate::run::{Ran, command};
-use crate::stub::{PAYMENT_ID, Scene, Stub};
+use crate::api_stub::{ApiStub, PAYMENT_ID, ReadReply};
+use crate::bank::{AMOUNT_MINOR, Bank, decision_id};
+use crate::mock_switch::MockSwitch;
+use crate::run::{CommandResult, command};
 
-fn holds(document: &Value, number: &str) -> String {
+/// Status of one invariant in a document.
+fn invariant_status(document: &Value, number: &str) -> String {
     let all = document["invariants"].as_array().unwrap();
-    let found = all.iter().find(|invariant| invariant["number"] == number).unwrap();
-    found["holds"].as_str().unwrap().to_owned()
+    let invariant = all.iter().find(|invariant| invariant["number"] == number).unwrap();
+    invariant["status"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
-async fn a_settled_payment_agrees_with_the_switch() {
-    let mock = Mock::start(Shape::default(), 3_600_000).await;
+async fn every_invariant_holds_for_a_settled_payment() {
+    let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
     let bank = Bank::with_switch(&mock.url).await;
     let payment = bank.settled("one").await;
     mock.settle(&payment.reference, AMOUNT_MINOR).await;
 
-    let said = bank.payctl(&["show", payment.id.as_str()]).await.done();
-    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let output = bank.payctl(&["show", payment.id.as_str()]).await.success();
+    let words = output.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
         " state settled ",
         " tenant, client acme, shop ",
         " hold 12.50 EUR in DE-one: settled ",
-        " its first answer settled, by callback ",
-        " it says now settled: 12.50 EUR",
-        " Temporal says not read: Temporal at http://127.0.0.1:1 does not answer ",
+        " final status settled, source: callback ",
+        " switch reports settled: 12.50 EUR",
+        " Temporal reports unavailable: Temporal at http://127.0.0.1:1 does not answer; check temporal.address ",
         " decisions: none ",
         " transfer sent",
     ] {
-        assert!(words.contains(part), "{part}\n{said}");
+        assert!(words.contains(part), "{part}\n{output}");
     }
-    assert!(!said.contains("VIOLATED"), "{said}");
+    assert!(!output.contains("VIOLATED"), "{output}");
 
     let document = bank.json(&["show", payment.id.as_str()]).await;
     assert_eq!(document["violated"], Value::Array(vec![]));
-    assert_eq!(document["switch_says"]["answer"], "settled");
+    assert_eq!(document["switch"]["answer"], "settled");
     assert_eq!(document["payment"]["end_to_end_id"], "invoice one");
-    assert!(document["workflow"]["unread"].is_string());
+    assert!(document["workflow"]["error"].is_string());
     for number in 1..=11 {
-        assert_eq!(holds(&document, &format!("I{number}")), "yes", "{document:#}");
+        assert_eq!(invariant_status(&document, &format!("I{number}")), "holds", "{document:#}");
     }
     let kinds: Vec<&Value> =
         document["journal"].as_array().unwrap().iter().map(|entry| &entry["kind"]).collect();
@@ -53,44 +54,48 @@ async fn a_settled_payment_agrees_with_the_switch() {
 }
 
 #[tokio::test]
-async fn s0_7_money_given_back_that_left_is_said_first() {
-    let mock = Mock::start(Shape::default(), 3_600_000).await;
+async fn s0_7_a_release_of_a_settled_transfer_is_shown_first() {
+    let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
     let bank = Bank::with_switch(&mock.url).await;
     let payment = bank.released("one").await;
     mock.settle(&payment.reference, AMOUNT_MINOR).await;
-    let said = bank.payctl(&["show", payment.id.as_str()]).await.not_as_it_should_be();
-    assert!(
-        said.starts_with("VIOLATED I4: nothing is charged, and the switch says it settled\n\npayment "),
-        "{said}"
+    let output = bank.payctl(&["show", payment.id.as_str()]).await.check_failed();
+    let expected = format!(
+        "VIOLATED I4 (released only if the transfer can never settle): nothing is charged, but the switch reports \
+         settled\nnext: payctl exceptions --payment {}; payctl ledger verify\n\npayment ",
+        payment.id
     );
+    assert!(output.starts_with(&expected), "{output}");
 
-    // The correction of two people makes it right.
+    // After the late debit the invariants hold.
     bank.success(&payment).await;
     let exception = bank.json(&["exceptions"]).await["exceptions"][0]["exception_id"].to_string();
-    let words = ["decide", "late-debit", &exception, "--by", "Ann", "--reason", "it left", "--evidence", "x"];
-    let id = crate::bank::decision(&bank.json(&words).await);
-    bank.payctl(&["decide", "confirm", id.as_str(), "--by", "Bob", "--reason", "so it did"]).await.done();
+    let propose =
+        ["decide", "late-debit", &exception, "--by", "Ann", "--reason", "it left", "--evidence", "x"];
+    let id = decision_id(&bank.json(&propose).await);
+    bank.payctl(&["decide", "confirm", id.as_str(), "--by", "Bob", "--reason", "so it did"]).await.success();
     let document = bank.json(&["show", payment.id.as_str()]).await;
     assert_eq!(
-        (holds(&document, "I3"), holds(&document, "I4")),
-        ("yes".into(), "yes".into()),
+        (invariant_status(&document, "I3"), invariant_status(&document, "I4")),
+        ("holds".into(), "holds".into()),
         "{document:#}"
     );
     mock.stop().await;
 }
 
 #[tokio::test]
-async fn a_debit_that_the_switch_knows_nothing_of_is_said_first() {
-    let mock = Mock::start(Shape::default(), 3_600_000).await;
+async fn a_debit_without_a_transfer_at_the_switch_is_shown_first() {
+    let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
     let bank = Bank::with_switch(&mock.url).await;
     let payment = bank.settled("one").await;
-    let said = bank.payctl(&["show", payment.id.as_str()]).await.not_as_it_should_be();
-    assert!(said.starts_with("VIOLATED I3: debited, and the switch knows nothing of it\n"), "{said}");
+    let output = bank.payctl(&["show", payment.id.as_str()]).await.check_failed();
+    let expected = "VIOLATED I3 (debited only if the transfer settled): debited, but the switch does not know the transfer\n";
+    assert!(output.starts_with(expected), "{output}");
     mock.stop().await;
 }
 
 #[tokio::test]
-async fn books_that_were_changed_by_hand_are_found_out() {
+async fn a_manual_change_of_the_database_violates_its_invariant() {
     let bank = Bank::open().await;
     let payment = bank.settled("one").await;
     let change = async |sql: &'static str| {
@@ -107,66 +112,68 @@ async fn books_that_were_changed_by_hand_are_found_out() {
         ("UPDATE holds SET status = 'open', closed_at = NULL", "I9"),
     ] {
         change(sql).await;
-        let said = bank.payctl(&["show", payment.id.as_str(), "--json"]).await.not_as_it_should_be();
-        let document: Value = serde_json::from_str(&said).unwrap();
-        assert_eq!(holds(&document, number), "no", "{sql}");
+        let output = bank.payctl(&["show", payment.id.as_str(), "--json"]).await.check_failed();
+        let document: Value = serde_json::from_str(&output).unwrap();
+        assert_eq!(invariant_status(&document, number), "violated", "{sql}");
     }
     let released = bank.released("two").await;
     change("UPDATE payments SET cause = '{\"code\":\"customer_cancel\"}' WHERE state = 'timed_out'").await;
-    let said = bank.payctl(&["show", released.id.as_str()]).await.not_as_it_should_be();
-    assert!(said.starts_with("VIOLATED I11: "), "{said}");
+    let output = bank.payctl(&["show", released.id.as_str()]).await.check_failed();
+    assert!(output.starts_with("VIOLATED I11 "), "{output}");
     let late = bank.released("three").await;
     bank.success(&late).await;
     change("DELETE FROM exceptions").await;
-    let said = bank.payctl(&["show", late.id.as_str()]).await.not_as_it_should_be();
-    assert!(said.starts_with("VIOLATED I5: "), "{said}");
-    let open = bank.sent("four").await;
+    let output = bank.payctl(&["show", late.id.as_str()]).await.check_failed();
+    assert!(output.starts_with("VIOLATED I5 "), "{output}");
+    let open = bank.submitted("four").await;
     bank.success(&open).await;
     change("DELETE FROM inbox").await;
-    let said = bank.payctl(&["show", open.id.as_str()]).await.not_as_it_should_be();
-    assert!(said.starts_with("VIOLATED I10: "), "{said}");
+    let output = bank.payctl(&["show", open.id.as_str()]).await.check_failed();
+    assert!(output.starts_with("VIOLATED I10 "), "{output}");
 }
 
 #[tokio::test]
-async fn what_stands_says_why_and_what_may_be_decided() {
+async fn needs_operator_is_shown_with_reason_and_allowed_actions() {
     let bank = Bank::open().await;
-    let payment = bank.standing("one", OperatorReason::NotFoundIsInconclusive).await.id;
-    let said = bank.payctl(&["show", payment.as_str()]).await.done();
+    let payment = bank.needs_operator("one", OperatorReason::NotFoundIsInconclusive).await.id;
+    let output = bank.payctl(&["show", payment.as_str()]).await.success();
     for part in [
-        "needs_operator (not_found_is_inconclusive), for ",
-        "retry-cancel, debit, release: payctl decide ",
-        "not read: it gave no answer: no connection",
+        "needs_operator for ",
+        "; reason: not_found_is_inconclusive",
+        "retry-cancel, debit, release; next: payctl decide ",
+        "unavailable: the switch gave no answer: no connection",
         "stands before a person: not_found_is_inconclusive",
     ] {
-        assert!(said.contains(part), "{part}\n{said}");
+        assert!(output.contains(part), "{part}\n{output}");
     }
-    let said = bank.payctl(&["show", "pay_nobody"]).await.refused();
-    assert!(said.contains("there is no payment pay_nobody"), "{said}");
+    let error = bank.payctl(&["show", "pay_nobody"]).await.refused();
+    assert!(error.contains("there is no payment pay_nobody"), "{error}");
 }
 
 #[tokio::test]
-async fn what_was_never_sent_holds_without_the_switch_knowing_it() {
-    let mock = Mock::start(Shape::default(), 3_600_000).await;
+async fn i4_holds_for_an_unsent_payment_that_the_switch_does_not_know() {
+    let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
     let bank = Bank::with_switch(&mock.url).await;
-    let payment = bank.held("one").await;
+    let payment = bank.reserved("one").await;
     bank.ledger.release(&payment.id, &Cause::CustomerCancel).await.unwrap();
     let document = bank.json(&["show", payment.id.as_str()]).await;
-    assert_eq!(document["switch_says"]["answer"], "not_found");
-    assert_eq!(holds(&document, "I4"), "yes");
+    assert_eq!(document["switch"]["answer"], "not_found");
+    assert_eq!(invariant_status(&document, "I4"), "holds");
     assert_eq!(document["payment"]["state"], "cancelled");
     mock.stop().await;
 }
 
 #[tokio::test]
-async fn without_the_banks_books_it_shows_what_the_api_shows() {
+async fn without_the_database_show_reads_the_payment_through_the_api() {
     let timeline = vec![("accepted", "to be sent by mock"), ("reserved", "12.50 EUR held")];
-    let api = Stub { timeline, scenes: vec![Scene::Lines(2)], ..Stub::default() }.serve().await;
+    let api = ApiStub { timeline, reads: vec![ReadReply::Lines(2)], ..ApiStub::default() }.serve().await;
     let mut command = command(&["show", PAYMENT_ID, "--url", &api.url, "--key", "test-key"]);
     command.env("PAYMENTS_DATABASE__URL", "postgres://payments@127.0.0.1:1/payments");
-    let ran = Ran::of(command.output().await.unwrap());
+    let result = CommandResult::of(command.output().await.unwrap());
     assert!(
-        ran.stderr.contains("cannot be opened") && ran.stderr.contains("showing what the API shows"),
-        "{ran:?}"
+        result.stderr.contains("cannot be opened")
+            && result.stderr.contains("is read through the API instead"),
+        "{result:?}"
     );
-    assert!(ran.done().contains("state         reserved\n"));
+    assert!(result.success().contains("state         reserved\n"));
 }

@@ -1,160 +1,164 @@
-//! `switch list` and `switch probe`.
+//! `payctl switch list` and `payctl switch probe`.
 
-use mock_switch::Shape;
+use ::mock_switch::Shape;
 use serde_json::Value;
 
-use crate::liar::{Lie, serve};
-use crate::mock::Mock;
-use crate::run::{Ran, command};
+use crate::faulty_switch::{Fault, serve};
+use crate::mock_switch::MockSwitch;
+use crate::run::{CommandResult, command};
 
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/demo.toml");
 
-async fn switch(args: &[&str], settings: &[(&str, &str)]) -> Ran {
+async fn switch(args: &[&str], settings: &[(&str, &str)]) -> CommandResult {
     let mut command = command(&[&["switch"], args, &["--config", CONFIG]].concat());
-    Ran::of(command.envs(settings.iter().copied()).output().await.unwrap())
+    CommandResult::of(command.envs(settings.iter().copied()).output().await.unwrap())
 }
 
-async fn probe(url: &str, more: &[&str]) -> Ran {
-    switch(&[&["probe", "mock"], more].concat(), &[("PAYMENTS_SWITCHES__MOCK__BASE_URL", url)]).await
+async fn probe(url: &str, options: &[&str]) -> CommandResult {
+    switch(&[&["probe", "mock"], options].concat(), &[("PAYMENTS_SWITCHES__MOCK__BASE_URL", url)]).await
 }
 
-/// The finding of each ability, as `word: measured`.
+/// Each finding as `capability: measured`.
 fn measured(document: &Value) -> Vec<String> {
     let findings = document["findings"].as_array().unwrap().iter();
     let word = |finding: &Value, field: &str| finding[field].as_str().unwrap().to_owned();
-    findings.map(|finding| format!("{}: {}", word(finding, "ability"), word(finding, "measured"))).collect()
+    findings
+        .map(|finding| format!("{}: {}", word(finding, "capability"), word(finding, "measured")))
+        .collect()
 }
 
-fn document(said: &str) -> Value {
-    serde_json::from_str(said).unwrap()
+fn parse(output: &str) -> Value {
+    serde_json::from_str(output).unwrap()
 }
 
 #[tokio::test]
-async fn the_configured_switches_are_listed() {
-    let listed = switch(&["list"], &[]).await.done();
+async fn list_shows_the_configured_switches_without_their_tokens() {
+    let listed = switch(&["list"], &[]).await.success();
     let mock = listed.lines().find(|line| line.starts_with("mock ")).unwrap();
     assert!(mock.contains("   query      query dedup tombstone deadline cancel recall "), "{listed}");
     assert!(mock.contains("http://127.0.0.1:8090   safe"), "{listed}");
-    assert!(!switch(&["list", "--json"], &[]).await.done().contains("demo-switch-token"));
+    assert!(!switch(&["list", "--json"], &[]).await.success().contains("demo-switch-token"));
 }
 
 #[tokio::test]
-async fn s0_11_a_refused_profile_is_shown_with_the_nearest_safe_one() {
+async fn s0_11_an_unsafe_profile_is_listed_with_the_nearest_safe_one() {
     let no_query = [("PAYMENTS_SWITCHES__MOCK__PROFILE__HAS_QUERY", "false")];
-    let listed = switch(&["list"], &no_query).await.not_as_it_should_be();
-    assert!(listed.contains("mock is refused: strategy query needs has_query = true"), "{listed}");
+    let listed = switch(&["list"], &no_query).await.check_failed();
+    let expected = "switch mock has an unsafe profile: strategy query needs has_query = true";
+    assert!(listed.contains(expected), "{listed}");
     assert!(listed.contains("\nnearest safe profile: strategy = \"reference\"\n"), "{listed}");
-    let listed = document(&switch(&["list", "--json"], &no_query).await.not_as_it_should_be());
+    let listed = parse(&switch(&["list", "--json"], &no_query).await.check_failed());
     let mock = &listed["switches"].as_array().unwrap().iter().find(|one| one["name"] == "mock").unwrap();
     assert_eq!((&mock["safe"], &mock["changes"][0]), (&false.into(), &"strategy = \"reference\"".into()));
 }
 
 #[tokio::test]
-async fn a_probe_finds_what_the_switch_can_and_leaves_nothing_under_way() {
-    let mock = Mock::start(Shape::default(), 3_600_000).await;
-    let found = document(&probe(&mock.url, &["--json"]).await.done());
+async fn a_probe_measures_every_capability_and_cancels_its_transfers() {
+    let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
+    let document = parse(&probe(&mock.url, &["--json"]).await.success());
     let expected =
         ["references: yes", "query: yes", "dedup: yes", "tombstone: yes", "deadline: yes", "cancel: yes"];
-    assert_eq!(measured(&found)[..6], expected.map(String::from));
-    assert_eq!(found["judged"]["changes"], Value::Array(vec![]));
-    assert_eq!(found["clock"]["has_date"], true);
+    assert_eq!(measured(&document)[..6], expected.map(String::from));
+    assert_eq!(document["assessment"]["changes"], Value::Array(vec![]));
+    assert_eq!(document["clock"]["has_date"], true);
 
-    let left = found["left"].as_array().unwrap();
-    assert!(left.iter().all(|left| left["may_leave"] == false), "{left:?}");
+    let transfers = document["transfers"].as_array().unwrap();
+    assert!(transfers.iter().all(|transfer| transfer["may_settle"] == false), "{transfers:?}");
     let book = mock.book().await.to_string();
     assert!(!book.contains("PENDING") && !book.contains("SETTLED") && book.contains("CANCELLED"), "{book}");
     mock.stop().await;
 }
 
 #[tokio::test]
-async fn what_the_switch_cannot_is_named_beside_what_is_configured() {
+async fn a_missing_capability_is_shown_beside_its_setting() {
     let shape = Shape { query: false, dedup: false, tombstone: false, deadline: false, ..Shape::default() };
-    let mock = Mock::start(shape, 3_600_000).await;
-    let said = probe(&mock.url, &[]).await.not_as_it_should_be();
+    let mock = MockSwitch::start(shape, 3_600_000).await;
+    let output = probe(&mock.url, &[]).await.check_failed();
     for line in [
-        "query        no            has_query = true: DIFFERS ",
-        "dedup        no            deduplicates = true: DIFFERS ",
-        "tombstone    no            tombstones = true: DIFFERS ",
-        "deadline     no            honours_deadline = true: DIFFERS ",
-        "query          not safe   configured   strategy query needs has_query = true",
+        "query        no         has_query = true: DIFFERS ",
+        "dedup        no         deduplicates = true: DIFFERS ",
+        "tombstone    no         tombstones = true: DIFFERS ",
+        "deadline     no         honours_deadline = true: DIFFERS ",
+        "query          unsafe       configured   strategy query needs has_query = true",
         "at_most_once   safe ",
         "nearest safe profile: has_query = false, deduplicates = false, tombstones = false, honours_deadline = false, \
          strategy = \"at_most_once\"",
     ] {
-        assert!(said.contains(line), "{line}\n{said}");
+        assert!(output.contains(line), "{line}\n{output}");
     }
-    // Everything that came in was cancelled again: also the second transfer of the repeat.
+    // The probe cancelled every transfer, including the second transfer of the repeat.
     let book = mock.book().await.to_string();
     assert!(!book.contains("PENDING"), "{book}");
     mock.stop().await;
 }
 
 #[tokio::test]
-async fn a_recall_shows_with_a_transfer_that_settled() {
-    let mock = Mock::start(Shape::default(), 300).await;
-    let found = document(&probe(&mock.url, &["--json", "--let-one-settle"]).await.done());
-    assert!(measured(&found).contains(&"recall: yes".into()), "{found}");
+async fn a_recall_is_measured_with_a_settled_transfer() {
+    let mock = MockSwitch::start(Shape::default(), 300).await;
+    let document = parse(&probe(&mock.url, &["--json", "--let-one-settle"]).await.success());
+    assert!(measured(&document).contains(&"recall: yes".into()), "{document}");
     assert!(!mock.book().await.to_string().contains("\"SETTLED\""));
     mock.stop().await;
 
-    let mock = Mock::start(Shape { cancel: false, recall: false, ..Shape::default() }, 3_600_000).await;
-    let found = document(&probe(&mock.url, &["--json"]).await.not_as_it_should_be());
-    assert!(measured(&found).contains(&"recall: no".into()), "{found}");
-    assert!(measured(&found).contains(&"cancel: no".into()), "{found}");
-    let stands = found["left"][0]["stands"].as_str().unwrap();
-    assert_eq!(stands, "not cancelled: 200 CANNOT_CANCEL");
-    assert_eq!(found["left"][0]["may_leave"], true);
+    let shape = Shape { cancel: false, recall: false, ..Shape::default() };
+    let mock = MockSwitch::start(shape, 3_600_000).await;
+    let document = parse(&probe(&mock.url, &["--json"]).await.check_failed());
+    assert!(measured(&document).contains(&"recall: no".into()), "{document}");
+    assert!(measured(&document).contains(&"cancel: no".into()), "{document}");
+    let status = document["transfers"][0]["status"].as_str().unwrap();
+    assert_eq!(status, "not cancelled: 200 CANNOT_CANCEL");
+    assert_eq!(document["transfers"][0]["may_settle"], true);
     mock.stop().await;
 }
 
 #[tokio::test]
-async fn a_switch_that_lies_is_found_out() {
-    let found = |said: Ran| document(&said.not_as_it_should_be());
-    let twice = found(probe(&serve(Lie::TwiceAllTheSame).await, &["--json"]).await);
-    assert_eq!(twice["findings"][2]["detail"], "the listing has two transfers");
-    assert_eq!(twice["findings"][2]["measured"], "no");
-    let cancelled = found(probe(&serve(Lie::NotReallyCancelled).await, &["--json"]).await);
-    assert_eq!(cancelled["findings"][5]["detail"], "200 CANCELLED, and then 200 PENDING");
+async fn a_reply_that_contradicts_the_switchs_behaviour_is_detected() {
+    let check_failed = |result: CommandResult| parse(&result.check_failed());
+    let duplicate = check_failed(probe(&serve(Fault::DuplicateTransfer).await, &["--json"]).await);
+    assert_eq!(duplicate["findings"][2]["evidence"], "the listing has two transfers");
+    assert_eq!(duplicate["findings"][2]["measured"], "no");
+    let cancelled = check_failed(probe(&serve(Fault::CancelWithoutEffect).await, &["--json"]).await);
+    assert_eq!(cancelled["findings"][5]["evidence"], "200 CANCELLED, then 200 PENDING");
     assert_eq!(cancelled["findings"][5]["measured"], "no");
 }
 
 #[tokio::test]
 async fn s1_8_a_switch_without_references_is_probed_by_its_own_ids() {
-    let found = document(&probe(&serve(Lie::Keyless).await, &["--json"]).await.not_as_it_should_be());
+    let document = parse(&probe(&serve(Fault::NoReferences).await, &["--json"]).await.check_failed());
     let expected = ["references: no", "query: no", "dedup: no", "tombstone: no"];
-    assert_eq!(measured(&found)[..4], expected.map(String::from));
-    assert_eq!(measured(&found)[5], "cancel: yes");
-    let safe: Vec<&Value> = found["judged"]["strategies"]
+    assert_eq!(measured(&document)[..4], expected.map(String::from));
+    assert_eq!(measured(&document)[5], "cancel: yes");
+    let safe: Vec<&Value> = document["assessment"]["strategies"]
         .as_array()
         .unwrap()
         .iter()
-        .filter(|judged| judged["safe"] == true)
-        .map(|judged| &judged["strategy"])
+        .filter(|assessed| assessed["safe"] == true)
+        .map(|assessed| &assessed["strategy"])
         .collect();
     assert_eq!(safe, ["at_most_once", "validate"]);
-    assert_eq!(found["left"][0]["transfer_id"], "1, 2");
-    assert_eq!(found["left"][0]["stands"], "cancelled");
+    assert_eq!(document["transfers"][0]["transfer_id"], "1, 2");
+    assert_eq!(document["transfers"][0]["status"], "cancelled");
 }
 
 #[tokio::test]
-async fn no_answer_is_not_taken_for_no() {
-    let said = probe(&serve(Lie::NoAnswer).await, &["--json"]).await;
-    assert_eq!(said.code, Some(3), "{said:?}");
-    let found = document(&said.stdout);
+async fn a_missing_reply_leaves_the_capability_unknown() {
+    let result = probe(&serve(Fault::SubmitUnavailable).await, &["--json"]).await;
+    assert_eq!(result.code, Some(3), "{result:?}");
+    let document = parse(&result.stdout);
     assert_eq!(
-        measured(&found)[..3],
+        measured(&document)[..3],
         ["references: unknown", "query: unknown", "dedup: unknown"].map(String::from)
     );
-    assert_eq!(found["judged"]["differences"], Value::Array(vec![]));
-    assert_eq!(found["left"][0]["stands"], "cancelled");
+    assert_eq!(document["assessment"]["differences"], Value::Array(vec![]));
+    assert_eq!(document["transfers"][0]["status"], "cancelled");
 }
 
 #[tokio::test]
-async fn a_probe_that_is_not_wanted_sends_nothing() {
-    let said = probe("https://switch.example", &[]).await.refused();
-    assert!(said.contains("is not on this machine") && said.contains("say --yes"), "{said}");
-    let said = probe("http://127.0.0.1:1", &[]).await.refused();
-    assert!(said.contains("the switch does not answer: no connection"), "{said}");
-    let said = switch(&["probe", "nobody"], &[]).await.refused();
-    assert!(said.contains("no switch nobody is configured; there are: "), "{said}");
+async fn an_unconfirmed_unreachable_or_unknown_switch_is_not_probed() {
+    let error = probe("https://switch.example", &[]).await.refused();
+    assert!(error.contains("is not on this machine") && error.contains("add --yes"), "{error}");
+    let error = probe("http://127.0.0.1:1", &[]).await.refused();
+    assert!(error.contains("the switch does not answer: no connection"), "{error}");
+    let error = switch(&["probe", "nobody"], &[]).await.refused();
+    assert!(error.contains("switch nobody is not configured; configured: "), "{error}");
 }

@@ -1,4 +1,4 @@
-//! `webhooks`: what operators see of endpoints, and what they do about them.
+//! `payctl webhooks`: endpoints, deliveries and replays.
 
 use jiff::Timestamp;
 use outbound_webhooks::endpoints::{self, Creation, NewEndpoint};
@@ -7,20 +7,20 @@ use outbound_webhooks::{Message, OutboundWebhooksOptions, fan_out};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
-use crate::run::{Ran, payctl};
-use crate::scratch::Scratch;
+use crate::run::{CommandResult, payctl};
+use crate::scratch_database::ScratchDatabase;
 
 struct Webhooks {
-    scratch: Scratch,
+    scratch: ScratchDatabase,
     pool: PgPool,
-    /// The one endpoint of acme.
+    /// Id of tenant acme's endpoint.
     endpoint: String,
 }
 
 impl Webhooks {
-    /// With two events, of which one failed.
+    /// An endpoint with two deliveries, one of them failed.
     async fn open() -> Self {
-        let scratch = Scratch::migrated().await;
+        let scratch = ScratchDatabase::migrated().await;
         let pool = PgPool::connect(scratch.url()).await.unwrap();
         let master_key = Some("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".into());
         let options =
@@ -28,8 +28,8 @@ impl Webhooks {
         let target = Target::read("https://bank.example/hooks", &options.rules).unwrap();
         let new = NewEndpoint { tenant: "acme", target: &target, kinds: &[] };
         let mut connection = pool.acquire().await.unwrap();
-        let made = endpoints::create(&mut connection, options.master_key.as_ref().unwrap(), new, 10).await;
-        let Creation::Made(endpoint) = made.unwrap() else { panic!("no endpoint was made") };
+        let created = endpoints::create(&mut connection, options.master_key.as_ref().unwrap(), new, 10).await;
+        let Creation::Made(endpoint) = created.unwrap() else { panic!("expected a new endpoint") };
         for event_id in ["pay_1:transfer_pending", "pay_1:transfer_sent"] {
             let (at, data) = (Timestamp::UNIX_EPOCH, json!({}));
             let (kind, key) = ("transfer_sent", "pay_1");
@@ -48,7 +48,7 @@ impl Webhooks {
         Self { scratch, pool, endpoint: endpoint.id.to_string() }
     }
 
-    async fn run(&self, args: &[&str]) -> Ran {
+    async fn run(&self, args: &[&str]) -> CommandResult {
         payctl(&[&["webhooks"], args, &["--database-url", self.scratch.url()]].concat()).await
     }
 
@@ -64,47 +64,50 @@ impl Webhooks {
 }
 
 #[tokio::test]
-async fn endpoints_and_what_they_were_sent_are_shown() {
+async fn endpoints_and_deliveries_are_listed_without_secrets() {
     let webhooks = Webhooks::open().await;
     let id = webhooks.endpoint.as_str();
-    for said in [webhooks.run(&["list"]).await.done(), webhooks.run(&["show", id]).await.done()] {
+    for output in [webhooks.run(&["list"]).await.success(), webhooks.run(&["show", id]).await.success()] {
         for part in [id, "acme", "active", "https://bank.example/hooks"] {
-            assert!(said.contains(part), "{part}\n{said}");
+            assert!(output.contains(part), "{part}\n{output}");
         }
-        assert!(!said.contains("whsec_"), "{said}");
+        assert!(!output.contains("whsec_"), "{output}");
     }
-    assert_eq!(webhooks.run(&["list", "--tenant", "globex"]).await.done(), "no webhook endpoint\n");
+    assert_eq!(
+        webhooks.run(&["list", "--tenant", "globex"]).await.success(),
+        "no webhook endpoint matches\n"
+    );
     let listed = webhooks.json(&["list"]).await;
     assert_eq!(listed["webhook_endpoints"][0], webhooks.json(&["show", id]).await);
 
-    let said = webhooks.run(&["deliveries", id]).await.not_as_it_should_be();
+    let output = webhooks.run(&["deliveries", id]).await.check_failed();
     for part in ["pay_1:transfer_sent", "failed", "answered 500", "pay_1:transfer_pending", "pending"] {
-        assert!(said.contains(part), "{part}\n{said}");
+        assert!(output.contains(part), "{part}\n{output}");
     }
-    let pending = webhooks.run(&["deliveries", id, "--state", "pending"]).await.done();
+    let pending = webhooks.run(&["deliveries", id, "--state", "pending"]).await.success();
     assert!(!pending.contains("transfer_sent") && pending.contains("none"), "{pending}");
     let document = webhooks.json(&["deliveries", id, "--state", "failed"]).await;
     assert_eq!(document["deliveries"][0]["attempts"][0]["response_status"], 500);
     let unknown = "whe_00000000000000000000000000000000";
     for command in ["show", "deliveries"] {
-        let said = webhooks.run(&[command, unknown]).await.refused();
-        assert!(said.contains("there is no webhook endpoint"), "{said}");
+        let output = webhooks.run(&[command, unknown]).await.refused();
+        assert!(output.contains("there is no webhook endpoint"), "{output}");
     }
 }
 
 #[tokio::test]
-async fn what_failed_is_sent_again() {
+async fn a_failed_delivery_is_replayed() {
     let webhooks = Webhooks::open().await;
     let id = webhooks.endpoint.as_str();
     assert_eq!(
-        webhooks.run(&["replay", id, "--failed-since", "1h"]).await.done(),
-        "1 events are sent again\n"
+        webhooks.run(&["replay", id, "--failed-since", "1h"]).await.success(),
+        format!("1 failed deliveries queued for webhook endpoint {id}\n")
     );
     assert_eq!(webhooks.failed().await, 0);
-    let said = webhooks.run(&["replay", id, "pay_1:transfer_sent"]).await.done();
-    assert_eq!(said, "pay_1:transfer_sent is sent again\n");
-    let said = webhooks.run(&["replay", id, "pay_2:transfer_sent"]).await.refused();
-    assert!(said.contains("was not to be sent"), "{said}");
+    let output = webhooks.run(&["replay", id, "pay_1:transfer_sent"]).await.success();
+    assert_eq!(output, format!("event pay_1:transfer_sent queued for webhook endpoint {id}\n"));
+    let output = webhooks.run(&["replay", id, "pay_2:transfer_sent"]).await.refused();
+    assert!(output.contains("has no delivery of event pay_2:transfer_sent"), "{output}");
     webhooks.run(&["replay", id]).await.refused();
 }
 
@@ -113,37 +116,37 @@ async fn an_endpoint_is_disabled_with_a_name_and_a_reason() {
     let webhooks = Webhooks::open().await;
     let id = webhooks.endpoint.as_str();
     webhooks.run(&["disable", id, "--by", " ", "--reason", "x"]).await.refused();
-    webhooks.run(&["disable", id, "--by", "ann", "--reason", "a flood"]).await.done();
+    webhooks.run(&["disable", id, "--by", "ann", "--reason", "a flood"]).await.success();
     let shown = webhooks.json(&["show", id]).await;
     assert_eq!(
         (&shown["disabled_reason"], &shown["disabled_note"]),
         (&json!("by_operator"), &json!("ann: a flood"))
     );
-    let said = webhooks.run(&["replay", id, "--failed-since", "1h"]).await.refused();
-    assert!(said.contains("is disabled"), "{said}");
-    webhooks.run(&["enable", id]).await.done();
+    let output = webhooks.run(&["replay", id, "--failed-since", "1h"]).await.refused();
+    assert!(output.contains("is disabled"), "{output}");
+    webhooks.run(&["enable", id]).await.success();
     assert_eq!(webhooks.json(&["show", id]).await["status"], "active");
     webhooks.run(&["enable", id]).await.refused();
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_disabled_nor_anything_for_no_reason() {
+async fn disabling_needs_a_known_endpoint_and_a_reason() {
     let webhooks = Webhooks::open().await;
     let unknown = "whe_00000000000000000000000000000000";
-    let said = webhooks.run(&["disable", unknown, "--by", "ann", "--reason", "a flood"]).await.refused();
-    assert!(said.contains("there is no webhook endpoint"), "{said}");
+    let output = webhooks.run(&["disable", unknown, "--by", "ann", "--reason", "a flood"]).await.refused();
+    assert!(output.contains("there is no webhook endpoint"), "{output}");
     let id = webhooks.endpoint.as_str();
     webhooks.run(&["disable", id, "--by", "ann", "--reason", " "]).await.refused();
     assert_eq!(webhooks.json(&["show", id]).await["status"], "active");
 
-    webhooks.run(&["disable", id, "--by", "ann", "--reason", "a flood"]).await.done();
-    let said = webhooks.run(&["replay", id, "pay_1:transfer_sent"]).await.refused();
-    assert!(said.contains("is disabled"), "{said}");
+    webhooks.run(&["disable", id, "--by", "ann", "--reason", "a flood"]).await.success();
+    let output = webhooks.run(&["replay", id, "pay_1:transfer_sent"]).await.refused();
+    assert!(output.contains("is disabled"), "{output}");
     assert_eq!(webhooks.failed().await, 1);
 }
 
 #[tokio::test]
-async fn however_much_failed_lately_is_sent_again_and_nothing_older() {
+async fn replay_failed_covers_all_recent_deliveries_and_no_older() {
     let webhooks = Webhooks::open().await;
     sqlx::query(
         "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body, state, ended_at, created_at)
@@ -155,7 +158,7 @@ async fn however_much_failed_lately_is_sent_again_and_nothing_older() {
     .execute(&webhooks.pool)
     .await
     .unwrap();
-    let said = webhooks.run(&["replay", &webhooks.endpoint, "--failed-since", "1h"]).await.done();
-    assert_eq!(said, "1200 events are sent again\n");
+    let output = webhooks.run(&["replay", &webhooks.endpoint, "--failed-since", "1h"]).await.success();
+    assert_eq!(output, format!("1200 failed deliveries queued for webhook endpoint {}\n", webhooks.endpoint));
     assert_eq!(webhooks.failed().await, 3);
 }

@@ -111,6 +111,7 @@ impl Ledger {
                         InboxMessageKind::Decision(parse_decision(row.decision_id, row.action)?)
                     }
                     (_, Some(status), Some(event_id)) => {
+                        let status = callback_status(&event_id, status)?;
                         InboxMessageKind::Callback { status, reason: row.reason, event_id }
                     }
                     _ => InboxMessageKind::Cancel,

@@ -19,6 +19,7 @@ use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::facts::RecallRecord;
 use payment_protocol::ids::{AccountId, ClientId, EventId, PaymentId, RunId, SwitchName, TenantId, TxId};
+use payment_protocol::inbox::CallbackStatus;
 use payment_protocol::keys;
 use payment_protocol::money::Money;
 use payment_protocol::port::{DebitOutcome, ReserveOutcome};

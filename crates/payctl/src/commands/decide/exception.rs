@@ -1,48 +1,52 @@
-//! Decisions about an exception: corrections, which two people make, and closing without money.
+//! Decisions about an exception: corrections, which need two operators, and closing without moving money.
 
 use payment_ledger::operator::decisions::Correction;
 use serde_json::json;
 
-use super::{OfException, not_taken};
+use super::{ExceptionArgs, not_decided};
 use crate::document;
-use crate::out::{Out, plain};
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
+use crate::output::{Output, escape_control};
 
-/// Proposes a correction; it is booked when another person confirms.
+/// Proposes a correction; the confirmation of another operator posts it.
 pub(super) async fn correct(
-    of: &OfException,
+    args: &ExceptionArgs,
     correction: Correction,
-    out: &mut Out<'_>,
-) -> anyhow::Result<Outcome> {
-    let OfException { exception, evidence, bank, said } = of;
-    let ledger = bank.read()?.ledger().await?;
-    let proposed =
-        ledger.propose_correction(*exception, correction, &said.by, &said.reason, evidence.as_deref()).await;
-    let id = proposed.map_err(not_taken)?.decision_id;
-    if said.json {
+    out: &mut Output<'_>,
+) -> anyhow::Result<CommandOutcome> {
+    let ExceptionArgs { exception, evidence, config, operator } = args;
+    let ledger = config.read()?.ledger().await?;
+    let proposed = ledger
+        .propose_correction(*exception, correction, &operator.by, &operator.reason, evidence.as_deref())
+        .await;
+    let id = proposed.map_err(not_decided)?.decision_id;
+    if operator.json {
         let decision = ledger.decision(&id).await.ok().flatten();
-        out.json(&json!({ "decision_id": id, "decision": decision.as_ref().map(document::decision) }))?;
+        out.write_json(&json!({ "decision_id": id, "decision": decision.as_ref().map(document::decision) }))?;
     } else {
-        let by = plain(&said.by);
-        out.line(format_args!("decision {id}: {correction} of exception {exception}, proposed by {by}"))?;
-        out.line(format_args!(
-            "another person confirms it: payctl decide confirm {id} --by NAME --reason TEXT"
+        let by = escape_control(&operator.by);
+        out.write_line(format_args!(
+            "decision {id}: {correction} of exception {exception}, proposed by {by}"
+        ))?;
+        out.write_line(format_args!(
+            "next: another operator confirms it with payctl decide confirm {id} --by NAME --reason TEXT"
         ))?;
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Success)
 }
 
-/// Closes; no money moves.
-pub(super) async fn close(of: &OfException, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
-    let OfException { exception, evidence, bank, said } = of;
-    anyhow::ensure!(evidence.is_none(), "closing an exception takes a reason and no evidence");
-    let ledger = bank.read()?.ledger().await?;
-    let id = ledger.close_exception(*exception, &said.by, &said.reason).await.map_err(not_taken)?;
-    if said.json {
+/// Closes an exception; moves no money.
+pub(super) async fn close(args: &ExceptionArgs, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
+    let ExceptionArgs { exception, evidence, config, operator } = args;
+    anyhow::ensure!(evidence.is_none(), "payctl decide close takes no --evidence; write it into --reason");
+    let ledger = config.read()?.ledger().await?;
+    let closed = ledger.close_exception(*exception, &operator.by, &operator.reason).await;
+    let id = closed.map_err(not_decided)?;
+    if operator.json {
         let decision = ledger.decision(&id).await.ok().flatten();
-        out.json(&json!({ "decision_id": id, "decision": decision.as_ref().map(document::decision) }))?;
+        out.write_json(&json!({ "decision_id": id, "decision": decision.as_ref().map(document::decision) }))?;
     } else {
-        out.line(format_args!("exception {exception} is closed by decision {id}; no money moved"))?;
+        out.write_line(format_args!("exception {exception} closed by decision {id}; no money moved"))?;
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Success)
 }

@@ -1,95 +1,96 @@
-//! `payctl decide`: what people decide about payments that stand, and about exceptions.
+//! `payctl decide`: operator decisions about payments and exceptions.
 
 mod exception;
-mod standing;
+mod payment;
 mod wait;
 
 use payment_ledger::operator::decisions::{Correction, DecideError};
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{DecisionId, PaymentId};
 
-use crate::bank::BankArgs;
-use crate::out::Out;
-use crate::outcome::{EXIT_CODES, Outcome};
+use crate::config::ConfigArgs;
+use crate::outcome::{CommandOutcome, EXIT_CODES};
+use crate::output::Output;
 
-/// Decide about a payment that stands before a person, or about an exception
+/// Decide about a payment that needs an operator, or about an exception
 ///
-/// What moves money is proposed by one person and confirmed by another, and the switch is asked first. A decision about a standing payment is
-/// carried out by its workflow, which asks the switch first; without an answer in time it goes on by itself.
-/// Everything may be repeated: the same words by the same person are the same decision.
+/// A decision that moves money is proposed by one operator and confirmed by another (four-eyes). The payment's
+/// workflow applies a decision about a payment and queries the switch first; background-worker delivers the
+/// decision if this command cannot. Every command may be repeated: the same decision by the same operator is
+/// recorded once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// The payment that stands before a person
+    /// Id of the payment that needs an operator
     #[arg(required = true, value_parser = super::id::<PaymentId>)]
     payment: Option<PaymentId>,
-    /// What to do; payctl show names what is allowed
+    /// Action to take; `payctl show` lists the allowed actions
     #[arg(required = true, value_parser = action())]
     action: Option<Action>,
-    /// On what it rests, and where that is kept; needed for settle and release
+    /// Evidence of how the transfer ended, and where it is kept; required for debit and release
     #[arg(long, value_name = "TEXT")]
     evidence: Option<String>,
     #[command(flatten)]
-    bank: BankArgs,
-    // Its fields are required unless a subcommand has its own.
+    config: ConfigArgs,
+    // Required unless a subcommand has its own.
     #[command(flatten)]
-    said: Option<Said>,
+    operator: Option<OperatorArgs>,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Agree to what another person proposed
-    Confirm(OfDecision),
-    /// Take a proposal back
-    Withdraw(OfDecision),
-    /// It left and was not debited: debit the customer, else the claims account
-    LateDebit(OfException),
-    /// It was debited and came back, or never left: give it back
-    ReturnCredit(OfException),
-    /// Give up what the claims account bore
-    WriteOff(OfException),
-    /// Close an exception that calls for no correction; no money moves, and one person is enough
-    Close(OfException),
+    /// Confirm another operator's proposal
+    Confirm(DecisionArgs),
+    /// Withdraw a proposal that is not confirmed
+    Withdraw(DecisionArgs),
+    /// Propose to debit a transfer that settled and was not debited: from the customer, else from the claims account
+    LateDebit(ExceptionArgs),
+    /// Propose to return a debited amount whose transfer came back or never settled
+    ReturnCredit(ExceptionArgs),
+    /// Propose to write the amount in the claims account off as a loss
+    WriteOff(ExceptionArgs),
+    /// Close an exception that needs no correction; moves no money and needs no confirmation
+    Close(ExceptionArgs),
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
-struct OfDecision {
-    /// The decision, from its proposal
+struct DecisionArgs {
+    /// Id of the decision, as its proposal printed it
     #[arg(value_parser = super::id::<DecisionId>)]
     decision: DecisionId,
     #[command(flatten)]
-    bank: BankArgs,
+    config: ConfigArgs,
     #[command(flatten)]
-    said: Said,
+    operator: OperatorArgs,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
-struct OfException {
-    /// The exception's number
+struct ExceptionArgs {
+    /// Number of the exception, as `payctl exceptions` lists it
     exception: i64,
-    /// On what it rests, and where that is kept
+    /// Evidence of how the transfer ended, and where it is kept; required for late-debit and return-credit
     #[arg(long, value_name = "TEXT")]
     evidence: Option<String>,
     #[command(flatten)]
-    bank: BankArgs,
+    config: ConfigArgs,
     #[command(flatten)]
-    said: Said,
+    operator: OperatorArgs,
 }
 
-/// Who decides, why, and how the answer is wanted.
+/// The operator, the reason, and the form of the output.
 #[derive(Debug, clap::Args)]
-struct Said {
-    /// Who decides; on record for ever
+struct OperatorArgs {
+    /// Operator's name: 1 to 64 ASCII letters, digits and . _ - @; recorded permanently
     #[arg(long, value_name = "NAME")]
     by: String,
-    /// Why; on record for ever
+    /// Reason for the decision; recorded permanently
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Seconds to wait for what comes of it
+    /// Longest time to wait for the decision's outcome, in seconds, 0 to 86400
     #[arg(long, value_name = "SECONDS", default_value_t = 45, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     wait: u64,
     /// Print one JSON document
@@ -97,25 +98,25 @@ struct Said {
     json: bool,
 }
 
-pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     use exception::{close, correct};
     match args.command {
-        Some(Command::Confirm(of)) => return standing::confirm(&of, out).await,
-        Some(Command::Withdraw(of)) => return standing::withdraw(&of, out).await,
-        Some(Command::LateDebit(of)) => return correct(&of, Correction::LateDebit, out).await,
-        Some(Command::ReturnCredit(of)) => return correct(&of, Correction::ReturnCredit, out).await,
-        Some(Command::WriteOff(of)) => return correct(&of, Correction::WriteOff, out).await,
-        Some(Command::Close(of)) => return close(&of, out).await,
+        Some(Command::Confirm(args)) => return payment::confirm(&args, out).await,
+        Some(Command::Withdraw(args)) => return payment::withdraw(&args, out).await,
+        Some(Command::LateDebit(args)) => return correct(&args, Correction::LateDebit, out).await,
+        Some(Command::ReturnCredit(args)) => return correct(&args, Correction::ReturnCredit, out).await,
+        Some(Command::WriteOff(args)) => return correct(&args, Correction::WriteOff, out).await,
+        Some(Command::Close(args)) => return close(&args, out).await,
         None => {}
     }
-    let (Some(payment), Some(action), Some(said)) = (args.payment, args.action, args.said) else {
-        anyhow::bail!("say which payment, what to do, who decides and why; see --help");
+    let (Some(payment), Some(action), Some(operator)) = (args.payment, args.action, args.operator) else {
+        anyhow::bail!("a decision needs a payment, an action, --by and --reason; see payctl decide --help");
     };
-    let bank = args.bank.read()?;
-    standing::propose(&bank, &payment, action, args.evidence.as_deref(), &said, out).await
+    let config = args.config.read()?;
+    payment::propose(&config, &payment, action, args.evidence.as_deref(), &operator, out).await
 }
 
-/// The actions as they are typed.
+/// The actions in the command line's spelling.
 fn action() -> impl clap::builder::TypedValueParser<Value = Action> {
     use clap::builder::{PossibleValuesParser, TypedValueParser as _};
     let parser = PossibleValuesParser::new(["retry-cancel", "debit", "release"]);
@@ -126,13 +127,13 @@ fn action() -> impl clap::builder::TypedValueParser<Value = Action> {
     })
 }
 
-/// A decision that was not taken: refused, or to be repeated.
-fn not_taken(error: DecideError) -> anyhow::Error {
+/// The error of a decision that was refused, or whose recording is unknown.
+fn not_decided(error: DecideError) -> anyhow::Error {
     match error {
         DecideError::Refused(refused) => anyhow::anyhow!("nothing was decided: {refused}"),
         DecideError::Ledger(error) => {
-            let again = "whether it is on record is not known; say the same again: it is decided once";
-            anyhow::Error::new(error).context(again)
+            let context = "the decision may be recorded; repeat the same command, which records it once";
+            anyhow::Error::new(error).context(context)
         }
     }
 }

@@ -1,87 +1,88 @@
-//! Tells the workflow of a confirmed decision, and waits for what comes of it. Nothing here has to
-//! succeed: the decision is in the inbox, and the relay delivers it otherwise.
+//! Delivers a confirmed decision to the payment's workflow and waits for the outcome. Best effort: the
+//! decision is in the inbox, and background-worker delivers it otherwise.
 
 use std::time::Duration;
 
 use payment_ledger::Ledger;
 use payment_ledger::operator::decisions::DecisionView;
-use payment_ledger::switch::inbox::{InboxMessage, InboxMessageKind};
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::ids::{DecisionId, PaymentId};
+use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
 use tokio::time::{Instant, sleep, timeout_at};
-use workflow_api::{Delivered, Undelivered, UpdateSender};
+use workflow_api::{UpdateError, UpdateOutcome, UpdateSender};
 
-use super::Said;
-use crate::bank::Bank;
+use crate::config::Config;
 
-/// Pause between two looks at the decision's row.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Pause between two reads of the decision.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What was seen of a decision in the time there was.
-pub(super) struct Seen {
+/// A decision when the wait was over.
+pub(super) struct DecisionProgress {
     pub(super) decision_id: DecisionId,
     pub(super) payment_id: PaymentId,
-    /// As it stands last. None when the ledger did not answer.
+    /// The decision as last read; `None` if the ledger did not answer.
     pub(super) decision: Option<DecisionView>,
-    /// What became of telling the workflow, in words.
+    /// Result of the delivery to the workflow, in words.
     pub(super) delivery: String,
 }
 
-/// Delivers, and waits until the decision is closed, the time is over, or Ctrl-C.
+/// Delivers the decision and waits until it is closed, `wait_s` seconds are over, or Ctrl-C.
 pub(super) async fn for_outcome(
-    bank: &Bank,
+    config: &Config,
     ledger: &Ledger,
     message: &InboxMessage,
     id: &DecisionId,
-    said: &Said,
-) -> Seen {
-    let deadline = Instant::now() + Duration::from_secs(said.wait);
+    wait_s: u64,
+) -> DecisionProgress {
+    let deadline = Instant::now() + Duration::from_secs(wait_s);
     let mut delivery = "the workflow has not answered yet".to_owned();
-    let told = async {
-        delivery = deliver(bank, ledger, message).await;
-        // What came of it is in the row, however it got there.
+    let deliver_only = async {
+        delivery = deliver(config, ledger, message).await;
+        // The outcome is read from the decision's row, whoever delivered the decision.
         std::future::pending::<()>().await;
     };
     tokio::select! {
-        () = told => {}
-        _ = timeout_at(deadline, closed(ledger, id)) => {}
+        () = deliver_only => {}
+        _ = timeout_at(deadline, until_closed(ledger, id)) => {}
         _ = tokio::signal::ctrl_c() => {}
     }
     let decision = ledger.decision(id).await.ok().flatten();
-    Seen { decision_id: id.clone(), payment_id: message.payment_id.clone(), decision, delivery }
+    DecisionProgress { decision_id: id.clone(), payment_id: message.payment_id.clone(), decision, delivery }
 }
 
-async fn deliver(bank: &Bank, ledger: &Ledger, message: &InboxMessage) -> String {
-    let InboxMessageKind::Decision(decision) = &message.kind else { return "nothing is to be told".into() };
+async fn deliver(config: &Config, ledger: &Ledger, message: &InboxMessage) -> String {
+    let InboxMessageKind::Decision(decision) = &message.kind else {
+        return "the message is not a decision".into();
+    };
     if message.ended {
         return "the payment has ended".into();
     }
-    let sender = UpdateSender::new(bank.temporal.clone(), "payctl");
+    let sender = UpdateSender::new(config.temporal.clone(), "payctl");
     match sender.decide(&message.workflow_id, decision).await {
-        // The relay tells it again until something came of it: the run that took it may be lost before.
-        Ok(Delivered::Taken) => "the workflow has taken it and carries it out".into(),
-        Ok(Delivered::CarriedOut(_)) => {
+        // Not marked as delivered: the run that accepted the decision may be lost before it applies it.
+        Ok(UpdateOutcome::Accepted) => "the workflow accepted the decision and applies it".into(),
+        Ok(UpdateOutcome::Completed(_)) => {
             let _ = ledger.mark_delivered(message.inbox_id).await;
-            "the workflow has carried it out".into()
+            "the workflow applied the decision".into()
         }
-        Err(Undelivered::Refused { detail }) => {
-            // For good. Whoever hears it first closes the decision.
-            let came = DecisionOutcome::Refused { detail: detail.clone() };
-            let _ = ledger.close_decision(&decision.decision_id, &came, &detail).await;
-            format!("the workflow refuses it: {detail}")
+        Err(UpdateError::Rejected { detail }) => {
+            // Permanent. Whichever process receives the rejection first closes the decision.
+            let outcome = DecisionOutcome::Refused { detail: detail.clone() };
+            let _ = ledger.close_decision(&decision.decision_id, &outcome, &detail).await;
+            format!("the workflow rejected the decision: {detail}")
         }
-        Err(undelivered) => format!("the workflow was not reached: {undelivered}"),
+        Err(error) => format!("the decision was not delivered: {error}"),
     }
 }
 
-/// Returns once the decision is closed. A ledger that does not answer is asked again.
-async fn closed(ledger: &Ledger, id: &DecisionId) {
+/// Returns once the decision is closed. Ledger errors are retried.
+async fn until_closed(ledger: &Ledger, id: &DecisionId) {
     loop {
         if let Ok(Some(decision)) = ledger.decision(id).await
             && decision.closed_at.is_some()
         {
             return;
         }
-        sleep(PAUSE).await;
+        sleep(POLL_INTERVAL).await;
     }
 }

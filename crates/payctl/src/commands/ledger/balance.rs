@@ -1,4 +1,4 @@
-//! `payctl ledger balance`: what an account held at an instant. Internal accounts too.
+//! `payctl ledger balance`: a customer's or internal account's balance at an instant.
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 
 use crate::database::DatabaseArgs;
 use crate::document::money;
-use crate::out::Out;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
+use crate::output::Output;
 use crate::table::{Align, Table};
 
-/// Show what an account held at an instant
+/// Show an account's balance at an instant
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// A customer's account, or an internal one like internal:escrow:EUR
+    /// Id of a customer's account, or of an internal account like internal:escrow:EUR
     account: String,
-    /// The instant, like 2026-01-31T23:00:00Z [default: now]
+    /// Instant of the balance, like 2026-01-31T23:00:00Z [default: now]
     #[arg(long, value_name = "INSTANT")]
     at: Option<Timestamp>,
     /// Print one JSON document
@@ -26,19 +26,19 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let ledger = args.database.ledger().await?;
-    let found = ledger.balance_at(&args.account, None, args.at).await?;
-    let balance = found.with_context(|| format!("there is no account {}", args.account))?;
+    let balance = ledger.balance_at(&args.account, None, args.at).await?;
+    let balance = balance.with_context(|| format!("there is no account {}", args.account))?;
     if args.json {
-        out.json(&document(&balance))?;
+        out.write_json(&document(&balance))?;
     } else {
-        out.line(table([("", &balance)]))?;
+        out.write_line(table([("", &balance)]))?;
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Success)
 }
 
-/// Balances for people, each with a word in front.
+/// A table of balances, each with a label.
 pub(super) fn table<'a>(balances: impl IntoIterator<Item = (&'static str, &'a BalanceAt)>) -> Table<6> {
     let (left, right) = (Align::Left, Align::Right);
     let mut table = Table::new([
@@ -49,10 +49,10 @@ pub(super) fn table<'a>(balances: impl IntoIterator<Item = (&'static str, &'a Ba
         ("balance", right),
         ("at", left),
     ]);
-    for (word, balance) in balances {
+    for (label, balance) in balances {
         let amount = |minor| money(minor, &balance.currency);
         table.row([
-            word,
+            label,
             &balance.account_id,
             &amount(balance.available_minor),
             &amount(balance.held_minor),
@@ -63,7 +63,7 @@ pub(super) fn table<'a>(balances: impl IntoIterator<Item = (&'static str, &'a Ba
     table
 }
 
-/// A balance as JSON for programs.
+/// The JSON document of a balance.
 pub(super) fn document(balance: &BalanceAt) -> Value {
     json!({
         "account_id": balance.account_id,

@@ -1,14 +1,14 @@
-//! `payctl ledger`: the books themselves.
+//! `payctl ledger`: verify the journal, and read balances and account statements.
 
 mod balance;
 mod statement;
 mod trial_balance;
 mod verify;
 
-use crate::out::Out;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
+use crate::output::Output;
 
-/// Verify and read the books
+/// Verify the journal, and read balances and account statements
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Verify(verify::Args),
@@ -17,7 +17,7 @@ pub(crate) enum Command {
     TrialBalance(trial_balance::Args),
 }
 
-pub(crate) async fn run(command: Command, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     match command {
         Command::Verify(args) => verify::run(args, out).await,
         Command::Balance(args) => balance::run(args, out).await,

@@ -1,4 +1,4 @@
-//! `payctl ledger statement`: what moved an account in a period. Internal accounts too.
+//! `payctl ledger statement`: the entries of a customer's or internal account in a period.
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -8,27 +8,27 @@ use serde_json::{Value, json};
 use super::balance;
 use crate::database::DatabaseArgs;
 use crate::document::money;
-use crate::out::Out;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
+use crate::output::Output;
 use crate::table::{Align, Table};
 
-/// Show what moved an account in a period, oldest first
+/// Show an account's statement: its entries in a period, oldest first
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// A customer's account, or an internal one like internal:escrow:EUR
+    /// Id of a customer's account, or of an internal account like internal:escrow:EUR
     account: String,
-    /// From this instant on, like 2026-01-01T00:00:00Z
+    /// First instant of the period, inclusive, like 2026-01-01T00:00:00Z
     #[arg(long, value_name = "INSTANT")]
     from: Timestamp,
-    /// Until before this instant [default: now]
+    /// End of the period, exclusive, like 2026-02-01T00:00:00Z [default: now]
     #[arg(long, value_name = "INSTANT")]
     to: Option<Timestamp>,
-    /// Only after this place: what the page before named
-    #[arg(long, value_name = "PLACE")]
-    after: Option<StatementPosition>,
-    /// At most so many entries
+    /// Show only entries after this position, which the previous page printed
+    #[arg(long, value_name = "POSITION")]
+    after: Option<Place>,
+    /// Show at most this many entries, 1 to 10000
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
     limit: i64,
     /// Print one JSON document
@@ -36,29 +36,29 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let ledger = args.database.ledger().await?;
-    let period = StatementQuery { from: args.from, to: args.to, after: args.after, limit: args.limit };
-    let found = ledger.statement(&args.account, None, &period).await?;
-    let statement = found.with_context(|| format!("there is no account {}", args.account))?;
+    let period = Period { from: args.from, to: args.to, after: args.after, limit: args.limit };
+    let statement = ledger.statement(&args.account, None, &period).await?;
+    let statement = statement.with_context(|| format!("there is no account {}", args.account))?;
     if args.json {
-        out.json(&document(&statement))?;
+        out.write_json(&document(&statement))?;
     } else {
         print(&statement, out)?;
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Success)
 }
 
-fn print(statement: &AccountStatement, out: &mut Out<'_>) -> anyhow::Result<()> {
-    let AccountStatement { opening, closing, lines, next } = statement;
-    out.line(balance::table([("opening", opening), ("closing", closing)]))?;
+fn print(statement: &Statement, out: &mut Output<'_>) -> anyhow::Result<()> {
+    let Statement { opening, closing, lines, next } = statement;
+    out.write_line(balance::table([("opening", opening), ("closing", closing)]))?;
     if lines.is_empty() {
-        out.line("no entry")?;
+        out.write_line("no entry in this period")?;
     } else {
-        out.line(table(lines, &opening.currency))?;
+        out.write_line(table(lines, &opening.currency))?;
     }
     if let Some(next) = next {
-        out.line(format_args!("there may be more: --after {next}"))?;
+        out.write_line(format_args!("more entries may follow; next page: --after {next}"))?;
     }
     Ok(())
 }
@@ -66,11 +66,11 @@ fn print(statement: &AccountStatement, out: &mut Out<'_>) -> anyhow::Result<()> 
 fn table(lines: &[StatementEntry], currency: &str) -> Table<6> {
     let (left, right) = (Align::Left, Align::Right);
     let mut table = Table::new([
-        ("posted", left),
+        ("posted at", left),
         ("kind", left),
         ("amount", right),
         ("available after", right),
-        ("other account", left),
+        ("counter account", left),
         ("payment", left),
     ]);
     for line in lines {

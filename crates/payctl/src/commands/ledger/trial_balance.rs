@@ -1,4 +1,4 @@
-//! `payctl ledger trial-balance`: what all accounts held, and whether it adds up to zero.
+//! `payctl ledger trial-balance`: every account's balance, and whether each currency sums to zero.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,19 @@ use serde_json::{Value, json};
 
 use crate::database::DatabaseArgs;
 use crate::document::money;
-use crate::out::Out;
-use crate::outcome::{EXIT_CODES, Outcome};
+use crate::outcome::{CommandOutcome, EXIT_CODES};
+use crate::output::Output;
 use crate::table::{Align, Table};
 
-/// Show what all accounts held at an instant, by currency; it must add up to zero
+/// Show all balances at an instant, by currency; each currency must sum to zero
+///
+/// Exit code 1: a currency does not sum to zero.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Args {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// The instant, like 2026-01-31T23:00:00Z [default: now]
+    /// Instant of the balances, like 2026-01-31T23:00:00Z [default: now]
     #[arg(long, value_name = "INSTANT")]
     at: Option<Timestamp>,
     /// Print one JSON document
@@ -26,7 +28,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let ledger = args.database.ledger().await?;
     let lines = ledger.trial_balance(args.at).await?;
     let mut sums: BTreeMap<&str, i64> = BTreeMap::new();
@@ -41,18 +43,18 @@ pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome
                 json!({"currency": line.currency, "account": line.account, "balance_minor": line.balance_minor})
             })
             .collect();
-        out.json(&json!({ "lines": lines, "sums_minor": sums }))?;
+        out.write_json(&json!({ "lines": lines, "sums_minor": sums }))?;
     } else if lines.is_empty() {
-        out.line("no account")?;
+        out.write_line("the ledger has no account")?;
     } else {
-        out.line(table(&lines, &sums))?;
+        out.write_line(table(&lines, &sums))?;
     }
-    let adds_up = sums.values().all(|sum| *sum == 0);
-    Ok(if adds_up { Outcome::Done } else { Outcome::NotAsItShouldBe })
+    let is_balanced = sums.values().all(|sum| *sum == 0);
+    Ok(if is_balanced { CommandOutcome::Success } else { CommandOutcome::CheckFailed })
 }
 
-/// Debits and credits, as accountants read them.
-fn table(lines: &[TrialBalanceLine], sums: &BTreeMap<&str, i64>) -> Table<3> {
+/// Negative balances are debits, others credits.
+fn table(lines: &[TrialLine], sums: &BTreeMap<&str, i64>) -> Table<3> {
     let mut table = Table::new([("account", Align::Left), ("debit", Align::Right), ("credit", Align::Right)]);
     let mut row = |account: &str, currency: &str, minor: i64| {
         let amount = money(minor.saturating_abs(), currency);

@@ -1,4 +1,4 @@
-//! `payctl ledger verify`: was history changed, and do the books agree with each other?
+//! `payctl ledger verify`: detects changes of the journal and disagreement between the books.
 
 use anyhow::Context as _;
 use payment_ledger::audit::seal::SealHash;
@@ -6,20 +6,21 @@ use payment_ledger::audit::seal::verify::VerificationReport;
 use serde_json::{Value, json};
 
 use crate::database::DatabaseArgs;
-use crate::out::Out;
-use crate::outcome::{EXIT_CODES, Outcome};
+use crate::outcome::{CommandOutcome, EXIT_CODES};
+use crate::output::Output;
 use crate::table::{Align, Table};
 
-/// Compute the chain of seals again and compare the books with each other
+/// Recompute the hash chain of the journal and compare the books with each other
 ///
-/// Note the head it prints where nobody who may write the database can change it, and give it to the next verification:
-/// whoever can write all tables can make the chain anew, but not so that it contains a head noted before.
+/// Keep the printed head outside the database and pass it to the next verification with --expect-head: somebody with
+/// write access to all tables can rebuild the hash chain, but not so that it contains an earlier head. Exit code 1:
+/// the journal was changed, or the books disagree.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Args {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// A head that was noted earlier: the chain must contain it
+    /// Head of an earlier verification, 64 hexadecimal digits; the hash chain must contain it
     #[arg(long, value_name = "HASH")]
     expect_head: Option<SealHash>,
     /// Print one JSON document
@@ -27,31 +28,35 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
+pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let ledger = args.database.ledger().await?;
-    let verified =
-        ledger.verify(args.expect_head).await.context("the ledger could not be read to its end")?;
+    let verified = ledger.verify(args.expect_head).await.context(
+        "the verification is incomplete: the ledger could not be read; run payctl ledger verify again",
+    )?;
     if args.json {
-        out.json(&document(&verified))?;
+        out.write_json(&document(&verified))?;
     } else {
         print(&verified, out)?;
     }
-    Ok(if verified.found == 0 { Outcome::Done } else { Outcome::NotAsItShouldBe })
+    Ok(if verified.found == 0 { CommandOutcome::Success } else { CommandOutcome::CheckFailed })
 }
 
-fn print(verified: &VerificationReport, out: &mut Out<'_>) -> anyhow::Result<()> {
+fn print(verified: &Verified, out: &mut Output<'_>) -> anyhow::Result<()> {
     if !verified.findings.is_empty() {
-        let mut table = Table::new([("finding", Align::Left), ("of", Align::Left), ("what", Align::Left)]);
+        let mut table =
+            Table::new([("finding", Align::Left), ("subject", Align::Left), ("detail", Align::Left)]);
         for finding in &verified.findings {
             table.row([finding.kind, &finding.subject, &finding.detail]);
         }
-        out.line(table)?;
+        out.write_line(table)?;
     }
-    let VerificationReport { entries, batches, unsealed, found, .. } = verified;
-    out.line(format_args!("{entries} entries in {batches} batches, {unsealed} unsealed, {found} findings"))?;
+    let Verified { entries, batches, waiting, found, .. } = verified;
+    out.write_line(format_args!(
+        "verified {entries} entries in {batches} sealed batches; not sealed yet: {waiting}; findings: {found}"
+    ))?;
     match verified.head {
-        Some(head) => out.line(format_args!("head {head}"))?,
-        None => out.line("nothing is sealed yet")?,
+        Some(head) => out.write_line(format_args!("head {head}"))?,
+        None => out.write_line("no entry is sealed yet")?,
     }
     Ok(())
 }
@@ -60,7 +65,7 @@ fn document(verified: &VerificationReport) -> Value {
     let findings: Vec<Value> = verified
         .findings
         .iter()
-        .map(|finding| json!({"finding": finding.kind, "subject": finding.subject, "detail": finding.detail}))
+        .map(|finding| json!({"finding": finding.kind, "subject": finding.of, "detail": finding.detail}))
         .collect();
     json!({
         "entries": verified.entries,

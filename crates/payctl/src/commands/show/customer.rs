@@ -1,65 +1,65 @@
-//! A payment as its customer sees it, by the API.
+//! A payment as the API shows it to its customer.
 
 use payment_protocol::ids::PaymentId;
 
-use crate::api::{ApiArgs, Payment};
-use crate::out::Out;
-use crate::outcome::Outcome;
+use crate::api::{ApiArgs, PaymentDocument};
+use crate::outcome::CommandOutcome;
+use crate::output::Output;
 use crate::table::{Align, Table};
-use crate::watch::Line;
+use crate::watch::TimelineLine;
 
 pub(super) async fn run(
     api: &ApiArgs,
     id: &PaymentId,
     json: bool,
-    out: &mut Out<'_>,
-) -> anyhow::Result<Outcome> {
-    let answer = api.client()?.payment(id, 0).await?;
+    out: &mut Output<'_>,
+) -> anyhow::Result<CommandOutcome> {
+    let response = api.client()?.payment(id, 0).await?;
     if json {
-        out.line(answer.document)?;
-        return Ok(Outcome::Done);
+        out.write_line(response.body)?;
+        return Ok(CommandOutcome::Success);
     }
-    let payment = answer.read;
-    out.line(facts(&payment))?;
-    out.line("")?;
+    let payment = response.document;
+    out.write_line(fields(&payment))?;
+    out.write_line("")?;
     for step in &payment.timeline {
-        out.line(Line { since: payment.created_at, step })?;
+        out.write_line(TimelineLine { accepted_at: payment.created_at, step })?;
     }
     if !payment.notifications.is_empty() {
-        out.line(format_args!("\ntold the customer\n{}", told(&payment)))?;
+        out.write_line(format_args!("\ncustomer notifications\n{}", notifications(&payment)))?;
     }
-    Ok(Outcome::Done)
+    Ok(CommandOutcome::Success)
 }
 
-fn told(payment: &Payment) -> Table<2> {
+fn notifications(payment: &PaymentDocument) -> Table<2> {
     let mut table = Table::new([("at", Align::Left), ("message", Align::Left)]);
-    for one in &payment.notifications {
-        table.row([&one.at.to_string(), &one.message]);
+    for notification in &payment.notifications {
+        table.row([&notification.at.to_string(), &notification.message]);
     }
     table
 }
 
-fn facts(payment: &Payment) -> Table<2> {
-    let mut facts = Table::new([("", Align::Left), ("", Align::Left)]);
-    facts.row(["payment", payment.payment_id.as_str()]);
-    facts.row(["transaction", &payment.transaction_id]);
-    facts.row(["state", payment.status.as_str()]);
-    for (name, value) in [("reason", &payment.reason), ("waits for a person", &payment.operator_reason)] {
+fn fields(payment: &PaymentDocument) -> Table<2> {
+    let mut fields = Table::new([("", Align::Left), ("", Align::Left)]);
+    fields.row(["payment", payment.payment_id.as_str()]);
+    fields.row(["transaction", &payment.transaction_id]);
+    fields.row(["state", payment.status.as_str()]);
+    for (name, value) in [("reason", &payment.reason), ("operator reason", &payment.operator_reason)] {
         if let Some(value) = value {
-            facts.row([name, value]);
+            fields.row([name, value]);
         }
     }
-    facts.row(["amount", &format!("{} {}", payment.amount, payment.currency)]);
-    facts.row(["from", &payment.source_account]);
-    facts.row(["to", &payment.destination_account]);
+    fields.row(["amount", &format!("{} {}", payment.amount, payment.currency)]);
+    fields.row(["from", &payment.source_account]);
+    fields.row(["to", &payment.destination_account]);
     if let Some(id) = &payment.end_to_end_id {
-        facts.row(["end-to-end id", id]);
+        fields.row(["end-to-end id", id]);
     }
-    facts.row(["switch", &payment.switch]);
-    facts.row(["workflow", &payment.workflow_id]);
-    facts.row(["accepted at", &payment.created_at.to_string()]);
+    fields.row(["switch", &payment.switch]);
+    fields.row(["workflow", &payment.workflow_id]);
+    fields.row(["accepted at", &payment.created_at.to_string()]);
     if let Some(ended_at) = payment.ended_at {
-        facts.row(["ended at", &ended_at.to_string()]);
+        fields.row(["ended at", &ended_at.to_string()]);
     }
-    facts
+    fields
 }

@@ -1,35 +1,31 @@
-//! A payment's whole picture for programs.
+//! The JSON document of `payctl show --json`.
 
 use payment_ledger::reads::explain::PaymentExplanation;
 use serde_json::{Value, json};
 
 use crate::document;
-use crate::explain::{Holds, Picture};
+use crate::explain::PaymentExplanation;
 
-/// Field names stay as they are. A part that could not be read has `unread` with the reason.
-pub(super) fn document(picture: &Picture) -> Value {
-    let Picture { ledger, workflow, switch, invariants, read_at } = picture;
-    let violated: Vec<&str> = invariants
-        .iter()
-        .filter(|invariant| invariant.holds == Holds::No)
-        .map(|invariant| invariant.number)
-        .collect();
+/// Scripts depend on the field names. An unavailable system has only `error`, the reason.
+pub(super) fn document(explanation: &PaymentExplanation) -> Value {
+    let PaymentExplanation { ledger, workflow, switch, invariants, read_at } = explanation;
+    let violated: Vec<&str> = explanation.violated().map(|invariant| invariant.number).collect();
     json!({
         "read_at": read_at,
         "violated": violated,
         "payment": payment(ledger),
         "workflow": match workflow {
-            Ok(says) => json!(says),
-            Err(unread) => json!({ "unread": unread }),
+            Ok(view) => json!(view),
+            Err(error) => json!({ "error": error }),
         },
-        "switch_says": match switch {
-            Ok(says) => json!({
-                "means": says.means,
-                "answer": says.word(),
-                "detail": says.words(),
-                "transfer_id": says.transfer_id,
+        "switch": match switch {
+            Ok(view) => json!({
+                "method": view.method,
+                "answer": view.answer_word(),
+                "detail": view.describe(),
+                "transfer_id": view.transfer_id,
             }),
-            Err(unread) => json!({ "unread": unread }),
+            Err(error) => json!({ "error": error }),
         },
         "hold": hold(ledger),
         "submissions": submissions(ledger),
@@ -49,7 +45,7 @@ pub(super) fn document(picture: &Picture) -> Value {
 fn payment(ledger: &PaymentExplanation) -> Value {
     let row = &ledger.payment;
     let mut payment = document::payment(&row.view);
-    let more = json!({
+    let operator_fields = json!({
         "tenant": row.tenant_id,
         "client": row.client_id,
         "profile": row.profile,
@@ -65,8 +61,8 @@ fn payment(ledger: &PaymentExplanation) -> Value {
         "valid_until": row.valid_until,
         "started_at": row.started_at,
     });
-    if let (Some(payment), Value::Object(more)) = (payment.as_object_mut(), more) {
-        payment.extend(more);
+    if let (Some(payment), Value::Object(fields)) = (payment.as_object_mut(), operator_fields) {
+        payment.extend(fields);
     }
     payment
 }
@@ -161,8 +157,7 @@ fn alerts(ledger: &PaymentExplanation) -> Vec<Value> {
 
 fn notifications(ledger: &PaymentExplanation) -> Vec<Value> {
     let rows = ledger.notifications.iter();
-    rows.map(|row| json!({ "kind": row.kind, "message": row.message, "notified_at": row.notified_at }))
-        .collect()
+    rows.map(|row| json!({ "kind": row.kind, "message": row.message, "notified_at": row.told_at })).collect()
 }
 
 fn timeline(ledger: &PaymentExplanation) -> Vec<Value> {

@@ -1,35 +1,35 @@
-//! `payctl show`: one payment, by the bank's own books or as its customer sees it.
+//! `payctl show`: one payment, from the service's own records or through the API.
 
 mod customer;
 mod json;
 mod operator;
+mod tables;
 
 use std::io::Write as _;
 
 use payment_protocol::ids::PaymentId;
 
 use crate::api::ApiArgs;
-use crate::bank::{Bank, BankArgs};
+use crate::config::ConfigArgs;
 use crate::explain;
-use crate::out::Out;
-use crate::outcome::{EXIT_CODES, Outcome};
+use crate::outcome::{CommandOutcome, EXIT_CODES};
+use crate::output::Output;
 
-/// Explain a payment: by the bank's own books, Temporal and the switch
+/// Show one payment in the ledger, Temporal and the switch, and check its invariants
 ///
-/// Temporal and the switch may be away: what could not be read is said. When the bank's own books cannot be
-/// reached, or with --api, it is shown as the API shows it to its customer. Exit code 1: an invariant does not
-/// hold for it.
+/// Temporal and the switch may be unavailable: the output then says why. With --api, or if the database is
+/// unreachable, the payment is shown as the API shows it to its customer. Exit code 1: an invariant is violated.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    bank: BankArgs,
-    /// By the API, as its customer sees it
+    config: ConfigArgs,
+    /// Read the payment through the API only, as its customer sees it
     #[arg(long = "api")]
-    by_api: bool,
+    use_api: bool,
     #[command(flatten)]
     api: ApiArgs,
-    /// The payment's id, from its acceptance
+    /// The payment's id, from its acceptance or from payctl list
     #[arg(value_parser = super::id::<PaymentId>)]
     payment_id: PaymentId,
     /// Print one JSON document
@@ -37,23 +37,28 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
-    if args.by_api {
+pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
+    if args.use_api {
         return customer::run(&args.api, &args.payment_id, args.json, out).await;
     }
-    let bank: Bank = args.bank.read()?;
-    let ledger = match bank.ledger().await {
+    let config = args.config.read()?;
+    let ledger = match config.ledger().await {
         Ok(ledger) => ledger,
         Err(error) => {
-            // Only a remark: without stderr the payment is shown all the same.
-            let _ = writeln!(std::io::stderr(), "payctl: {error:#}; showing what the API shows");
+            // A remark: the payment is shown without stderr, too.
+            let _ = writeln!(
+                std::io::stderr(),
+                "payctl: {error:#}; payment {} is read through the API instead",
+                args.payment_id
+            );
             return customer::run(&args.api, &args.payment_id, args.json, out).await;
         }
     };
-    let picture = explain::picture(&bank, &ledger, &args.payment_id).await?;
+    let explanation = explain::explain_payment(&config, &ledger, &args.payment_id).await?;
     match args.json {
-        true => out.json(&json::document(&picture))?,
-        false => operator::print(&picture, out)?,
+        true => out.write_json(&json::document(&explanation))?,
+        false => operator::print(&explanation, out)?,
     }
-    Ok(if picture.violated().next().is_none() { Outcome::Done } else { Outcome::NotAsItShouldBe })
+    let is_violated = explanation.violated().next().is_some();
+    Ok(if is_violated { CommandOutcome::CheckFailed } else { CommandOutcome::Success })
 }

@@ -1,252 +1,177 @@
-//! A payment's whole picture for people: what is wrong first, then what it is, then who says what.
+//! A payment for operators: violated invariants first, then the payment, then each system's records.
 
 use jiff::Timestamp;
 use payment_ledger::reads::explain::PaymentExplanation;
 use payment_protocol::PaymentState;
 
 use super::super::exceptions;
-use crate::api::Step;
-use crate::explain::{Holds, Picture};
-use crate::out::{Out, OutError, plain};
+use super::tables;
+use crate::api::TimelineStep;
+use crate::explain::PaymentExplanation;
+use crate::output::{Output, OutputError, escape_control};
 use crate::table::{Align, Table};
-use crate::watch::Line;
+use crate::watch::TimelineLine;
 use crate::{age, document};
 
-use Align::{Left, Right};
-
-pub(super) fn print(picture: &Picture, out: &mut Out<'_>) -> Result<(), OutError> {
-    for violated in picture.violated() {
-        out.line(format_args!("VIOLATED {}: {}", violated.number, plain(&violated.detail)))?;
+pub(super) fn print(explanation: &PaymentExplanation, out: &mut Output<'_>) -> Result<(), OutputError> {
+    let ledger = &explanation.ledger;
+    let mut has_violation = false;
+    for violated in explanation.violated() {
+        has_violation = true;
+        out.write_line(format_args!(
+            "VIOLATED {} ({}): {}",
+            violated.number,
+            violated.invariant,
+            escape_control(&violated.evidence)
+        ))?;
     }
-    if picture.violated().next().is_some() {
-        out.line("")?;
+    if has_violation {
+        let id = &ledger.payment.view.payment_id;
+        out.write_line(format_args!("next: payctl exceptions --payment {id}; payctl ledger verify\n"))?;
     }
-    let ledger = &picture.ledger;
-    out.line(facts(picture))?;
-    section(out, "attempts at the switch", &attempts(ledger))?;
-    section(out, "operations, by key", &operations(ledger))?;
-    section(out, "journal", &journal(ledger))?;
-    section(out, "callbacks", &callbacks(ledger))?;
-    section(out, "inbox", &inbox(ledger))?;
-    section(out, "decisions", &decisions(ledger))?;
-    section(out, "exceptions", &exceptions::table(&ledger.exceptions, picture.read_at))?;
-    section(out, "alerts", &alerts(ledger))?;
-    section(out, "told the customer", &notifications(ledger))?;
-    section(out, "invariants", &invariants(picture))?;
-    out.line("\ntimeline")?;
+    out.write_line(fields(explanation))?;
+    section(out, "submit attempts", &tables::attempts(ledger))?;
+    section(out, "operations", &tables::operations(ledger))?;
+    section(out, "journal", &tables::journal(ledger))?;
+    section(out, "callbacks", &tables::callbacks(ledger))?;
+    section(out, "inbox", &tables::inbox(ledger))?;
+    section(out, "decisions", &tables::decisions(ledger))?;
+    section(out, "exceptions", &exceptions::table(&ledger.exceptions, explanation.read_at))?;
+    section(out, "alerts", &tables::alerts(ledger))?;
+    section(out, "customer notifications", &tables::notifications(ledger))?;
+    section(out, "invariants", &tables::invariants(explanation))?;
+    out.write_line("\ntimeline")?;
     for entry in &ledger.timeline {
-        let step = Step { status: entry.state.clone(), detail: entry.detail.clone(), at: entry.happened_at };
-        out.line(Line { since: ledger.payment.view.accepted_at, step: &step })?;
+        let step =
+            TimelineStep { status: entry.state.clone(), detail: entry.detail.clone(), at: entry.happened_at };
+        out.write_line(TimelineLine { accepted_at: ledger.payment.view.accepted_at, step: &step })?;
     }
     Ok(())
 }
 
-fn section<const N: usize>(out: &mut Out<'_>, name: &str, table: &Table<N>) -> Result<(), OutError> {
+fn section<const N: usize>(out: &mut Output<'_>, name: &str, table: &Table<N>) -> Result<(), OutputError> {
     match table.is_empty() {
-        true => out.line(format_args!("\n{name}: none")),
-        false => out.line(format_args!("\n{name}\n{table}")),
+        true => out.write_line(format_args!("\n{name}: none")),
+        false => out.write_line(format_args!("\n{name}\n{table}")),
     }
 }
 
-fn facts(picture: &Picture) -> Table<2> {
-    let PaymentExplanation { payment: row, hold, .. } = &picture.ledger;
-    let view = &row.view;
-    let mut table = Table::new([("", Left), ("", Left)]);
-    table.row(["payment", &view.payment_id]);
-    table.row(["transaction", &view.tx_id]);
-    table.row(["state", &state(picture)]);
-    let mut fact = |name: &str, value: Option<&str>| {
+/// The payment's fields, one a row; a field without a value has no row.
+struct Fields(Table<2>);
+
+impl Fields {
+    fn add(&mut self, name: &str, value: &str) {
+        self.0.row([name, value]);
+    }
+
+    fn add_some(&mut self, name: &str, value: Option<&str>) {
         if let Some(value) = value {
-            table.row([name, value]);
+            self.add(name, value);
         }
-    };
-    fact("may be decided", standing(view.state).then(|| allowed(picture)).as_deref());
-    fact("reason", view.reason.as_deref());
-    fact("cause", row.cause.as_ref().map(ToString::to_string).as_deref());
-    fact("tenant, client", Some(&format!("{}, {}", row.tenant_id, row.client_id)));
-    fact("amount", Some(&document::money(view.amount_minor, &view.currency)));
-    fact("from", Some(&view.source_account));
-    fact("to", Some(&view.destination_account));
-    fact("end-to-end id", view.end_to_end_id.as_deref());
-    fact("accepted at", Some(&view.accepted_at.to_string()));
-    fact("ended at", view.ended_at.map(|at| at.to_string()).as_deref());
-    let hold = hold.as_ref().map(|hold| {
-        format!(
-            "{} in {}: {}",
-            document::money(hold.amount_minor, &view.currency),
-            hold.account_id,
-            hold.status
-        )
-    });
-    fact("hold", Some(hold.as_deref().unwrap_or("none")));
-    fact("switch", Some(&format!("{}, strategy {}", view.switch, row.profile.strategy)));
-    let final_status = row.final_status.as_ref().map(|final_status| {
-        format!("{final_status}, by {}", row.final_status_source.as_deref().unwrap_or("whom is not known"))
-    });
-    fact("its first answer", Some(final_status.as_deref().unwrap_or("none yet")));
-    fact(
-        "it says now",
-        Some(&match &picture.switch {
-            Ok(says) => says.words(),
-            Err(unread) => format!("not read: {unread}"),
-        }),
+    }
+}
+
+fn fields(explanation: &PaymentExplanation) -> Table<2> {
+    let row = &explanation.ledger.payment;
+    let view = &row.view;
+    let mut fields = Fields(Table::new([("", Align::Left), ("", Align::Left)]));
+    fields.add("payment", &view.payment_id);
+    fields.add("transaction", &view.tx_id);
+    fields.add("state", &state(explanation));
+    if view.state == PaymentState::NeedsOperator {
+        fields.add("allowed actions", &allowed_actions(explanation));
+    }
+    fields.add_some("reason", view.reason.as_deref());
+    fields.add_some("cause", row.cause.as_ref().map(ToString::to_string).as_deref());
+    fields.add("tenant, client", &format!("{}, {}", row.tenant_id, row.client_id));
+    fields.add("amount", &document::money(view.amount_minor, &view.currency));
+    fields.add("from", &view.source_account);
+    fields.add("to", &view.destination_account);
+    fields.add_some("end-to-end id", view.end_to_end_id.as_deref());
+    fields.add("accepted at", &view.accepted_at.to_string());
+    fields.add_some("ended at", view.ended_at.map(|at| at.to_string()).as_deref());
+    fields.add("hold", &hold(&explanation.ledger));
+    fields.add("switch", &format!("{}, strategy {}", view.switch, row.profile.strategy));
+    fields.add("final status", &final_status(&explanation.ledger));
+    fields.add(
+        "switch reports",
+        &match &explanation.switch {
+            Ok(view) => view.describe(),
+            Err(error) => format!("unavailable: {error}"),
+        },
     );
-    fact("workflow", Some(&view.workflow_id));
-    fact("first run", row.run_id.as_deref());
-    fact("taken up again", (row.resume_count > 0).then(|| format!("{} times", row.resume_count)).as_deref());
-    fact("Temporal says", Some(&workflow(picture)));
-    table
+    fields.add("workflow", &view.workflow_id);
+    fields.add_some("first run", row.run_id.as_deref());
+    fields.add_some(
+        "recovery workflows",
+        (row.resume_count > 0).then(|| row.resume_count.to_string()).as_deref(),
+    );
+    fields.add("Temporal reports", &workflow(explanation));
+    fields.0
 }
 
-fn standing(state: PaymentState) -> bool {
-    state == PaymentState::NeedsOperator
-}
-
-/// The state, why, and for how long.
-fn state(picture: &Picture) -> String {
-    let view = &picture.ledger.payment.view;
-    let reason = view.operator_reason.as_deref().filter(|_| standing(view.state));
-    let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+/// The state, how long the payment has been in it, and the operator reason.
+fn state(explanation: &PaymentExplanation) -> String {
+    let view = &explanation.ledger.payment.view;
     if view.state.end().is_some() {
         return view.state.to_string();
     }
-    let cancelling =
-        picture.ledger.payment.cancelling_since.filter(|_| view.state == PaymentState::Cancelling);
-    let since = view.needs_operator_since.or(cancelling).unwrap_or(view.updated_at);
-    format!("{}{reason}, for {}", view.state, since_then(since, picture.read_at))
+    let cancelling_since =
+        explanation.ledger.payment.cancelling_since.filter(|_| view.state == PaymentState::Cancelling);
+    let since = view.needs_operator_since.or(cancelling_since).unwrap_or(view.updated_at);
+    let reason = view.operator_reason.as_deref().filter(|_| view.state == PaymentState::NeedsOperator);
+    let reason = reason.map(|reason| format!("; reason: {reason}")).unwrap_or_default();
+    format!("{} for {}{reason}", view.state, elapsed(since, explanation.read_at))
 }
 
-fn since_then(since: Timestamp, now: Timestamp) -> String {
-    age::show(now.duration_since(since).as_secs())
+fn elapsed(since: Timestamp, now: Timestamp) -> String {
+    age::format(now.duration_since(since).as_secs())
 }
 
-fn allowed(picture: &Picture) -> String {
-    let view = &picture.ledger.payment.view;
+fn allowed_actions(explanation: &PaymentExplanation) -> String {
+    let view = &explanation.ledger.payment.view;
     match view.allowed_actions.as_slice() {
-        [] => "nothing: it is tried again by itself".into(),
+        [] => "none; the service retries".into(),
         actions => format!(
-            "{}: payctl decide {} ACTION --by NAME --reason TEXT [--evidence TEXT]",
+            "{}; next: payctl decide {} ACTION --by NAME --reason TEXT [--evidence TEXT]",
             document::actions(actions),
             view.payment_id
         ),
     }
 }
 
-fn workflow(picture: &Picture) -> String {
-    match &picture.workflow {
-        Ok(says) => {
-            let told = match (&says.state, &says.not_told) {
-                (Some(state), _) => format!("it tells: {state}"),
-                (None, Some(detail)) => format!("it does not tell its state: {detail}"),
-                (None, None) => "it does not tell its state".into(),
-            };
-            format!("{}, run {}; {told}", says.status, says.run_id)
+fn hold(ledger: &Explained) -> String {
+    match &ledger.hold {
+        Some(hold) => format!(
+            "{} in {}: {}",
+            document::money(hold.amount_minor, &ledger.payment.view.currency),
+            hold.account_id,
+            hold.status
+        ),
+        None => "none".into(),
+    }
+}
+
+fn final_status(ledger: &Explained) -> String {
+    let row = &ledger.payment;
+    match &row.final_status {
+        Some(final_status) => {
+            format!("{final_status}, source: {}", row.final_status_source.as_deref().unwrap_or("unknown"))
         }
-        Err(unread) => format!("not read: {unread}"),
+        None => "none yet".into(),
     }
 }
 
-fn attempts(ledger: &PaymentExplanation) -> Table<5> {
-    let names = [("no", Right), ("recorded at", Left), ("outcome", Left), ("its id", Left), ("what", Left)];
-    let mut table = Table::new(names);
-    for row in &ledger.submissions {
-        table.row([
-            &row.attempt.to_string(),
-            &row.recorded_at.to_string(),
-            row.outcome.as_deref().unwrap_or("no answer recorded"),
-            row.transfer_id.as_deref().unwrap_or_default(),
-            row.detail.as_deref().unwrap_or_default(),
-        ]);
+fn workflow(explanation: &PaymentExplanation) -> String {
+    match &explanation.workflow {
+        Ok(view) => {
+            let state = match (&view.state, &view.query_error) {
+                (Some(state), _) => format!("state by its query: {state}"),
+                (None, Some(error)) => format!("state unknown: {error}"),
+                (None, None) => "state unknown".into(),
+            };
+            format!("{}, run {}; {state}", view.status, view.run_id)
+        }
+        Err(error) => format!("unavailable: {error}"),
     }
-    table
-}
-
-fn operations(ledger: &PaymentExplanation) -> Table<4> {
-    let mut table = Table::new(["key", "outcome", "recorded at", "reason"].map(|name| (name, Left)));
-    for row in &ledger.operations {
-        let (at, reason) = (row.recorded_at.to_string(), row.reason.as_deref().unwrap_or_default());
-        table.row([&row.operation_key, &row.outcome, &at, reason]);
-    }
-    table
-}
-
-fn journal(ledger: &PaymentExplanation) -> Table<5> {
-    let names = [("kind", Left), ("debit", Left), ("credit", Left), ("amount", Right), ("posted at", Left)];
-    let mut table = Table::new(names);
-    for row in &ledger.journal {
-        let (amount, at) = (document::money(row.amount_minor, &row.currency), row.posted_at.to_string());
-        table.row([&row.kind, &row.debit_account, &row.credit_account, &amount, &at]);
-    }
-    table
-}
-
-fn callbacks(ledger: &PaymentExplanation) -> Table<6> {
-    let names = ["switch", "event", "says", "amount", "received at", "reason"].map(|name| (name, Left));
-    let mut table = Table::new(names);
-    for row in &ledger.callbacks {
-        let (amount, at) = (document::money(row.amount_minor, &row.currency), row.received_at.to_string());
-        let reason = row.reason.as_deref().unwrap_or_default();
-        table.row([&row.switch, &row.event_id, &row.status, &amount, &at, reason]);
-    }
-    table
-}
-
-fn inbox(ledger: &PaymentExplanation) -> Table<4> {
-    let mut table = Table::new(["what", "of", "received at", "delivered"].map(|name| (name, Left)));
-    for row in &ledger.inbox {
-        let of = row.event_id.as_deref().or(row.decision_id.as_deref()).unwrap_or_default();
-        let delivered = match row.delivered_at {
-            Some(at) => at.to_string(),
-            None => format!("not yet, after {} tries of the relay", row.delivery_attempts),
-        };
-        table.row([&row.kind, of, &row.received_at.to_string(), &delivered]);
-    }
-    table
-}
-
-fn decisions(ledger: &PaymentExplanation) -> Table<6> {
-    let names = ["decision", "what", "status", "proposed by", "confirmed by", "what came of it"];
-    let mut table = Table::new(names.map(|name| (name, Left)));
-    for row in &ledger.decisions {
-        let evidence = row.evidence.as_ref().map(|text| format!("; evidence: {text}")).unwrap_or_default();
-        let proposed = format!("{}: {}{evidence}", row.proposed_by, row.reason);
-        let confirmed = match (&row.confirmed_by, &row.confirm_reason) {
-            (Some(by), Some(why)) => format!("{by}: {why}"),
-            _ => String::new(),
-        };
-        let came = document::result(row);
-        let id = row.decision_id.as_str();
-        let (deed, status) = (row.action.as_str(), row.status.as_str());
-        table.row([id, deed, status, &proposed, &confirmed, came.as_deref().unwrap_or_default()]);
-    }
-    table
-}
-
-fn alerts(ledger: &PaymentExplanation) -> Table<3> {
-    let mut table = Table::new(["alert", "raised at", "what"].map(|name| (name, Left)));
-    for row in &ledger.alerts {
-        table.row([&row.kind, &row.raised_at.to_string(), &row.detail]);
-    }
-    table
-}
-
-fn notifications(ledger: &PaymentExplanation) -> Table<3> {
-    let mut table = Table::new(["kind", "told at", "message"].map(|name| (name, Left)));
-    for row in &ledger.notifications {
-        table.row([&row.kind, &row.notified_at.to_string(), &row.message]);
-    }
-    table
-}
-
-fn invariants(picture: &Picture) -> Table<3> {
-    let mut table = Table::new([("", Left); 3]);
-    for row in &picture.invariants {
-        let holds = match row.holds {
-            Holds::Yes => "holds",
-            Holds::No => "VIOLATED",
-            Holds::NotSeen => "not seen",
-        };
-        table.row([row.number, holds, &row.detail]);
-    }
-    table
 }

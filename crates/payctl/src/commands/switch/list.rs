@@ -1,51 +1,51 @@
-//! `payctl switch list`: what is configured, and whether it is safe.
+//! `payctl switch list`: the configured switches, and whether their profiles are safe.
 
 use payment_protocol::SwitchProfile;
 use serde::Serialize;
 
-use crate::bank::{BankArgs, Switch};
-use crate::out::Out;
-use crate::outcome::{EXIT_CODES, Outcome};
+use crate::config::{ConfigArgs, SwitchConfig};
+use crate::outcome::{CommandOutcome, EXIT_CODES};
+use crate::output::Output;
 use crate::table::{Align, Table};
 
 /// List the configured switches and whether their profiles are safe
 ///
-/// Exit code 1: a profile is refused; the bank's processes do not start with it.
+/// Exit code 1: a profile is unsafe; the service does not start with it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    bank: BankArgs,
+    config: ConfigArgs,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
 }
 
-/// One switch, for programs.
+/// One configured switch in the output.
 #[derive(Debug, Serialize)]
-struct Listed<'a> {
+struct SwitchDocument<'a> {
     name: &'a str,
     base_url: &'a str,
     routes: &'a [String],
     safe: bool,
-    /// Why it is refused.
-    refused: Option<String>,
-    /// What to change; none when only another switch would help.
+    /// Why the profile is unsafe.
+    error: Option<String>,
+    /// Changes that make the profile safe; `None` if no profile is safe at this switch.
     changes: Option<Vec<String>>,
-    /// What a person may be needed for.
+    /// When the profile needs an operator.
     warnings: Vec<String>,
     profile: &'a SwitchProfile,
 }
 
-impl<'a> Listed<'a> {
-    fn of(switch: &'a Switch) -> Self {
+impl<'a> SwitchDocument<'a> {
+    fn of(switch: &'a SwitchConfig) -> Self {
         let (profile, checked) = (&switch.profile, switch.profile.check());
         Self {
             name: profile.switch.as_str(),
             base_url: &switch.options.base_url,
             routes: &switch.options.routes,
             safe: checked.is_ok(),
-            refused: checked.as_ref().err().map(ToString::to_string),
+            error: checked.as_ref().err().map(ToString::to_string),
             changes: profile.nearest_safe().map(|(changes, _)| changes),
             warnings: checked.iter().flatten().map(ToString::to_string).collect(),
             profile,
@@ -53,41 +53,45 @@ impl<'a> Listed<'a> {
     }
 }
 
-pub(super) fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
-    let switches = args.bank.read()?.switches()?;
-    let listed: Vec<Listed<'_>> = switches.iter().map(Listed::of).collect();
+pub(super) fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
+    let switches = args.config.read()?.switches()?;
+    let documents: Vec<SwitchDocument<'_>> = switches.iter().map(SwitchDocument::of).collect();
     if args.json {
-        out.json(&serde_json::json!({ "switches": listed }))?;
-    } else if listed.is_empty() {
-        out.line("no switch is configured; see --config")?;
+        out.write_json(&serde_json::json!({ "switches": documents }))?;
+    } else if documents.is_empty() {
+        out.write_line("no switch is configured; check --config")?;
     } else {
-        out.line(table(&listed))?;
-        for remark in listed.iter().flat_map(remarks) {
-            out.line(format_args!("\n{remark}"))?;
+        out.write_line(table(&documents))?;
+        for remark in documents.iter().flat_map(remarks) {
+            out.write_line(format_args!("\n{remark}"))?;
         }
     }
-    Ok(if listed.iter().all(|listed| listed.safe) { Outcome::Done } else { Outcome::NotAsItShouldBe })
+    Ok(if documents.iter().all(|switch| switch.safe) {
+        CommandOutcome::Success
+    } else {
+        CommandOutcome::CheckFailed
+    })
 }
 
-fn table(listed: &[Listed<'_>]) -> Table<6> {
+fn table(switches: &[SwitchDocument<'_>]) -> Table<6> {
     let left = Align::Left;
-    let names = ["switch", "strategy", "can", "routes", "address", "profile"];
+    let names = ["switch", "strategy", "capabilities", "routes", "address", "profile"];
     let mut table = Table::new(names.map(|name| (name, left)));
-    for switch in listed {
-        let final_status = match (switch.safe, switch.warnings.is_empty()) {
-            (false, _) => "refused",
+    for switch in switches {
+        let assessment = match (switch.safe, switch.warnings.is_empty()) {
+            (false, _) => "unsafe",
             (true, false) => "safe, with a warning",
             (true, true) => "safe",
         };
-        let (can, routes) = (abilities(switch.profile), switch.routes.join(" "));
+        let (capabilities, routes) = (capabilities(switch.profile), switch.routes.join(" "));
         let strategy = switch.profile.strategy.as_str();
-        table.row([switch.name, strategy, &can, &routes, switch.base_url, final_status]);
+        table.row([switch.name, strategy, &capabilities, &routes, switch.base_url, assessment]);
     }
     table
 }
 
-/// What the profile says it can, in the words of a probe.
-fn abilities(profile: &SwitchProfile) -> String {
+/// The configured capabilities, in the words of `payctl switch probe`.
+fn capabilities(profile: &SwitchProfile) -> String {
     let all = [
         ("query", profile.has_query),
         ("dedup", profile.deduplicates),
@@ -98,18 +102,19 @@ fn abilities(profile: &SwitchProfile) -> String {
         ("statement", profile.has_statement),
         ("callback", profile.has_callback),
     ];
-    all.into_iter().filter_map(|(word, can)| can.then_some(word)).collect::<Vec<_>>().join(" ")
+    all.into_iter().filter_map(|(word, offered)| offered.then_some(word)).collect::<Vec<_>>().join(" ")
 }
 
-fn remarks(switch: &Listed<'_>) -> Vec<String> {
+fn remarks(switch: &SwitchDocument<'_>) -> Vec<String> {
     let name = switch.name;
-    let mut remarks: Vec<String> = switch.warnings.iter().map(|text| format!("{name}: {text}")).collect();
-    if let Some(refused) = &switch.refused {
+    let mut remarks: Vec<String> =
+        switch.warnings.iter().map(|text| format!("switch {name}: {text}")).collect();
+    if let Some(error) = &switch.error {
         let nearest = match &switch.changes {
             Some(changes) => format!("nearest safe profile: {}", changes.join(", ")),
-            None => "no profile makes it safe".into(),
+            None => "no profile is safe at this switch".into(),
         };
-        remarks.push(format!("{name} is refused: {refused}\n{nearest}"));
+        remarks.push(format!("switch {name} has an unsafe profile: {error}\n{nearest}"));
     }
     remarks
 }

@@ -1,38 +1,42 @@
-//! `payctl switch probe`: what a configured switch can do, beside what its profile says.
+//! `payctl switch probe`: a switch's measured capabilities, compared with its configured profile.
 
 use payment_protocol::ids::{AccountId, SwitchName};
 use payment_protocol::money::parse_currency;
 use serde::Serialize;
 
-use crate::bank::BankArgs;
-use crate::out::Out;
-use crate::outcome::{EXIT_CODES, Outcome};
-use crate::probe::{Clock, Findings, Judged, Left, Measured, Order, Probe, Wire, is_loopback, judge};
+use crate::config::ConfigArgs;
+use crate::outcome::{CommandOutcome, EXIT_CODES};
+use crate::output::Output;
+use crate::probe::{
+    ClockOffset, Findings, Measurement, Probe, ProbeOrder, ProbeTransferView, ProfileAssessment, SwitchHttp,
+    assess, is_loopback,
+};
 use crate::table::{Align, Table};
 
-/// Find out what a switch can do, with transfers of the smallest amount
+/// Measure a switch's capabilities with transfers of the smallest amount, and assess its profile
 ///
-/// Probe transfers have references of their own and are cancelled again where the switch can; what stays in its
-/// book is named. Exit code 1: the profile counts on something that the switch was seen not to do, or is not
-/// safe, or a transfer could not be taken back. 3: what it counts on could not be seen.
+/// Probe transfers have their own references and are cancelled afterwards where the switch allows it; the output
+/// lists every probe transfer with its status. Exit code 1: the profile relies on a capability that the switch
+/// lacks, the profile is unsafe, or a probe transfer may settle. Exit code 3: a capability that the profile relies
+/// on could not be measured.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    bank: BankArgs,
-    /// Its name in the configuration
+    config: ConfigArgs,
+    /// Name of the switch in the configuration
     #[arg(value_parser = super::super::id::<SwitchName>)]
     name: SwitchName,
-    /// The account that is paid, should a transfer not be stopped
+    /// Destination account of the probe transfers; it is paid if a transfer settles
     #[arg(long, value_name = "ACCOUNT", default_value = "PAYCTL-PROBE", value_parser = super::super::id::<AccountId>)]
     creditor: AccountId,
-    /// ISO 4217 code; the amount is its smallest unit
+    /// Currency of the probe transfers, an ISO 4217 code; the amount is one minor unit
     #[arg(long, default_value = "EUR", value_parser = parse_currency)]
     currency: iso_currency::Currency,
-    /// Let one transfer settle, to see whether it can be recalled
+    /// Let one transfer settle, within 30 seconds, and recall it
     #[arg(long)]
     let_one_settle: bool,
-    /// Really send transfers to a switch that is not on this machine
+    /// Send probe transfers to a switch whose address is not this machine's loopback address
     #[arg(long)]
     yes: bool,
     /// Print one JSON document
@@ -40,134 +44,148 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What is printed for programs.
+/// Output of `--json`.
 #[derive(Debug, Serialize)]
-struct Document<'a> {
+struct ProbeDocument<'a> {
     switch: &'a SwitchName,
     base_url: &'a str,
-    /// Whether the probe was interrupted.
+    /// Whether Ctrl-C interrupted the probe.
     interrupted: bool,
-    clock: Option<Clock>,
+    clock: Option<ClockOffset>,
     findings: &'a Findings,
-    judged: &'a Judged,
-    left: &'a [Left],
+    assessment: &'a ProfileAssessment,
+    transfers: &'a [ProbeTransferView],
 }
 
-pub(super) async fn run(args: Args, out: &mut Out<'_>) -> anyhow::Result<Outcome> {
-    let switch = args.bank.read()?.switch(&args.name)?;
+pub(super) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
+    let switch = args.config.read()?.switch(&args.name)?;
     let base_url = &switch.options.base_url;
     anyhow::ensure!(
         args.yes || is_loopback(base_url),
-        "{base_url} is not on this machine: up to five transfers of the smallest amount in {} to {} would be sent; \
-         say --yes",
+        "nothing was sent: switch {} at {base_url} is not on this machine; the probe sends up to five transfers of one \
+         minor unit in {} to {}; to send them, add --yes",
+        args.name,
         args.currency.code(),
         args.creditor
     );
-    let order = Order { creditor: args.creditor.to_string(), currency: args.currency.code().to_owned() };
+    let order = ProbeOrder { creditor: args.creditor.to_string(), currency: args.currency.code().to_owned() };
     let run = uuid::Uuid::new_v4().simple().to_string();
-    let mut probe = Probe::new(Wire::new(&switch.options, order)?, run[..12].to_owned());
+    let mut probe = Probe::new(SwitchHttp::new(&switch.options, order)?, run[..12].to_owned());
     let interrupted = tokio::select! {
         measured = probe.measure(args.let_one_settle) => measured.map(|()| false)?,
         _ = tokio::signal::ctrl_c() => true,
     };
-    probe.tidy().await;
+    probe.clean_up().await;
 
-    let judged = judge(&switch.profile, probe.findings());
-    let (clock, left) = (probe.clock(), probe.left());
-    let document = Document {
+    let assessment = assess(&switch.profile, probe.findings());
+    let transfers = probe.transfers();
+    let document = ProbeDocument {
         switch: &args.name,
         base_url,
         interrupted,
-        clock,
+        clock: probe.clock_offset(),
         findings: probe.findings(),
-        judged: &judged,
-        left: &left,
+        assessment: &assessment,
+        transfers: &transfers,
     };
     match args.json {
-        true => out.json(&document)?,
+        true => out.write_json(&document)?,
         false => print(&document, switch.profile.strategy.as_str(), out)?,
     }
-    anyhow::ensure!(!interrupted, "interrupted; what is shown is what was found until then");
-    Ok(match (judged.is_safe() && !left.iter().any(|left| left.may_leave), judged.is_seen()) {
-        (false, _) => Outcome::NotAsItShouldBe,
-        (true, false) => Outcome::StillOpen,
-        (true, true) => Outcome::Done,
+    anyhow::ensure!(
+        !interrupted,
+        "the probe of switch {} was interrupted; the output has the findings until then",
+        args.name
+    );
+    let is_safe = assessment.is_safe() && !transfers.iter().any(|transfer| transfer.may_settle);
+    Ok(match (is_safe, assessment.is_complete()) {
+        (false, _) => CommandOutcome::CheckFailed,
+        (true, false) => CommandOutcome::Unknown,
+        (true, true) => CommandOutcome::Success,
     })
 }
 
-fn print(document: &Document<'_>, strategy: &str, out: &mut Out<'_>) -> anyhow::Result<()> {
-    out.line(abilities(document))?;
-    out.line(format_args!("\n{}", clock(document.clock)))?;
-    out.line("for how long it remembers references cannot be seen from here")?;
-    out.line(format_args!("\n{}", strategies(document.judged, strategy)))?;
-    out.line(format_args!("\n{}", nearest(document.judged)))?;
-    out.line(format_args!("\n{}", left(document.left)))?;
+fn print(document: &ProbeDocument<'_>, strategy: &str, out: &mut Output<'_>) -> anyhow::Result<()> {
+    out.write_line(capabilities(document))?;
+    out.write_line(format_args!("\n{}", clock(document.clock)))?;
+    out.write_line(
+        "how long the switch remembers references was not measured: retention_s stays as configured",
+    )?;
+    out.write_line(format_args!("\n{}", strategies(document.assessment, strategy)))?;
+    out.write_line(format_args!("\n{}", changes(document.assessment)))?;
+    out.write_line(format_args!("\n{}", transfers(document.transfers)))?;
     Ok(())
 }
 
-fn abilities(document: &Document<'_>) -> Table<4> {
+fn capabilities(document: &ProbeDocument<'_>) -> Table<4> {
     let left = Align::Left;
-    let mut table = Table::new(["it can", "measured", "configured", "seen by"].map(|name| (name, left)));
+    let mut table = Table::new(["capability", "measured", "configured", "evidence"].map(|name| (name, left)));
     for finding in document.findings.iter() {
-        let configured = document.judged.setting_of(finding.ability);
-        let configured = configured.map(|(setting, says)| match (says, finding.measured) {
-            (true, Measured::No) => format!("{setting} = true: DIFFERS"),
-            (false, Measured::Yes) => format!("{setting} = false: not used"),
-            (says, _) => format!("{setting} = {says}"),
+        let setting = document.assessment.setting_of(finding.capability);
+        let configured = setting.map(|(setting, value)| match (value, finding.measured) {
+            (true, Measurement::No) => format!("{setting} = true: DIFFERS"),
+            (false, Measurement::Yes) => format!("{setting} = false: unused"),
+            (value, _) => format!("{setting} = {value}"),
         });
-        let (can, measured) = (finding.ability.as_str(), finding.measured.as_str());
-        table.row([can, measured, configured.as_deref().unwrap_or_default(), &finding.detail]);
+        let (capability, measured) = (finding.capability.as_str(), finding.measured.as_str());
+        table.row([capability, measured, configured.as_deref().unwrap_or_default(), &finding.evidence]);
     }
     table
 }
 
-fn clock(clock: Option<Clock>) -> String {
+fn clock(clock: Option<ClockOffset>) -> String {
     match clock {
-        Some(Clock { ahead_ms: Some(ahead), give_or_take_ms: Some(about), .. }) => {
+        Some(ClockOffset { ahead_ms: Some(ahead), uncertainty_ms: Some(uncertainty), .. }) => {
             let side = if ahead < 0 { "behind" } else { "ahead of" };
-            let apart = ahead.unsigned_abs();
+            let offset = ahead.unsigned_abs();
             format!(
-                "its clock (Date) is {apart} ms {side} ours, give or take {about} ms; deadlines follow its clock"
+                "the switch's clock (Date header) is {offset} ms {side} ours, +/- {uncertainty} ms; deadlines follow the \
+                 switch's clock"
             )
         }
-        Some(_) => "it sends no Date header: deadlines cannot be set on its clock".into(),
-        None => "its clock was not heard".into(),
+        Some(_) => "the switch sends no Date header: deadlines cannot follow the switch's clock".into(),
+        None => "the switch's clock was not measured".into(),
     }
 }
 
-fn strategies(judged: &Judged, configured: &str) -> Table<4> {
+fn strategies(assessment: &ProfileAssessment, configured: &str) -> Table<4> {
     let left = Align::Left;
-    let mut table = Table::new(["strategy", "", "", "remark"].map(|name| (name, left)));
-    for judgement in &judged.strategies {
-        let mark = if judgement.strategy.as_str() == configured { "configured" } else { "" };
-        let safe = if judgement.safe { "safe" } else { "not safe" };
-        table.row([judgement.strategy.as_str(), safe, mark, &judgement.remarks.join("; ")]);
+    let mut table = Table::new(["strategy", "assessment", "", "remark"].map(|name| (name, left)));
+    for assessed in &assessment.strategies {
+        let mark = if assessed.strategy.as_str() == configured { "configured" } else { "" };
+        let safe = if assessed.safe { "safe" } else { "unsafe" };
+        table.row([assessed.strategy.as_str(), safe, mark, &assessed.remarks.join("; ")]);
     }
     table
 }
 
-fn nearest(judged: &Judged) -> String {
-    let nearest = match &judged.changes {
+fn changes(assessment: &ProfileAssessment) -> String {
+    let changes = match &assessment.changes {
         Some(changes) if changes.is_empty() => {
-            "nothing was seen to be missing that the configured profile counts on".into()
+            "the configured profile is safe by these measurements; no change is needed".into()
         }
         Some(changes) => format!("nearest safe profile: {}", changes.join(", ")),
-        None => "no profile makes this switch safe".into(),
+        None => "no profile is safe at this switch".into(),
     };
-    match judged.unseen.as_slice() {
-        [] => nearest,
-        unseen => format!("{nearest}\nit counts on these too, which were not seen: {}", unseen.join(", ")),
+    match assessment.not_measured.as_slice() {
+        [] => changes,
+        settings => {
+            format!(
+                "{changes}\nthe profile relies on settings that were not measured: {}",
+                settings.join(", ")
+            )
+        }
     }
 }
 
-fn left(left: &[Left]) -> String {
-    let named = left.iter().map(|left| {
-        let id = left.transfer_id.as_ref().map(|id| format!(" (its id {id})")).unwrap_or_default();
-        format!("{}{id}: {}", left.reference, left.stands)
+fn transfers(transfers: &[ProbeTransferView]) -> String {
+    let lines = transfers.iter().map(|transfer| {
+        let id = transfer.transfer_id.as_ref().map(|id| format!(" (transfer id {id})")).unwrap_or_default();
+        format!("{}{id}: {}", transfer.reference, transfer.status)
     });
-    let named: Vec<String> = named.collect();
-    match named.is_empty() {
-        true => "left behind in its book: nothing".into(),
-        false => format!("left behind in its book:\n  {}", named.join("\n  ")),
+    let lines: Vec<String> = lines.collect();
+    match lines.is_empty() {
+        true => "probe transfers at the switch: none".into(),
+        false => format!("probe transfers at the switch:\n  {}", lines.join("\n  ")),
     }
 }

@@ -26,10 +26,10 @@ mod rows;
 use jiff::Timestamp;
 use payment_protocol::decision::{Action, DecisionOutcome};
 use payment_protocol::ids::DecisionId;
+use payment_protocol::inbox::InboxMessage;
 use payment_protocol::text_enum;
 
 use crate::LedgerError;
-use crate::switch::inbox::InboxMessage;
 
 pub use refusal::DecisionRefusedError;
 pub use rows::is_invisible;

@@ -3,6 +3,7 @@
 use payment_protocol::PaymentState;
 use payment_protocol::decision::{Decision, DecisionOutcome};
 use payment_protocol::ids::{DecisionId, PaymentId};
+use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
 use sqlx::PgConnection;
 
 use super::{DecisionRefusedError, DecisionStatus, DecisionView, OperatorAction};

@@ -1,4 +1,4 @@
-//! API keys: how one is made, and what of it is stored.
+//! API keys: how a key is generated and which part of it is stored.
 
 use anyhow::Context as _;
 use payment_ledger::Ledger;
@@ -9,15 +9,15 @@ use sha2::{Digest as _, Sha256};
 
 /// Random bytes of a key, besides those of its id.
 const KEY_BYTES: usize = 32;
-/// Random bytes of an id: enough that no two keys share one.
+/// Random bytes of an id: enough that ids do not collide.
 const ID_BYTES: usize = 6;
-/// Characters of a key made elsewhere that are kept readable, so that a person can tell keys apart. Far too
-/// few to guess from.
+/// Characters of an imported key that stay readable, so that an operator can tell keys apart. Far too few
+/// to guess the rest.
 const PREFIX_CHARS: usize = 8;
 
 /// A key with its id, before it is stored.
-pub(crate) struct Key {
-    /// What people and logs call it.
+pub(crate) struct ApiKey {
+    /// Public id, used in logs and on the command line.
     pub(crate) id: KeyId,
     /// The key itself.
     pub(crate) secret: SecretString,
@@ -25,28 +25,28 @@ pub(crate) struct Key {
     prefix: String,
 }
 
-impl Key {
-    /// A new key: its id, `_` and 64 hex digits, from the operating system's randomness.
+impl ApiKey {
+    /// Generates a key: its id, `_` and 64 hex digits, from the operating system's randomness.
     ///
     /// # Errors
-    /// When the operating system has none.
+    /// The operating system has no random bytes.
     pub(crate) fn generate() -> anyhow::Result<Self> {
         let id = new_id()?;
         let secret = format!("{id}_{}", random_hex::<KEY_BYTES>()?);
         Ok(Self { hash: hash(&secret), prefix: id.to_string(), id, secret: secret.into() })
     }
 
-    /// A key that was made elsewhere.
+    /// Gives an imported key an id.
     ///
     /// # Errors
-    /// When the operating system has no random bytes for an id.
-    pub(crate) fn given(secret: SecretString) -> anyhow::Result<Self> {
+    /// The operating system has no random bytes.
+    pub(crate) fn import(secret: SecretString) -> anyhow::Result<Self> {
         let text = secret.expose_secret();
         let prefix = text.chars().take(PREFIX_CHARS).collect();
         Ok(Self { id: new_id()?, hash: hash(text), prefix, secret })
     }
 
-    /// The key to be stored.
+    /// The record to store. `lifetime_s` is `None` if the key does not expire.
     pub(crate) fn new_key<'a>(
         &'a self,
         caller: &'a Caller,
@@ -56,25 +56,24 @@ impl Key {
         NewKey { id: &self.id, hash: &self.hash, prefix: &self.prefix, caller, scopes, lifetime_s }
     }
 
-    /// The key as another's successor.
-    pub(crate) fn successor(&self) -> SuccessorKey<'_> {
-        SuccessorKey { id: &self.id, hash: &self.hash, prefix: &self.prefix }
+    /// The record to store as another key's successor.
+    pub(crate) fn successor(&self) -> Successor<'_> {
+        Successor { id: &self.id, hash: &self.hash, prefix: &self.prefix }
     }
 }
 
-/// Makes a key that was made elsewhere known as the caller's, for everything and for ever. Doing it again
-/// changes nothing.
+/// Stores an imported key for the caller, with all scopes and without expiry. Idempotent.
 ///
 /// # Errors
-/// When the key is somebody else's, was revoked or has expired, or the ledger has no answer.
-pub(crate) async fn store(ledger: &Ledger, secret: &SecretString, caller: &Caller) -> anyhow::Result<()> {
-    let key = Key::given(secret.clone())?;
-    ledger.insert_api_key(&key.new_key(caller, &Scopes::all(), None)).await?;
-    let good = ledger.active_api_key(&key.hash).await?;
-    let owner = good.context("this key was revoked or has expired; take another one")?.caller;
+/// The key belongs to another client, is revoked or has expired, or the ledger does not answer.
+pub(crate) async fn import(ledger: &Ledger, secret: &SecretString, caller: &Caller) -> anyhow::Result<()> {
+    let key = ApiKey::import(secret.clone())?;
+    ledger.store_key(&key.new_key(caller, &Scopes::all(), None)).await?;
+    let valid = ledger.valid_key(&key.hash).await?;
+    let owner = valid.context("this API key is revoked or has expired; use another key")?.caller;
     anyhow::ensure!(
         owner == *caller,
-        "this key belongs to client {} of tenant {}; take another one",
+        "this API key belongs to client {} of tenant {}; use another key",
         owner.client,
         owner.tenant
     );
@@ -87,7 +86,7 @@ fn new_id() -> anyhow::Result<KeyId> {
 
 fn random_hex<const BYTES: usize>() -> anyhow::Result<String> {
     let mut bytes = [0_u8; BYTES];
-    getrandom::fill(&mut bytes).context("the operating system gave no random bytes")?;
+    getrandom::fill(&mut bytes).context("the operating system provides no random bytes")?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
@@ -100,8 +99,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_its_id_and_32_random_bytes() {
-        let (one, two) = (Key::generate().unwrap(), Key::generate().unwrap());
+    fn a_generated_key_is_its_id_and_32_random_bytes() {
+        let (one, two) = (ApiKey::generate().unwrap(), ApiKey::generate().unwrap());
         let digits = one.secret.expose_secret().strip_prefix(&format!("{}_", one.id)).unwrap();
         assert_eq!(digits.len(), 2 * KEY_BYTES);
         assert!(digits.bytes().all(|byte| byte.is_ascii_hexdigit()));

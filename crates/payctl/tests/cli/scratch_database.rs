@@ -1,27 +1,27 @@
-//! A database of one test's own; it goes with its value.
+//! A database for one test, dropped with its value.
 
 use sqlx::Postgres;
 use sqlx::migrate::MigrateDatabase as _;
 
 use crate::run::payctl;
 
-/// The name of a database that is not there yet, on the server of `DATABASE_URL`.
-pub(crate) struct Scratch {
+/// A unique database name on the server of `DATABASE_URL`. The database does not exist yet.
+pub(crate) struct ScratchDatabase {
     url: String,
 }
 
-impl Scratch {
+impl ScratchDatabase {
     pub(crate) fn new() -> Self {
         let server =
-            std::env::var("DATABASE_URL").expect("DATABASE_URL names a server where databases may be made");
-        let (server, _) = server.rsplit_once('/').expect("DATABASE_URL ends in /database");
+            std::env::var("DATABASE_URL").expect("DATABASE_URL must name a server that allows new databases");
+        let (server, _) = server.rsplit_once('/').expect("DATABASE_URL must end in /database");
         Self { url: format!("{server}/payctl_{}", uuid::Uuid::new_v4().simple()) }
     }
 
-    /// With the payments' tables.
+    /// Creates and migrates the database.
     pub(crate) async fn migrated() -> Self {
         let scratch = Self::new();
-        payctl(&["migrate", "--database-url", scratch.url()]).await.done();
+        payctl(&["migrate", "--database-url", scratch.url()]).await.success();
         scratch
     }
 
@@ -30,14 +30,14 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDatabase {
     fn drop(&mut self) {
         let url = self.url.clone();
         let dropped = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.map(|runtime| runtime.block_on(Postgres::force_drop_database(&url)))
         });
-        // A database that is left over harms nobody; a panic here would hide the test's own.
+        // A panic here would hide the test's own; a leftover database is harmless.
         let _ = dropped.join();
     }
 }

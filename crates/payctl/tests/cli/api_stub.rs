@@ -1,4 +1,4 @@
-//! The payments API as a test wants it: every look at the payment shows the next scene.
+//! A stub of the payments API: each read of the payment returns the next of the prepared replies.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -13,69 +13,69 @@ use tokio::net::TcpListener;
 
 pub(crate) const PAYMENT_ID: &str = "pay_0123456789abcdef0123456789abcdef";
 
-/// What a look at the payment finds.
+/// Reply to one read of the payment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Scene {
-    /// So many lines of the timeline, the last of which is the state.
+pub(crate) enum ReadReply {
+    /// The payment with this many timeline lines; the last line is its state.
     Lines(usize),
     /// 503.
-    Down,
+    Unavailable,
 }
 
-/// A played API.
+/// The prepared replies.
 #[derive(Clone, Debug)]
-pub(crate) struct Stub {
-    /// Status and body of the acceptance.
+pub(crate) struct ApiStub {
+    /// Status and body of the reply to the payment request.
     pub(crate) acceptance: (u16, Value),
-    /// The whole timeline: state and detail.
+    /// The complete timeline: state and detail.
     pub(crate) timeline: Vec<(&'static str, &'static str)>,
-    /// The last one stays.
-    pub(crate) scenes: Vec<Scene>,
+    /// Replies to reads, in order; the last one repeats.
+    pub(crate) reads: Vec<ReadReply>,
 }
 
-/// What was asked of it.
+/// The requests received so far.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
-    pub(crate) order: Option<Value>,
+pub(crate) struct ReceivedRequests {
+    pub(crate) payment_request: Option<Value>,
     pub(crate) idempotency_key: Option<String>,
-    looks: usize,
-    accounts: usize,
+    reads: usize,
+    account_reads: usize,
 }
 
-struct Stage {
-    stub: Stub,
-    asked: Mutex<Asked>,
+struct StubState {
+    stub: ApiStub,
+    received: Mutex<ReceivedRequests>,
 }
 
-/// A served stub.
-pub(crate) struct Served {
+/// A running stub.
+pub(crate) struct RunningApiStub {
     pub(crate) url: String,
-    stage: Arc<Stage>,
+    state: Arc<StubState>,
 }
 
-impl Default for Stub {
+impl Default for ApiStub {
     fn default() -> Self {
         let accepted = json!({
             "payment_id": PAYMENT_ID, "transaction_id": "tx_1", "status": "accepted", "amount": "12.50",
             "currency": "EUR", "source_account": "A", "destination_account": "B",
             "created_at": "2026-01-01T00:00:00Z",
         });
-        Self { acceptance: (201, accepted), timeline: vec![("accepted", "accepted")], scenes: vec![] }
+        Self { acceptance: (201, accepted), timeline: vec![("accepted", "accepted")], reads: vec![] }
     }
 }
 
-impl Stub {
-    pub(crate) async fn serve(self) -> Served {
+impl ApiStub {
+    pub(crate) async fn serve(self) -> RunningApiStub {
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let stage = Arc::new(Stage { stub: self, asked: Mutex::default() });
+        let state = Arc::new(StubState { stub: self, received: Mutex::default() });
         let router = Router::new()
             .route("/api/v1/payments", post(accept))
-            .route("/api/v1/payments/{id}", get(look))
-            .route("/api/v1/accounts/{id}", get(account))
-            .with_state(stage.clone());
+            .route("/api/v1/payments/{id}", get(read_payment))
+            .route("/api/v1/accounts/{id}", get(read_account))
+            .with_state(state.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Served { url, stage }
+        RunningApiStub { url, state }
     }
 
     fn payment(&self, lines: usize) -> Value {
@@ -96,36 +96,36 @@ impl Stub {
     }
 }
 
-impl Served {
-    pub(crate) fn asked(&self) -> std::sync::MutexGuard<'_, Asked> {
-        self.stage.asked.lock().unwrap()
+impl RunningApiStub {
+    pub(crate) fn received(&self) -> std::sync::MutexGuard<'_, ReceivedRequests> {
+        self.state.received.lock().unwrap()
     }
 }
 
-async fn accept(State(stage): State<Arc<Stage>>, headers: HeaderMap, body: String) -> Response {
+async fn accept(State(state): State<Arc<StubState>>, headers: HeaderMap, body: String) -> Response {
     assert_eq!(headers[header::AUTHORIZATION], "Bearer test-key");
-    let mut asked = stage.asked.lock().unwrap();
-    asked.order = serde_json::from_str(&body).ok();
-    asked.idempotency_key = headers["idempotency-key"].to_str().ok().map(str::to_owned);
-    let (status, body) = &stage.stub.acceptance;
+    let mut received = state.received.lock().unwrap();
+    received.payment_request = serde_json::from_str(&body).ok();
+    received.idempotency_key = headers["idempotency-key"].to_str().ok().map(str::to_owned);
+    let (status, body) = &state.stub.acceptance;
     (StatusCode::from_u16(*status).unwrap(), body.to_string()).into_response()
 }
 
-async fn look(State(stage): State<Arc<Stage>>) -> Response {
-    let mut asked = stage.asked.lock().unwrap();
-    let scenes = &stage.stub.scenes;
-    let scene = scenes[asked.looks.min(scenes.len() - 1)];
-    asked.looks += 1;
-    match scene {
-        Scene::Lines(lines) => stage.stub.payment(lines).to_string().into_response(),
-        Scene::Down => (StatusCode::SERVICE_UNAVAILABLE, "down").into_response(),
+async fn read_payment(State(state): State<Arc<StubState>>) -> Response {
+    let mut received = state.received.lock().unwrap();
+    let reads = &state.stub.reads;
+    let reply = reads[received.reads.min(reads.len() - 1)];
+    received.reads += 1;
+    match reply {
+        ReadReply::Lines(lines) => state.stub.payment(lines).to_string().into_response(),
+        ReadReply::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "down").into_response(),
     }
 }
 
-async fn account(State(stage): State<Arc<Stage>>) -> Response {
-    let mut asked = stage.asked.lock().unwrap();
-    let available = if asked.accounts == 0 { "100.00" } else { "87.50" };
-    asked.accounts += 1;
+async fn read_account(State(state): State<Arc<StubState>>) -> Response {
+    let mut received = state.received.lock().unwrap();
+    let available = if received.account_reads == 0 { "100.00" } else { "87.50" };
+    received.account_reads += 1;
     json!({"account_id": "A", "currency": "EUR", "available": available, "held": "0.00"})
         .to_string()
         .into_response()

@@ -1,5 +1,4 @@
-//! A connection that is made when first needed, and what a workflow that does not take a word is told
-//! apart by.
+//! A Temporal client that connects on first use, and the reasons why a workflow cannot take a message.
 
 use std::sync::Arc;
 
@@ -11,26 +10,26 @@ use tokio::sync::Mutex;
 
 use crate::TemporalOptions;
 
-/// Temporal, as soon as it is needed. Cheap to clone.
+/// Connects to Temporal on first use, so that no process needs Temporal to start. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Reach {
+pub(crate) struct LazyClient {
     options: TemporalOptions,
     identity: &'static str,
     client: Arc<Mutex<Option<Client>>>,
 }
 
-/// Why a workflow was not found to take a word.
-pub(crate) enum Missing {
-    /// It is closed.
+/// Why Temporal answered "not found" for a workflow.
+pub(crate) enum NotFoundReason {
+    /// The workflow is closed.
     Closed,
-    /// Temporal knows of none: not started yet, or forgotten.
+    /// Temporal has no such workflow: not started yet, or past its retention.
     Unknown,
-    /// It may take it later.
-    NotYet(String),
+    /// The workflow may take the message later.
+    Transient(String),
 }
 
-impl Reach {
-    /// Does not connect yet.
+impl LazyClient {
+    /// Does not connect.
     pub(crate) fn new(options: TemporalOptions, identity: &'static str) -> Self {
         Self { options, identity, client: Arc::default() }
     }
@@ -50,13 +49,12 @@ impl Reach {
     }
 }
 
-/// Temporal said "not found": not there any more, or not there yet. Only the second is worth another
-/// try.
-pub(crate) async fn missing(handle: &UntypedWorkflowHandle<Client>) -> Missing {
+/// Describes the workflow: "not found" alone does not tell a closed workflow from one that is not started.
+pub(crate) async fn not_found_reason(handle: &UntypedWorkflowHandle<Client>) -> NotFoundReason {
     match handle.describe(WorkflowDescribeOptions::default()).await {
-        Ok(found) if found.status() != WorkflowExecutionStatus::Running => Missing::Closed,
-        Ok(_) => Missing::NotYet("the workflow is being replaced".into()),
-        Err(WorkflowInteractionError::NotFound(_)) => Missing::Unknown,
-        Err(error) => Missing::NotYet(error.to_string()),
+        Ok(description) if description.status() != WorkflowExecutionStatus::Running => NotFoundReason::Closed,
+        Ok(_) => NotFoundReason::Transient("the workflow is being replaced".into()),
+        Err(WorkflowInteractionError::NotFound(_)) => NotFoundReason::Unknown,
+        Err(error) => NotFoundReason::Transient(error.to_string()),
     }
 }

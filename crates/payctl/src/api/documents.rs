@@ -1,26 +1,26 @@
-//! The API's documents, as far as they are shown. A server may send more.
+//! The API's JSON documents, restricted to the fields that payctl shows. Unknown fields are ignored.
 
 use jiff::Timestamp;
 use payment_protocol::PaymentState;
 use payment_protocol::ids::PaymentId;
 use serde::{Deserialize, Serialize};
 
-/// What is asked for. The amount goes out as the person wrote it: the API judges it.
+/// Body of a payment request. The API validates the amount, so it is sent as typed.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Order<'a> {
+pub(crate) struct PaymentRequest<'a> {
     /// Decimal in major units.
     pub(crate) amount: &'a str,
     /// ISO 4217 code.
     pub(crate) currency: &'a str,
-    /// The account that is charged.
+    /// Account to charge.
     pub(crate) source_account: &'a str,
-    /// The account that is paid.
+    /// Account to pay.
     pub(crate) destination_account: &'a str,
 }
 
-/// The acceptance of a payment.
+/// The API's acceptance of a payment request.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Accepted {
+pub(crate) struct PaymentAcceptance {
     pub(crate) payment_id: PaymentId,
     pub(crate) amount: String,
     pub(crate) currency: String,
@@ -28,9 +28,9 @@ pub(crate) struct Accepted {
     pub(crate) destination_account: String,
 }
 
-/// A payment as it stands, and what happened to it.
+/// A payment with its timeline.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Payment {
+pub(crate) struct PaymentDocument {
     pub(crate) payment_id: PaymentId,
     pub(crate) transaction_id: String,
     pub(crate) status: PaymentState,
@@ -40,49 +40,49 @@ pub(crate) struct Payment {
     pub(crate) destination_account: String,
     pub(crate) end_to_end_id: Option<String>,
     pub(crate) switch: String,
-    /// Why it did not settle, or is being turned round.
+    /// Why the payment did not settle or is being compensated.
     pub(crate) reason: Option<String>,
-    /// Why it waits for a person.
+    /// Why the payment needs an operator.
     pub(crate) operator_reason: Option<String>,
     pub(crate) workflow_id: String,
     pub(crate) created_at: Timestamp,
     pub(crate) ended_at: Option<Timestamp>,
     /// Oldest first.
-    pub(crate) timeline: Vec<Step>,
-    /// Oldest first; an older server has none.
+    pub(crate) timeline: Vec<TimelineStep>,
+    /// Oldest first; empty if the server is older than this field.
     #[serde(default)]
-    pub(crate) notifications: Vec<Told>,
+    pub(crate) notifications: Vec<NotificationDocument>,
 }
 
 /// One line of a payment's timeline.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Step {
-    /// The state it was in or went to.
+pub(crate) struct TimelineStep {
+    /// The payment's state after the event.
     pub(crate) status: String,
-    /// What happened.
+    /// The event, in words.
     pub(crate) detail: String,
-    /// By the database's clock.
+    /// Time of the event, by the database's clock.
     pub(crate) at: Timestamp,
 }
 
-/// A message to the customer.
+/// A notification of the customer.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Told {
-    /// In words.
+pub(crate) struct NotificationDocument {
+    /// Text for the customer.
     pub(crate) message: String,
-    /// By the database's clock.
+    /// Time of the notification, by the database's clock.
     pub(crate) at: Timestamp,
 }
 
-/// An account as it stands; decimals in major units.
+/// An account's balances; decimals in major units.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Account {
+pub(crate) struct AccountDocument {
     pub(crate) currency: String,
     pub(crate) available: String,
     pub(crate) held: String,
 }
 
-/// RFC 9457, as far as it is shown.
+/// RFC 9457 problem document.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct ProblemDocument {
     pub(super) code: Option<String>,
