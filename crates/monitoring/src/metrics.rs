@@ -93,7 +93,7 @@ pub const METRICS: &[Listed] = &[
     of(&[BackgroundWorker], Counter, "outbox_rejected_total", &[], "refusals", "Times the broker refused an event"),
     of(&[BackgroundWorker], Counter, "outbox_unconfirmed_rounds_total", &[], "rounds", "Rounds of publishing in which a confirmation was missing, so that events are published again"),
     of(&[BackgroundWorker], Counter, "outbox_lost_total", &[], "events", "Events that the broker had lost and that were published again"),
-    of(&[BackgroundWorker], Counter, "idempotency_days_dropped_total", &[], "days", "Day partitions of idempotency keys that were dropped"),
+    of(&[BackgroundWorker], Counter, "idempotency_partitions_dropped_total", &[], "days", "Day partitions of idempotency keys that were dropped"),
     of(&[BackgroundWorker], Counter, "idempotency_reaped_total", &[], "keys", "Keys that were taken from holders who are gone"),
 
     of(&[Worker], Counter, "payments_started_total", &[], "payments", "Workflows that were started"),

@@ -12,18 +12,18 @@ use crate::config::BackgroundWorkerOptions;
 /// Runs until `stop`. Several relays may: whoever finds another at it does nothing.
 pub(crate) async fn run(pool: &PgPool, options: &BackgroundWorkerOptions, stop: &CancellationToken) {
     while !stop.is_cancelled() {
-        let kept = idempotency::keeper::keep(pool).await;
+        let kept = idempotency::maintenance::maintain(pool).await;
         let pruned =
             outbox::keep::prune_published(pool, Duration::from_secs(options.event_retention_s)).await;
         if kept.is_ok() && pruned.is_ok() {
             BackgroundTask::Keep.succeeded();
         }
         match kept {
-            Ok(kept) if kept == idempotency::keeper::Kept::default() => {}
+            Ok(kept) if kept == idempotency::maintenance::MaintenanceReport::default() => {}
             Ok(kept) => {
-                let days = kept.days;
+                let days = kept.partitions;
                 tracing::info!(
-                    made = days.made,
+                    made = days.created,
                     dropped = days.dropped,
                     reaped = kept.reaped,
                     "idempotency keys kept"
