@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use futures::{future::try_join_all, try_join};
-use idempotency::{Answer, Claim, Fingerprint, IdempotencyKey, Scope, Terms};
+use idempotency::{ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyOptions, Scope, StoredResponse};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
@@ -273,18 +273,19 @@ async fn assert_idle_holder_is_disconnected(system: &System) -> anyhow::Result<(
     let (lease, key) = (Duration::from_millis(500), IdempotencyKey::parse(b"idle-holder")?);
     let scope = Scope { tenant: "test", client: "test", key: &key };
     let request = Fingerprint::of("test", "POST", "/", b"");
-    let terms = Terms::new(24, lease)?;
+    let terms = IdempotencyOptions::new(24, lease)?;
     let mut holder = PgConnectOptions::from_str(&system.database.url)?.connect().await?;
     let mut held = holder.begin().await?;
     let claimed = idempotency::claim(&mut held, &scope, &request, &terms).await?;
     ensure!(matches!(claimed, Claim::New(_)), "{claimed:?}");
     until("another session takes the key over", WITHIN, || async {
         let mut taker = system.database.pool.begin().await?;
-        let Claim::New(lease) = idempotency::claim(&mut taker, &scope, &request, &terms).await? else {
+        let ClaimOutcome::Claimed(lease) = idempotency::claim(&mut taker, &scope, &request, &terms).await?
+        else {
             taker.rollback().await?;
             return Ok(None);
         };
-        lease.complete(&mut taker, &Answer::new(200, b"taken over")).await?;
+        lease.complete(&mut taker, &StoredResponse::new(200, b"taken over")).await?;
         Ok(Some(taker.commit().await?))
     })
     .await?;

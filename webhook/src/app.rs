@@ -1,4 +1,4 @@
-//! What the routes share, which routes there are, and what stands around them.
+//! The shared state, the routes, and the layers around them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use axum::Router;
 use axum::http::header::{AUTHORIZATION, HeaderName};
 use axum::middleware::{from_fn, from_fn_with_state};
 use idempotency::http::IdempotencyLayer;
-use idempotency::{Batcher, Breaker, Terms, Width};
+use idempotency::{BatchOptions, Batcher, IdempotencyOptions, StoreBreaker};
 use outbound_webhooks::CheckedOutboundWebhooks;
 use payment_ledger::Ledger;
 use payment_ledger::access::api_keys::Scope;
@@ -17,6 +17,7 @@ use secrecy::ExposeSecret as _;
 use service_kit::bounds::bounded;
 use service_kit::metrics::Metrics;
 use service_kit::signature::{SIGNATURE_HEADER, Secret};
+use service_kit::task::Trigger;
 use sqlx::PgPool;
 use switch_client::CheckedSwitches;
 use tokio::sync::Semaphore;
@@ -30,40 +31,40 @@ use workflow_api::Signaller;
 use crate::auth::ByApiKey;
 use crate::config::{Config, SetupError};
 use crate::limits::Limits;
-use crate::nudge::Nudge;
-use crate::routes::payments::acceptance::Acceptances;
-use crate::routes::{accounts, callbacks, docs, history, payments, webhook_endpoints};
+use crate::routes::payments::acceptance::PaymentAcceptance;
+use crate::routes::{account_history, accounts, callbacks, docs, payments, webhook_endpoints};
 use crate::streams::Streams;
-use crate::{admission, idempotent, limits, observe};
+use crate::{admission, idempotent, limits, request_span};
 
-/// What every route may use.
+/// Shortest time between two wake-up notifications of this process.
+const WAKE_UP_PAUSE: Duration = Duration::from_millis(50);
+
+/// State shared by all routes.
 pub(crate) struct App {
     pub(crate) ledger: Ledger,
-    /// Secrets that callbacks may be signed with, by switch.
+    /// Accepted callback secrets of each switch.
     pub(crate) callback_secrets: BTreeMap<SwitchName, Vec<Secret>>,
     pub(crate) callback_tolerance_s: i64,
     pub(crate) signaller: Signaller,
-    pub(crate) nudge: Nudge,
+    /// Wakes the payment workers after payments were accepted.
+    pub(crate) wake_starters: Trigger,
     /// Accepts payments in batches.
-    pub(crate) acceptances: Batcher<Acceptances>,
-    /// How much each client may do.
+    pub(crate) acceptances: Batcher<PaymentAcceptance>,
     pub(crate) limits: Arc<Limits>,
-    /// Who watches payments.
     pub(crate) streams: Streams,
-    /// How idempotency keys are kept.
-    pub(crate) terms: Terms,
-    /// Leaves the store in peace while it does not answer.
-    pub(crate) breaker: Arc<Breaker>,
-    /// How webhook endpoints are set up.
+    /// Retention and lease of idempotency keys.
+    pub(crate) idempotency: IdempotencyOptions,
+    pub(crate) breaker: Arc<StoreBreaker>,
+    /// Options of webhook endpoints.
     pub(crate) webhooks: CheckedOutboundWebhooks,
     pub(crate) wait_max: Duration,
-    /// One permit for each request that may wait.
+    /// One permit for each request that waits with `?wait=`.
     pub(crate) waiters: Semaphore,
-    /// Cancelled when the process is to stop: nobody waits any longer.
+    /// Cancelled when the process stops: waits and streams end.
     pub(crate) stopping: CancellationToken,
 }
 
-/// The whole service over `pool`, until `stopping`. Must be called inside a tokio runtime.
+/// The router over `pool`, with its background tasks until `stopping`. Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// [`SetupError`]: the configuration is refused.
@@ -74,59 +75,13 @@ pub fn router(
     stopping: CancellationToken,
 ) -> Result<Router, SetupError> {
     let bounds = config.api.bounds()?;
-    let terms = config.api.terms()?;
-    let switches = config.switches.check()?;
-    let webhooks = config.outbound_webhooks.check()?;
-    let callback_secrets = callback_secrets(&switches)?;
-    callbacks::show_from_zero(callback_secrets.keys());
-    let breaker = Arc::new(Breaker::default());
-    let acceptances = Batcher::start(
-        Acceptances { switches },
-        pool.clone(),
-        terms,
-        Width::default(),
-        Arc::clone(&breaker),
-        &stopping,
-    );
-    let limits = Limits::start(&config.api, stopping.clone())?;
-    let ledger = Ledger::new(pool);
-    let streams = Streams::start(&config.api, ledger.clone(), stopping.clone())?;
-    let app = Arc::new(App {
-        nudge: Nudge::start(ledger.clone(), stopping.clone()),
-        limits,
-        streams,
-        signaller: Signaller::new(config.temporal, "payments-api"),
-        acceptances,
-        breaker,
-        callback_secrets,
-        callback_tolerance_s: i64::from(config.api.callback_tolerance_s),
-        terms,
-        webhooks,
-        wait_max: Duration::from_secs(config.api.wait_max_s),
-        waiters: Semaphore::new(config.api.waiters_max),
-        stopping,
-        ledger: ledger.clone(),
-    });
-
-    let (api, document) = OpenApiRouter::with_openapi(docs::description())
-        .routes(keyed(
-            routes!(payments::create::create_payment, payments::list::list_payments),
-            &app,
-            Scope::Pay,
-        ))
-        .routes(routes!(payments::read::read_payment))
-        .routes(routes!(payments::events::watch_payment))
-        .routes(keyed(routes!(payments::cancel::cancel_payment), &app, Scope::Pay))
-        .routes(routes!(accounts::read_account))
-        .routes(routes!(history::read_balance))
-        .routes(routes!(history::read_statement))
-        .routes(routes!(callbacks::take_callback))
-        .merge(webhook_endpoint_routes(&app))
-        .split_for_parts();
-    let admission = Arc::new(Semaphore::new(config.api.requests_max));
+    let admission = Arc::new(Semaphore::new(config.api.max_in_flight));
+    let ledger = Ledger::new(pool.clone());
+    let app = start_app(config, pool, stopping)?;
+    let (api, document) = api_routes(&app).split_for_parts();
     let api = api
         .with_state(app)
-        .layer(from_fn(limits::tell))
+        .layer(from_fn(limits::write_rate_limit_headers))
         .layer(from_fn_with_state(admission, admission::admit));
 
     let ready = move || -> service_kit::metrics::BoxFuture<'static, Result<(), String>> {
@@ -134,9 +89,9 @@ pub fn router(
         Box::pin(async move { ledger.ping().await.map_err(|error| error.to_string()) })
     };
     let all = api.merge(docs::routes(document)).merge(service_kit::metrics::routes(metrics, ready));
-    // The last layer is the outermost: an answer of the bounds has its request id too.
+    // The last layer is the outermost: responses of the bounds have a request id, too.
     Ok(bounded(all, bounds)
-        .layer(from_fn(observe::observe))
+        .layer(from_fn(request_span::record_request))
         .layer(PropagateRequestIdLayer::x_request_id())
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
         .layer(SetSensitiveRequestHeadersLayer::new([
@@ -145,41 +100,116 @@ pub fn router(
         ])))
 }
 
-/// Where tenants are told of their payments.
+/// Checks the options and starts the background tasks.
+fn start_app(config: Config, pool: PgPool, stopping: CancellationToken) -> Result<Arc<App>, SetupError> {
+    let idempotency = config.api.idempotency()?;
+    let switches = config.switches.check()?;
+    let webhooks = config.outbound_webhooks.check()?;
+    let callback_secrets = callback_secrets(&switches)?;
+    callbacks::initialize_metrics(callback_secrets.keys());
+    let breaker = Arc::new(StoreBreaker::default());
+    let acceptances = Batcher::start(
+        PaymentAcceptance { switches },
+        pool.clone(),
+        idempotency,
+        BatchOptions::default(),
+        Arc::clone(&breaker),
+        &stopping,
+    );
+    let limits = Limits::start(&config.api, stopping.clone())?;
+    let ledger = Ledger::new(pool);
+    let streams = Streams::start(&config.api, ledger.clone(), stopping.clone())?;
+    Ok(Arc::new(App {
+        wake_starters: start_wake_ups(ledger.clone(), stopping.clone()),
+        limits,
+        streams,
+        signaller: Signaller::new(config.temporal, "payments-api"),
+        acceptances,
+        breaker,
+        callback_secrets,
+        callback_tolerance_s: i64::from(config.api.callback_tolerance_s),
+        idempotency,
+        webhooks,
+        wait_max: Duration::from_secs(config.api.wait_max_s),
+        waiters: Semaphore::new(config.api.waiters_max),
+        stopping,
+        ledger,
+    }))
+}
+
+/// Wake-up notifications to the payment workers: a NOTIFY outside the transaction of the payment (inside it, NOTIFY serialises
+/// all commits) and at most one in each pause.
+fn start_wake_ups(ledger: Ledger, stopping: CancellationToken) -> Trigger {
+    Trigger::start(WAKE_UP_PAUSE, stopping, move || {
+        let ledger = ledger.clone();
+        async move {
+            if let Err(error) = ledger.wake_starters().await {
+                // The payment workers poll, so they only start the payment a little later.
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "a wake-up notification was not sent"
+                );
+            }
+        }
+    })
+}
+
+/// All routes under `/api` and `/callbacks`.
+fn api_routes(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(docs::description())
+        .routes(idempotent_routes(
+            routes!(payments::create::create_payment, payments::list::list_payments),
+            app,
+            Scope::Pay,
+        ))
+        .routes(routes!(payments::retrieve::retrieve_payment))
+        .routes(routes!(payments::events::stream_payment_events))
+        .routes(idempotent_routes(routes!(payments::cancel::cancel_payment), app, Scope::Pay))
+        .routes(routes!(accounts::retrieve_account))
+        .routes(routes!(account_history::retrieve_balance))
+        .routes(routes!(account_history::retrieve_statement))
+        .routes(routes!(callbacks::receive_callback))
+        .merge(webhook_endpoint_routes(app))
+}
+
+/// Routes of webhook endpoints and their deliveries.
 fn webhook_endpoint_routes(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
     use webhook_endpoints::{
-        change, create, delete, deliveries, list, read, replay, replay_failed, rotate_secret,
+        create, delete, deliveries, list, replay, replay_failed, retrieve, rotate_secret, update,
     };
     OpenApiRouter::new()
-        .routes(keyed(
+        .routes(idempotent_routes(
             routes!(create::create_webhook_endpoint, list::list_webhook_endpoints),
             app,
             Scope::Webhooks,
         ))
-        .routes(keyed(
+        .routes(idempotent_routes(
             routes!(
-                read::read_webhook_endpoint,
-                change::change_webhook_endpoint,
+                retrieve::retrieve_webhook_endpoint,
+                update::update_webhook_endpoint,
                 delete::delete_webhook_endpoint
             ),
             app,
             Scope::Webhooks,
         ))
-        .routes(keyed(routes!(rotate_secret::rotate_webhook_secret), app, Scope::Webhooks))
+        .routes(idempotent_routes(routes!(rotate_secret::rotate_webhook_secret), app, Scope::Webhooks))
         .routes(routes!(deliveries::list_webhook_deliveries))
-        .routes(keyed(routes!(replay::replay_webhook_delivery), app, Scope::Webhooks))
-        .routes(keyed(routes!(replay_failed::replay_failed_webhooks), app, Scope::Webhooks))
+        .routes(idempotent_routes(routes!(replay::replay_webhook_delivery), app, Scope::Webhooks))
+        .routes(idempotent_routes(
+            routes!(replay_failed::replay_failed_webhook_deliveries),
+            app,
+            Scope::Webhooks,
+        ))
 }
 
-/// Whatever these routes change is changed once per `Idempotency-Key` (S3.1). Only methods that a route has are
-/// asked for one.
-fn keyed(
+/// Requires an `Idempotency-Key` for the unsafe methods of these routes (S3.1).
+fn idempotent_routes(
     (schemas, paths, route): UtoipaMethodRouter<Arc<App>>,
     app: &Arc<App>,
     scope: Scope,
 ) -> UtoipaMethodRouter<Arc<App>> {
     let identify = ByApiKey { app: Arc::clone(app), scope };
-    let layer = IdempotencyLayer::new(identify).refusing_by(idempotent::refuse);
+    let layer = IdempotencyLayer::new(identify).with_refusal_response(idempotent::refusal_response);
     (schemas, paths, route.route_layer(layer))
 }
 

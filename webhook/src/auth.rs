@@ -1,7 +1,7 @@
-//! Who calls, and may it: `Authorization: Bearer <key>`. Keys are stored as SHA-256, never as they are,
-//! and found by it, so the time of an answer says nothing of a key.
+//! Authentication and authorization: `Authorization: Bearer <key>`. Keys are stored and looked up as SHA-256, so the response
+//! time reveals nothing about a key.
 //!
-//! A route takes the extractor of what it does: [`Payer`], [`Reader`], [`WebhookManager`] or [`WebhookReader`].
+//! Each route has the extractor of its scope: [`Payer`], [`Reader`], [`WebhookManager`] or [`WebhookReader`].
 
 use std::sync::Arc;
 
@@ -10,41 +10,41 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use idempotency::http::{Identify, Owner};
+use idempotency::http::{Identify, KeyOwner};
 use payment_ledger::access::api_keys::{Caller, Scope};
 use service_kit::problem::Problem;
 use sha2::{Digest as _, Sha256};
 
 use crate::app::App;
 use crate::error::ApiError;
-use crate::limits::{Told, Writes};
+use crate::limits::{ChargedQuota, WriteQuota};
 
-/// Longer keys are not looked up.
+/// Longest accepted key; longer ones are not looked up.
 const KEY_BYTES_MAX: usize = 256;
 
-/// A caller that may make and cancel payments.
+/// A caller with the scope `pay`.
 pub(crate) struct Payer {
-    /// Who it is.
+    /// The authenticated caller.
     pub(crate) caller: Caller,
-    /// To be asked once the request turned out to be no repeat.
-    pub(crate) writes: Writes,
+    /// Charged once the request is known not to be a retry.
+    pub(crate) writes: WriteQuota,
 }
 
-/// A caller that may look at payments and accounts, and has quota for it.
+/// A caller with the scope `read` and quota for a read.
 pub(crate) struct Reader(pub(crate) Caller);
 
-/// A caller that may change its tenant's webhook endpoints.
+/// A caller with the scope `webhooks`, for changes.
 pub(crate) struct WebhookManager {
-    /// Who it is.
+    /// The authenticated caller.
     pub(crate) caller: Caller,
-    /// To be asked once the request turned out to be no repeat.
-    pub(crate) writes: Writes,
+    /// Charged once the request is known not to be a retry.
+    pub(crate) writes: WriteQuota,
 }
 
-/// A caller that may look at its tenant's webhook endpoints, and has quota for it.
+/// A caller with the scope `webhooks` and quota for a read.
 pub(crate) struct WebhookReader(pub(crate) Caller);
 
-/// What is stored of an API key.
+/// The stored form of an API key.
 #[must_use]
 pub fn key_hash(key: &str) -> [u8; 32] {
     Sha256::digest(key.as_bytes()).into()
@@ -84,66 +84,70 @@ impl FromRequestParts<Arc<App>> for WebhookReader {
     }
 }
 
-/// A caller that changes something, and its way to count it.
-async fn writer(parts: &Parts, app: &Arc<App>, scope: Scope) -> Result<(Caller, Writes), ApiError> {
-    // Who came through the layer of the keys is known already, and has the scope.
+/// Authorizes a write and returns the quota to charge.
+async fn writer(parts: &Parts, app: &Arc<App>, scope: Scope) -> Result<(Caller, WriteQuota), ApiError> {
+    // The idempotency layer has already authorized the caller for the scope.
     let caller = match parts.extensions.get::<Caller>() {
-        Some(known) => known.clone(),
-        None => authorised(parts, app, scope).await?,
+        Some(caller) => caller.clone(),
+        None => authorize(parts, app, scope).await?,
     };
-    let writes = app.limits.writes(caller.clone(), Told::of(&parts.extensions));
+    let writes = app.limits.writes(caller.clone(), ChargedQuota::of(&parts.extensions));
     Ok((caller, writes))
 }
 
-/// A caller that looks at something; it is counted.
+/// Authorizes and counts a read.
 async fn reader(parts: &Parts, app: &App, scope: Scope) -> Result<Caller, ApiError> {
-    let caller = authorised(parts, app, scope).await?;
-    app.limits.admit_read(&caller, &Told::of(&parts.extensions))?;
+    let caller = authorize(parts, app, scope).await?;
+    app.limits.admit_read(&caller, &ChargedQuota::of(&parts.extensions))?;
     Ok(caller)
 }
 
-/// Finds out who calls, and may it, before an idempotency key is looked at: the caller is left in the extensions.
+/// Authorizes the caller before its idempotency key is read, and adds the caller to the extensions.
 #[derive(Clone)]
 pub(crate) struct ByApiKey {
     pub(crate) app: Arc<App>,
-    /// What the key must be good for.
+    /// The scope that the API key must have.
     pub(crate) scope: Scope,
 }
 
 impl Identify for ByApiKey {
-    async fn identify(&self, parts: &mut Parts) -> Result<Owner, Response> {
-        let caller = authorised(parts, &self.app, self.scope).await.map_err(IntoResponse::into_response)?;
-        let owner = Owner { tenant: caller.tenant.to_string(), client: caller.client.to_string() };
+    async fn identify(&self, parts: &mut Parts) -> Result<KeyOwner, Response> {
+        let caller = authorize(parts, &self.app, self.scope).await.map_err(IntoResponse::into_response)?;
+        let owner = KeyOwner { tenant: caller.tenant.to_string(), client: caller.client.to_string() };
         parts.extensions.insert(caller);
         Ok(owner)
     }
 }
 
-/// The caller, known by its key, if the key has the scope. 401 or 403 otherwise, told apart for programs
-/// by `WWW-Authenticate` (RFC 6750).
-async fn authorised(parts: &Parts, app: &App, scope: Scope) -> Result<Caller, ApiError> {
-    let key = bearer(&parts.headers)
-        .ok_or_else(|| Problem::unauthorized("send your key as Authorization: Bearer <key>"))?;
-    // Unknown, revoked and expired read the same: which one it is helps only a guesser.
-    let known = app.ledger.active_api_key(&key_hash(key)).await?.ok_or_else(|| {
-        Problem::unauthorized("this key is not known here").challenge("Bearer error=\"invalid_token\"")
+/// The caller, if its key is valid and has the scope.
+///
+/// # Errors
+/// 401 or 403, with the reason in `WWW-Authenticate` (RFC 6750).
+async fn authorize(parts: &Parts, app: &App, scope: Scope) -> Result<Caller, ApiError> {
+    let key = bearer(&parts.headers).ok_or_else(|| {
+        Problem::unauthorized("the request has no API key; send one as Authorization: Bearer <key>")
     })?;
-    tracing::Span::current().record("api_key.id", known.id.as_str());
-    if !known.scopes.allow(scope) {
-        return Err(insufficient(scope).into());
+    // The response is the same for unknown, revoked and expired keys, so that it helps no attacker.
+    let key = app.ledger.valid_key(&key_hash(key)).await?.ok_or_else(|| {
+        Problem::unauthorized("the API key is not valid; send a valid one")
+            .challenge("Bearer error=\"invalid_token\"")
+    })?;
+    tracing::Span::current().record("api_key.id", key.id.as_str());
+    if !key.scopes.allow(scope) {
+        return Err(insufficient_scope(scope).into());
     }
-    Ok(known.caller)
+    Ok(key.caller)
 }
 
-fn insufficient(scope: Scope) -> Problem {
+fn insufficient_scope(scope: Scope) -> Problem {
     let challenge = match scope {
         Scope::Pay => "Bearer error=\"insufficient_scope\", scope=\"pay\"",
         Scope::Read => "Bearer error=\"insufficient_scope\", scope=\"read\"",
         Scope::Webhooks => "Bearer error=\"insufficient_scope\", scope=\"webhooks\"",
         Scope::Operate => "Bearer error=\"insufficient_scope\", scope=\"operate\"",
     };
-    Problem::new(StatusCode::FORBIDDEN, "insufficient_scope", "Your key may not do this")
-        .detail(format!("it needs the scope {scope}"))
+    Problem::new(StatusCode::FORBIDDEN, "insufficient_scope", "Insufficient scope")
+        .detail(format!("the API key does not have the scope {scope}; use a key that has it"))
         .challenge(challenge)
 }
 
@@ -151,8 +155,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (value, None) = (values.next()?, values.next()) else { return None };
     let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
-    let fits = scheme.eq_ignore_ascii_case("bearer") && !key.is_empty() && key.len() <= KEY_BYTES_MAX;
-    fits.then_some(key)
+    let is_valid = scheme.eq_ignore_ascii_case("bearer") && !key.is_empty() && key.len() <= KEY_BYTES_MAX;
+    is_valid.then_some(key)
 }
 
 #[cfg(test)]
@@ -160,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_one_bearer_key_is_taken() {
+    fn exactly_one_bearer_key_is_accepted() {
         let read = |values: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in values {

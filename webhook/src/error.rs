@@ -1,4 +1,4 @@
-//! What a caller sees when a request fails, and what the log keeps of it.
+//! Errors of requests: the problem that the client receives, and the log line.
 
 use std::error::Error;
 use std::time::Duration;
@@ -6,34 +6,34 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use idempotency::IdempotencyError;
-use idempotency::http::Refusal;
+use idempotency::http::RequestRefusal;
 use outbound_webhooks::WebhooksError;
 use payment_ledger::LedgerError;
 use service_kit::problem::Problem;
 
 use crate::idempotent;
 
-/// After so long a repeat may find the store back, or the twin gone.
-pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// After so long the database may answer again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// A request without success.
+/// A request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
-    /// The caller's doing: it is told what to change.
+    /// The request was refused; the problem says what to change.
     #[error(transparent)]
     Refused(#[from] Problem),
-    /// The ledger has no answer, or a defect.
+    /// The ledger did not answer, or has a defect.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The idempotency store has no answer, or a defect.
+    /// The idempotency store did not answer, or has a defect.
     #[error(transparent)]
     Idempotency(IdempotencyError),
-    /// A row of webhook endpoints that cannot be read.
+    /// A row of a webhook endpoint cannot be read.
     #[error(transparent)]
     Webhooks(WebhooksError),
-    /// An answer that cannot be written as JSON.
-    #[error("the answer cannot be written")]
-    Unwritable(#[from] serde_json::Error),
+    /// A response could not be serialized.
+    #[error("the response could not be serialized as JSON")]
+    Serialize(#[from] serde_json::Error),
 }
 
 impl From<sqlx::Error> for ApiError {
@@ -61,21 +61,24 @@ impl From<WebhooksError> for ApiError {
 }
 
 impl ApiError {
-    /// The problem that the caller is shown; what is not its doing is logged here.
+    /// The problem for the client; failures on our side are logged here.
     fn into_problem(self) -> Problem {
         match self {
             Self::Refused(problem) => problem,
             Self::Ledger(LedgerError::UnknownPayment(id)) => payment_not_found(&id),
             Self::Ledger(error @ LedgerError::Unavailable(_)) => {
-                tracing::warn!(error = &error as &dyn Error, "the store is unavailable");
+                tracing::warn!(error = &error as &dyn Error, "the database did not answer a request");
                 store_unavailable()
             }
-            Self::Idempotency(error) if Refusal::from(&error) != Refusal::Defect => {
-                tracing::warn!(error = &error as &dyn Error, "the idempotency store has no answer");
-                idempotent::problem(&Refusal::from(&error))
+            Self::Idempotency(error) if RequestRefusal::from(&error) != RequestRefusal::Defect => {
+                tracing::warn!(
+                    error = &error as &dyn Error,
+                    "the idempotency store did not answer a request"
+                );
+                idempotent::problem(&RequestRefusal::from(&error))
             }
             defect => {
-                tracing::error!(error = &defect as &dyn Error, "a request met a defect");
+                tracing::error!(error = &defect as &dyn Error, "a request failed with an internal error");
                 Problem::internal()
             }
         }
@@ -88,30 +91,36 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// 503: what the request did is not known, so it must be repeated under the same key.
+/// 503: the outcome of the request is unknown, so it must be retried with the same key.
 fn store_unavailable() -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", "The store is unavailable")
-        .detail("repeat the request, with the same Idempotency-Key if it has one")
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", "The database is unavailable")
+        .detail("the database did not answer and the outcome of the request is unknown; retry it with the same Idempotency-Key")
         .retry_after(RETRY_AFTER)
 }
 
-/// 503: nobody could verify what an endpoint is sent.
+/// 503: without a master key no signing secret can be derived.
 pub(crate) fn webhooks_not_configured() -> Problem {
-    let title = "Webhook endpoints are not set up";
+    let title = "Webhook endpoints are not configured";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "webhooks_not_configured", title)
-        .detail("the service has no outbound_webhooks.master_key, so no secret can be made; nothing was done")
+        .detail("the service has no outbound_webhooks.master_key to derive signing secrets from and nothing was done; ask the bank to configure it")
 }
 
-/// 404, for other tenants' payments too.
+/// 404, also for payments of other tenants.
 pub(crate) fn payment_not_found(id: &str) -> Problem {
-    Problem::missing("payment_not_found", format!("there is no payment {}", excerpt(id)))
+    Problem::missing("payment_not_found", format!("no payment {} exists; check the id", excerpt(id)))
 }
 
+/// 404, also for accounts of other tenants.
 pub(crate) fn account_not_found(id: &str) -> Problem {
-    Problem::missing("account_not_found", format!("you have no account {}", excerpt(id)))
+    Problem::missing("account_not_found", format!("no account {} exists; check the id", excerpt(id)))
 }
 
-/// The beginning of something a caller sent, short enough to be sent back.
+/// 400: a query parameter is malformed.
+pub(crate) fn malformed_query(detail: String) -> Problem {
+    Problem::bad_request("malformed_query", detail)
+}
+
+/// The beginning of a text that a client sent, short enough for a response.
 pub(crate) fn excerpt(text: &str) -> String {
     text.chars().take(64).collect()
 }

@@ -1,8 +1,8 @@
-//! What the idempotency layer says, in the form of this API (S4.1).
+//! Idempotency of requests with a transaction of their own, and the layer's refusals as problems of this API (S4.1).
 
 use axum::response::{IntoResponse as _, Response};
-use idempotency::http::{self, Refusal, Ticket};
-use idempotency::{Answer, Claim, Fingerprint, IdempotencyError, Lease};
+use idempotency::http::{self, IdempotencyContext, RequestRefusal};
+use idempotency::{ClaimOutcome, Fingerprint, IdempotencyError, Lease, StoredResponse};
 use jiff::Timestamp;
 use service_kit::problem::Problem;
 use sqlx::{PgConnection, PgTransaction};
@@ -10,19 +10,19 @@ use sqlx::{PgConnection, PgTransaction};
 use crate::app::App;
 use crate::error::ApiError;
 
-/// The problem of a refusal.
-pub(crate) fn problem(refusal: &Refusal) -> Problem {
+/// The problem for a refusal.
+pub(crate) fn problem(refusal: &RequestRefusal) -> Problem {
     let detail = refusal.to_string();
     let problem = match refusal {
-        Refusal::KeyMissing | Refusal::KeyRepeated | Refusal::KeyMalformed(_) => {
+        RequestRefusal::KeyMissing | RequestRefusal::KeyRepeated | RequestRefusal::KeyMalformed(_) => {
             Problem::bad_request(refusal.code(), detail)
         }
-        Refusal::InProgress => Problem::conflict(refusal.code(), detail),
-        Refusal::Mismatch => Problem::unprocessable(refusal.code(), detail),
-        Refusal::StoreUnavailable => {
-            Problem::new(refusal.status(), refusal.code(), "The store is unavailable").detail(detail)
+        RequestRefusal::InProgress => Problem::conflict(refusal.code(), detail),
+        RequestRefusal::Mismatch => Problem::unprocessable(refusal.code(), detail),
+        RequestRefusal::StoreUnavailable => {
+            Problem::new(refusal.status(), refusal.code(), "The database is unavailable").detail(detail)
         }
-        Refusal::Defect => Problem::internal(),
+        RequestRefusal::Defect => Problem::internal(),
     };
     match refusal.retry_after() {
         Some(wait) => problem.retry_after(wait),
@@ -30,21 +30,21 @@ pub(crate) fn problem(refusal: &Refusal) -> Problem {
     }
 }
 
-/// For the layer.
-pub(crate) fn refuse(refusal: Refusal) -> Response {
+/// The refusal response of the idempotency layer.
+pub(crate) fn refusal_response(refusal: RequestRefusal) -> Response {
     problem(&refusal).into_response()
 }
 
-/// A request that may be carried out in a transaction of its own.
-pub(crate) enum Begun {
-    /// For the first time.
-    Held(Held),
-    /// It was carried out: its answer.
-    Replay(Answer),
+/// Outcome of claiming the key of a request.
+pub(crate) enum RequestClaimOutcome {
+    /// The key is unused: execute the request in this transaction.
+    Claimed(ClaimedTransaction),
+    /// The request was executed: replay this response.
+    Replay(StoredResponse),
 }
 
-/// A transaction that holds the key. What is not completed never happened.
-pub(crate) struct Held {
+/// A transaction that holds the key. If it is not completed, it changes nothing.
+pub(crate) struct ClaimedTransaction {
     tx: PgTransaction<'static>,
     lease: Lease,
 }
@@ -52,42 +52,48 @@ pub(crate) struct Held {
 /// Claims the key for this request.
 ///
 /// # Errors
-/// 409 `transaction_in_progress`, 422 `payload_mismatch`, or a store without an answer.
-pub(crate) async fn begin(app: &App, ticket: &Ticket, request: &Fingerprint) -> Result<Begun, ApiError> {
+/// 409 `transaction_in_progress`, 422 `payload_mismatch`, or the store does not answer.
+pub(crate) async fn claim(
+    app: &App,
+    context: &IdempotencyContext,
+    fingerprint: &Fingerprint,
+) -> Result<RequestClaimOutcome, ApiError> {
     app.breaker.check()?;
-    let began = match take(app, ticket, request).await {
-        Err(IdempotencyError::DayMissing) => {
-            idempotency::make_days(app.ledger.pool()).await?;
-            take(app, ticket, request).await
+    let result = match attempt(app, context, fingerprint).await {
+        Err(IdempotencyError::PartitionMissing) => {
+            idempotency::create_partitions(app.ledger.pool()).await?;
+            attempt(app, context, fingerprint).await
         }
-        began => began,
+        result => result,
     };
-    app.breaker.note(began.as_ref().err());
-    let (tx, claim) = began?;
-    if let Claim::New(lease) = claim {
-        return Ok(Begun::Held(Held { tx, lease }));
+    app.breaker.record(result.as_ref().err());
+    let (tx, outcome) = result?;
+    if let ClaimOutcome::Claimed(lease) = outcome {
+        return Ok(RequestClaimOutcome::Claimed(ClaimedTransaction { tx, lease }));
     }
     // Awaited: a dropped transaction would hold the key for a moment longer.
     tx.rollback().await?;
-    match claim {
-        Claim::Replay(answer) => Ok(Begun::Replay(answer)),
-        Claim::Mismatch => Err(problem(&Refusal::Mismatch).into()),
-        Claim::New(_) | Claim::InProgress => Err(problem(&Refusal::InProgress).into()),
+    match outcome {
+        ClaimOutcome::Replay(response) => Ok(RequestClaimOutcome::Replay(response)),
+        ClaimOutcome::Mismatch => Err(problem(&RequestRefusal::Mismatch).into()),
+        ClaimOutcome::Claimed(_) | ClaimOutcome::InProgress => {
+            Err(problem(&RequestRefusal::InProgress).into())
+        }
     }
 }
 
-async fn take(
+async fn attempt(
     app: &App,
-    ticket: &Ticket,
-    request: &Fingerprint,
-) -> Result<(PgTransaction<'static>, Claim), IdempotencyError> {
+    context: &IdempotencyContext,
+    fingerprint: &Fingerprint,
+) -> Result<(PgTransaction<'static>, ClaimOutcome), IdempotencyError> {
     let mut tx = app.ledger.pool().begin().await?;
-    let claim = idempotency::claim(&mut tx, &ticket.scope(), request, &app.terms).await?;
-    Ok((tx, claim))
+    let outcome = idempotency::claim(&mut tx, &context.scope(), fingerprint, &app.idempotency).await?;
+    Ok((tx, outcome))
 }
 
-impl Held {
-    /// The connection that holds the key: what must be true together goes through it.
+impl ClaimedTransaction {
+    /// The connection that holds the key, for every change that must be committed together with it.
     pub(crate) fn connection(&mut self) -> &mut PgConnection {
         &mut self.tx
     }
@@ -97,27 +103,26 @@ impl Held {
         self.lease.claimed_at()
     }
 
-    /// Stores the answer and commits. Without an answer to the commit the outcome is unknown, and the
-    /// repeat will show it.
-    pub(crate) async fn complete(self, answer: Answer) -> Result<Response, ApiError> {
-        Ok(http::write(self.store(answer).await?, false))
+    /// Stores the response and commits. If the commit is not confirmed, the outcome is unknown; a retry returns it.
+    pub(crate) async fn complete(self, response: StoredResponse) -> Result<Response, ApiError> {
+        Ok(http::json_response(self.store(response).await?, false))
     }
 
-    /// As [`Held::complete`], for an answer that goes out otherwise than it is stored.
-    pub(crate) async fn store(mut self, answer: Answer) -> Result<Answer, ApiError> {
-        self.lease.complete(&mut self.tx, &answer).await?;
+    /// As [`ClaimedTransaction::complete`], for a response that is sent in another form than it is stored.
+    pub(crate) async fn store(mut self, response: StoredResponse) -> Result<StoredResponse, ApiError> {
+        self.lease.complete(&mut self.tx, &response).await?;
         self.tx.commit().await?;
-        Ok(answer)
+        Ok(response)
     }
 
-    /// Gives the key back unused, and says why.
-    pub(crate) async fn refuse<T>(self, why: impl Into<ApiError>) -> Result<T, ApiError> {
-        self.give_back().await?;
-        Err(why.into())
+    /// Releases the key unused and returns the error.
+    pub(crate) async fn refuse<T>(self, error: impl Into<ApiError>) -> Result<T, ApiError> {
+        self.release().await?;
+        Err(error.into())
     }
 
-    /// Gives the key back unused.
-    pub(crate) async fn give_back(self) -> Result<(), ApiError> {
+    /// Releases the key unused.
+    pub(crate) async fn release(self) -> Result<(), ApiError> {
         Ok(self.tx.rollback().await?)
     }
 }

@@ -1,23 +1,25 @@
 //! The payments API and the switches' callbacks, over HTTP.
 //!
-//! It needs PostgreSQL only: a payment is accepted by one transaction (claim of the idempotency key,
-//! payment row), and workers pull it from there; a callback is stored before anybody is told. Temporal
-//! may be down for all of that. Stateless: any number of these processes may run.
+//! This process needs PostgreSQL only: one transaction accepts a payment (claim of the idempotency key, payment row), and
+//! payment workers start accepted payments from the table; a callback is stored before its workflow is signalled. Temporal may
+//! be unavailable for all of that. The process is stateless: any number may run.
 //!
 //! It moves no money, starts no workflow and decides nothing about a payment.
 //!
-//! | file | question |
+//! | file | responsibility |
 //! |---|---|
-//! | [`config`] | how is it set up? |
-//! | `app` | which routes are there, and what stands around them? |
-//! | `auth`, `extract` | who calls, may it, under which key, with which body? |
-//! | `limits` | how much may a client do? |
-//! | `streams` | who may watch a payment, and how are they told? |
-//! | `idempotent` | is it a repeat? |
+//! | [`config`] | the options |
+//! | `app` | the routes and the layers around them |
+//! | `auth`, `extract` | authentication and scopes; raw bodies |
+//! | `limits` | requests per second of a client |
+//! | `admission` | requests in flight of the process |
+//! | `streams` | event streams and updates of payments |
+//! | `idempotent` | claims of requests with a transaction of their own |
 //! | `routes` | one file per route |
-//! | `error` | what does the caller see when it fails? |
-//! | `whole` | is a number whole, however it is written? |
-//! | `nudge`, `notify` | who else is told? |
+//! | `paging`, `json_integer` | pages of list routes; integers in JSON |
+//! | `error` | errors as problems |
+//! | `request_span` | span and duration of each request |
+//! | `workflow_delivery` | inbox messages to workflows |
 
 mod admission;
 mod app;
@@ -26,13 +28,13 @@ pub mod config;
 mod error;
 mod extract;
 mod idempotent;
+mod json_integer;
 mod limits;
-mod notify;
-mod nudge;
-mod observe;
+mod paging;
+mod request_span;
 mod routes;
 mod streams;
-mod whole;
+mod workflow_delivery;
 
 use monitoring::measure;
 use monitoring::metrics::Process;
@@ -43,11 +45,11 @@ pub use app::router;
 pub use auth::key_hash;
 pub use config::{Config, SetupError};
 
-/// Serves until `shutdown`. The database need not be there yet: until it is, `/ready` says so and
-/// requests are answered 503.
+/// Serves until `shutdown`. The database may be unavailable at the start: until it answers, `/ready` reports it and requests
+/// are answered 503.
 ///
 /// # Errors
-/// A configuration that is refused, or an address that cannot be bound.
+/// A refused configuration, or an address that cannot be bound.
 pub async fn run(config: Config, metrics: Metrics, shutdown: CancellationToken) -> anyhow::Result<()> {
     let listen = config.api.listen;
     let bounds = config.api.connection_bounds()?;

@@ -1,4 +1,4 @@
-//! The webhook as a process: configuration in, signals honoured, nothing else.
+//! The process payments-api.
 
 use payments_api::Config;
 

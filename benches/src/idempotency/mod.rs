@@ -42,7 +42,7 @@ pub(crate) struct Args {
     rounds: u32,
     /// Batches at once in our way; the layer's default unless given
     #[arg(long)]
-    lanes: Option<usize>,
+    workers: Option<usize>,
     /// Live keys in the store, one measurement for each number
     #[arg(long, value_delimiter = ',', default_value = "10000,1000000,10000000")]
     live_keys: Vec<u64>,
@@ -64,7 +64,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let pool = durable_pool(&args.database_url, CONNECTIONS).await?;
     idempotency::MIGRATOR.run(&pool).await?;
     orders::make_tables(&pool).await?;
-    let ways = Ways::new(pool.clone(), &args.redis_url, args.lanes).await?;
+    let ways = Ways::new(pool.clone(), &args.redis_url, args.workers).await?;
     say(&format!(
         "{CALLERS} callers, {CONNECTIONS} connections, {} rounds of {} s each\n",
         args.rounds, args.seconds

@@ -1,6 +1,6 @@
 //! What is carried out in every way: one row of an order, and an answer of the size of a payment's.
 
-use idempotency::{Answer, Effect, Fingerprint, IdempotencyKey, Scope, Verdict};
+use idempotency::{Effect, EffectOutcome, Fingerprint, IdempotencyKey, Scope, StoredResponse};
 use jiff::Timestamp;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -70,18 +70,21 @@ impl Effect for Orders {
     type Refusal = std::convert::Infallible;
     type Error = sqlx::Error;
 
-    async fn carry_out(
+    async fn apply(
         &self,
         tx: &mut PgConnection,
         _: Timestamp,
         orders: &[&Order],
-    ) -> Result<Vec<Verdict<Self::Refusal>>, sqlx::Error> {
+    ) -> Result<Vec<EffectOutcome<Self::Refusal>>, sqlx::Error> {
         sqlx::query("INSERT INTO orders (key, body) SELECT * FROM unnest($1::text[], $2::text[])")
             .bind(orders.iter().map(|order| order.key.as_str()).collect::<Vec<_>>())
             .bind(orders.iter().map(|order| order.body.as_str()).collect::<Vec<_>>())
             .execute(tx)
             .await?;
-        Ok(orders.iter().map(|order| Verdict::Answered(Answer::new(201, order.answer()))).collect())
+        Ok(orders
+            .iter()
+            .map(|order| EffectOutcome::Applied(StoredResponse::new(201, order.answer())))
+            .collect())
     }
 }
 

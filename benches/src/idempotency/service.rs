@@ -9,7 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
 use idempotency::canonical;
-use idempotency::http::{self, IDEMPOTENCY_KEY, IdempotencyLayer, Identify, Owner, Ticket};
+use idempotency::http::{self, IDEMPOTENCY_KEY, IdempotencyContext, IdempotencyLayer, Identify, KeyOwner};
 use tokio::net::TcpListener;
 
 use super::orders::Order;
@@ -32,8 +32,8 @@ pub(crate) struct Service {
 struct Everybody;
 
 impl Identify for Everybody {
-    async fn identify(&self, _: &mut Parts) -> Result<Owner, Response> {
-        Ok(Owner { tenant: "tenant".into(), client: "client".into() })
+    async fn identify(&self, _: &mut Parts) -> Result<KeyOwner, Response> {
+        Ok(KeyOwner { tenant: "tenant".into(), client: "client".into() })
     }
 }
 
@@ -76,11 +76,11 @@ impl Service {
     }
 }
 
-async fn with_layer(State(ways): State<Ways>, ticket: Ticket, body: Bytes) -> Response {
+async fn with_layer(State(ways): State<Ways>, ticket: IdempotencyContext, body: Bytes) -> Response {
     let Ok(canonical) = canonical::json(&body) else { return StatusCode::BAD_REQUEST.into_response() };
     let fingerprint = ticket.fingerprint(&canonical);
     let order = Order::under(ticket.key().as_str());
-    match ways.batcher.carry_out(&ticket.scope(), &fingerprint, order).await.map(http::answer) {
+    match ways.batcher.execute(&ticket.scope(), &fingerprint, order).await.map(http::response) {
         Ok(Ok(answer)) => answer,
         _ => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use idempotency::{Batcher, Breaker, Outcome, Terms, Width};
+use idempotency::{BatchOptions, Batcher, IdempotencyOptions, RequestOutcome, StoreBreaker};
 use redis::AsyncCommands as _;
 use redis::aio::ConnectionManager;
 use sqlx::PgPool;
@@ -61,16 +61,16 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    pub(crate) async fn new(pool: PgPool, redis_url: &str, lanes: Option<usize>) -> anyhow::Result<Self> {
+    pub(crate) async fn new(pool: PgPool, redis_url: &str, workers: Option<usize>) -> anyhow::Result<Self> {
         let redis = ConnectionManager::new(redis::Client::open(redis_url)?).await?;
-        let width = Width::default();
-        let width = Width { lanes: lanes.unwrap_or(width.lanes), ..width };
+        let width = BatchOptions::default();
+        let width = BatchOptions { workers: workers.unwrap_or(width.workers), ..width };
         let batcher = Batcher::start(
             Orders,
             pool.clone(),
-            Terms::default(),
+            IdempotencyOptions::default(),
             width,
-            Arc::new(Breaker::default()),
+            Arc::new(StoreBreaker::default()),
             &CancellationToken::new(),
         );
         Ok(Self { pool, redis, batcher })
@@ -86,15 +86,14 @@ impl Ways {
             Way::CacheFirst => self.cache_first(order).await,
             Way::Hybrid => self.hybrid(order).await,
             Way::Ours => {
-                let said =
-                    self.batcher.carry_out(&order.scope(), &order.fingerprint(), order.clone()).await?;
+                let said = self.batcher.execute(&order.scope(), &order.fingerprint(), order.clone()).await?;
                 match said {
-                    Outcome::Answered(answer) => Ok(Said { body: answer.body, replayed: false }),
-                    Outcome::Replayed(answer) => Ok(Said { body: answer.body, replayed: true }),
+                    RequestOutcome::Executed(answer) => Ok(Said { body: answer.body, replayed: false }),
+                    RequestOutcome::Replayed(answer) => Ok(Said { body: answer.body, replayed: true }),
                     // Many callers replay few keys at the same moment: the twin is told to come back.
-                    Outcome::InProgress => Ok(Said { body: Vec::new(), replayed: true }),
-                    Outcome::Mismatch => anyhow::bail!("another body"),
-                    Outcome::Refused(never) => match never {},
+                    RequestOutcome::InProgress => Ok(Said { body: Vec::new(), replayed: true }),
+                    RequestOutcome::Mismatch => anyhow::bail!("another body"),
+                    RequestOutcome::Refused(never) => match never {},
                 }
             }
         }

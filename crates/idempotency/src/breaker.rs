@@ -1,14 +1,14 @@
-//! Leaves a store in peace that does not answer (S4.6): requests are told so at once instead of waiting for it.
+//! Circuit breaker of the store (S4.6): while the store does not answer, requests are refused at once.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::IdempotencyError;
 
-/// Opens after failures in a row, closes with the first answer. While open, one request in each pause is let through
-/// to look.
+/// Opens after consecutive failures and closes with the first answer. While the circuit is open, one request in each pause
+/// probes the store.
 #[derive(Debug)]
-pub struct Breaker {
+pub struct StoreBreaker {
     failures_max: u32,
     pause: Duration,
     state: Mutex<State>,
@@ -16,54 +16,59 @@ pub struct Breaker {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Consecutive failures.
     failures: u32,
-    /// When the next look is due, while open.
-    look_at: Option<Instant>,
+    /// When the next probe is due; `None` while the circuit is closed.
+    probe_at: Option<Instant>,
 }
 
-impl Breaker {
-    /// Opens after `failures_max` (at least 1) failures in a row, and looks again after each `pause`.
+impl StoreBreaker {
+    /// Opens after `failures_max` (at least 1) consecutive failures, and probes after each `pause`.
     #[must_use]
     pub fn new(failures_max: u32, pause: Duration) -> Self {
-        show(false);
+        set_gauge(false);
         Self { failures_max: failures_max.max(1), pause, state: Mutex::default() }
     }
 
-    /// Whether a request may go to the store now.
+    /// Checks whether a request may use the store now.
     ///
     /// # Errors
-    /// [`IdempotencyError::Unavailable`] while open.
+    /// [`IdempotencyError::Unavailable`] while the circuit is open.
     pub fn check(&self) -> Result<(), IdempotencyError> {
         let mut state = self.lock();
-        match state.look_at {
+        match state.probe_at {
             Some(at) if Instant::now() < at => Err(IdempotencyError::Unavailable),
-            // This one looks; the others wait for what it finds.
+            // This request is the probe; others are refused until the next one.
             Some(_) => {
-                state.look_at = Some(Instant::now() + self.pause);
+                state.probe_at = Some(Instant::now() + self.pause);
                 Ok(())
             }
             None => Ok(()),
         }
     }
 
-    /// Notes what came of asking the store.
-    pub fn note(&self, error: Option<&IdempotencyError>) {
+    /// Records the result of using the store.
+    pub fn record(&self, error: Option<&IdempotencyError>) {
         let mut state = self.lock();
-        if !error.is_some_and(IdempotencyError::is_store_lost) {
-            if state.look_at.is_some() {
-                tracing::info!("the idempotency store answers again");
-                show(false);
+        if !error.is_some_and(IdempotencyError::is_store_unavailable) {
+            if state.probe_at.is_some() {
+                tracing::info!("the idempotency store answered again; circuit closed");
+                set_gauge(false);
             }
             *state = State::default();
             return;
         }
         state.failures = state.failures.saturating_add(1);
         if state.failures >= self.failures_max {
-            if state.look_at.is_none() {
-                tracing::warn!(failures = state.failures, "the idempotency store is left in peace");
+            if state.probe_at.is_none() {
+                tracing::warn!(
+                    failures = state.failures,
+                    pause_ms = self.pause.as_millis() as u64,
+                    "the idempotency store did not answer; circuit open, one probe follows in each pause"
+                );
             }
-            state.look_at = Some(Instant::now() + self.pause);
-            show(true);
+            state.probe_at = Some(Instant::now() + self.pause);
+            set_gauge(true);
         }
     }
 
@@ -72,12 +77,12 @@ impl Breaker {
     }
 }
 
-/// Shows whether the store is left in peace.
-fn show(is_open: bool) {
+/// Publishes whether the circuit is open.
+fn set_gauge(is_open: bool) {
     metrics::gauge!("idempotency_circuit_open").set(f64::from(u8::from(is_open)));
 }
 
-impl Default for Breaker {
+impl Default for StoreBreaker {
     /// Three failures, one second.
     fn default() -> Self {
         Self::new(3, Duration::from_secs(1))
@@ -90,58 +95,61 @@ mod tests {
 
     use super::*;
 
-    fn lost() -> IdempotencyError {
+    fn unavailable() -> IdempotencyError {
         IdempotencyError::Database(sqlx::Error::PoolTimedOut)
     }
 
     #[test]
-    fn s4_6_opens_after_failures_in_a_row_and_closes_with_an_answer() {
-        let breaker = Breaker::new(2, Duration::from_secs(60));
-        breaker.note(Some(&lost()));
-        breaker.note(None);
-        breaker.note(Some(&lost()));
-        assert!(breaker.check().is_ok(), "an answer between two failures");
-        breaker.note(Some(&lost()));
+    fn s4_6_opens_after_consecutive_failures_and_closes_on_an_answer() {
+        let breaker = StoreBreaker::new(2, Duration::from_secs(60));
+        breaker.record(Some(&unavailable()));
+        breaker.record(None);
+        breaker.record(Some(&unavailable()));
+        assert!(
+            breaker.check().is_ok(),
+            "expected a closed circuit: an answer came between the two failures"
+        );
+        breaker.record(Some(&unavailable()));
         assert!(matches!(breaker.check(), Err(IdempotencyError::Unavailable)));
-        breaker.note(None);
+        breaker.record(None);
         assert!(breaker.check().is_ok());
     }
 
-    /// Also after the store came back: an alert that never clears is soon ignored.
+    /// Also after the store came back, so that the alert clears.
     #[test]
-    fn s4_6_the_gauge_says_whether_it_is_open() {
+    fn s4_6_the_gauge_shows_whether_the_circuit_is_open() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let shown = recorder.handle();
-        let says = |value: &str| shown.render().contains(&format!("idempotency_circuit_open {value}\n"));
+        let handle = recorder.handle();
+        let is_shown = |value: &str| handle.render().contains(&format!("idempotency_circuit_open {value}\n"));
         metrics::with_local_recorder(&recorder, || {
-            let breaker = Breaker::new(2, Duration::from_secs(60));
-            assert!(says("0"), "there from the beginning");
-            breaker.note(Some(&lost()));
-            assert!(says("0"));
-            breaker.note(Some(&lost()));
-            assert!(says("1"));
-            breaker.note(None);
-            assert!(says("0"));
+            let breaker = StoreBreaker::new(2, Duration::from_secs(60));
+            assert!(is_shown("0"), "the gauge is missing before the first failure");
+            breaker.record(Some(&unavailable()));
+            assert!(is_shown("0"));
+            breaker.record(Some(&unavailable()));
+            assert!(is_shown("1"));
+            breaker.record(None);
+            assert!(is_shown("0"));
         });
     }
 
     #[test]
-    fn s4_6_one_request_looks_while_it_is_open() {
-        let breaker = Breaker::new(1, Duration::ZERO);
-        breaker.note(Some(&lost()));
-        assert!(breaker.check().is_ok(), "the pause is over");
+    fn s4_6_one_request_probes_in_each_pause() {
+        let breaker = StoreBreaker::new(1, Duration::ZERO);
+        breaker.record(Some(&unavailable()));
+        assert!(breaker.check().is_ok(), "expected a probe after the pause");
 
-        let breaker = Breaker::new(1, Duration::from_secs(60));
-        breaker.note(Some(&lost()));
-        breaker.lock().look_at = Some(Instant::now());
-        assert!(breaker.check().is_ok(), "the first one looks");
-        assert!(breaker.check().is_err(), "the next one waits for what it finds");
+        let breaker = StoreBreaker::new(1, Duration::from_secs(60));
+        breaker.record(Some(&unavailable()));
+        breaker.lock().probe_at = Some(Instant::now());
+        assert!(breaker.check().is_ok(), "expected the first request to probe");
+        assert!(breaker.check().is_err(), "expected the second request to be refused during the probe");
     }
 
     #[test]
-    fn what_the_store_refuses_is_an_answer() {
-        let breaker = Breaker::new(1, Duration::from_secs(60));
-        breaker.note(Some(&IdempotencyError::Overtaken));
+    fn a_refusal_by_the_store_counts_as_an_answer() {
+        let breaker = StoreBreaker::new(1, Duration::from_secs(60));
+        breaker.record(Some(&IdempotencyError::ClaimLost));
         assert!(breaker.check().is_ok());
     }
 }

@@ -1,25 +1,25 @@
-//! One form for all spellings of a JSON body.
+//! The canonical form of a JSON body.
 
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-/// Deepest nesting that is read.
+/// Deepest accepted nesting.
 const DEPTH_MAX: usize = 64;
 
-/// A body that has no canonical form.
+/// The body has no canonical form.
 #[derive(Debug, thiserror::Error)]
 pub enum CanonicalError {
-    /// Not JSON.
+    /// The body is not JSON.
     #[error("the body is not JSON")]
     NotJson(#[from] serde_json::Error),
-    /// Nested too deeply.
+    /// The body is nested too deeply.
     #[error("the body is nested more than {DEPTH_MAX} levels deep")]
     TooDeep,
 }
 
-/// The body without insignificant spaces and with its fields in order. Numbers keep their own text: as floats, two
-/// amounts could become one. Of a field that is named twice the last counts, as for most readers.
+/// The body without insignificant spaces and with its fields sorted. Numbers keep their text: as floats, two amounts could
+/// become equal. If a field is repeated the last value counts, as in most parsers.
 ///
 /// # Errors
 /// [`CanonicalError`].
@@ -36,8 +36,8 @@ fn write(raw: &RawValue, depth: usize, canonical: &mut Vec<u8>) -> Result<(), Ca
         Some(b'{') => {
             let fields: BTreeMap<String, &RawValue> = serde_json::from_str(text)?;
             canonical.push(b'{');
-            for (place, (name, value)) in fields.into_iter().enumerate() {
-                if place > 0 {
+            for (index, (name, value)) in fields.into_iter().enumerate() {
+                if index > 0 {
                     canonical.push(b',');
                 }
                 serde_json::to_writer(&mut *canonical, &name)?;
@@ -49,15 +49,15 @@ fn write(raw: &RawValue, depth: usize, canonical: &mut Vec<u8>) -> Result<(), Ca
         Some(b'[') => {
             let items: Vec<&RawValue> = serde_json::from_str(text)?;
             canonical.push(b'[');
-            for (place, value) in items.into_iter().enumerate() {
-                if place > 0 {
+            for (index, value) in items.into_iter().enumerate() {
+                if index > 0 {
                     canonical.push(b',');
                 }
                 write(value, deeper, canonical)?;
             }
             canonical.push(b']');
         }
-        // A character has many spellings: read and written again it has one.
+        // Decoding and encoding removes the alternative escapes of a character.
         Some(b'"') => serde_json::to_writer(canonical, &serde_json::from_str::<String>(text)?)?,
         _ => canonical.extend_from_slice(text.as_bytes()),
     }
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_of_one_body_are_one() {
+    fn equivalent_bodies_have_one_canonical_form() {
         let one = of(r#"{"a":1,"b":["x",{"c":null,"d":true}]}"#);
         assert_eq!(one, r#"{"a":1,"b":["x",{"c":null,"d":true}]}"#);
         assert_eq!(of(" { \"b\" : [ \"\\u0078\", {\"d\":true ,\"c\":null} ] ,\n \"a\" : 1 } "), one);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_or_too_deep_is_refused() {
+    fn invalid_json_and_deep_nesting_are_refused() {
         for body in ["", "{", "{\"a\":}", "nul", "[1,]", "{} {}"] {
             assert!(matches!(json(body.as_bytes()), Err(CanonicalError::NotJson(_))), "{body}");
         }

@@ -1,120 +1,98 @@
-//! Who carries out what: the claims of one transaction, for one key or for many.
+//! Claims of one transaction, for one key or for many: which requests may be executed.
 //!
-//! First the locks, then the look-up in a statement of its own (the database function `idempotency_claim`). A lock is
-//! tried, not waited for: a twin that waits would hold a connection. Locks are re-entrant within a session, so the keys
-//! of one transaction must differ; whoever makes it sees to that.
+//! The database function `idempotency_claim` first takes the advisory locks and then reads the rows in a statement of its
+//! own. A lock is tried, not waited for: a waiting duplicate would hold a connection. Advisory locks are re-entrant within
+//! a session, so the caller must pass distinct keys.
 
 use jiff::Timestamp;
 use sqlx::PgConnection;
-use sqlx::types::Uuid;
 
-use crate::answer::Answer;
-use crate::record::{self, Record, SCHEMA_VERSION};
-use crate::scope::ScopeId;
-use crate::{Fingerprint, IdempotencyError, Scope, Terms};
+use crate::claim_request::ClaimRequest;
+use crate::rows::{self, KeyRow, SCHEMA_VERSION};
+use crate::stored_response::StoredResponse;
+use crate::{IdempotencyError, IdempotencyOptions};
 
-/// One request under its key.
-#[derive(Clone, Debug)]
-pub(crate) struct Keyed {
-    pub(crate) id: ScopeId,
-    pub(crate) tenant: String,
-    pub(crate) client: String,
-    pub(crate) key: String,
-    pub(crate) fingerprint: Fingerprint,
-    /// Names this request among all that come under the key.
-    pub(crate) token: Uuid,
-}
-
-/// What one request of a transaction may do.
+/// State of one claimed key.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// Carry it out. The lock is held until the transaction ends.
+pub(crate) enum KeyState {
+    /// The key is unused: the request may be executed. The lock is held until the transaction ends.
     New,
-    /// It was carried out by this very request: the commit had no answer.
-    Own(Answer),
-    /// It was carried out before.
-    Replay(Answer),
+    /// This very request was executed, but the commit had not been confirmed to the worker.
+    OwnResponse(StoredResponse),
+    /// An earlier request was executed.
+    Replay(StoredResponse),
     /// Another request holds the key.
     InProgress,
-    /// The key was used for another request.
+    /// The key was used for a different request.
     Mismatch,
 }
 
 /// The claims of one transaction.
 #[derive(Debug)]
 pub(crate) struct Claims {
-    /// When they reached the database, by its clock.
+    /// When the claims reached the database, by its clock.
     pub(crate) claimed_at: Timestamp,
-    /// For each request, in their order.
-    pub(crate) turns: Vec<Turn>,
+    /// One state for each request, in their order.
+    pub(crate) states: Vec<KeyState>,
 }
 
-impl Keyed {
-    pub(crate) fn new(scope: &Scope<'_>, fingerprint: &Fingerprint) -> Self {
-        Self {
-            id: scope.id(),
-            tenant: scope.tenant.to_owned(),
-            client: scope.client.to_owned(),
-            key: scope.key.as_str().to_owned(),
-            fingerprint: *fingerprint,
-            token: Uuid::new_v4(),
-        }
-    }
-}
-
-/// Claims the keys of `requests`, which differ, for the length of the transaction, which must be READ COMMITTED. From
-/// here on the database ends it when it stands still for longer than the lease inside or between statements.
-pub(crate) async fn take(
+/// Claims the distinct keys of `requests` until the end of the transaction, which must be READ COMMITTED. From here on the
+/// database aborts the transaction if it stays idle, or in one statement, for longer than the lease.
+pub(crate) async fn claim_keys(
     tx: &mut PgConnection,
-    requests: &[&Keyed],
-    terms: &Terms,
+    requests: &[&ClaimRequest],
+    options: &IdempotencyOptions,
 ) -> Result<Claims, IdempotencyError> {
-    let found = record::claim(tx, requests, terms).await?;
-    let mut turns = Vec::with_capacity(requests.len());
+    let lookups = rows::lock_and_look_up(tx, requests, options).await?;
+    let mut states = Vec::with_capacity(requests.len());
     let mut claimed_at = Timestamp::UNIX_EPOCH;
-    for (request, found) in requests.iter().zip(found) {
-        // Before the effect is brought about in vain.
-        if !found.has_partition {
-            return Err(IdempotencyError::DayMissing);
+    for (request, lookup) in requests.iter().zip(lookups) {
+        // Checked before the effect, which would be in vain.
+        if !lookup.has_partition {
+            return Err(IdempotencyError::PartitionMissing);
         }
-        claimed_at = found.claimed_at;
-        turns.push(match found.record {
-            _ if !found.is_granted => Turn::InProgress,
-            None => Turn::New,
-            Some(record) => turn(tx, request, record).await?,
+        claimed_at = lookup.claimed_at;
+        states.push(match lookup.row {
+            _ if !lookup.is_lock_granted => KeyState::InProgress,
+            None => KeyState::New,
+            Some(row) => state_of(tx, request, row).await?,
         });
     }
-    Ok(Claims { claimed_at, turns })
+    Ok(Claims { claimed_at, states })
 }
 
-async fn turn(tx: &mut PgConnection, request: &Keyed, found: Record) -> Result<Turn, IdempotencyError> {
-    if found.schema_version > SCHEMA_VERSION {
-        let (version, known) = (found.schema_version, SCHEMA_VERSION);
-        return Err(IdempotencyError::LaterVersion { version, known });
+async fn state_of(
+    tx: &mut PgConnection,
+    request: &ClaimRequest,
+    row: KeyRow,
+) -> Result<KeyState, IdempotencyError> {
+    if row.schema_version > SCHEMA_VERSION {
+        let (version, supported) = (row.schema_version, SCHEMA_VERSION);
+        return Err(IdempotencyError::UnsupportedSchemaVersion { version, supported });
     }
-    match found.answer {
-        _ if found.request_hash != request.fingerprint.as_bytes() => Ok(Turn::Mismatch),
-        Some(answer) if found.token == request.token => Ok(Turn::Own(answer)),
-        Some(answer) => Ok(Turn::Replay(answer)),
-        None if !found.lease_passed => Ok(Turn::InProgress),
-        // Its holder is gone: under the lock, nobody else takes it over.
+    match row.response {
+        _ if row.request_hash != request.fingerprint.as_bytes() => Ok(KeyState::Mismatch),
+        Some(response) if row.token == request.token => Ok(KeyState::OwnResponse(response)),
+        Some(response) => Ok(KeyState::Replay(response)),
+        None if !row.is_lease_expired => Ok(KeyState::InProgress),
+        // The holder's lease has expired; the advisory lock admits one successor.
         None => {
-            record::remove(tx, request.id, found.token).await?;
-            Ok(Turn::New)
+            rows::delete_in_progress(tx, request.id, row.token).await?;
+            Ok(KeyState::New)
         }
     }
 }
 
-/// Stores the answers of new requests in the transaction that holds their keys. They are true once that commits.
+/// Stores the responses of new requests in the transaction that holds their keys; they become valid with its commit.
 pub(crate) async fn complete(
     tx: &mut PgConnection,
-    answered: &[(&Keyed, &Answer)],
-    terms: &Terms,
+    completed: &[(&ClaimRequest, &StoredResponse)],
+    options: &IdempotencyOptions,
 ) -> Result<(), IdempotencyError> {
-    if let Some((_, answer)) = answered.iter().find(|(_, answer)| !answer.is_storable()) {
-        return Err(IdempotencyError::NotStorable { status: answer.status });
+    if let Some((_, response)) = completed.iter().find(|(_, response)| !response.is_storable()) {
+        return Err(IdempotencyError::NotStorable { status: response.status });
     }
-    let written = record::store(tx, answered, terms).await?;
-    // Under the lock there is no live row: something wrote without a claim.
-    if written == answered.len() as u64 { Ok(()) } else { Err(IdempotencyError::Overtaken) }
+    let written = rows::insert_completed(tx, completed, options).await?;
+    // No live row exists under the lock, so a missing insert means a write without a claim.
+    if written == completed.len() as u64 { Ok(()) } else { Err(IdempotencyError::ClaimLost) }
 }

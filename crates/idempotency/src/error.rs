@@ -1,72 +1,73 @@
-//! What can go wrong around a claim. That a key is taken is an answer ([`crate::Claim`], [`crate::Outcome`]), not an
+//! Errors around a claim. That a key is in use is an outcome ([`crate::ClaimOutcome`], [`crate::RequestOutcome`]), not an
 //! error.
 
-/// A claim or a completion without an outcome.
+/// A claim or a completion failed.
 #[derive(Debug, thiserror::Error)]
 pub enum IdempotencyError {
-    /// No answer, a lost connection, a lease that was cut: whether the transaction is stored is not known.
-    #[error("the idempotency store did not answer")]
+    /// The store did not answer, the connection was lost or the lease was cut off: whether the transaction was committed is
+    /// unknown.
+    #[error("the idempotency store did not answer; whether the transaction was committed is unknown")]
     Database(#[from] sqlx::Error),
-    /// What the request changes could not be changed.
-    #[error("the effect failed")]
+    /// The effect of the request failed.
+    #[error("the effect of the request failed")]
     Effect(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The transaction took longer than the lease.
-    #[error("the transaction outlived its lease")]
-    Late,
-    /// The store does not answer at the moment, and nobody asked it: the request was not carried out.
-    #[error("the idempotency store is out of reach")]
+    #[error("the transaction exceeded its lease")]
+    LeaseExceeded,
+    /// The circuit is open: the store was not contacted and the request was not executed.
+    #[error("the idempotency store is unavailable; the request was not executed")]
     Unavailable,
-    /// Too many requests wait: this one was not carried out.
-    #[error("too many requests wait for the idempotency store")]
-    Busy,
-    /// The process stops, or its lane is gone.
-    #[error("the request was not seen to its end")]
-    Stopped,
-    /// There is no partition for today: [`crate::make_days`], then again.
-    #[error("there is no partition of idempotency_keys for today")]
-    DayMissing,
-    /// The row was written by a later release, and its hash may mean something else.
-    #[error("the idempotency row has schema version {version}; this release reads up to {known}")]
-    LaterVersion {
+    /// Too many requests are queued: the request was not executed.
+    #[error("the queue of the idempotency store is full; the request was not executed")]
+    QueueFull,
+    /// The process is stopping, or the batch worker is gone: whether the request was executed is unknown.
+    #[error("the outcome of the request is unknown; retry it with the same key")]
+    OutcomeUnknown,
+    /// No partition exists for today: call [`crate::create_partitions`] and retry.
+    #[error("idempotency_keys has no partition for today")]
+    PartitionMissing,
+    /// The row was written by a later release, and its hash may have another meaning.
+    #[error("the idempotency row has schema version {version}; this release supports up to {supported}")]
+    UnsupportedSchemaVersion {
         /// Version of the row.
         version: i16,
-        /// Latest version that is read here.
-        known: i16,
+        /// Latest version that this release reads.
+        supported: i16,
     },
-    /// A server error is never stored: the repeat may succeed.
-    #[error("an answer with status {status} cannot be stored; only 200 to 499 can")]
+    /// A server error is never stored, because a retry may succeed.
+    #[error("a response with status {status} cannot be stored; only 200 to 499 can")]
     NotStorable {
-        /// The status handed in.
+        /// The given status.
         status: u16,
     },
-    /// A live row stands where the lease found none, or another has taken over. Nothing of the transaction may stay.
-    #[error("the key was taken over by another request")]
-    Overtaken,
+    /// Another request has taken the key over. The transaction must be rolled back.
+    #[error("another request took the key over")]
+    ClaimLost,
     /// A defect of an [`crate::Effect`].
-    #[error("the effect gave {verdicts} verdicts on {requests} requests")]
-    Miscounted {
-        /// Requests handed in.
+    #[error("the effect returned {outcomes} outcomes for {requests} requests")]
+    OutcomeCount {
+        /// Requests passed to the effect.
         requests: usize,
-        /// Verdicts that came back.
-        verdicts: usize,
+        /// Outcomes returned by it.
+        outcomes: usize,
     },
 }
 
 impl IdempotencyError {
-    /// Whether the store did not answer, as opposed to answering with a refusal.
+    /// Whether the store did not answer, as opposed to answering with an error.
     #[must_use]
-    pub fn is_store_lost(&self) -> bool {
+    pub fn is_store_unavailable(&self) -> bool {
         match self {
-            Self::Unavailable | Self::Late => true,
-            Self::Database(error) => is_lost(error),
-            Self::Effect(source) => source.downcast_ref::<sqlx::Error>().is_some_and(is_lost),
+            Self::Unavailable | Self::LeaseExceeded => true,
+            Self::Database(error) => is_unavailable(error),
+            Self::Effect(source) => source.downcast_ref::<sqlx::Error>().is_some_and(is_unavailable),
             _ => false,
         }
     }
 
-    /// Whether redoing the batch one by one cannot help.
+    /// Whether retrying the batch one by one cannot help.
     pub(crate) fn is_final(&self) -> bool {
-        // Nothing was sent where no connection came.
+        // Without a connection nothing was sent.
         matches!(
             self,
             Self::Unavailable | Self::Database(sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)
@@ -74,7 +75,7 @@ impl IdempotencyError {
     }
 }
 
-fn is_lost(error: &sqlx::Error) -> bool {
+fn is_unavailable(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_)
         | sqlx::Error::Tls(_)

@@ -1,14 +1,14 @@
-//! Whether two requests under one key are the same request (S3.3).
+//! The fingerprint of a request: requests with the same key must have the same fingerprint (S3.3).
 
 use crate::scope::digest;
 
-/// SHA-256 of a request, salted with its tenant: the hashes of two tenants cannot be compared.
+/// SHA-256 of a request, salted with its tenant, so that hashes of different tenants cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// The fingerprint of a request. `body` is its canonical form, made by the caller: what may
-    /// differ between a request and its honest repeat (spaces, order of fields) must not be in it.
+    /// The fingerprint of a request. `body` is the canonical form made by the caller, without anything that may differ
+    /// between a request and its retry (spaces, order of fields).
     #[must_use]
     pub fn of(tenant: &str, method: &str, path: &str, body: &[u8]) -> Self {
         Self(digest(&[tenant.as_bytes(), method.as_bytes(), path.as_bytes(), body]))
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_counts_and_none_runs_into_the_next() {
+    fn every_part_changes_the_fingerprint() {
         let first = Fingerprint::of("t", "POST", "/a", b"{}");
         assert_eq!(first, Fingerprint::of("t", "POST", "/a", b"{}"));
         for other in [

@@ -1,12 +1,12 @@
-//! The HTTP side, for any axum service: the header read and required before a handler runs, and results written as the
-//! contract has them.
+//! The HTTP side, for any axum service: requires and parses the header before a handler runs, and writes outcomes as
+//! responses.
 //!
 //! ```text
-//!  request -> IdempotencyLayer: who calls? which key? -> Ticket -> handler: Batcher, claim or outside -> Outcome -> answer
+//!  request -> IdempotencyLayer: caller, key -> IdempotencyContext -> handler: Batcher, claim or token_claim -> response
 //! ```
 //!
-//! The layer does not read the body: only the handler knows which two bodies are the same request ([`Ticket::fingerprint`];
-//! [`crate::canonical::json`] for those that have nothing better).
+//! The layer does not read the body: only the handler knows which bodies are the same request
+//! ([`IdempotencyContext::fingerprint`]; [`crate::canonical::json`] is the general form).
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,70 +20,70 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tower::{Layer, Service};
 
-use crate::answer::Answer;
-use crate::batch::Outcome;
+use crate::batch::RequestOutcome;
+use crate::stored_response::StoredResponse;
 use crate::{Fingerprint, IdempotencyError, IdempotencyKey, KeyError, Scope};
 
-/// The header that names a request (S3.1).
+/// The request header with the idempotency key (S3.1).
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// Says whether an answer is the first one or a copy of it.
+/// The response header that says whether the response is a replay.
 pub const IDEMPOTENT_REPLAY: HeaderName = HeaderName::from_static("idempotent-replay");
-/// After so long a repeat may find the first request ended, or the store back.
+/// After so long the first request has probably ended, or the store is probed again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Whose keys a request uses.
+/// The owner of a request's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct KeyOwner {
     /// The tenant.
     pub tenant: String,
-    /// The client within it; the same through rotation of its credentials.
+    /// The client within the tenant; unchanged by a rotation of its credentials.
     pub client: String,
 }
 
-/// Finds out who calls. It comes before the key, so that who is not known learns nothing.
+/// Authenticates the caller, before the key is read, so that an unknown caller learns nothing about keys.
 pub trait Identify: Clone + Send + Sync + 'static {
-    /// The caller, or the answer to somebody who is none. What is learnt may be left in the extensions.
-    fn identify(&self, parts: &mut Parts) -> impl Future<Output = Result<Owner, Response>> + Send;
+    /// The caller as key owner, or the response to an unknown caller. The implementation may add extensions to the request.
+    fn identify(&self, parts: &mut Parts) -> impl Future<Output = Result<KeyOwner, Response>> + Send;
 }
 
-/// Requires a key of every request that changes something, and leaves a [`Ticket`] with the handler. GET, HEAD,
-/// OPTIONS and TRACE pass as they are.
+/// Requires a key for every unsafe method and adds an [`IdempotencyContext`] for the handler. GET, HEAD, OPTIONS and TRACE
+/// pass unchanged.
 #[derive(Clone, Debug)]
 pub struct IdempotencyLayer<I> {
     identify: I,
-    refuse: fn(Refusal) -> Response,
+    refusal_response: fn(RequestRefusal) -> Response,
 }
 
 impl<I: Identify> IdempotencyLayer<I> {
-    /// A layer whose refusals are problem+json.
+    /// A layer that refuses requests with problem+json.
     pub fn new(identify: I) -> Self {
-        Self { identify, refuse: Refusal::into_response }
+        Self { identify, refusal_response: RequestRefusal::into_response }
     }
 
-    /// With refusals in the service's own form.
+    /// Uses the refusal response of the service.
     #[must_use]
-    pub fn refusing_by(mut self, refuse: fn(Refusal) -> Response) -> Self {
-        self.refuse = refuse;
+    pub fn with_refusal_response(mut self, refusal_response: fn(RequestRefusal) -> Response) -> Self {
+        self.refusal_response = refusal_response;
         self
     }
 }
 
 impl<I: Clone, S> Layer<S> for IdempotencyLayer<I> {
-    type Service = Idempotent<I, S>;
+    type Service = IdempotencyService<I, S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Idempotent { layer: self.clone(), inner }
+        IdempotencyService { layer: self.clone(), inner }
     }
 }
 
 /// The service of an [`IdempotencyLayer`].
 #[derive(Clone, Debug)]
-pub struct Idempotent<I, S> {
+pub struct IdempotencyService<I, S> {
     layer: IdempotencyLayer<I>,
     inner: S,
 }
 
-impl<I, S> Service<Request> for Idempotent<I, S>
+impl<I, S> Service<Request> for IdempotencyService<I, S>
 where
     I: Identify,
     S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
@@ -98,7 +98,7 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        // The clone is not ready; the one that is goes with the request.
+        // Only the polled service is ready, so it handles the request and the clone takes its place.
         let inner = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, inner);
         let layer = self.layer.clone();
@@ -106,7 +106,7 @@ where
             if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE) {
                 return inner.call(request).await;
             }
-            match layer.ticket(request).await {
+            match layer.add_context(request).await {
                 Ok(request) => inner.call(request).await,
                 Err(response) => Ok(response),
             }
@@ -115,93 +115,97 @@ where
 }
 
 impl<I: Identify> IdempotencyLayer<I> {
-    async fn ticket(&self, request: Request<Body>) -> Result<Request<Body>, Response> {
+    async fn add_context(&self, request: Request<Body>) -> Result<Request<Body>, Response> {
         let (mut parts, body) = request.into_parts();
         let owner = self.identify.identify(&mut parts).await?;
-        let key = key(&parts).map_err(self.refuse)?;
+        let key = key(&parts).map_err(self.refusal_response)?;
         tracing::Span::current().record("idempotency.key", key.as_str());
-        let ticket = Ticket { owner, key, method: parts.method.clone(), path: parts.uri.path().to_owned() };
-        parts.extensions.insert(ticket);
+        let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
+        parts.extensions.insert(IdempotencyContext { owner, key, method, path });
         Ok(Request::from_parts(parts, body))
     }
 }
 
-fn key(parts: &Parts) -> Result<IdempotencyKey, Refusal> {
+fn key(parts: &Parts) -> Result<IdempotencyKey, RequestRefusal> {
     let mut values = parts.headers.get_all(IDEMPOTENCY_KEY).iter();
-    let value = values.next().ok_or(Refusal::KeyMissing)?;
+    let value = values.next().ok_or(RequestRefusal::KeyMissing)?;
     if values.next().is_some() {
-        return Err(Refusal::KeyRepeated);
+        return Err(RequestRefusal::KeyRepeated);
     }
-    IdempotencyKey::parse(value.as_bytes()).map_err(Refusal::KeyMalformed)
+    IdempotencyKey::parse(value.as_bytes()).map_err(RequestRefusal::KeyMalformed)
 }
 
-/// A request that has a key: whose it is, and what it asks for as far as the head of the request says.
+/// Key, owner, method and path of a request: an axum extractor for routes under an [`IdempotencyLayer`].
 #[derive(Clone, Debug)]
-pub struct Ticket {
-    owner: Owner,
+pub struct IdempotencyContext {
+    owner: KeyOwner,
     key: IdempotencyKey,
     method: Method,
     path: String,
 }
 
-impl Ticket {
-    /// Whose key it is.
+impl IdempotencyContext {
+    /// The key with its owner.
     #[must_use]
     pub fn scope(&self) -> Scope<'_> {
         Scope { tenant: &self.owner.tenant, client: &self.owner.client, key: &self.key }
     }
 
-    /// The key, to be handed on to whoever is called for this request (S3.9).
+    /// The key, to be passed on to services called for this request (S3.9).
     #[must_use]
     pub fn key(&self) -> &IdempotencyKey {
         &self.key
     }
 
-    /// The fingerprint of this request with a body of this canonical form.
+    /// The fingerprint of this request with the canonical form of its body.
     #[must_use]
     pub fn fingerprint(&self, canonical: &[u8]) -> Fingerprint {
         Fingerprint::of(&self.owner.tenant, self.method.as_str(), &self.path, canonical)
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Ticket {
+impl<S: Send + Sync> FromRequestParts<S> for IdempotencyContext {
     type Rejection = StatusCode;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
         parts.extensions.get::<Self>().cloned().ok_or_else(|| {
-            tracing::error!("a route takes a ticket and has no IdempotencyLayer");
+            tracing::error!("a route extracts IdempotencyContext but has no IdempotencyLayer");
             StatusCode::INTERNAL_SERVER_ERROR
         })
     }
 }
 
-/// Why a request was not carried out, or not now.
+/// Why a request was not executed, or not now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// No key.
-    #[error("send an Idempotency-Key, the same one on every repeat of this request")]
+pub enum RequestRefusal {
+    /// The request has no key.
+    #[error(
+        "the Idempotency-Key header is missing; send one, and the same one with every retry of this request"
+    )]
     KeyMissing,
-    /// Two keys.
-    #[error("there is more than one Idempotency-Key")]
+    /// The request has several keys.
+    #[error("the request has more than one Idempotency-Key header; send one")]
     KeyRepeated,
-    /// Not a key.
+    /// The header is not a key.
     #[error(transparent)]
     KeyMalformed(KeyError),
-    /// The first request is under way.
-    #[error("the first request with this Idempotency-Key is still being carried out")]
+    /// The first request is in progress.
+    #[error("the first request with this Idempotency-Key is still in progress; retry it later")]
     InProgress,
-    /// The key was used.
-    #[error("this Idempotency-Key was used for another request; a new request needs a new key")]
+    /// The key was used for a different request.
+    #[error("this Idempotency-Key was used for a different request; send a new request with a new key")]
     Mismatch,
-    /// The store did not answer, or nobody asked it.
-    #[error("repeat the request with the same Idempotency-Key")]
+    /// The store did not answer, or the circuit is open.
+    #[error("the database did not answer; retry the request with the same Idempotency-Key")]
     StoreUnavailable,
-    /// A defect.
-    #[error("the request met a defect; it is safe to repeat it with the same Idempotency-Key")]
+    /// A defect of the service.
+    #[error(
+        "the request failed with an internal error; it is safe to retry it with the same Idempotency-Key"
+    )]
     Defect,
 }
 
-impl Refusal {
+impl RequestRefusal {
     /// HTTP status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
@@ -214,7 +218,7 @@ impl Refusal {
         }
     }
 
-    /// Stable word for programs.
+    /// Stable code for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -227,29 +231,29 @@ impl Refusal {
         }
     }
 
-    /// How long to wait before a repeat, where waiting helps.
+    /// How long to wait before a retry; `None` if a retry does not help.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         matches!(self, Self::InProgress | Self::StoreUnavailable).then_some(RETRY_AFTER)
     }
 }
 
-impl From<&IdempotencyError> for Refusal {
+impl From<&IdempotencyError> for RequestRefusal {
     fn from(error: &IdempotencyError) -> Self {
         match error {
-            IdempotencyError::Busy
-            | IdempotencyError::Stopped
-            | IdempotencyError::DayMissing
-            | IdempotencyError::LaterVersion { .. } => Self::StoreUnavailable,
-            lost if lost.is_store_lost() => Self::StoreUnavailable,
-            // Another was quicker: its answer is there for the repeat.
-            IdempotencyError::Overtaken => Self::InProgress,
+            IdempotencyError::QueueFull
+            | IdempotencyError::OutcomeUnknown
+            | IdempotencyError::PartitionMissing
+            | IdempotencyError::UnsupportedSchemaVersion { .. } => Self::StoreUnavailable,
+            error if error.is_store_unavailable() => Self::StoreUnavailable,
+            // A retry gets the response of the request that took the key over.
+            IdempotencyError::ClaimLost => Self::InProgress,
             _ => Self::Defect,
         }
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for RequestRefusal {
     fn into_response(self) -> Response {
         let problem = serde_json::json!({
             "type": "about:blank", "status": self.status().as_u16(), "code": self.code(), "detail": self.to_string(),
@@ -264,38 +268,38 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// The answer to an outcome: the first one as it is, its copies byte for byte and marked, 200 in place of 201.
+/// The response to an outcome: the first response as it is; a replay byte for byte and marked, with 200 in place of 201.
 ///
 /// # Errors
-/// What is no answer, for the service to write: [`Unanswered`].
-pub fn answer<R>(outcome: Outcome<R>) -> Result<Response, Unanswered<R>> {
+/// [`ResponseError`] if the request was not executed; the service writes the response.
+pub fn response<R>(outcome: RequestOutcome<R>) -> Result<Response, ResponseError<R>> {
     match outcome {
-        Outcome::Answered(first) => Ok(write(first, false)),
-        Outcome::Replayed(copy) => Ok(write(copy, true)),
-        Outcome::InProgress => Err(Unanswered::Refused(Refusal::InProgress)),
-        Outcome::Mismatch => Err(Unanswered::Refused(Refusal::Mismatch)),
-        Outcome::Refused(refusal) => Err(Unanswered::NotCarriedOut(refusal)),
+        RequestOutcome::Executed(stored) => Ok(json_response(stored, false)),
+        RequestOutcome::Replayed(stored) => Ok(json_response(stored, true)),
+        RequestOutcome::InProgress => Err(ResponseError::Key(RequestRefusal::InProgress)),
+        RequestOutcome::Mismatch => Err(ResponseError::Key(RequestRefusal::Mismatch)),
+        RequestOutcome::Refused(refusal) => Err(ResponseError::Effect(refusal)),
     }
 }
 
-/// An outcome that is no answer.
+/// The request was not executed.
 #[derive(Debug)]
-pub enum Unanswered<R> {
-    /// The key says no.
-    Refused(Refusal),
-    /// The effect says no; the key is unused.
-    NotCarriedOut(R),
+pub enum ResponseError<R> {
+    /// The key is in use.
+    Key(RequestRefusal),
+    /// The effect refused the request; the key is unused.
+    Effect(R),
 }
 
-/// A JSON answer that says whether it is a copy.
+/// A JSON response with the header `Idempotent-Replay`.
 #[must_use]
-pub fn write(answer: Answer, replayed: bool) -> Response {
-    let status = match StatusCode::from_u16(answer.status) {
-        Ok(StatusCode::CREATED) if replayed => StatusCode::OK,
+pub fn json_response(stored: StoredResponse, is_replay: bool) -> Response {
+    let status = match StatusCode::from_u16(stored.status) {
+        Ok(StatusCode::CREATED) if is_replay => StatusCode::OK,
         Ok(status) => status,
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
-    let replayed = HeaderValue::from_static(if replayed { "true" } else { "false" });
+    let replay = HeaderValue::from_static(if is_replay { "true" } else { "false" });
     let json = HeaderValue::from_static("application/json");
-    (status, [(header::CONTENT_TYPE, json), (IDEMPOTENT_REPLAY, replayed)], answer.body).into_response()
+    (status, [(header::CONTENT_TYPE, json), (IDEMPOTENT_REPLAY, replay)], stored.body).into_response()
 }

@@ -7,26 +7,25 @@ pub const KEY_BYTES_MAX: usize = 255;
 
 /// A key as the client chose it: 1 to [`KEY_BYTES_MAX`] visible ASCII characters.
 ///
-/// The IETF draft writes the key as a quoted string (`"8e03978e"`), most clients write it bare. Both
-/// are taken and mean the same key, since one client may be upgraded from one form to the other
-/// between a request and its repeat. A quote or a backslash anywhere else is refused: it would make
-/// two spellings of one key.
+/// The IETF draft writes the key as a quoted string (`"8e03978e"`), most clients write it bare. Both forms are accepted and
+/// are the same key, because a client may be upgraded from one to the other between a request and its retry. A quote or a
+/// backslash anywhere else is refused: it would give one key two spellings.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey(String);
 
-/// Why a header value is not a key.
+/// The header value is not a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the key must be 1 to {KEY_BYTES_MAX} visible ASCII characters without quotes and backslashes, \
+    "Idempotency-Key must be 1 to {KEY_BYTES_MAX} visible ASCII characters without quotes and backslashes, \
      or the same in double quotes"
 )]
 pub struct KeyError;
 
 impl IdempotencyKey {
-    /// Reads a header value.
+    /// Parses a header value.
     ///
     /// # Errors
-    /// [`KeyError`] when it is empty, too long, or has other characters.
+    /// [`KeyError`] if the value is empty, too long, or has other characters.
     pub fn parse(header: &[u8]) -> Result<Self, KeyError> {
         let bare = match header {
             [b'"', inner @ .., b'"'] => inner,

@@ -1,54 +1,55 @@
-//! The `Idempotency-Key` of an HTTP API: a repeat gets the first answer, and the change happens once.
+//! The `Idempotency-Key` of an HTTP API: a retry gets the first response, and the change is made once.
 //!
-//! A claim lives in the transaction of the change it protects: an advisory lock on the key for the length of that
-//! transaction, then the key looked up, the change, the answer stored; one commit makes change and answer true together.
-//! So the lease *is* the transaction: a holder that dies frees its key with its connection, one that stands still is cut
-//! off by the database, and neither can commit afterwards. For effects outside the transaction the lease is a row.
+//! A claim lives in the transaction of the change it protects: an advisory lock on the key until that transaction ends,
+//! then the lookup of the key, the change, the stored response; one commit makes change and response valid together. So the
+//! lease *is* the transaction: a holder that crashes frees its key with its connection, a stalled holder is disconnected by
+//! the database, and neither can commit afterwards. For effects outside the transaction the lease is a row with a token.
 //!
-//! This crate knows nothing of what is protected.
+//! This crate knows nothing of the changes it protects.
 //!
-//! | file | question |
+//! | file | responsibility |
 //! |---|---|
-//! | [`http`] | which key has this request, and how is an outcome written as an answer? |
-//! | [`IdempotencyKey`], [`Scope`] | is this header a key, and whose? |
-//! | [`Fingerprint`], [`canonical`] | is it the same request? |
-//! | [`Terms`] | for how long is it kept, for how long may it be held? |
-//! | [`Batcher`] | how do many requests share one transaction? |
-//! | [`claim`] | how does one request use a transaction of its own? |
-//! | [`outside`] | and where the effect is not in the database? |
-//! | `claims`, `record` | who carries a request out; what is a row? |
-//! | [`keeper`], `partition` | how does the table stay small? |
-//! | [`Breaker`] | and when the store does not answer? |
+//! | [`http`] | the key of a request; an outcome as an HTTP response |
+//! | [`IdempotencyKey`], [`Scope`] | the header value; its tenant and client |
+//! | [`Fingerprint`], [`canonical`] | whether two requests are the same |
+//! | [`IdempotencyOptions`] | retention and lease of a key |
+//! | [`Batcher`] | many requests in one transaction |
+//! | [`claim`] | one request in a transaction of its own |
+//! | [`token_claim`] | one request whose effect is outside the database |
+//! | `claim_request`, `claims`, `rows` | which request is executed; the SQL |
+//! | [`maintenance`], `partition` | partitions and expired holders |
+//! | [`StoreBreaker`] | fast refusals while the store is unavailable |
 
-mod answer;
 mod batch;
 mod breaker;
 pub mod canonical;
-mod claim;
+mod claim_request;
 mod claims;
 mod error;
 mod fingerprint;
 pub mod http;
-pub mod keeper;
 mod key;
-pub mod outside;
+pub mod maintenance;
+mod options;
 mod partition;
-mod record;
+mod rows;
 mod scope;
-mod terms;
+mod stored_response;
+pub mod token_claim;
+mod transaction_claim;
 
 use sqlx::migrate::Migrator;
 
-pub use answer::Answer;
-pub use batch::{Batcher, Effect, Outcome, Verdict, Width};
-pub use breaker::Breaker;
-pub use claim::{Claim, Lease, claim};
+pub use batch::{BatchOptions, Batcher, Effect, EffectOutcome, RequestOutcome};
+pub use breaker::StoreBreaker;
 pub use error::IdempotencyError;
 pub use fingerprint::Fingerprint;
 pub use key::{IdempotencyKey, KEY_BYTES_MAX, KeyError};
-pub use partition::{Days, keep_days, make_days};
+pub use options::{IdempotencyOptions, IdempotencyOptionsError};
+pub use partition::{PartitionChanges, create_partitions, maintain_partitions};
 pub use scope::Scope;
-pub use terms::{Terms, TermsError};
+pub use stored_response::StoredResponse;
+pub use transaction_claim::{ClaimOutcome, Lease, claim};
 
 /// Migrations of the table `idempotency_keys`.
 pub static MIGRATOR: Migrator = sqlx::migrate!();

@@ -1,23 +1,23 @@
-//! Whose key it is. The same text from two clients is two keys (S4.2).
+//! The owner of a key: the same text from two clients is two keys (S4.2).
 
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::IdempotencyKey;
 
-/// A key with the tenant and the client it belongs to.
+/// A key with the tenant and the client that own it.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'a> {
     /// The tenant.
     pub tenant: &'a str,
-    /// The client within the tenant; the same through rotation of its credentials.
+    /// The client within the tenant; unchanged by a rotation of its credentials.
     pub client: &'a str,
-    /// The key it sent.
+    /// The key that the client sent.
     pub key: &'a IdempotencyKey,
 }
 
 impl Scope<'_> {
-    /// What the row of this key is found by: two scopes share one only by a chance of 1 in 2^128.
+    /// The id of the row of this key; two scopes collide with a probability of 1 in 2^128.
     #[must_use]
     pub(crate) fn id(&self) -> ScopeId {
         let hash = digest(&[self.tenant.as_bytes(), self.client.as_bytes(), self.key.as_str().as_bytes()]);
@@ -26,24 +26,24 @@ impl Scope<'_> {
     }
 }
 
-/// Short name of a scope, of one length.
+/// Fixed-length id of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ScopeId(pub(crate) Uuid);
 
 impl ScopeId {
-    /// Number of the advisory lock. Two scopes that share one by chance only wait for each other, and another user of
-    /// advisory locks in the same database meets one only by a chance of 1 in 2^64.
+    /// Number of the advisory lock. Two scopes with the same number only exclude each other; another user of advisory locks
+    /// in the same database has the same number with a probability of 1 in 2^64.
     pub(crate) fn lock_number(self) -> i64 {
         let (high, low) = self.0.as_u64_pair();
-        // Not the id's own bits: whoever locks by those for another purpose is not met.
+        // Not the id's own bits, which other code may use for locks of its own.
         (high ^ low.rotate_left(17) ^ LOCK_DOMAIN).cast_signed()
     }
 }
 
-/// Tells this crate's locks from those of others.
+/// Separates this crate's locks from those of others.
 const LOCK_DOMAIN: u64 = 0x6964_656d_706f_7465;
 
-/// SHA-256 over the parts, each behind its length, so that no two lists share an input.
+/// SHA-256 over the parts, each prefixed with its length, so that no two lists have the same input.
 pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {

@@ -1,23 +1,25 @@
-//! The whole contract over HTTP: (what the first request left) x (what the second one is), as one table. It is the
-//! table of the README, compared with it word for word.
+//! The contract over HTTP as one table: state after the first request x second request. The README contains the same table,
+//! which this test compares.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed setup fails the test")]
 
 mod support;
 
 use std::fmt::Write as _;
 
 use axum::Router;
-use idempotency::outside::{self, Begun};
-use idempotency::{Claim, MIGRATOR, Terms, Width, claim};
+use idempotency::token_claim::{self, TokenClaimOutcome};
+use idempotency::{BatchOptions, ClaimOutcome, IdempotencyOptions, MIGRATOR, claim};
 use sqlx::{PgPool, PgTransaction};
-use support::{Said, batcher, body, count, fingerprint, key, make_table, note, scope, send, service};
+use support::{
+    TestResponse, batcher, body, count, create_table, fingerprint, key, note, scope, send, service,
+};
 
 const FIRST: [&str; 9] = [
     "no record",
     "in progress, in a transaction",
-    "in progress, outside",
-    "lease passed",
+    "in progress, with a token",
+    "lease expired",
     "completed",
     "failed for good",
     "refused",
@@ -28,48 +30,55 @@ const FIRST: [&str; 9] = [
 const SECOND: [&str; 6] =
     ["same body", "other body", "no key", "malformed key", "other client", "other tenant"];
 
-/// Brings the key `key` into the state, and gives what must be kept alive for it.
-async fn bring_about(
+/// Brings the key into the state; returns the open transaction of a state that needs one.
+async fn set_up_state(
     pool: &PgPool,
     service: &Router,
     state: &str,
     key_text: &str,
 ) -> Option<PgTransaction<'static>> {
     let key = key(key_text);
-    let carried_out = async |text: &str, status: u16| {
-        let said = post(service, key_text, text).await;
-        assert_eq!(said.status, status, "{state}");
+    let execute = async |text: &str, status: u16| {
+        let response = post(service, key_text, text).await;
+        assert_eq!(response.status, status, "{state}");
     };
     let sql = async |sql: &'static str| {
         let changed = sqlx::query(sql).bind(key_text).execute(pool).await.unwrap();
         assert_eq!(changed.rows_affected(), 1, "{state}: {sql}");
     };
-    let begun =
-        async || outside::begin(pool, &scope(&key), &fingerprint("a"), &Terms::default()).await.unwrap();
+    let claim_with_token = async || {
+        token_claim::claim(pool, &scope(&key), &fingerprint("a"), &IdempotencyOptions::default())
+            .await
+            .unwrap()
+    };
     match state {
         "no record" => {}
         "in progress, in a transaction" => {
             let mut tx = pool.begin().await.unwrap();
-            let claim = claim(&mut tx, &scope(&key), &fingerprint("a"), &Terms::default()).await.unwrap();
-            assert!(matches!(claim, Claim::New(_)));
+            let claim = claim(&mut tx, &scope(&key), &fingerprint("a"), &IdempotencyOptions::default())
+                .await
+                .unwrap();
+            assert!(matches!(claim, ClaimOutcome::Claimed(_)));
             return Some(tx);
         }
-        "in progress, outside" => assert!(matches!(begun().await, Begun::Held(_))),
-        "lease passed" => {
-            assert!(matches!(begun().await, Begun::Held(_)));
+        "in progress, with a token" => {
+            assert!(matches!(claim_with_token().await, TokenClaimOutcome::Claimed(_)))
+        }
+        "lease expired" => {
+            assert!(matches!(claim_with_token().await, TokenClaimOutcome::Claimed(_)));
             sql("UPDATE idempotency_keys SET lease_until = now() - interval '1 millisecond' WHERE key = $1")
                 .await;
         }
-        "completed" => carried_out("a", 201).await,
-        "failed for good" => carried_out("fail", 410).await,
-        "refused" => carried_out("refuse", 422).await,
+        "completed" => execute("a", 201).await,
+        "failed for good" => execute("fail", 410).await,
+        "refused" => execute("refuse", 422).await,
         "expired" => {
-            carried_out("a", 201).await;
+            execute("a", 201).await;
             sql("UPDATE idempotency_keys SET created_at = now() - interval '2 days', expires_at = now() WHERE key = $1")
                 .await;
         }
         "pruned" => {
-            carried_out("a", 201).await;
+            execute("a", 201).await;
             sql("DELETE FROM idempotency_keys WHERE key = $1").await;
         }
         other => panic!("{other}"),
@@ -77,11 +86,11 @@ async fn bring_about(
     None
 }
 
-async fn post(service: &Router, key: &str, text: &str) -> Said {
+async fn post(service: &Router, key: &str, text: &str) -> TestResponse {
     send(service, "t/c", Some(key.as_bytes()), "/notes", &format!("{{\"text\":\"{text}\"}}")).await
 }
 
-/// The first request's text in this state.
+/// The text of the first request in this state.
 fn first_text(state: &str) -> &'static str {
     match state {
         "failed for good" => "fail",
@@ -90,7 +99,7 @@ fn first_text(state: &str) -> &'static str {
     }
 }
 
-async fn second(service: &Router, state: &str, request: &str, key: &str) -> Said {
+async fn send_second(service: &Router, state: &str, request: &str, key: &str) -> TestResponse {
     let same = format!("{{ \"text\" : \"{}\" }}", first_text(state));
     let key = key.as_bytes();
     match request {
@@ -104,71 +113,71 @@ async fn second(service: &Router, state: &str, request: &str, key: &str) -> Said
     }
 }
 
-/// One line of the table.
-fn line(first: &str, second: &str, said: &Said) -> String {
-    let told = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
-    let code = serde_json::from_str::<serde_json::Value>(&said.body)
+/// One row of the table.
+fn row(first: &str, second: &str, response: &TestResponse) -> String {
+    let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+    let code = serde_json::from_str::<serde_json::Value>(&response.body)
         .ok()
         .and_then(|problem| Some(problem.get("code")?.as_str()?.to_owned()));
-    let body = code.unwrap_or_else(|| said.body.clone());
+    let body = code.unwrap_or_else(|| response.body.clone());
     format!(
         "{first:<30} {second:<14} {} {:<7} {:<5} {body}",
-        said.status,
-        told(said.header("idempotent-replay")),
-        told(said.header("retry-after")),
+        response.status,
+        or_dash(response.header("idempotent-replay")),
+        or_dash(response.header("retry-after")),
     )
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r25_s4_1_the_whole_contract(pool: PgPool) {
-    make_table(&pool).await;
-    let service = service(batcher(&pool, Width::default()));
+async fn r25_s4_1_every_state_and_second_request_match_the_table(pool: PgPool) {
+    create_table(&pool).await;
+    let service = service(batcher(&pool, BatchOptions::default()));
     let mut table = String::new();
     writeln!(table, "{:<30} {:<14} {:<3} {:<7} {:<5} body", "first request", "second", "", "replay", "retry")
         .unwrap();
     for (n, first) in FIRST.iter().enumerate() {
         for (m, request) in SECOND.iter().enumerate() {
             let key = format!("key-{n}-{m}");
-            let held = bring_about(&pool, &service, first, &key).await;
-            let said = second(&service, first, request, &key).await;
-            if *request == "same body" && said.header("idempotent-replay") == "true" {
-                let again = second(&service, first, request, &key).await;
-                assert_eq!(again, said, "a copy is the same each time");
+            let transaction = set_up_state(&pool, &service, first, &key).await;
+            let response = send_second(&service, first, request, &key).await;
+            if *request == "same body" && response.header("idempotent-replay") == "true" {
+                let again = send_second(&service, first, request, &key).await;
+                assert_eq!(again, response, "expected identical replays");
             }
-            if let Some(tx) = held {
+            if let Some(tx) = transaction {
                 tx.rollback().await.unwrap();
             }
-            writeln!(table, "{}", line(first, request, &said)).unwrap();
+            writeln!(table, "{}", row(first, request, &response)).unwrap();
         }
     }
     let readme = include_str!("../README.md");
-    assert!(readme.contains(&table), "the README does not have this table:\n{table}");
+    assert!(readme.contains(&table), "the README does not contain this table:\n{table}");
 }
 
-/// A route is part of the request; its key, quoted or bare, is not.
+/// The path is part of the fingerprint; the spelling of the key, quoted or bare, is not.
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_3_the_fingerprint_is_of_the_whole_request(pool: PgPool) {
-    make_table(&pool).await;
-    let service = service(batcher(&pool, Width::default()));
-    let said = async |key: &[u8], path: &str| {
-        let said = send(&service, "t/c", Some(key), path, "{\"text\":\"a\"}").await;
-        (said.status, said.header("idempotent-replay").to_owned())
+async fn s3_3_the_fingerprint_covers_the_whole_request(pool: PgPool) {
+    create_table(&pool).await;
+    let service = service(batcher(&pool, BatchOptions::default()));
+    let post = async |key: &[u8], path: &str| {
+        let response = send(&service, "t/c", Some(key), path, "{\"text\":\"a\"}").await;
+        (response.status, response.header("idempotent-replay").to_owned())
     };
-    assert_eq!(said(b"k", "/notes").await, (201, "false".into()));
-    assert_eq!(said(b"\"k\"", "/notes").await, (200, "true".into()));
-    assert_eq!(said(b"k", "/other").await, (422, String::new()));
+    assert_eq!(post(b"k", "/notes").await, (201, "false".into()));
+    assert_eq!(post(b"\"k\"", "/notes").await, (200, "true".into()));
+    assert_eq!(post(b"k", "/other").await, (422, String::new()));
     assert_eq!(count(&pool, "notes").await, 1);
 }
 
-/// Who is not known is told nothing of keys; what changes nothing needs none.
+/// An unknown caller learns nothing about keys; safe methods need none.
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_1_a_key_is_required_of_what_changes_something(pool: PgPool) {
-    make_table(&pool).await;
-    let service = service(batcher(&pool, Width::default()));
+async fn s3_1_unsafe_methods_require_a_key(pool: PgPool) {
+    create_table(&pool).await;
+    let service = service(batcher(&pool, BatchOptions::default()));
     assert_eq!(send(&service, "nobody", None, "/notes", "{}").await.status, 401);
     assert_eq!(send(&service, "t/c", None, "/notes", "{}").await.status, 400);
     let get = axum::http::Request::get("/notes").body(axum::body::Body::empty()).unwrap();
-    let got = tower::ServiceExt::oneshot(service, get).await.unwrap();
-    assert_eq!(got.status(), 200);
+    let response = tower::ServiceExt::oneshot(service, get).await.unwrap();
+    assert_eq!(response.status(), 200);
     let _ = (note("k", "a"), body("a"));
 }

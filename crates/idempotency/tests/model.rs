@@ -1,49 +1,50 @@
-//! The contract against a model: random sequences of everything that may happen to a few keys, on a real database.
+//! The contract against a model: random sequences of operations on a few keys, on a real database.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed setup fails the test")]
 
 mod support;
 
 use std::collections::HashMap;
 
-use idempotency::outside::{self, Begun, Holder};
+use idempotency::token_claim::{self, Holder, TokenClaimOutcome};
 use idempotency::{
-    Answer, Batcher, Claim, IdempotencyKey, Lease, MIGRATOR, Outcome, Scope, Terms, Width, claim, keeper,
+    BatchOptions, Batcher, ClaimOutcome, IdempotencyKey, IdempotencyOptions, Lease, MIGRATOR, RequestOutcome,
+    Scope, StoredResponse, claim, maintenance,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use sqlx::{PgPool, PgTransaction};
-use support::{Note, Notes, batcher, body, fingerprint, make_table};
+use support::{Note, Notes, batcher, body, create_table, fingerprint};
 
-/// Sequences, and operations of each.
+/// Number of sequences, and of operations in each.
 const SEQUENCES: usize = 120;
 const LENGTH: usize = 24;
 
 /// One operation on the key of this number.
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// A request through the batches with this text.
+    /// A request with this text through the batcher.
     Post(usize, &'static str),
-    /// A transaction claims it and stays open.
+    /// A transaction claims the key and stays open.
     Hold(usize, &'static str),
-    /// That transaction writes its answer and commits.
+    /// That transaction stores its response and commits.
     Complete(usize),
     /// That transaction is rolled back.
-    GiveUp(usize),
-    /// A claim for an effect outside.
-    Begin(usize, &'static str),
-    /// Its holder answers.
-    Answer(usize),
-    /// Its holder gives the key back.
-    GiveBack(usize),
-    /// Its lease passes.
-    LeasePasses(usize),
-    /// Its lease passed over a minute ago, and the table is kept.
+    RollBack(usize),
+    /// A claim with a token.
+    TokenClaim(usize, &'static str),
+    /// The holder stores its response.
+    TokenComplete(usize),
+    /// The holder releases the key.
+    TokenRelease(usize),
+    /// The holder's lease expires.
+    ExpireLease(usize),
+    /// The holder's lease expired over a minute ago, and maintenance runs.
     Reap(usize),
-    /// A kept answer expires.
+    /// A stored response expires.
     Expire(usize),
-    /// A kept answer is gone.
+    /// A stored response is deleted.
     Prune(usize),
 }
 
@@ -54,64 +55,64 @@ fn op() -> impl Strategy<Value = Op> {
         8 => (key(), text()).prop_map(|(key, text)| Op::Post(key, text)),
         2 => (key(), text()).prop_map(|(key, text)| Op::Hold(key, text)),
         2 => key().prop_map(Op::Complete),
-        1 => key().prop_map(Op::GiveUp),
-        2 => (key(), text()).prop_map(|(key, text)| Op::Begin(key, text)),
-        2 => key().prop_map(Op::Answer),
-        1 => key().prop_map(Op::GiveBack),
-        1 => key().prop_map(Op::LeasePasses),
+        1 => key().prop_map(Op::RollBack),
+        2 => (key(), text()).prop_map(|(key, text)| Op::TokenClaim(key, text)),
+        2 => key().prop_map(Op::TokenComplete),
+        1 => key().prop_map(Op::TokenRelease),
+        1 => key().prop_map(Op::ExpireLease),
         1 => key().prop_map(Op::Reap),
         1 => key().prop_map(Op::Expire),
         1 => key().prop_map(Op::Prune),
     ]
 }
 
-/// What the model holds of one key.
+/// The model of one key.
 #[derive(Default)]
-struct Modelled {
-    /// The row: the text it is for, and its answer unless it is in progress.
-    row: Option<(&'static str, Option<Answer>)>,
-    lease_passed: bool,
-    /// Held by an open transaction, for this text.
+struct KeyModel {
+    /// The row: its text, and its response unless in progress.
+    row: Option<(&'static str, Option<StoredResponse>)>,
+    is_lease_expired: bool,
+    /// The text of the open transaction that holds the key.
     held: Option<&'static str>,
     /// The note that outlives the key.
     note: Option<&'static str>,
 }
 
-impl Modelled {
-    /// What a claim for `text` comes to; `None` means it is new.
-    fn claim(&mut self, text: &'static str) -> Option<Outcome<String>> {
+impl KeyModel {
+    /// The outcome of a claim for `text`; `None` if the key is unused.
+    fn claim(&mut self, text: &'static str) -> Option<RequestOutcome<String>> {
         if self.held.is_some() {
-            return Some(Outcome::InProgress);
+            return Some(RequestOutcome::InProgress);
         }
         match &self.row {
-            Some((first, _)) if *first != text => Some(Outcome::Mismatch),
-            Some((_, Some(answer))) => Some(Outcome::Replayed(answer.clone())),
-            Some((_, None)) if !self.lease_passed => Some(Outcome::InProgress),
+            Some((first, _)) if *first != text => Some(RequestOutcome::Mismatch),
+            Some((_, Some(response))) => Some(RequestOutcome::Replayed(response.clone())),
+            Some((_, None)) if !self.is_lease_expired => Some(RequestOutcome::InProgress),
             Some((_, None)) | None => None,
         }
     }
 
-    fn post(&mut self, text: &'static str) -> Outcome<String> {
+    fn post(&mut self, text: &'static str) -> RequestOutcome<String> {
         if let Some(outcome) = self.claim(text) {
             return outcome;
         }
-        let outcome = match (self.note, text) {
-            (Some(note), text) if note != text => return Outcome::Mismatch,
-            (Some(note), _) => return Outcome::Replayed(Answer::new(201, body(note))),
-            (None, "refuse") => return Outcome::Refused("refuse".into()),
-            (None, "fail") => Answer::new(410, r#"{"failed":"for good"}"#),
+        let response = match (self.note, text) {
+            (Some(note), text) if note != text => return RequestOutcome::Mismatch,
+            (Some(note), _) => return RequestOutcome::Replayed(StoredResponse::new(201, body(note))),
+            (None, "refuse") => return RequestOutcome::Refused("refuse".into()),
+            (None, "fail") => StoredResponse::new(410, r#"{"failed":"for good"}"#),
             (None, text) => {
                 self.note = Some(text);
-                Answer::new(201, body(text))
+                StoredResponse::new(201, body(text))
             }
         };
-        self.row = Some((text, Some(outcome.clone())));
-        Outcome::Answered(outcome)
+        self.row = Some((text, Some(response.clone())));
+        RequestOutcome::Executed(response)
     }
 }
 
-/// The service, with what is open.
-struct Real {
+/// The service, with its open transactions and holders.
+struct System {
     pool: PgPool,
     batcher: Batcher<Notes>,
     held: HashMap<usize, (PgTransaction<'static>, Lease)>,
@@ -119,7 +120,7 @@ struct Real {
     sequence: usize,
 }
 
-impl Real {
+impl System {
     fn key(&self, key: usize) -> IdempotencyKey {
         support::key(&format!("model-{}-{key}", self.sequence))
     }
@@ -128,120 +129,137 @@ impl Real {
         sqlx::query(sql).bind(self.key(key).as_str()).execute(&self.pool).await.unwrap();
     }
 
-    /// Carries one operation out on both; what each said.
-    async fn carry_out(&mut self, op: Op, model: &mut [Modelled]) -> (String, String) {
-        let said = |outcome: &Outcome<String>| format!("{outcome:?}");
-        let name = |key: usize| self.key(key);
+    /// Executes one operation on the system and the model; returns both outcomes as text.
+    async fn execute(&mut self, op: Op, model: &mut [KeyModel]) -> (String, String) {
         match op {
-            Op::Post(key, text) => {
-                let (named, modelled) = (name(key), &mut model[key]);
-                let scope = Scope { tenant: "t", client: "c", key: &named };
-                let id = format!("t/c/{named}");
-                let note = Note { id, hash: fingerprint(text).as_bytes().to_vec(), text: text.to_owned() };
-                let outcome = self.batcher.carry_out(&scope, &fingerprint(text), note).await.unwrap();
-                let expected = modelled.post(text);
-                // A stale holder is removed with the answer that takes its place.
-                if matches!(expected, Outcome::Answered(_)) {
-                    modelled.lease_passed = false;
-                }
-                (said(&outcome), said(&expected))
-            }
-            Op::Hold(key, text) => {
-                let expected = match model[key].claim(text) {
-                    Some(outcome) => said(&outcome),
-                    None => "new".into(),
-                };
-                let named = name(key);
-                let mut tx = self.pool.begin().await.unwrap();
-                let scope = Scope { tenant: "t", client: "c", key: &named };
-                let came = match claim(&mut tx, &scope, &fingerprint(text), &Terms::default()).await.unwrap()
-                {
-                    Claim::New(lease) => {
-                        self.held.insert(key, (tx, lease));
-                        model[key].held = Some(text);
-                        return ("new".into(), expected);
-                    }
-                    Claim::Replay(answer) => said(&Outcome::Replayed(answer)),
-                    Claim::InProgress => said(&Outcome::InProgress),
-                    Claim::Mismatch => said(&Outcome::Mismatch),
-                };
-                tx.rollback().await.unwrap();
-                (came, expected)
-            }
-            Op::Complete(key) => {
-                if let Some((mut tx, lease)) = self.held.remove(&key) {
-                    let answer = Answer::new(202, "by hand");
-                    lease.complete(&mut tx, &answer).await.unwrap();
-                    tx.commit().await.unwrap();
-                    let text = model[key].held.take().unwrap();
-                    model[key].row = Some((text, Some(answer)));
-                    model[key].lease_passed = false;
-                }
-                Default::default()
-            }
-            Op::GiveUp(key) => {
+            Op::Post(key, text) => self.post(key, text, &mut model[key]).await,
+            Op::Hold(key, text) => self.hold(key, text, &mut model[key]).await,
+            Op::Complete(key) => self.complete(key, &mut model[key]).await,
+            Op::RollBack(key) => {
                 if let Some((tx, _)) = self.held.remove(&key) {
                     tx.rollback().await.unwrap();
                     model[key].held = None;
                 }
                 Default::default()
             }
-            Op::Begin(key, text) => {
-                let expected = match model[key].claim(text) {
-                    Some(outcome) => said(&outcome),
-                    None => {
-                        model[key].row = Some((text, None));
-                        model[key].lease_passed = false;
-                        "held".into()
-                    }
-                };
-                let named = name(key);
-                let scope = Scope { tenant: "t", client: "c", key: &named };
-                let begun =
-                    outside::begin(&self.pool, &scope, &fingerprint(text), &Terms::default()).await.unwrap();
-                let came = match begun {
-                    Begun::Held(holder) => {
-                        self.holders.insert(key, holder);
-                        "held".into()
-                    }
-                    Begun::Replay(answer) => said(&Outcome::Replayed(answer)),
-                    Begun::InProgress => said(&Outcome::InProgress),
-                    Begun::Mismatch => said(&Outcome::Mismatch),
-                };
-                (came, expected)
+            Op::TokenClaim(key, text) => self.token_claim(key, text, &mut model[key]).await,
+            Op::TokenComplete(key) => self.token_complete(key, &mut model[key]).await,
+            Op::TokenRelease(key) => self.token_release(key, &mut model[key]).await,
+            Op::ExpireLease(_) | Op::Reap(_) | Op::Expire(_) | Op::Prune(_) => {
+                self.change_row(op, model).await
             }
-            Op::Answer(key) => {
-                let Some(holder) = self.holders.remove(&key) else { return Default::default() };
-                let came = holder.complete(&Answer::new(200, "outside")).await.is_ok();
-                let mut expected = false;
-                // While a transaction holds the key it has removed the row of a holder that was late.
-                if let Some((_, answer @ None)) = &mut model[key].row {
-                    *answer = Some(Answer::new(200, "outside"));
-                    expected = true;
+        }
+    }
+
+    async fn post(&self, key: usize, text: &'static str, model: &mut KeyModel) -> (String, String) {
+        let named = self.key(key);
+        let scope = Scope { tenant: "t", client: "c", key: &named };
+        let id = format!("t/c/{named}");
+        let note = Note { id, hash: fingerprint(text).as_bytes().to_vec(), text: text.to_owned() };
+        let outcome = self.batcher.execute(&scope, &fingerprint(text), note).await.unwrap();
+        let expected = model.post(text);
+        // An expired holder is replaced by the new response.
+        if matches!(expected, RequestOutcome::Executed(_)) {
+            model.is_lease_expired = false;
+        }
+        (text_of(&outcome), text_of(&expected))
+    }
+
+    async fn hold(&mut self, key: usize, text: &'static str, model: &mut KeyModel) -> (String, String) {
+        let expected = model.claim(text).as_ref().map_or_else(|| "claimed".into(), text_of);
+        let named = self.key(key);
+        let mut tx = self.pool.begin().await.unwrap();
+        let scope = Scope { tenant: "t", client: "c", key: &named };
+        let options = IdempotencyOptions::default();
+        let outcome = match claim(&mut tx, &scope, &fingerprint(text), &options).await.unwrap() {
+            ClaimOutcome::Claimed(lease) => {
+                self.held.insert(key, (tx, lease));
+                model.held = Some(text);
+                return ("claimed".into(), expected);
+            }
+            ClaimOutcome::Replay(response) => text_of(&RequestOutcome::Replayed(response)),
+            ClaimOutcome::InProgress => text_of(&RequestOutcome::InProgress),
+            ClaimOutcome::Mismatch => text_of(&RequestOutcome::Mismatch),
+        };
+        tx.rollback().await.unwrap();
+        (outcome, expected)
+    }
+
+    async fn complete(&mut self, key: usize, model: &mut KeyModel) -> (String, String) {
+        if let Some((mut tx, lease)) = self.held.remove(&key) {
+            let response = StoredResponse::new(202, "by hand");
+            lease.complete(&mut tx, &response).await.unwrap();
+            tx.commit().await.unwrap();
+            let text = model.held.take().unwrap();
+            model.row = Some((text, Some(response)));
+            model.is_lease_expired = false;
+        }
+        Default::default()
+    }
+
+    async fn token_claim(
+        &mut self,
+        key: usize,
+        text: &'static str,
+        model: &mut KeyModel,
+    ) -> (String, String) {
+        let expected = match model.claim(text) {
+            Some(outcome) => text_of(&outcome),
+            None => {
+                model.row = Some((text, None));
+                model.is_lease_expired = false;
+                "claimed".into()
+            }
+        };
+        let named = self.key(key);
+        let scope = Scope { tenant: "t", client: "c", key: &named };
+        let options = IdempotencyOptions::default();
+        let outcome =
+            match token_claim::claim(&self.pool, &scope, &fingerprint(text), &options).await.unwrap() {
+                TokenClaimOutcome::Claimed(holder) => {
+                    self.holders.insert(key, holder);
+                    "claimed".into()
                 }
-                (came.to_string(), expected.to_string())
-            }
-            Op::GiveBack(key) => {
-                let Some(holder) = self.holders.remove(&key) else { return Default::default() };
-                let came = holder.give_back().await.is_ok();
-                let expected = matches!(model[key].row, Some((_, None)));
-                if expected {
-                    model[key].row = None;
-                }
-                (came.to_string(), expected.to_string())
-            }
-            Op::LeasePasses(key) => {
+                TokenClaimOutcome::Replay(response) => text_of(&RequestOutcome::Replayed(response)),
+                TokenClaimOutcome::InProgress => text_of(&RequestOutcome::InProgress),
+                TokenClaimOutcome::Mismatch => text_of(&RequestOutcome::Mismatch),
+            };
+        (outcome, expected)
+    }
+
+    async fn token_complete(&mut self, key: usize, model: &mut KeyModel) -> (String, String) {
+        let Some(holder) = self.holders.remove(&key) else { return Default::default() };
+        let is_ok = holder.complete(&StoredResponse::new(200, "with a token")).await.is_ok();
+        let mut expected = false;
+        // A transaction that holds the key has removed the row of an expired holder.
+        if let Some((_, response @ None)) = &mut model.row {
+            *response = Some(StoredResponse::new(200, "with a token"));
+            expected = true;
+        }
+        (is_ok.to_string(), expected.to_string())
+    }
+
+    async fn token_release(&mut self, key: usize, model: &mut KeyModel) -> (String, String) {
+        let Some(holder) = self.holders.remove(&key) else { return Default::default() };
+        let is_ok = holder.release().await.is_ok();
+        let expected = matches!(model.row, Some((_, None)));
+        if expected {
+            model.row = None;
+        }
+        (is_ok.to_string(), expected.to_string())
+    }
+
+    /// Changes a row by SQL, as the passage of time would.
+    async fn change_row(&self, op: Op, model: &mut [KeyModel]) -> (String, String) {
+        match op {
+            Op::ExpireLease(key) => {
                 self.sql(key, "UPDATE idempotency_keys SET lease_until = now() - interval '1 s' WHERE key = $1 AND lease_until IS NOT NULL").await;
-                model[key].lease_passed = true;
-                Default::default()
+                model[key].is_lease_expired = true;
             }
             Op::Reap(key) => {
                 self.sql(key, "UPDATE idempotency_keys SET lease_until = now() - interval '2 min' WHERE key = $1 AND lease_until IS NOT NULL").await;
-                keeper::keep(&self.pool).await.unwrap();
-                if matches!(model[key].row, Some((_, None))) {
-                    model[key].row = None;
-                }
-                Default::default()
+                maintenance::maintain(&self.pool).await.unwrap();
+                model[key].row.take_if(|row| row.1.is_none());
             }
             Op::Expire(key) => {
                 self.sql(
@@ -251,54 +269,54 @@ impl Real {
                 )
                 .await;
                 self.sql(key, "DELETE FROM idempotency_keys WHERE key = $1 AND lease_until IS NULL AND expires_at <= now()").await;
-                if matches!(model[key].row, Some((_, Some(_)))) {
-                    model[key].row = None;
-                }
-                Default::default()
+                model[key].row.take_if(|row| row.1.is_some());
             }
             Op::Prune(key) => {
                 self.sql(key, "DELETE FROM idempotency_keys WHERE key = $1 AND lease_until IS NULL").await;
-                if matches!(model[key].row, Some((_, Some(_)))) {
-                    model[key].row = None;
-                }
-                Default::default()
+                model[key].row.take_if(|row| row.1.is_some());
             }
+            other => unreachable!("{other:?} changes no row"),
         }
+        Default::default()
     }
 }
 
+fn text_of(outcome: &RequestOutcome<String>) -> String {
+    format!("{outcome:?}")
+}
+
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r25_random_sequences_keep_the_contract(pool: PgPool) {
-    make_table(&pool).await;
+async fn r25_random_sequences_match_the_model(pool: PgPool) {
+    create_table(&pool).await;
     let mut runner = TestRunner::default();
     for sequence in 0..SEQUENCES {
         let ops = prop::collection::vec(op(), LENGTH).new_tree(&mut runner).unwrap().current();
-        let mut model: Vec<Modelled> = (0..3).map(|_| Modelled::default()).collect();
-        let mut real = Real {
+        let mut model: Vec<KeyModel> = (0..3).map(|_| KeyModel::default()).collect();
+        let mut system = System {
             pool: pool.clone(),
-            batcher: batcher(&pool, Width::default()),
+            batcher: batcher(&pool, BatchOptions::default()),
             held: HashMap::new(),
             holders: HashMap::new(),
             sequence,
         };
         for (n, op) in ops.iter().enumerate() {
-            // While a transaction holds a key, a row under it that nobody else can see is not touched by hand.
-            let touched = match *op {
-                Op::Answer(key)
-                | Op::GiveBack(key)
-                | Op::LeasePasses(key)
+            // Rows of a key held by an open transaction are not changed by hand.
+            let changed = match *op {
+                Op::TokenComplete(key)
+                | Op::TokenRelease(key)
+                | Op::ExpireLease(key)
                 | Op::Reap(key)
                 | Op::Expire(key)
                 | Op::Prune(key) => Some(key),
                 _ => None,
             };
-            if touched.is_some_and(|key| real.held.contains_key(&key)) {
+            if changed.is_some_and(|key| system.held.contains_key(&key)) {
                 continue;
             }
-            let (came, expected) = real.carry_out(*op, &mut model).await;
-            assert_eq!(came, expected, "operation {n} of {:?}", &ops[..=n]);
+            let (outcome, expected) = system.execute(*op, &mut model).await;
+            assert_eq!(outcome, expected, "operation {n} of {:?}", &ops[..=n]);
         }
-        for (_, (tx, _)) in real.held.drain() {
+        for (_, (tx, _)) in system.held.drain() {
             tx.rollback().await.unwrap();
         }
     }

@@ -50,7 +50,7 @@ impl MasterKey {
     /// The secret of an endpoint, as its owner is shown it: `whsec_` and base64.
     #[must_use]
     pub fn shown(&self, endpoint: &EndpointId, version: i32) -> SecretString {
-        signature::written(self.bytes(endpoint, version)).into()
+        signature::encode_secret(self.bytes(endpoint, version)).into()
     }
 
     /// The same, to sign with.

@@ -1,6 +1,5 @@
-//! Bounds around a router: size of a body and the time it may take to come,
-//! time of a request, and a panic in one request staying in that request. All
-//! answer with problems.
+//! Bounds around a router: size and time of a request body, time of a request; a panic ends only its own request.
+//! Each violation is answered with a problem.
 
 use std::any::Any;
 use std::pin::Pin;
@@ -23,26 +22,26 @@ use tower_http::trace::TraceLayer;
 
 use crate::problem::{self, Problem};
 
-/// What one request may take.
+/// Size and time limits of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// Largest body in bytes; more is answered 413 `body_too_large`.
     pub body_bytes: usize,
-    /// Longest time from a request's head to the end of its body, if somebody
-    /// reads it; more is answered 408 `body_timeout`, and the connection closed.
+    /// Longest time from a request's head to the end of its body, if a handler reads the body; more is answered 408
+    /// `body_timeout`, and the connection is closed.
     pub body_timeout: Duration,
     /// Longest time until the response begins; more is answered 503 `request_timeout`.
     pub request_timeout: Duration,
 }
 
-/// Puts the bounds, a trace span per request and the 404 and 405 problems
-/// around `router`. Call it last: routes added later are outside.
+/// Puts the bounds, a trace span per request and the 404 and 405 problems around `router`. Call it last: routes added
+/// later are unbounded.
 pub fn bounded(router: Router, bounds: Bounds) -> Router {
     let timeout = from_fn(move |request: Request, next: Next| async move {
         let late = Arc::new(AtomicBool::new(false));
-        let request = request.map(|body| in_time(body, bounds.body_timeout, late.clone()));
+        let request = request.map(|body| with_timeout(body, bounds.body_timeout, late.clone()));
         match tokio::time::timeout(bounds.request_timeout, next.run(request)).await {
-            // Whatever was made of half a body.
+            // The handler's response to an incomplete body is discarded.
             Ok(_) if late.load(Ordering::Relaxed) => body_timed_out(bounds.body_timeout),
             Ok(response) => response,
             Err(_) => timed_out(bounds.request_timeout),
@@ -56,35 +55,41 @@ pub fn bounded(router: Router, bounds: Bounds) -> Router {
 }
 
 fn timed_out(limit: Duration) -> Response {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "request_timeout", "The request took too long")
-        .detail(format!("no answer within {} ms; what it did is not known", limit.as_millis()))
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "request_timeout", "The request timed out")
+        .detail(format!(
+            "the request was not completed within {} ms and its outcome is unknown; retry it with the same Idempotency-Key",
+            limit.as_millis()
+        ))
         .into_response()
 }
 
 fn body_timed_out(limit: Duration) -> Response {
     let mut response =
-        Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", "The body took too long to come")
-            .detail(format!("not all of it came within {} ms; nothing was done", limit.as_millis()))
+        Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", "The request body timed out")
+            .detail(format!(
+                "the request body was not received within {} ms and nothing was done; send the request again",
+                limit.as_millis()
+            ))
             .into_response();
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// The body, for whoever reads it in time; later it fails, and `late` is set.
-fn in_time(body: Body, limit: Duration, late: Arc<AtomicBool>) -> Body {
+/// The body with a time limit; when it is exceeded, reading fails and `late` is set.
+fn with_timeout(body: Body, limit: Duration, late: Arc<AtomicBool>) -> Body {
     if body.is_end_stream() {
         return body;
     }
-    Body::new(InTime { body, end: Box::pin(tokio::time::sleep(limit)), late })
+    Body::new(TimedBody { body, end: Box::pin(tokio::time::sleep(limit)), late })
 }
 
-struct InTime {
+struct TimedBody {
     body: Body,
     end: Pin<Box<Sleep>>,
     late: Arc<AtomicBool>,
 }
 
-impl HttpBody for InTime {
+impl HttpBody for TimedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -92,11 +97,11 @@ impl HttpBody for InTime {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        // A body that is there needs no clock; one that is slow is waited for sooner or later.
+        // The clock counts only while the next frame has not arrived.
         let ready = Pin::new(&mut self.body).poll_frame(cx);
         if ready.is_pending() && self.end.as_mut().poll(cx).is_ready() {
             self.late.store(true, Ordering::Relaxed);
-            return Poll::Ready(Some(Err(axum::Error::new("the body took too long"))));
+            return Poll::Ready(Some(Err(axum::Error::new("the request body timed out"))));
         }
         ready
     }
@@ -116,6 +121,6 @@ fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response {
         .map(|text| (*text).to_owned())
         .or_else(|| cause.downcast_ref::<String>().cloned())
         .unwrap_or_default();
-    tracing::error!(panic = text, "a request panicked");
+    tracing::error!(panic = text, "a request handler panicked");
     Problem::internal().into_response()
 }

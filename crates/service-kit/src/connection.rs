@@ -1,9 +1,8 @@
-//! One connection: how much head it may send, and for how long it may keep us waiting.
+//! Limits of one connection: size of a request head, and time without progress.
 //!
-//! One clock covers every way of being slow: a connection on which no request is being handled and to
-//! which no byte can be written is quiet, whether its client has nothing to ask, dribbles a head, or does
-//! not read its answer. Quiet for too long, it is closed. How long a body may take to come, and a request
-//! to be handled, is bounded around the router ([`crate::bounds`]).
+//! A connection is idle while no request is being handled and no byte can be written to it: its client sends no request,
+//! sends a head byte by byte, or does not read its response. A connection that is idle for too long is closed. The time of
+//! a body and of a request is limited around the router ([`crate::bounds`]).
 
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
@@ -24,36 +23,35 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceExt as _};
 
-/// How long a connection that was told to close may take to do so.
-const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+/// Longest time of a graceful close.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What one connection may take.
+/// Limits of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionBounds {
     /// Most headers of a request (HTTP/1.1); more are answered 431. HTTP/2 counts 32 bytes for each
     /// against `head_bytes` instead.
     pub headers_max: usize,
-    /// Largest head of a request in bytes, [`ConnectionBounds::HEAD_BYTES_MIN`] at least; a larger one is
-    /// answered 431.
+    /// Largest head of a request in bytes, at least [`ConnectionBounds::HEAD_BYTES_MIN`]; a larger one is answered 431.
     pub head_bytes: usize,
-    /// Longest time without a request being handled or a byte being written: for the head of the first
-    /// request, between two requests, and for a client that does not read. Then the connection is closed.
-    pub quiet: Duration,
+    /// Longest time without a request being handled or a byte being written: for the head of the first request, between
+    /// two requests, and for a client that does not read. Then the connection is closed.
+    pub idle: Duration,
 }
 
 impl ConnectionBounds {
-    /// No server takes less.
+    /// Smallest `head_bytes` that the HTTP server supports.
     pub const HEAD_BYTES_MIN: usize = 8 * 1024;
 }
 
 impl Default for ConnectionBounds {
     /// 64 headers, 16 KiB, 20 s.
     fn default() -> Self {
-        Self { headers_max: 64, head_bytes: 16 * 1024, quiet: Duration::from_secs(20) }
+        Self { headers_max: 64, head_bytes: 16 * 1024, idle: Duration::from_secs(20) }
     }
 }
 
-/// Serves one connection until it ends, is quiet for too long, or `shutdown` finds it idle.
+/// Serves one connection until it ends, is idle for too long, or `shutdown` is requested and its requests have ended.
 pub(crate) async fn serve<Io, S>(
     stream: Io,
     service: S,
@@ -65,13 +63,13 @@ pub(crate) async fn serve<Io, S>(
     S::Future: Send,
 {
     let activity = Arc::new(Activity::default());
-    let handling = activity.clone();
+    let requests = activity.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let handled = handling.clone().begin();
+        let guard = requests.clone().begin_request();
         let response = service.clone().oneshot(request.map(Body::new));
         async move {
             let response = response.await;
-            drop(handled);
+            drop(guard);
             response
         }
     });
@@ -80,7 +78,7 @@ pub(crate) async fn serve<Io, S>(
     builder
         .http1()
         .timer(TokioTimer::new())
-        // `quiet` does this for both protocols, and before it is known which one is spoken.
+        // The idle limit does this for both protocols, and before the protocol is known.
         .header_read_timeout(None)
         .max_headers(bounds.headers_max)
         .max_buf_size(bounds.head_bytes.max(ConnectionBounds::HEAD_BYTES_MIN));
@@ -88,74 +86,75 @@ pub(crate) async fn serve<Io, S>(
         .http2()
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(bounds.head_bytes).unwrap_or(u32::MAX));
-    let stream = Watched { stream, activity: activity.clone() };
+    let stream = ActivityStream { stream, activity: activity.clone() };
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let mut told = false;
+    let mut is_closing = false;
     loop {
-        let patience = if told { CLOSE_WITHIN.min(bounds.quiet) } else { bounds.quiet };
+        let limit = if is_closing { CLOSE_TIMEOUT.min(bounds.idle) } else { bounds.idle };
         tokio::select! {
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::debug!(error, "a connection ended");
+                    tracing::debug!(error, "a connection ended with an error");
                 }
                 return;
             }
-            () = shutdown.cancelled(), if !told => {}
-            () = activity.quiet_for(patience) => {
-                if told {
-                    tracing::debug!("a connection did not close by itself");
+            () = shutdown.cancelled(), if !is_closing => {}
+            () = activity.idle_for(limit) => {
+                if is_closing {
+                    tracing::debug!("a connection was dropped after its close timed out");
                     return;
                 }
             }
         }
-        told = true;
+        is_closing = true;
         connection.as_mut().graceful_shutdown();
     }
 }
 
-/// What happens on a connection.
+/// Progress on a connection.
 struct Activity {
-    now: Mutex<Now>,
-    /// A request was handled.
+    state: Mutex<ActivityState>,
+    /// Signalled when a request has been handled.
     handled: Notify,
 }
 
-struct Now {
+struct ActivityState {
     /// Requests being handled.
-    handling: usize,
-    /// When one was handled last, or a byte written.
-    moved_at: Instant,
+    in_flight: usize,
+    /// When a request last began or ended, or a byte was written.
+    last_progress: Instant,
 }
 
 impl Default for Activity {
     fn default() -> Self {
-        Self { now: Mutex::new(Now { handling: 0, moved_at: Instant::now() }), handled: Notify::new() }
+        let state = ActivityState { in_flight: 0, last_progress: Instant::now() };
+        Self { state: Mutex::new(state), handled: Notify::new() }
     }
 }
 
 impl Activity {
-    fn change(&self, change: impl FnOnce(&mut Now)) {
-        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut now);
-        now.moved_at = Instant::now();
+    fn record(&self, change: impl FnOnce(&mut ActivityState)) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut state);
+        state.last_progress = Instant::now();
     }
 
-    /// A request begins; it ends when the value is dropped.
-    fn begin(self: Arc<Self>) -> Handled {
-        self.change(|now| now.handling += 1);
-        Handled(self)
+    /// Records the begin of a request; its end is recorded when the guard is dropped.
+    fn begin_request(self: Arc<Self>) -> RequestGuard {
+        self.record(|state| state.in_flight += 1);
+        RequestGuard(self)
     }
 
-    /// Since when it has been quiet; none while a request is handled.
-    fn quiet_since(&self) -> Option<Instant> {
-        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        (now.handling == 0).then_some(now.moved_at)
+    /// Since when the connection has been idle; `None` while a request is handled.
+    fn idle_since(&self) -> Option<Instant> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        (state.in_flight == 0).then_some(state.last_progress)
     }
 
-    /// Returns once it has been quiet for so long.
-    async fn quiet_for(&self, patience: Duration) {
+    /// Returns once the connection has been idle for `limit`.
+    async fn idle_for(&self, limit: Duration) {
         loop {
-            match self.quiet_since().map(|since| since + patience) {
+            match self.idle_since().map(|since| since + limit) {
                 Some(end) if end <= Instant::now() => return,
                 Some(end) => sleep_until(end).await,
                 None => self.handled.notified().await,
@@ -165,22 +164,22 @@ impl Activity {
 }
 
 /// A request being handled.
-struct Handled(Arc<Activity>);
+struct RequestGuard(Arc<Activity>);
 
-impl Drop for Handled {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
-        self.0.change(|now| now.handling -= 1);
+        self.0.record(|state| state.in_flight -= 1);
         self.0.handled.notify_one();
     }
 }
 
-/// A stream whose progress in writing is seen. Reading is none: a dribbled head would be.
-struct Watched<Io> {
+/// A stream that records written bytes as progress. Bytes read are no progress: a head sent byte by byte must not count.
+struct ActivityStream<Io> {
     stream: Io,
     activity: Arc<Activity>,
 }
 
-impl<Io: AsyncRead + Unpin> AsyncRead for Watched<Io> {
+impl<Io: AsyncRead + Unpin> AsyncRead for ActivityStream<Io> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -190,14 +189,14 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Watched<Io> {
     }
 }
 
-impl<Io: AsyncWrite + Unpin> AsyncWrite for Watched<Io> {
+impl<Io: AsyncWrite + Unpin> AsyncWrite for ActivityStream<Io> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes));
-        self.activity.change(|_| {});
+        self.activity.record(|_| {});
         Poll::Ready(written)
     }
 
@@ -215,7 +214,7 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Watched<Io> {
         buffers: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, buffers));
-        self.activity.change(|_| {});
+        self.activity.record(|_| {});
         Poll::Ready(written)
     }
 

@@ -1,8 +1,8 @@
-//! What every process shares: reading configuration, logs, metrics, stopping,
-//! serving HTTP, errors as problem documents, and webhook signatures.
+//! Shared by every process: configuration, logs, metrics, shutdown, background loops, HTTP serving, errors as problem
+//! documents, and webhook signatures.
 //!
-//! It knows nothing of payments and nothing of any database, so that any
-//! service can use it and an independent party (the mock switch) can too.
+//! This crate knows nothing of payments and of databases, so any service can use it, and so can an independent party
+//! (the mock switch).
 
 pub mod bounds;
 pub mod config;
@@ -12,4 +12,5 @@ pub mod problem;
 pub mod serve;
 pub mod shutdown;
 pub mod signature;
+pub mod task;
 pub mod telemetry;

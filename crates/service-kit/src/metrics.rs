@@ -1,8 +1,7 @@
-//! Metrics in Prometheus text, and the three routes every process answers:
-//! `/health` (alive), `/ready` (able to work) and `/metrics`.
+//! Metrics in Prometheus text format, and the three routes of every process: `/health` (alive), `/ready` (able to work)
+//! and `/metrics`.
 //!
-//! What is measured is decided by whoever calls the `metrics` macros; what each metric means is listed once, as a
-//! [`Metric`], by whoever knows.
+//! A process records values with the `metrics` macros and describes each metric once, as a [`Metric`].
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,9 +21,8 @@ use crate::problem::Problem;
 const BUCKETS_S: &[f64] =
     &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
-/// How often raw histogram samples are folded into their buckets; without it
-/// they pile up for as long as nobody scrapes.
-const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+/// How often raw histogram samples are folded into their buckets; without it they accumulate while nothing scrapes.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long `/ready` waits for its check.
 const READY_TIMEOUT: Duration = Duration::from_secs(3);
@@ -34,19 +32,19 @@ static INSTALLED: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
 /// A future on the heap, as the readiness check returns it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What a metric counts.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows, until the process starts anew.
+    /// Only grows, until the process restarts.
     Counter,
-    /// Goes up and down.
+    /// Rises and falls.
     Gauge,
-    /// Counts by size.
+    /// Counts observations by size.
     Histogram,
 }
 
 impl Kind {
-    /// The word of the `metrics` macro, and of documents.
+    /// The type as the `metrics` macros and the documents name it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -57,39 +55,39 @@ impl Kind {
     }
 }
 
-/// One metric, for whoever reads it.
+/// The description of one metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// What it counts.
+    /// The type.
     pub kind: Kind,
-    /// What one is: events, seconds, minor units.
+    /// The unit of the value: events, seconds, minor units.
     pub unit: &'static str,
-    /// Names of its labels.
+    /// Names of the labels.
     pub labels: &'static [&'static str],
-    /// What it says.
+    /// What the value means.
     pub meaning: &'static str,
 }
 
 impl Metric {
-    /// Has the recorder tell its meaning and unit with the numbers. To be called when the recorder is installed.
+    /// Registers meaning and unit as the help text. Call it after the recorder is installed.
     pub fn describe(&self) {
-        let told = format!("{} ({})", self.meaning, self.unit);
+        let help = format!("{} ({})", self.meaning, self.unit);
         match self.kind {
-            Kind::Counter => metrics::describe_counter!(self.name, told),
-            Kind::Gauge => metrics::describe_gauge!(self.name, told),
-            Kind::Histogram => metrics::describe_histogram!(self.name, told),
+            Kind::Counter => metrics::describe_counter!(self.name, help),
+            Kind::Gauge => metrics::describe_gauge!(self.name, help),
+            Kind::Histogram => metrics::describe_histogram!(self.name, help),
         }
     }
 }
 
-/// Why metrics could not be installed.
+/// The metrics recorder could not be installed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot install the metrics recorder")]
 pub struct MetricsError(#[from] BuildError);
 
-/// The process's metrics. Cloning is cheap; all clones show the same numbers.
+/// The metrics of this process. Cheap to clone; all clones show the same values.
 #[derive(Clone)]
 pub struct Metrics {
     handle: PrometheusHandle,
@@ -111,7 +109,7 @@ impl Metrics {
 /// Installs the process-wide recorder, or returns the one already installed.
 ///
 /// # Errors
-/// [`MetricsError`] when something other than this function installed a recorder.
+/// [`MetricsError`] if a recorder was installed by other code.
 pub fn install() -> Result<Metrics, MetricsError> {
     let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(handle) = installed.as_ref() {
@@ -120,10 +118,10 @@ pub fn install() -> Result<Metrics, MetricsError> {
     let handle = PrometheusBuilder::new().set_buckets(BUCKETS_S)?.install_recorder()?;
     *installed = Some(handle.clone());
     let upkeep = handle.clone();
-    // A thread, not a task: it outlives any one runtime, and sleeps its life away.
+    // A thread, not a task: it must outlive every single runtime.
     std::thread::spawn(move || {
         loop {
-            std::thread::sleep(UPKEEP_EVERY);
+            std::thread::sleep(UPKEEP_INTERVAL);
             upkeep.run_upkeep();
         }
     });
@@ -132,8 +130,7 @@ pub fn install() -> Result<Metrics, MetricsError> {
 
 /// The routes `/health`, `/ready` and `/metrics`.
 ///
-/// `ready` is asked on every request to `/ready` and has 3 s; its `Err` is the
-/// reason, shown to the caller with status 503.
+/// `ready` is called on every request to `/ready` and has 3 s; its `Err` is the reason, returned with status 503.
 pub fn routes(
     metrics: Metrics,
     ready: impl Fn() -> BoxFuture<'static, Result<(), String>> + Clone + Send + Sync + 'static,
@@ -144,7 +141,10 @@ pub fn routes(
             match tokio::time::timeout(READY_TIMEOUT, ready()).await {
                 Ok(Ok(())) => axum::Json(json!({"status": "ready"})).into_response(),
                 Ok(Err(reason)) => not_ready(reason),
-                Err(_) => not_ready(format!("no answer in {} s", READY_TIMEOUT.as_secs())),
+                Err(_) => not_ready(format!(
+                    "the readiness check did not answer within {} s",
+                    READY_TIMEOUT.as_secs()
+                )),
             }
         }
     };

@@ -1,6 +1,5 @@
-//! Binding and serving: an error that says what to change, the real address in
-//! the log, bounds on every connection, and a stop that waits for running
-//! requests, but not for ever.
+//! Binding and serving: errors that name the setting to change, the bound address in the log, limits on every connection,
+//! and a graceful stop of bounded length.
 
 use std::convert::Infallible;
 use std::io::ErrorKind;
@@ -19,15 +18,14 @@ use tower::Service;
 
 use crate::connection::{self, ConnectionBounds};
 
-/// How long running requests may take to finish once the process stops.
+/// Longest time for running requests to finish after a stop.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Binds `addr` and serves `router` until `shutdown`, with the default bounds of
-/// a connection. `setting` is the name of the setting that holds the address,
-/// for the error message.
+/// Binds `addr` and serves `router` until `shutdown`, with the default limits of a connection. `setting` is the name of
+/// the setting that holds the address, for the error message.
 ///
 /// # Errors
-/// When the address cannot be bound.
+/// If the address cannot be bound.
 pub async fn serve(
     addr: SocketAddr,
     setting: &str,
@@ -39,10 +37,10 @@ pub async fn serve(
     Ok(())
 }
 
-/// Binds `addr`; port 0 takes a free one, which the listener and the log know.
+/// Binds `addr`; port 0 takes a free one, which the log names.
 ///
 /// # Errors
-/// When the address cannot be bound, saying which `setting` to change.
+/// If the address cannot be bound; the error names the `setting` to change.
 pub async fn bind(addr: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(addr).await.map_err(|error| match error.kind() {
         ErrorKind::AddrInUse => {
@@ -50,13 +48,13 @@ pub async fn bind(addr: SocketAddr, setting: &str) -> anyhow::Result<TcpListener
         }
         _ => anyhow::Error::new(error).context(format!("cannot listen on {addr}; set {setting}")),
     })?;
-    let bound = listener.local_addr().context("the bound address cannot be read")?;
+    let bound = listener.local_addr().context("cannot read the bound address")?;
     tracing::info!(address = %bound, "listening");
     Ok(listener)
 }
 
-/// Serves on a bound listener until `shutdown`, then gives running requests
-/// 10 s to finish. `service` gives each connection its service.
+/// Serves on a bound listener until `shutdown`; then running requests have 10 s to finish. `service` makes the service of
+/// each connection.
 pub async fn serve_on<L, S>(
     mut listener: L,
     service: impl Fn(&L::Io) -> S,
@@ -67,7 +65,7 @@ pub async fn serve_on<L, S>(
     S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
 {
-    // Whoever stops waiting for this function closes its connections.
+    // Dropping this future closes its connections.
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -82,7 +80,10 @@ pub async fn serve_on<L, S>(
     drop(listener);
     let finished = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(GRACE, finished).await.is_err() {
-        tracing::warn!(grace_s = GRACE.as_secs(), "requests still running were cut off");
+        tracing::warn!(
+            grace_s = GRACE.as_secs(),
+            "requests still running after the grace period were aborted"
+        );
     }
 }
 
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn stops_when_told() {
+    async fn a_cancelled_token_stops_the_server() {
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), "X").await.unwrap();
         let token = CancellationToken::new();
         token.cancel();

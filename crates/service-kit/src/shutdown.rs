@@ -1,15 +1,15 @@
-//! Stopping on purpose: the first SIGTERM or SIGINT asks, the second insists.
+//! Shutdown by signal: the first SIGTERM or SIGINT cancels a token, the second ends the process.
 //!
-//! What stopping means is the business of whoever holds the token.
+//! The holder of the token decides how to stop.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Exit code of a process told to stop twice, as shells give it for SIGINT.
-const INSISTED: i32 = 130;
+/// Exit code after the second signal, the one that shells report for SIGINT.
+const SECOND_SIGNAL_EXIT_CODE: i32 = 130;
 
-/// A token cancelled by the first SIGTERM or SIGINT; the second one ends the
-/// process at once with code 130. Call it once, inside a tokio runtime.
+/// A token cancelled by the first SIGTERM or SIGINT; the second one ends the process at once with code 130. Call it once,
+/// inside a tokio runtime.
 pub fn on_signals() -> CancellationToken {
     let token = CancellationToken::new();
     match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
@@ -17,8 +17,8 @@ pub fn on_signals() -> CancellationToken {
             tokio::spawn(watch(token.clone(), terminate, interrupt));
         }
         (Err(error), _) | (_, Err(error)) => {
-            // Worse than no graceful stop would be no service at all.
-            tracing::error!(%error, "signals cannot be watched; stopping will not be graceful");
+            // A service without graceful stop is better than none.
+            tracing::error!(%error, "signal handlers could not be installed; a stop will not be graceful");
         }
     }
     token
@@ -26,11 +26,11 @@ pub fn on_signals() -> CancellationToken {
 
 async fn watch(token: CancellationToken, mut terminate: Signal, mut interrupt: Signal) {
     let name = next(&mut terminate, &mut interrupt).await;
-    tracing::info!(signal = name, "stopping");
+    tracing::info!(signal = name, "received a signal; stopping");
     token.cancel();
     let name = next(&mut terminate, &mut interrupt).await;
-    tracing::warn!(signal = name, "told to stop a second time, leaving at once");
-    std::process::exit(INSISTED);
+    tracing::warn!(signal = name, "received a second signal; exiting at once");
+    std::process::exit(SECOND_SIGNAL_EXIT_CODE);
 }
 
 async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {

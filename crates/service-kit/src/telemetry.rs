@@ -1,15 +1,13 @@
-//! Logs: one line per event on stderr, filtered by `RUST_LOG` (default
-//! `info`), as text or, with `LOG_FORMAT=json`, as JSON.
+//! Logs: one line per event on stderr, filtered by `RUST_LOG` (default `info`), as text or, with `LOG_FORMAT=json`, as
+//! JSON.
 //!
-//! Stdout stays free for what a command prints as its result.
+//! Stdout is reserved for the results of commands.
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Starts logging for the process called `service`.
-///
-/// Safe to call twice, as tests in one process do: the first call wins.
+/// Starts logging for the process called `service`. Further calls in the same process, as in tests, have no effect.
 pub fn init(service: &'static str) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let json = std::env::var("LOG_FORMAT").is_ok_and(|format| format == "json");
@@ -18,7 +16,7 @@ pub fn init(service: &'static str) {
     let started = if json {
         registry.with(layer.json()).try_init()
     } else {
-        // Escape codes in a log file help nobody.
+        // No escape codes in log files.
         use std::io::IsTerminal;
         registry.with(layer.with_ansi(std::io::stderr().is_terminal())).try_init()
     };

@@ -1,4 +1,4 @@
-//! Token buckets, one for each client.
+//! Token buckets, one per client.
 
 use std::time::Duration;
 
@@ -10,23 +10,22 @@ use payment_ledger::access::api_keys::Caller;
 
 use super::options::Rate;
 
-/// Where a client stands after it asked.
+/// The quota of a client after one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Quota {
-    /// Which buckets: `writes` or `reads`.
+    /// `writes` or `reads`.
     pub(super) policy: &'static str,
-    /// What was agreed.
+    /// The agreed rate.
     pub(super) rate: Rate,
-    /// Requests that it may make at once; none when it was refused.
+    /// Requests that the client may send at once; 0 after a refusal.
     pub(super) remaining: u32,
-    /// Seconds, rounded up and 1 at least: until the bucket is full, or, when it was refused, until it
-    /// holds a token again.
+    /// Seconds, rounded up, at least 1: until the bucket is full or, after a refusal, until it holds a token again.
     pub(super) reset_s: u64,
-    /// Whether it may go on.
-    pub(super) admitted: bool,
+    /// Whether the request is admitted.
+    pub(super) is_admitted: bool,
 }
 
-/// A bucket for each client that did something lately.
+/// A bucket for each recently active client.
 pub(super) struct Buckets<C: Clock = DefaultClock> {
     policy: &'static str,
     rate: Rate,
@@ -47,7 +46,7 @@ impl<C: Clock + Clone> Buckets<C> {
         Self { policy, rate, clients, clock }
     }
 
-    /// Takes a token of the client, if it has one.
+    /// Takes a token of the client if one is left.
     pub(super) fn take(&self, client: &Caller) -> Quota {
         let Self { policy, rate, .. } = *self;
         match self.clients.check_key(client) {
@@ -55,25 +54,25 @@ impl<C: Clock + Clone> Buckets<C> {
                 let remaining = left.remaining_burst_capacity();
                 let missing = u64::from(rate.burst.get().saturating_sub(remaining));
                 let reset_s = missing.div_ceil(rate.per_s.get().into()).max(1);
-                Quota { policy, rate, remaining, reset_s, admitted: true }
+                Quota { policy, rate, remaining, reset_s, is_admitted: true }
             }
             Err(not_until) => {
                 let wait = not_until.wait_time_from(self.clock.now());
                 let reset_s = whole_seconds(wait).max(1);
-                Quota { policy, rate, remaining: 0, reset_s, admitted: false }
+                Quota { policy, rate, remaining: 0, reset_s, is_admitted: false }
             }
         }
     }
 
-    /// Forgets whose bucket is full: it is as if it never asked. So no more clients are remembered than
-    /// can ask within the time that a bucket takes to fill.
-    pub(super) fn forget_idle(&self) {
+    /// Removes full buckets, which equal new ones. So the map holds only clients that were active within the time that a
+    /// bucket takes to fill.
+    pub(super) fn remove_full(&self) {
         self.clients.retain_recent();
         self.clients.shrink_to_fit();
     }
 }
 
-/// Rounded up.
+/// Whole seconds, rounded up.
 fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
@@ -96,15 +95,15 @@ mod tests {
         (Buckets::with_clock("writes", rate, clock.clone()), clock)
     }
 
-    /// Remaining and seconds until the reset; minus for a refusal.
+    /// Remaining tokens and seconds until the reset; -1 for a refusal.
     fn take(buckets: &Buckets<FakeRelativeClock>, client: &Caller) -> (i64, u64) {
         let quota = buckets.take(client);
-        assert!(quota.admitted || quota.remaining == 0);
-        (if quota.admitted { quota.remaining.into() } else { -1 }, quota.reset_s)
+        assert!(quota.is_admitted || quota.remaining == 0);
+        (if quota.is_admitted { quota.remaining.into() } else { -1 }, quota.reset_s)
     }
 
     #[test]
-    fn a_burst_is_given_then_the_rate() {
+    fn a_burst_is_admitted_and_then_the_rate() {
         let (buckets, clock) = buckets(2, 6);
         let shop = client("acme", "shop");
         let taken: Vec<_> = (0..8).map(|_| take(&buckets, &shop)).collect();
@@ -113,13 +112,13 @@ mod tests {
         assert_eq!(take(&buckets, &shop), (-1, 1));
         clock.advance(Duration::from_millis(1));
         assert_eq!(take(&buckets, &shop), (0, 3));
-        assert_eq!(take(&buckets, &shop), (-1, 1), "what is refused costs nothing, and gains nothing");
+        assert_eq!(take(&buckets, &shop), (-1, 1), "expected a refusal to neither cost nor add a token");
         clock.advance(Duration::from_secs(60));
-        assert_eq!(take(&buckets, &shop), (5, 1), "it is never more than full");
+        assert_eq!(take(&buckets, &shop), (5, 1), "expected a full bucket");
     }
 
     #[test]
-    fn each_client_of_each_tenant_has_its_own() {
+    fn each_client_of_each_tenant_has_its_own_bucket() {
         let (buckets, _) = buckets(1, 1);
         for (tenant, name) in [("acme", "shop"), ("acme", "till"), ("globex", "shop")] {
             let client = client(tenant, name);
@@ -129,18 +128,18 @@ mod tests {
     }
 
     #[test]
-    fn idle_clients_are_forgotten_and_busy_ones_are_not() {
+    fn only_full_buckets_are_removed() {
         let (buckets, clock) = buckets(1, 10);
         for n in 0..1_000 {
             take(&buckets, &client("acme", &format!("c{n}")));
         }
         let busy = client("acme", "busy");
-        while buckets.take(&busy).admitted {}
-        buckets.forget_idle();
+        while buckets.take(&busy).is_admitted {}
+        buckets.remove_full();
         assert_eq!(buckets.clients.len(), 1_001);
         clock.advance(Duration::from_secs(3));
-        buckets.forget_idle();
-        assert_eq!(buckets.clients.len(), 1, "who asked once has a full bucket again");
+        buckets.remove_full();
+        assert_eq!(buckets.clients.len(), 1, "expected only the busy client to remain");
         assert_eq!(take(&buckets, &busy), (2, 8));
     }
 }

@@ -1,36 +1,31 @@
-//! How many requests a client may make: a token bucket for its writes and one for its reads.
+//! Rate limits of a client: a token bucket for its writes and one for its reads.
 //!
-//! A bucket belongs to a client of a tenant, whichever of its keys it calls with, and to this process: of
-//! n processes a client may have n times as much. A write is counted once it turned out to be no repeat
-//! (S3.8), so a repeat costs nothing and is never refused here; a read is counted when its caller is known.
-//!
-//! | file | question |
-//! |---|---|
-//! | `options` | how much may a client do? |
-//! | `bucket` | has it any left? |
-//! | `told` | what does its answer say of it? |
+//! A bucket belongs to one client of one tenant, whichever of its API keys is used, and to this process: with n processes a
+//! client has n times the rate. A write is counted once it is known not to be a retry (S3.8), so a retry costs nothing and is
+//! never refused here; a read is counted once its caller is authenticated.
 
 mod bucket;
 mod options;
-mod told;
+mod rate_limit_headers;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use payment_ledger::access::api_keys::Caller;
 use service_kit::problem::Problem;
+use service_kit::task;
 use tokio_util::sync::CancellationToken;
 
 use self::bucket::Buckets;
 use crate::config::{ApiOptions, SetupError};
 use crate::error::ApiError;
-use crate::idempotent::Held;
+use crate::idempotent::ClaimedTransaction;
 
 pub use self::options::RateOptions;
-pub(crate) use self::told::{Told, tell};
+pub(crate) use self::rate_limit_headers::{ChargedQuota, write_rate_limit_headers};
 
-/// How often clients are forgotten whose bucket is full again.
-const FORGET_EVERY: Duration = Duration::from_secs(60);
+/// How often full buckets are removed.
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// All buckets of this process.
 pub(crate) struct Limits {
@@ -39,71 +34,68 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Full buckets, and the task that forgets idle clients until `stopping`.
+    /// Empty maps of buckets, and the task that removes full buckets until `stop`.
     ///
     /// # Errors
     /// [`SetupError::Rate`].
-    pub(crate) fn start(options: &ApiOptions, stopping: CancellationToken) -> Result<Arc<Self>, SetupError> {
+    pub(crate) fn start(options: &ApiOptions, stop: CancellationToken) -> Result<Arc<Self>, SetupError> {
         let limits = Arc::new(Self {
             writes: Buckets::new("writes", options.writes.check("api.writes")?),
             reads: Buckets::new("reads", options.reads.check("api.reads")?),
         });
-        tokio::spawn(forget(limits.clone(), stopping));
+        let cleaned = limits.clone();
+        tokio::spawn(task::every(CLEANUP_INTERVAL, stop, move || {
+            cleaned.writes.remove_full();
+            cleaned.reads.remove_full();
+            std::future::ready(())
+        }));
         Ok(limits)
     }
 
-    /// Counts a read, and tells the answer.
+    /// Counts a read.
     ///
     /// # Errors
     /// 429 `rate_limited`.
-    pub(crate) fn admit_read(&self, caller: &Caller, told: &Told) -> Result<(), Problem> {
-        told.admitted(self.reads.take(caller))
+    pub(crate) fn admit_read(&self, caller: &Caller, charged: &ChargedQuota) -> Result<(), Problem> {
+        charged.charge(self.reads.take(caller))
     }
 
-    /// The caller's way to count its write, once it is known to be one.
-    pub(crate) fn writes(self: &Arc<Self>, caller: Caller, told: Told) -> Writes {
-        Writes { limits: self.clone(), caller, told }
+    /// The write quota of the caller, to be charged once the request is known not to be a retry.
+    pub(crate) fn writes(self: &Arc<Self>, caller: Caller, charged: ChargedQuota) -> WriteQuota {
+        WriteQuota { limits: self.clone(), caller, charged }
     }
 }
 
-async fn forget(limits: Arc<Limits>, stopping: CancellationToken) {
-    let forgetting = async {
-        loop {
-            tokio::time::sleep(FORGET_EVERY).await;
-            limits.writes.forget_idle();
-            limits.reads.forget_idle();
-        }
-    };
-    stopping.run_until_cancelled(forgetting).await;
-}
-
-/// Counts one caller's write. It may be asked from any task.
+/// The write quota of one request. It may be charged from any task.
 #[derive(Clone)]
-pub(crate) struct Writes {
+pub(crate) struct WriteQuota {
     limits: Arc<Limits>,
     caller: Caller,
-    told: Told,
+    charged: ChargedQuota,
 }
 
-impl Writes {
-    /// Counts a write that is no repeat, and tells the answer.
+impl WriteQuota {
+    /// Counts a write.
     ///
     /// # Errors
-    /// 429 `rate_limited`: nothing may be done.
+    /// 429 `rate_limited`: the write must not be executed.
     pub(crate) fn admit(&self) -> Result<(), Problem> {
-        self.told.admitted(self.limits.writes.take(&self.caller))
+        self.charged.charge(self.limits.writes.take(&self.caller))
     }
 
-    /// The same for a write that holds its key, which is given back unused when there is no quota.
+    /// Counts a write that holds its idempotency key; without quota the key is released unused.
     ///
     /// # Errors
-    /// 429 `rate_limited`, or a store without an answer.
-    pub(crate) async fn admit_held(&self, held: Held) -> Result<Held, ApiError> {
+    /// 429 `rate_limited`, or the store does not answer.
+    pub(crate) async fn admit_claimed(
+        &self,
+        claimed: ClaimedTransaction,
+    ) -> Result<ClaimedTransaction, ApiError> {
         match self.admit() {
-            Ok(()) => Ok(held),
-            Err(refused) => {
-                held.give_back().await?;
-                Err(refused.into())
+            Ok(()) => Ok(claimed),
+            Err(problem) => {
+                claimed.release().await?;
+                Err(problem.into())
             }
         }
     }

@@ -1,4 +1,4 @@
-//! How much a client may do.
+//! Options of the rate limits.
 
 use std::num::NonZeroU32;
 
@@ -6,17 +6,17 @@ use serde::Deserialize;
 
 use crate::config::SetupError;
 
-/// More is no limit.
+/// Largest burst; a larger one would limit nothing.
 const BURST_MAX: u32 = 1_000_000;
 
-/// A rate of one client at one process. The defaults are high: they stop a client that runs away, not one
-/// that works hard. What was agreed with the clients belongs here.
+/// Rate of one client at one process. The defaults are high: they stop a runaway client, not a busy one. Set the rates that
+/// were agreed with the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RateOptions {
-    /// Requests a second in the long run, from 1 to `burst`. Default 20,000.
+    /// Sustained requests per second, 1 to `burst`. Default 20,000.
     pub per_s: u32,
-    /// Requests at once after a pause, up to 1,000,000. Default 20,000.
+    /// Requests at once after a pause, at most 1,000,000. Default 20,000.
     pub burst: u32,
 }
 
@@ -26,7 +26,7 @@ impl Default for RateOptions {
     }
 }
 
-/// A rate that can be kept.
+/// A checked rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
     pub(crate) per_s: NonZeroU32,
@@ -34,7 +34,7 @@ pub(crate) struct Rate {
 }
 
 impl RateOptions {
-    /// Checks the numbers; `section` is where they come from.
+    /// Checks the numbers of the configuration section `section`.
     ///
     /// # Errors
     /// [`SetupError::Rate`].
@@ -54,13 +54,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_that_stops_everybody_or_nobody_is_refused() {
+    fn a_rate_that_admits_no_or_every_request_is_refused() {
         let check = |per_s, burst| RateOptions { per_s, burst }.check("api.writes");
         assert!(RateOptions::default().check("api.writes").is_ok());
         assert!(check(1, 1).is_ok() && check(1, BURST_MAX).is_ok() && check(BURST_MAX, BURST_MAX).is_ok());
         for (per_s, burst) in [(0, 1), (0, 0), (2, 1), (1, BURST_MAX + 1)] {
-            let said = check(per_s, burst).unwrap_err().to_string();
-            assert!(said.starts_with("[api.writes] needs 1 <= per_s <= burst <= 1000000"), "{said}");
+            let error = check(per_s, burst).unwrap_err().to_string();
+            assert!(error.starts_with("[api.writes] requires 1 <= per_s <= burst <= 1000000"), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `GET /api/v1/accounts/{account_id}`: what an account holds.
+//! `GET /api/v1/accounts/{account_id}`: an account with its balances.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::auth::Reader;
 use crate::error::{ApiError, account_not_found};
 use crate::routes::docs::ProblemDocument;
 
-/// An account as it stands. Amounts are decimals in major units, and the same in minor units.
+/// An account with its current balances, as decimals in major units and as integers in minor units.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Account {
     account_id: String,
@@ -22,31 +22,31 @@ pub(crate) struct Account {
     currency: String,
     /// `active`, `frozen` or `closed`.
     status: String,
-    /// What can be spent.
+    /// Balance available for payments.
     #[schema(example = "87.50")]
     available: String,
     available_minor: i64,
-    /// What is set aside for payments under way.
+    /// Balance held for payments in progress.
     #[schema(example = "12.50")]
     held: String,
     held_minor: i64,
-    /// The ledger balance: available and held.
+    /// Ledger balance: the sum of available and held.
     #[schema(example = "100.00")]
     balance: String,
     balance_minor: i64,
 }
 
-/// Ask for an account
+/// Retrieve an account
 #[utoipa::path(
     get, path = "/api/v1/accounts/{account_id}", tag = "accounts", security(("api_key" = ["read"])),
-    params(("account_id" = String, Path, description = "One of your accounts")),
+    params(("account_id" = String, Path, description = "Id of an account of your tenant")),
     responses(
         (status = 200, description = "The account", body = Account),
-        (status = 404, description = "account_not_found; another tenant's account is not found either",
+        (status = 404, description = "account_not_found: no account with this id belongs to your tenant",
          body = ProblemDocument, content_type = "application/problem+json"),
     ),
 )]
-pub(crate) async fn read_account(
+pub(crate) async fn retrieve_account(
     State(app): State<Arc<App>>,
     Reader(caller): Reader,
     Path(id): Path<String>,
@@ -69,7 +69,7 @@ pub(crate) async fn read_account(
     }))
 }
 
-/// Reads an account's id from a path; one that cannot be is not found.
+/// Parses an account id of a path; a malformed id is not found.
 pub(super) fn account_id(id: &str) -> Result<AccountId, Problem> {
     AccountId::new(id).map_err(|_| account_not_found(id))
 }

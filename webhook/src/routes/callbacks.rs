@@ -1,7 +1,7 @@
-//! `POST /callbacks/{switch}`: what a switch says of a transfer.
+//! `POST /callbacks/{switch}`: a switch reports the end of a transfer.
 //!
-//! Verified on the raw body, stored, and only then is the workflow told; 200 means stored. Whatever does
-//! not end in 200 the switch sends again, so nothing is lost by refusing it.
+//! A callback is verified on its raw body and stored before its workflow is signalled; 200 means stored. The switch retries a
+//! callback after any other status, so a refusal loses nothing.
 
 use std::sync::Arc;
 
@@ -19,36 +19,36 @@ use utoipa::ToSchema;
 use crate::app::App;
 use crate::error::{ApiError, excerpt};
 use crate::extract::RawBody;
-use crate::notify::notify;
+use crate::json_integer::deserialize_integer;
 use crate::routes::docs::ProblemDocument;
-use crate::whole::whole;
+use crate::workflow_delivery::deliver_to_workflow;
 
-/// The one type of event that is understood: how a transfer ended.
+/// The only supported event type.
 const TRANSFER_COMPLETED: &str = "transfer.completed";
-/// Bytes of an unreadable body that go into the log.
+/// Bytes of an unreadable body that are logged.
 const EXCERPT_BYTES: usize = 256;
 
-/// Body of a callback. A switch may add fields.
+/// Body of a callback. Unknown fields are ignored.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"type": "transfer.completed", "reference": "tx_0123456789abcdef01234567:submit",
     "status": "SUCCESS", "amount_minor": 1250, "currency": "EUR", "occurred_at": "2026-01-01T12:00:00Z"}))]
 pub(crate) struct CallbackBody {
     /// Always `transfer.completed`.
     r#type: String,
-    /// Our reference of the transfer.
+    /// Reference of the transfer, as we submitted it.
     reference: String,
     status: Status,
     /// Amount of the transfer, in minor units.
-    #[serde(deserialize_with = "whole")]
+    #[serde(deserialize_with = "deserialize_integer")]
     amount_minor: i64,
     /// ISO 4217 code.
     currency: String,
-    /// The switch's words, mostly for a failure.
+    /// Reason given by the switch, usually for a failure.
     #[serde(default)]
     reason: Option<String>,
 }
 
-/// How the transfer ended, says the switch.
+/// Result of the transfer at the switch.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 enum Status {
@@ -56,58 +56,58 @@ enum Status {
     Failure,
 }
 
-/// The callback is stored; do not send it again.
+/// The callback is stored; do not retry it.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Receipt {
+pub(crate) struct CallbackReceipt {
     /// Always true.
     stored: bool,
 }
 
 /// Report the end of a transfer
 ///
-/// For switches. Signed as Standard Webhooks has it, over the raw body; `webhook-id` is the same on every
-/// retry. Any answer but 200 means: send it again.
+/// For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id` is the same on every
+/// retry. Retry after any status except 200.
 #[utoipa::path(
     post, path = "/callbacks/{switch}", tag = "callbacks",
     params(
-        ("switch" = String, Path, description = "The switch's name in our configuration"),
-        ("webhook-id" = String, Header, description = "Id of the event, 1 to 64 characters of A-Z a-z 0-9 _ : -"),
+        ("switch" = String, Path, description = "Name of the switch, agreed with the bank"),
+        ("webhook-id" = String, Header, description = "Id of the event, 1 to 64 characters of A-Z a-z 0-9 _ : -; the same on every retry"),
         ("webhook-timestamp" = String, Header, description = "Seconds since 1970"),
         ("webhook-signature" = String, Header, description = "v1,BASE64, several separated by spaces"),
     ),
     request_body = CallbackBody,
     responses(
-        (status = 200, description = "Stored, now or before", body = Receipt),
-        (status = 400, description = "unreadable_callback: authentic, but not a report of a transfer's end",
+        (status = 200, description = "The callback is stored, now or by an earlier request", body = CallbackReceipt),
+        (status = 400, description = "unreadable_callback: the signature is valid, but the body is not a transfer.completed event",
          body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 401, description = "invalid_signature",
+        (status = 401, description = "invalid_signature: the signature could not be verified",
          body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 404, description = "unknown_switch",
+        (status = 404, description = "unknown_switch: no switch has this name",
          body = ProblemDocument, content_type = "application/problem+json"),
         (status = 413, description = "body_too_large",
          body = ProblemDocument, content_type = "application/problem+json"),
     ),
 )]
-pub(crate) async fn take_callback(
+pub(crate) async fn receive_callback(
     State(app): State<Arc<App>>,
     Path(switch): Path<String>,
     headers: HeaderMap,
     RawBody(body): RawBody,
-) -> Result<Json<Receipt>, ApiError> {
+) -> Result<Json<CallbackReceipt>, ApiError> {
     let (switch, secrets) = find_switch(&app, &switch)?;
 
-    // Nothing of a body is believed, or even parsed, before its signature.
+    // The body is not even parsed before its signature is verified.
     let now_s = Timestamp::now().as_second();
     let event_id =
         signature::verify(secrets, &headers, &body, now_s, app.callback_tolerance_s).map_err(|reason| {
-            tracing::warn!(switch = %switch, %reason, "a callback was not believed");
-            count(switch, "not_believed");
-            Problem::new(StatusCode::UNAUTHORIZED, "invalid_signature", "The signature is not valid")
-                .detail(reason.to_string())
+            tracing::warn!(switch = %switch, %reason, "refused a callback with an invalid signature");
+            count(switch, "invalid_signature");
+            Problem::new(StatusCode::UNAUTHORIZED, "invalid_signature", "Invalid signature")
+                .detail(format!("the callback's signature could not be verified: {reason}; sign the raw body with a current secret"))
         })?;
-    let callback = read(switch, &event_id, &body).map_err(|reason| {
+    let callback = parse(switch, &event_id, &body).map_err(|reason| {
         let excerpt = String::from_utf8_lossy(&body[..body.len().min(EXCERPT_BYTES)]);
-        tracing::error!(switch = %switch, event.id = event_id, reason, body = %excerpt, "an authentic callback cannot be read");
+        tracing::error!(switch = %switch, event.id = event_id, reason, body = %excerpt, "refused a signed callback that could not be parsed");
         count(switch, "unreadable");
         Problem::bad_request("unreadable_callback", reason)
     })?;
@@ -115,7 +115,7 @@ pub(crate) async fn take_callback(
     let outcome = match app.ledger.store_callback(&callback).await? {
         StoreCallbackOutcome::New(message) => {
             if let Some(message) = message {
-                notify(&app, &message).await;
+                deliver_to_workflow(&app, &message).await;
             }
             "stored"
         }
@@ -123,23 +123,26 @@ pub(crate) async fn take_callback(
         StoreCallbackOutcome::CallbackEventIdReused => "callback_event_id_reused",
     };
     count(switch, outcome);
-    Ok(Json(Receipt { stored: true }))
+    Ok(Json(CallbackReceipt { stored: true }))
 }
 
 fn find_switch<'a>(app: &'a App, name: &str) -> Result<(&'a SwitchName, &'a [Secret]), Problem> {
-    let found = SwitchName::new(name).ok().and_then(|name| app.callback_secrets.get_key_value(&name));
-    found
-        .map(|(name, secrets)| (name, secrets.as_slice()))
-        .ok_or_else(|| Problem::missing("unknown_switch", format!("no switch is called {}", excerpt(name))))
+    let entry = SwitchName::new(name).ok().and_then(|name| app.callback_secrets.get_key_value(&name));
+    entry.map(|(name, secrets)| (name, secrets.as_slice())).ok_or_else(|| {
+        Problem::missing("unknown_switch", format!("no switch is named {}; check the path", excerpt(name)))
+    })
 }
 
-/// Reads an authentic body, or says why it cannot be a report of a transfer's end.
-fn read(switch: &SwitchName, event_id: &str, body: &[u8]) -> Result<Callback, String> {
+/// Parses a verified body.
+///
+/// # Errors
+/// Why the body is not a report of a transfer's end.
+fn parse(switch: &SwitchName, event_id: &str, body: &[u8]) -> Result<Callback, String> {
     let event_id = EventId::new(event_id).map_err(|error| error.to_string())?;
     let parsed: CallbackBody = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    // Another type with a status of its own must not be taken for the end of a transfer.
+    // Another event type with a status field must not be taken for the end of a transfer.
     if parsed.r#type != TRANSFER_COMPLETED {
-        return Err(format!("type must be {TRANSFER_COMPLETED}, not {}", excerpt(&parsed.r#type)));
+        return Err(format!("the event type must be {TRANSFER_COMPLETED}, not {}", excerpt(&parsed.r#type)));
     }
     Ok(Callback {
         switch: switch.clone(),
@@ -156,7 +159,7 @@ fn read(switch: &SwitchName, event_id: &str, body: &[u8]) -> Result<Callback, St
     })
 }
 
-/// PostgreSQL text holds no NUL. A callback with one is stored all the same; the body keeps it.
+/// Replaces NUL, which PostgreSQL text cannot contain; the stored body keeps it.
 fn storable(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
@@ -166,10 +169,10 @@ fn count(switch: &SwitchName, outcome: &'static str) {
         .increment(1);
 }
 
-/// Shows what alerts watch from zero on: the first of a kind would not be seen to have been added.
-pub(crate) fn show_from_zero<'a>(switches: impl Iterator<Item = &'a SwitchName>) {
+/// Initializes counters used by alerts with 0: `increase` does not see the first increment of a new counter.
+pub(crate) fn initialize_metrics<'a>(switches: impl Iterator<Item = &'a SwitchName>) {
     for switch in switches {
-        for outcome in ["not_believed", "unreadable"] {
+        for outcome in ["invalid_signature", "unreadable"] {
             metrics::counter!("switch_callbacks_total", "switch" => switch.to_string(), "outcome" => outcome)
                 .increment(0);
         }

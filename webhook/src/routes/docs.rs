@@ -1,4 +1,4 @@
-//! `/openapi.json`, and `/docs`, a page for it that needs nothing from the internet.
+//! `/openapi.json`, and `/docs`, its page, which loads nothing from the internet.
 
 use axum::Router;
 use serde::Serialize;
@@ -8,21 +8,21 @@ use utoipa::openapi::{self, ContentBuilder, Ref, ResponseBuilder};
 use utoipa::{Modify, OpenApi, ToSchema};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-/// A problem as RFC 9457 has it.
+/// A problem document (RFC 9457).
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ProblemDocument {
     /// `urn:problem:` and the code.
     #[schema(example = "urn:problem:invalid_amount")]
     r#type: String,
-    /// What kind of problem.
+    /// Kind of problem.
     title: String,
     /// The HTTP status.
     #[schema(minimum = 400, maximum = 599)]
     status: u16,
-    /// For programs: stable.
+    /// Stable code for programs.
     #[schema(example = "invalid_amount")]
     code: String,
-    /// What was wrong this time.
+    /// What happened, to which object, and what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
 }
@@ -32,30 +32,30 @@ pub(crate) struct ProblemDocument {
 #[openapi(
     info(
         title = "Payments",
-        description = "Sends money through a payment switch. A customer is charged exactly once when the money left, and not \
-                       at all when it did not. Errors are problem documents (RFC 9457); look at `code`. What a client may \
-                       still ask for is told in `RateLimit-Policy` and `RateLimit`."
+        description = "Sends payments through payment switches. A customer is charged exactly once if the money left, and not \
+                       at all if it did not. Errors are problem documents (RFC 9457) with a stable `code`. The headers \
+                       `RateLimit-Policy` and `RateLimit` show the remaining quota of your client."
     ),
     tags(
-        (name = "payments", description = "Make, watch and cancel payments"),
-        (name = "accounts", description = "What an account holds"),
-        (name = "callbacks", description = "For switches"),
-        (name = "webhooks", description = "Be told of what happens to payments"),
+        (name = "payments", description = "Create, retrieve, list, stream and cancel payments"),
+        (name = "accounts", description = "Balances and statements of your accounts"),
+        (name = "callbacks", description = "Callbacks of switches"),
+        (name = "webhooks", description = "Receive events of your payments at your own URL"),
     ),
     components(schemas(ProblemDocument)),
     modifiers(&ApiKey),
 )]
 struct Description;
 
-/// How a caller says who it is.
+/// Adds the API key scheme.
 struct ApiKey;
 
 impl Modify for ApiKey {
     fn modify(&self, document: &mut openapi::OpenApi) {
         let scheme =
             HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
-                "Your API key. It is good for the scopes it was made with: pay (make and cancel payments), read (look at \
-                 payments and accounts), webhooks (manage webhook endpoints), operate (nothing here needs it yet)",
+                "Your API key. Its scopes are: pay (create and cancel payments), read (retrieve payments and accounts), \
+                 webhooks (manage webhook endpoints), operate (reserved)",
             )).build();
         if let Some(components) = document.components.as_mut() {
             components.add_security_scheme("api_key", SecurityScheme::Http(scheme));
@@ -63,7 +63,7 @@ impl Modify for ApiKey {
     }
 }
 
-/// What the router starts from.
+/// The document that the router extends.
 pub(crate) fn description() -> openapi::OpenApi {
     Description::openapi()
 }
@@ -74,34 +74,35 @@ pub(crate) fn routes(mut document: openapi::OpenApi) -> Router {
         let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.delete, &mut item.patch];
         operations.into_iter().flatten().for_each(complete);
     }
-    // No validator: it would send the document's address to a service on the internet.
+    // No validator: it would send the document's address to an external service.
     let config = Config::default().validator_url("none").use_base_layout().try_it_out_enabled(true);
     SwaggerUi::new("/docs").url("/openapi.json", document).config(config).into()
 }
 
-/// Adds the answers that every operation can give, so that no route repeats them.
+/// Adds the responses that every operation can return, so that no route repeats them.
 fn complete(operation: &mut Operation) {
-    let takes_a_body = operation.responses.responses.contains_key("413");
+    let has_body = operation.responses.responses.contains_key("413");
     let mut add = |status: &str, description: &str| {
         operation.responses.responses.entry(status.to_owned()).or_insert_with(|| problem(description).into());
     };
-    add("400", "malformed_path or malformed_query");
+    add("400", "malformed_path, malformed_query: a parameter is malformed; the detail names it");
     if operation.security.is_some() {
-        add("401", "unauthorized: no key, or one that is not known, was revoked or has expired");
-        add("403", "insufficient_scope: the key is good, but not for this");
+        add("401", "unauthorized: the API key is missing, unknown, revoked or expired");
+        add("403", "insufficient_scope: the API key does not have the required scope");
         add(
             "429",
-            "rate_limited: the client has no quota; Retry-After says when it has some again. A repeat of a \
-             request that was carried out is never refused so",
+            "rate_limited: your client exceeded its rate; retry after Retry-After. A retry of an executed request is never \
+             refused for the rate",
         );
     }
-    if takes_a_body {
-        add("408", "body_timeout: the body took too long to come; nothing was done");
+    if has_body {
+        add("408", "body_timeout: the request body was not received in time and nothing was done");
     }
-    add("500", "internal: a defect on our side");
+    add("500", "internal: an error on our side; a retry with the same Idempotency-Key is safe");
     add(
         "503",
-        "store_unavailable, overloaded, request_timeout, or for new payments switch_stopped, corridor_stopped, for webhook endpoints webhooks_not_configured: repeat it, with the same Idempotency-Key",
+        "store_unavailable, overloaded, request_timeout; for new payments also switch_stopped, corridor_stopped; for webhook endpoints also \
+         webhooks_not_configured. Retry later with the same Idempotency-Key",
     );
 }
 

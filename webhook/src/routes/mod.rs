@@ -1,8 +1,8 @@
-//! One file per route, named after its path.
+//! The routes, one file for each path and verb.
 
+pub(crate) mod account_history;
 pub(crate) mod accounts;
 pub(crate) mod callbacks;
 pub(crate) mod docs;
-pub(crate) mod history;
 pub(crate) mod payments;
 pub(crate) mod webhook_endpoints;

@@ -1,18 +1,17 @@
-//! Streams of events: who may hold one open, for how long, and how all of them hear that a payment has moved.
+//! Event streams: how many, for how long, and updates of the streamed payments.
 //!
-//! A stream waits without a connection to the database and without a request's place (`admission`): it costs a socket and
-//! a little memory, which is what its own bounds are for. A key that is revoked keeps the streams that it opened for as
-//! long as they may live.
+//! A waiting stream holds neither a connection to the database nor a permit of `admission`: it costs a socket and little
+//! memory, which its own limits bound. The streams of a revoked key stay open until the end of their life.
 //!
-//! | file | question |
+//! | file | responsibility |
 //! |---|---|
-//! | `options` | how many streams, for how long? |
-//! | `places` | is there room for one more? |
-//! | `news` | which payments have moved? |
+//! | `options` | number and life of streams |
+//! | `slots` | limits of open streams |
+//! | `updates` | polls the streamed payments for new timeline entries |
 
-mod news;
 mod options;
-mod places;
+mod slots;
+mod updates;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,31 +23,31 @@ use service_kit::problem::Problem;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio_util::sync::CancellationToken;
 
-use self::news::News;
-use self::places::Places;
+use self::slots::StreamSlots;
+use self::updates::PaymentUpdates;
 use crate::config::{ApiOptions, SetupError};
 
 pub use self::options::StreamOptions;
-pub(crate) use self::places::Place;
+pub(crate) use self::slots::StreamSlot;
 
-/// Longest silence on a stream. Proxies take a minute of it for death; our own connections `quiet_timeout_s`.
+/// Longest silence on a stream. Proxies close after about a minute, our own connections after `idle_timeout_s`.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(15);
-/// Streams that look at the database at once: however many have news, most connections are left to payments.
-const LOOKS_MAX: usize = 4;
+/// Streams that read the database concurrently, so that most connections stay available for payments.
+const READS_MAX: usize = 4;
 
 /// All streams of this process.
 pub(crate) struct Streams {
-    places: Arc<Places>,
-    news: Arc<News>,
-    looks: Semaphore,
-    /// How long a stream may be open; who wants more comes again and goes on.
+    slots: Arc<StreamSlots>,
+    updates: Arc<PaymentUpdates>,
+    reads: Semaphore,
+    /// Longest life of a stream; the client reconnects with the last event id.
     pub(crate) lifetime: Duration,
-    /// A comment is sent when nothing else was for so long.
+    /// A comment is sent after so long without an event.
     pub(crate) heartbeat: Duration,
 }
 
 impl Streams {
-    /// Nobody streams yet. The task that looks for news runs until `stopping`.
+    /// No open streams, and the task that polls for updates until `stopping`.
     ///
     /// # Errors
     /// [`SetupError::Zero`] or [`SetupError::Head`].
@@ -57,33 +56,34 @@ impl Streams {
         ledger: Ledger,
         stopping: CancellationToken,
     ) -> Result<Self, SetupError> {
-        // Twice in the time after which a connection without a byte is closed.
-        let heartbeat = HEARTBEAT_MAX.min(options.connection_bounds()?.quiet / 2);
+        // Twice within the idle limit of a connection.
+        let heartbeat = HEARTBEAT_MAX.min(options.connection_bounds()?.idle / 2);
         let lifetime = options.streams.lifetime()?;
         Ok(Self {
-            places: Arc::new(Places::new(options.streams)),
-            news: News::start(ledger, stopping),
-            looks: Semaphore::new(LOOKS_MAX),
+            slots: Arc::new(StreamSlots::new(options.streams)),
+            updates: PaymentUpdates::start(ledger, stopping),
+            reads: Semaphore::new(READS_MAX),
             lifetime,
             heartbeat,
         })
     }
 
-    /// Room for one more stream, until the place is dropped.
+    /// Acquires the slot of one more stream, which is released when dropped.
     ///
     /// # Errors
     /// 429 `too_many_streams` of this client; 503 `overloaded`.
-    pub(crate) fn enter(&self, caller: &Caller) -> Result<Place, Problem> {
-        self.places.enter(caller)
+    pub(crate) fn acquire_slot(&self, caller: &Caller) -> Result<StreamSlot, Problem> {
+        self.slots.acquire(caller)
     }
 
-    /// Changes whenever the payment has a new line. What was written before this call is told by nobody: look after it.
-    pub(crate) fn news_of(&self, payment_id: &PaymentId) -> watch::Receiver<i64> {
-        self.news.of(payment_id)
+    /// Changes whenever the payment has a new timeline entry. Entries written before this call are not reported: read the
+    /// timeline after it.
+    pub(crate) fn subscribe(&self, payment_id: &PaymentId) -> watch::Receiver<i64> {
+        self.updates.subscribe(payment_id)
     }
 
-    /// A turn to look at the database; none is ever refused.
-    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        self.looks.acquire().await.ok()
+    /// Waits for a permit to read the database.
+    pub(crate) async fn acquire_read(&self) -> Option<SemaphorePermit<'_>> {
+        self.reads.acquire().await.ok()
     }
 }

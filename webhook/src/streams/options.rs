@@ -1,4 +1,4 @@
-//! How many streams, for how long.
+//! Options of the event streams.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use serde::Deserialize;
 
 use crate::config::{SetupError, not_zero};
 
-/// Streams of events at one process.
+/// Event streams of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StreamOptions {
-    /// Open at once; the next one is answered 503 `overloaded`. Each is a socket. Default 256.
+    /// Most open streams, each with a socket; a further one is answered 503 `overloaded`. Default 256.
     pub max: usize,
-    /// Of those, one client's; the next one is answered 429 `too_many_streams`. Default 32.
+    /// Most open streams of one client; a further one is answered 429 `too_many_streams`. Default 32.
     pub per_client_max: usize,
-    /// How long one may be open; then it ends, and the client comes again with the last id it saw. Default 600 s.
+    /// Longest life of a stream; the client then reconnects with the last event id. Default 600 s.
     pub lifetime_s: u64,
 }
 
@@ -25,14 +25,14 @@ impl Default for StreamOptions {
 }
 
 impl StreamOptions {
-    /// Checks the numbers and gives the longest life of a stream.
+    /// Checks the numbers and returns the longest life of a stream.
     ///
     /// # Errors
     /// [`SetupError::Zero`].
     pub(crate) fn lifetime(&self) -> Result<Duration, SetupError> {
-        not_zero("webhook.streams.max", self.max)?;
-        not_zero("webhook.streams.per_client_max", self.per_client_max)?;
-        not_zero("webhook.streams.lifetime_s", self.lifetime_s)?;
+        not_zero("api.streams.max", self.max)?;
+        not_zero("api.streams.per_client_max", self.per_client_max)?;
+        not_zero("api.streams.lifetime_s", self.lifetime_s)?;
         Ok(Duration::from_secs(self.lifetime_s))
     }
 }
@@ -42,15 +42,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_that_nobody_could_open_are_refused() {
+    fn zero_in_any_option_is_refused() {
         let good = StreamOptions::default();
         assert_eq!(good.lifetime().unwrap(), Duration::from_secs(600));
         for (bad, setting) in [
-            (StreamOptions { max: 0, ..good }, "webhook.streams.max"),
-            (StreamOptions { per_client_max: 0, ..good }, "webhook.streams.per_client_max"),
-            (StreamOptions { lifetime_s: 0, ..good }, "webhook.streams.lifetime_s"),
+            (StreamOptions { max: 0, ..good }, "api.streams.max"),
+            (StreamOptions { per_client_max: 0, ..good }, "api.streams.per_client_max"),
+            (StreamOptions { lifetime_s: 0, ..good }, "api.streams.lifetime_s"),
         ] {
-            assert!(matches!(bad.lifetime(), Err(SetupError::Zero(named)) if named == setting), "{bad:?}");
+            assert!(matches!(bad.lifetime(), Err(SetupError::Zero(name)) if name == setting), "{bad:?}");
         }
     }
 }

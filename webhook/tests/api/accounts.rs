@@ -6,9 +6,9 @@ use sqlx::PgPool;
 use crate::support::{ACME, Api, GLOBEX};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_account_shows_what_can_be_spent_and_what_is_held(pool: PgPool) {
+async fn an_account_has_available_and_held_balances(pool: PgPool) {
     let api = Api::new(pool).await;
-    let (id, _) = api.paid("k").await;
+    let (id, _) = api.accepted_payment("k").await;
     let reserve = "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
                    VALUES ('r', $1, 'reserve', 'acme-eur', 'internal:holding:EUR', 1250, 'EUR')";
     sqlx::query(reserve).bind(&id).execute(&api.pool).await.unwrap();
@@ -27,21 +27,21 @@ async fn other_accounts_are_not_found(pool: PgPool) {
     let api = Api::new(pool).await;
     for (key, account) in [
         (GLOBEX, "acme-eur"),
-        (ACME, "nobody"),
+        (ACME, "unknown"),
         (ACME, "internal:holding:EUR"),
         (ACME, "a%20b"),
         (ACME, "%00"),
     ] {
-        let answer = api.get(key, &format!("/api/v1/accounts/{account}")).await;
-        answer.assert_problem(404, "account_not_found", account);
+        let response = api.get(key, &format!("/api/v1/accounts/{account}")).await;
+        response.assert_problem(404, "account_not_found", account);
     }
-    api.get("nobody", "/api/v1/accounts/acme-eur").await.assert_problem(401, "unauthorized", "no key");
+    api.get("unknown", "/api/v1/accounts/acme-eur").await.assert_problem(401, "unauthorized", "no key");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_a_statement_and_a_balance_at_an_instant(pool: PgPool) {
+async fn r10_statement_and_balance_at_an_instant_agree(pool: PgPool) {
     let api = Api::new(pool).await;
-    let (id, _) = api.paid("k").await;
+    let (id, _) = api.accepted_payment("k").await;
     let reserve = "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
                    VALUES ('r', $1, 'reserve', 'acme-eur', 'internal:holding:EUR', 1250, 'EUR')";
     sqlx::query(reserve).bind(&id).execute(&api.pool).await.unwrap();
@@ -79,11 +79,15 @@ async fn r10_a_statement_and_a_balance_at_an_instant(pool: PgPool) {
     assert_eq!(balance("").await["available"], "987.50");
     assert_eq!(balance(&format!("?at={before}Z")).await["available"], "987.50");
     assert_eq!(balance("?at=2026-01-01T00:00:00Z").await["balance_minor"], 0);
-    assert_eq!(balance("?at=2999-01-01T00:00:00Z").await["held"], "12.50", "what is to come is now");
+    assert_eq!(
+        balance("?at=2999-01-01T00:00:00Z").await["held"],
+        "12.50",
+        "expected a future instant to be treated as now"
+    );
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_is_asked_of_a_history_is_checked(pool: PgPool) {
+async fn malformed_history_queries_are_refused(pool: PgPool) {
     let api = Api::new(pool).await;
     for query in [
         "statement?from=yesterday",
@@ -91,14 +95,14 @@ async fn what_is_asked_of_a_history_is_checked(pool: PgPool) {
         "statement?from=2026-01-01T00:00:00Z&limit=201",
         "statement?from=2026-01-01T00:00:00Z&after=x",
         "statement?from=-005000-01-01T00:00:00Z",
-        "statement?from=2026-01-01T00:00:00Z&what=7",
+        "statement?from=2026-01-01T00:00:00Z&unknown=7",
         "balance?at=now",
         "balance?at=1969-12-31T23:59:59Z",
     ] {
-        let answer = api.get(ACME, &format!("/api/v1/accounts/acme-eur/{query}")).await;
-        answer.assert_problem(400, "malformed_query", query);
+        let response = api.get(ACME, &format!("/api/v1/accounts/acme-eur/{query}")).await;
+        response.assert_problem(400, "malformed_query", query);
     }
     let backwards = "statement?from=2026-01-01T00:00:00Z&to=2025-01-01T00:00:00Z";
-    let answer = api.get(ACME, &format!("/api/v1/accounts/acme-eur/{backwards}")).await;
-    answer.assert_problem(422, "empty_period", backwards);
+    let response = api.get(ACME, &format!("/api/v1/accounts/acme-eur/{backwards}")).await;
+    response.assert_problem(422, "empty_period", backwards);
 }

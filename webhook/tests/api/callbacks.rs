@@ -1,4 +1,4 @@
-//! `POST /callbacks/{switch}`: what is believed, what is stored, and that nothing else leaves a trace.
+//! `POST /callbacks/{switch}`: verification, storage, and that a refused callback stores nothing.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -10,8 +10,8 @@ use crate::support::{
     Api, NORTH, NORTH_SECRET, NORTH_SECRET_OLD, SOUTH, SOUTH_SECRET, Signed, report, signed,
 };
 
-/// Marks that the payment was sent, so that a SUCCESS can be true.
-async fn sent(api: &Api, payment_id: &str) {
+/// Sets the payment to submitted, so that a SUCCESS is plausible.
+async fn set_submitted(api: &Api, payment_id: &str) {
     let update =
         "UPDATE payments SET state = 'submitted', attempts = 1, first_attempt_at = now(), run_id = 'r'
                   WHERE payment_id = $1";
@@ -23,14 +23,14 @@ fn success(tx_id: &str) -> Vec<u8> {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r21_what_is_not_authentic_is_refused_without_a_trace(pool: PgPool) {
+async fn r21_an_invalid_signature_is_refused_and_stores_nothing(pool: PgPool) {
     let api = Api::new(pool).await;
-    let (id, tx_id) = api.paid("k").await;
-    sent(&api, &id).await;
-    let before = api.trace().await;
-    let good = || signed(NORTH_SECRET, "evt_1", 0, success(&tx_id));
+    let (id, tx_id) = api.accepted_payment("k").await;
+    set_submitted(&api, &id).await;
+    let before = api.row_counts().await;
+    let valid = || signed(NORTH_SECRET, "evt_1", 0, success(&tx_id));
     let with = |change: &dyn Fn(&mut Signed)| {
-        let mut callback = good();
+        let mut callback = valid();
         change(&mut callback);
         callback
     };
@@ -91,31 +91,31 @@ async fn r21_what_is_not_authentic_is_refused_without_a_trace(pool: PgPool) {
     for (case, callback) in cases {
         api.callback(NORTH, callback).await.assert_problem(401, "invalid_signature", case);
     }
-    for switch in ["nobody", "a%20b"] {
-        api.callback(switch, good()).await.assert_problem(404, "unknown_switch", switch);
+    for switch in ["unknown", "a%20b"] {
+        api.callback(switch, valid()).await.assert_problem(404, "unknown_switch", switch);
     }
-    assert_eq!(api.trace().await, before);
-    assert_eq!(api.callback(NORTH, good()).await.status, 200, "the good one is");
+    assert_eq!(api.row_counts().await, before);
+    assert_eq!(api.callback(NORTH, valid()).await.status, 200, "expected the valid callback to be accepted");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r17_a_callback_is_stored_once_and_answered_200_each_time(pool: PgPool) {
+async fn r17_a_repeated_callback_is_stored_once_and_answered_200(pool: PgPool) {
     let api = Api::new(pool).await;
-    let (id, tx_id) = api.paid("k").await;
-    sent(&api, &id).await;
+    let (id, tx_id) = api.accepted_payment("k").await;
+    set_submitted(&api, &id).await;
     let mut body = report(&tx_id, "SUCCESS");
-    body["a_field_we_do_not_know"] = json!({"x": 1});
+    body["unknown_field"] = json!({"x": 1});
     let body = body.to_string();
     let send = |secret| api.callback(NORTH, signed(secret, "evt_1", 0, body.clone()));
-    let answers =
+    let responses =
         join_all((0..16).map(|n| send(if n % 2 == 0 { NORTH_SECRET } else { NORTH_SECRET_OLD }))).await;
     assert!(
-        answers.iter().all(|answer| answer.status == 200 && answer.json == json!({"stored": true})),
-        "{answers:?}"
+        responses.iter().all(|response| response.status == 200 && response.json == json!({"stored": true})),
+        "{responses:?}"
     );
 
-    let trace = api.trace().await;
-    assert_eq!((trace["switch_callbacks"], trace["inbox"], trace["exceptions"]), (1, 1, 0));
+    let rows = api.row_counts().await;
+    assert_eq!((rows["switch_callbacks"], rows["inbox"], rows["exceptions"]), (1, 1, 0));
     let final_status: Option<String> =
         sqlx::query_scalar("SELECT final_status FROM payments").fetch_one(&api.pool).await.unwrap();
     assert_eq!(final_status.as_deref(), Some("settled"));
@@ -123,15 +123,18 @@ async fn r17_a_callback_is_stored_once_and_answered_200_each_time(pool: PgPool) 
         .fetch_one(&api.pool)
         .await
         .unwrap();
-    assert_eq!(undelivered, 1, "Temporal is unreachable: the relay tells the workflow");
+    assert_eq!(
+        undelivered, 1,
+        "expected the message to wait for the background worker, since Temporal is unreachable"
+    );
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r21b_what_does_not_fit_is_stored_as_an_exception(pool: PgPool) {
+async fn r21b_a_contradicting_callback_is_stored_as_an_exception(pool: PgPool) {
     let api = Api::new(pool).await;
-    let (id, tx_id) = api.paid("k").await;
-    let (unsent, unsent_tx) = api.paid("l").await;
-    sent(&api, &id).await;
+    let (id, tx_id) = api.accepted_payment("k").await;
+    let (unsent, unsent_tx) = api.accepted_payment("l").await;
+    set_submitted(&api, &id).await;
     let with = |field: &str, value: Value| {
         let mut body = report(&tx_id, "SUCCESS");
         body[field] = value;
@@ -150,8 +153,12 @@ async fn r21b_what_does_not_fit_is_stored_as_an_exception(pool: PgPool) {
     ];
     for (event, switch, secret, body, exception) in table {
         let before: Vec<String> = api.exceptions().await;
-        let answer = api.callback(switch, signed(secret, event, 0, body.clone())).await;
-        assert_eq!((answer.status.as_u16(), &answer.json), (200, &json!({"stored": true})), "{event} {body}");
+        let response = api.callback(switch, signed(secret, event, 0, body.clone())).await;
+        assert_eq!(
+            (response.status.as_u16(), &response.json),
+            (200, &json!({"stored": true})),
+            "{event} {body}"
+        );
         let mut expected = before;
         expected.push(exception.to_owned());
         expected.sort();
@@ -164,16 +171,16 @@ async fn r21b_what_does_not_fit_is_stored_as_an_exception(pool: PgPool) {
             .fetch_all(&api.pool)
             .await
             .unwrap();
-    assert_eq!(states.len(), 2, "no exception ends a payment");
-    assert_eq!(api.count("journal").await, 3, "no money moved but the funding");
+    assert_eq!(states.len(), 2, "expected no exception to end a payment");
+    assert_eq!(api.count("journal").await, 3, "expected no entries except the funding");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r23_an_authentic_body_that_cannot_be_read_is_400_and_keeps_nothing_back(pool: PgPool) {
+async fn r23_a_signed_unreadable_body_is_400_and_stores_nothing(pool: PgPool) {
     let api = Api::new(pool).await;
-    let (id, tx_id) = api.paid("k").await;
-    sent(&api, &id).await;
-    let before = api.trace().await;
+    let (id, tx_id) = api.accepted_payment("k").await;
+    set_submitted(&api, &id).await;
+    let before = api.row_counts().await;
     let with = |field: &str, value: Value| {
         let mut body = report(&tx_id, "SUCCESS");
         body[field] = value;
@@ -191,23 +198,23 @@ async fn r23_an_authentic_body_that_cannot_be_read_is_400_and_keeps_nothing_back
         with("reference", Value::Null),
     ];
     for body in bodies {
-        let answer = api.callback(NORTH, signed(NORTH_SECRET, "evt_1", 0, body.clone())).await;
-        answer.assert_problem(400, "unreadable_callback", &body);
+        let response = api.callback(NORTH, signed(NORTH_SECRET, "evt_1", 0, body.clone())).await;
+        response.assert_problem(400, "unreadable_callback", &body);
     }
     let odd_id = api.callback(NORTH, signed(NORTH_SECRET, "evt/1", 0, success(&tx_id))).await;
     odd_id.assert_problem(400, "unreadable_callback", "event id");
     let latin = api.callback(NORTH, signed(NORTH_SECRET, "evt_1", 0, b"\xff\xfe".to_vec())).await;
     latin.assert_problem(400, "unreadable_callback", "not UTF-8");
-    assert_eq!(api.trace().await, before);
-    let good = api.callback(NORTH, signed(NORTH_SECRET, "evt_1", 0, success(&tx_id))).await;
-    assert_eq!(good.status, 200, "the event id is free for the readable body");
+    assert_eq!(api.row_counts().await, before);
+    let readable = api.callback(NORTH, signed(NORTH_SECRET, "evt_1", 0, success(&tx_id))).await;
+    assert_eq!(readable.status, 200, "expected the event id to be unused");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn without_the_store_it_is_503_so_that_the_switch_sends_again(pool: PgPool) {
+async fn without_the_database_a_callback_is_503(pool: PgPool) {
     let lost = PgPoolOptions::new().connect_lazy_with(pool.connect_options().as_ref().clone());
     lost.close().await;
-    let api = Api::with(lost, json!({}));
-    let answer = api.callback(NORTH, signed(NORTH_SECRET, "evt_1", 0, success("tx_1"))).await;
-    answer.assert_problem(503, "store_unavailable", "no database");
+    let api = Api::with_options(lost, json!({}));
+    let response = api.callback(NORTH, signed(NORTH_SECRET, "evt_1", 0, success("tx_1"))).await;
+    response.assert_problem(503, "store_unavailable", "no database");
 }

@@ -1,4 +1,4 @@
-//! `/openapi.json` and `/docs`: every route is described, and the page needs nothing from elsewhere.
+//! `/openapi.json` and `/docs`: every route is documented, and the page loads nothing from other hosts.
 
 use axum::http::StatusCode;
 use serde_json::Value;
@@ -7,33 +7,36 @@ use sqlx::PgPool;
 use crate::support::Api;
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn every_route_is_described_with_its_problems(pool: PgPool) {
+async fn every_route_is_documented_with_its_problems(pool: PgPool) {
     let api = Api::new(pool).await;
     let document = api.get("", "/openapi.json").await.json;
-    let mut described: Vec<String> = Vec::new();
+    let mut documented: Vec<String> = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
-        for (verb, operation) in item.as_object().unwrap() {
-            described.push(format!("{verb} {path}"));
-            assert!(operation["summary"].is_string(), "{verb} {path} has no summary");
+        for (method, operation) in item.as_object().unwrap() {
+            documented.push(format!("{method} {path}"));
+            assert!(operation["summary"].is_string(), "{method} {path} has no summary");
             for status in ["500", "503"] {
-                assert!(operation["responses"][status].is_object(), "{verb} {path} does not name {status}");
+                assert!(
+                    operation["responses"][status].is_object(),
+                    "{method} {path} does not document {status}"
+                );
             }
-            let open = path.starts_with("/callbacks");
-            assert_eq!(operation["security"].is_null(), open, "{verb} {path}");
-            assert!(operation["responses"]["401"].is_object(), "{verb} {path}");
+            let is_public = path.starts_with("/callbacks");
+            assert_eq!(operation["security"].is_null(), is_public, "{method} {path}");
+            assert!(operation["responses"]["401"].is_object(), "{method} {path}");
             for status in ["403", "429"] {
-                assert_eq!(operation["responses"][status].is_null(), open, "{verb} {path} {status}");
+                assert_eq!(operation["responses"][status].is_null(), is_public, "{method} {path} {status}");
             }
             assert_eq!(
                 operation["responses"]["408"].is_object(),
-                ["post", "patch"].contains(&verb.as_str()),
-                "{verb} {path}"
+                ["post", "patch"].contains(&method.as_str()),
+                "{method} {path}"
             );
         }
     }
-    described.sort();
+    documented.sort();
     assert_eq!(
-        described,
+        documented,
         [
             "delete /api/v1/webhook-endpoints/{endpoint_id}",
             "get /api/v1/accounts/{account_id}",
@@ -59,7 +62,7 @@ async fn every_route_is_described_with_its_problems(pool: PgPool) {
     assert!(!references.is_empty());
     for reference in references {
         let pointer = reference.trim_start_matches('#');
-        assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+        assert!(document.pointer(pointer).is_some(), "{reference} does not resolve");
     }
 }
 
@@ -79,7 +82,7 @@ fn references(value: &Value) -> Vec<String> {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_page_and_all_it_loads_come_from_here(pool: PgPool) {
+async fn the_page_loads_files_of_this_service_only(pool: PgPool) {
     let api = Api::new(pool).await;
     assert!(api.get("", "/docs").await.status.is_redirection());
     let page = String::from_utf8(api.get("", "/docs/").await.bytes).unwrap();
@@ -89,10 +92,10 @@ async fn the_page_and_all_it_loads_come_from_here(pool: PgPool) {
         .collect();
     assert!(loaded.len() >= 3, "{page}");
     for file in loaded {
-        assert!(!file.contains("//"), "{file} is loaded from elsewhere");
+        assert!(!file.contains("//"), "{file} is loaded from another host");
         let path = format!("/docs/{}", file.trim_start_matches("./"));
-        let answer = api.get("", &path).await;
-        assert_eq!((answer.status, answer.bytes.is_empty()), (StatusCode::OK, false), "{path}");
+        let response = api.get("", &path).await;
+        assert_eq!((response.status, response.bytes.is_empty()), (StatusCode::OK, false), "{path}");
     }
     let start = api.get("", "/docs/swagger-initializer.js").await.bytes;
     let start = String::from_utf8(start).unwrap();

@@ -1,132 +1,139 @@
-//! How much a client may do: counted for each client, never for a repeat, and told on every answer.
+//! Rate limits: counted per client, not for retries, with headers on every counted response.
 
 use payment_ledger::access::api_keys::Scope;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
 use crate::support::{
-    ACME, ACME_ROTATED, ACME_TILL, Answer, Api, GLOBEX, PAYMENTS, config_without_north, order, order_with,
+    ACME, ACME_ROTATED, ACME_TILL, Api, ApiResponse, GLOBEX, PAYMENTS, config_without_north, order,
+    order_with,
 };
 
-/// More requests than any bucket here holds.
+/// More requests than any bucket of these tests holds.
 const MANY: usize = 500;
 
-/// A process whose clients may do little.
-fn narrow(api: &Api, writes: Value, reads: Value) -> Api {
-    Api::with(api.pool.clone(), json!({"writes": writes, "reads": reads}))
+/// A process with low rates.
+fn with_rates(api: &Api, writes: Value, reads: Value) -> Api {
+    Api::with_options(api.pool.clone(), json!({"writes": writes, "reads": reads}))
 }
 
 fn rate(burst: u32) -> Value {
     json!({"per_s": 1, "burst": burst})
 }
 
-/// The number behind `name=` in the field `RateLimit`.
+/// The parameter `name` of the header `RateLimit`.
 #[track_caller]
-fn told(answer: &Answer, name: &str) -> u32 {
-    let field = answer.header("ratelimit");
+fn rate_limit(response: &ApiResponse, name: &str) -> u32 {
+    let field = response.header("ratelimit");
     let number = field.split(';').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
     number.unwrap_or_else(|| panic!("{name} in {field:?}")).parse().unwrap()
 }
 
 #[track_caller]
-fn assert_rate_limited(answer: &Answer, policy: &str, case: &str) {
-    answer.assert_problem(429, "rate_limited", case);
-    let wait = answer.header("retry-after");
+fn assert_rate_limited(response: &ApiResponse, policy: &str, case: &str) {
+    response.assert_problem(429, "rate_limited", case);
+    let wait = response.header("retry-after");
     assert_eq!(wait, "1", "{case}");
-    assert_eq!(answer.header("ratelimit"), format!("\"{policy}\";r=0;t={wait}"), "{case}");
+    assert_eq!(response.header("ratelimit"), format!("\"{policy}\";r=0;t={wait}"), "{case}");
 }
 
-/// Makes new payments until one is refused, and gives that answer with its key.
-async fn pay_until_refused(api: &Api, api_key: &str) -> (Answer, String) {
+/// Creates payments until one is refused, and returns that response with its key.
+async fn pay_until_refused(api: &Api, api_key: &str) -> (ApiResponse, String) {
     for n in 0..MANY {
         let key = format!("until-{n}");
-        let answer = api.post(api_key, PAYMENTS, &key, &order().to_string()).await;
-        if answer.status == 429 {
-            return (answer, key);
+        let response = api.post(api_key, PAYMENTS, &key, &order().to_string()).await;
+        if response.status == 429 {
+            return (response, key);
         }
     }
-    panic!("nothing was refused");
+    panic!("expected a refusal within {MANY} payments");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s3_8_a_repeat_costs_nothing_and_is_never_refused(pool: PgPool) {
-    let api = narrow(&Api::new(pool).await, rate(3), rate(3));
+async fn s3_8_a_retry_is_not_counted_and_never_rate_limited(pool: PgPool) {
+    let api = with_rates(&Api::new(pool).await, rate(3), rate(3));
     let first = api.pay("k", &order()).await;
-    assert_eq!((first.status.as_u16(), told(&first, "r")), (201, 2));
+    assert_eq!((first.status.as_u16(), rate_limit(&first, "r")), (201, 2));
     let id = first.json["payment_id"].as_str().unwrap().to_owned();
     for _ in 0..20 {
-        let repeat = api.pay("k", &order()).await;
-        assert_eq!((repeat.status.as_u16(), &repeat.bytes), (200, &first.bytes));
-        assert_eq!(repeat.header("ratelimit"), "", "it was not counted");
+        let retry = api.pay("k", &order()).await;
+        assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &first.bytes));
+        assert_eq!(retry.header("ratelimit"), "", "expected the retry not to be counted");
         api.pay("k", &order_with("amount", json!("1"))).await.assert_problem(422, "payload_mismatch", "k");
     }
     let cancel = format!("{PAYMENTS}/{id}/cancel");
     let cancelled = api.post(ACME, &cancel, "c", "").await;
     assert_eq!(cancelled.status, 202);
-    assert!(told(&cancelled, "r") >= 1, "one token each for the payment and the cancel: {cancelled:?}");
+    assert!(
+        rate_limit(&cancelled, "r") >= 1,
+        "expected one token each for the payment and the cancel: {cancelled:?}"
+    );
 
     let (refused, key) = pay_until_refused(&api, ACME).await;
     assert_rate_limited(&refused, "writes", "a new payment");
-    let before = api.trace().await;
+    let before = api.row_counts().await;
     for _ in 0..20 {
-        let repeat = api.pay("k", &order()).await;
-        assert_eq!((repeat.status.as_u16(), &repeat.bytes), (200, &first.bytes));
-        let repeat = api.post(ACME, &cancel, "c", "").await;
-        assert_eq!((repeat.status.as_u16(), &repeat.bytes), (202, &cancelled.bytes));
+        let retry = api.pay("k", &order()).await;
+        assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &first.bytes));
+        let retry = api.post(ACME, &cancel, "c", "").await;
+        assert_eq!((retry.status.as_u16(), &retry.bytes), (202, &cancelled.bytes));
     }
-    assert_eq!(api.trace().await, before);
-    // What was refused left its key unused: elsewhere it is carried out, as another order even.
-    let wide = Api::with(api.pool.clone(), json!({}));
+    assert_eq!(api.row_counts().await, before);
+    // The refused request left its key unused: another process accepts a different order under it.
+    let wide = Api::with_options(api.pool.clone(), json!({}));
     assert_eq!(wide.pay(&key, &order_with("amount", json!("1"))).await.status, 201);
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_client_is_counted_whatever_key_it_calls_with_and_no_other_is(pool: PgPool) {
+async fn a_bucket_belongs_to_one_client_with_all_its_keys(pool: PgPool) {
     let wide = Api::new(pool).await;
-    let api = narrow(&wide, rate(20), rate(2));
+    let api = with_rates(&wide, rate(20), rate(2));
     let (refused, key) = pay_until_refused(&api, ACME).await;
     assert_eq!(refused.header("ratelimit-policy"), "\"writes\";q=20;w=20");
-    // Its other key finds the same bucket, in which a token may have come meanwhile, and not a full one.
-    let answer = api.post(ACME_ROTATED, PAYMENTS, &format!("{key}-2"), &order().to_string()).await;
-    assert!(answer.status == 429 || told(&answer, "r") < 10, "{answer:?}");
+    // The client's other key uses the same bucket, which may have gained a token but is not full.
+    let response = api.post(ACME_ROTATED, PAYMENTS, &format!("{key}-2"), &order().to_string()).await;
+    assert!(response.status == 429 || rate_limit(&response, "r") < 10, "{response:?}");
 
     for other in [ACME_TILL, GLOBEX] {
         let body =
             order_with("source_account", json!(if other == GLOBEX { "globex-eur" } else { "acme-eur" }));
-        let answer = api.post(other, PAYMENTS, "k", &body.to_string()).await;
-        assert_eq!((answer.status.as_u16(), told(&answer, "r")), (201, 19), "{other}");
+        let response = api.post(other, PAYMENTS, "k", &body.to_string()).await;
+        assert_eq!((response.status.as_u16(), rate_limit(&response, "r")), (201, 19), "{other}");
     }
-    // Reads have a bucket of their own.
+    // Reads have their own bucket.
     let read = api.get(ACME, PAYMENTS).await;
     assert_eq!((read.status.as_u16(), read.header("ratelimit-policy")), (200, "\"reads\";q=2;w=2"));
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn every_counted_answer_tells_what_is_left(pool: PgPool) {
+async fn every_counted_response_has_rate_limit_headers(pool: PgPool) {
     let wide = Api::new(pool).await;
-    let (id, _) = wide.paid("k").await;
-    wide.make_key("reader", "acme", "desk", &[Scope::Read]).await;
-    let api = narrow(&wide, json!({"per_s": 2, "burst": 9}), rate(MANY as u32));
+    let (id, _) = wide.accepted_payment("k").await;
+    wide.create_key("reader", "acme", "desk", &[Scope::Read]).await;
+    let api = with_rates(&wide, json!({"per_s": 2, "burst": 9}), rate(MANY as u32));
     for (path, status) in [
         (PAYMENTS.to_owned(), 200),
         (format!("{PAYMENTS}/{id}"), 200),
         (format!("{PAYMENTS}/pay_0"), 404),
         (format!("{PAYMENTS}?limit=x"), 400),
         ("/api/v1/accounts/acme-eur".to_owned(), 200),
-        ("/api/v1/accounts/nobody".to_owned(), 404),
+        ("/api/v1/accounts/unknown".to_owned(), 404),
     ] {
-        let answer = api.get("reader", &path).await;
-        assert_eq!(answer.status, status, "{path}");
-        assert_eq!(answer.header("ratelimit-policy"), "\"reads\";q=500;w=500", "{path}");
-        assert!((490..500).contains(&told(&answer, "r")) && told(&answer, "t") <= 10, "{answer:?}");
-        assert_eq!(answer.header("retry-after"), "", "{path}");
+        let response = api.get("reader", &path).await;
+        assert_eq!(response.status, status, "{path}");
+        assert_eq!(response.header("ratelimit-policy"), "\"reads\";q=500;w=500", "{path}");
+        assert!(
+            (490..500).contains(&rate_limit(&response, "r")) && rate_limit(&response, "t") <= 10,
+            "{response:?}"
+        );
+        assert_eq!(response.header("retry-after"), "", "{path}");
     }
     let unroutable = order_with("destination_account", json!("XX1"));
     let refused = api.pay("u", &unroutable).await;
-    refused.assert_problem(422, "no_route", "counted, for it was carried out as far as it could be");
+    refused.assert_problem(422, "no_route", "counted, since it was executed up to the refusal");
     assert_eq!(refused.header("ratelimit-policy"), "\"writes\";q=9;w=5");
     for uncounted in [
-        api.get("nobody", PAYMENTS).await,
+        api.get("unknown", PAYMENTS).await,
         api.get("", "/health").await,
         api.pay("v", &order_with("amount", json!("x"))).await,
         api.post(ACME, PAYMENTS, "a b", "").await,
@@ -138,14 +145,14 @@ async fn every_counted_answer_tells_what_is_left(pool: PgPool) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn reads_over_the_quota_are_refused(pool: PgPool) {
     let wide = Api::new(pool).await;
-    let (id, _) = wide.paid("k").await;
-    let api = narrow(&wide, rate(2), rate(2));
+    let (id, _) = wide.accepted_payment("k").await;
+    let api = with_rates(&wide, rate(2), rate(2));
     let mut refused = Vec::new();
     for _ in 0..MANY {
         for path in [PAYMENTS, &format!("{PAYMENTS}/{id}"), "/api/v1/accounts/acme-eur"] {
-            let answer = api.get(ACME, path).await;
-            if answer.status == 429 {
-                assert_rate_limited(&answer, "reads", path);
+            let response = api.get(ACME, path).await;
+            if response.status == 429 {
+                assert_rate_limited(&response, "reads", path);
                 refused.push(path.to_owned());
             }
         }
@@ -155,14 +162,14 @@ async fn reads_over_the_quota_are_refused(pool: PgPool) {
             return;
         }
     }
-    panic!("only {refused:?} refused anything");
+    panic!("expected a refusal of every route, got {refused:?}");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_rate_that_cannot_be_kept_is_refused_at_the_start(pool: PgPool) {
+async fn an_invalid_rate_is_refused_at_start_up(pool: PgPool) {
     let mut config = config_without_north();
     config.api.reads.burst = 0;
     let metrics = service_kit::metrics::install().unwrap();
-    let said = payments_api::router(config, pool, metrics, Default::default()).unwrap_err().to_string();
-    assert!(said.starts_with("[api.reads] needs 1 <= per_s"), "{said}");
+    let error = payments_api::router(config, pool, metrics, Default::default()).unwrap_err().to_string();
+    assert!(error.starts_with("[api.reads] requires 1 <= per_s"), "{error}");
 }

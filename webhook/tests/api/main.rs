@@ -1,14 +1,14 @@
-//! The webhook's router in process on a real database, Temporal unreachable throughout: what is
-//! accepted and stored here needs PostgreSQL only. Modules mirror the routes.
+//! The router in process on a real database, with Temporal unreachable throughout: acceptance and callbacks need PostgreSQL only.
+//! Modules mirror the routes.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed setup fails the test")]
 
 mod accounts;
-mod around;
+mod api_keys;
 mod callbacks;
 mod docs;
-mod keys;
 mod limits;
+mod middleware;
 mod payments;
 mod support;
 mod tenants;

@@ -1,4 +1,4 @@
-//! A bank of two tenants behind the router, requests to it, and a look at what they leave.
+//! A bank with two tenants behind the router, requests to it, and the rows that they store.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(crate) const SOUTH: &str = "south";
 pub(crate) const NORTH_SECRET: &str = "whsec_bm9ydGgtc2VjcmV0LW5vcnRoLXNlY3JldC1ub3J0aCE=";
 pub(crate) const NORTH_SECRET_OLD: &str = "whsec_b2xkLW5vcnRoLXNlY3JldC1vbGQtbm9ydGgtc2VjcmU=";
 pub(crate) const SOUTH_SECRET: &str = "whsec_c291dGgtc2VjcmV0LXNvdXRoLXNlY3JldC1zb3V0aCE=";
-/// Most that the switches take, in minor units.
+/// Amount limit of the switches, in minor units.
 pub(crate) const LIMIT_MINOR: i64 = 1_000_000;
 
 /// The service under test.
@@ -44,16 +44,16 @@ pub(crate) struct Api {
     pub(crate) stopping: CancellationToken,
 }
 
-/// An answer, read to its end; of a stream, its head.
+/// A response, read to its end; of a stream only the head.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ApiResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) bytes: Vec<u8>,
     pub(crate) json: Value,
 }
 
-impl Answer {
+impl ApiResponse {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
@@ -69,10 +69,10 @@ impl Answer {
 }
 
 impl Api {
-    /// The service with its usual settings over a migrated ledger, with accounts and keys.
+    /// The service with default options over a migrated ledger, with accounts and API keys.
     pub(crate) async fn new(pool: PgPool) -> Self {
         idempotency::MIGRATOR.run(&pool).await.unwrap();
-        let api = Self::with(pool, json!({}));
+        let api = Self::with_options(pool, json!({}));
         let keys = [
             (ACME, "acme", "shop"),
             (ACME_ROTATED, "acme", "shop"),
@@ -80,7 +80,7 @@ impl Api {
             (GLOBEX, "globex", "shop"),
         ];
         for (key, tenant, client) in keys {
-            api.make_key(key, tenant, client, &[Scope::Pay, Scope::Read, Scope::Webhooks]).await;
+            api.create_key(key, tenant, client, &[Scope::Pay, Scope::Read, Scope::Webhooks]).await;
         }
         for (tenant, account, code) in
             [("acme", "acme-eur", "EUR"), ("acme", "acme-jpy", "JPY"), ("globex", "globex-eur", "EUR")]
@@ -93,8 +93,8 @@ impl Api {
         api
     }
 
-    /// Makes a key known, and gives its id.
-    pub(crate) async fn make_key(&self, key: &str, tenant: &str, client: &str, scopes: &[Scope]) -> KeyId {
+    /// Stores an API key and returns its id.
+    pub(crate) async fn create_key(&self, key: &str, tenant: &str, client: &str, scopes: &[Scope]) -> KeyId {
         let hash = payments_api::key_hash(key);
         let hex: String = hash[..6].iter().map(|byte| format!("{byte:02x}")).collect();
         let id = KeyId::new(format!("pk_{hex}")).unwrap();
@@ -113,51 +113,51 @@ impl Api {
         id
     }
 
-    /// Another process over the same tables; `webhook` are settings of its section.
-    pub(crate) fn with(pool: PgPool, api: Value) -> Self {
-        Self::configured(pool, config(api))
+    /// Another process over the same tables; `api` has the options of its section.
+    pub(crate) fn with_options(pool: PgPool, api: Value) -> Self {
+        Self::with_config(pool, config(api))
     }
 
-    /// A process with a configuration of its own.
-    pub(crate) fn configured(pool: PgPool, config: Config) -> Self {
+    /// A process with its own configuration.
+    pub(crate) fn with_config(pool: PgPool, config: Config) -> Self {
         let stopping = CancellationToken::new();
         let metrics = service_kit::metrics::install().unwrap();
         let router = payments_api::router(config, pool.clone(), metrics, stopping.clone()).unwrap();
         Self { router, ledger: Ledger::new(pool.clone()), pool, stopping }
     }
 
-    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+    pub(crate) async fn send(&self, request: Request<Body>) -> ApiResponse {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
-        // A stream goes on for as long as its payment: it is opened, and closed again.
+        // A stream lives as long as its payment, so its body is dropped.
         let is_stream = parts.headers.get("content-type").is_some_and(|kind| kind == "text/event-stream");
         let body = if is_stream { Body::empty() } else { body };
         let bytes = to_bytes(body, 1 << 24).await.unwrap().to_vec();
         let json = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Answer { status: parts.status, headers: parts.headers, bytes, json }
+        ApiResponse { status: parts.status, headers: parts.headers, bytes, json }
     }
 
-    pub(crate) async fn get(&self, api_key: &str, path: &str) -> Answer {
+    pub(crate) async fn get(&self, api_key: &str, path: &str) -> ApiResponse {
         let request = Request::get(path).header("authorization", format!("Bearer {api_key}"));
         self.send(request.body(Body::empty()).unwrap()).await
     }
 
     /// POST with a bearer key and an idempotency key.
-    pub(crate) async fn post(&self, api_key: &str, path: &str, key: &str, body: &str) -> Answer {
-        self.send_as("POST", api_key, path, key, body).await
+    pub(crate) async fn post(&self, api_key: &str, path: &str, key: &str, body: &str) -> ApiResponse {
+        self.send_keyed("POST", api_key, path, key, body).await
     }
 
     /// A request with a bearer key and an idempotency key.
-    pub(crate) async fn send_as(
+    pub(crate) async fn send_keyed(
         &self,
-        verb: &str,
+        method: &str,
         api_key: &str,
         path: &str,
         key: &str,
         body: &str,
-    ) -> Answer {
+    ) -> ApiResponse {
         let request = Request::builder()
-            .method(verb)
+            .method(method)
             .uri(path)
             .header("authorization", format!("Bearer {api_key}"))
             .header("idempotency-key", key)
@@ -165,20 +165,20 @@ impl Api {
         self.send(request.body(Body::from(body.to_owned())).unwrap()).await
     }
 
-    pub(crate) async fn pay(&self, key: &str, body: &Value) -> Answer {
+    pub(crate) async fn pay(&self, key: &str, body: &Value) -> ApiResponse {
         self.post(ACME, PAYMENTS, key, &body.to_string()).await
     }
 
-    /// Makes a payment and gives its id and its transaction.
-    pub(crate) async fn paid(&self, key: &str) -> (String, String) {
-        let answer = self.pay(key, &order()).await;
-        assert_eq!(answer.status, StatusCode::CREATED, "{answer:?}");
-        let text = |field: &str| answer.json[field].as_str().unwrap().to_owned();
+    /// Creates a payment and returns its id and its transaction id.
+    pub(crate) async fn accepted_payment(&self, key: &str) -> (String, String) {
+        let response = self.pay(key, &order()).await;
+        assert_eq!(response.status, StatusCode::CREATED, "{response:?}");
+        let text = |field: &str| response.json[field].as_str().unwrap().to_owned();
         (text("payment_id"), text("transaction_id"))
     }
 
-    /// Ends a payment by hand.
-    pub(crate) async fn end(&self, payment_id: &str, state: &str) {
+    /// Ends a payment by SQL.
+    pub(crate) async fn end_payment(&self, payment_id: &str, state: &str) {
         sqlx::query(
             "UPDATE payments SET state = $2, ended_at = now(), updated_at = now() WHERE payment_id = $1",
         )
@@ -189,7 +189,7 @@ impl Api {
         .unwrap();
     }
 
-    pub(crate) async fn callback(&self, switch: &str, signed: Signed) -> Answer {
+    pub(crate) async fn callback(&self, switch: &str, signed: Signed) -> ApiResponse {
         let mut request =
             Request::post(format!("/callbacks/{switch}")).header("content-type", "application/json");
         for (name, value) in &signed.headers {
@@ -198,8 +198,8 @@ impl Api {
         self.send(request.body(Body::from(signed.body)).unwrap()).await
     }
 
-    /// Rows of every table that a request could leave something in.
-    pub(crate) async fn trace(&self) -> BTreeMap<&'static str, i64> {
+    /// Row counts of every table that a request could write to.
+    pub(crate) async fn row_counts(&self) -> BTreeMap<&'static str, i64> {
         let mut rows = BTreeMap::new();
         for table in [
             "payments",
@@ -223,7 +223,7 @@ impl Api {
     }
 
     pub(crate) async fn count(&self, table: &str) -> i64 {
-        self.trace().await[table]
+        self.row_counts().await[table]
     }
 
     /// Kinds of the open exceptions, sorted.
@@ -239,7 +239,7 @@ pub(crate) struct Signed {
     pub(crate) body: Vec<u8>,
 }
 
-/// A callback as a switch signs it, `age_s` seconds ago.
+/// A callback signed by a switch `age_s` seconds ago.
 pub(crate) fn signed(secret: &str, event_id: &str, age_s: i64, body: impl Into<Vec<u8>>) -> Signed {
     let body = body.into();
     let timestamp_s = Timestamp::now().as_second() - age_s;
@@ -253,7 +253,7 @@ pub(crate) fn signed(secret: &str, event_id: &str, age_s: i64, body: impl Into<V
     Signed { headers, body }
 }
 
-/// What a switch reports of a transaction over the amount of [`order`].
+/// The body of a callback for a transaction with the amount of [`order`].
 pub(crate) fn report(tx_id: &str, status: &str) -> Value {
     json!({
         "type": "transfer.completed", "reference": format!("{tx_id}:submit"), "status": status,
@@ -261,12 +261,12 @@ pub(crate) fn report(tx_id: &str, status: &str) -> Value {
     })
 }
 
-/// A good order of acme's.
+/// A valid order of acme.
 pub(crate) fn order() -> Value {
     json!({"amount": "12.50", "currency": "EUR", "source_account": "acme-eur", "destination_account": "DE02120300"})
 }
 
-/// The order with one field changed, or removed when `value` is null.
+/// The order with one field changed, or removed if `value` is null.
 pub(crate) fn order_with(field: &str, value: Value) -> Value {
     let mut order = order();
     let fields = order.as_object_mut().unwrap();
@@ -278,7 +278,7 @@ pub(crate) fn order_with(field: &str, value: Value) -> Value {
     order
 }
 
-/// The usual configuration. Temporal is a port that nobody follows_switch on.
+/// The default configuration. No process listens on the port of Temporal.
 pub(crate) fn config(api: Value) -> Config {
     serde_json::from_value(json!({
         "temporal": {"address": "http://127.0.0.1:1"},
@@ -292,7 +292,7 @@ pub(crate) fn config(api: Value) -> Config {
     .unwrap()
 }
 
-/// The usual configuration, after the route to DE was taken out.
+/// The default configuration without the switch for DE.
 pub(crate) fn config_without_north() -> Config {
     serde_json::from_value(json!({"switches": {SOUTH: switch("FR", &[SOUTH_SECRET])}})).unwrap()
 }

@@ -1,12 +1,12 @@
-//! `/api/v1/webhook-endpoints`: made, seen, changed, rotated, deleted; what was sent, and sent again. What is sent, and how, is
-//! tested where it is done (`crates/outbound-webhooks`).
+//! `/api/v1/webhook-endpoints`: endpoints, their secrets and their deliveries. Delivery itself is tested in
+//! `crates/outbound-webhooks`.
 
 use outbound_webhooks::endpoints;
 use outbound_webhooks::{EndpointId, Message, fan_out};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
-use crate::support::{ACME, Answer, Api, GLOBEX};
+use crate::support::{ACME, Api, ApiResponse, GLOBEX};
 
 pub(crate) const ENDPOINTS: &str = "/api/v1/webhook-endpoints";
 const HOOK: &str = "https://bank.example/hooks";
@@ -24,14 +24,14 @@ fn id(endpoint: &Value) -> EndpointId {
 }
 
 impl Api {
-    async fn made(&self, key: &str) -> Value {
-        let answer = self.post(ACME, ENDPOINTS, key, &request(HOOK)).await;
-        assert_eq!(answer.status, 201, "{answer:?}");
-        answer.json
+    async fn created_endpoint(&self, key: &str) -> Value {
+        let response = self.post(ACME, ENDPOINTS, key, &request(HOOK)).await;
+        assert_eq!(response.status, 201, "{response:?}");
+        response.json
     }
 
-    /// An event of acme's.
-    async fn happens(&self, event_id: &str) {
+    /// Creates the deliveries of an event of acme.
+    async fn fan_out_event(&self, event_id: &str) {
         let data = json!({"payment_id": "pay_1"});
         let message = Message {
             tenant: "acme",
@@ -47,8 +47,8 @@ impl Api {
         fan_out(&mut connection, &message).await.unwrap();
     }
 
-    /// Neither as text nor in the bytes of a stored answer.
-    async fn assert_stored_nowhere(&self, secret: &str) {
+    /// Asserts that the secret is stored neither as text nor in the bytes of a response.
+    async fn assert_not_stored(&self, secret: &str) {
         let secret = secret.trim_start_matches("whsec_");
         for table in ["webhook_endpoints", "idempotency_keys"] {
             let rows = format!("SELECT coalesce(string_agg(t::text, ''), '') FROM {table} t");
@@ -59,21 +59,22 @@ impl Api {
         }
     }
 
-    async fn all_failed(&self) {
-        sqlx::query("UPDATE webhook_deliveries SET state = 'failed', failed_attempts = 10, ended_at = now()")
+    async fn fail_all_deliveries(&self) {
+        sqlx::query("UPDATE webhook_deliveries SET state = 'failed', tries = 10, ended_at = now()")
             .execute(&self.pool)
             .await
             .unwrap();
     }
 
-    async fn due(&self) -> Vec<String> {
-        let due = "SELECT event_id FROM webhook_deliveries WHERE state = 'pending' AND failed_attempts = 0 ORDER BY event_id";
+    async fn scheduled_events(&self) -> Vec<String> {
+        let due =
+            "SELECT event_id FROM webhook_deliveries WHERE state = 'pending' AND tries = 0 ORDER BY event_id";
         sqlx::query_scalar(due).fetch_all(&self.pool).await.unwrap()
     }
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_endpoint_is_made_once_and_its_secret_is_stored_nowhere(pool: PgPool) {
+async fn an_endpoint_is_created_once_and_its_secret_is_not_stored(pool: PgPool) {
     let api = Api::new(pool).await;
     let body =
         json!({"url": HOOK, "kinds": ["transfer_sent", "transfer_failed", "transfer_sent"]}).to_string();
@@ -84,9 +85,9 @@ async fn an_endpoint_is_made_once_and_its_secret_is_stored_nowhere(pool: PgPool)
     let secret = first.json["secret"].as_str().unwrap();
     assert!(secret.parse::<service_kit::signature::Secret>().is_ok(), "{secret}");
 
-    let repeat = api.post(ACME, ENDPOINTS, "k", &body).await;
-    assert_eq!((repeat.status.as_u16(), &repeat.bytes), (200, &first.bytes));
-    assert_eq!(repeat.header("idempotent-replay"), "true");
+    let retry = api.post(ACME, ENDPOINTS, "k", &body).await;
+    assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &first.bytes));
+    assert_eq!(retry.header("idempotent-replay"), "true");
     api.post(ACME, ENDPOINTS, "k", &request(HOOK)).await.assert_problem(422, "payload_mismatch", "another");
 
     let listed = api.get(ACME, ENDPOINTS).await.json;
@@ -94,18 +95,18 @@ async fn an_endpoint_is_made_once_and_its_secret_is_stored_nowhere(pool: PgPool)
     let read = api.get(ACME, &path(&first.json)).await.json;
     assert_eq!(listed["webhook_endpoints"][0], read);
     assert_eq!(read["secret"], Value::Null);
-    api.assert_stored_nowhere(secret).await;
+    api.assert_not_stored(secret).await;
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn who_asked_for_a_secret_is_shown_it_and_nobody_else(pool: PgPool) {
+async fn a_secret_is_returned_on_creation_and_rotation_only(pool: PgPool) {
     let api = Api::new(pool).await;
-    let made = api.made("k").await;
-    let path = path(&made);
-    api.happens("e1").await;
+    let endpoint = api.created_endpoint("k").await;
+    let path = path(&endpoint);
+    api.fan_out_event("e1").await;
     let rotated = api.post(ACME, &format!("{path}/rotate-secret"), "r", "").await.json;
-    api.assert_stored_nowhere(rotated["secret"].as_str().unwrap()).await;
-    for (verb, path, body) in [
+    api.assert_not_stored(rotated["secret"].as_str().unwrap()).await;
+    for (method, path, body) in [
         ("GET", ENDPOINTS, ""),
         ("GET", &path, ""),
         ("GET", &format!("{path}/deliveries"), ""),
@@ -113,17 +114,17 @@ async fn who_asked_for_a_secret_is_shown_it_and_nobody_else(pool: PgPool) {
         ("POST", &format!("{path}/deliveries/e1/replay"), ""),
         ("DELETE", &path, ""),
     ] {
-        let answer = api.send_as(verb, ACME, path, verb, body).await;
-        assert!(answer.status.is_success(), "{answer:?}");
-        let text = String::from_utf8(answer.bytes).unwrap();
-        assert!(!text.contains("secret\"") && !text.contains("whsec_"), "{verb} {path}: {text}");
+        let response = api.send_keyed(method, ACME, path, method, body).await;
+        assert!(response.status.is_success(), "{response:?}");
+        let text = String::from_utf8(response.bytes).unwrap();
+        assert!(!text.contains("secret\"") && !text.contains("whsec_"), "{method} {path}: {text}");
     }
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn where_we_must_not_go_no_endpoint_is_made(pool: PgPool) {
+async fn an_endpoint_with_a_forbidden_url_is_refused(pool: PgPool) {
     let api = Api::new(pool).await;
-    let before = api.trace().await;
+    let before = api.row_counts().await;
     for url in [
         "http://bank.example/",
         "https://user:password@bank.example/",
@@ -135,8 +136,8 @@ async fn where_we_must_not_go_no_endpoint_is_made(pool: PgPool) {
         "bank.example",
         "",
     ] {
-        let answer = api.post(ACME, ENDPOINTS, "k", &request(url)).await;
-        answer.assert_problem(422, "invalid_url", url);
+        let response = api.post(ACME, ENDPOINTS, "k", &request(url)).await;
+        response.assert_problem(422, "invalid_url", url);
     }
     let body = json!({"url": HOOK, "kinds": ["transfer_imagined"]}).to_string();
     api.post(ACME, ENDPOINTS, "k", &body).await.assert_problem(422, "unknown_kind", "kind");
@@ -144,49 +145,49 @@ async fn where_we_must_not_go_no_endpoint_is_made(pool: PgPool) {
     api.post(ACME, ENDPOINTS, "k", &body).await.assert_problem(
         400,
         "malformed_json",
-        "a secret of one's own",
+        "a secret chosen by the client",
     );
-    assert_eq!(api.trace().await, before, "no key was used");
-    let made = api.made("k").await;
+    assert_eq!(api.row_counts().await, before, "expected no stored rows");
+    let endpoint = api.created_endpoint("k").await;
     let change = json!({"url": "https://10.0.0.1/"}).to_string();
-    let changed = api.send_as("PATCH", ACME, &path(&made), "c", &change).await;
-    changed.assert_problem(422, "invalid_url", "nor is one moved there");
+    let changed = api.send_keyed("PATCH", ACME, &path(&endpoint), "c", &change).await;
+    changed.assert_problem(422, "invalid_url", "update to a forbidden URL");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_tenant_has_ten_at_most(pool: PgPool) {
+async fn a_tenant_has_at_most_ten_endpoints(pool: PgPool) {
     let api = Api::new(pool).await;
     for n in 0..10 {
-        api.made(&format!("k{n}")).await;
+        api.created_endpoint(&format!("k{n}")).await;
     }
     let refused = api.post(ACME, ENDPOINTS, "k10", &request(HOOK)).await;
     refused.assert_problem(422, "too_many_endpoints", "the eleventh");
-    let repeat = api.post(ACME, ENDPOINTS, "k9", &request(HOOK)).await;
-    assert_eq!(repeat.status, 200, "a repeat is no further one");
+    let retry = api.post(ACME, ENDPOINTS, "k9", &request(HOOK)).await;
+    assert_eq!(retry.status, 200, "expected a replay");
     let first = api.get(ACME, ENDPOINTS).await.json["webhook_endpoints"][0].clone();
-    let deleted = api.send_as("DELETE", ACME, &path(&first), "d", "").await;
+    let deleted = api.send_keyed("DELETE", ACME, &path(&first), "d", "").await;
     assert_eq!((deleted.status.as_u16(), &deleted.json["status"]), (200, &json!("deleted")));
-    let repeat = api.send_as("DELETE", ACME, &path(&first), "d", "").await;
-    assert_eq!((repeat.status.as_u16(), &repeat.bytes), (200, &deleted.bytes));
+    let retry = api.send_keyed("DELETE", ACME, &path(&first), "d", "").await;
+    assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &deleted.bytes));
     api.get(ACME, &path(&first)).await.assert_problem(404, "endpoint_not_found", "deleted");
-    // Its key was given back.
+    // The refused key was released.
     assert_eq!(api.post(ACME, ENDPOINTS, "k10", &request(HOOK)).await.status, 201);
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn anothers_endpoint_reads_as_one_that_is_not_there(pool: PgPool) {
+async fn an_endpoint_of_another_tenant_does_not_exist(pool: PgPool) {
     let api = Api::new(pool).await;
-    let theirs = path(&api.made("k").await);
-    api.happens("e1").await;
-    api.all_failed().await;
-    let nobodys = format!("{ENDPOINTS}/{}", EndpointId::random());
+    let others = path(&api.created_endpoint("k").await);
+    api.fan_out_event("e1").await;
+    api.fail_all_deliveries().await;
+    let missing = format!("{ENDPOINTS}/{}", EndpointId::random());
     let rows = async || -> String {
         let rows = "SELECT string_agg(d::text || e::text, '') FROM webhook_deliveries d JOIN webhook_endpoints e USING (endpoint_id)";
         sqlx::query_scalar(rows).fetch_one(&api.pool).await.unwrap()
     };
     let before = rows().await;
     let since = json!({"since": "2020-01-01T00:00:00Z"}).to_string();
-    let ways = [
+    let requests = [
         ("GET", "", ""),
         ("PATCH", "", r#"{"status": "disabled"}"#),
         ("DELETE", "", ""),
@@ -195,90 +196,91 @@ async fn anothers_endpoint_reads_as_one_that_is_not_there(pool: PgPool) {
         ("POST", "/deliveries/e1/replay", ""),
         ("POST", "/replay-failed", &since),
     ];
-    for (n, (verb, rest, body)) in ways.into_iter().enumerate() {
-        let asked = async |path: &str, key: &str| {
-            let answer = api.send_as(verb, GLOBEX, &format!("{path}{rest}"), key, body).await;
-            answer.assert_problem(404, "endpoint_not_found", &format!("{verb} {rest}"));
-            let text = String::from_utf8(answer.bytes).unwrap();
+    for (n, (method, rest, body)) in requests.into_iter().enumerate() {
+        let send = async |path: &str, key: &str| {
+            let response = api.send_keyed(method, GLOBEX, &format!("{path}{rest}"), key, body).await;
+            response.assert_problem(404, "endpoint_not_found", &format!("{method} {rest}"));
+            let text = String::from_utf8(response.bytes).unwrap();
             text.replace(path.rsplit('/').next().unwrap(), "ID")
         };
-        assert_eq!(asked(&theirs, &format!("a{n}")).await, asked(&nobodys, &format!("b{n}")).await);
+        assert_eq!(send(&others, &format!("a{n}")).await, send(&missing, &format!("b{n}")).await);
     }
     assert_eq!(rows().await, before);
     assert_eq!(api.get(GLOBEX, ENDPOINTS).await.json, json!({"webhook_endpoints": []}));
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_endpoint_is_changed_and_what_operators_disable_stays_so(pool: PgPool) {
+async fn an_endpoint_is_updated_unless_an_operator_disabled_it(pool: PgPool) {
     let api = Api::new(pool).await;
-    let made = api.made("k").await;
-    let change = async |key: &str, body: Value| -> Answer {
-        api.send_as("PATCH", ACME, &path(&made), key, &body.to_string()).await
+    let endpoint = api.created_endpoint("k").await;
+    let change = async |key: &str, body: Value| -> ApiResponse {
+        api.send_keyed("PATCH", ACME, &path(&endpoint), key, &body.to_string()).await
     };
     let changed =
         change("c1", json!({"url": "https://bank.example/other", "kinds": ["transfer_sent"]})).await;
     assert_eq!(changed.json["url"], "https://bank.example/other");
     assert_eq!(changed.json["kinds"], json!(["transfer_sent"]));
     let disabled = change("c2", json!({"status": "disabled"})).await.json;
-    assert_eq!(
-        (&disabled["status"], &disabled["disabled_reason"]),
-        (&json!("disabled"), &json!("by_tenant"))
-    );
-    assert_eq!(disabled["url"], "https://bank.example/other", "what is not named stays");
+    assert_eq!((&disabled["status"], &disabled["disabled_for"]), (&json!("disabled"), &json!("asked")));
+    assert_eq!(disabled["url"], "https://bank.example/other", "expected omitted fields to stay unchanged");
     assert_eq!(change("c3", json!({"status": "active"})).await.json["status"], "active");
-    change("c4", json!({"status": "asleep"})).await.assert_problem(422, "invalid_status", "unknown");
+    change("c4", json!({"status": "unknown"})).await.assert_problem(422, "invalid_status", "unknown");
 
     let mut connection = api.pool.acquire().await.unwrap();
-    assert!(endpoints::disable_as_operator(&mut connection, &id(&made), "ann: a flood").await.unwrap());
+    assert!(endpoints::disable_as_operator(&mut connection, &id(&endpoint), "ann: a flood").await.unwrap());
     let refused = change("c5", json!({"status": "active", "url": HOOK})).await;
-    refused.assert_problem(409, "disabled_by_operator", "lifted by its tenant");
+    refused.assert_problem(409, "disabled_by_operator", "enabled by its tenant");
     let refused =
         change("c6", json!({"kinds": ["transfer_sent"], "url": "https://elsewhere.example/"})).await;
-    refused.assert_problem(409, "disabled_by_operator", "changed by its tenant");
-    let refused = api.send_as("DELETE", ACME, &path(&made), "d1", "").await;
+    refused.assert_problem(409, "disabled_by_operator", "updated by its tenant");
+    let refused = api.send_keyed("DELETE", ACME, &path(&endpoint), "d1", "").await;
     refused.assert_problem(409, "disabled_by_operator", "deleted by its tenant");
-    // One made anew where it stood would be the same, by whatever spelling of the host.
-    for (key, url) in [("n1", "https://bank.example/anew"), ("n2", "https://BANK.example.:443/")] {
+    // A new endpoint on the same host, in any spelling, would circumvent the operator.
+    for (key, url) in [("n1", "https://bank.example/new"), ("n2", "https://BANK.example.:443/")] {
         let refused = api.post(ACME, ENDPOINTS, key, &request(url)).await;
-        refused.assert_problem(409, "disabled_by_operator", "made anew");
+        refused.assert_problem(409, "disabled_by_operator", "recreated on the same host");
     }
     let other = api.post(ACME, ENDPOINTS, "n1", &request("https://elsewhere.example/")).await;
-    assert_eq!(other.status.as_u16(), 201, "the refused key is unused: {other:?}");
-    let refused = api.send_as("PATCH", ACME, &path(&other.json), "c7", &request(HOOK)).await;
-    refused.assert_problem(409, "disabled_by_operator", "another one moved there");
+    assert_eq!(other.status.as_u16(), 201, "expected the refused key to be unused: {other:?}");
+    let refused = api.send_keyed("PATCH", ACME, &path(&other.json), "c7", &request(HOOK)).await;
+    refused.assert_problem(409, "disabled_by_operator", "another endpoint moved to that host");
 
-    let read = api.get(ACME, &path(&made)).await.json;
+    let read = api.get(ACME, &path(&endpoint)).await.json;
     assert_eq!(read["disabled_note"], "ann: a flood");
-    assert_eq!(read["url"], "https://bank.example/other", "nothing of it was done");
-    assert!(endpoints::enable_as_operator(&mut connection, &id(&made)).await.unwrap());
-    let deleted = api.send_as("DELETE", ACME, &path(&made), "d1", "").await;
-    assert_eq!(deleted.status.as_u16(), 200, "theirs again: {deleted:?}");
+    assert_eq!(read["url"], "https://bank.example/other", "expected no update of the disabled endpoint");
+    assert!(endpoints::enable_as_operator(&mut connection, &id(&endpoint)).await.unwrap());
+    let deleted = api.send_keyed("DELETE", ACME, &path(&endpoint), "d1", "").await;
+    assert_eq!(
+        deleted.status.as_u16(),
+        200,
+        "expected the tenant to delete the enabled endpoint: {deleted:?}"
+    );
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_secret_is_rotated_once_for_a_key(pool: PgPool) {
+async fn a_secret_is_rotated_once_per_key(pool: PgPool) {
     let api = Api::new(pool).await;
-    let made = api.made("k").await;
-    let rotate = format!("{}/rotate-secret", path(&made));
+    let endpoint = api.created_endpoint("k").await;
+    let rotate = format!("{}/rotate-secret", path(&endpoint));
     let first = api.post(ACME, &rotate, "r1", "").await;
     assert_eq!((first.status.as_u16(), &first.json["secret_version"]), (200, &json!(2)), "{first:?}");
-    assert_ne!(first.json["secret"], made["secret"]);
+    assert_ne!(first.json["secret"], endpoint["secret"]);
     let until: jiff::Timestamp = first.json["old_secret_until"].as_str().unwrap().parse().unwrap();
     let overlap_h = (until.duration_since(jiff::Timestamp::now()).as_secs() + 1_800) / 3_600;
     assert_eq!(overlap_h, 24);
-    let repeat = api.post(ACME, &rotate, "r1", "").await;
-    assert_eq!(repeat.bytes, first.bytes, "the same secret, not a third one");
+    let retry = api.post(ACME, &rotate, "r1", "").await;
+    assert_eq!(retry.bytes, first.bytes, "expected the same secret from the replay");
     assert_eq!(api.post(ACME, &rotate, "r2", "").await.json["secret_version"], 3);
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn what_was_sent_is_listed_and_sent_again(pool: PgPool) {
+async fn deliveries_are_listed_and_replayed(pool: PgPool) {
     let api = Api::new(pool).await;
-    let made = api.made("k").await;
+    let endpoint = api.created_endpoint("k").await;
     for n in 0..3 {
-        api.happens(&format!("pay_1:e{n}")).await;
+        api.fan_out_event(&format!("pay_1:e{n}")).await;
     }
-    api.all_failed().await;
+    api.fail_all_deliveries().await;
     sqlx::query(
         "INSERT INTO webhook_attempts (position, duration_ms, response_status, error, response_excerpt)
          SELECT position, 12, 500, 'answered 500', 'sorry' FROM webhook_deliveries",
@@ -286,120 +288,131 @@ async fn what_was_sent_is_listed_and_sent_again(pool: PgPool) {
     .execute(&api.pool)
     .await
     .unwrap();
-    let deliveries = format!("{}/deliveries", path(&made));
+    let deliveries = format!("{}/deliveries", path(&endpoint));
     let page = api.get(ACME, &format!("{deliveries}?state=failed&limit=2")).await.json;
     assert_eq!(page["next"], "pay_1:e1");
     assert_eq!(page["deliveries"][0]["event_id"], "pay_1:e2");
     let attempts = &page["deliveries"][0]["attempts"];
     assert_eq!(
-        (&attempts[0]["response_status"], &attempts[0]["response_excerpt"]),
+        (&attempts[0]["response_status"], &attempts[0]["response_body"]),
         (&json!(500), &json!("sorry"))
     );
     let last = api.get(ACME, &format!("{deliveries}?limit=2&after=pay_1:e1")).await.json;
     assert_eq!((&last["deliveries"][0]["event_id"], &last["next"]), (&json!("pay_1:e0"), &Value::Null));
     for query in ["limit=0", "limit=201", "state=lost", "after=", "unknown=1"] {
-        let answer = api.get(ACME, &format!("{deliveries}?{query}")).await;
-        answer.assert_problem(400, "malformed_query", query);
+        let response = api.get(ACME, &format!("{deliveries}?{query}")).await;
+        response.assert_problem(400, "malformed_query", query);
     }
 
     let replay = |event: &str| format!("{deliveries}/{event}/replay");
     let again = api.post(ACME, &replay("pay_1:e1"), "p1", "").await;
-    assert_eq!((again.status.as_u16(), &again.json["status"]), (202, &json!("due")), "{again:?}");
-    assert_eq!(api.due().await, ["pay_1:e1"]);
+    assert_eq!((again.status.as_u16(), &again.json["status"]), (202, &json!("scheduled")), "{again:?}");
+    assert_eq!(api.scheduled_events().await, ["pay_1:e1"]);
     api.post(ACME, &replay("another"), "p2", "").await.assert_problem(404, "delivery_not_found", "another");
 
-    let all = format!("{}/replay-failed", path(&made));
+    let all = format!("{}/replay-failed", path(&endpoint));
     let since = |at: &str| json!({ "since": at }).to_string();
     api.post(ACME, &all, "p3", &since("yesterday")).await.assert_problem(
         422,
         "invalid_instant",
-        "no instant",
+        "not an instant",
     );
     assert_eq!(api.post(ACME, &all, "p4", &since("2999-01-01T00:00:00Z")).await.json["replayed"], 0);
     assert_eq!(api.post(ACME, &all, "p5", &since("2020-01-01T00:00:00Z")).await.json["replayed"], 2);
-    assert_eq!(api.due().await, ["pay_1:e0", "pay_1:e1", "pay_1:e2"]);
+    assert_eq!(api.scheduled_events().await, ["pay_1:e0", "pay_1:e1", "pay_1:e2"]);
 
-    api.all_failed().await;
-    api.send_as("PATCH", ACME, &path(&made), "c", r#"{"status": "disabled"}"#).await;
+    api.fail_all_deliveries().await;
+    api.send_keyed("PATCH", ACME, &path(&endpoint), "c", r#"{"status": "disabled"}"#).await;
     for (key, path, body) in
         [("p6", replay("pay_1:e1"), String::new()), ("p7", all, since("2020-01-01T00:00:00Z"))]
     {
         api.post(ACME, &path, key, &body).await.assert_problem(409, "endpoint_disabled", &path);
     }
-    assert!(api.due().await.is_empty());
+    assert!(api.scheduled_events().await.is_empty());
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_unknown_kind_is_refused_when_an_endpoint_is_changed_too(pool: PgPool) {
+async fn an_unknown_kind_is_refused_in_an_update(pool: PgPool) {
     let api = Api::new(pool).await;
-    let made = api.made("k").await;
+    let endpoint = api.created_endpoint("k").await;
     let change = json!({"kinds": ["transfer_sent", "transfer_imagined"]}).to_string();
-    let changed = api.send_as("PATCH", ACME, &path(&made), "c", &change).await;
-    changed.assert_problem(422, "unknown_kind", "it would never be told of it");
-    assert_eq!(api.get(ACME, &path(&made)).await.json["kinds"], json!([]));
+    let changed = api.send_keyed("PATCH", ACME, &path(&endpoint), "c", &change).await;
+    changed.assert_problem(422, "unknown_kind", "unknown kind");
+    assert_eq!(api.get(ACME, &path(&endpoint)).await.json["kinds"], json!([]));
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn deliveries_are_listed_by_their_state_and_one_under_way_is_left_alone(pool: PgPool) {
+async fn deliveries_are_filtered_by_state_and_a_leased_one_is_kept(pool: PgPool) {
     let api = Api::new(pool).await;
-    let made = api.made("k").await;
-    api.happens("e1").await;
-    api.all_failed().await;
-    api.happens("e2").await;
-    let deliveries = format!("{}/deliveries", path(&made));
+    let endpoint = api.created_endpoint("k").await;
+    api.fan_out_event("e1").await;
+    api.fail_all_deliveries().await;
+    api.fan_out_event("e2").await;
+    let deliveries = format!("{}/deliveries", path(&endpoint));
     for (state, events) in [("failed", json!(["e1"])), ("pending", json!(["e2"])), ("delivered", json!([]))] {
         let listed = api.get(ACME, &format!("{deliveries}?state={state}")).await.json;
-        let listed: Value =
-            listed["deliveries"].as_array().unwrap().iter().map(|one| one["event_id"].clone()).collect();
+        let listed: Value = listed["deliveries"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|delivery| delivery["event_id"].clone())
+            .collect();
         assert_eq!(listed, events, "{state}");
     }
-    // As while a sender makes the attempt.
-    let lease =
-        "UPDATE webhook_deliveries SET lease = gen_random_uuid(), next_attempt_at = now() + interval '1 hour'
+    // As during a delivery attempt.
+    let lease = "UPDATE webhook_deliveries SET lease = gen_random_uuid(), next_at = now() + interval '1 hour'
                  WHERE event_id = 'e2' RETURNING lease::text";
     let lease: String = sqlx::query_scalar(lease).fetch_one(&api.pool).await.unwrap();
     let again = api.post(ACME, &format!("{deliveries}/e2/replay"), "p", "").await;
-    assert_eq!((again.status.as_u16(), &again.json["status"]), (202, &json!("under_way")), "{again:?}");
+    assert_eq!((again.status.as_u16(), &again.json["status"]), (202, &json!("in_progress")), "{again:?}");
     let held = "SELECT lease::text FROM webhook_deliveries WHERE event_id = 'e2'";
     let held: Option<String> = sqlx::query_scalar(held).fetch_one(&api.pool).await.unwrap();
-    assert_eq!(held, Some(lease), "or it would be sent twice at once");
+    assert_eq!(
+        held,
+        Some(lease),
+        "expected the lease to be unchanged; otherwise two attempts could run at once"
+    );
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s3_1_whatever_changes_an_endpoint_needs_a_key(pool: PgPool) {
+async fn s3_1_every_change_of_an_endpoint_requires_a_key(pool: PgPool) {
     let api = Api::new(pool).await;
-    let made = path(&api.made("k").await);
-    for (verb, path) in [
+    let endpoint = path(&api.created_endpoint("k").await);
+    for (method, path) in [
         ("POST", ENDPOINTS.to_owned()),
-        ("PATCH", made.clone()),
-        ("DELETE", made.clone()),
-        ("POST", format!("{made}/rotate-secret")),
-        ("POST", format!("{made}/deliveries/e1/replay")),
-        ("POST", format!("{made}/replay-failed")),
+        ("PATCH", endpoint.clone()),
+        ("DELETE", endpoint.clone()),
+        ("POST", format!("{endpoint}/rotate-secret")),
+        ("POST", format!("{endpoint}/deliveries/e1/replay")),
+        ("POST", format!("{endpoint}/replay-failed")),
     ] {
         let request = axum::http::Request::builder()
-            .method(verb)
+            .method(method)
             .uri(&path)
             .header("authorization", format!("Bearer {ACME}"))
             .header("content-type", "application/json")
             .body(axum::body::Body::from(request(HOOK)));
-        let answer = api.send(request.unwrap()).await;
-        answer.assert_problem(400, "idempotency_key_missing", &format!("{verb} {path}"));
+        let response = api.send(request.unwrap()).await;
+        response.assert_problem(400, "idempotency_key_missing", &format!("{method} {path}"));
     }
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn without_a_master_key_no_endpoint_is_made_and_all_else_works(pool: PgPool) {
+async fn without_a_master_key_only_secrets_are_unavailable(pool: PgPool) {
     let api = Api::new(pool).await;
-    let made = path(&api.made("k").await);
+    let endpoint = path(&api.created_endpoint("k").await);
     let mut config = crate::support::config(json!({}));
     config.outbound_webhooks.master_key = None;
-    let other = Api::configured(api.pool.clone(), config);
-    for (path, key) in [(ENDPOINTS.to_owned(), "k1"), (format!("{made}/rotate-secret"), "k2")] {
-        let answer = other.post(ACME, &path, key, &request(HOOK)).await;
-        answer.assert_problem(503, "webhooks_not_configured", &path);
+    let other = Api::with_config(api.pool.clone(), config);
+    for (path, key) in [(ENDPOINTS.to_owned(), "k1"), (format!("{endpoint}/rotate-secret"), "k2")] {
+        let response = other.post(ACME, &path, key, &request(HOOK)).await;
+        response.assert_problem(503, "webhooks_not_configured", &path);
     }
-    assert_eq!(other.get(ACME, &made).await.json["secret_version"], 1);
-    assert_eq!(other.send_as("DELETE", ACME, &made, "d", "").await.status, 200);
-    assert_eq!(other.pay("pay", &crate::support::order()).await.status, 201, "payments need no master key");
+    assert_eq!(other.get(ACME, &endpoint).await.json["secret_version"], 1);
+    assert_eq!(other.send_keyed("DELETE", ACME, &endpoint, "d", "").await.status, 200);
+    assert_eq!(
+        other.pay("pay", &crate::support::order()).await.status,
+        201,
+        "expected payments to work without a master key"
+    );
 }

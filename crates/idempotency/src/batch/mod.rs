@@ -1,16 +1,11 @@
-//! Group commit: requests that come at the same moment share statements and one commit.
+//! Group commit: concurrent requests share statements and one commit.
 //!
-//! A lane takes whatever waits, up to a bound, and carries it out in one transaction; while it does, the next batch
-//! gathers. So nothing waits for company when the store is idle, and the busier it is the cheaper a request becomes.
-//! A batch that fails, or whose commit has no answer, is redone one by one: then one bad request fails alone, and
-//! whoever had been committed is known by its token. A waiting request holds no connection.
-//!
-//! | file | question |
-//! |---|---|
-//! | `mod` | how does a request get in, and its result out? |
-//! | `lane` | what becomes of a batch? |
+//! A batch worker takes all waiting requests, up to a bound, and executes them in one transaction; meanwhile the next batch
+//! gathers. So no request waits for others while the store is idle, and a request becomes cheaper as the load grows. A batch
+//! that fails, or whose commit is not confirmed, is retried one by one: then a bad request fails alone, and a request that had
+//! been committed is recognised by its token. A waiting request holds no connection.
 
-mod lane;
+mod worker;
 
 use std::sync::Arc;
 
@@ -19,81 +14,81 @@ use sqlx::{PgConnection, PgPool};
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::answer::Answer;
-use crate::breaker::Breaker;
-use crate::claims::Keyed;
-use crate::{Fingerprint, IdempotencyError, Scope, Terms};
-use lane::Lane;
+use crate::breaker::StoreBreaker;
+use crate::claim_request::ClaimRequest;
+use crate::stored_response::StoredResponse;
+use crate::{Fingerprint, IdempotencyError, IdempotencyOptions, Scope};
+use worker::BatchWorker;
 
-/// What requests change, many at once.
+/// The change that requests make, many at once.
 pub trait Effect: Send + Sync + 'static {
     /// One request, as the effect reads it.
     type Request: Send + Sync + 'static;
-    /// Why a request is not carried out. It leaves no trace and burns no key.
+    /// Why a request is refused. A refused request leaves no trace and uses up no key.
     type Refusal: Send + 'static;
-    /// The effect's own failure: the batch is rolled back and redone one by one.
+    /// The effect's own failure: the batch is rolled back and retried one by one.
     type Error: Into<IdempotencyError> + Send;
 
-    /// Carries out `requests`, whose keys are claimed, on the connection that holds them; one verdict for each, in their
-    /// order. `claimed_at` is the database's clock after all of them had come. Everything that must be true together with
-    /// the answers goes through it. A request is handed in again when its batch is redone: nothing else may be touched.
-    fn carry_out(
+    /// Applies `requests`, whose keys are claimed, on the connection that holds them; returns one outcome for each, in their
+    /// order. `claimed_at` is the database's time after all of them had arrived. Everything that must be committed together
+    /// with the responses uses `tx`. A request is passed again when its batch is retried: it must change nothing else.
+    fn apply(
         &self,
         tx: &mut PgConnection,
         claimed_at: Timestamp,
         requests: &[&Self::Request],
-    ) -> impl Future<Output = Result<Vec<Verdict<Self::Refusal>>, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<Vec<EffectOutcome<Self::Refusal>>, Self::Error>> + Send;
 }
 
-/// What an effect made of a request.
+/// Outcome of applying an effect to one request.
 #[derive(Debug)]
-pub enum Verdict<R> {
-    /// Carried out; the answer is stored under the key.
-    Answered(Answer),
-    /// Carried out long ago, when its key was still kept: the effect has the last word, and nothing is stored.
-    Before(Answer),
-    /// Carried out long ago for another request.
+pub enum EffectOutcome<R> {
+    /// The change was made; the response is stored under the key.
+    Applied(StoredResponse),
+    /// The change was made earlier, and the key has expired since: the effect's own record decides, and nothing is stored.
+    AppliedEarlier(StoredResponse),
+    /// The key was used for a different request, and has expired since.
     Mismatch,
-    /// Nothing was changed, the key stays unused.
+    /// Nothing was changed; the key stays unused.
     Refused(R),
 }
 
-/// What became of a request under its key.
+/// Outcome of a request under its key.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Outcome<R> {
-    /// Carried out now, once.
-    Answered(Answer),
-    /// Carried out before: the same answer.
-    Replayed(Answer),
-    /// Another request holds the key now: come back later.
+pub enum RequestOutcome<R> {
+    /// The request was executed now, once.
+    Executed(StoredResponse),
+    /// The request was executed earlier: the same response.
+    Replayed(StoredResponse),
+    /// Another request holds the key: retry later.
     InProgress,
-    /// The key was used for another request.
+    /// The key was used for a different request.
     Mismatch,
-    /// Not carried out; the key is unused.
+    /// The request was not executed; the key is unused.
     Refused(R),
 }
 
-/// How many requests share what. `./dev bench idempotency --lanes N` measures another number of lanes.
+/// Concurrency of a [`Batcher`]. `./dev bench idempotency --workers N` measures another number of workers.
 #[derive(Clone, Copy, Debug)]
-pub struct Width {
-    /// Batches at once, each on a connection of its own.
-    pub lanes: usize,
-    /// Requests of one batch at most.
+pub struct BatchOptions {
+    /// Batch workers, each with a connection of its own.
+    pub workers: usize,
+    /// Most requests of one batch.
     pub batch_max: usize,
-    /// Requests that may wait; one more is [`IdempotencyError::Busy`].
-    pub waiting_max: usize,
+    /// Most queued requests; a further one gets [`IdempotencyError::QueueFull`].
+    pub queue_max: usize,
 }
 
-impl Default for Width {
+impl Default for BatchOptions {
     fn default() -> Self {
-        Self { lanes: 2, batch_max: 256, waiting_max: 4_096 }
+        Self { workers: 2, batch_max: 256, queue_max: 4_096 }
     }
 }
 
-/// Takes requests and carries them out in batches. Cheap to clone.
+/// Queues requests and executes them in batches. Cheap to clone.
 pub struct Batcher<E: Effect> {
-    queue: mpsc::Sender<Waiting<E>>,
-    breaker: Arc<Breaker>,
+    queue: mpsc::Sender<QueuedRequest<E>>,
+    breaker: Arc<StoreBreaker>,
 }
 
 impl<E: Effect> Clone for Batcher<E> {
@@ -108,62 +103,62 @@ impl<E: Effect> std::fmt::Debug for Batcher<E> {
     }
 }
 
-type Said<E> = Result<Outcome<<E as Effect>::Refusal>, IdempotencyError>;
+type RequestResult<E> = Result<RequestOutcome<<E as Effect>::Refusal>, IdempotencyError>;
 
 /// A request that waits for its batch.
-struct Waiting<E: Effect> {
-    keyed: Keyed,
+struct QueuedRequest<E: Effect> {
+    claim: ClaimRequest,
     request: E::Request,
-    said: oneshot::Sender<Said<E>>,
+    reply: oneshot::Sender<RequestResult<E>>,
 }
 
 impl<E: Effect> Batcher<E> {
-    /// Starts the lanes, which end when `stopping` is cancelled and nothing waits any more. Must be called inside a
-    /// tokio runtime. `pool` should have more connections than there are lanes: then each keeps its own while it is busy.
+    /// Starts the workers, which end once `stop` is cancelled and the queue is empty. Must be called inside a tokio runtime.
+    /// If `pool` has more connections than there are workers, each worker keeps its own while it is busy.
     #[must_use]
     pub fn start(
         effect: E,
         pool: PgPool,
-        terms: Terms,
-        width: Width,
-        breaker: Arc<Breaker>,
-        stopping: &CancellationToken,
+        options: IdempotencyOptions,
+        batch: BatchOptions,
+        breaker: Arc<StoreBreaker>,
+        stop: &CancellationToken,
     ) -> Self {
-        let (queue, waiting) = mpsc::channel(width.waiting_max.max(1));
-        let (waiting, effect) = (Arc::new(Mutex::new(waiting)), Arc::new(effect));
-        for _ in 0..width.lanes.max(1) {
-            let lane = Lane {
+        let (queue, receiver) = mpsc::channel(batch.queue_max.max(1));
+        let (receiver, effect) = (Arc::new(Mutex::new(receiver)), Arc::new(effect));
+        for _ in 0..batch.workers.max(1) {
+            let worker = BatchWorker {
                 effect: Arc::clone(&effect),
                 pool: pool.clone(),
-                may_keep: pool.options().get_max_connections() as usize > width.lanes,
-                begun: None,
-                terms,
+                keeps_connection: pool.options().get_max_connections() as usize > batch.workers,
+                next_tx: None,
+                options,
                 breaker: Arc::clone(&breaker),
-                waiting: Arc::clone(&waiting),
-                batch_max: width.batch_max.max(1),
+                queue: Arc::clone(&receiver),
+                batch_max: batch.batch_max.max(1),
             };
-            tokio::spawn(lane.run(stopping.clone()));
+            tokio::spawn(worker.run(stop.clone()));
         }
         Self { queue, breaker }
     }
 
-    /// Carries `request` out once under its key, or says what became of the first. Ends within the lease of the terms,
-    /// plus the time that the batches before it take.
+    /// Executes `request` once under its key, or returns the outcome of the first request. Ends within the lease, plus the
+    /// time of the batches queued before it.
     ///
     /// # Errors
-    /// [`IdempotencyError`]. After anything but `Busy` and `Unavailable` it is not known whether it was carried out:
-    /// repeat it under the same key.
-    pub async fn carry_out(
+    /// [`IdempotencyError`]. After every error except `QueueFull` and `Unavailable` it is unknown whether the request was
+    /// executed: retry it with the same key.
+    pub async fn execute(
         &self,
         scope: &Scope<'_>,
         fingerprint: &Fingerprint,
         request: E::Request,
-    ) -> Said<E> {
+    ) -> RequestResult<E> {
         self.breaker.check()?;
-        let (said, heard) = oneshot::channel();
-        let waiting = Waiting { keyed: Keyed::new(scope, fingerprint), request, said };
-        self.queue.try_send(waiting).map_err(|_| IdempotencyError::Busy)?;
-        // A lane that is gone took the request with it: what became of it is for the repeat to find out.
-        heard.await.unwrap_or(Err(IdempotencyError::Stopped))
+        let (reply, response) = oneshot::channel();
+        let queued = QueuedRequest { claim: ClaimRequest::new(scope, fingerprint), request, reply };
+        self.queue.try_send(queued).map_err(|_| IdempotencyError::QueueFull)?;
+        // A worker that ended took the request with it; a retry finds out its outcome.
+        response.await.unwrap_or(Err(IdempotencyError::OutcomeUnknown))
     }
 }

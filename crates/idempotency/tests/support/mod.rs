@@ -1,7 +1,7 @@
-//! A service that keeps notes, once per key: what stands for any other in the tests of this crate.
+//! The test service: stores notes, one for each key.
 
-#![allow(dead_code, reason = "each test file is a binary of its own and uses a part of this")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(dead_code, reason = "each test file is a binary of its own and uses a part of this module")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed setup fails the test")]
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,26 +15,28 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
-use idempotency::http::{self, IdempotencyLayer, Identify, Owner, Refusal, Ticket, Unanswered};
+use idempotency::http::{
+    self, IdempotencyContext, IdempotencyLayer, Identify, KeyOwner, RequestRefusal, ResponseError,
+};
 use idempotency::{
-    Answer, Batcher, Breaker, Effect, Fingerprint, IdempotencyKey, Outcome, Scope, Terms, Verdict, Width,
-    canonical,
+    BatchOptions, Batcher, Effect, EffectOutcome, Fingerprint, IdempotencyKey, IdempotencyOptions,
+    RequestOutcome, Scope, StoreBreaker, StoredResponse, canonical,
 };
 use jiff::Timestamp;
 use sqlx::{PgConnection, PgPool};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-/// One note, known for ever by whose key it came under.
+/// One note; its id is derived from tenant, client and key, so it outlives its key.
 #[derive(Clone, Debug)]
 pub(crate) struct Note {
     pub(crate) id: String,
     pub(crate) hash: Vec<u8>,
-    /// `refuse` is refused, `fail` fails for good, `break` breaks the statement; the rest is kept.
+    /// `refuse` is refused, `fail` gets a stored 410, `break` fails the statement; every other text is stored.
     pub(crate) text: String,
 }
 
-/// Keeps notes, many at once.
+/// Stores notes, many at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes;
 
@@ -43,61 +45,65 @@ impl Effect for Notes {
     type Refusal = String;
     type Error = sqlx::Error;
 
-    async fn carry_out(
+    async fn apply(
         &self,
         tx: &mut PgConnection,
         _claimed_at: Timestamp,
         notes: &[&Note],
-    ) -> Result<Vec<Verdict<String>>, sqlx::Error> {
-        let column =
-            |of: fn(&Note) -> &str| -> Vec<String> { notes.iter().map(|note| of(note).to_owned()).collect() };
+    ) -> Result<Vec<EffectOutcome<String>>, sqlx::Error> {
         if notes.iter().any(|note| note.text == "break") {
             sqlx::query("SELECT 1 / 0").execute(&mut *tx).await?;
         }
-        let kept: Vec<&&Note> =
+        let accepted: Vec<&&Note> =
             notes.iter().filter(|note| !["refuse", "fail"].contains(&&*note.text)).collect();
-        let made: Vec<String> = sqlx::query_scalar(
+        let inserted: Vec<String> = sqlx::query_scalar(
             "INSERT INTO notes (id, hash, body) SELECT * FROM unnest($1::text[], $2::bytea[], $3::text[])
              ON CONFLICT DO NOTHING RETURNING id",
         )
-        .bind(kept.iter().map(|note| note.id.clone()).collect::<Vec<_>>())
-        .bind(kept.iter().map(|note| note.hash.clone()).collect::<Vec<_>>())
-        .bind(kept.iter().map(|note| body(&note.text)).collect::<Vec<_>>())
+        .bind(accepted.iter().map(|note| note.id.clone()).collect::<Vec<_>>())
+        .bind(accepted.iter().map(|note| note.hash.clone()).collect::<Vec<_>>())
+        .bind(accepted.iter().map(|note| body(&note.text)).collect::<Vec<_>>())
         .fetch_all(&mut *tx)
         .await?;
-        let before: Vec<(String, Vec<u8>, String)> =
+        let stored: Vec<(String, Vec<u8>, String)> =
             sqlx::query_as("SELECT id, hash, body FROM notes WHERE id = ANY($1)")
-                .bind(column(|note| &note.id))
+                .bind(notes.iter().map(|note| note.id.clone()).collect::<Vec<_>>())
                 .fetch_all(&mut *tx)
                 .await?;
-        let before: HashMap<String, (Vec<u8>, String)> =
-            before.into_iter().map(|(id, hash, body)| (id, (hash, body))).collect();
+        let stored: HashMap<String, (Vec<u8>, String)> =
+            stored.into_iter().map(|(id, hash, body)| (id, (hash, body))).collect();
         Ok(notes
             .iter()
-            .map(|note| match (&*note.text, before.get(&note.id)) {
-                _ if made.contains(&note.id) => Verdict::Answered(Answer::new(201, body(&note.text))),
-                (_, Some((hash, _))) if *hash != note.hash => Verdict::Mismatch,
-                (_, Some((_, body))) => Verdict::Before(Answer::new(201, body.as_bytes())),
-                ("fail", None) => Verdict::Answered(Answer::new(410, r#"{"failed":"for good"}"#)),
-                (refused, None) => Verdict::Refused(refused.to_owned()),
+            .map(|note| match (&*note.text, stored.get(&note.id)) {
+                _ if inserted.contains(&note.id) => {
+                    EffectOutcome::Applied(StoredResponse::new(201, body(&note.text)))
+                }
+                (_, Some((hash, _))) if *hash != note.hash => EffectOutcome::Mismatch,
+                (_, Some((_, body))) => {
+                    EffectOutcome::AppliedEarlier(StoredResponse::new(201, body.as_bytes()))
+                }
+                ("fail", None) => {
+                    EffectOutcome::Applied(StoredResponse::new(410, r#"{"failed":"for good"}"#))
+                }
+                (refused, None) => EffectOutcome::Refused(refused.to_owned()),
             })
             .collect())
     }
 }
 
-/// The answer to a note.
+/// The response body to a note.
 pub(crate) fn body(text: &str) -> String {
-    format!(r#"{{"kept":"{text}"}}"#)
+    format!(r#"{{"note":"{text}"}}"#)
 }
 
-pub(crate) async fn make_table(pool: &PgPool) {
+pub(crate) async fn create_table(pool: &PgPool) {
     sqlx::query("CREATE TABLE notes (id text PRIMARY KEY, hash bytea NOT NULL, body text NOT NULL)")
         .execute(pool)
         .await
         .unwrap();
 }
 
-/// Makes every row `hours` older, in the partitions of the days before, as if it had been written then.
+/// Moves every row `hours` into the past, into the partition of that day.
 pub(crate) async fn age(pool: &PgPool, hours: i32) {
     sqlx::raw_sql(
         "DO $$
@@ -124,9 +130,8 @@ pub(crate) async fn age(pool: &PgPool, hours: i32) {
     .unwrap();
 }
 
-/// Waits until midnight (UTC) is over where it is near: today must be one day all through a test that counts
-/// days from it.
-pub(crate) async fn clear_of_midnight(pool: &PgPool) {
+/// Waits until midnight (UTC) has passed if it is within a minute: the date must not change during a test that counts days.
+pub(crate) async fn avoid_midnight(pool: &PgPool) {
     sqlx::query(
         "SELECT pg_sleep(left_s + 1)
          FROM (SELECT 86400 - extract(epoch FROM clock_timestamp()) % 86400 AS left_s) AS today
@@ -137,8 +142,8 @@ pub(crate) async fn clear_of_midnight(pool: &PgPool) {
     .unwrap();
 }
 
-/// The day partitions that there are, as days from today.
-pub(crate) async fn days(pool: &PgPool) -> Vec<i32> {
+/// The attached day partitions, as days relative to today.
+pub(crate) async fn attached_days(pool: &PgPool) -> Vec<i32> {
     sqlx::query_scalar(
         "SELECT to_date(right(inhrelid::regclass::text, 8), 'YYYYMMDD') - (now() AT TIME ZONE 'UTC')::date
          FROM pg_inherits WHERE inhparent = 'idempotency_keys'::regclass ORDER BY 1",
@@ -148,8 +153,8 @@ pub(crate) async fn days(pool: &PgPool) -> Vec<i32> {
     .unwrap()
 }
 
-/// How many days have a table, also as no part of the whole.
-pub(crate) async fn tables(pool: &PgPool) -> i64 {
+/// Number of partition tables, attached or detached.
+pub(crate) async fn partition_tables(pool: &PgPool) -> i64 {
     sqlx::query_scalar("SELECT count(*) FROM pg_class WHERE relname ~ '^idempotency_keys_[0-9]{8}$'")
         .fetch_one(pool)
         .await
@@ -169,7 +174,7 @@ pub(crate) fn scope(key: &IdempotencyKey) -> Scope<'_> {
     Scope { tenant: "t", client: "c", key }
 }
 
-/// The fingerprint that the service gives a note.
+/// The fingerprint that the service computes for a note.
 pub(crate) fn fingerprint(text: &str) -> Fingerprint {
     Fingerprint::of("t", "POST", "/notes", format!("{{\"text\":\"{text}\"}}").as_bytes())
 }
@@ -178,74 +183,91 @@ pub(crate) fn note(key: &str, text: &str) -> Note {
     Note { id: format!("t/c/{key}"), hash: fingerprint(text).as_bytes().to_vec(), text: text.to_owned() }
 }
 
-pub(crate) fn batcher(pool: &PgPool, width: Width) -> Batcher<Notes> {
-    let breaker = Arc::new(Breaker::default());
-    Batcher::start(Notes, pool.clone(), Terms::default(), width, breaker, &CancellationToken::new())
+pub(crate) fn batcher(pool: &PgPool, width: BatchOptions) -> Batcher<Notes> {
+    let breaker = Arc::new(StoreBreaker::default());
+    Batcher::start(
+        Notes,
+        pool.clone(),
+        IdempotencyOptions::default(),
+        width,
+        breaker,
+        &CancellationToken::new(),
+    )
 }
 
-/// Carries a note out.
-pub(crate) async fn keep(
+/// Stores a note under a key.
+pub(crate) async fn store_note(
     batcher: &Batcher<Notes>,
     key: &str,
     text: &str,
-) -> Result<Outcome<String>, idempotency::IdempotencyError> {
+) -> Result<RequestOutcome<String>, idempotency::IdempotencyError> {
     let parsed = IdempotencyKey::parse(key.as_bytes()).unwrap();
-    batcher.carry_out(&scope(&parsed), &fingerprint(text), note(key, text)).await
+    batcher.execute(&scope(&parsed), &fingerprint(text), note(key, text)).await
 }
 
 #[derive(Clone)]
 struct ByHeader;
 
 impl Identify for ByHeader {
-    async fn identify(&self, parts: &mut Parts) -> Result<Owner, Response> {
+    async fn identify(&self, parts: &mut Parts) -> Result<KeyOwner, Response> {
         let owner = parts.headers.get("x-owner").and_then(|value| value.to_str().ok()?.split_once('/'));
         let (tenant, client) = owner.ok_or_else(|| StatusCode::UNAUTHORIZED.into_response())?;
-        Ok(Owner { tenant: tenant.to_owned(), client: client.to_owned() })
+        Ok(KeyOwner { tenant: tenant.to_owned(), client: client.to_owned() })
     }
 }
 
 /// The service over HTTP.
 pub(crate) fn service(batcher: Batcher<Notes>) -> Router {
     Router::new()
-        .route("/notes", post(take).get(|| async { "notes" }))
-        .route("/other", post(take))
+        .route("/notes", post(create_note).get(|| async { "notes" }))
+        .route("/other", post(create_note))
         .route("/open", get(|| async { "open" }))
         .layer(IdempotencyLayer::new(ByHeader))
         .with_state(batcher)
 }
 
-async fn take(State(batcher): State<Batcher<Notes>>, ticket: Ticket, body: Bytes) -> Response {
+async fn create_note(
+    State(batcher): State<Batcher<Notes>>,
+    context: IdempotencyContext,
+    body: Bytes,
+) -> Response {
     let Ok(canonical) = canonical::json(&body) else { return StatusCode::BAD_REQUEST.into_response() };
-    let fingerprint = ticket.fingerprint(&canonical);
+    let fingerprint = context.fingerprint(&canonical);
     let text =
         serde_json::from_slice::<serde_json::Value>(&body).unwrap()["text"].as_str().unwrap().to_owned();
-    let scope = ticket.scope();
+    let scope = context.scope();
     let id = format!("{}/{}/{}", scope.tenant, scope.client, scope.key);
     let note = Note { id, hash: fingerprint.as_bytes().to_vec(), text };
-    match batcher.carry_out(&scope, &fingerprint, note).await.map(http::answer) {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(Unanswered::Refused(refusal))) => refusal.into_response(),
-        Ok(Err(Unanswered::NotCarriedOut(text))) => (StatusCode::UNPROCESSABLE_ENTITY, text).into_response(),
-        Err(error) => Refusal::from(&error).into_response(),
+    match batcher.execute(&scope, &fingerprint, note).await.map(http::response) {
+        Ok(Ok(response)) => response,
+        Ok(Err(ResponseError::Key(refusal))) => refusal.into_response(),
+        Ok(Err(ResponseError::Effect(text))) => (StatusCode::UNPROCESSABLE_ENTITY, text).into_response(),
+        Err(error) => RequestRefusal::from(&error).into_response(),
     }
 }
 
-/// An answer, taken apart.
+/// An HTTP response, read to its end.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct TestResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
 }
 
-impl Said {
+impl TestResponse {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 }
 
 /// One request to the service.
-pub(crate) async fn send(service: &Router, owner: &str, key: Option<&[u8]>, path: &str, body: &str) -> Said {
+pub(crate) async fn send(
+    service: &Router,
+    owner: &str,
+    key: Option<&[u8]>,
+    path: &str,
+    body: &str,
+) -> TestResponse {
     let mut request = Request::post(path).header("x-owner", owner);
     if let Some(key) = key {
         request = request.header("idempotency-key", key);
@@ -254,12 +276,12 @@ pub(crate) async fn send(service: &Router, owner: &str, key: Option<&[u8]>, path
     let response = service.clone().oneshot(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let body = to_bytes(body, 1 << 20).await.unwrap();
-    Said {
+    TestResponse {
         status: parts.status.as_u16(),
         headers: parts.headers,
         body: String::from_utf8(body.to_vec()).unwrap(),
     }
 }
 
-/// Longest that anything here may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest time of any wait in these tests.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,7 +1,6 @@
-//! axum's extractors with their rejections as problems.
+//! axum's extractors with problems as rejections; axum itself rejects with undocumented plain text.
 //!
-//! axum's own answer to a bad body is plain text nobody documented. Syntax and
-//! shape are both 400 here: 422 is kept for requests that were understood.
+//! Wrong syntax and wrong shape are both 400; 422 is reserved for well-formed requests that are refused.
 
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
@@ -31,9 +30,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let axum::Json(raw) = axum::Json::<Box<RawValue>>::from_request(request, state).await?;
-        // A derived struct also reads an array, field by field: an order that nobody documented.
+        // A derived struct would also accept an array, in the undocumented order of its fields.
         if !raw.get().starts_with('{') {
-            return Err(Problem::bad_request("malformed_json", "the body must be a JSON object"));
+            return Err(Problem::bad_request("malformed_json", "the request body must be a JSON object"));
         }
         let value = serde_json::from_str(raw.get())
             .map_err(|error| Problem::bad_request("malformed_json", error.to_string()))?;
@@ -72,11 +71,11 @@ impl From<JsonRejection> for Problem {
             StatusCode::UNSUPPORTED_MEDIA_TYPE => Self::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "unsupported_media_type",
-                "The body must be application/json",
+                "The request body must be application/json",
             )
             .detail(detail),
             StatusCode::PAYLOAD_TOO_LARGE => {
-                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "The body is too large")
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", "The request body is too large")
                     .detail(detail)
             }
             _ => Self::bad_request("malformed_json", detail),
@@ -87,8 +86,11 @@ impl From<JsonRejection> for Problem {
 impl From<PathRejection> for Problem {
     fn from(rejection: PathRejection) -> Self {
         if rejection.status().is_server_error() {
-            // Only a route and handler that disagree get here: our bug, not the caller's.
-            tracing::error!(reason = rejection.body_text(), "a handler does not fit its route");
+            // Only a handler that does not match its route gets here: a defect of ours.
+            tracing::error!(
+                reason = rejection.body_text(),
+                "a handler's path parameters do not match its route"
+            );
             return Self::internal();
         }
         Self::bad_request("malformed_path", rejection.body_text())

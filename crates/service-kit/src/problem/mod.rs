@@ -1,8 +1,7 @@
-//! Errors a caller sees: RFC 9457 problem documents with a stable `code`.
+//! Errors as a client receives them: RFC 9457 problem documents with a stable `code`.
 //!
-//! The code is for programs, the title says what kind of thing went wrong, the
-//! detail says what was wrong this time. Which codes exist is decided by each
-//! service; here are only those that any HTTP service has.
+//! The code is for programs, the title names the kind of problem, the detail describes this occurrence. Each service
+//! defines its own codes; this module has those of every HTTP service.
 
 mod extract;
 
@@ -24,17 +23,17 @@ pub struct Problem {
     pub status: StatusCode,
     /// Stable snake_case name, for programs. An empty one makes the type `about:blank`.
     pub code: Cow<'static, str>,
-    /// What kind of problem, the same for every occurrence.
+    /// The kind of problem, the same for every occurrence.
     pub title: Cow<'static, str>,
-    /// What happened this time.
+    /// This occurrence: what happened, to which object, what to do.
     pub detail: Option<Cow<'static, str>>,
     /// Sent as `Retry-After`, in whole seconds rounded up.
     pub retry_after: Option<Duration>,
-    /// Sent as `WWW-Authenticate`; a 401 without one says `Bearer`.
+    /// Sent as `WWW-Authenticate`; `Bearer` on a 401 if `None`.
     pub challenge: Option<&'static str>,
 }
 
-/// The document as it goes over the wire.
+/// The document as it is sent.
 #[derive(Serialize)]
 struct Document<'a> {
     r#type: Cow<'static, str>,
@@ -63,21 +62,21 @@ impl Problem {
         }
     }
 
-    /// Says what happened this time.
+    /// Sets the detail of this occurrence.
     #[must_use]
     pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// Says when to come again.
+    /// Sets `Retry-After`.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
     }
 
-    /// Says how to authenticate, and what was wrong with it.
+    /// Sets `WWW-Authenticate`.
     #[must_use]
     pub fn challenge(mut self, challenge: &'static str) -> Self {
         self.challenge = Some(challenge);
@@ -104,21 +103,21 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, code, "The request conflicts with an earlier one").detail(detail)
     }
 
-    /// 422 with the given code: well formed, but not acceptable.
+    /// 422 with the given code: the request is well formed and refused.
     pub fn unprocessable(code: impl Into<Cow<'static, str>>, detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, "The request cannot be accepted").detail(detail)
     }
 
-    /// 503 `unavailable`: a repeat later may succeed.
+    /// 503 `unavailable`: a later retry may succeed.
     pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Temporarily unavailable")
             .detail(detail)
             .retry_after(Duration::from_secs(1))
     }
 
-    /// 500 `internal`. It says nothing of the cause: that belongs in the log.
+    /// 500 `internal`. The cause is logged, not sent.
     pub fn internal() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Something went wrong here")
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal server error")
     }
 }
 
@@ -150,18 +149,18 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Answers a path that no route has: 404 `not_found`.
+/// Response to a path without a route: 404 `not_found`.
 pub async fn not_found() -> Problem {
-    Problem::missing("not_found", "there is nothing at this path")
+    Problem::missing("not_found", "no resource exists at this path; see /docs for the paths")
 }
 
-/// Answers a method that the route does not have: 405 `method_not_allowed`.
+/// Response to a method that the route does not have: 405 `method_not_allowed`.
 pub async fn method_not_allowed() -> Problem {
     let status = StatusCode::METHOD_NOT_ALLOWED;
     Problem::new(status, "method_not_allowed", "Method not allowed")
 }
 
-/// Puts both fallbacks on a router; call it after its routes are added.
+/// Adds both fallbacks to a router; call it after its routes are added.
 pub fn with_fallbacks<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
     router.fallback(not_found).method_not_allowed_fallback(method_not_allowed)
 }

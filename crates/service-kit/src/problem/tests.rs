@@ -1,4 +1,4 @@
-//! Problems as a client receives them, over a real socket-free router.
+//! Problems as a client receives them, through a router without sockets.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::DefaultBodyLimit;
@@ -22,7 +22,7 @@ fn app() -> Router {
     with_fallbacks(router).layer(DefaultBodyLimit::max(64))
 }
 
-async fn answer(method: &str, path: &str, kind: &str, body: &str) -> (Response, Value) {
+async fn send(method: &str, path: &str, kind: &str, body: &str) -> (Response, Value) {
     let request = Request::builder()
         .method(method)
         .uri(path)
@@ -50,7 +50,7 @@ async fn rejections_are_problems() {
         ("GET", "/nowhere", "", "", 404, "not_found"),
     ];
     for (method, path, kind, body, status, code) in cases {
-        let (response, document) = answer(method, path, kind, body).await;
+        let (response, document) = send(method, path, kind, body).await;
         assert_eq!(response.status().as_u16(), status, "{method} {path} {body}");
         assert_eq!(response.headers()["content-type"], "application/problem+json");
         assert_eq!(document["code"], code, "{method} {path} {body}");
@@ -60,15 +60,15 @@ async fn rejections_are_problems() {
 }
 
 #[tokio::test]
-async fn good_body_passes() {
-    let (response, value) = answer("POST", "/sample", "application/json", "{\"number\": 1}").await;
+async fn a_valid_body_is_accepted() {
+    let (response, value) = send("POST", "/sample", "application/json", "{\"number\": 1}").await;
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(value, json!({"number": 1}));
 }
 
 #[tokio::test]
 async fn retry_after_is_rounded_up() {
-    let (response, _) = answer("GET", "/busy", "", "").await;
+    let (response, _) = send("GET", "/busy", "", "").await;
     assert_eq!(response.headers()["retry-after"], "1");
     let half = Problem::unavailable("").retry_after(Duration::from_millis(1500)).into_response();
     assert_eq!(half.headers()["retry-after"], "2");

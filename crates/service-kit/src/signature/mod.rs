@@ -1,9 +1,7 @@
-//! Standard Webhooks signatures (<https://www.standardwebhooks.com>), made and
-//! verified over the raw bytes of a body.
+//! Standard Webhooks signatures (<https://www.standardwebhooks.com>), made and verified over the raw bytes of a body.
 //!
-//! The published library takes UTF-8 bodies, one secret and the system clock;
-//! a receiver needs bytes, several secrets while one is being rotated, and the
-//! time given to it. Only the symmetric scheme `v1` is here.
+//! The published library takes UTF-8 bodies, one secret and the system clock; a receiver needs bytes, several secrets during
+//! a rotation, and a clock passed in. Only the symmetric scheme `v1` is implemented.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,24 +21,24 @@ pub const TIMESTAMP_HEADER: &str = "webhook-timestamp";
 pub const SIGNATURE_HEADER: &str = "webhook-signature";
 
 const SECRET_PREFIX: &str = "whsec_";
-/// Length of a secret in bytes, as the standard bounds it.
+/// Length of a secret in bytes, as the standard requires.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 const VERSION: &str = "v1";
-/// More signatures than this in one header are not looked at.
+/// Signatures of one header beyond this number are ignored.
 const MAX_SIGNATURES: usize = 16;
 /// Longest event id in bytes.
 const MAX_ID_BYTES: usize = 256;
 
-/// Why a text is not a secret. It never repeats the text.
+/// The text is not a secret. The error never repeats the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a webhook secret is whsec_ and then 24 to 64 bytes in base64")]
+#[error("a webhook secret must be whsec_ followed by 24 to 64 bytes in base64")]
 pub struct SecretError;
 
-/// A signing secret, written `whsec_` + base64. Debug shows nothing of it.
+/// A signing secret, written `whsec_` + base64. `Debug` redacts it.
 #[derive(Clone, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Secret(
-    /// The keyed state, so that the key itself is not kept.
+    /// The keyed HMAC state; the key itself is not stored.
     Hmac<Sha256>,
 );
 
@@ -51,11 +49,10 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// The secret with these bytes. 32 is what the standard recommends, and a
-    /// fixed length needs no error.
+    /// The secret with these bytes. The standard recommends 32.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         let mut block = [0; 64];
-        // A key shorter than a block is padded with zeros by definition of HMAC.
+        // HMAC pads a key shorter than a block with zeros.
         block[..bytes.len()].copy_from_slice(&bytes);
         Self(Hmac::new(&block.into()))
     }
@@ -82,50 +79,48 @@ impl TryFrom<String> for Secret {
     }
 }
 
-/// Why a webhook was not believed.
+/// Why a webhook could not be verified.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// A header is not there.
+    /// A header is missing.
     #[error("header {0} is missing")]
     Missing(&'static str),
-    /// A header is there, but not as the standard has it, or more than once.
+    /// A header does not have the form of the standard, or is repeated.
     #[error("header {0} is malformed")]
     Malformed(&'static str),
-    /// The attempt is older than the tolerance.
+    /// The timestamp is older than the tolerance.
     #[error("the timestamp is {0} s in the past")]
     TooOld(i64),
-    /// The attempt is further in the future than the tolerance.
+    /// The timestamp is further in the future than the tolerance.
     #[error("the timestamp is {0} s in the future")]
     TooNew(i64),
-    /// No signature was made with any of the secrets over these very bytes.
+    /// No signature matches these bytes under any of the secrets.
     #[error("no signature matches")]
     NoMatch,
 }
 
-/// Signs a body: the value of the signature header, `v1,` + base64.
-/// `timestamp_s` is in seconds since 1970 and goes into its header unchanged.
+/// Signs a body: the value of the signature header, `v1,` + base64. `timestamp_s` is in seconds since 1970 and goes into its
+/// header unchanged.
 pub fn sign(secret: &Secret, id: &str, timestamp_s: i64, body: &[u8]) -> String {
     let mac = mac(secret, id, &timestamp_s.to_string(), body);
     format!("{VERSION},{}", STANDARD.encode(mac.finalize().into_bytes()))
 }
 
-/// Signs a body with several secrets, as a sender does while one is being
-/// rotated: the values of [`sign`], separated by spaces.
+/// Signs a body with several secrets, as a sender does during a rotation: the values of [`sign`], separated by spaces.
 pub fn sign_with_each(secrets: &[Secret], id: &str, timestamp_s: i64, body: &[u8]) -> String {
     let signatures: Vec<String> = secrets.iter().map(|secret| sign(secret, id, timestamp_s, body)).collect();
     signatures.join(" ")
 }
 
-/// A secret of these bytes as it is handed out: `whsec_` and base64.
-pub fn written(bytes: [u8; 32]) -> String {
+/// The text form of a secret with these bytes: `whsec_` + base64.
+pub fn encode_secret(bytes: [u8; 32]) -> String {
     format!("{SECRET_PREFIX}{}", STANDARD.encode(bytes))
 }
 
-/// Believes a webhook, or says why not; returns the event id.
+/// Verifies a webhook and returns its event id.
 ///
-/// `now_s` and `tolerance_s` are in seconds; a timestamp exactly at the
-/// tolerance still passes. Every secret is tried against every signature in
-/// constant time.
+/// `now_s` and `tolerance_s` are in seconds; a timestamp exactly at the tolerance is accepted. Every secret is tried against
+/// every signature in constant time.
 ///
 /// # Errors
 /// [`SignatureError`], the first that applies in its order of declaration.
@@ -139,7 +134,7 @@ pub fn verify(
     let id = single(headers, ID_HEADER)?;
     let timestamp = single(headers, TIMESTAMP_HEADER)?;
     let signatures = single(headers, SIGNATURE_HEADER)?;
-    // A dot in the id would let one signed text be read as two different events.
+    // With a dot in the id one signed text could be read as two different events.
     if id.is_empty() || id.len() > MAX_ID_BYTES || id.contains('.') {
         return Err(SignatureError::Malformed(ID_HEADER));
     }
@@ -154,30 +149,30 @@ pub fn verify(
     let mut matched = false;
     for candidate in candidates(signatures)? {
         for secret in secrets {
-            // The header's own text is signed, not our reading of it.
+            // The signature covers the header's text, not the parsed number.
             matched |= mac(secret, id, timestamp, body).verify_slice(&candidate).is_ok();
         }
     }
     if matched { Ok(id.to_owned()) } else { Err(SignatureError::NoMatch) }
 }
 
-/// The decoded `v1` signatures of the header. Other versions are skipped, as
-/// the standard asks; a header without any readable signature is malformed.
+/// The decoded `v1` signatures of the header. Other versions are skipped, as the standard requires; a header without any
+/// well-formed signature is malformed.
 fn candidates(header: &str) -> Result<Vec<Vec<u8>>, SignatureError> {
-    let mut found = Vec::new();
-    let mut readable = false;
+    let mut signatures = Vec::new();
+    let mut is_well_formed = false;
     for part in header.split(' ').filter(|part| !part.is_empty()).take(MAX_SIGNATURES) {
         let Some((version, encoded)) = part.split_once(',') else {
             continue;
         };
-        readable = true;
+        is_well_formed = true;
         if version == VERSION
             && let Ok(bytes) = STANDARD.decode(encoded)
         {
-            found.push(bytes);
+            signatures.push(bytes);
         }
     }
-    if readable { Ok(found) } else { Err(SignatureError::Malformed(SIGNATURE_HEADER)) }
+    if is_well_formed { Ok(signatures) } else { Err(SignatureError::Malformed(SIGNATURE_HEADER)) }
 }
 
 fn single<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<&'a str, SignatureError> {

@@ -1,10 +1,10 @@
-//! Accepting payments: many at once, in the transaction that holds their keys (S3.1).
+//! Acceptance of payments: many at once, in the transaction that holds their keys (S3.1).
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use idempotency::{Answer, Effect, IdempotencyError, Verdict};
+use idempotency::{Effect, EffectOutcome, IdempotencyError, StoredResponse};
 use jiff::Timestamp;
 use payment_ledger::admission::kill_switches::{self, KillSwitchView};
 use payment_ledger::steps::accept::{self, AcceptOutcome, NewPayment};
@@ -20,17 +20,17 @@ use utoipa::ToSchema;
 
 use super::order::Order;
 use crate::error::excerpt;
-use crate::limits::Writes;
+use crate::limits::WriteQuota;
 
-/// What is stopped is not lifted within seconds.
-const STOPPED_RETRY_AFTER: Duration = Duration::from_secs(60);
+/// A kill switch is not lifted within seconds.
+const KILL_SWITCH_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// The acceptance of a payment; a repeat gets the same bytes.
+/// An accepted payment; a replay has the same bytes.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Acceptance<'a> {
-    /// The payment: ask for its state under this id.
+    /// Id of the payment.
     payment_id: &'a str,
-    /// Its transaction.
+    /// Id of the transaction at the switch.
     transaction_id: &'a str,
     /// Always `accepted`.
     status: &'a str,
@@ -39,83 +39,83 @@ pub(crate) struct Acceptance<'a> {
     amount: String,
     /// ISO 4217 code.
     currency: &'a str,
-    /// The account that is charged.
+    /// Account to be charged.
     source_account: &'a str,
-    /// The account that is paid.
+    /// Account to be credited.
     destination_account: &'a str,
-    /// The payer's own id.
+    /// End-to-end id of the payer.
     #[serde(skip_serializing_if = "Option::is_none")]
     end_to_end_id: Option<&'a str>,
-    /// When it was accepted.
+    /// When the payment was accepted.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
 }
 
-/// An order, and whose.
-pub(crate) struct Asked {
+/// A request to accept a payment.
+pub(crate) struct AcceptanceRequest {
     pub(crate) payment_id: PaymentId,
     pub(crate) caller: api_keys::Caller,
-    /// Asked here, where the request has turned out to be no repeat (S3.8).
-    pub(crate) writes: Writes,
+    /// Charged once the request is known not to be a retry (S3.8).
+    pub(crate) writes: WriteQuota,
     pub(crate) order: Order,
     /// Fingerprint of the request.
     pub(crate) request_hash: [u8; 32],
 }
 
-/// Accepts payments.
+/// The effect that accepts payments.
 #[derive(Debug)]
-pub(crate) struct Acceptances {
+pub(crate) struct PaymentAcceptance {
     pub(crate) switches: CheckedSwitches,
 }
 
-/// None of a batch is accepted.
+/// A batch could not be accepted.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotAccepted {
+pub(crate) enum AcceptanceError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    #[error("the answer cannot be written")]
-    Unwritable(#[from] serde_json::Error),
+    #[error("the response could not be serialized as JSON")]
+    Serialize(#[from] serde_json::Error),
 }
 
-impl From<NotAccepted> for IdempotencyError {
-    fn from(error: NotAccepted) -> Self {
+impl From<AcceptanceError> for IdempotencyError {
+    fn from(error: AcceptanceError) -> Self {
         match error {
-            NotAccepted::Ledger(LedgerError::Unavailable(error)) => Self::Database(error),
+            AcceptanceError::Ledger(LedgerError::Unavailable(error)) => Self::Database(error),
             other => Self::Effect(Box::new(other)),
         }
     }
 }
 
-impl Effect for Acceptances {
-    type Request = Asked;
+impl Effect for PaymentAcceptance {
+    type Request = AcceptanceRequest;
     type Refusal = Problem;
-    type Error = NotAccepted;
+    type Error = AcceptanceError;
 
-    async fn carry_out(
+    async fn apply(
         &self,
         tx: &mut PgConnection,
         claimed_at: Timestamp,
-        requests: &[&Asked],
-    ) -> Result<Vec<Verdict<Problem>>, NotAccepted> {
+        requests: &[&AcceptanceRequest],
+    ) -> Result<Vec<EffectOutcome<Problem>>, AcceptanceError> {
         let sources: Vec<_> =
-            requests.iter().map(|asked| (&asked.caller.tenant, &asked.order.source_account)).collect();
-        let currencies = accounts::account_currencies(tx, &sources).await?;
-        let kill_switches = kill_switches::active(tx).await?;
-        let judged: Vec<Result<&SwitchProfile, Problem>> = requests
+            requests.iter().map(|request| (&request.caller.tenant, &request.order.source_account)).collect();
+        let currencies = accounts::currencies_of(tx, &sources).await?;
+        let kill_switches = kill_switches::standing(tx).await?;
+        let checked: Vec<Result<&SwitchProfile, Problem>> = requests
             .iter()
             .zip(currencies)
-            .map(|(asked, currency)| {
-                asked.writes.admit()?;
-                self.judge(&asked.order, currency.as_deref(), &kill_switches)
+            .map(|(request, currency)| {
+                request.writes.admit()?;
+                self.check(&request.order, currency.as_deref(), &kill_switches)
             })
             .collect();
 
         let mut new = Vec::new();
         let mut refused = Vec::new();
-        for (asked, judged) in requests.iter().zip(&judged) {
-            match judged {
-                Ok(profile) => new.push(asked.payment(profile, claimed_at)?),
-                Err(_) => refused.push(&asked.payment_id),
+        for (request, checked) in requests.iter().zip(&checked) {
+            match checked {
+                Ok(profile) => new.push(request.payment(profile, claimed_at)?),
+                Err(_) => refused.push(&request.payment_id),
             }
         }
         let accepted = accept::accept(tx, &new).await?;
@@ -124,40 +124,43 @@ impl Effect for Acceptances {
             .zip(accepted)
             .map(|(payment, accepted)| (payment.payment_id, (accepted, payment.response_body)))
             .collect();
-        // What is refused today may have been accepted before its key was pruned.
-        for (id, earlier) in accept::stored_requests(tx, &refused).await? {
+        // A request that is refused today may have been accepted before its key was pruned.
+        for (id, earlier) in accept::earlier(tx, &refused).await? {
             accepted.insert(id, (earlier, Vec::new()));
         }
         Ok(requests
             .iter()
-            .zip(judged)
-            .map(|(asked, judged)| match (accepted.remove(&asked.payment_id), judged) {
-                (Some((AcceptOutcome::New, body)), _) => Verdict::Answered(created(body)),
-                // The key was pruned, the payment never is.
-                (Some((AcceptOutcome::Existing { request_hash, .. }, _)), _)
-                    if request_hash != asked.request_hash =>
+            .zip(checked)
+            .map(|(request, checked)| match (accepted.remove(&request.payment_id), checked) {
+                (Some((Accepted::New, body)), _) => EffectOutcome::Applied(created(body)),
+                // The key was pruned; the payment row never is.
+                (Some((Accepted::Before { request_hash, .. }, _)), _)
+                    if request_hash != request.request_hash =>
                 {
-                    Verdict::Mismatch
+                    EffectOutcome::Mismatch
                 }
-                (Some((AcceptOutcome::Existing { response_body, .. }, _)), _) => {
-                    Verdict::Before(created(response_body))
+                (Some((Accepted::Before { response_body, .. }, _)), _) => {
+                    EffectOutcome::AppliedEarlier(created(response_body))
                 }
-                (None, Err(problem)) => Verdict::Refused(problem),
-                (None, Ok(_)) => Verdict::Refused(Problem::internal()),
+                (None, Err(problem)) => EffectOutcome::Refused(problem),
+                (None, Ok(_)) => EffectOutcome::Refused(Problem::internal()),
             })
             .collect())
     }
 }
 
-fn created(body: Vec<u8>) -> Answer {
-    Answer::new(StatusCode::CREATED.as_u16(), body)
+fn created(body: Vec<u8>) -> StoredResponse {
+    StoredResponse::new(StatusCode::CREATED.as_u16(), body)
 }
 
-impl Acceptances {
-    /// Judges an order by what is configured and stored now: 422 `no_route`, `over_limit`, `unknown_account` or
-    /// `wrong_currency`, or 503 `switch_stopped` or `corridor_stopped`, the first that applies. `currency` is that of the
-    /// source account, if there is one.
-    fn judge(
+impl PaymentAcceptance {
+    /// Checks an order against the configuration and the ledger. `currency` is that of the source account; `None` if the
+    /// account does not exist.
+    ///
+    /// # Errors
+    /// The first that applies: 422 `no_route`, `over_limit`, `unknown_account` or `wrong_currency`; 503 `switch_stopped` or
+    /// `corridor_stopped`.
+    fn check(
         &self,
         order: &Order,
         currency: Option<&str>,
@@ -165,43 +168,62 @@ impl Acceptances {
     ) -> Result<&SwitchProfile, Problem> {
         let refused = |code: &'static str, detail: String| Err(Problem::unprocessable(code, detail));
         let Some(profile) = self.switches.route(&order.destination_account) else {
-            return refused("no_route", format!("no switch serves {}", order.destination_account));
+            return refused(
+                "no_route",
+                format!(
+                    "no switch serves the account {}; check destination_account",
+                    order.destination_account
+                ),
+            );
         };
         if order.money.amount_minor() > profile.amount_limit_minor {
             let limit = format_major(profile.amount_limit_minor, order.money.currency());
             let code = order.money.currency().code();
-            return refused("over_limit", format!("{} takes at most {limit} {code}", profile.switch));
+            return refused(
+                "over_limit",
+                format!(
+                    "the switch {} accepts at most {limit} {code} per payment; send a smaller amount",
+                    profile.switch
+                ),
+            );
         }
         let account = &order.source_account;
         match currency {
-            None => refused("unknown_account", format!("you have no account {}", excerpt(account.as_str()))),
-            Some(currency) if currency != order.money.currency().code() => {
-                refused("wrong_currency", format!("{account} is an account in {currency}"))
-            }
-            Some(_) => match kill_switches
-                .iter()
-                .find(|stop| stop.covers(&profile.switch, order.money.currency(), &order.destination_account))
-            {
-                Some(stop) => Err(stopped(stop)),
+            None => refused(
+                "unknown_account",
+                format!("no account {} exists; check source_account", excerpt(account.as_str())),
+            ),
+            Some(currency) if currency != order.money.currency().code() => refused(
+                "wrong_currency",
+                format!("the currency of account {account} is {currency}; send the payment in {currency}"),
+            ),
+            Some(_) => match kill_switches.iter().find(|kill_switch| {
+                kill_switch.covers(&profile.switch, order.money.currency(), &order.destination_account)
+            }) {
+                Some(kill_switch) => Err(stopped(kill_switch)),
                 None => Ok(profile),
             },
         }
     }
 }
 
-/// 503: people have stopped what the payment would go through, and nobody knows until when. Why is theirs to tell.
-fn stopped(stop: &KillSwitchView) -> Problem {
-    let (code, title) = match stop.switch {
-        Some(_) => ("switch_stopped", "The switch takes no new payments"),
-        None => ("corridor_stopped", "No new payments are taken to this destination in this currency"),
+/// 503: a kill switch covers the payment. Its reason and end are not disclosed.
+fn stopped(kill_switch: &KillSwitchView) -> Problem {
+    let (code, title) = match kill_switch.switch {
+        Some(_) => ("switch_stopped", "The switch accepts no new payments"),
+        None => ("corridor_stopped", "The corridor accepts no new payments"),
     };
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, title)
-        .detail("the bank has stopped it; payments that were accepted go on; repeat the request later, under the same key")
-        .retry_after(STOPPED_RETRY_AFTER)
+        .detail("the bank has suspended new payments of this kind and nothing was done; retry later with the same Idempotency-Key")
+        .retry_after(KILL_SWITCH_RETRY_AFTER)
 }
 
-impl Asked {
-    fn payment(&self, profile: &SwitchProfile, accepted_at: Timestamp) -> Result<NewPayment, NotAccepted> {
+impl AcceptanceRequest {
+    fn payment(
+        &self,
+        profile: &SwitchProfile,
+        accepted_at: Timestamp,
+    ) -> Result<NewPayment, AcceptanceError> {
         let order = &self.order;
         Ok(NewPayment {
             payment_id: self.payment_id.clone(),
@@ -218,7 +240,7 @@ impl Asked {
         })
     }
 
-    fn acceptance(&self, created_at: Timestamp) -> Result<Vec<u8>, NotAccepted> {
+    fn acceptance(&self, created_at: Timestamp) -> Result<Vec<u8>, AcceptanceError> {
         let order = &self.order;
         Ok(serde_json::to_vec(&Acceptance {
             payment_id: self.payment_id.as_str(),

@@ -1,4 +1,4 @@
-//! `GET /api/v1/payments`: payments of the tenant by state, age, account and reference.
+//! `GET /api/v1/payments`: payments of the tenant, filtered by state, age, account and end-to-end id.
 
 use std::sync::Arc;
 
@@ -14,48 +14,45 @@ use super::order::is_end_to_end_id;
 use super::view::Payment;
 use crate::app::App;
 use crate::auth::Reader;
-use crate::error::ApiError;
+use crate::error::{ApiError, malformed_query};
+use crate::paging::{next_cursor, page_limit};
 use crate::routes::docs::ProblemDocument;
 
-/// Payments on a page when nothing is said.
-const LIMIT_DEFAULT: i64 = 50;
-/// Payments on a page at most.
-const LIMIT_MAX: i64 = 200;
-/// Oldest age that can be asked for: ten years.
+/// Largest age of the filter: ten years.
 const AGE_MAX_S: i64 = 315_360_000;
 
-/// Which payments. All conditions must hold.
+/// Filters of a list of payments; all must match.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Which {
-    /// Only in this state.
+pub(crate) struct ListPaymentsQuery {
+    /// Payments in this state.
     #[param(
         pattern = "^(accepted|started|reserved|submitted|confirmed|cancelling|needs_operator|settled|rejected|failed|timed_out|cancelled)$"
     )]
     state: Option<String>,
-    /// Only from this account.
+    /// Payments from this account.
     #[param(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._:-]+$")]
     source_account: Option<String>,
-    /// Only with this end-to-end id.
+    /// Payments with this end-to-end id.
     #[param(min_length = 1, max_length = 35, pattern = "^[!-~]([ -~]*[!-~])?$")]
     end_to_end_id: Option<String>,
-    /// Only accepted this many seconds ago or earlier.
+    /// Payments accepted at least so many seconds ago.
     #[param(minimum = 0, maximum = 315_360_000)]
     older_than_s: Option<i64>,
-    /// At most so many. Default 50.
+    /// Most payments on the page. Default 50.
     #[param(minimum = 1, maximum = 200)]
     limit: Option<i64>,
-    /// Only after this payment in the list: `next` of the page before.
+    /// Cursor: `next` of the previous page.
     #[param(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._:-]+$")]
     after: Option<String>,
 }
 
 /// A page of payments, newest first.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Page {
+pub(crate) struct PaymentList {
     payments: Vec<Payment>,
-    /// Value of `after` for the next page; missing on the last one.
+    /// Value of `after` for the next page; missing on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
@@ -64,9 +61,9 @@ pub(crate) struct Page {
 ///
 /// Newest first.
 #[utoipa::path(
-    get, path = "/api/v1/payments", tag = "payments", security(("api_key" = ["read"])), params(Which),
+    get, path = "/api/v1/payments", tag = "payments", security(("api_key" = ["read"])), params(ListPaymentsQuery),
     responses(
-        (status = 200, description = "A page", body = Page),
+        (status = 200, description = "A page of payments", body = PaymentList),
         (status = 400, description = "malformed_query",
          body = ProblemDocument, content_type = "application/problem+json"),
     ),
@@ -74,50 +71,45 @@ pub(crate) struct Page {
 pub(crate) async fn list_payments(
     State(app): State<Arc<App>>,
     Reader(caller): Reader,
-    Query(which): Query<Which>,
-) -> Result<Json<Page>, ApiError> {
-    let filter = filter(which)?;
+    Query(query): Query<ListPaymentsQuery>,
+) -> Result<Json<PaymentList>, ApiError> {
+    let filter = filter(query)?;
     let views = app.ledger.payments(&caller.tenant, &filter).await?;
-    let full = i64::try_from(views.len()).is_ok_and(|count| count == filter.limit);
-    let next = if full { views.last().map(|view| view.payment_id.clone()) } else { None };
+    let next = next_cursor(&views, filter.limit, |view| &view.payment_id);
     let payments = views.into_iter().map(Payment::of).collect::<Result<_, _>>()?;
-    Ok(Json(Page { payments, next }))
+    Ok(Json(PaymentList { payments, next }))
 }
 
-fn filter(which: Which) -> Result<PaymentFilter, Problem> {
-    let refused = |detail: String| Problem::bad_request("malformed_query", detail);
-    let state = which
+fn filter(query: ListPaymentsQuery) -> Result<Filter, Problem> {
+    let state = query
         .state
         .map(|text| {
             PaymentState::parse(&text).ok_or_else(|| {
                 let states: Vec<_> = PaymentState::ALL.iter().map(|state| state.as_str()).collect();
-                refused(format!("state must be one of {}", states.join(", ")))
+                malformed_query(format!("state must be one of {}", states.join(", ")))
             })
         })
         .transpose()?;
-    let source_account = which
+    let source_account = query
         .source_account
-        .map(|text| AccountId::new(text).map_err(|error| refused(format!("source_account: {error}"))))
+        .map(|text| AccountId::new(text).map_err(|error| malformed_query(format!("source_account: {error}"))))
         .transpose()?;
-    let after = which
+    let after = query
         .after
-        .map(|text| PaymentId::new(text).map_err(|error| refused(format!("after: {error}"))))
+        .map(|text| PaymentId::new(text).map_err(|error| malformed_query(format!("after: {error}"))))
         .transpose()?;
-    if which.end_to_end_id.as_deref().is_some_and(|id| !is_end_to_end_id(id)) {
-        return Err(refused("end_to_end_id is not one that a payment can have".into()));
+    if query.end_to_end_id.as_deref().is_some_and(|id| !is_end_to_end_id(id)) {
+        return Err(malformed_query("end_to_end_id must be 1 to 35 printable ASCII characters".into()));
     }
-    if which.older_than_s.is_some_and(|age_s| !(0..=AGE_MAX_S).contains(&age_s)) {
-        return Err(refused(format!("older_than_s must be from 0 to {AGE_MAX_S}")));
+    if query.older_than_s.is_some_and(|age_s| !(0..=AGE_MAX_S).contains(&age_s)) {
+        return Err(malformed_query(format!("older_than_s must be 0 to {AGE_MAX_S}")));
     }
-    let limit = which.limit.unwrap_or(LIMIT_DEFAULT);
-    if !(1..=LIMIT_MAX).contains(&limit) {
-        return Err(refused(format!("limit must be from 1 to {LIMIT_MAX}")));
-    }
-    Ok(PaymentFilter {
+    let limit = page_limit(query.limit)?;
+    Ok(Filter {
         state,
         source_account,
-        end_to_end_id: which.end_to_end_id,
-        older_than_s: which.older_than_s,
+        end_to_end_id: query.end_to_end_id,
+        older_than_s: query.older_than_s,
         after,
         limit,
     })

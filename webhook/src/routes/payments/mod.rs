@@ -1,4 +1,4 @@
-//! `/api/v1/payments`: what is asked for, what is shown, and one file per verb.
+//! `/api/v1/payments`: order, view, and one file for each verb.
 
 pub(crate) mod acceptance;
 pub(crate) mod cancel;
@@ -6,7 +6,7 @@ pub(crate) mod create;
 pub(crate) mod events;
 pub(crate) mod list;
 mod order;
-pub(crate) mod read;
+pub(crate) mod retrieve;
 mod view;
 
 use payment_protocol::ids::PaymentId;
@@ -18,12 +18,12 @@ pub(crate) use view::decimal;
 /// Path of the collection.
 const PAYMENTS: &str = "/api/v1/payments";
 
-/// Path of one payment. Ids need no escaping: their alphabet is that of a path segment.
+/// Path of one payment. Ids contain only characters that need no escaping.
 fn path_of(payment_id: &str) -> String {
     format!("{PAYMENTS}/{payment_id}")
 }
 
-/// Reads an id from a path. What is no id is no payment either: 404.
+/// Parses a payment id of a path; a malformed id is not found.
 fn payment_id(text: &str) -> Result<PaymentId, ApiError> {
     PaymentId::new(text).map_err(|_| payment_not_found(text).into())
 }

@@ -1,5 +1,5 @@
-//! What a caller asks to be paid, checked with no look at anything stored: a refusal here is the same
-//! at any time, so it needs no idempotency key and leaves no trace.
+//! The order of a payment, validated without stored data: a refusal here never changes, so it uses up no idempotency key and
+//! stores nothing.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use service_kit::problem::Problem;
 use utoipa::openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-/// Longest end-to-end id, as ISO 20022 has it (Max35Text).
+/// Longest end-to-end id (ISO 20022 Max35Text).
 const END_TO_END_ID_MAX: usize = 35;
 
 /// Body of `POST /api/v1/payments`.
@@ -25,20 +25,19 @@ pub(crate) struct PaymentRequest {
     /// ISO 4217 code.
     #[schema(example = "EUR", pattern = "^[A-Z]{3}$")]
     currency: String,
-    /// The account that is charged, on our books.
+    /// Account to be charged, in this bank.
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._:-]+$")]
     source_account: String,
-    /// The account that is paid, at the destination bank; its prefix chooses the switch.
+    /// Account to be credited, at the destination bank; its prefix selects the switch.
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._:-]+$")]
     destination_account: String,
-    /// The payer's own id, handed through to the payee.
+    /// End-to-end id of the payer, passed on to the payee.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 35, pattern = "^[!-~]([ -~]*[!-~])?$")]
     end_to_end_id: Option<String>,
 }
 
-/// The amount as it was written. A JSON number is taken from its own text: as a float, 0.1 would not
-/// be 0.1 any more.
+/// The text of the amount. A JSON number is read from its text, because a float is not exact.
 #[derive(Debug)]
 pub(crate) struct AmountText(String);
 
@@ -69,7 +68,7 @@ impl ToSchema for AmountText {
     }
 }
 
-/// A request that is well formed.
+/// A validated order.
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(super) money: Money,
@@ -79,12 +78,12 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Checks a request.
+    /// Validates a request.
     ///
     /// # Errors
-    /// 422 `invalid_currency`, `invalid_amount`, `invalid_account`, `same_account` or
-    /// `invalid_end_to_end_id`, the first that applies.
-    pub(super) fn read(request: PaymentRequest) -> Result<Self, Problem> {
+    /// 422 `invalid_currency`, `invalid_amount`, `invalid_account`, `same_account` or `invalid_end_to_end_id`, the first that
+    /// applies.
+    pub(super) fn parse(request: PaymentRequest) -> Result<Self, Problem> {
         let money = parse_currency(&request.currency)
             .and_then(|currency| Money::parse_major(&request.amount.0, currency))
             .map_err(|error| match &error {
@@ -96,7 +95,7 @@ impl Order {
         let source_account = account("source", request.source_account)?;
         let destination_account = account("destination", request.destination_account)?;
         if source_account == destination_account {
-            let detail = "source_account and destination_account are the same";
+            let detail = "source_account and destination_account must be different accounts";
             return Err(Problem::unprocessable("same_account", detail));
         }
         if request.end_to_end_id.as_deref().is_some_and(|id| !is_end_to_end_id(id)) {
@@ -108,8 +107,8 @@ impl Order {
         Ok(Self { money, source_account, destination_account, end_to_end_id: request.end_to_end_id })
     }
 
-    /// What the order says, however it was written: `"12.5"` and `12.50` are the same order. A line
-    /// each, since no part can hold a line break.
+    /// The canonical form, independent of the spelling: `"12.5"` and `12.50` are the same order. One line for each part, since
+    /// no part can contain a line break.
     pub(super) fn canonical(&self) -> Vec<u8> {
         format!(
             "{}\n{}\n{}\n{}\n{}",
@@ -123,7 +122,7 @@ impl Order {
     }
 }
 
-/// Whether a text can be an end-to-end id.
+/// Whether the text is a valid end-to-end id.
 pub(super) fn is_end_to_end_id(text: &str) -> bool {
     (1..=END_TO_END_ID_MAX).contains(&text.len())
         && text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
@@ -140,11 +139,11 @@ mod tests {
     use super::*;
 
     fn order(body: &str) -> Order {
-        Order::read(serde_json::from_str(body).unwrap()).unwrap()
+        Order::parse(serde_json::from_str(body).unwrap()).unwrap()
     }
 
     #[test]
-    fn an_amount_is_read_from_its_text() {
+    fn an_amount_is_parsed_from_its_text() {
         for (amount, minor) in [
             ("\"12.5\"", 1_250),
             ("12.50", 1_250),
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn two_spellings_of_an_order_are_the_same_order() {
+    fn spellings_of_one_order_have_one_canonical_form() {
         let one =
             order(r#"{"amount":"12.5","currency":"EUR","source_account":"a","destination_account":"b"}"#);
         let two = order(

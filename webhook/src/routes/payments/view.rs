@@ -1,9 +1,9 @@
-//! What a payment looks like to its caller.
+//! JSON views of a payment.
 
 use jiff::Timestamp;
 use payment_ledger::LedgerError;
-use payment_ledger::events::notifications::Notification;
-use payment_ledger::reads::view::{PaymentView, TimelineEntry};
+use payment_ledger::events::notifications;
+use payment_ledger::reads::view::{self, PaymentView};
 use payment_protocol::decision::Action;
 use payment_protocol::money::{format_major, parse_currency};
 use serde::Serialize;
@@ -12,104 +12,104 @@ use utoipa::ToSchema;
 use super::path_of;
 use crate::error::ApiError;
 
-/// A payment as it stands.
+/// A payment in its current state.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Payment {
-    /// Its id; derived from tenant, client and Idempotency-Key.
+    /// Id of the payment, derived from tenant, client and Idempotency-Key.
     payment_id: String,
-    /// Its transaction, the root of what the switch knows it by.
+    /// Id of the transaction; the reference at the switch starts with it.
     transaction_id: String,
-    /// `accepted`, `started`, `reserved`, `submitted`, `confirmed`, `cancelling`, `needs_operator`, or an
-    /// end: `settled`, `rejected`, `failed`, `timed_out`, `cancelled`.
+    /// `accepted`, `started`, `reserved`, `submitted`, `confirmed`, `cancelling`, `needs_operator`, or a final state: `settled`,
+    /// `rejected`, `failed`, `timed_out`, `cancelled`.
     status: &'static str,
-    /// Whether `status` is an end: nothing changes any more.
+    /// Whether `status` is a final state.
     ended: bool,
     /// Decimal in major units, with all decimals of the currency.
     #[schema(example = "12.50")]
     amount: String,
-    /// The same in minor units.
+    /// The amount in minor units.
     #[schema(example = 1250)]
     amount_minor: i64,
     /// ISO 4217 code.
     currency: String,
-    /// The account that is charged.
+    /// Account to be charged.
     source_account: String,
-    /// The account that is paid.
+    /// Account to be credited.
     destination_account: String,
-    /// The payer's own id.
+    /// End-to-end id of the payer.
     #[serde(skip_serializing_if = "Option::is_none")]
     end_to_end_id: Option<String>,
-    /// The switch it goes through.
+    /// Switch that transfers the payment.
     switch: String,
-    /// Why it did not settle, or is being turned round.
+    /// Why the payment did not settle, or is being compensated.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// Why it waits for a person, or last did.
+    /// Why the payment needs an operator, or last needed one.
     #[serde(skip_serializing_if = "Option::is_none")]
     operator_reason: Option<String>,
-    /// Since when it waits for a person.
+    /// Since when the payment has needed an operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     needs_operator_since: Option<Timestamp>,
-    /// What the bank's people may decide about it now: `retry_cancel`, `settle`, `release`. Not for callers to do.
+    /// Decisions that an operator of the bank may take now; not available to clients.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     allowed_actions: Vec<&'static str>,
-    /// The workflow that runs it, as the Temporal UI names it.
+    /// Workflow ID of the payment.
     workflow_id: String,
-    /// When it was accepted.
+    /// When the payment was accepted.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
-    /// When it last moved.
+    /// When the payment last changed.
     #[schema(value_type = String, format = DateTime)]
     updated_at: Timestamp,
-    /// When it ended.
+    /// When the payment ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     ended_at: Option<Timestamp>,
     links: Links,
 }
 
-/// Where to go from here.
+/// Related paths.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Links {
     /// This payment.
     #[serde(rename = "self")]
     this: String,
-    /// POST here to cancel it, while it can be asked for.
+    /// POST to cancel the payment; missing once the payment has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     cancel: Option<String>,
 }
 
-/// One line of what happened to a payment.
+/// One entry of the timeline of a payment.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Step {
-    /// The state it was in or went to.
+pub(crate) struct TimelineEntry {
+    /// State of the payment after the event.
     status: String,
-    /// What happened.
+    /// Description of the event.
     detail: String,
-    /// When, by the database's clock.
+    /// Time of the event, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     at: Timestamp,
 }
 
-/// A message to the customer.
+/// A notification sent to the customer.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Told {
+pub(crate) struct Notification {
     /// `transfer_pending`, `transfer_needs_operator`, `transfer_sent`, `transfer_rejected`, `transfer_failed`,
     /// `transfer_timed_out` or `transfer_cancelled`.
     kind: String,
-    /// In words.
+    /// Text of the notification.
     message: String,
-    /// When it was told, by the database's clock.
+    /// When the notification was sent, by the database's clock.
     #[schema(value_type = String, format = DateTime)]
     at: Timestamp,
 }
 
 impl Payment {
-    /// Shows a stored payment.
+    /// The view of a stored payment.
     ///
     /// # Errors
-    /// A stored currency that cannot be read.
+    /// If the stored currency is unknown.
     pub(super) fn of(view: PaymentView) -> Result<Self, ApiError> {
         let ended = view.state.end().is_some();
         let this = path_of(&view.payment_id);
@@ -138,26 +138,26 @@ impl Payment {
     }
 }
 
-impl From<Notification> for Told {
-    fn from(told: Notification) -> Self {
-        Self { kind: told.kind, message: told.message, at: told.notified_at }
+impl From<notifications::Notification> for Notification {
+    fn from(stored: notifications::Notification) -> Self {
+        Self { kind: stored.kind, message: stored.message, at: stored.told_at }
     }
 }
 
-impl Step {
-    /// The state it was in or went to.
+impl TimelineEntry {
+    /// State of the payment after the event.
     pub(super) fn status(&self) -> &str {
         &self.status
     }
 }
 
-impl From<TimelineEntry> for Step {
-    fn from(entry: TimelineEntry) -> Self {
+impl From<view::TimelineEntry> for TimelineEntry {
+    fn from(entry: view::TimelineEntry) -> Self {
         Self { status: entry.state, detail: entry.detail, at: entry.happened_at }
     }
 }
 
-/// Minor units of a stored currency as a decimal; `id` names the row when the currency is none.
+/// An amount in minor units of a stored currency as a decimal; `id` names the row if the currency is unknown.
 ///
 /// # Errors
 /// [`LedgerError::Unreadable`].

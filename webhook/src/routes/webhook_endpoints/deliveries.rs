@@ -1,4 +1,4 @@
-//! `GET /api/v1/webhook-endpoints/{endpoint_id}/deliveries`: what was sent, and what came of it.
+//! `GET /api/v1/webhook-endpoints/{endpoint_id}/deliveries`: deliveries with their last attempts.
 
 use std::sync::Arc;
 
@@ -12,53 +12,50 @@ use super::view::WebhookDelivery;
 use super::{endpoint_id, find};
 use crate::app::App;
 use crate::auth::WebhookReader;
-use crate::error::ApiError;
+use crate::error::{ApiError, malformed_query};
+use crate::paging::{next_cursor, page_limit};
 use crate::routes::docs::ProblemDocument;
 
-/// Deliveries on a page when nothing is said.
-const LIMIT_DEFAULT: i64 = 50;
-/// Deliveries on a page at most.
-const LIMIT_MAX: i64 = 200;
-/// Longest event id that is looked for, in characters.
+/// Longest event id of a cursor, in characters.
 const EVENT_ID_MAX: usize = 256;
 
-/// Which deliveries. All conditions must hold.
+/// Filters of a list of deliveries; all must match.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Which {
-    /// Only in this state.
+pub(crate) struct ListDeliveriesQuery {
+    /// Deliveries in this state.
     #[param(pattern = "^(pending|delivered|failed)$")]
     state: Option<String>,
-    /// At most so many. Default 50.
+    /// Most deliveries on the page. Default 50.
     #[param(minimum = 1, maximum = 200)]
     limit: Option<i64>,
-    /// Only after this event in the list: `next` of the page before.
+    /// Cursor: `next` of the previous page.
     #[param(min_length = 1, max_length = 256, pattern = "^[!-~]+$")]
     after: Option<String>,
 }
 
-/// A page of deliveries, the newest event first.
+/// A page of deliveries, newest event first.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct WebhookDeliveries {
+pub(crate) struct WebhookDeliveryList {
     deliveries: Vec<WebhookDelivery>,
-    /// Value of `after` for the next page; missing on the last one.
+    /// Value of `after` for the next page; missing on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-/// List what was sent to a webhook endpoint
+/// List the deliveries of a webhook endpoint
 ///
-/// Newest first, each with its last attempts. Kept for 30 days, unless the service is set up otherwise.
+/// Newest event first, each with its last attempts. Deliveries are retained for 30 days by default.
 #[utoipa::path(
     get, path = "/api/v1/webhook-endpoints/{endpoint_id}/deliveries", tag = "webhooks",
     security(("api_key" = ["webhooks"])),
-    params(("endpoint_id" = String, Path, description = "From its creation"), Which),
+    params(("endpoint_id" = String, Path, description = "Id of the webhook endpoint"), ListDeliveriesQuery),
     responses(
-        (status = 200, description = "A page", body = WebhookDeliveries),
+        (status = 200, description = "A page of deliveries", body = WebhookDeliveryList),
         (status = 400, description = "malformed_query",
          body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 404, description = "endpoint_not_found; another tenant's endpoint is not found either",
+        (status = 404, description = "endpoint_not_found: no webhook endpoint with this id belongs to your tenant",
          body = ProblemDocument, content_type = "application/problem+json"),
     ),
 )]
@@ -66,36 +63,34 @@ pub(crate) async fn list_webhook_deliveries(
     State(app): State<Arc<App>>,
     WebhookReader(caller): WebhookReader,
     Path(id): Path<String>,
-    Query(which): Query<Which>,
-) -> Result<Json<WebhookDeliveries>, ApiError> {
+    Query(query): Query<ListDeliveriesQuery>,
+) -> Result<Json<WebhookDeliveryList>, ApiError> {
     let id = endpoint_id(&id)?;
-    let limit = which.limit.unwrap_or(LIMIT_DEFAULT);
-    let filter = filter(&which)?;
+    let limit = page_limit(query.limit)?;
+    let filter = filter(&query)?;
     let mut connection = app.ledger.pool().acquire().await?;
     find(&mut connection, &caller, &id).await?;
-    let found = deliveries::list(&mut connection, &id, filter, limit).await?;
-    let full = i64::try_from(found.len()).is_ok_and(|count| count == limit);
-    let next = if full { found.last().map(|delivery| delivery.event_id.clone()) } else { None };
-    Ok(Json(WebhookDeliveries { deliveries: found.into_iter().map(WebhookDelivery::from).collect(), next }))
+    let deliveries = deliveries::list(&mut connection, &id, filter, limit).await?;
+    let next = next_cursor(&deliveries, limit, |delivery| &delivery.event_id);
+    Ok(Json(WebhookDeliveryList {
+        deliveries: deliveries.into_iter().map(WebhookDelivery::from).collect(),
+        next,
+    }))
 }
 
-fn filter(which: &Which) -> Result<Filter<'_>, Problem> {
-    let refused = |detail: String| Problem::bad_request("malformed_query", detail);
-    if !(1..=LIMIT_MAX).contains(&which.limit.unwrap_or(LIMIT_DEFAULT)) {
-        return Err(refused(format!("limit must be from 1 to {LIMIT_MAX}")));
-    }
-    let state = which
+fn filter(query: &ListDeliveriesQuery) -> Result<Filter<'_>, Problem> {
+    let state = query
         .state
         .as_deref()
-        .map(|word| {
-            DeliveryState::parse(word)
-                .ok_or_else(|| refused("state must be one of pending, delivered, failed".into()))
+        .map(|text| {
+            DeliveryState::parse(text)
+                .ok_or_else(|| malformed_query("state must be one of pending, delivered, failed".into()))
         })
         .transpose()?;
     let is_event_id =
         |id: &str| (1..=EVENT_ID_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
-    if which.after.as_deref().is_some_and(|id| !is_event_id(id)) {
-        return Err(refused("after is not the id of an event".into()));
+    if query.after.as_deref().is_some_and(|id| !is_event_id(id)) {
+        return Err(malformed_query("after must be the id of an event".into()));
     }
-    Ok(Filter { state, after: which.after.as_deref() })
+    Ok(Filter { state, after: query.after.as_deref() })
 }

@@ -1,4 +1,4 @@
-//! `GET /api/v1/webhook-endpoints`: the tenant's endpoints. They are few, so there are no pages.
+//! `GET /api/v1/webhook-endpoints`: the tenant's endpoints, without pages because their number is limited.
 
 use std::sync::Arc;
 
@@ -13,24 +13,26 @@ use crate::app::App;
 use crate::auth::WebhookReader;
 use crate::error::ApiError;
 
-/// A tenant's endpoints, the oldest first.
+/// The endpoints of a tenant, oldest first.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct WebhookEndpoints {
+pub(crate) struct WebhookEndpointList {
     webhook_endpoints: Vec<WebhookEndpoint>,
 }
 
 /// List webhook endpoints
 #[utoipa::path(
     get, path = "/api/v1/webhook-endpoints", tag = "webhooks", security(("api_key" = ["webhooks"])),
-    responses((status = 200, description = "All of them", body = WebhookEndpoints)),
+    responses((status = 200, description = "All webhook endpoints of your tenant", body = WebhookEndpointList)),
 )]
 pub(crate) async fn list_webhook_endpoints(
     State(app): State<Arc<App>>,
     WebhookReader(caller): WebhookReader,
-) -> Result<Json<WebhookEndpoints>, ApiError> {
+) -> Result<Json<WebhookEndpointList>, ApiError> {
     let mut connection = app.ledger.pool().acquire().await?;
     let whose = Whose::Tenant(caller.tenant.as_str());
-    // As many as there can be, also where fewer were allowed meanwhile.
-    let found = endpoints::list(&mut connection, whose, i64::MAX).await?;
-    Ok(Json(WebhookEndpoints { webhook_endpoints: found.into_iter().map(WebhookEndpoint::of).collect() }))
+    // All of them, also if the limit was lowered since they were created.
+    let endpoints = endpoints::list(&mut connection, whose, i64::MAX).await?;
+    Ok(Json(WebhookEndpointList {
+        webhook_endpoints: endpoints.into_iter().map(WebhookEndpoint::of).collect(),
+    }))
 }

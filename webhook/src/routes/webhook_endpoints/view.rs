@@ -1,6 +1,6 @@
-//! What endpoints and deliveries look like to their tenant.
+//! JSON views of endpoints and deliveries.
 
-use idempotency::Answer;
+use idempotency::StoredResponse;
 use jiff::Timestamp;
 use outbound_webhooks::EndpointId;
 use outbound_webhooks::deliveries::{Attempt, Delivery};
@@ -12,51 +12,51 @@ use utoipa::ToSchema;
 
 use crate::error::ApiError;
 
-/// An endpoint as it stands, without its secret.
+/// A webhook endpoint, without its secret.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct WebhookEndpoint {
-    /// Its id.
+    /// Id of the endpoint.
     #[schema(example = "whe_0f8fad5bd9cb469fa16570867728950e")]
     endpoint_id: String,
-    /// Where it is.
+    /// URL that receives the events.
     #[schema(example = "https://bank.example/hooks")]
     url: String,
-    /// What it is told of; an empty list means everything.
+    /// Kinds of events that are delivered; an empty list means all.
     kinds: Vec<String>,
     /// `active` or `disabled`.
     status: String,
-    /// Why it is disabled: `by_tenant`, `by_operator` (by the bank's own people), `endpoint_gone` (it answered 410), `failing` (every
-    /// attempt failed for days).
+    /// Why the endpoint is disabled: `asked` (by the tenant), `operator` (by an operator of the bank), `gone` (it responded 410),
+    /// `failing` (every attempt failed for days).
     #[serde(skip_serializing_if = "Option::is_none")]
-    disabled_reason: Option<String>,
-    /// The same in somebody's words.
+    disabled_for: Option<String>,
+    /// Note of the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     disabled_note: Option<String>,
-    /// Which of its secrets is the current one, from 1.
+    /// Version of the current secret, from 1.
     secret_version: i32,
-    /// Until when the secret before signs, too.
+    /// Until when the previous secret signs, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     old_secret_until: Option<Timestamp>,
-    /// Since when no attempt has succeeded.
+    /// Since when every attempt has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     failing_since: Option<Timestamp>,
-    /// When it was made.
+    /// When the endpoint was created.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
-    /// When its secret was last rotated.
+    /// When the secret was last rotated.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     rotated_at: Option<Timestamp>,
 }
 
-/// An endpoint with the secret that verifies what it is sent.
+/// A webhook endpoint with its signing secret.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookEndpointWithSecret {
     #[serde(flatten)]
     endpoint: WebhookEndpoint,
-    /// As Standard Webhooks has it.
+    /// Signing secret in the form of Standard Webhooks.
     #[schema(example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
     secret: String,
 }
@@ -73,75 +73,78 @@ impl WebhookEndpoint {
             secret_version: endpoint.secret_version,
             old_secret_until: endpoint.old_secret_until,
             failing_since: endpoint.failing_since,
-            created_at: endpoint.created_at,
+            created_at: endpoint.made_at,
             rotated_at: endpoint.rotated_at,
         }
     }
 
-    /// As an answer. Answers are stored for their repeats, and no secret is.
-    pub(super) fn answer(self, status: u16) -> Result<Answer, ApiError> {
-        Ok(Answer::new(status, serde_json::to_vec(&self)?))
+    /// The stored response. It never contains the secret.
+    pub(super) fn to_response(&self, status: u16) -> Result<StoredResponse, ApiError> {
+        Ok(StoredResponse::new(status, serde_json::to_vec(self)?))
     }
 }
 
-/// The answer as it goes out: with the secret, which is made anew each time. The same for a first answer and its repeat.
-pub(super) fn with_secret(answer: Answer, master_key: &MasterKey) -> Result<Answer, ApiError> {
-    let endpoint: WebhookEndpoint = serde_json::from_slice(&answer.body)?;
-    let Ok(id) = EndpointId::new(endpoint.endpoint_id.as_str()) else { return Ok(answer) };
+/// Adds the secret, derived again, to a stored response; the same for the first response and its replays.
+pub(super) fn with_secret(
+    response: StoredResponse,
+    master_key: &MasterKey,
+) -> Result<StoredResponse, ApiError> {
+    let endpoint: WebhookEndpoint = serde_json::from_slice(&response.body)?;
+    let Ok(id) = EndpointId::new(endpoint.endpoint_id.as_str()) else { return Ok(response) };
     let secret = master_key.shown(&id, endpoint.secret_version).expose_secret().to_owned();
     let body = serde_json::to_vec(&WebhookEndpointWithSecret { endpoint, secret })?;
-    Ok(Answer::new(answer.status, body))
+    Ok(StoredResponse::new(response.status, body))
 }
 
-/// One attempt.
+/// One delivery attempt.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct WebhookAttempt {
-    /// When it was over.
+pub(crate) struct WebhookDeliveryAttempt {
+    /// When the attempt ended.
     #[schema(value_type = String, format = DateTime)]
     ended_at: Timestamp,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     duration_ms: i64,
-    /// The status that was answered; missing where nothing was.
+    /// HTTP status of the response; missing without a response.
     #[serde(skip_serializing_if = "Option::is_none")]
     response_status: Option<i32>,
-    /// Why it was no success.
+    /// Why the attempt failed; missing after a success.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    /// The beginning of the answer.
+    /// Beginning of the response body.
     #[serde(skip_serializing_if = "Option::is_none")]
-    response_excerpt: Option<String>,
+    response_body: Option<String>,
 }
 
-/// What became of one event at the endpoint.
+/// The delivery of one event to the endpoint.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookDelivery {
-    /// The event, sent as `webhook-id`.
+    /// Id of the event, sent as `webhook-id`.
     event_id: String,
-    /// Its kind.
+    /// Kind of the event.
     kind: String,
     /// `pending`, `delivered` or `failed`.
     state: &'static str,
-    /// Attempts that failed since it was made or replayed.
+    /// Number of failed attempts since the delivery was created or replayed.
     failed_attempts: i32,
     /// When the next attempt is due.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     next_attempt_at: Option<Timestamp>,
-    /// When the event was taken in.
+    /// When the delivery was created.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
-    /// When it was delivered, or given up.
+    /// When the event was delivered, or the delivery failed for good.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     ended_at: Option<Timestamp>,
-    /// The last attempts, the oldest first.
-    attempts: Vec<WebhookAttempt>,
+    /// The last attempts, oldest first.
+    attempts: Vec<WebhookDeliveryAttempt>,
 }
 
-impl From<Attempt> for WebhookAttempt {
+impl From<Attempt> for WebhookDeliveryAttempt {
     fn from(attempt: Attempt) -> Self {
-        let Attempt { ended_at, duration_ms, response_status, error, response_excerpt } = attempt;
-        Self { ended_at, duration_ms, response_status, error, response_excerpt }
+        let Attempt { ended_at, took_ms, status, error, answer } = attempt;
+        Self { ended_at, duration_ms: took_ms, response_status: status, error, response_body: answer }
     }
 }
 
@@ -151,11 +154,11 @@ impl From<Delivery> for WebhookDelivery {
             event_id: delivery.event_id,
             kind: delivery.kind,
             state: delivery.state.as_str(),
-            failed_attempts: delivery.failed_attempts,
-            next_attempt_at: delivery.next_attempt_at,
-            created_at: delivery.created_at,
+            failed_attempts: delivery.tries,
+            next_attempt_at: delivery.next_at,
+            created_at: delivery.made_at,
             ended_at: delivery.ended_at,
-            attempts: delivery.attempts.into_iter().map(WebhookAttempt::from).collect(),
+            attempts: delivery.attempts.into_iter().map(WebhookDeliveryAttempt::from).collect(),
         }
     }
 }

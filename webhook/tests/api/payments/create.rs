@@ -1,9 +1,9 @@
-//! `POST /api/v1/payments`: the contract of S4.1 as a table, and everything that is refused.
+//! `POST /api/v1/payments`: the contract of S4.1, and every refusal.
 
 use axum::body::Body;
 use axum::http::Request;
 use futures::future::join_all;
-use idempotency::{Claim, Fingerprint, IdempotencyKey, Scope, Terms};
+use idempotency::{ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyOptions, Scope};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s4_1_a_new_payment_is_201_and_its_repeat_the_same_bytes_as_200(pool: PgPool) {
+async fn s4_1_a_new_payment_is_201_and_its_replay_200(pool: PgPool) {
     let api = Api::new(pool).await;
     let first = api.pay("k", &order_with("end_to_end_id", json!("invoice 1"))).await;
     assert_eq!(first.status, 201, "{first:?}");
@@ -27,26 +27,26 @@ async fn s4_1_a_new_payment_is_201_and_its_repeat_the_same_bytes_as_200(pool: Pg
     });
     assert_eq!(first.json, expected);
 
-    let repeat = api.pay("k", &order_with("end_to_end_id", json!("invoice 1"))).await;
-    assert_eq!(repeat.status, 200);
-    assert_eq!(repeat.header("idempotent-replay"), "true");
-    assert_eq!(repeat.header("location"), first.header("location"));
-    assert_eq!(repeat.bytes, first.bytes);
+    let retry = api.pay("k", &order_with("end_to_end_id", json!("invoice 1"))).await;
+    assert_eq!(retry.status, 200);
+    assert_eq!(retry.header("idempotent-replay"), "true");
+    assert_eq!(retry.header("location"), first.header("location"));
+    assert_eq!(retry.bytes, first.bytes);
 
-    let trace = api.trace().await;
-    assert_eq!((trace["payments"], trace["idempotency_keys"], trace["timeline"]), (1, 1, 1));
+    let rows = api.row_counts().await;
+    assert_eq!((rows["payments"], rows["idempotency_keys"], rows["timeline"]), (1, 1, 1));
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s4_1_another_body_under_the_key_is_422_and_another_spelling_a_repeat(pool: PgPool) {
+async fn s4_1_a_different_order_is_422_and_another_spelling_a_replay(pool: PgPool) {
     let api = Api::new(pool).await;
     let first = api.pay("k", &order()).await;
     for spelling in [
         r#"{"currency":"EUR", "amount":12.5, "source_account":"acme-eur", "destination_account":"DE02120300"}"#,
         r#"{"currency":"EUR","amount":"12.50","source_account":"acme-eur","destination_account":"DE02120300","end_to_end_id":null}"#,
     ] {
-        let repeat = api.post(ACME, PAYMENTS, "k", spelling).await;
-        assert_eq!((repeat.status.as_u16(), &repeat.bytes), (200, &first.bytes), "{spelling}");
+        let retry = api.post(ACME, PAYMENTS, "k", spelling).await;
+        assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &first.bytes), "{spelling}");
     }
     for (field, value) in [
         ("amount", json!("12.51")),
@@ -60,35 +60,36 @@ async fn s4_1_another_body_under_the_key_is_422_and_another_spelling_a_repeat(po
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s4_1_a_key_that_is_held_is_409_with_retry_after(pool: PgPool) {
+async fn s4_1_a_key_in_use_is_409_with_retry_after(pool: PgPool) {
     let api = Api::new(pool).await;
     let key = IdempotencyKey::parse(b"k").unwrap();
     let scope = Scope { tenant: "acme", client: "shop", key: &key };
     let mut holder = api.pool.begin().await.unwrap();
     let request = Fingerprint::of("acme", "POST", PAYMENTS, b"another");
-    let claimed = idempotency::claim(&mut holder, &scope, &request, &Terms::default()).await.unwrap();
-    assert!(matches!(claimed, Claim::New(_)));
+    let outcome =
+        idempotency::claim(&mut holder, &scope, &request, &IdempotencyOptions::default()).await.unwrap();
+    assert!(matches!(outcome, ClaimOutcome::Claimed(_)));
 
-    let answer = api.pay("k", &order()).await;
-    answer.assert_problem(409, "transaction_in_progress", "held");
-    assert_eq!(answer.header("retry-after"), "1");
+    let response = api.pay("k", &order()).await;
+    response.assert_problem(409, "transaction_in_progress", "held");
+    assert_eq!(response.header("retry-after"), "1");
     holder.rollback().await.unwrap();
     assert_eq!(api.pay("k", &order()).await.status, 201);
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r25_of_64_twins_at_once_one_is_201(pool: PgPool) {
+async fn r25_of_64_duplicates_one_is_201(pool: PgPool) {
     let api = Api::new(pool).await;
     let body = order();
-    let answers = join_all((0..64).map(|_| api.pay("k", &body))).await;
-    let count = |status: u16| answers.iter().filter(|answer| answer.status == status).count();
+    let responses = join_all((0..64).map(|_| api.pay("k", &body))).await;
+    let count = |status: u16| responses.iter().filter(|response| response.status == status).count();
     assert_eq!(count(201), 1);
     assert_eq!(count(201) + count(200) + count(409), 64);
     assert_eq!(api.count("payments").await, 1);
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s4_2_a_key_is_its_clients_own_and_survives_rotation(pool: PgPool) {
+async fn s4_2_a_key_belongs_to_its_client_across_rotations(pool: PgPool) {
     let api = Api::new(pool).await;
     let body = order().to_string();
     assert_eq!(api.post(ACME, PAYMENTS, "k", &body).await.status, 201);
@@ -99,40 +100,40 @@ async fn s4_2_a_key_is_its_clients_own_and_survives_rotation(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_1_a_pruned_key_neither_pays_twice_nor_replays_another_payment(pool: PgPool) {
+async fn s0_1_a_pruned_key_neither_pays_twice_nor_matches_another(pool: PgPool) {
     let api = Api::new(pool).await;
     let first = api.pay("k", &order()).await;
     sqlx::query("DELETE FROM idempotency_keys").execute(&api.pool).await.unwrap();
 
-    let repeat = api.pay("k", &order()).await;
-    assert_eq!((repeat.status.as_u16(), &repeat.bytes), (200, &first.bytes));
-    assert_eq!(repeat.header("idempotent-replay"), "true");
+    let retry = api.pay("k", &order()).await;
+    assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &first.bytes));
+    assert_eq!(retry.header("idempotent-replay"), "true");
     let other = api.pay("k", &order_with("amount", json!("1.00"))).await;
     other.assert_problem(422, "payload_mismatch", "other amount");
     let unroutable = api.pay("k", &order_with("destination_account", json!("XX1"))).await;
-    unroutable.assert_problem(422, "payload_mismatch", "would be refused if it were new");
+    unroutable.assert_problem(422, "payload_mismatch", "an order that would be refused if it were new");
     assert_eq!(api.count("payments").await, 1);
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_repeat_is_answered_whatever_changed_since(pool: PgPool) {
+async fn a_replay_is_independent_of_later_configuration(pool: PgPool) {
     let api = Api::new(pool).await;
     let first = api.pay("k", &order()).await;
-    let changed = Api::configured(api.pool.clone(), config_without_north());
+    let changed = Api::with_config(api.pool.clone(), config_without_north());
     changed.pay("new", &order()).await.assert_problem(422, "no_route", "a new payment");
 
-    let repeat = changed.pay("k", &order()).await;
-    assert_eq!((repeat.status.as_u16(), &repeat.bytes), (200, &first.bytes), "the key is kept");
+    let retry = changed.pay("k", &order()).await;
+    assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &first.bytes), "with the key");
     sqlx::query("DELETE FROM idempotency_keys").execute(&api.pool).await.unwrap();
-    let repeat = changed.pay("k", &order()).await;
-    assert_eq!((repeat.status.as_u16(), &repeat.bytes), (200, &first.bytes), "the key was pruned");
+    let retry = changed.pay("k", &order()).await;
+    assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &first.bytes), "after the key was pruned");
 }
 
-/// Order, status and code; each leaves no row and burns no key.
+/// Body, status and code; each stores no row and uses up no key.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn bad_input_is_named_and_leaves_no_trace(pool: PgPool) {
+async fn invalid_orders_are_refused_and_store_nothing(pool: PgPool) {
     let api = Api::new(pool).await;
-    let before = api.trace().await;
+    let before = api.row_counts().await;
     let changed = |field: &str, value: Value| order_with(field, value).to_string();
     let amount = |raw: &str| order().to_string().replace("\"12.50\"", raw);
     let long = "a".repeat(65);
@@ -187,7 +188,7 @@ async fn bad_input_is_named_and_leaves_no_trace(pool: PgPool) {
         (changed("end_to_end_id", json!(" a")),                422, "invalid_end_to_end_id"),
         (changed("destination_account", json!("XX1")),         422, "no_route"),
         (amount("10000.01"),                                   422, "over_limit"),
-        (changed("source_account", json!("nobody")),           422, "unknown_account"),
+        (changed("source_account", json!("unknown")),           422, "unknown_account"),
         (changed("source_account", json!("globex-eur")),       422, "unknown_account"),
         (changed("source_account", json!("internal:holding:EUR")), 422, "unknown_account"),
         (changed("source_account", json!("acme-jpy")),         422, "wrong_currency"),
@@ -195,29 +196,29 @@ async fn bad_input_is_named_and_leaves_no_trace(pool: PgPool) {
     for (body, status, code) in &table {
         api.post(ACME, PAYMENTS, "k", body).await.assert_problem(*status, code, body);
     }
-    assert_eq!(api.trace().await, before);
-    assert_eq!(api.pay("k", &order()).await.status, 201, "the key is as unused as before");
+    assert_eq!(api.row_counts().await, before);
+    assert_eq!(api.pay("k", &order()).await.status, 201, "expected the key to be unused");
 }
 
 /// Headers, status and code.
-type Row<'a> = (&'a [(&'a str, &'a str)], u16, &'a str);
+type HeaderCase<'a> = (&'a [(&'a str, &'a str)], u16, &'a str);
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn headers_are_checked_in_order_before_the_body(pool: PgPool) {
+async fn headers_are_checked_before_the_body(pool: PgPool) {
     let api = Api::new(pool).await;
     sqlx::query("UPDATE api_keys SET revoked_at = now() WHERE key_hash = $1")
         .bind(payments_api::key_hash(ACME_TILL).to_vec())
         .execute(&api.pool)
         .await
         .unwrap();
-    let before = api.trace().await;
+    let before = api.row_counts().await;
     let (auth, key) = ("authorization", "idempotency-key");
     let acme = format!("Bearer {ACME}");
     let (revoked, long) = (format!("Bearer {ACME_TILL}"), "k".repeat(256));
     #[rustfmt::skip]
-    let table: [Row; 12] = [
+    let table: [HeaderCase; 12] = [
         (&[],                                        401, "unauthorized"),
-        (&[(auth, "Bearer nobody")],                 401, "unauthorized"),
+        (&[(auth, "Bearer unknown")],                 401, "unauthorized"),
         (&[(auth, "Basic YTpi")],                    401, "unauthorized"),
         (&[(auth, "Bearer ")],                       401, "unauthorized"),
         (&[(auth, &revoked), (key, "k")],            401, "unauthorized"),
@@ -234,39 +235,39 @@ async fn headers_are_checked_in_order_before_the_body(pool: PgPool) {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let answer = api.send(request.body(Body::from("not JSON")).unwrap()).await;
-        answer.assert_problem(status, code, &format!("{headers:?}"));
+        let response = api.send(request.body(Body::from("not JSON")).unwrap()).await;
+        response.assert_problem(status, code, &format!("{headers:?}"));
         let challenge = match (status, headers) {
-            (401, [(_, "Bearer nobody"), ..]) => "Bearer error=\"invalid_token\"",
+            (401, [(_, "Bearer unknown"), ..]) => "Bearer error=\"invalid_token\"",
             (401, [(_, key), _]) if *key == revoked => "Bearer error=\"invalid_token\"",
             (401, _) => "Bearer",
             _ => "",
         };
-        assert_eq!(answer.header("www-authenticate"), challenge, "{headers:?}");
+        assert_eq!(response.header("www-authenticate"), challenge, "{headers:?}");
     }
-    assert_eq!(api.trace().await, before);
+    assert_eq!(api.row_counts().await, before);
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r13_without_the_store_it_is_503_and_the_repeat_works(pool: PgPool) {
+async fn r13_without_the_database_503_and_a_retry_succeeds(pool: PgPool) {
     let api = Api::new(pool.clone()).await;
     let lost = PgPoolOptions::new().connect_lazy_with(pool.connect_options().as_ref().clone());
     lost.close().await;
-    let answer = Api::with(lost, json!({})).pay("k", &order()).await;
-    answer.assert_problem(503, "store_unavailable", "no database");
-    assert_eq!(answer.header("retry-after"), "1");
+    let response = Api::with_options(lost, json!({})).pay("k", &order()).await;
+    response.assert_problem(503, "store_unavailable", "no database");
+    assert_eq!(response.header("retry-after"), "1");
     assert_eq!(api.pay("k", &order()).await.status, 201);
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r35_one_connection_is_enough(pool: PgPool) {
+async fn r35_one_database_connection_is_sufficient(pool: PgPool) {
     let api = Api::new(pool.clone()).await;
     let options = pool.connect_options().as_ref().clone();
     let narrow = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
-    let one = Api::with(narrow.clone(), json!({}));
+    let one = Api::with_options(narrow.clone(), json!({}));
     let bodies: Vec<_> = (0..16).map(|n| (format!("k{n}"), order())).collect();
-    let answers = join_all(bodies.iter().map(|(key, body)| one.pay(key, body))).await;
-    assert!(answers.iter().all(|answer| answer.status == 201));
+    let responses = join_all(bodies.iter().map(|(key, body)| one.pay(key, body))).await;
+    assert!(responses.iter().all(|response| response.status == 201));
     one.pay("k0", &order_with("amount", json!("1"))).await.assert_problem(422, "payload_mismatch", "k0");
     assert_eq!(api.count("payments").await, 16);
     one.stopping.cancel();

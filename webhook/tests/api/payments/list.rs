@@ -1,4 +1,4 @@
-//! `GET /api/v1/payments`: conditions and pages.
+//! `GET /api/v1/payments`: filters and pages.
 
 use serde_json::json;
 use sqlx::PgPool;
@@ -6,18 +6,18 @@ use sqlx::PgPool;
 use crate::support::{ACME, Api, GLOBEX, PAYMENTS, order_with};
 
 async fn ids(api: &Api, query: &str) -> Vec<String> {
-    let answer = api.get(ACME, &format!("{PAYMENTS}?{query}")).await;
-    assert_eq!(answer.status, 200, "{query}: {answer:?}");
-    let payments = answer.json["payments"].as_array().unwrap().clone();
+    let response = api.get(ACME, &format!("{PAYMENTS}?{query}")).await;
+    assert_eq!(response.status, 200, "{query}: {response:?}");
+    let payments = response.json["payments"].as_array().unwrap().clone();
     payments.iter().map(|payment| payment["payment_id"].as_str().unwrap().to_owned()).collect()
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn payments_are_found_by_state_age_account_and_reference(pool: PgPool) {
+async fn payments_are_filtered_by_state_age_account_and_id(pool: PgPool) {
     let api = Api::new(pool).await;
-    let (old, _) = api.paid("old").await;
-    let (ended, _) = api.paid("ended").await;
-    api.end(&ended, "rejected").await;
+    let (old, _) = api.accepted_payment("old").await;
+    let (ended, _) = api.accepted_payment("ended").await;
+    api.end_payment(&ended, "rejected").await;
     let named = api.pay("named", &order_with("end_to_end_id", json!("invoice 7"))).await.json["payment_id"]
         .as_str()
         .unwrap()
@@ -35,15 +35,15 @@ async fn payments_are_found_by_state_age_account_and_reference(pool: PgPool) {
     assert_eq!(ids(&api, "older_than_s=1800").await, [old.as_str()]);
     assert_eq!(ids(&api, "source_account=acme-eur&state=accepted").await, [named.as_str(), &old]);
     assert_eq!(ids(&api, "source_account=acme-jpy").await, [""; 0]);
-    let theirs = api.get(GLOBEX, PAYMENTS).await;
-    assert_eq!(theirs.json, json!({"payments": []}));
+    let others = api.get(GLOBEX, PAYMENTS).await;
+    assert_eq!(others.json, json!({"payments": []}));
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn pages_follow_each_other_without_gap_or_repeat(pool: PgPool) {
+async fn pages_have_no_gap_and_no_repetition(pool: PgPool) {
     let api = Api::new(pool).await;
     for n in 0..5 {
-        api.paid(&format!("k{n}")).await;
+        api.accepted_payment(&format!("k{n}")).await;
     }
     let all = ids(&api, "").await;
     let mut seen = Vec::new();
@@ -60,10 +60,10 @@ async fn pages_follow_each_other_without_gap_or_repeat(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_bad_condition_is_named(pool: PgPool) {
+async fn malformed_queries_are_refused(pool: PgPool) {
     let api = Api::new(pool).await;
     for query in [
-        "state=happy",
+        "state=unknown",
         "limit=0",
         "limit=201",
         "limit=x",
@@ -75,8 +75,8 @@ async fn a_bad_condition_is_named(pool: PgPool) {
         "end_to_end_id=",
         "colour=red",
     ] {
-        let answer = api.get(ACME, &format!("{PAYMENTS}?{query}")).await;
-        answer.assert_problem(400, "malformed_query", query);
+        let response = api.get(ACME, &format!("{PAYMENTS}?{query}")).await;
+        response.assert_problem(400, "malformed_query", query);
     }
-    api.get("nobody", PAYMENTS).await.assert_problem(401, "unauthorized", "no key");
+    api.get("unknown", PAYMENTS).await.assert_problem(401, "unauthorized", "no key");
 }

@@ -3,6 +3,6 @@
 mod cancel;
 mod create;
 mod events;
+mod kill_switches;
 mod list;
-mod read;
-mod stopped;
+mod retrieve;

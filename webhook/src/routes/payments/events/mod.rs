@@ -1,10 +1,10 @@
-//! `GET /api/v1/payments/{payment_id}/events`: the timeline as it comes, as server-sent events.
+//! `GET /api/v1/payments/{payment_id}/events`: the timeline as server-sent events.
 //!
-//! An event's id is the place of its line in the payment's timeline, from 1: a line keeps its place for ever, so whoever
-//! comes again with the last id it saw misses nothing and sees nothing twice. (The rows' own numbers run through the
-//! payments of all tenants, and would tell one of the others' trade.)
+//! An event's id is the position of its entry in the payment's timeline, from 1. The position never changes, so a client that
+//! reconnects with the last id misses nothing and receives nothing twice. (The numbers of the rows are shared by all tenants and
+//! would disclose the volume of others.)
 
-mod following;
+mod event_stream;
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -19,52 +19,55 @@ use serde::{Deserialize, Serialize};
 use service_kit::problem::{Path, Problem, Query};
 use utoipa::{IntoParams, ToSchema};
 
-use self::following::Following;
+use self::event_stream::EventStream;
 use super::payment_id;
-use super::read::find;
+use super::retrieve::find;
 use crate::app::App;
 use crate::auth::Reader;
 use crate::error::{ApiError, excerpt};
 use crate::routes::docs::ProblemDocument;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// How long a client waits before it comes again.
+/// Reconnection time of clients.
 const RETRY: Duration = Duration::from_secs(2);
-/// Id and name of the last event.
+/// Id and name of the final event.
 const END: &str = "end";
-/// A place in a timeline has no more digits than that.
-const DIGITS_MAX: usize = 9;
+/// Most digits of a position.
+const POSITION_DIGITS_MAX: usize = 9;
 
-/// Where to go on.
+/// Query of an event stream.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Resume {
-    /// The same as the header `Last-Event-ID`, for those who cannot set one. The header counts where both are given.
+pub(crate) struct StreamEventsQuery {
+    /// The same as the header `Last-Event-ID`, for clients that cannot set headers. The header takes precedence.
     #[param(pattern = "^([0-9]{1,9}|end)$")]
     last_event_id: Option<String>,
 }
 
-/// The last event that a client has seen.
+/// The last event that a client received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Seen {
-    /// So many lines; none is 0.
-    Lines(i64),
-    /// The last one of all.
+enum LastEvent {
+    /// The entry at this position; 0 if none was received.
+    Entry(i64),
+    /// The final event.
     End,
 }
 
-impl FromStr for Seen {
+impl FromStr for LastEvent {
     type Err = Problem;
 
     fn from_str(text: &str) -> Result<Self, Problem> {
-        let is_place = text.len() <= DIGITS_MAX && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_position = text.len() <= POSITION_DIGITS_MAX && text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse() {
             _ if text == END => Ok(Self::End),
-            Ok(place) if is_place => Ok(Self::Lines(place)),
+            Ok(position) if is_position => Ok(Self::Entry(position)),
             _ => Err(Problem::bad_request(
                 "malformed_last_event_id",
-                format!("{:?} is no event's id: they are 1, 2, 3 .. and {END}", excerpt(text)),
+                format!(
+                    "{:?} is not an event id; send the id of the last received event, a position from 1 or {END}",
+                    excerpt(text)
+                ),
             )),
         }
     }
@@ -73,86 +76,89 @@ impl FromStr for Seen {
 /// One event of the stream.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct StreamEvent {
-    /// The place of the line in the payment's timeline, from 1; `end` of the last event.
+    /// Position of the entry in the payment's timeline, from 1; `end` for the final event.
     #[schema(pattern = "^([0-9]{1,9}|end)$")]
     id: String,
-    /// The `status` of the line; `end` of the last event.
+    /// The `status` of the entry; `end` for the final event.
     event: String,
-    /// JSON: a line of the timeline; of the last event the payment.
+    /// JSON: the timeline entry; the payment for the final event.
     data: String,
 }
 
-/// Watch a payment
+/// Stream the events of a payment
 ///
-/// Server-sent events: one for each line of the timeline, past and to come, in order. Its name is the line's `status`, its
-/// data what the timeline of `GET /api/v1/payments/{payment_id}` holds. After the payment's end comes the event `end`, whose
-/// data is the payment, and the stream is closed. A stream that is cut before, or closed since it was open for long, goes
-/// on after the event that `Last-Event-ID` names.
+/// Server-sent events: one for each timeline entry, past and future, in order. The event's name is the entry's `status`, its data is
+/// the entry as `GET /api/v1/payments/{payment_id}` returns it. Once the payment has ended, the final event `end` follows, with the
+/// payment as data, and the stream is closed. To continue a stream that was interrupted or reached its longest life, reconnect with
+/// `Last-Event-ID`.
 #[utoipa::path(
     get, path = "/api/v1/payments/{payment_id}/events", tag = "payments", security(("api_key" = ["read"])),
     params(
-        ("payment_id" = String, Path, description = "From the acceptance"),
-        Resume,
+        ("payment_id" = String, Path, description = "Id of the payment"),
+        StreamEventsQuery,
         ("Last-Event-ID" = Option<String>, Header, nullable = false, pattern = "^([0-9]{1,9}|end)$",
-         description = "The id of the last event that was seen", example = "3"),
+         description = "Id of the last received event", example = "3"),
     ),
     responses(
-        (status = 200, description = "The events, until the payment's end", body = StreamEvent, content_type = "text/event-stream"),
-        (status = 204, description = "The end was seen: nothing is to come, and a browser does not ask again"),
+        (status = 200, description = "The events until the payment has ended", body = StreamEvent, content_type = "text/event-stream"),
+        (status = 204, description = "The final event was received: nothing follows, and a browser does not reconnect"),
         (status = 400, description = "malformed_query, malformed_last_event_id",
          body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 404, description = "payment_not_found; another tenant's payment is not found either",
+        (status = 404, description = "payment_not_found: no payment with this id belongs to your tenant",
          body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 422, description = "unknown_event: this payment has no event of that id",
+        (status = 422, description = "unknown_event: the payment has no event with this id",
          body = ProblemDocument, content_type = "application/problem+json"),
-        (status = 429, description = "rate_limited; too_many_streams: this client has as many open as it may",
+        (status = 429, description = "rate_limited: your client exceeded its rate. too_many_streams: your client has reached its limit of open streams",
          body = ProblemDocument, content_type = "application/problem+json"),
     ),
 )]
-pub(crate) async fn watch_payment(
+pub(crate) async fn stream_payment_events(
     State(app): State<Arc<App>>,
     Reader(caller): Reader,
     Path(id): Path<String>,
-    Query(resume): Query<Resume>,
+    Query(query): Query<StreamEventsQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let id = payment_id(&id)?;
     tracing::Span::current().record("payment.id", id.as_str());
-    let seen = last_seen(&headers, resume.last_event_id.as_deref())?;
+    let last = last_event(&headers, query.last_event_id.as_deref())?;
     let payment = find(&app, &caller, &id).await?;
 
-    // What the client says it saw must be there: else it would wait for what it has missed.
-    let seen = match seen {
-        Seen::End if payment.state.end().is_some() => return Ok(StatusCode::NO_CONTENT.into_response()),
-        Seen::End => return Err(unknown_event(END).into()),
-        Seen::Lines(0) => 0,
-        Seen::Lines(place) if app.ledger.timeline(&id, place - 1, 1).await?.is_empty() => {
-            return Err(unknown_event(&place.to_string()).into());
+    // The last event must exist; otherwise the client would wait for events that it has missed.
+    let sent = match last {
+        LastEvent::End if payment.state.end().is_some() => return Ok(StatusCode::NO_CONTENT.into_response()),
+        LastEvent::End => return Err(unknown_event(END).into()),
+        LastEvent::Entry(0) => 0,
+        LastEvent::Entry(position) if app.ledger.timeline(&id, position - 1, 1).await?.is_empty() => {
+            return Err(unknown_event(&position.to_string()).into());
         }
-        Seen::Lines(place) => place,
+        LastEvent::Entry(position) => position,
     };
 
-    let place = app.streams.enter(&caller)?;
-    let opening = stream::once(async { Ok(Event::default().retry(RETRY)) });
-    let following = Following::begin(&app, caller, id, seen, place).await?;
-    let events = opening.chain(stream::unfold(following, Following::next));
+    let slot = app.streams.acquire_slot(&caller)?;
+    let retry = stream::once(async { Ok(Event::default().retry(RETRY)) });
+    let event_stream = EventStream::open(&app, caller, id, sent, slot).await?;
+    let events = retry.chain(stream::unfold(event_stream, EventStream::next));
     let alive = KeepAlive::new().interval(app.streams.heartbeat).text("heartbeat");
-    // A proxy that gathers an answer before it passes it on would hold all of it back.
+    // A proxy that buffers the response would delay every event.
     let unbuffered = [(HeaderName::from_static("x-accel-buffering"), "no")];
     Ok((unbuffered, Sse::new(events).keep_alive(alive)).into_response())
 }
 
-/// The header before the query: it is what a browser sends when it comes again to the same address.
-fn last_seen(headers: &HeaderMap, query: Option<&str>) -> Result<Seen, Problem> {
+/// The header takes precedence over the query, because a browser sends it when it reconnects to the same URL.
+fn last_event(headers: &HeaderMap, query: Option<&str>) -> Result<LastEvent, Problem> {
     let header = headers.get(LAST_EVENT_ID).map(|value| String::from_utf8_lossy(value.as_bytes()));
-    // Both must be ids, whichever counts.
+    // Both must be valid, whichever is used.
     let query = query.map(str::parse).transpose()?;
     let header = header.as_deref().map(str::parse).transpose()?;
-    Ok(header.or(query).unwrap_or(Seen::Lines(0)))
+    Ok(header.or(query).unwrap_or(LastEvent::Entry(0)))
 }
 
 fn unknown_event(id: &str) -> Problem {
-    Problem::unprocessable("unknown_event", format!("this payment has no event {id}; come without one"))
+    Problem::unprocessable(
+        "unknown_event",
+        format!("the payment has no event {id}; reconnect without Last-Event-ID"),
+    )
 }
 
 #[cfg(test)]
@@ -160,23 +166,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_place_or_the_end_and_the_header_comes_before_the_query() {
-        let seen = |header: Option<&str>, query: Option<&str>| {
+    fn the_last_event_is_a_position_or_end_and_the_header_wins() {
+        let parse = |header: Option<&str>, query: Option<&str>| {
             let mut headers = HeaderMap::new();
             if let Some(text) = header {
                 headers.insert(LAST_EVENT_ID, text.parse().unwrap());
             }
-            last_seen(&headers, query).map_err(|problem| problem.code)
+            last_event(&headers, query).map_err(|problem| problem.code)
         };
-        assert_eq!(seen(None, None), Ok(Seen::Lines(0)));
-        assert_eq!(seen(None, Some("0")), Ok(Seen::Lines(0)));
-        assert_eq!(seen(Some("7"), None), Ok(Seen::Lines(7)));
-        assert_eq!(seen(Some("8"), Some("7")), Ok(Seen::Lines(8)));
-        assert_eq!(seen(None, Some("end")), Ok(Seen::End));
-        assert_eq!(seen(Some("8"), Some("")), Err("malformed_last_event_id".into()));
-        assert_eq!(seen(None, Some("999999999")), Ok(Seen::Lines(999_999_999)));
+        assert_eq!(parse(None, None), Ok(LastEvent::Entry(0)));
+        assert_eq!(parse(None, Some("0")), Ok(LastEvent::Entry(0)));
+        assert_eq!(parse(Some("7"), None), Ok(LastEvent::Entry(7)));
+        assert_eq!(parse(Some("8"), Some("7")), Ok(LastEvent::Entry(8)));
+        assert_eq!(parse(None, Some("end")), Ok(LastEvent::End));
+        assert_eq!(parse(Some("8"), Some("")), Err("malformed_last_event_id".into()));
+        assert_eq!(parse(None, Some("999999999")), Ok(LastEvent::Entry(999_999_999)));
         for bad in ["", "-1", "+1", "1.0", "x", "END", "1000000000", "١"] {
-            assert_eq!(seen(None, Some(bad)), Err("malformed_last_event_id".into()), "{bad:?}");
+            assert_eq!(parse(None, Some(bad)), Err("malformed_last_event_id".into()), "{bad:?}");
         }
     }
 }

@@ -1,0 +1,243 @@
+//! Configuration of a process: defaults in the code, a TOML file over them, the environment over both.
+//!
+//! Defaults are serde defaults of the target type, so that each is documented at its field. This module knows no key
+//! by name.
+
+mod env_value;
+
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+/// Why the configuration could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file named by the environment cannot be opened.
+    #[error("cannot read the configuration file {} named by {variable}", path.display())]
+    File {
+        /// The environment variable that names the file.
+        variable: String,
+        /// The path in that variable.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+    /// A key is missing, unknown or of the wrong type, or the file is not TOML.
+    #[error("configuration {key}: {reason}; set {hint}")]
+    Invalid {
+        /// The dotted key, for example `database.url`.
+        key: String,
+        /// Why its value is refused.
+        reason: String,
+        /// Where to set it.
+        hint: String,
+    },
+}
+
+/// Reads the configuration of a process.
+///
+/// `prefix` is the environment prefix without its underscore: with `PAYMENTS`, the variable `PAYMENTS_DATABASE__URL`
+/// sets `database.url`. `file_var` names the variable that may hold the path of a TOML file; if it is set, the file must
+/// exist. Booleans, numbers, `[..]` and `{..}` in an environment value are typed; text that looks like a number needs
+/// quotes of its own: `X_TOKEN='"0123"'`.
+///
+/// # Errors
+/// [`ConfigError`], which names the file or the key and how to set it.
+pub fn load<T: DeserializeOwned>(prefix: &str, file_var: &str) -> Result<T, ConfigError> {
+    load_file(prefix, file_var, std::env::var_os(file_var).map(PathBuf::from).as_deref())
+}
+
+/// As [`load`], with the file given by the caller instead of `file_var`; no file if `None`.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_file<T: DeserializeOwned>(
+    prefix: &str,
+    file_var: &str,
+    file: Option<&Path>,
+) -> Result<T, ConfigError> {
+    // No key of the configuration has a name or value that is not UTF-8.
+    let vars = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+    extract(prefix, file_var, file, vars)
+}
+
+fn extract<T: DeserializeOwned>(
+    prefix: &str,
+    file_var: &str,
+    file: Option<&Path>,
+    vars: impl Iterator<Item = (String, String)>,
+) -> Result<T, ConfigError> {
+    let mut table = match file {
+        Some(path) => read_file(file_var, path)?,
+        None => Table::new(),
+    };
+    let start = format!("{prefix}_");
+    for (name, value) in vars {
+        // The variable that names the file is not itself a key.
+        let Some(key) = name.strip_prefix(&start).filter(|_| name != file_var) else {
+            continue;
+        };
+        let key = key.to_lowercase();
+        insert(&mut table, &key.split("__").collect::<Vec<_>>(), env_value::parse(&value));
+    }
+    serde_path_to_error::deserialize(Value::Table(table)).map_err(|error| explain(&error, prefix, file_var))
+}
+
+fn read_file(file_var: &str, path: &Path) -> Result<Table, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::File {
+        variable: file_var.to_owned(),
+        path: path.to_owned(),
+        source,
+    })?;
+    text.parse().map_err(|error: toml::de::Error| {
+        let line = error
+            .span()
+            .and_then(|span| text.get(..span.start))
+            .map_or(1, |read| read.matches('\n').count() + 1);
+        ConfigError::Invalid {
+            key: "file".to_owned(),
+            reason: format!("line {line}: {}", error.message()),
+            hint: format!("{file_var} to a valid TOML file"),
+        }
+    })
+}
+
+/// Sets the value at `path`. A table is merged into the table that is there; every other value replaces.
+fn insert(table: &mut Table, path: &[&str], value: Value) {
+    let Some((first, rest)) = path.split_first() else { return };
+    if rest.is_empty() && !value.is_table() {
+        table.insert((*first).to_owned(), value);
+        return;
+    }
+    let entry = table.entry(*first).or_insert_with(|| Value::Table(Table::new()));
+    if !entry.is_table() {
+        *entry = Value::Table(Table::new());
+    }
+    let Value::Table(inner) = entry else { return };
+    match value {
+        Value::Table(values) if rest.is_empty() => {
+            values.into_iter().for_each(|(key, value)| insert(inner, &[&key], value));
+        }
+        value => insert(inner, rest, value),
+    }
+}
+
+/// Turns a serde error into one line that says which key to set, and where.
+fn explain(error: &serde_path_to_error::Error<toml::de::Error>, prefix: &str, file_var: &str) -> ConfigError {
+    let reason = error.inner().message().to_owned();
+    let mut path: Vec<String> = match error.path().to_string() {
+        path if path == "." => Vec::new(),
+        path => path.split('.').map(str::to_owned).collect(),
+    };
+    // The path of a missing field ends at its parent.
+    let missing = reason.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+    path.extend(missing.map(str::to_owned));
+    let variable = format!("{prefix}_{}", path.join("__").to_uppercase());
+    ConfigError::Invalid {
+        key: path.join("."),
+        reason,
+        hint: format!("{variable} or the key in the file named by {file_var}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    struct Sample {
+        database: Database,
+        #[serde(default)]
+        verbose: bool,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Database {
+        url: String,
+        #[serde(default = "eight")]
+        max_connections: u32,
+        #[serde(default)]
+        hosts: Vec<String>,
+    }
+
+    fn eight() -> u32 {
+        8
+    }
+
+    fn read(vars: &[(&str, &str)], file: Option<&Path>) -> Result<Sample, ConfigError> {
+        let vars = vars.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        extract("APP", "APP_CONFIG", file, vars)
+    }
+
+    /// A file with this text for the length of the closure.
+    fn with_file<T>(name: &str, text: &str, read: impl FnOnce(&Path) -> T) -> T {
+        let file = std::env::temp_dir().join(format!("service-kit-{name}-{}.toml", std::process::id()));
+        std::fs::write(&file, text).unwrap();
+        let outcome = read(&file);
+        std::fs::remove_file(&file).unwrap();
+        outcome
+    }
+
+    #[test]
+    fn environment_overrides_file_overrides_defaults() {
+        let sample = with_file("order", "verbose = true\n[database]\nurl = \"file\"\n", |file| {
+            let vars = [("APP_DATABASE__URL", "env"), ("APP_CONFIG", "ignored"), ("OTHER_VERBOSE", "false")];
+            read(&vars, Some(file)).unwrap()
+        });
+        assert_eq!(sample.database.url, "env");
+        assert_eq!(sample.database.max_connections, 8);
+        assert!(sample.verbose);
+    }
+
+    #[test]
+    fn environment_tables_merge_into_the_file() {
+        let sample = with_file("merge", "[database]\nurl = \"file\"\nmax_connections = 3\n", |file| {
+            let vars = [("APP_DATABASE", "{max_connections = 4, hosts = [a, b]}"), ("APP_VERBOSE", "true")];
+            read(&vars, Some(file)).unwrap()
+        });
+        let Database { url, max_connections, hosts } = sample.database;
+        assert_eq!((url.as_str(), max_connections), ("file", 4));
+        assert_eq!(hosts, ["a", "b"]);
+        assert!(sample.verbose);
+    }
+
+    #[test]
+    fn missing_key_names_itself_and_its_variable() {
+        let error = read(&[("APP_DATABASE__MAX_CONNECTIONS", "4")], None).unwrap_err().to_string();
+        assert!(error.contains("database.url"), "{error}");
+        assert!(error.contains("APP_DATABASE__URL"), "{error}");
+    }
+
+    #[test]
+    fn unknown_key_names_itself_and_its_variable() {
+        let vars = [("APP_DATABASE__URL", "x"), ("APP_DATABASE__HOST", "y")];
+        let error = read(&vars, None).unwrap_err().to_string();
+        assert!(error.contains("database.host: unknown field `host`"), "{error}");
+        assert!(error.contains("APP_DATABASE__HOST"), "{error}");
+    }
+
+    #[test]
+    fn wrong_type_names_its_key() {
+        let vars = [("APP_DATABASE__URL", "x"), ("APP_DATABASE__MAX_CONNECTIONS", "many")];
+        let error = read(&vars, None).unwrap_err().to_string();
+        assert!(error.contains("database.max_connections"), "{error}");
+    }
+
+    #[test]
+    fn missing_file_is_named() {
+        let error = read(&[], Some(Path::new("/no/such/file.toml"))).unwrap_err().to_string();
+        assert!(error.contains("/no/such/file.toml") && error.contains("APP_CONFIG"), "{error}");
+    }
+
+    #[test]
+    fn invalid_toml_names_its_line_and_repeats_no_value() {
+        let error = with_file("syntax", "verbose = true\n[database]\nurl = secret\n", |file| {
+            read(&[], Some(file)).unwrap_err().to_string()
+        });
+        assert!(error.contains("line 3") && error.contains("APP_CONFIG"), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+}

@@ -1,0 +1,34 @@
+//! Delivers an inbox message to the payment's workflow. The inbox row is authoritative: if this delivery fails, the
+//! background worker delivers the message.
+
+use payment_protocol::inbox::InboxMessage;
+use workflow_api::InboxDeliveryOutcome;
+
+use crate::app::App;
+
+/// Delivers the message within two seconds and marks its row. A failure does not fail the request.
+pub(crate) async fn deliver_to_workflow(app: &App, message: &InboxMessage) {
+    let outcome = match app.signaller.deliver(message).await {
+        InboxDeliveryOutcome::Delivered => match app.ledger.mark_delivered(message.inbox_id).await {
+            Ok(()) => "delivered",
+            Err(error) => {
+                tracing::warn!(
+                    payment.id = %message.payment_id,
+                    error = &error as &dyn std::error::Error,
+                    "an inbox message was delivered but not marked; the background worker delivers it again"
+                );
+                "not_marked"
+            }
+        },
+        // Operator decisions are not delivered here; the background worker closes one that is refused.
+        Delivery::NotYet { detail } | Delivery::Refused { detail } => {
+            tracing::info!(
+                payment.id = %message.payment_id,
+                detail,
+                "an inbox message was not delivered; the background worker retries it"
+            );
+            "deferred"
+        }
+    };
+    metrics::counter!("inbox_direct_deliveries_total", "outcome" => outcome).increment(1);
+}

@@ -1,0 +1,160 @@
+//! API keys: which routes each scope permits, and when a key stops being valid.
+
+use std::collections::BTreeMap;
+
+use payment_ledger::access::api_keys::{RotateKeyOutcome, Scope, SuccessorKey};
+use payment_protocol::ids::KeyId;
+use serde_json::{Value, json};
+use sqlx::PgPool;
+
+use crate::support::{ACME, Api, ApiResponse, PAYMENTS, order};
+
+/// Headers that differ between responses.
+const PER_REQUEST: [&str; 1] = ["x-request-id"];
+
+/// Status, headers and body of a response.
+fn complete_response(response: &ApiResponse) -> (u16, BTreeMap<String, Vec<u8>>, Vec<u8>) {
+    let headers = response.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+    let headers = headers.filter(|(name, _)| !PER_REQUEST.contains(&name.as_str())).collect();
+    (response.status.as_u16(), headers, response.bytes.clone())
+}
+
+const ENDPOINT: &str = "whe_00000000000000000000000000000001";
+
+/// Resets to one webhook endpoint of acme with one delivery.
+async fn reset_endpoint(pool: &PgPool) {
+    for sql in [
+        "DELETE FROM webhook_deliveries",
+        "DELETE FROM webhook_endpoints",
+        "INSERT INTO webhook_endpoints (endpoint_id, tenant_id, url, secret_check)
+         VALUES ('whe_00000000000000000000000000000001', 'acme', 'https://bank.example/', '')",
+        "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body)
+         VALUES ('whe_00000000000000000000000000000001', 'e1', 'transfer_sent', '{}')",
+    ] {
+        sqlx::query(sql).execute(pool).await.unwrap();
+    }
+}
+
+/// Every documented route with every set of scopes: a key is admitted exactly if it has the scope of the route.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_key_is_admitted_exactly_where_it_has_the_scope(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let (id, _) = api.accepted_payment("first").await;
+    let document = api.get("", "/openapi.json").await.json;
+    let mut requests = 0;
+    for set in 1..1_u8 << Scope::ALL.len() {
+        let has = |scope: Scope| set & 1 << Scope::ALL.iter().position(|other| *other == scope).unwrap() != 0;
+        let scopes: Vec<Scope> = Scope::ALL.into_iter().filter(|scope| has(*scope)).collect();
+        let key = format!("key-{set}");
+        api.create_key(&key, "acme", "shop", &scopes).await;
+        let before = api.row_counts().await;
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let Value::Array(required) = &operation["security"][0]["api_key"] else { continue };
+                let [Value::String(required)] = &required[..] else {
+                    panic!("{method} {path}: {required:?}")
+                };
+                let required: Scope = required.parse().unwrap();
+                let body = match (method.as_str(), path.rsplit('/').next().unwrap_or_default()) {
+                    ("post", "webhook-endpoints") => json!({"url": "https://bank.example/hooks"}),
+                    ("patch", _) => json!({"status": "active"}),
+                    ("post", "replay-failed") => json!({"since": "2020-01-01T00:00:00Z"}),
+                    _ => order(),
+                };
+                let path = path.replace("{payment_id}", &id).replace("{account_id}", "acme-eur");
+                let path = path.replace("{endpoint_id}", ENDPOINT).replace("{event_id}", "e1");
+                reset_endpoint(&api.pool).await;
+                let response = match method.as_str() {
+                    "get" => api.get(&key, &path).await,
+                    method => {
+                        let unused = format!("{set} {method} {path}").replace(' ', "-");
+                        api.send_keyed(&method.to_uppercase(), &key, &path, &unused, &body.to_string()).await
+                    }
+                };
+                requests += 1;
+                let case = format!("{method} {path} with {scopes:?}");
+                if has(required) {
+                    assert!(response.status.is_success(), "{case}: {response:?}");
+                    continue;
+                }
+                response.assert_problem(403, "insufficient_scope", &case);
+                let detail = format!("the API key does not have the scope {required}; use a key that has it");
+                assert_eq!(response.json["detail"], detail, "{case}");
+                let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{required}\"");
+                assert_eq!(response.header("www-authenticate"), challenge, "{case}");
+            }
+        }
+        if !has(Scope::Pay) && !has(Scope::Webhooks) {
+            assert_eq!(api.row_counts().await, before, "{scopes:?}");
+        }
+    }
+    assert_eq!(requests, 15 * 17, "expected every set of scopes at every route that requires a key");
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn unknown_revoked_and_expired_keys_get_the_same_response(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let scopes = [Scope::Pay, Scope::Read];
+    let revoked = api.create_key("revoked", "acme", "shop", &scopes).await;
+    api.ledger.revoke_key(&revoked).await.unwrap();
+    let expired = api.create_key("expired", "acme", "shop", &scopes).await;
+    sqlx::query("UPDATE api_keys SET expires_at = clock_timestamp() WHERE id = $1")
+        .bind(expired.as_str())
+        .execute(&api.pool)
+        .await
+        .unwrap();
+    let (id, _) = api.accepted_payment("k").await;
+    for path in [PAYMENTS.to_owned(), format!("{PAYMENTS}/{id}"), "/api/v1/accounts/acme-eur".to_owned()] {
+        let unknown = api.get("unknown", &path).await;
+        unknown.assert_problem(401, "unauthorized", &path);
+        assert_eq!(unknown.header("www-authenticate"), "Bearer error=\"invalid_token\"");
+        for key in ["revoked", "expired"] {
+            assert_eq!(
+                complete_response(&api.get(key, &path).await),
+                complete_response(&unknown),
+                "{key} {path}"
+            );
+        }
+    }
+    for path in [PAYMENTS.to_owned(), format!("{PAYMENTS}/{id}/cancel")] {
+        // Under a used idempotency key: an unknown caller gets no replay either.
+        let unknown = api.post("unknown", &path, "k", &order().to_string()).await;
+        unknown.assert_problem(401, "unauthorized", &path);
+        for key in ["revoked", "expired"] {
+            let response = api.post(key, &path, "k", &order().to_string()).await;
+            assert_eq!(complete_response(&response), complete_response(&unknown), "{key} {path}");
+        }
+    }
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_rotated_key_is_valid_during_the_overlap(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let old = api.create_key("old", "acme", "shop", &[Scope::Pay]).await;
+    let body = order().to_string();
+    let first = api.post("old", PAYMENTS, "k", &body).await;
+    assert_eq!(first.status, 201);
+
+    let (id, hash) = (KeyId::new("pk_0123456789ab").unwrap(), payments_api::key_hash("new"));
+    let successor = SuccessorKey { id: &id, hash: &hash, prefix: "test" };
+    let rotation = api.ledger.rotate_api_key(&old, &successor, 3_600).await.unwrap();
+    assert!(matches!(rotation, RotateKeyOutcome::Rotated(_)), "{rotation:?}");
+    for key in ["old", "new"] {
+        let retry = api.post(key, PAYMENTS, "k", &body).await;
+        assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &first.bytes), "{key}");
+    }
+    api.get("new", PAYMENTS).await.assert_problem(
+        403,
+        "insufficient_scope",
+        "the new key has the scopes of the old one",
+    );
+
+    sqlx::query("UPDATE api_keys SET expires_at = clock_timestamp() WHERE id = $1")
+        .bind(old.as_str())
+        .execute(&api.pool)
+        .await
+        .unwrap();
+    api.post("old", PAYMENTS, "k", &body).await.assert_problem(401, "unauthorized", "the overlap has ended");
+    assert_eq!(api.post("new", PAYMENTS, "k", &body).await.status, 200);
+    assert_eq!(api.get(ACME, PAYMENTS).await.json["payments"].as_array().unwrap().len(), 1);
+}

@@ -1,0 +1,102 @@
+//! Layers around every route: bounds, fallbacks, request ids, health.
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::json;
+use sqlx::PgPool;
+use sqlx::postgres::PgPoolOptions;
+
+use crate::support::{ACME, Api, PAYMENTS, order};
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn fallbacks_and_bounds_are_problems(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let large = format!("{{\"amount\":\"{}\"}}", "1".repeat(16 * 1024));
+    api.get(ACME, "/nowhere").await.assert_problem(404, "not_found", "path");
+    let put = Request::put(PAYMENTS).body(Body::empty()).unwrap();
+    api.send(put).await.assert_problem(405, "method_not_allowed", "method");
+    api.post(ACME, PAYMENTS, "k", &large).await.assert_problem(413, "body_too_large", "payment");
+    api.post(ACME, "/callbacks/north", "k", &large).await.assert_problem(413, "body_too_large", "callback");
+    let (id, _) = api.accepted_payment("k").await;
+    let cancel = format!("{PAYMENTS}/{id}/cancel");
+    api.post(ACME, &cancel, "c", &large).await.assert_problem(413, "body_too_large", "cancel");
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_request_has_an_id_and_a_timeout(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let given = Request::get("/nowhere").header("x-request-id", "mine").body(Body::empty()).unwrap();
+    assert_eq!(api.send(given).await.header("x-request-id"), "mine");
+    assert_eq!(api.get(ACME, "/nowhere").await.header("x-request-id").len(), 36);
+
+    let (id, _) = api.accepted_payment("k").await;
+    // The shortest allowed timeout; the cancel waits for the locked row.
+    let hurried = Api::with_options(api.pool.clone(), json!({"wait_max_s": 0, "request_timeout_s": 1}));
+    let mut holder = api.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM payments WHERE payment_id = $1 FOR UPDATE")
+        .bind(&id)
+        .execute(&mut *holder)
+        .await
+        .unwrap();
+    let late = hurried.post(ACME, &format!("{PAYMENTS}/{id}/cancel"), "c", "").await;
+    late.assert_problem(503, "request_timeout", "locked row");
+    assert_eq!(late.header("x-request-id").len(), 36, "expected a request id on the timeout response");
+    holder.rollback().await.unwrap();
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_body_that_never_arrives_is_408_and_stores_nothing(pool: PgPool) {
+    let api = Api::with_options(Api::new(pool).await.pool, json!({"body_timeout_s": 1}));
+    let before = api.row_counts().await;
+    let slow = |path: &str| {
+        let never = futures::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+        Request::post(path)
+            .header("authorization", format!("Bearer {ACME}"))
+            .header("idempotency-key", "k")
+            .header("content-type", "application/json")
+            .body(Body::from_stream(never))
+            .unwrap()
+    };
+    let (payment, callback) = tokio::join!(api.send(slow(PAYMENTS)), api.send(slow("/callbacks/north")));
+    for response in [payment, callback] {
+        response.assert_problem(408, "body_timeout", "incomplete request");
+        assert_eq!(response.header("connection"), "close");
+    }
+    assert_eq!(api.row_counts().await, before);
+    assert_eq!(api.pay("k", &order()).await.status, 201, "expected the key to be unused");
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_request_above_the_limit_is_503_but_health_is_not(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let (id, _) = api.accepted_payment("k").await;
+    let narrow = Api::with_options(api.pool.clone(), json!({"max_in_flight": 1}));
+    let path = format!("{PAYMENTS}/{id}?wait=30");
+    let second = async {
+        let refused = narrow.pay("l", &order()).await;
+        refused.assert_problem(503, "overloaded", "second");
+        assert_eq!(refused.header("retry-after"), "1");
+        assert_eq!(narrow.get("", "/health").await.status, 200);
+        narrow.stopping.cancel();
+    };
+    let (first, ()) = tokio::join!(narrow.get(ACME, &path), second);
+    assert_eq!(first.status, 200);
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn readiness_depends_on_the_database_only(pool: PgPool) {
+    let api = Api::new(pool.clone()).await;
+    assert_eq!(api.get("", "/health").await.json, json!({"status": "ok"}));
+    assert_eq!(api.get("", "/ready").await.status, 200, "expected readiness while Temporal is unreachable");
+    api.pay("k", &order()).await;
+    let metrics = String::from_utf8(api.get("", "/metrics").await.bytes).unwrap();
+    for name in ["api_payment_requests_total", "http_request_duration_seconds"] {
+        assert!(metrics.contains(name), "{name}");
+    }
+
+    let lost = PgPoolOptions::new().connect_lazy_with(pool.connect_options().as_ref().clone());
+    lost.close().await;
+    let disconnected = Api::with_options(lost, json!({}));
+    disconnected.get("", "/ready").await.assert_problem(503, "not_ready", "no database");
+    assert_eq!(disconnected.get("", "/health").await.status, 200);
+}
