@@ -23,7 +23,6 @@ CREATE TABLE outbox (
     next_attempt_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     parked_at       timestamptz,
     rejection       text,
-    -- The broker's sequence number of the event, so that the republisher can ask for it.
     CONSTRAINT outbox_event_once UNIQUE (event_id),
     CONSTRAINT outbox_key_in_order UNIQUE (subject_key, sequence),
     CONSTRAINT outbox_version_positive CHECK (version > 0),
