@@ -137,7 +137,7 @@ async fn s2_1_a_worker_crash_while_applying_a_decision_debits_once() -> anyhow::
     system.worker.kill().await?;
     system.worker.restart().await?;
     let result = outcome(&system, &decision).await?;
-    assert_eq!(result, DecisionOutcome::Verdict(FinalStatus::Settled));
+    assert_eq!(result, DecisionOutcome::FinalStatus(FinalStatus::Settled));
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 500);
     wait_until_inbox_empty(&system).await?;

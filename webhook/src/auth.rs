@@ -128,7 +128,7 @@ async fn authorize(parts: &Parts, app: &App, scope: Scope) -> Result<Caller, Api
         Problem::unauthorized("the request has no API key; send one as Authorization: Bearer <key>")
     })?;
     // The response is the same for unknown, revoked and expired keys, so that it helps no attacker.
-    let key = app.ledger.valid_key(&key_hash(key)).await?.ok_or_else(|| {
+    let key = app.ledger.active_api_key(&key_hash(key)).await?.ok_or_else(|| {
         Problem::unauthorized("the API key is not valid; send a valid one")
             .challenge("Bearer error=\"invalid_token\"")
     })?;

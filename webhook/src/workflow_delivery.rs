@@ -21,7 +21,7 @@ pub(crate) async fn deliver_to_workflow(app: &App, message: &InboxMessage) {
             }
         },
         // Operator decisions are not delivered here; the background worker closes one that is refused.
-        Delivery::NotYet { detail } | Delivery::Refused { detail } => {
+        InboxDeliveryOutcome::NotDelivered { detail } | InboxDeliveryOutcome::Rejected { detail } => {
             tracing::info!(
                 payment.id = %message.payment_id,
                 detail,

@@ -70,14 +70,14 @@ pub(crate) async fn lock_and_look_up(
                     request_hash,
                     token,
                     response,
-                    is_lease_expired: row.is_lease_passed.unwrap_or(false),
+                    is_lease_expired: row.is_lease_expired.unwrap_or(false),
                     schema_version,
                 }),
                 _ => None,
             };
             KeyLookup {
                 is_lock_granted: row.is_granted,
-                has_partition: row.is_day_there,
+                has_partition: row.has_partition,
                 claimed_at: row.claimed_at.to_jiff(),
                 row: key_row,
             }

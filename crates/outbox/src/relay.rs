@@ -66,7 +66,7 @@ struct Due {
 /// What became of an event of one look.
 enum Told {
     Published(i64),
-    Refused { position: i64, refusals: i32, event_id: String, reason: String },
+    Refused { position: i64, rejections: i32, event_id: String, reason: String },
     Unknown(String),
 }
 
@@ -135,9 +135,9 @@ impl<P: Publisher> Relay<P> {
         for one in &told {
             match one {
                 Told::Published(_) => {}
-                Told::Refused { position, refusals, event_id, reason } => {
-                    let refusals = refusals.saturating_add(1);
-                    let parks = refusals >= self.options.refusals_max;
+                Told::Refused { position, rejections, event_id, reason } => {
+                    let rejections = rejections.saturating_add(1);
+                    let parks = rejections >= self.options.refusals_max;
                     bounded(mark_refused(
                         session,
                         *position,

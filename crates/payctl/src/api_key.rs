@@ -57,8 +57,8 @@ impl ApiKey {
     }
 
     /// The record to store as another key's successor.
-    pub(crate) fn successor(&self) -> Successor<'_> {
-        Successor { id: &self.id, hash: &self.hash, prefix: &self.prefix }
+    pub(crate) fn successor(&self) -> SuccessorKey<'_> {
+        SuccessorKey { id: &self.id, hash: &self.hash, prefix: &self.prefix }
     }
 }
 
@@ -68,8 +68,8 @@ impl ApiKey {
 /// The key belongs to another client, is revoked or has expired, or the ledger does not answer.
 pub(crate) async fn import(ledger: &Ledger, secret: &SecretString, caller: &Caller) -> anyhow::Result<()> {
     let key = ApiKey::import(secret.clone())?;
-    ledger.store_key(&key.new_key(caller, &Scopes::all(), None)).await?;
-    let valid = ledger.valid_key(&key.hash).await?;
+    ledger.insert_api_key(&key.new_key(caller, &Scopes::all(), None)).await?;
+    let valid = ledger.active_api_key(&key.hash).await?;
     let owner = valid.context("this API key is revoked or has expired; use another key")?.caller;
     anyhow::ensure!(
         owner == *caller,

@@ -70,7 +70,7 @@ pub(crate) fn api_key(key: &KeyView) -> Value {
 }
 
 /// A stuck payment.
-pub(crate) fn stuck(stuck: &Stuck) -> Value {
+pub(crate) fn stuck(stuck: &StuckPayment) -> Value {
     json!({
         "payment": payment(&stuck.payment),
         "tenant": stuck.tenant_id,
@@ -129,7 +129,7 @@ fn outcome_text(outcome: &DecisionOutcome, booked: &str) -> String {
         DecisionOutcome::Settled => format!("applied: {booked}, the payment is settled"),
         DecisionOutcome::Released(cause) => format!("applied: released, nothing is charged; cause: {cause}"),
         DecisionOutcome::RetryCancel => "applied: the cancel is sent to the switch again".into(),
-        DecisionOutcome::Verdict(final_status) => {
+        DecisionOutcome::FinalStatus(final_status) => {
             format!(
                 "superseded: the switch reported the final status {final_status}, which the payment follows"
             )

@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use payment_ledger::operator::decisions::is_unseen;
+use payment_ledger::operator::decisions::is_invisible;
 use serde::Serialize;
 
 /// The result of a command, on stdout.
@@ -62,7 +62,7 @@ impl<'a> Output<'a> {
 pub(crate) fn escape_control(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() || is_unseen(character) {
+        if character.is_control() || is_invisible(character) {
             escaped.extend(character.escape_default());
         } else {
             escaped.push(character);

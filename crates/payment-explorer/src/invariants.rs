@@ -183,7 +183,7 @@ fn undone_in_order(model: &Model, next: &State) -> bool {
                 Answer::Cancel(CancelOutcome::Void)
                     | Answer::Recall(RecallOutcome::Recalled)
                     | Answer::NeedsOperator(NeedsOperatorOutcome::Verdict(FinalStatus::Void))
-                    | Answer::ApplyDecision(payment_protocol::decision::DecisionOutcome::Verdict(
+                    | Answer::ApplyDecision(payment_protocol::decision::DecisionOutcome::FinalStatus(
                         FinalStatus::Void
                     ))
             )

@@ -29,8 +29,8 @@ pub(crate) struct LockedPayment {
 
 impl LockedPayment {
     /// The values that a matching report must have.
-    pub(crate) fn expected(&self) -> Expected {
-        Expected {
+    pub(crate) fn expected(&self) -> ExpectedTransfer {
+        ExpectedTransfer {
             switch: self.profile.switch.clone(),
             reference: keys::submit(&self.tx_id),
             money: self.money,

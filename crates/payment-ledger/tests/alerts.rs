@@ -48,7 +48,7 @@ async fn a_late_final_status_is_delivered_while_needing_an_operator(pool: PgPool
     let messages = bank.ledger.claim_undelivered(10, 300_000).await.unwrap();
     assert_eq!(
         messages.iter().map(|message| &message.kind).collect::<Vec<_>>(),
-        [&InboxMessageKind::FinalStatus]
+        [&InboxMessageKind::FinalStatusRecorded]
     );
     let told = bank.ledger.needs_operator(&late.id, OperatorReason::SwitchRetentionExpired).await.unwrap();
     assert_eq!(told, NeedsOperatorOutcome::FinalStatus(FinalStatus::Void));
@@ -94,7 +94,7 @@ async fn r6_an_end_is_delivered_to_a_payment_that_needs_an_operator(pool: PgPool
         }
         assert_eq!(bank.state(&p).await, end, "{case}");
         let mut told = bank.ledger.claim_undelivered(100, 300_000).await.unwrap();
-        told.retain(|message| message.kind == InboxMessageKind::FinalStatus);
+        told.retain(|message| message.kind == InboxMessageKind::FinalStatusRecorded);
         let told: Vec<_> = told.into_iter().map(|message| (message.payment_id, message.ended)).collect();
         let due: Vec<_> = stands.iter().map(|_| (p.id.clone(), true)).collect();
         assert_eq!(told, due, "{case}");

@@ -186,7 +186,9 @@ async fn a_key_from_before_scopes_has_all_scopes(pool: PgPool) {
     let key = ledger.valid_key(&hash(1)).await.unwrap().unwrap();
     assert_eq!((&key.caller, &key.scopes), (&caller("acme", "shop"), &Scopes::all()));
     assert!(good(&ledger, 2).await && !good(&ledger, 3).await, "what was revoked stays revoked");
-    let Revocation::Done(view) = ledger.revoke_key(&key.id).await.unwrap() else { panic!("by its new id") };
+    let Revocation::Done(view) = ledger.revoke_api_key(&key.id).await.unwrap() else {
+        panic!("by its new id")
+    };
     assert_eq!((view.prefix.as_str(), view.expires_at), ("sk_01234", None));
 }
 

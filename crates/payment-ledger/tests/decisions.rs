@@ -282,7 +282,11 @@ async fn a_decision_is_delivered_again_after_a_lost_run(pool: PgPool) {
 
     bank.ledger.release_by_decision(&p.id, &decision_id).await.unwrap();
     let left: Vec<_> = messages(&bank).await.into_iter().map(|message| message.kind).collect();
-    assert_eq!(left, [InboxMessageKind::FinalStatus], "what was carried out is told no more; the end is");
+    assert_eq!(
+        left,
+        [InboxMessageKind::FinalStatusRecorded],
+        "what was carried out is told no more; the end is"
+    );
     bank.audit().await;
 }
 

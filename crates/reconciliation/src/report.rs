@@ -18,7 +18,7 @@ pub struct ReconciliationReport {
     pub reconciliation_id: i64,
     /// Ages below which a difference counts as in progress.
     pub tolerance: Tolerance,
-    /// Compared payments.
+    /// PaymentComparison payments.
     pub payments: u64,
     /// Lines of all switch statements.
     pub lines: u64,
@@ -105,7 +105,7 @@ impl ReconciliationReport {
     }
 
     /// Adds a compared payment to the totals.
-    pub(crate) fn add_payment(&mut self, compared: &Compared) {
+    pub(crate) fn add_payment(&mut self, compared: &PaymentComparison) {
         self.payments += 1;
         let index = self
             .totals
@@ -134,7 +134,7 @@ impl ReconciliationReport {
     }
 
     /// Adds findings with the state of their exceptions.
-    pub(crate) fn add_findings(&mut self, findings: Vec<Finding>, known: &[Known]) {
+    pub(crate) fn add_findings(&mut self, findings: Vec<Finding>, known: &[FindingOutcome]) {
         for (finding, known) in findings.into_iter().zip(known) {
             let (exception_id, is_new) = match *known {
                 FindingOutcome::Opened(id) => (id, true),

@@ -162,7 +162,7 @@ impl Reconciler {
                 return Ok(true);
             }
             report.workflows += page.len() as u64;
-            self.ledger.note_running(run_id, &page).await?;
+            self.ledger.record_running_workflows(run_id, &page).await?;
             progress(report.workflows);
         }
     }
@@ -217,7 +217,7 @@ impl Reconciler {
         let mut after = Some(0);
         while let Some(line_id) = after {
             let page = self.ledger.unmatched_statement_lines(line_id, BATCH).await?;
-            report.lines += page.looked_at as u64;
+            report.lines += page.scanned as u64;
             self.open_exceptions(page.findings, report).await?;
             progress(report.lines);
             after = page.next;

@@ -69,7 +69,7 @@ async fn ensure_template(maintenance: &mut PgConnection, options: &PgConnectOpti
     let mut template = options.clone().database(&unfinished).connect().await?;
     payment_ledger::MIGRATOR.run(&mut template).await?;
     idempotency::MIGRATOR.run(&mut template).await?;
-    payment_ledger::access::service_role::hand_over_keys(&mut template).await?;
+    payment_ledger::access::service_role::hand_over_idempotency_tables(&mut template).await?;
     ensure_login(&mut template).await?;
     template.close().await?;
     let rename = format!("ALTER DATABASE {unfinished} RENAME TO {TEMPLATE}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use jiff::Timestamp;
-use payment_ledger::reads::statement::{BalanceAt, StatementEntry, StatementQuery};
+use payment_ledger::reads::statement::{BalanceAt, StatementEntry, StatementQuery as LedgerStatementQuery};
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem, Query};
 use utoipa::{IntoParams, ToSchema};
@@ -165,7 +165,7 @@ pub(crate) async fn retrieve_statement(
     }))
 }
 
-fn period(query: &StatementQuery) -> Result<Period, Problem> {
+fn period(query: &StatementQuery) -> Result<LedgerStatementQuery, Problem> {
     let from = query.from.as_deref().map_or(Ok(Timestamp::UNIX_EPOCH), |text| instant("from", text))?;
     let to = query.to.as_deref().map(|text| instant("to", text)).transpose()?;
     if to.is_some_and(|to| from >= to) {
@@ -178,7 +178,7 @@ fn period(query: &StatementQuery) -> Result<Period, Problem> {
     let after = query.after.as_deref().map(str::parse).transpose();
     let after = after
         .map_err(|error| malformed_query(format!("after is not a cursor of this statement: {error}")))?;
-    Ok(Period { from, to, after, limit })
+    Ok(LedgerStatementQuery { from, to, after, limit })
 }
 
 /// Parses an instant at which the ledger can have entries.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
-use payment_ledger::switch::callbacks::{Callback, CallbackStatus, StoreCallbackOutcome};
+use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_protocol::ids::{EventId, SwitchName};
 use payment_protocol::inbox::CallbackStatus;
 use serde::{Deserialize, Serialize};

@@ -52,7 +52,7 @@ impl PaymentUpdates {
                 self.subscribed.notified().await;
                 continue;
             }
-            match ledger.newest_lines(&payments).await {
+            match ledger.newest_timeline_entries(&payments).await {
                 Ok(newest) => self.publish(newest),
                 // The next query finds what this one did not.
                 Err(error) => tracing::debug!(

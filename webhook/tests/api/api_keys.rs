@@ -96,7 +96,7 @@ async fn unknown_revoked_and_expired_keys_get_the_same_response(pool: PgPool) {
     let api = Api::new(pool).await;
     let scopes = [Scope::Pay, Scope::Read];
     let revoked = api.create_key("revoked", "acme", "shop", &scopes).await;
-    api.ledger.revoke_key(&revoked).await.unwrap();
+    api.ledger.revoke_api_key(&revoked).await.unwrap();
     let expired = api.create_key("expired", "acme", "shop", &scopes).await;
     sqlx::query("UPDATE api_keys SET expires_at = clock_timestamp() WHERE id = $1")
         .bind(expired.as_str())

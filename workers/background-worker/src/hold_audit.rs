@@ -38,7 +38,7 @@ async fn audit(ledger: &Ledger) -> Result<(), LedgerError> {
             );
         }
     }
-    tracing::debug!(payments = audited.payments, findings = audited.found.len(), "holds audited");
+    tracing::debug!(payments = audited.payments, findings = audited.findings.len(), "holds audited");
     Ok(())
 }
 
@@ -56,7 +56,7 @@ async fn set_gauges(ledger: &Ledger) -> Result<(), LedgerError> {
         metrics::gauge!("holds_open_oldest_seconds", "state" => state, "currency" => holds.currency, "decided_by" => decided_by)
             .set(holds.oldest_s as f64);
     }
-    for account in ledger.internal_accounts().await? {
+    for account in ledger.internal_balances().await? {
         metrics::gauge!("internal_account_balance_minor", "account" => account.name, "currency" => account.currency)
             .set(account.balance_minor as f64);
     }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 use monitoring::background_task::BackgroundTask;
-use payment_ledger::switch::inbox::InboxMessageKind;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::decision::{Decision, DecisionOutcome};
 use payment_protocol::inbox::InboxMessageKind;
@@ -43,7 +42,7 @@ async fn deliver_batch(
         let delivery = signaller.deliver(message).await;
         let is_delivered = match &message.kind {
             InboxMessageKind::Decision(decision) => is_decision_closed(ledger, decision, &delivery).await?,
-            _ => delivery == Delivery::Delivered,
+            _ => delivery == InboxDeliveryOutcome::Delivered,
         };
         if is_delivered {
             ledger.mark_delivered(message.inbox_id).await?;
@@ -62,9 +61,9 @@ async fn deliver_batch(
 async fn is_decision_closed(
     ledger: &Ledger,
     decision: &Decision,
-    delivery: &Delivery,
+    delivery: &InboxDeliveryOutcome,
 ) -> Result<bool, LedgerError> {
-    if let Delivery::Refused { detail } = delivery {
+    if let InboxDeliveryOutcome::Rejected { detail } = delivery {
         let outcome = DecisionOutcome::Refused { detail: detail.clone() };
         ledger.close_decision(&decision.decision_id, &outcome, detail).await?;
         return Ok(true);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use monitoring::background_task::BackgroundTask;
 use payment_ledger::Ledger;
-use payment_ledger::audit::seal::{BatchSize, Sealed};
+use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::BackgroundWorkerOptions;
@@ -16,12 +16,12 @@ pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop
     let interval = Duration::from_millis(options.seal_interval_ms);
     periodic::run(BackgroundTask::JournalSealing, interval, stop, async || {
         match ledger.seal(size).await? {
-            Sealed::Batch { entries, is_full } => {
+            SealOutcome::Batch { entries, is_full } => {
                 metrics::counter!("journal_sealed_total").increment(entries as u64);
                 // Entries posted meanwhile wait for the next round: without the pause each would make a batch of its own.
                 Ok(if is_full { RoundOutcome::MoreWork } else { RoundOutcome::Idle })
             }
-            Sealed::Nothing | Sealed::Busy => Ok(RoundOutcome::Idle),
+            SealOutcome::NothingToSeal | SealOutcome::Busy => Ok(RoundOutcome::Idle),
         }
     })
     .await;

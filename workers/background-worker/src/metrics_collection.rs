@@ -33,7 +33,7 @@ pub(crate) async fn collect(ledger: &Ledger, watches: &mut [Watch]) -> Result<()
         metrics::gauge!("payments_open_oldest_seconds", "state" => state).set(open.oldest_s as f64);
         metrics::gauge!("payments_open_idle_seconds", "state" => state).set(open.idle_s as f64);
     }
-    for waiting in ledger.needing_operator_by_reason().await? {
+    for waiting in ledger.needs_operator_by_reason().await? {
         let reason = waiting.reason.as_str();
         metrics::gauge!("payments_needing_operator", "reason" => reason).set(waiting.count as f64);
         metrics::gauge!("payments_needing_operator_oldest_seconds", "reason" => reason)
@@ -52,7 +52,7 @@ pub(crate) async fn collect(ledger: &Ledger, watches: &mut [Watch]) -> Result<()
     let undelivered = ledger.undelivered().await?;
     metrics::gauge!("inbox_undelivered").set(undelivered.count as f64);
     metrics::gauge!("inbox_undelivered_oldest_seconds").set(undelivered.oldest_s as f64);
-    let admission = ledger.restrained().await?;
+    let admission = ledger.restrictions().await?;
     metrics::gauge!("kill_switches_active", "target" => "switch").set(admission.switches_stopped as f64);
     metrics::gauge!("kill_switches_active", "target" => "corridor").set(admission.corridors_stopped as f64);
     metrics::gauge!("kill_switches_active_oldest_seconds").set(admission.stop_oldest_s as f64);

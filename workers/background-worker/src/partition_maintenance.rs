@@ -29,13 +29,13 @@ pub(crate) async fn run(pool: &PgPool, options: &BackgroundWorkerOptions, stop: 
 
 /// The next round continues after an error; the API creates a missing partition itself.
 async fn maintain_partitions(pool: &PgPool) -> Result<()> {
-    let kept = idempotency::keeper::keep(pool)
+    let kept = idempotency::maintenance::maintain(pool)
         .await
         .context("the partitions of idempotency keys were not maintained")?;
-    if kept != idempotency::keeper::Kept::default() {
-        let days = kept.days;
+    if kept != idempotency::maintenance::MaintenanceReport::default() {
+        let days = kept.partitions;
         tracing::info!(
-            created = days.made,
+            created = days.created,
             dropped = days.dropped,
             claims_released = kept.reaped,
             "partitions of idempotency keys maintained"

@@ -48,8 +48,8 @@ pub struct ReconciliationSummary {
     pub drift: BTreeMap<String, u64>,
 }
 
-impl From<Report> for ReconciliationSummary {
-    fn from(report: Report) -> Self {
+impl From<ReconciliationReport> for ReconciliationSummary {
+    fn from(report: ReconciliationReport) -> Self {
         Self {
             reconciliation_id: report.reconciliation_id,
             payments: report.payments,

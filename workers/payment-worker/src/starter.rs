@@ -115,12 +115,12 @@ impl Starter<'_> {
         match self.start(startable).await {
             StartOutcome::Started => self.ledger.mark_started(&id).await,
             StartOutcome::Unknown => Ok(()),
-            StartOutcome::Refused => self.ledger.start_refused(&id).await,
+            StartOutcome::Refused => self.ledger.record_start_rejection(&id).await,
         }
     }
 
-    async fn start(&self, startable: Startable) -> StartOutcome {
-        let Startable { payment, workflow_id, .. } = startable;
+    async fn start(&self, startable: StartablePayment) -> StartOutcome {
+        let StartablePayment { payment, workflow_id, .. } = startable;
         let summary = format!("Payment of {} via switch {}", payment.money, payment.profile.switch);
         let details = format!(
             "Payment {} of {} via switch {}",
@@ -181,7 +181,7 @@ impl Starter<'_> {
             match self.start(recovery).await {
                 StartOutcome::Started => self.ledger.mark_started(&idle.payment_id).await?,
                 StartOutcome::Unknown => {}
-                StartOutcome::Refused => self.ledger.start_refused(&idle.payment_id).await?,
+                StartOutcome::Refused => self.ledger.record_start_rejection(&idle.payment_id).await?,
             }
         }
         Ok(())

@@ -116,7 +116,7 @@ impl InterBankPaymentWorkflow {
             .first()
             .and_then(|payload| serde_json::from_slice::<SwitchConfirmed>(&payload.data).ok());
         self.enqueue(match callback {
-            Some(callback) if callback.status == "FAILURE" => WaitOutcome::FailureReported {
+            Some(callback) if callback.status == CallbackStatus::Failure => WaitOutcome::FailureReported {
                 reason: callback.reason.unwrap_or_else(|| "no reason given".into()),
             },
             // An unreadable payload counts as SUCCESS: the event only wakes the payment, which reads the ledger.

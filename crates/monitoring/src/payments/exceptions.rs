@@ -1,6 +1,6 @@
 //! Alerts about open exceptions.
 
-use payment_ledger::Exception;
+use payment_ledger::ExceptionKind;
 use payment_ledger::audit::reconcile::drift::Drift;
 
 use super::{EXCEPTIONS, SEVERAL_UPDATES, Texts};
@@ -10,44 +10,44 @@ use crate::alert::{Alert, Page, pascal_case};
 const NO_MONEY_MOVED: &str = "No customer is affected and no money moved. Start with `payctl exceptions`.";
 
 /// The alert on open exceptions of a kind that is recorded while a payment is processed.
-pub(super) fn exception_alert(kind: Exception) -> Alert {
+pub(super) fn exception_alert(kind: ExceptionKind) -> Alert {
     let texts = match kind {
-        Exception::LateConfirmation => Texts {
+        ExceptionKind::LateConfirmation => Texts {
             severity: Critical,
             summary: "A switch confirmed a payment that had already ended unpaid",
             description: "The money left and the customer got the amount back: the bank bears it until a correction. Start with `payctl exceptions`.",
         },
-        Exception::ContradictoryFinalStatus => Texts {
+        ExceptionKind::ContradictoryFinalStatus => Texts {
             severity: Critical,
             summary: "A switch reported two contradictory final statuses for a transfer",
             description: "The money may have left although the payment ended unpaid, or the reverse. Ask the switch's operators which status is true.",
         },
-        Exception::SettledWithoutAttempt => Texts {
+        ExceptionKind::SettledWithoutAttempt => Texts {
             severity: Critical,
             summary: "A switch settled a transfer without a recorded attempt",
             description: "Money left that this service did not send. Find out first whether the database was restored; otherwise treat it as an attack.",
         },
-        Exception::CallbackFromOtherSwitch => Texts {
+        ExceptionKind::CallbackFromOtherSwitch => Texts {
             severity: Critical,
             summary: "A switch sent a callback about a payment of another switch",
             description: "No payment was changed, but a callback secret may be compromised. Compare the configured secrets first.",
         },
-        Exception::CallbackEventIdReused => Texts {
+        ExceptionKind::CallbackEventIdReused => Texts {
             severity: Critical,
             summary: "A switch reused the event id of a callback with another body",
             description: "The second body was not applied. Ask the switch's operators whether they sent it; if they did not, the secret is compromised.",
         },
-        Exception::ConfirmationMismatch => Texts {
+        ExceptionKind::ConfirmationMismatch => Texts {
             severity: Warning,
             summary: "A confirmation of a switch does not match the payment",
             description: "The customer's amount stays held. Compare amount, currency and reference with `payctl exceptions`.",
         },
-        Exception::CallbackForUnknownPayment => Texts {
+        ExceptionKind::CallbackForUnknownPayment => Texts {
             severity: Warning,
             summary: "A switch sent a callback for an unknown payment",
             description: NO_MONEY_MOVED,
         },
-        Exception::DebitedToClaims => Texts {
+        ExceptionKind::DebitedToClaims => Texts {
             severity: Warning,
             summary: "A payment was debited to the claims account instead of the customer",
             description: "The bank bears the amount until it is returned or written off. Start with `payctl exceptions`.",

@@ -5,7 +5,7 @@ mod exceptions;
 
 use std::time::Duration;
 
-use payment_ledger::Exception;
+use payment_ledger::ExceptionKind;
 use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
 use payment_ledger::operator::alerts::AlertKind;
 use payment_protocol::PaymentState;
@@ -33,7 +33,7 @@ const TWO_AUDITS: Duration = Duration::from_secs(120);
 pub fn alerts() -> Vec<Alert> {
     let states = PaymentState::ALL.iter().map(|state| state_alert(*state));
     let reasons = OperatorReason::ALL.iter().map(|reason| reason_alert(*reason));
-    let exceptions = Exception::ALL.iter().map(|kind| exceptions::exception_alert(*kind));
+    let exceptions = ExceptionKind::ALL.iter().map(|kind| exceptions::exception_alert(*kind));
     let drifts = Drift::ALL.iter().map(|kind| exceptions::drift_alert(*kind));
     let recorded = AlertKind::ALL.iter().map(|kind| recorded_alert(*kind));
     states.chain(reasons).chain(exceptions).chain(drifts).chain(recorded).collect()

@@ -80,7 +80,7 @@ pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Resul
             Ok(CommandOutcome::Success)
         }
         Command::Discard { config, consumer, stream, number, by, reason } => {
-            let (by, reason) = said(&by, &reason)?;
+            let (by, reason) = validate_operator_and_reason(&by, &reason)?;
             let ledger = config.read()?.ledger().await?;
             let discard = Discard {
                 consumer: &consumer,
@@ -154,7 +154,7 @@ fn events_table(events: &[Parked], now: Timestamp) -> Table<4> {
     ]);
     for event in events {
         let parked_for = age::format(now.duration_since(event.parked_at).as_secs());
-        table.row([&event.event_id, &parked_for, &event.refusals.to_string(), &event.refusal]);
+        table.row([&event.event_id, &parked_for, &event.rejections.to_string(), &event.rejection]);
     }
     table
 }

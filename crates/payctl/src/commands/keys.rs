@@ -111,8 +111,8 @@ async fn create(args: CreateArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     };
     let key = ApiKey::generate()?;
     let lifetime_s = args.expires_in_days.map(|days| days * DAY_S);
-    ledger.store_key(&key.new_key(&caller, &scopes, lifetime_s)).await?;
-    let Some(view) = ledger.key(&key.id).await? else {
+    ledger.insert_api_key(&key.new_key(&caller, &scopes, lifetime_s)).await?;
+    let Some(view) = ledger.api_key(&key.id).await? else {
         bail!("API key {} was not stored; run payctl keys create again", key.id)
     };
     if args.json {
@@ -122,7 +122,7 @@ async fn create(args: CreateArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
 }
 
 async fn list(args: ListArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let keys = args.database.ledger().await?.keys(args.tenant.as_ref(), args.client.as_ref()).await?;
+    let keys = args.database.ledger().await?.api_keys(args.tenant.as_ref(), args.client.as_ref()).await?;
     if args.json {
         let keys: Vec<Value> = keys.iter().map(document::api_key).collect();
         out.write_json(&json!({ "keys": keys }))?;
@@ -137,14 +137,16 @@ async fn list(args: ListArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
 async fn rotate(args: RotateArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     let ledger = args.database.ledger().await?;
     let key = ApiKey::generate()?;
-    let rotation = ledger.rotate_key(&args.id, &key.successor(), args.overlap_hours * HOUR_S).await?;
-    let Rotated { old, new } = match rotation {
-        Rotation::Done(rotated) => *rotated,
-        Rotation::Unknown => bail!(unknown(&args.id)),
-        Rotation::RotatedTo(next) => {
+    let rotation = ledger.rotate_api_key(&args.id, &key.successor(), args.overlap_hours * HOUR_S).await?;
+    let RotatedKeys { old, new } = match rotation {
+        RotateKeyOutcome::Rotated(rotated) => *rotated,
+        RotateKeyOutcome::UnknownKey => bail!(unknown(&args.id)),
+        RotateKeyOutcome::AlreadyRotated(next) => {
             bail!("API key {} was rotated before; rotate its successor {next}", args.id)
         }
-        Rotation::Over(status) => bail!("API key {} is {}; create a new key", args.id, status.as_str()),
+        RotateKeyOutcome::Inactive(status) => {
+            bail!("API key {} is {}; create a new key", args.id, status.as_str())
+        }
     };
     if args.json {
         let mut document = new_key_document(&key, &new);
@@ -169,8 +171,8 @@ async fn revoke(args: RevokeArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
                 key.id
             ))?)
         }
-        Revocation::Unknown => bail!(unknown(&args.id)),
-        Revocation::Before(key) => {
+        RevokeKeyOutcome::UnknownKey => bail!(unknown(&args.id)),
+        RevokeKeyOutcome::AlreadyRevoked(key) => {
             bail!("API key {} was revoked before, at {}", key.id, time_or_never(key.revoked_at))
         }
     }

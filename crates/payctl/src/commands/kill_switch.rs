@@ -88,16 +88,16 @@ async fn stop(args: StopArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     let (target, target_text) = match (args.switch, args.currency, args.prefix) {
         (Some(switch), _, _) => {
             let text = format!("switch {switch}");
-            (Target::Switch(switch), text)
+            (KillSwitchTarget::Switch(switch), text)
         }
         (None, Some(currency), Some(destination_prefix)) => {
             let text = corridor(currency.code(), &destination_prefix);
-            (Target::Corridor { currency, destination_prefix }, text)
+            (KillSwitchTarget::Corridor { currency, destination_prefix }, text)
         }
         _ => anyhow::bail!("a kill switch needs --switch, or --currency and --prefix"),
     };
     let ledger = args.database.ledger().await?;
-    let (id, is_new) = ledger.stop(&target, &args.by, &args.reason).await?;
+    let (id, is_new) = ledger.activate_kill_switch(&target, &args.by, &args.reason).await?;
     let status = if is_new { "activated" } else { "was active before" };
     out.write_line(format_args!("kill switch {id} {status}: new payments of {target_text} are refused"))?;
     out.write_line(format_args!("to lift it: payctl kill-switch lift {id} --by NAME --reason TEXT"))?;
@@ -107,7 +107,7 @@ async fn stop(args: StopArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
 async fn lift(args: LiftArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     let id = args.kill_switch_id;
     let ledger = args.database.ledger().await?;
-    let was_active = ledger.lift(id, &args.by, &args.reason).await?;
+    let was_active = ledger.lift_kill_switch(id, &args.by, &args.reason).await?;
     anyhow::ensure!(was_active, "kill switch {id} is not active; see: payctl kill-switch list");
     out.write_line(format_args!("kill switch {id} lifted"))?;
     Ok(())

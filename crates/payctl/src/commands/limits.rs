@@ -98,7 +98,7 @@ async fn set(args: SetArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     };
     let ledger = args.database.ledger().await?;
     ledger.set_limit(&scope, args.currency, bounds, &args.by, &args.reason).await?;
-    let change = if bounds == Bounds::default() { "removed" } else { "set" };
+    let change = if bounds == LimitBounds::default() { "removed" } else { "set" };
     out.write_line(format_args!("limit of {scope_text} in {} {change}", args.currency.code()))?;
     Ok(())
 }

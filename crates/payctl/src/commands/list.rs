@@ -40,7 +40,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let ledger = args.config.read()?.ledger().await?;
-    let filter = ListFilter {
+    let filter = OperatorPaymentFilter {
         state: args.state,
         older_than_s: args.older_than,
         switch: args.switch,

@@ -49,7 +49,7 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
             out.write_line(format_args!("{schema}: up to date"))?;
         }
     }
-    payment_ledger::access::service_role::hand_over_keys(&mut connection).await.context(
+    payment_ledger::access::service_role::hand_over_idempotency_tables(&mut connection).await.context(
         "the ownership of the tables of idempotency keys could not be changed; run payctl migrate again",
     )?;
     connection.close().await.context("the connection to the database could not be closed")?;

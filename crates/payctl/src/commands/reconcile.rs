@@ -42,15 +42,15 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     } else {
         print(&report, out)?;
     }
-    Ok(match report.drifts() {
+    Ok(match report.drift_count() {
         0 if report.not_compared.is_empty() => CommandOutcome::Success,
         0 => CommandOutcome::Unknown,
         _ => CommandOutcome::CheckFailed,
     })
 }
 
-fn print(report: &Report, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let Report { reconciliation_id, payments, lines, new_lines, workflows, .. } = report;
+fn print(report: &ReconciliationReport, out: &mut Output<'_>) -> anyhow::Result<()> {
+    let ReconciliationReport { reconciliation_id, payments, lines, new_lines, workflows, .. } = report;
     out.write_line(format_args!(
         "reconciliation run {reconciliation_id} compared {payments} payments, {lines} statement lines ({new_lines} new) and \
          {workflows} workflows"
@@ -66,7 +66,7 @@ fn print(report: &Report, out: &mut Output<'_>) -> anyhow::Result<()> {
     if report.closed_before > 0 {
         out.write_line(format_args!("{} differences were closed by operators before", report.closed_before))?;
     }
-    if report.drifts() == 0 {
+    if report.drift_count() == 0 {
         out.write_line("no drift")?;
         return Ok(());
     }
@@ -74,10 +74,10 @@ fn print(report: &Report, out: &mut Output<'_>) -> anyhow::Result<()> {
     out.write_line("")?;
     out.write_line(findings(&report.findings))?;
     let listed = report.findings.len() as u64;
-    if listed < report.drifts() {
+    if listed < report.drift_count() {
         out.write_line(format_args!(
             "{listed} of {} drifts are listed; see all: payctl exceptions",
-            report.drifts()
+            report.drift_count()
         ))?;
     }
     Ok(())
@@ -92,8 +92,9 @@ fn totals(totals: &[SwitchTotals]) -> Table<5> {
         ("committed", right),
         ("settled at the switch", right),
     ]);
-    for Totals { switch, currency, payments, held, committed, settled_at_switch } in totals {
-        let money = |sum: &Sum| format!("{} in {}", document::total(sum.amount_minor, currency), sum.count);
+    for SwitchTotals { switch, currency, payments, held, committed, settled_at_switch } in totals {
+        let money =
+            |sum: &PaymentSum| format!("{} in {}", document::total(sum.amount_minor, currency), sum.count);
         table.row([
             switch,
             &payments.to_string(),
@@ -105,7 +106,7 @@ fn totals(totals: &[SwitchTotals]) -> Table<5> {
     table
 }
 
-fn counts(report: &Report) -> Table<2> {
+fn counts(report: &ReconciliationReport) -> Table<2> {
     let mut table = Table::new([("drift", Align::Left), ("count", Align::Right)]);
     for (drift, count) in report.drift.iter().filter(|(_, count)| **count > 0) {
         table.row([drift.as_str(), &count.to_string()]);

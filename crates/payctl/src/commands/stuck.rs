@@ -70,11 +70,11 @@ fn table(stuck: &[StuckPayment]) -> Table<7> {
 
 /// An open decision and its next step.
 fn open_decision(decision: &DecisionView) -> String {
-    let DecisionView { decision_id, deed, proposed_by, .. } = decision;
+    let DecisionView { decision_id, action, proposed_by, .. } = decision;
     match decision.status {
-        DecisionStatus::Confirmed => format!("{decision_id}: {deed}, confirmed, not applied yet"),
+        DecisionStatus::Confirmed => format!("{decision_id}: {action}, confirmed, not applied yet"),
         _ => format!(
-            "{decision_id}: {deed}, proposed by {proposed_by}, awaits another operator's confirmation"
+            "{decision_id}: {action}, proposed by {proposed_by}, awaits another operator's confirmation"
         ),
     }
 }

@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use payment_ledger::Ledger;
 use payment_ledger::operator::decisions::Correction;
-use payment_ledger::reads::explain::PaymentExplanation;
+use payment_ledger::reads::explain::PaymentExplanation as LedgerExplanation;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::submit::QueryAnswer;
 
@@ -32,7 +32,7 @@ const TIMELINE_MAX: i64 = 1_000;
 #[derive(Debug)]
 pub(crate) struct PaymentExplanation {
     /// The ledger's records, in one snapshot.
-    pub(crate) ledger: Explained,
+    pub(crate) ledger: LedgerExplanation,
     /// The workflow, or why Temporal could not be read.
     pub(crate) workflow: Result<WorkflowView, String>,
     /// The transfer at the switch, or why the switch could not be queried.
@@ -107,7 +107,7 @@ pub(crate) async fn explain_payment(
     Ok(PaymentExplanation { ledger, workflow, switch, invariants, read_at: Timestamp::now() })
 }
 
-async fn read_ledger(ledger: &Ledger, id: &PaymentId) -> anyhow::Result<Explained> {
+async fn read_ledger(ledger: &Ledger, id: &PaymentId) -> anyhow::Result<LedgerExplanation> {
     let payment = ledger.explain(id, TIMELINE_MAX).await?;
     payment.with_context(|| format!("there is no payment {id}; see: payctl list"))
 }

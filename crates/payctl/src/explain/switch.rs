@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use payment_ledger::Ledger;
-use payment_ledger::reads::explain::PaymentExplanation;
+use payment_ledger::reads::explain::PaymentExplanation as LedgerExplanation;
 use payment_protocol::ids::{PaymentId, TxId};
 use payment_protocol::keys;
 use payment_protocol::submit::QueryAnswer;
@@ -79,7 +79,7 @@ impl SwitchView {
 pub(super) async fn query(
     config: &Config,
     ledger: &Ledger,
-    payment: &Explained,
+    payment: &LedgerExplanation,
 ) -> Result<SwitchView, String> {
     let row = &payment.payment;
     let profile = &row.profile;
@@ -123,7 +123,7 @@ async fn read_statement(client: &SwitchClient, key: &LookupKey) -> SwitchReply<Q
     loop {
         let reply = client.statement(key).await;
         let is_partial =
-            matches!(&reply.answer, QueryAnswer::NoAnswer { detail } if detail == NOT_AT_ITS_END);
+            matches!(&reply.answer, QueryAnswer::NoAnswer { detail } if detail == STATEMENT_NOT_READ_TO_END);
         if !is_partial || started_at.elapsed() > TIMEOUT {
             return reply;
         }

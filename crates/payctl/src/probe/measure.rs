@@ -306,12 +306,12 @@ fn transfer_ids(listing: &HttpReply) -> Option<BTreeSet<String>> {
 }
 
 fn clock_offset(reply: &HttpReply) -> ClockOffset {
-    let took_ms = i64::try_from(reply.took.as_millis()).unwrap_or(i64::MAX);
+    let duration_ms = i64::try_from(reply.took.as_millis()).unwrap_or(i64::MAX);
     // The header is rounded down to whole seconds, by half a second on average.
     let ahead_ms = reply.date.map(|date| date.as_millisecond() + 500 - reply.mid_call_at.as_millisecond());
     ClockOffset {
         has_date: reply.date.is_some(),
         ahead_ms,
-        uncertainty_ms: ahead_ms.map(|_| 500 + took_ms / 2),
+        uncertainty_ms: ahead_ms.map(|_| 500 + duration_ms / 2),
     }
 }

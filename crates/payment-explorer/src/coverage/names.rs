@@ -355,7 +355,7 @@ fn carried_out(came: &DecisionOutcome) -> String {
         DecisionOutcome::Settled => "settled".into(),
         DecisionOutcome::Released(_) => "released".into(),
         DecisionOutcome::RetryCancel => "ask again".into(),
-        DecisionOutcome::Verdict(final_status) => format!("final_status {final_status}"),
+        DecisionOutcome::FinalStatus(final_status) => format!("final_status {final_status}"),
         DecisionOutcome::Refused { .. } => "refused".into(),
         DecisionOutcome::Ended(_) => "ended".into(),
     }

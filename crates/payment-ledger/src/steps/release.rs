@@ -48,7 +48,7 @@ impl Ledger {
                 reserve::fence(&mut tx, payment_id).await?
             }
             ReleaseRuling::Fence => {}
-            ReleaseRuling::GiveBack => release_hold(&mut tx, &locked, &key).await?,
+            ReleaseRuling::Release => release_hold(&mut tx, &locked, &key).await?,
         }
         writes::record_done(&mut tx, key.as_str(), payment_id).await?;
         write_cause(&mut tx, payment_id, &first).await?;

@@ -5,6 +5,7 @@
 
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{EventId, PaymentId, SwitchName};
+use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::keys::Reference;
 use payment_protocol::report::SettledReport;
 use payment_protocol::rules::FinalStatusRuling;
@@ -12,29 +13,9 @@ use sqlx::PgConnection;
 
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::switch::final_status::{FinalStatusSource, write_settled};
-use crate::switch::inbox::{InboxMessage, InboxMessageKind, current_workflow};
+use crate::switch::inbox::current_workflow;
 use crate::writes::ExceptionKind;
 use crate::{Ledger, LedgerError, writes};
-
-/// The status that a callback reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallbackStatus {
-    /// The transfer settled.
-    Success,
-    /// The transfer did not settle, as of now. Never definite.
-    Failure,
-}
-
-impl CallbackStatus {
-    /// The word on the wire and in the table.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "SUCCESS",
-            Self::Failure => "FAILURE",
-        }
-    }
-}
 
 /// An authentic callback: its signature over the raw body was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -247,7 +228,7 @@ async fn insert_message(
         workflow_id: current_workflow(tx, &locked.payment_id).await?,
         ended: locked.facts.state.end().is_some(),
         kind: InboxMessageKind::Callback {
-            status: callback.status.as_str().to_owned(),
+            status: callback.status,
             reason: callback.reason.clone(),
             event_id: callback.event_id.to_string(),
         },

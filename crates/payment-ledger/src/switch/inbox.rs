@@ -2,46 +2,12 @@
 
 use payment_protocol::decision::{Action, Decision};
 use payment_protocol::ids::{DecisionId, PaymentId};
+use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::state::FinalState;
 use sqlx::PgConnection;
 
 use crate::row_lock::lock_payment;
 use crate::{Ledger, LedgerError, writes};
-
-/// A message to deliver to a payment's workflow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InboxMessage {
-    /// Its inbox row.
-    pub inbox_id: i64,
-    /// The payment.
-    pub payment_id: PaymentId,
-    /// The workflow that receives signals now.
-    pub workflow_id: String,
-    /// Whether the payment has ended: delivery is then useless.
-    pub ended: bool,
-    /// The content.
-    pub kind: InboxMessageKind,
-}
-
-/// Content of a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum InboxMessageKind {
-    /// A stored callback.
-    Callback {
-        /// SUCCESS or FAILURE.
-        status: String,
-        /// The switch's reason.
-        reason: Option<String>,
-        /// The switch's event id.
-        event_id: String,
-    },
-    /// The customer's cancel request.
-    Cancel,
-    /// A final status was written while the payment needed an operator.
-    FinalStatus,
-    /// A confirmed decision, delivered as an update with the decision's id.
-    Decision(Decision),
-}
 
 /// Outcome of a customer's cancel request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +72,7 @@ impl Ledger {
                         value: row.payment_id,
                     })?;
                 let kind = match (row.kind.as_str(), row.status, row.event_id) {
-                    ("final_status", ..) => InboxMessageKind::FinalStatus,
+                    ("final_status", ..) => InboxMessageKind::FinalStatusRecorded,
                     ("decision", ..) => {
                         InboxMessageKind::Decision(parse_decision(row.decision_id, row.action)?)
                     }
@@ -125,6 +91,13 @@ impl Ledger {
                 })
             })
             .collect()
+    }
+}
+
+fn callback_status(event_id: &str, word: String) -> Result<CallbackStatus, LedgerError> {
+    match CallbackStatus::parse(&word) {
+        Some(status) => Ok(status),
+        None => Err(LedgerError::Unreadable { id: event_id.to_owned(), column: "status", value: word }),
     }
 }
 

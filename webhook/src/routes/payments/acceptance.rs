@@ -99,8 +99,8 @@ impl Effect for PaymentAcceptance {
     ) -> Result<Vec<EffectOutcome<Problem>>, AcceptanceError> {
         let sources: Vec<_> =
             requests.iter().map(|request| (&request.caller.tenant, &request.order.source_account)).collect();
-        let currencies = accounts::currencies_of(tx, &sources).await?;
-        let kill_switches = kill_switches::standing(tx).await?;
+        let currencies = accounts::account_currencies(tx, &sources).await?;
+        let kill_switches = kill_switches::active(tx).await?;
         let checked: Vec<Result<&SwitchProfile, Problem>> = requests
             .iter()
             .zip(currencies)
@@ -125,21 +125,21 @@ impl Effect for PaymentAcceptance {
             .map(|(payment, accepted)| (payment.payment_id, (accepted, payment.response_body)))
             .collect();
         // A request that is refused today may have been accepted before its key was pruned.
-        for (id, earlier) in accept::earlier(tx, &refused).await? {
+        for (id, earlier) in accept::stored_requests(tx, &refused).await? {
             accepted.insert(id, (earlier, Vec::new()));
         }
         Ok(requests
             .iter()
             .zip(checked)
             .map(|(request, checked)| match (accepted.remove(&request.payment_id), checked) {
-                (Some((Accepted::New, body)), _) => EffectOutcome::Applied(created(body)),
+                (Some((AcceptOutcome::New, body)), _) => EffectOutcome::Applied(created(body)),
                 // The key was pruned; the payment row never is.
-                (Some((Accepted::Before { request_hash, .. }, _)), _)
+                (Some((AcceptOutcome::Existing { request_hash, .. }, _)), _)
                     if request_hash != request.request_hash =>
                 {
                     EffectOutcome::Mismatch
                 }
-                (Some((Accepted::Before { response_body, .. }, _)), _) => {
+                (Some((AcceptOutcome::Existing { response_body, .. }, _)), _) => {
                     EffectOutcome::AppliedEarlier(created(response_body))
                 }
                 (None, Err(problem)) => EffectOutcome::Refused(problem),

@@ -83,8 +83,8 @@ pub(crate) async fn cancel_payment(
         RequestClaimOutcome::Replay(response) => return Ok(http::json_response(response, true)),
     };
     let message = match inbox::request_cancel(claimed.connection(), &id).await? {
-        CancelRequest::Requested(message) => message,
-        CancelRequest::Ended(end) => {
+        CancelRequestOutcome::Requested(message) => message,
+        CancelRequestOutcome::Ended(end) => {
             claimed.release().await?;
             let detail = format!("payment {id} has ended in the state {end} and cannot be cancelled");
             return Err(Problem::conflict("payment_ended", detail).into());

@@ -80,7 +80,7 @@ pub(crate) async fn list_payments(
     Ok(Json(PaymentList { payments, next }))
 }
 
-fn filter(query: ListPaymentsQuery) -> Result<Filter, Problem> {
+fn filter(query: ListPaymentsQuery) -> Result<PaymentFilter, Problem> {
     let state = query
         .state
         .map(|text| {
@@ -105,7 +105,7 @@ fn filter(query: ListPaymentsQuery) -> Result<Filter, Problem> {
         return Err(malformed_query(format!("older_than_s must be 0 to {AGE_MAX_S}")));
     }
     let limit = page_limit(query.limit)?;
-    Ok(Filter {
+    Ok(PaymentFilter {
         state,
         source_account,
         end_to_end_id: query.end_to_end_id,

@@ -140,7 +140,7 @@ impl Payment {
 
 impl From<notifications::Notification> for Notification {
     fn from(stored: notifications::Notification) -> Self {
-        Self { kind: stored.kind, message: stored.message, at: stored.told_at }
+        Self { kind: stored.kind, message: stored.message, at: stored.notified_at }
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct WebhookEndpoint {
     /// Why the endpoint is disabled: `asked` (by the tenant), `operator` (by an operator of the bank), `gone` (it responded 410),
     /// `failing` (every attempt failed for days).
     #[serde(skip_serializing_if = "Option::is_none")]
-    disabled_for: Option<String>,
+    disabled_reason: Option<String>,
     /// Note of the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
     disabled_note: Option<String>,
@@ -73,7 +73,7 @@ impl WebhookEndpoint {
             secret_version: endpoint.secret_version,
             old_secret_until: endpoint.old_secret_until,
             failing_since: endpoint.failing_since,
-            created_at: endpoint.made_at,
+            created_at: endpoint.created_at,
             rotated_at: endpoint.rotated_at,
         }
     }
@@ -143,8 +143,8 @@ pub(crate) struct WebhookDelivery {
 
 impl From<Attempt> for WebhookDeliveryAttempt {
     fn from(attempt: Attempt) -> Self {
-        let Attempt { ended_at, took_ms, status, error, answer } = attempt;
-        Self { ended_at, duration_ms: took_ms, response_status: status, error, response_body: answer }
+        let Attempt { ended_at, duration_ms, response_status, error, response_excerpt } = attempt;
+        Self { ended_at, duration_ms, response_status, error, response_body: response_excerpt }
     }
 }
 
@@ -154,9 +154,9 @@ impl From<Delivery> for WebhookDelivery {
             event_id: delivery.event_id,
             kind: delivery.kind,
             state: delivery.state.as_str(),
-            failed_attempts: delivery.tries,
-            next_attempt_at: delivery.next_at,
-            created_at: delivery.made_at,
+            failed_attempts: delivery.failed_attempts,
+            next_attempt_at: delivery.next_attempt_at,
+            created_at: delivery.created_at,
             ended_at: delivery.ended_at,
             attempts: delivery.attempts.into_iter().map(WebhookDeliveryAttempt::from).collect(),
         }

@@ -169,8 +169,10 @@ impl LedgerActivities {
                 metrics::counter!("payments_ended_total", "state" => first.end().as_str()).increment(1);
                 Ok(ReleaseOutcome::Done(first))
             }
-            Ok(Release::Ended(end)) => Ok(ReleaseOutcome::Ended(end)),
-            Ok(Release::Refused(refusal)) => Ok(ReleaseOutcome::Failed { detail: refusal.to_string() }),
+            Ok(ReleaseStepOutcome::Ended(end)) => Ok(ReleaseOutcome::Ended(end)),
+            Ok(ReleaseStepOutcome::Refused(refusal)) => {
+                Ok(ReleaseOutcome::Failed { detail: refusal.to_string() })
+            }
             Err(error) if error.is_final() => Ok(ReleaseOutcome::Failed { detail: error_chain(&error) }),
             Err(error) => Err(ledger_failure(error)),
         }

@@ -98,7 +98,7 @@ impl LockActivities {
         _ctx: ActivityContext,
         payment_id: PaymentId,
     ) -> Result<(), ActivityError> {
-        match self.ledger.end_of(&payment_id).await.map_err(ledger_failure)? {
+        match self.ledger.final_state_of(&payment_id).await.map_err(ledger_failure)? {
             Some(_) => Ok(()),
             None => Err(retryable(
                 "lock_holder_open",

@@ -134,7 +134,7 @@ impl SwitchActivities {
         let payment = &input.payment;
         let session = self.session(payment)?;
         let adapter = CancelAdapter::for_cancel(session, input.cause);
-        Ok(match cancel::ask(&adapter, payment).await.map_err(ledger_failure)? {
+        Ok(match cancel::attempt(&adapter, payment).await.map_err(ledger_failure)? {
             CancelAttemptOutcome::Void => CancelOutcome::Void,
             CancelAttemptOutcome::Settled => CancelOutcome::Settled,
             CancelAttemptOutcome::Differs => CancelOutcome::Differs,
@@ -158,7 +158,7 @@ impl SwitchActivities {
     ) -> Result<RecallOutcome, ActivityError> {
         let session = self.session(&payment)?;
         let adapter = RecallAdapter { session };
-        match recall::ask(&adapter, &payment).await.map_err(ledger_failure)? {
+        match recall::attempt(&adapter, &payment).await.map_err(ledger_failure)? {
             RecallAttemptOutcome::Decided(recalled) => Ok(recalled),
             RecallAttemptOutcome::Retry { detail } => {
                 self.alert(&payment, AlertKind::RecallUndecided, &detail).await?;
@@ -191,7 +191,7 @@ impl SwitchActivities {
                 None,
             )),
             PollOutcome::FailureReported { reason } => Err(retryable("poll_unchanged", &reason, None)),
-            PollOutcome::Again { detail } => {
+            PollOutcome::Retry { detail } => {
                 Err(retryable("poll_undecided", &detail, retry_delay(session, None)))
             }
         }

@@ -20,7 +20,7 @@ pub(crate) struct CancelAdapter<'a, D = ()> {
     /// Why the payment is compensated, if a cancel begins.
     cause: Cause,
     /// The source with which a SUCCESS is recorded.
-    source: Source,
+    source: FinalStatusSource,
     /// The ledger's ruling on a recorded SUCCESS.
     ruling: OnceLock<FinalStatusRuling>,
 }
@@ -38,12 +38,17 @@ impl<'a> CancelAdapter<'a> {
 }
 
 /// The source with which a SUCCESS found by query or in the statement is recorded.
-pub(super) fn status_source(session: SwitchSession<'_>) -> Source {
-    if session.reads_statement() { Source::Statement } else { Source::Query }
+pub(super) fn status_source(session: SwitchSession<'_>) -> FinalStatusSource {
+    if session.reads_statement() { FinalStatusSource::Statement } else { FinalStatusSource::Query }
 }
 
 impl<'a, D> CancelAdapter<'a, D> {
-    pub(super) fn new(session: SwitchSession<'a>, decision: D, cause: Cause, source: Source) -> Self {
+    pub(super) fn new(
+        session: SwitchSession<'a>,
+        decision: D,
+        cause: Cause,
+        source: FinalStatusSource,
+    ) -> Self {
         Self { session, decision, cause, source, ruling: OnceLock::new() }
     }
 

@@ -101,7 +101,7 @@ impl SwitchSession<'_> {
         reply: SwitchReply<A>,
     ) -> Result<SwitchReply<A>, LedgerError> {
         if let (None, Some(id)) = (&lookup_key.transfer_id, &reply.transfer_id) {
-            self.ledger.note_transfer_id(&self.payment.payment_id, id).await?;
+            self.ledger.record_transfer_id(&self.payment.payment_id, id).await?;
         }
         Ok(reply)
     }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use payment_ledger::LedgerError;
-use payment_ledger::switch::final_status::Source;
+use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::ids::{RunId, SwitchName};
 use payment_protocol::keys::Reference;
 use payment_protocol::report::SettledReport;
@@ -62,7 +62,7 @@ impl<'a> SubmitAdapter<'a> {
     /// the account lock, so only a transfer after the marker can be this one.
     async fn record_marker(&self, n: u32, order: &TransferOrder) -> Result<(), String> {
         let marker = self.session.client.marker(&order.creditor_account).await?;
-        let recorded = self.session.ledger.note_marker(&self.session.payment.payment_id, n, &marker).await;
+        let recorded = self.session.ledger.record_marker(&self.session.payment.payment_id, n, &marker).await;
         recorded.map_err(|error| error.to_string())
     }
 }

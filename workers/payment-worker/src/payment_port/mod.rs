@@ -229,7 +229,7 @@ impl PaymentPort for TemporalPaymentPort<'_> {
         self.ledger_step(|| LedgerActivities::alert, input, "Raise an alert").await;
     }
 
-    fn show(&self, state: PaymentState, detail: &str) {
+    fn report_status(&self, state: PaymentState, detail: &str) {
         let at = self.ctx.workflow_time();
         self.ctx.state_mut(|workflow| workflow.record_state(state, detail, at));
         self.ctx.set_current_details(format!("**{state}**: {detail}"));

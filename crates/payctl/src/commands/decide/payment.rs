@@ -1,7 +1,7 @@
 //! Decisions about a payment that needs an operator: propose, confirm, withdraw.
 
 use payment_ledger::Ledger;
-use payment_ledger::operator::decisions::{Confirmed, DecisionStatus, DecisionView, OperatorAction};
+use payment_ledger::operator::decisions::{ConfirmOutcome, DecisionStatus, DecisionView, OperatorAction};
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use serde_json::json;
@@ -63,12 +63,12 @@ pub(super) async fn confirm(args: &DecisionArgs, out: &mut Output<'_>) -> anyhow
     let ledger = config.ledger().await?;
     verify_correction(&config, &ledger, id).await?;
     match ledger.confirm(id, &operator.by, &operator.reason).await.map_err(not_decided)? {
-        Confirmed::ToCarryOut(message) => {
+        ConfirmOutcome::ToApply(message) => {
             note(operator, out, format_args!("decision {id} confirmed"))?;
             let progress = wait::for_outcome(&config, &ledger, &message, id, operator.wait).await;
             report(&progress, operator, out)
         }
-        Confirmed::Corrected { detail } => {
+        ConfirmOutcome::Corrected { detail } => {
             let decision = ledger.decision(id).await.ok().flatten();
             if operator.json {
                 out.write_json(&json!({
@@ -91,10 +91,11 @@ pub(super) async fn confirm(args: &DecisionArgs, out: &mut Output<'_>) -> anyhow
 /// payment the workflow queries the switch.
 async fn verify_correction(config: &Config, ledger: &Ledger, id: &DecisionId) -> anyhow::Result<()> {
     let Some(decision) = ledger.decision(id).await? else { return Ok(()) };
-    let (OperatorAction::Correction(correction), Some(payment)) = (decision.deed, decision.payment_id) else {
+    let (OperatorAction::Correction(correction), Some(payment)) = (decision.action, decision.payment_id)
+    else {
         return Ok(());
     };
-    if decision.status != DecisionStatus::Proposed || !correction.rests_on_the_switch() {
+    if decision.status != DecisionStatus::Proposed || !correction.needs_evidence() {
         return Ok(());
     }
     explain::verify_correction(config, ledger, &PaymentId::new(payment)?, correction).await

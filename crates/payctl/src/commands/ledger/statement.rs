@@ -27,7 +27,7 @@ pub(crate) struct Args {
     to: Option<Timestamp>,
     /// Show only entries after this position, which the previous page printed
     #[arg(long, value_name = "POSITION")]
-    after: Option<Place>,
+    after: Option<StatementPosition>,
     /// Show at most this many entries, 1 to 10000
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=10_000))]
     limit: i64,
@@ -38,7 +38,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let ledger = args.database.ledger().await?;
-    let period = Period { from: args.from, to: args.to, after: args.after, limit: args.limit };
+    let period = StatementQuery { from: args.from, to: args.to, after: args.after, limit: args.limit };
     let statement = ledger.statement(&args.account, None, &period).await?;
     let statement = statement.with_context(|| format!("there is no account {}", args.account))?;
     if args.json {
@@ -49,8 +49,8 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     Ok(CommandOutcome::Success)
 }
 
-fn print(statement: &Statement, out: &mut Output<'_>) -> anyhow::Result<()> {
-    let Statement { opening, closing, lines, next } = statement;
+fn print(statement: &AccountStatement, out: &mut Output<'_>) -> anyhow::Result<()> {
+    let AccountStatement { opening, closing, lines, next } = statement;
     out.write_line(balance::table([("opening", opening), ("closing", closing)]))?;
     if lines.is_empty() {
         out.write_line("no entry in this period")?;

@@ -54,7 +54,7 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
 }
 
 /// Negative balances are debits, others credits.
-fn table(lines: &[TrialLine], sums: &BTreeMap<&str, i64>) -> Table<3> {
+fn table(lines: &[TrialBalanceLine], sums: &BTreeMap<&str, i64>) -> Table<3> {
     let mut table = Table::new([("account", Align::Left), ("debit", Align::Right), ("credit", Align::Right)]);
     let mut row = |account: &str, currency: &str, minor: i64| {
         let amount = money(minor.saturating_abs(), currency);

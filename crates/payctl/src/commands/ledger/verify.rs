@@ -41,7 +41,7 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     Ok(if verified.found == 0 { CommandOutcome::Success } else { CommandOutcome::CheckFailed })
 }
 
-fn print(verified: &Verified, out: &mut Output<'_>) -> anyhow::Result<()> {
+fn print(verified: &VerificationReport, out: &mut Output<'_>) -> anyhow::Result<()> {
     if !verified.findings.is_empty() {
         let mut table =
             Table::new([("finding", Align::Left), ("subject", Align::Left), ("detail", Align::Left)]);
@@ -50,9 +50,9 @@ fn print(verified: &Verified, out: &mut Output<'_>) -> anyhow::Result<()> {
         }
         out.write_line(table)?;
     }
-    let Verified { entries, batches, waiting, found, .. } = verified;
+    let VerificationReport { entries, batches, unsealed, found, .. } = verified;
     out.write_line(format_args!(
-        "verified {entries} entries in {batches} sealed batches; not sealed yet: {waiting}; findings: {found}"
+        "verified {entries} entries in {batches} sealed batches; not sealed yet: {unsealed}; findings: {found}"
     ))?;
     match verified.head {
         Some(head) => out.write_line(format_args!("head {head}"))?,
@@ -65,7 +65,7 @@ fn document(verified: &VerificationReport) -> Value {
     let findings: Vec<Value> = verified
         .findings
         .iter()
-        .map(|finding| json!({"finding": finding.kind, "subject": finding.of, "detail": finding.detail}))
+        .map(|finding| json!({"finding": finding.kind, "subject": finding.subject, "detail": finding.detail}))
         .collect();
     json!({
         "entries": verified.entries,

@@ -1,6 +1,6 @@
 //! The JSON document of `payctl show --json`.
 
-use payment_ledger::reads::explain::PaymentExplanation;
+use payment_ledger::reads::explain::PaymentExplanation as LedgerExplanation;
 use serde_json::{Value, json};
 
 use crate::document;
@@ -42,7 +42,7 @@ pub(super) fn document(explanation: &PaymentExplanation) -> Value {
     })
 }
 
-fn payment(ledger: &PaymentExplanation) -> Value {
+fn payment(ledger: &LedgerExplanation) -> Value {
     let row = &ledger.payment;
     let mut payment = document::payment(&row.view);
     let operator_fields = json!({
@@ -67,7 +67,7 @@ fn payment(ledger: &PaymentExplanation) -> Value {
     payment
 }
 
-fn hold(ledger: &PaymentExplanation) -> Option<Value> {
+fn hold(ledger: &LedgerExplanation) -> Option<Value> {
     ledger.hold.as_ref().map(|hold| {
         json!({
             "account_id": hold.account_id,
@@ -79,7 +79,7 @@ fn hold(ledger: &PaymentExplanation) -> Option<Value> {
     })
 }
 
-fn submissions(ledger: &PaymentExplanation) -> Vec<Value> {
+fn submissions(ledger: &LedgerExplanation) -> Vec<Value> {
     let rows = ledger.submissions.iter().map(|row| {
         json!({
             "attempt": row.attempt,
@@ -94,7 +94,7 @@ fn submissions(ledger: &PaymentExplanation) -> Vec<Value> {
     rows.collect()
 }
 
-fn operations(ledger: &PaymentExplanation) -> Vec<Value> {
+fn operations(ledger: &LedgerExplanation) -> Vec<Value> {
     let rows = ledger.operations.iter().map(|row| {
         json!({
             "operation_key": row.operation_key,
@@ -106,7 +106,7 @@ fn operations(ledger: &PaymentExplanation) -> Vec<Value> {
     rows.collect()
 }
 
-fn journal(ledger: &PaymentExplanation) -> Vec<Value> {
+fn journal(ledger: &LedgerExplanation) -> Vec<Value> {
     let rows = ledger.journal.iter().map(|row| {
         json!({
             "operation_key": row.operation_key,
@@ -121,7 +121,7 @@ fn journal(ledger: &PaymentExplanation) -> Vec<Value> {
     rows.collect()
 }
 
-fn callbacks(ledger: &PaymentExplanation) -> Vec<Value> {
+fn callbacks(ledger: &LedgerExplanation) -> Vec<Value> {
     let rows = ledger.callbacks.iter().map(|row| {
         json!({
             "switch": row.switch,
@@ -136,7 +136,7 @@ fn callbacks(ledger: &PaymentExplanation) -> Vec<Value> {
     rows.collect()
 }
 
-fn inbox(ledger: &PaymentExplanation) -> Vec<Value> {
+fn inbox(ledger: &LedgerExplanation) -> Vec<Value> {
     let rows = ledger.inbox.iter().map(|row| {
         json!({
             "kind": row.kind,
@@ -150,17 +150,18 @@ fn inbox(ledger: &PaymentExplanation) -> Vec<Value> {
     rows.collect()
 }
 
-fn alerts(ledger: &PaymentExplanation) -> Vec<Value> {
+fn alerts(ledger: &LedgerExplanation) -> Vec<Value> {
     let rows = ledger.alerts.iter();
     rows.map(|row| json!({ "kind": row.kind, "detail": row.detail, "raised_at": row.raised_at })).collect()
 }
 
-fn notifications(ledger: &PaymentExplanation) -> Vec<Value> {
+fn notifications(ledger: &LedgerExplanation) -> Vec<Value> {
     let rows = ledger.notifications.iter();
-    rows.map(|row| json!({ "kind": row.kind, "message": row.message, "notified_at": row.told_at })).collect()
+    rows.map(|row| json!({ "kind": row.kind, "message": row.message, "notified_at": row.notified_at }))
+        .collect()
 }
 
-fn timeline(ledger: &PaymentExplanation) -> Vec<Value> {
+fn timeline(ledger: &LedgerExplanation) -> Vec<Value> {
     let rows = ledger.timeline.iter();
     rows.map(|row| json!({ "state": row.state, "detail": row.detail, "at": row.happened_at })).collect()
 }

@@ -1,7 +1,7 @@
 //! A payment for operators: violated invariants first, then the payment, then each system's records.
 
 use jiff::Timestamp;
-use payment_ledger::reads::explain::PaymentExplanation;
+use payment_ledger::reads::explain::PaymentExplanation as LedgerExplanation;
 use payment_protocol::PaymentState;
 
 use super::super::exceptions;
@@ -140,7 +140,7 @@ fn allowed_actions(explanation: &PaymentExplanation) -> String {
     }
 }
 
-fn hold(ledger: &Explained) -> String {
+fn hold(ledger: &LedgerExplanation) -> String {
     match &ledger.hold {
         Some(hold) => format!(
             "{} in {}: {}",
@@ -152,7 +152,7 @@ fn hold(ledger: &Explained) -> String {
     }
 }
 
-fn final_status(ledger: &Explained) -> String {
+fn final_status(ledger: &LedgerExplanation) -> String {
     let row = &ledger.payment;
     match &row.final_status {
         Some(final_status) => {

@@ -1,6 +1,6 @@
 //! The tables of `payctl show`, one for each kind of record.
 
-use payment_ledger::reads::explain::Explained;
+use payment_ledger::reads::explain::PaymentExplanation as LedgerExplanation;
 
 use crate::document;
 use crate::explain::PaymentExplanation;
@@ -8,7 +8,7 @@ use crate::table::{Align, Table};
 
 use Align::{Left, Right};
 
-pub(super) fn attempts(ledger: &Explained) -> Table<5> {
+pub(super) fn attempts(ledger: &LedgerExplanation) -> Table<5> {
     let names = [
         ("attempt", Right),
         ("recorded at", Left),
@@ -29,7 +29,7 @@ pub(super) fn attempts(ledger: &Explained) -> Table<5> {
     table
 }
 
-pub(super) fn operations(ledger: &Explained) -> Table<4> {
+pub(super) fn operations(ledger: &LedgerExplanation) -> Table<4> {
     let mut table = Table::new(["key", "outcome", "recorded at", "reason"].map(|name| (name, Left)));
     for row in &ledger.operations {
         let (at, reason) = (row.recorded_at.to_string(), row.reason.as_deref().unwrap_or_default());
@@ -38,7 +38,7 @@ pub(super) fn operations(ledger: &Explained) -> Table<4> {
     table
 }
 
-pub(super) fn journal(ledger: &Explained) -> Table<5> {
+pub(super) fn journal(ledger: &LedgerExplanation) -> Table<5> {
     let names = [("kind", Left), ("debit", Left), ("credit", Left), ("amount", Right), ("posted at", Left)];
     let mut table = Table::new(names);
     for row in &ledger.journal {
@@ -48,7 +48,7 @@ pub(super) fn journal(ledger: &Explained) -> Table<5> {
     table
 }
 
-pub(super) fn callbacks(ledger: &Explained) -> Table<6> {
+pub(super) fn callbacks(ledger: &LedgerExplanation) -> Table<6> {
     let names = ["switch", "event", "status", "amount", "received at", "reason"].map(|name| (name, Left));
     let mut table = Table::new(names);
     for row in &ledger.callbacks {
@@ -59,21 +59,21 @@ pub(super) fn callbacks(ledger: &Explained) -> Table<6> {
     table
 }
 
-pub(super) fn inbox(ledger: &Explained) -> Table<4> {
+pub(super) fn inbox(ledger: &LedgerExplanation) -> Table<4> {
     let names = ["message", "event or decision", "received at", "delivered at"].map(|name| (name, Left));
     let mut table = Table::new(names);
     for row in &ledger.inbox {
         let subject = row.event_id.as_deref().or(row.decision_id.as_deref()).unwrap_or_default();
         let delivered = match row.delivered_at {
             Some(at) => at.to_string(),
-            None => format!("not yet; attempts of background-worker: {}", row.deliveries),
+            None => format!("not yet; attempts of background-worker: {}", row.delivery_attempts),
         };
         table.row([&row.kind, subject, &row.received_at.to_string(), &delivered]);
     }
     table
 }
 
-pub(super) fn decisions(ledger: &Explained) -> Table<6> {
+pub(super) fn decisions(ledger: &LedgerExplanation) -> Table<6> {
     let names = ["decision", "action", "status", "proposed by", "confirmed by", "result"];
     let mut table = Table::new(names.map(|name| (name, Left)));
     for row in &ledger.decisions {
@@ -85,13 +85,13 @@ pub(super) fn decisions(ledger: &Explained) -> Table<6> {
         };
         let result = document::decision_result(row);
         let id = row.decision_id.as_str();
-        let (action, status) = (row.deed.as_str(), row.status.as_str());
+        let (action, status) = (row.action.as_str(), row.status.as_str());
         table.row([id, action, status, &proposed, &confirmed, result.as_deref().unwrap_or_default()]);
     }
     table
 }
 
-pub(super) fn alerts(ledger: &Explained) -> Table<3> {
+pub(super) fn alerts(ledger: &LedgerExplanation) -> Table<3> {
     let mut table = Table::new(["alert", "raised at", "detail"].map(|name| (name, Left)));
     for row in &ledger.alerts {
         table.row([&row.kind, &row.raised_at.to_string(), &row.detail]);
@@ -99,10 +99,10 @@ pub(super) fn alerts(ledger: &Explained) -> Table<3> {
     table
 }
 
-pub(super) fn notifications(ledger: &Explained) -> Table<3> {
+pub(super) fn notifications(ledger: &LedgerExplanation) -> Table<3> {
     let mut table = Table::new(["kind", "notified at", "message"].map(|name| (name, Left)));
     for row in &ledger.notifications {
-        table.row([&row.kind, &row.told_at.to_string(), &row.message]);
+        table.row([&row.kind, &row.notified_at.to_string(), &row.message]);
     }
     table
 }

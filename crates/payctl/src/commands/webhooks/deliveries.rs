@@ -103,9 +103,9 @@ fn table(deliveries: &[Delivery]) -> Table<6> {
         table.row([
             &delivery.event_id,
             delivery.state.as_str(),
-            &age_of(delivery.made_at),
-            &delivery.tries.to_string(),
-            &delivery.next_at.map_or_else(String::new, |at| format!("{at:.0}")),
+            &age_of(delivery.created_at),
+            &delivery.failed_attempts.to_string(),
+            &delivery.next_attempt_at.map_or_else(String::new, |at| format!("{at:.0}")),
             &last_attempt(delivery),
         ]);
     }
@@ -114,7 +114,7 @@ fn table(deliveries: &[Delivery]) -> Table<6> {
 
 fn last_attempt(delivery: &Delivery) -> String {
     let Some(last) = delivery.attempts.last() else { return "none".into() };
-    match (&last.error, last.status) {
+    match (&last.error, last.response_status) {
         (Some(error), _) => error.clone(),
         (None, Some(status)) => format!("answered {status}"),
         (None, None) => String::new(),
@@ -128,10 +128,10 @@ fn document(delivery: &Delivery) -> Value {
         .map(|attempt| {
             json!({
                 "ended_at": attempt.ended_at,
-                "took_ms": attempt.took_ms,
-                "status": attempt.status,
+                "duration_ms": attempt.duration_ms,
+                "response_status": attempt.response_status,
                 "error": attempt.error,
-                "answer": attempt.answer,
+                "response_excerpt": attempt.response_excerpt,
             })
         })
         .collect();
@@ -139,9 +139,9 @@ fn document(delivery: &Delivery) -> Value {
         "event_id": delivery.event_id,
         "kind": delivery.kind,
         "state": delivery.state.as_str(),
-        "failures": delivery.tries,
-        "next_attempt_at": delivery.next_at,
-        "created_at": delivery.made_at,
+        "failures": delivery.failed_attempts,
+        "next_attempt_at": delivery.next_attempt_at,
+        "created_at": delivery.created_at,
         "ended_at": delivery.ended_at,
         "attempts": attempts,
     })

@@ -1,8 +1,8 @@
 //! Endpoints: list, show, disable and enable.
 
 use outbound_webhooks::EndpointId;
-use outbound_webhooks::endpoints::{self, DisabledFor, Endpoint, Whose};
-use payment_ledger::operator::decisions::said;
+use outbound_webhooks::endpoints::{self, DisabledReason, Endpoint, Whose};
+use payment_ledger::operator::decisions::validate_operator_and_reason;
 use payment_protocol::ids::TenantId;
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ pub(super) async fn disable(
     reason: &str,
     out: &mut Output<'_>,
 ) -> anyhow::Result<CommandOutcome> {
-    let (by, reason) = said(by, reason)?;
+    let (by, reason) = validate_operator_and_reason(by, reason)?;
     let ledger = database.ledger().await?;
     let note = format!("{by}: {reason}");
     let mut connection = ledger.pool().acquire().await?;
@@ -115,12 +115,12 @@ fn fields(endpoint: &Endpoint) -> Table<2> {
         fields.row(["failing for", &age_of(failing_since)]);
     }
     fields.row(["secret", &format!("version {}", endpoint.secret_version)]);
-    fields.row(["created at", &format!("{:.0}", endpoint.made_at)]);
+    fields.row(["created at", &format!("{:.0}", endpoint.created_at)]);
     fields
 }
 
 fn status(endpoint: &Endpoint) -> String {
-    match endpoint.disabled_for {
+    match endpoint.disabled_reason {
         Some(reason) => format!("{} ({})", endpoint.status.as_str(), reason.as_str()),
         None => endpoint.status.as_str().to_owned(),
     }
@@ -133,12 +133,12 @@ fn document(endpoint: &Endpoint) -> Value {
         "url": endpoint.url,
         "kinds": endpoint.kinds,
         "status": endpoint.status.as_str(),
-        "disabled_for": endpoint.disabled_for.map(DisabledFor::as_str),
+        "disabled_reason": endpoint.disabled_reason.map(DisabledReason::as_str),
         "disabled_note": endpoint.disabled_note,
         "secret_version": endpoint.secret_version,
         "old_secret_until": endpoint.old_secret_until,
         "failing_since": endpoint.failing_since,
-        "created_at": endpoint.made_at,
+        "created_at": endpoint.created_at,
         "rotated_at": endpoint.rotated_at,
     })
 }

@@ -10,7 +10,7 @@
 mod money;
 mod records;
 
-use payment_ledger::reads::explain::Explained;
+use payment_ledger::reads::explain::PaymentExplanation as LedgerExplanation;
 use payment_ledger::reads::view::PaymentView;
 use payment_protocol::ids::{PaymentId, TxId};
 use payment_protocol::keys;
@@ -68,13 +68,13 @@ fn unknown(evidence: impl Into<String>) -> Finding {
 
 /// The ledger's records of one payment.
 struct Records<'a> {
-    explained: &'a Explained,
+    explained: &'a LedgerExplanation,
     view: &'a PaymentView,
     tx_id: Option<TxId>,
 }
 
 /// Checks every invariant that one payment's records can show.
-pub(super) fn check(explained: &Explained, switch: Option<&SwitchView>) -> Vec<InvariantCheck> {
+pub(super) fn check(explained: &LedgerExplanation, switch: Option<&SwitchView>) -> Vec<InvariantCheck> {
     let view = &explained.payment.view;
     let tx_id = PaymentId::new(view.payment_id.as_str()).ok().map(|id| TxId::derive(&id));
     let records = Records { explained, view, tx_id };

@@ -1,6 +1,6 @@
 //! I5 to I11: final status, operation keys, attempts, runs, final state, callbacks and cause.
 
-use payment_ledger::reads::explain::Explained;
+use payment_ledger::reads::explain::PaymentExplanation as LedgerExplanation;
 use payment_protocol::inbox::CallbackStatus;
 use payment_protocol::state::FinalState;
 
@@ -9,7 +9,7 @@ use super::{Finding, Records, holds_if};
 impl Records<'_> {
     /// I5.
     pub(super) fn first_final_status_is_kept(&self) -> Finding {
-        let Explained { payment, callbacks, exceptions, .. } = self.explained;
+        let LedgerExplanation { payment, callbacks, exceptions, .. } = self.explained;
         let contradicted = payment.final_status.as_deref() == Some("void")
             && callbacks.iter().any(|callback| {
                 callback.status == CallbackStatus::Success.as_str() && callback.switch == self.view.switch
@@ -81,7 +81,7 @@ impl Records<'_> {
 
     /// I10.
     pub(super) fn callbacks_are_kept(&self) -> Finding {
-        let Explained { callbacks, inbox, exceptions, .. } = self.explained;
+        let LedgerExplanation { callbacks, inbox, exceptions, .. } = self.explained;
         let in_inbox = |event: &str| inbox.iter().any(|message| message.event_id.as_deref() == Some(event));
         let lost = callbacks.iter().find(|callback| {
             self.final_state().is_none()

@@ -213,7 +213,7 @@ async fn close(
         DecisionOutcome::Settled
         | DecisionOutcome::Released(_)
         | DecisionOutcome::RetryCancel
-        | DecisionOutcome::Verdict(_) => (DecisionStatus::Done, "was applied"),
+        | DecisionOutcome::FinalStatus(_) => (DecisionStatus::Done, "was applied"),
     };
     rows::close(tx, decision_id, status, Some(outcome), detail).await?;
     let event = format!("{event}: {detail}");

@@ -7,7 +7,6 @@ use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
 use sqlx::PgConnection;
 
 use super::{DecisionRefusedError, DecisionStatus, DecisionView, OperatorAction};
-use crate::switch::inbox::{InboxMessage, InboxMessageKind};
 use crate::{Ledger, LedgerError, writes};
 
 /// Columns of a decision.
