@@ -62,15 +62,7 @@ fn hash_behaviour(
 fn replies(call: &PortCall) -> Vec<PortReply> {
     let refused = || "refused".to_owned();
     match call {
-        PortCall::Reserve => [
-            ReserveOutcome::Held,
-            ReserveOutcome::Refused(ReserveRefusal::InsufficientFunds),
-            ReserveOutcome::AnotherRun,
-            ReserveOutcome::Ended(FinalState::Failed),
-            ReserveOutcome::Unknown,
-        ]
-        .map(PortReply::Reserve)
-        .into(),
+        PortCall::Reserve => reserve_replies(),
         PortCall::Fence => [
             FenceOutcome::Open(None),
             FenceOutcome::Open(Some(Cause::SlaExpired)),
@@ -78,16 +70,7 @@ fn replies(call: &PortCall) -> Vec<PortReply> {
         ]
         .map(PortReply::Fence)
         .into(),
-        PortCall::Submit => [
-            SubmitOutcome::Accepted,
-            SubmitOutcome::Refused { reason: refused() },
-            SubmitOutcome::Settled,
-            SubmitOutcome::NotSent(NotSent::AnotherRun),
-            SubmitOutcome::NotSent(NotSent::SecondAttemptForbidden),
-            SubmitOutcome::Unknown,
-        ]
-        .map(PortReply::Submit)
-        .into(),
+        PortCall::Submit => submit_replies(),
         PortCall::Reconcile => [
             ReconcileOutcome::Settled,
             ReconcileOutcome::Failed { reason: refused() },
@@ -100,17 +83,7 @@ fn replies(call: &PortCall) -> Vec<PortReply> {
                 .map(PortReply::Lock)
                 .into()
         }
-        PortCall::Cancel(_) => [
-            CancelOutcome::Void,
-            CancelOutcome::Settled,
-            CancelOutcome::SuccessReported,
-            CancelOutcome::Differs,
-            CancelOutcome::Undecidable(OperatorReason::NotFoundIsInconclusive),
-            CancelOutcome::Undecidable(OperatorReason::SettledWithoutAttempt),
-            CancelOutcome::Ended(FinalState::Failed),
-        ]
-        .map(PortReply::Cancel)
-        .into(),
+        PortCall::Cancel(_) => cancel_replies(),
         PortCall::Debit => [
             DebitOutcome::Done,
             DebitOutcome::Refused { reason: refused() },
@@ -130,27 +103,76 @@ fn replies(call: &PortCall) -> Vec<PortReply> {
         .map(PortReply::Release)
         .into(),
         PortCall::WaitWithinSla | PortCall::WaitUntilEvent => wait_replies(),
-        PortCall::ApplyDecision(..) => [
-            DecisionOutcome::Settled,
-            DecisionOutcome::Released(Cause::ReleasedByDecision),
-            DecisionOutcome::RetryCancel,
-            DecisionOutcome::FinalStatus(FinalStatus::Settled),
-            DecisionOutcome::FinalStatus(FinalStatus::Void),
-            DecisionOutcome::Refused { detail: refused() },
-            DecisionOutcome::Ended(FinalState::Failed),
-        ]
-        .map(PortReply::ApplyDecision)
-        .into(),
-        PortCall::NeedsOperator(_) => [
-            NeedsOperatorOutcome::AwaitsOperator,
-            NeedsOperatorOutcome::FinalStatus(FinalStatus::Settled),
-            NeedsOperatorOutcome::FinalStatus(FinalStatus::Void),
-            NeedsOperatorOutcome::Ended(FinalState::Failed),
-        ]
-        .map(PortReply::NeedsOperator)
-        .into(),
+        PortCall::ApplyDecision(..) => decision_replies(),
+        PortCall::NeedsOperator(_) => operator_replies(),
         PortCall::Reject | PortCall::Unlock | PortCall::Alert => vec![PortReply::Done],
     }
+}
+
+fn reserve_replies() -> Vec<PortReply> {
+    [
+        ReserveOutcome::Held,
+        ReserveOutcome::Refused(ReserveRefusal::InsufficientFunds),
+        ReserveOutcome::AnotherRun,
+        ReserveOutcome::Ended(FinalState::Failed),
+        ReserveOutcome::Unknown,
+    ]
+    .map(PortReply::Reserve)
+    .into()
+}
+
+fn submit_replies() -> Vec<PortReply> {
+    let refused = || "refused".to_owned();
+    [
+        SubmitOutcome::Accepted,
+        SubmitOutcome::Refused { reason: refused() },
+        SubmitOutcome::Settled,
+        SubmitOutcome::NotSent(NotSent::AnotherRun),
+        SubmitOutcome::NotSent(NotSent::SecondAttemptForbidden),
+        SubmitOutcome::Unknown,
+    ]
+    .map(PortReply::Submit)
+    .into()
+}
+
+fn cancel_replies() -> Vec<PortReply> {
+    [
+        CancelOutcome::Void,
+        CancelOutcome::Settled,
+        CancelOutcome::SuccessReported,
+        CancelOutcome::Differs,
+        CancelOutcome::Undecidable(OperatorReason::NotFoundIsInconclusive),
+        CancelOutcome::Undecidable(OperatorReason::SettledWithoutAttempt),
+        CancelOutcome::Ended(FinalState::Failed),
+    ]
+    .map(PortReply::Cancel)
+    .into()
+}
+
+fn decision_replies() -> Vec<PortReply> {
+    let refused = || "refused".to_owned();
+    [
+        DecisionOutcome::Settled,
+        DecisionOutcome::Released(Cause::ReleasedByDecision),
+        DecisionOutcome::RetryCancel,
+        DecisionOutcome::FinalStatus(FinalStatus::Settled),
+        DecisionOutcome::FinalStatus(FinalStatus::Void),
+        DecisionOutcome::Refused { detail: refused() },
+        DecisionOutcome::Ended(FinalState::Failed),
+    ]
+    .map(PortReply::ApplyDecision)
+    .into()
+}
+
+fn operator_replies() -> Vec<PortReply> {
+    [
+        NeedsOperatorOutcome::AwaitsOperator,
+        NeedsOperatorOutcome::FinalStatus(FinalStatus::Settled),
+        NeedsOperatorOutcome::FinalStatus(FinalStatus::Void),
+        NeedsOperatorOutcome::Ended(FinalState::Failed),
+    ]
+    .map(PortReply::NeedsOperator)
+    .into()
 }
 
 fn wait_replies() -> Vec<PortReply> {

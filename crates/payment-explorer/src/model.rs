@@ -1,4 +1,4 @@
-//! What one exploration is about: a payment, its switch's profile, the bounds, and what was met so far.
+//! The subject of one exploration: a payment, its switch's profile, the bounds, and every exchange met so far.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -11,54 +11,52 @@ use payment_protocol::money::Money;
 use payment_protocol::report::SettledReport;
 use payment_protocol::{Payment, PaymentError, SwitchProfile};
 
-use crate::attempt::{self, Call, Job, Outcome};
-use crate::place;
-use crate::run::{self, Step};
-use crate::script::{Came, Exchange, Interned, Number};
-use crate::state::AttemptInFlight;
-use crate::switch::Moment;
+use crate::attempt::{self, ActiveAttempt, Activity, AttemptCall, AttemptOutcome};
+use crate::equivalence;
+use crate::replay::{Exchange, Index, Interner, Progress};
+use crate::switch::ClockPhase;
+use crate::workflow::{self, PortCall};
 
-/// How far an exploration goes. Everything that is not bounded here is walked in every order.
+/// How far an exploration goes. Everything without a bound here is walked in every order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Faults of our machines and of the wire in one sequence.
+    /// Faults of our machines and of the network in one sequence.
     pub faults: u8,
-    /// Words of the switch that are false, foreign or of another amount in one sequence.
-    pub words: u8,
-    /// Decisions of people in one sequence.
+    /// False, misdirected and mismatching messages of the switch in one sequence.
+    pub switch_faults: u8,
+    /// Operator decisions in one sequence.
     pub decisions: u8,
-    /// How often the payment is taken up again.
-    pub resumes: u8,
-    /// Whether every history is a place of its own (see [`crate::place`]).
+    /// Recovery workflows in one sequence.
+    pub recoveries: u8,
+    /// Whether every history is its own position (see [`crate::equivalence`]).
     pub every_history: bool,
 }
 
-/// Where code stands after the answers it has had.
-type Places<Q, R> = RefCell<HashMap<Vec<Number>, Rc<Came<Q, R>>, FixedState>>;
+/// The position of code after each history.
+type ProgressByHistory<C, T> = RefCell<HashMap<Vec<Index>, Rc<Progress<C, T>>, FixedState>>;
 
-/// The first history met that leads to where each leads.
-type Twins = RefCell<HashMap<Vec<Number>, Vec<Number>, FixedState>>;
+/// The first equivalent history that was met, for each history.
+type CanonicalHistories = RefCell<HashMap<Vec<Index>, Vec<Index>, FixedState>>;
 
-/// One payment at one switch.
+/// One payment at one switch. Arrays have two elements: the forward workflow and the recovery workflow.
 #[derive(Debug)]
 pub struct Model {
-    /// From the top, and taken up again.
     payments: [Payment; 2],
     /// The bounds.
     pub bounds: Bounds,
-    /// What the switch says when it settled.
+    /// The switch's report that the transfer settled.
     pub report: SettledReport,
     /// A switch that the payment was not routed to.
-    pub callback_from_other_switch: SwitchName,
-    runs: run::Exchanges,
-    /// Those that a run had in a state, and was not only tried with.
-    answered: RefCell<HashSet<Number>>,
-    attempts: attempt::Exchanges,
-    jobs: Interned<Job>,
-    run_places: [Places<Step, Result<(), PaymentError>>; 2],
-    places: [RefCell<HashMap<u64, Vec<Number>, FixedState>>; 2],
-    known_places: [Twins; 2],
-    attempt_places: RefCell<Vec<Rc<Places<Call, Outcome>>>>,
+    pub other_switch: SwitchName,
+    workflow_exchanges: workflow::Exchanges,
+    /// The exchanges that a workflow had in a reached state, not only when its history was compared.
+    reached_exchanges: RefCell<HashSet<Index>>,
+    attempt_exchanges: attempt::Exchanges,
+    activities: Interner<Activity>,
+    workflow_progress: [ProgressByHistory<PortCall, Result<(), PaymentError>>; 2],
+    history_by_behaviour: [RefCell<HashMap<u64, Vec<Index>, FixedState>>; 2],
+    canonical_histories: [CanonicalHistories; 2],
+    attempt_progress: RefCell<Vec<Rc<ProgressByHistory<AttemptCall, AttemptOutcome>>>>,
 }
 
 /// Submit's deadline on the switch's clock, in milliseconds since the epoch.
@@ -68,10 +66,10 @@ impl Model {
     /// A payment of 10.00 EUR at the switch of `profile`.
     ///
     /// # Errors
-    /// An id of ours that is none, which cannot be.
+    /// One of the model's own ids is invalid, which does not occur.
     pub fn new(profile: SwitchProfile, bounds: Bounds) -> anyhow::Result<Self> {
         let payment_id = PaymentId::new("pay_1")?;
-        let from_the_top = Payment {
+        let forward = Payment {
             tx_id: TxId::derive(&payment_id),
             payment_id,
             money: Money::from_minor(1_000, Currency::EUR)?,
@@ -80,29 +78,29 @@ impl Model {
             resume: 0,
         };
         let report = SettledReport {
-            switch: from_the_top.profile.switch.clone(),
-            reference: from_the_top.reference().to_string(),
+            switch: forward.profile.switch.clone(),
+            reference: forward.reference().to_string(),
             amount_minor: 1_000,
             currency: "EUR".into(),
         };
-        let again = Payment { resume: 1, ..from_the_top.clone() };
+        let recovery = Payment { resume: 1, ..forward.clone() };
         Ok(Self {
-            payments: [from_the_top, again],
+            payments: [forward, recovery],
             bounds,
             report,
-            callback_from_other_switch: SwitchName::new("other")?,
-            runs: run::Exchanges::default(),
-            answered: RefCell::default(),
-            attempts: attempt::Exchanges::default(),
-            jobs: Interned::default(),
-            run_places: Default::default(),
-            places: Default::default(),
-            known_places: Default::default(),
-            attempt_places: RefCell::default(),
+            other_switch: SwitchName::new("other")?,
+            workflow_exchanges: workflow::Exchanges::default(),
+            reached_exchanges: RefCell::default(),
+            attempt_exchanges: attempt::Exchanges::default(),
+            activities: Interner::default(),
+            workflow_progress: Default::default(),
+            history_by_behaviour: Default::default(),
+            canonical_histories: Default::default(),
+            attempt_progress: RefCell::default(),
         })
     }
 
-    /// The payment, as a run from the top is given it.
+    /// The payment, as the forward workflow receives it.
     #[must_use]
     pub fn payment(&self) -> &Payment {
         &self.payments[0]
@@ -114,139 +112,151 @@ impl Model {
         &self.payments[0].profile
     }
 
-    /// Name of a decision.
+    /// The id of the n-th decision.
     #[must_use]
     pub fn decision_id(n: u8) -> Option<DecisionId> {
         DecisionId::new(format!("decision-{n}")).ok()
     }
 
-    /// Where a run stands after these answers.
+    /// The position of a workflow after this history; `resume` 0 is the forward workflow.
     #[must_use]
-    pub fn run_at(&self, resume: u8, past: &[Number]) -> Rc<Came<Step, Result<(), PaymentError>>> {
-        let taken_up = usize::from(resume > 0);
-        if let Some(came) = self.run_places[taken_up].borrow().get(past) {
-            return came.clone();
+    pub fn workflow_at(
+        &self,
+        resume: u8,
+        history: &[Index],
+    ) -> Rc<Progress<PortCall, Result<(), PaymentError>>> {
+        let kind = usize::from(resume > 0);
+        if let Some(progress) = self.workflow_progress[kind].borrow().get(history) {
+            return progress.clone();
         }
-        let came = Rc::new(run::advance(&self.runs, past, &self.payments[taken_up]));
-        self.run_places[taken_up].borrow_mut().insert(past.to_vec(), came.clone());
-        came
+        let progress = Rc::new(workflow::advance(&self.workflow_exchanges, history, &self.payments[kind]));
+        self.workflow_progress[kind].borrow_mut().insert(history.to_vec(), progress.clone());
+        progress
     }
 
-    /// The first history met that leads to where this one leads.
+    /// The first equivalent history that was met.
     #[must_use]
-    pub fn place(&self, resume: u8, past: Vec<Number>) -> Vec<Number> {
+    pub fn canonical_history(&self, resume: u8, history: Vec<Index>) -> Vec<Index> {
         if self.bounds.every_history {
-            return past;
+            return history;
         }
-        let taken_up = usize::from(resume > 0);
-        if let Some(place) = self.known_places[taken_up].borrow().get(&past) {
-            return place.clone();
+        let kind = usize::from(resume > 0);
+        if let Some(canonical) = self.canonical_histories[kind].borrow().get(&history) {
+            return canonical.clone();
         }
-        let behaviour = place::behaviour(&self.runs, &past, &self.payments[taken_up]);
-        let place =
-            self.places[taken_up].borrow_mut().entry(behaviour).or_insert_with(|| past.clone()).clone();
-        self.known_places[taken_up].borrow_mut().insert(past, place.clone());
-        place
+        let behaviour = equivalence::behaviour(&self.workflow_exchanges, &history, &self.payments[kind]);
+        let canonical = self.history_by_behaviour[kind]
+            .borrow_mut()
+            .entry(behaviour)
+            .or_insert_with(|| history.clone())
+            .clone();
+        self.canonical_histories[kind].borrow_mut().insert(history, canonical.clone());
+        canonical
     }
 
-    /// The number of a job.
+    /// The index of an activity.
     #[must_use]
-    pub fn job(&self, job: Job) -> Number {
-        let number = self.jobs.number(job);
-        let mut places = self.attempt_places.borrow_mut();
-        while places.len() <= usize::from(number) {
-            places.push(Rc::default());
+    pub fn intern_activity(&self, activity: Activity) -> Index {
+        let index = self.activities.intern(activity);
+        let mut progress = self.attempt_progress.borrow_mut();
+        while progress.len() <= usize::from(index) {
+            progress.push(Rc::default());
         }
-        number
+        index
     }
 
-    /// The job of a number.
+    /// The activity of an index.
     #[must_use]
-    pub fn job_of(&self, number: Number) -> Rc<Job> {
-        self.jobs.value(number).unwrap_or_else(|| Rc::new(Job::Submit))
+    pub fn activity(&self, index: Index) -> Rc<Activity> {
+        self.activities.value(index).unwrap_or_else(|| Rc::new(Activity::Submit))
     }
 
-    /// Whether an attempt's next question sends the transfer.
+    /// Whether an attempt's next call sends the transfer.
     #[must_use]
-    pub fn is_about_to_send(&self, attempt: &AttemptInFlight) -> bool {
-        matches!(&*self.attempt_at(attempt.job, &attempt.past), Came::Asks(Call::Send(_)))
+    pub fn is_about_to_send(&self, attempt: &ActiveAttempt) -> bool {
+        matches!(
+            &*self.attempt_at(attempt.activity, &attempt.history),
+            Progress::Awaits(AttemptCall::Send(_))
+        )
     }
 
-    /// Where an attempt stands after these replies.
+    /// The position of an attempt after this history.
     #[must_use]
-    pub fn attempt_at(&self, job: Number, past: &[Number]) -> Rc<Came<Call, Outcome>> {
-        let places = self.attempt_places.borrow().get(usize::from(job)).cloned().unwrap_or_default();
-        if let Some(came) = places.borrow().get(past) {
-            return came.clone();
+    pub fn attempt_at(&self, activity: Index, history: &[Index]) -> Rc<Progress<AttemptCall, AttemptOutcome>> {
+        let known = self.attempt_progress.borrow().get(usize::from(activity)).cloned().unwrap_or_default();
+        if let Some(progress) = known.borrow().get(history) {
+            return progress.clone();
         }
-        let came = Rc::new(attempt::advance(&self.attempts, past, self.payment(), &self.job_of(job)));
-        places.borrow_mut().insert(past.to_vec(), came.clone());
-        came
+        let activity = self.activity(activity);
+        let progress = Rc::new(attempt::advance(&self.attempt_exchanges, history, self.payment(), &activity));
+        known.borrow_mut().insert(history.to_vec(), progress.clone());
+        progress
     }
 
-    /// The number of a run's exchange.
+    /// The index of a workflow's exchange, which counts as reached.
     #[must_use]
-    pub fn answered(&self, asked: Step, heard: run::Answer) -> Number {
-        let number = self.runs.number(Exchange { asked, heard });
-        self.answered.borrow_mut().insert(number);
-        number
+    pub fn workflow_exchange(&self, call: PortCall, reply: workflow::PortReply) -> Index {
+        let index = self.workflow_exchanges.intern(Exchange { call, reply });
+        self.reached_exchanges.borrow_mut().insert(index);
+        index
     }
 
-    /// The number of an attempt's exchange.
+    /// The index of an attempt's exchange.
     #[must_use]
-    pub fn replied(&self, asked: Call, heard: attempt::Reply) -> Number {
-        self.attempts.number(Exchange { asked, heard })
+    pub fn attempt_exchange(&self, call: AttemptCall, reply: attempt::AttemptReply) -> Index {
+        self.attempt_exchanges.intern(Exchange { call, reply })
     }
 
-    /// Every exchange of runs with their world that was met.
+    /// Every exchange of workflows that was reached.
     #[must_use]
-    pub fn met_by_runs(&self) -> Vec<Rc<Exchange<Step, run::Answer>>> {
-        self.answered.borrow().iter().filter_map(|number| self.runs.value(*number)).collect()
+    pub fn reached_workflow_exchanges(&self) -> Vec<Rc<Exchange<PortCall, workflow::PortReply>>> {
+        let reached = self.reached_exchanges.borrow();
+        reached.iter().filter_map(|index| self.workflow_exchanges.value(*index)).collect()
     }
 
-    /// Every exchange of attempts with ledger and switch that was met.
+    /// Every exchange of attempts with ledger and switch that was reached.
     #[must_use]
-    pub fn met_by_attempts(&self) -> Vec<Rc<Exchange<Call, attempt::Reply>>> {
-        self.attempts.values()
+    pub fn reached_attempt_exchanges(&self) -> Vec<Rc<Exchange<AttemptCall, attempt::AttemptReply>>> {
+        self.attempt_exchanges.values()
     }
 
-    /// The exchanges behind a run's place.
+    /// The exchanges of a workflow's history.
     #[must_use]
-    pub fn past_of(&self, past: &[Number]) -> Vec<Rc<Exchange<Step, run::Answer>>> {
-        past.iter().filter_map(|number| self.runs.value(*number)).collect()
+    pub fn exchanges_of(&self, history: &[Index]) -> Vec<Rc<Exchange<PortCall, workflow::PortReply>>> {
+        history.iter().filter_map(|index| self.workflow_exchanges.value(*index)).collect()
     }
 
-    /// Every way an attempt ended.
+    /// Every outcome of an attempt that was reached.
     #[must_use]
-    pub fn outcomes_met(&self) -> Vec<Outcome> {
-        let mut met = Vec::new();
-        for places in self.attempt_places.borrow().iter() {
-            for came in places.borrow().values() {
-                if let Came::Ended(outcome) = &**came {
-                    met.push(outcome.clone());
+    pub fn reached_outcomes(&self) -> Vec<AttemptOutcome> {
+        let mut reached = Vec::new();
+        for known in self.attempt_progress.borrow().iter() {
+            for progress in known.borrow().values() {
+                if let Progress::Completed(outcome) = &**progress {
+                    reached.push(outcome.clone());
                 }
             }
         }
-        met
+        reached
     }
 
-    /// The switch's `Date` at a moment, in milliseconds since the epoch.
+    /// The switch's `Date` in a phase, in milliseconds since the epoch.
     #[must_use]
-    pub fn date_ms(&self, now: Moment) -> i64 {
+    pub fn date_ms(&self, phase: ClockPhase) -> i64 {
         let skew_ms = i64::try_from(self.profile().max_skew_ms).unwrap_or(i64::MAX);
-        match now {
-            Moment::Before => 1_000,
-            Moment::Skew => DEADLINE_MS + skew_ms / 2,
-            Moment::Past | Moment::Retired => DEADLINE_MS + skew_ms + 1,
+        match phase {
+            ClockPhase::BeforeDeadline => 1_000,
+            ClockPhase::WithinSkew => DEADLINE_MS + skew_ms / 2,
+            ClockPhase::AfterDeadline | ClockPhase::AfterRetention => DEADLINE_MS + skew_ms + 1,
         }
     }
 
-    /// The first attempt's age at a moment, by our database's clock, in milliseconds.
+    /// The first attempt's age in a phase, by our database's clock, in milliseconds.
     #[must_use]
-    pub fn age_ms(&self, now: Moment) -> u64 {
-        match now {
-            Moment::Before | Moment::Skew | Moment::Past => 5_000,
-            Moment::Retired => self.profile().retention_s.saturating_mul(1_000),
+    pub fn age_ms(&self, phase: ClockPhase) -> u64 {
+        match phase {
+            ClockPhase::BeforeDeadline | ClockPhase::WithinSkew | ClockPhase::AfterDeadline => 5_000,
+            ClockPhase::AfterRetention => self.profile().retention_s.saturating_mul(1_000),
         }
     }
 }

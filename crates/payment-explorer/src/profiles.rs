@@ -1,13 +1,13 @@
-//! The switches that are explored: every profile that is accepted, as far as the protocol can tell them apart.
+//! The explored switches: every accepted profile that the protocol can tell apart from the others.
 
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::SwitchName;
 use payment_protocol::profile::Strategy;
 
-/// What a switch can or cannot do, by the word it has in a profile's name.
-type Flag = (&'static str, fn(&mut SwitchProfile) -> &mut bool);
+/// A capability of a switch, by its word in a profile's name.
+type Capability = (&'static str, fn(&mut SwitchProfile) -> &mut bool);
 
-const FLAGS: [Flag; 8] = [
+const CAPABILITIES: [Capability; 8] = [
     ("query", |profile| &mut profile.has_query),
     ("dedup", |profile| &mut profile.deduplicates),
     ("tombstone", |profile| &mut profile.tombstones),
@@ -18,31 +18,31 @@ const FLAGS: [Flag; 8] = [
     ("statement", |profile| &mut profile.has_statement),
 ];
 
-/// A switch that can do nothing.
+/// A switch without capabilities.
 ///
 /// # Errors
-/// None, unless its name is no name.
-fn bare(strategy: Strategy) -> anyhow::Result<SwitchProfile> {
-    Ok(SwitchProfile::bare(SwitchName::new("switch")?, strategy))
+/// The switch's name is invalid, which does not occur.
+fn minimal(strategy: Strategy) -> anyhow::Result<SwitchProfile> {
+    Ok(SwitchProfile::minimal(SwitchName::new("switch")?, strategy))
 }
 
 /// The profile of a name like `query:dedup+cancel+callback`.
 ///
 /// # Errors
-/// A word that is no strategy or no capability.
+/// The name contains an unknown strategy or capability.
 pub fn named(name: &str) -> anyhow::Result<SwitchProfile> {
-    let (strategy, flags) = name.split_once(':').unwrap_or((name, ""));
+    let (strategy, capabilities) = name.split_once(':').unwrap_or((name, ""));
     let strategy = Strategy::parse(strategy).ok_or_else(|| {
         let all: Vec<_> = Strategy::ALL.iter().map(|strategy| strategy.as_str()).collect();
-        anyhow::anyhow!("{strategy:?} is no strategy; there are {}", all.join(", "))
+        anyhow::anyhow!("unknown strategy {strategy:?}; use one of {}", all.join(", "))
     })?;
-    let mut profile = bare(strategy)?;
-    for word in flags.split('+').filter(|word| !word.is_empty()) {
-        let (_, flag) = FLAGS.iter().find(|(known, _)| *known == word).ok_or_else(|| {
-            let all: Vec<_> = FLAGS.iter().map(|(word, _)| *word).collect();
-            anyhow::anyhow!("{word:?} is no capability; there are {}", all.join(", "))
+    let mut profile = minimal(strategy)?;
+    for word in capabilities.split('+').filter(|word| !word.is_empty()) {
+        let (_, capability) = CAPABILITIES.iter().find(|(known, _)| *known == word).ok_or_else(|| {
+            let all: Vec<_> = CAPABILITIES.iter().map(|(word, _)| *word).collect();
+            anyhow::anyhow!("unknown capability {word:?}; use one of {}", all.join(", "))
         })?;
-        *flag(&mut profile) = true;
+        *capability(&mut profile) = true;
     }
     Ok(profile)
 }
@@ -51,24 +51,27 @@ pub fn named(name: &str) -> anyhow::Result<SwitchProfile> {
 #[must_use]
 pub fn name(profile: &SwitchProfile) -> String {
     let mut profile = profile.clone();
-    let words: Vec<&str> =
-        FLAGS.iter().filter(|(_, flag)| *flag(&mut profile)).map(|(word, _)| *word).collect();
+    let words: Vec<&str> = CAPABILITIES
+        .iter()
+        .filter(|(_, capability)| *capability(&mut profile))
+        .map(|(word, _)| *word)
+        .collect();
     format!("{}:{}", profile.strategy, words.join("+"))
 }
 
-/// Every accepted profile. Of profiles that no code of ours and no answer of the switch can tell apart, one.
+/// Every accepted profile; one of several profiles that the protocol cannot tell apart.
 ///
 /// # Errors
 /// As [`named`].
 pub fn accepted() -> anyhow::Result<Vec<SwitchProfile>> {
     let mut all = Vec::new();
     for strategy in Strategy::ALL {
-        for bits in 0..1_u32 << FLAGS.len() {
-            let mut profile = bare(*strategy)?;
-            for (at, (_, flag)) in FLAGS.iter().enumerate() {
-                *flag(&mut profile) = bits & (1 << at) != 0;
+        for bits in 0..1_u32 << CAPABILITIES.len() {
+            let mut profile = minimal(*strategy)?;
+            for (at, (_, capability)) in CAPABILITIES.iter().enumerate() {
+                *capability(&mut profile) = bits & (1 << at) != 0;
             }
-            if profile.check().is_ok() && !has_a_twin(&profile) {
+            if profile.check().is_ok() && !is_redundant(&profile) {
                 all.push(profile);
             }
         }
@@ -76,12 +79,12 @@ pub fn accepted() -> anyhow::Result<Vec<SwitchProfile>> {
     Ok(all)
 }
 
-/// Whether another profile, with less, is the same to everybody.
-fn has_a_twin(profile: &SwitchProfile) -> bool {
-    // A statement is read only where there is no query.
+/// Whether a profile with fewer capabilities behaves the same.
+fn is_redundant(profile: &SwitchProfile) -> bool {
+    // A statement is read only if there is no query.
     profile.has_statement && profile.has_query
-        // A tombstone is left only by a cancel.
+        // Only a cancel leaves a tombstone.
         || profile.tombstones && !profile.can_cancel
-        // What is sent once is never deduplicated.
+        // A single attempt is never deduplicated.
         || profile.deduplicates && profile.strategy.reconciles()
 }

@@ -1,38 +1,40 @@
-//! Breadth first through every state, so that the first violation found is the end of a shortest sequence.
+//! Breadth-first search through every state, so that the first violation found ends a shortest sequence.
 //!
-//! A state is never visited twice. What makes two states the same is everything: the books, the switch, the
-//! wire, and for each piece of running code the answers it has had, which fix where it stands and its locals.
-//! States are told apart by a hash of 128 bits; with 10^8 states the chance that any two collide is below 10^-21.
+//! No state is visited twice. Two states are the same if everything is equal: the books, the switch, the requests
+//! in transit, and for each piece of running code its history, which determines its position and its local
+//! variables. States are compared by a hash of 128 bits; with 10^8 states the probability that any two collide is
+//! below 10^-21.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
 
 use foldhash::quality::FixedState;
 
+use crate::coverage;
 use crate::invariants::{self, Violation};
 use crate::model::Model;
 use crate::moves::{Move, moves};
-use crate::run::Step;
-use crate::script::Came;
-use crate::state::{Run, State};
+use crate::replay::Progress;
+use crate::state::{State, WorkflowState};
+use crate::workflow::PortCall;
 
-/// What was found.
+/// The result of one search.
 #[derive(Debug)]
-pub struct Found {
+pub struct SearchResult {
     /// States visited.
     pub states: u64,
-    /// Ways from state to state that were walked.
+    /// Moves from state to state that were walked.
     pub paths: u64,
-    /// The violation with the shortest sequence, if there is one.
+    /// The violation with the shortest sequence; `None` if every invariant holds.
     pub violation: Option<(Violation, Sequence)>,
-    /// The walk was cut off at this many states, and proves nothing about the rest.
+    /// The search stopped at the limit of states, and proves nothing about the rest.
     pub cut_off: bool,
-    /// How often each end, and each reason to stand before a person, was reached.
-    pub ends: HashMap<String, u64>,
+    /// How often each outcome was reached.
+    pub outcomes: HashMap<String, u64>,
 }
 
-/// A sequence of moves: which of the moves there are is taken, from the first state on. The first number says
-/// whether the account has funds.
+/// A sequence of moves: the position of each move in the list of moves of its state. The first number says which
+/// first state is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sequence(pub Vec<u16>);
 
@@ -56,89 +58,113 @@ struct Node {
     taken: u16,
 }
 
-/// Walks everything from `beginnings`, at most `states_max` states.
+/// A search under way.
+struct Search<'m> {
+    model: &'m Model,
+    known: HashMap<u128, u32, FixedState>,
+    nodes: Vec<Node>,
+    /// Benign moves: from, to.
+    benign: Vec<(u32, u32)>,
+    finished: Vec<u32>,
+    result: SearchResult,
+}
+
+/// Walks everything from `first_states`, at most `states_max` states.
 #[must_use]
-pub fn search(model: &Model, beginnings: &[State], states_max: usize) -> Found {
-    let mut found = Found { states: 0, paths: 0, violation: None, cut_off: false, ends: HashMap::new() };
-    let mut known: HashMap<u128, u32, FixedState> = HashMap::default();
-    let mut nodes: Vec<Node> = Vec::new();
-    let mut benign: Vec<(u32, u32)> = Vec::new();
-    let mut finished: Vec<u32> = Vec::new();
+pub fn search(model: &Model, first_states: &[State], states_max: usize) -> SearchResult {
+    let mut search = Search {
+        model,
+        known: HashMap::default(),
+        nodes: Vec::new(),
+        benign: Vec::new(),
+        finished: Vec::new(),
+        result: SearchResult {
+            states: 0,
+            paths: 0,
+            violation: None,
+            cut_off: false,
+            outcomes: HashMap::new(),
+        },
+    };
     let mut layer: Vec<(u32, State)> = Vec::new();
-    for (n, beginning) in beginnings.iter().enumerate() {
-        let at = index(nodes.len());
-        known.insert(fingerprint(beginning), at);
-        nodes.push(Node { parent: u32::MAX, taken: u16::try_from(n).unwrap_or(u16::MAX) });
-        layer.push((at, beginning.clone()));
+    for (n, first) in first_states.iter().enumerate() {
+        let at = index(search.nodes.len());
+        search.known.insert(fingerprint(first), at);
+        search.nodes.push(Node { parent: u32::MAX, taken: u16::try_from(n).unwrap_or(u16::MAX) });
+        layer.push((at, first.clone()));
     }
-    while !layer.is_empty() && found.violation.is_none() {
+    while !layer.is_empty() {
         let mut next_layer = Vec::new();
         for (at, state) in layer {
-            note_end(&mut found.ends, &state);
-            if is_finished(&state) || is_bounded(model, &state) {
-                finished.push(at);
-            }
-            for (taken, Move { next, benign: well, .. }) in
-                moves(model, &state, false).into_iter().enumerate()
-            {
-                found.paths += 1;
-                let new = index(nodes.len());
-                let to = *known.entry(fingerprint(&next)).or_insert(new);
-                if well {
-                    benign.push((at, to));
-                }
-                let broken = invariants::broken(model, &state, &next);
-                if to == new || broken.is_some() {
-                    nodes.push(Node { parent: at, taken: u16::try_from(taken).unwrap_or(u16::MAX) });
-                }
-                if let Some(violation) = broken {
-                    let last = index(nodes.len() - 1);
-                    found.violation = Some((violation, sequence(&nodes, last)));
-                    found.states = nodes.len() as u64;
-                    return found;
-                }
-                if to == new {
-                    next_layer.push((new, next));
-                }
-            }
-            if nodes.len() > states_max {
-                found.cut_off = true;
-                found.states = nodes.len() as u64;
-                return found;
+            search.visit(at, &state, &mut next_layer);
+            search.result.cut_off = search.result.violation.is_none() && search.nodes.len() > states_max;
+            if search.result.violation.is_some() || search.result.cut_off {
+                search.result.states = search.nodes.len() as u64;
+                return search.result;
             }
         }
         layer = next_layer;
     }
-    found.states = nodes.len() as u64;
-    if let Some(stuck) = dead_end(nodes.len(), &benign, &finished) {
-        found.violation = Some((invariants::NO_DEAD_END, sequence(&nodes, stuck)));
+    search.result.states = search.nodes.len() as u64;
+    if let Some(stuck) = dead_end(search.nodes.len(), &search.benign, &search.finished) {
+        search.result.violation = Some((invariants::NO_DEAD_END, sequence(&search.nodes, stuck)));
     }
-    found
+    search.result
 }
 
-/// Whether nothing is left to do: the payment has ended, and so has its workflow.
+impl Search<'_> {
+    /// Walks every move from one state, and adds the new states to `next_layer`. Stops at a violation.
+    fn visit(&mut self, at: u32, state: &State, next_layer: &mut Vec<(u32, State)>) {
+        if let Some(name) = coverage::outcome(state) {
+            *self.result.outcomes.entry(name).or_default() += 1;
+        }
+        if is_finished(state) || is_bounded(self.model, state) {
+            self.finished.push(at);
+        }
+        for (taken, Move { next, benign, .. }) in moves(self.model, state, false).into_iter().enumerate() {
+            self.result.paths += 1;
+            let new = index(self.nodes.len());
+            let to = *self.known.entry(fingerprint(&next)).or_insert(new);
+            if benign {
+                self.benign.push((at, to));
+            }
+            let violation = invariants::violated(self.model, state, &next);
+            if to == new || violation.is_some() {
+                self.nodes.push(Node { parent: at, taken: u16::try_from(taken).unwrap_or(u16::MAX) });
+            }
+            if let Some(violation) = violation {
+                let last = index(self.nodes.len() - 1);
+                self.result.violation = Some((violation, sequence(&self.nodes, last)));
+                return;
+            }
+            if to == new {
+                next_layer.push((new, next));
+            }
+        }
+    }
+}
+
+/// Whether nothing remains to be done: the payment has ended, and so has its workflow.
 fn is_finished(state: &State) -> bool {
-    state.bank.ended() && !matches!(state.run, Run::Live(_) | Run::NotStarted)
+    state.bank.ended()
+        && !matches!(state.workflow, WorkflowState::Running(_) | WorkflowState::NotStarted)
 }
 
-/// Whether people could go on deciding, and only this exploration's bound keeps them from it.
+/// Whether operators could decide again, and only this exploration's bound prevents it.
 fn is_bounded(model: &Model, state: &State) -> bool {
-    let Run::Live(live) = &state.run else { return false };
-    let stands = matches!(&*model.run_at(live.resume, &live.past), Came::Asks(Step::WaitUntilEvent));
-    let answered = state.bank.decision.as_ref().is_none_or(|decision| decision.came.is_some());
-    stands && state.bank.may_stand() && state.left.decisions == 0 && answered
+    let WorkflowState::Running(running) = &state.workflow else { return false };
+    let waits = matches!(
+        &*model.workflow_at(running.resume, &running.history),
+        Progress::Awaits(PortCall::WaitUntilEvent)
+    );
+    let none_open = state.bank.decision.as_ref().is_none_or(|decision| decision.outcome.is_some());
+    waits && state.bank.may_await_operator() && state.budget.decisions == 0 && none_open
 }
 
-fn note_end(ends: &mut HashMap<String, u64>, state: &State) {
-    if let Some(name) = crate::tally::end(state) {
-        *ends.entry(name).or_default() += 1;
-    }
-}
-
-/// The first state from which no benign way leads to a finished one. First means nearest to the beginning:
-/// states are numbered in the order in which they were found.
+/// The first state from which no benign moves lead to a finished one; `None` if there is none. First means
+/// nearest to the first states: states are numbered in the order in which they were found.
 fn dead_end(states: usize, benign: &[(u32, u32)], finished: &[u32]) -> Option<u32> {
-    // Ways backwards, gathered by where they lead: counting sort keeps this in two flat rows.
+    // Moves backwards, grouped by their target: counting sort keeps them in two flat vectors.
     let mut starts = vec![0_u32; states + 1];
     for (_, to) in benign {
         starts[*to as usize + 1] += 1;
@@ -146,11 +172,11 @@ fn dead_end(states: usize, benign: &[(u32, u32)], finished: &[u32]) -> Option<u3
     for at in 0..states {
         starts[at + 1] += starts[at];
     }
-    let mut place = starts.clone();
+    let mut free = starts.clone();
     let mut back = vec![0_u32; benign.len()];
     for (from, to) in benign {
-        back[place[*to as usize] as usize] = *from;
-        place[*to as usize] += 1;
+        back[free[*to as usize] as usize] = *from;
+        free[*to as usize] += 1;
     }
     let mut can_end = vec![false; states];
     let mut open: Vec<u32> = finished.to_vec();
@@ -188,20 +214,20 @@ fn fingerprint(state: &State) -> u128 {
     (half(0x9e37_79b9_7f4a_7c15) << 64) | half(0xc2b2_ae3d_27d4_eb4f)
 }
 
-/// The moves of a sequence in words, and where they lead. The numbers of moves are those of this model after
-/// its [`search`], which has named the places.
+/// The moves of a sequence in words, and the last state; `None` if there is no such sequence. Valid only after
+/// [`search`] with this model, because the search determines the canonical histories.
 #[must_use]
-pub fn tell(model: &Model, beginnings: &[State], sequence: &Sequence) -> Option<Vec<String>> {
+pub fn describe(model: &Model, first_states: &[State], sequence: &Sequence) -> Option<Vec<String>> {
     let (first, rest) = sequence.0.split_first()?;
-    let mut state = beginnings.get(usize::from(*first))?.clone();
-    let mut told = vec![format!("accepted; the account has the funds: {}", state.bank.funds)];
+    let mut state = first_states.get(usize::from(*first))?.clone();
+    let mut lines = vec![format!("accepted; the account has the funds: {}", state.bank.funds)];
     for taken in rest {
         let next = moves(model, &state, true).into_iter().nth(usize::from(*taken))?;
-        told.push(next.told);
+        lines.push(next.description);
         state = next.next;
     }
     let (bank, switch) = (&state.bank, &state.switch);
-    told.push(format!("bank: {}, hold {:?}, {:?}", bank.state, bank.hold, bank.journal));
-    told.push(format!("switch: {switch:?}"));
-    Some(told)
+    lines.push(format!("bank: {}, hold {:?}, {:?}", bank.state, bank.hold, bank.journal));
+    lines.push(format!("switch: {switch:?}"));
+    Some(lines)
 }

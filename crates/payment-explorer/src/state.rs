@@ -1,110 +1,83 @@
-//! One moment of the whole: the bank's books, the switch, what is on its way between them, and where every
-//! piece of running code stands.
+//! One state of the whole system: the bank's books, the switch, the requests in transit, and the position of
+//! every piece of running code.
 
 use std::hash::BuildHasher as _;
 
 use foldhash::quality::FixedState;
-use payment_protocol::PaymentError;
 use payment_protocol::port::WaitOutcome;
 
-use crate::attempt::Job;
-use crate::bank::{self, Bank};
+use crate::attempt::{ActiveAttempt, Activity};
+use crate::bank::{Bank, RunNumber};
 use crate::model::Model;
-use crate::run::Step;
-use crate::script::Number;
-use crate::switch::{Moment, Switch};
+use crate::replay::Index;
+use crate::switch::{ClockPhase, Switch};
+use crate::workflow::{PortCall, WorkflowError};
 
-/// So many pieces of given up code at the very same place are kept. The second finds what the first has written, as each
-/// further one would; without a bound, a decision that is told again and again leaves another asking behind each time.
-const ALIKE_MAX: usize = 2;
+/// How many equal zombies are kept. The second one meets what the first has written, as each further one would.
+/// Without this bound, a decision that is delivered repeatedly would add another zombie each time.
+const EQUAL_ZOMBIES_MAX: usize = 2;
 
-/// One moment.
+/// One state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// Our books.
     pub bank: Bank,
-    /// The other party.
+    /// The switch.
     pub switch: Switch,
     /// The switch's clock, relative to submit's deadline; starts with the first attempt.
-    pub now: Moment,
+    pub clock: ClockPhase,
     /// The payment's workflow.
-    pub run: Run,
-    /// The attempt that the server has given the present step.
-    pub current: Option<AttemptInFlight>,
-    /// Attempts that the server has given up and that live on.
+    pub workflow: WorkflowState,
+    /// The attempt that Temporal has scheduled for the workflow's present call.
+    pub current: Option<ActiveAttempt>,
+    /// Attempts that Temporal has abandoned and that still run.
     pub zombies: Vec<Zombie>,
-    /// Requests that nobody waits for any more and that arrive later.
-    pub wire: Vec<Message>,
-    /// What is stored in the inbox and was not signalled yet.
+    /// Requests that nobody awaits any more and that arrive later.
+    pub in_transit: Vec<Request>,
+    /// Inbox messages that have not been signalled yet.
     pub messages: Vec<WaitOutcome>,
-    /// What may still go wrong or be asked for.
-    pub left: Left,
+    /// What may still go wrong or be requested.
+    pub budget: Budget,
 }
 
-/// The payment's workflow, as the engine has it.
+/// The payment's workflow, as Temporal has it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Run {
+pub enum WorkflowState {
     /// Accepted, not started.
     NotStarted,
     /// Running.
-    Live(Live),
-    /// Terminated, retention_expired, or gone with a server.
+    Running(RunningWorkflow),
+    /// Terminated, past its retention, or lost with a server.
     Lost,
     /// Completed.
-    Closed(Result<(), ClosedWith>),
-}
-
-/// What a workflow failed with, in its stable words.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ClosedWith {
-    /// The end it names.
-    pub end: payment_protocol::FinalState,
-    /// The word of the error.
-    pub code: &'static str,
-}
-
-impl From<PaymentError> for ClosedWith {
-    fn from(error: PaymentError) -> Self {
-        Self { end: error.end(), code: error.code() }
-    }
+    Closed(Result<(), WorkflowError>),
 }
 
 /// A running workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Live {
-    /// Its run id.
-    pub id: bank::Run,
-    /// 0 from the top, else the n-th taking up.
+pub struct RunningWorkflow {
+    /// Its run.
+    pub run: RunNumber,
+    /// 0 for the forward workflow, n for the n-th recovery workflow.
     pub resume: u8,
-    /// The answers it has had.
-    pub past: Vec<Number>,
-    /// What was signalled and not heard.
+    /// The exchanges so far.
+    pub history: Vec<Index>,
+    /// Signals that the workflow has not handled.
     pub inbox: Vec<WaitOutcome>,
 }
 
-/// An attempt of an activity.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct AttemptInFlight {
-    /// Of which activity, by its number in the model.
-    pub job: Number,
-    /// For which run.
-    pub run: bank::Run,
-    /// The replies it has had.
-    pub past: Vec<Number>,
-}
-
-/// Code that nobody waits for.
+/// Running code whose result nobody awaits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Zombie {
     /// Inside an attempt at the switch.
-    Attempt(AttemptInFlight),
+    Attempt(ActiveAttempt),
     /// Before a step of our ledger.
-    Ledger(Step, bank::Run),
+    Ledger(PortCall, RunNumber),
 }
 
-/// A request on its way to the switch.
+/// A request in transit to the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Message {
+pub enum Request {
     /// A submit.
     Send,
     /// A cancel.
@@ -113,70 +86,70 @@ pub enum Message {
     Recall,
 }
 
-/// What may still happen that need not: each is given once, or so many times.
+/// Optional events that may still happen in this sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Left {
+pub struct Budget {
     /// Faults: lost answers, crashes, zombies, late requests, terminations, resets.
     pub faults: u8,
-    /// False, foreign and wrong words of the switch.
-    pub words: u8,
-    /// Decisions by people.
+    /// False, misdirected and mismatching messages of the switch.
+    pub switch_faults: u8,
+    /// Operator decisions.
     pub decisions: u8,
     /// The customer's cancel.
     pub customer_cancel: bool,
     /// A freeze of the account.
     pub freeze: bool,
     /// `valid_until` passing before the start.
-    pub lateness: bool,
+    pub late_start: bool,
 }
 
 impl State {
-    /// The beginning: accepted, nothing done.
+    /// The first state: accepted, nothing done.
     #[must_use]
-    pub fn accepted(funds: bool, left: Left) -> Self {
+    pub fn accepted(funds: bool, budget: Budget) -> Self {
         Self {
             bank: Bank::accepted(funds),
             switch: Switch::default(),
-            now: Moment::Before,
-            run: Run::NotStarted,
+            clock: ClockPhase::BeforeDeadline,
+            workflow: WorkflowState::NotStarted,
             current: None,
             zombies: Vec::new(),
-            wire: Vec::new(),
+            in_transit: Vec::new(),
             messages: Vec::new(),
-            left,
+            budget,
         }
     }
 
-    /// Whether something that was sent may still settle: taken and undecided, or on its way, or about to be
-    /// sent by an attempt that was let out.
+    /// Whether a transfer may still settle: accepted and undecided, in transit, or about to be sent by an attempt
+    /// that the ledger allowed.
     #[must_use]
     pub fn may_settle(&self, model: &Model) -> bool {
-        let lands = self.wire.contains(&Message::Send)
+        let may_arrive = self.in_transit.contains(&Request::Send)
             || self
                 .zombies
                 .iter()
                 .any(|zombie| matches!(zombie, Zombie::Attempt(attempt) if model.is_about_to_send(attempt)));
-        self.switch.pending() || (lands && self.switch.would_take(model.profile(), self.now))
+        self.switch.pending() || (may_arrive && self.switch.would_accept(model.profile(), self.clock))
     }
 
-    /// Whether a recall that nobody waits for may still arrive.
+    /// Whether a recall that nobody awaits may still arrive.
     #[must_use]
     pub fn is_being_recalled(&self, model: &Model) -> bool {
-        let recalls = |zombie: &Zombie| matches!(zombie, Zombie::Attempt(attempt) if *model.job_of(attempt.job) == Job::Recall);
-        self.wire.contains(&Message::Recall) || self.zombies.iter().any(recalls)
+        let recalls = |zombie: &Zombie| matches!(zombie, Zombie::Attempt(attempt) if *model.activity(attempt.activity) == Activity::Recall);
+        self.in_transit.contains(&Request::Recall) || self.zombies.iter().any(recalls)
     }
 
-    /// Puts what is unordered into one order, so that equal states are equal, and drops what needs no telling.
-    pub fn tidy(&mut self) {
-        self.wire.sort_unstable();
-        if self.bank.decision.as_ref().is_some_and(|decision| decision.came.is_some()) {
+    /// Sorts unordered parts, so that equal states are equal, and drops messages that need no delivery.
+    pub fn normalise(&mut self) {
+        self.in_transit.sort_unstable();
+        if self.bank.decision.as_ref().is_some_and(|decision| decision.outcome.is_some()) {
             self.messages.retain(|event| !matches!(event, WaitOutcome::Decided(_)));
         }
         if self.zombies.len() > 1 {
             self.zombies.sort_by_cached_key(|zombie| FixedState::default().hash_one(zombie));
-            let mut at = ALIKE_MAX;
+            let mut at = EQUAL_ZOMBIES_MAX;
             while at < self.zombies.len() {
-                if self.zombies[at] == self.zombies[at - ALIKE_MAX] {
+                if self.zombies[at] == self.zombies[at - EQUAL_ZOMBIES_MAX] {
                     self.zombies.remove(at);
                 } else {
                     at += 1;
@@ -185,17 +158,17 @@ impl State {
         }
     }
 
-    /// Who stands before a person asks nobody any more: a final_status or an end that somebody else wrote since `before`
-    /// must be signalled.
-    pub fn wake_who_may_stand(&mut self, before: &Self) {
-        let came = before.bank.final_status != self.bank.final_status || self.bank.ended();
-        if came && before.bank.may_stand() && !matches!(self.run, Run::Closed(_)) {
-            self.message(WaitOutcome::FinalStatusRecorded);
+    /// A workflow that awaits an operator makes no requests: signals it a final status or a final state that was
+    /// written since `before`.
+    pub fn signal_final_status(&mut self, before: &Self) {
+        let written = before.bank.final_status != self.bank.final_status || self.bank.ended();
+        if written && before.bank.may_await_operator() && !matches!(self.workflow, WorkflowState::Closed(_)) {
+            self.store_message(WaitOutcome::FinalStatusRecorded);
         }
     }
 
-    /// Stores what must be signalled; a repeat of what waits says nothing new.
-    pub fn message(&mut self, event: WaitOutcome) {
+    /// Stores an inbox message; a message that is already stored is not stored twice.
+    pub fn store_message(&mut self, event: WaitOutcome) {
         if !self.messages.contains(&event) {
             self.messages.push(event);
         }

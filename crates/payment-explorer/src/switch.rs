@@ -1,12 +1,12 @@
-//! The simulated switch: what it has of one reference, and what it can be asked. Every choice it is free to
-//! make is made by the caller, so that each can be explored.
+//! The simulated switch: its record of one reference, and its answers. The caller makes every choice that the
+//! switch is free to make, so that each choice can be explored.
 
 use payment_protocol::SwitchProfile;
 
-/// How a transfer stands at the switch.
+/// The status of a transfer at the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Status {
-    /// Taken, not decided.
+pub enum TransferStatus {
+    /// Accepted, not decided.
     Pending,
     /// The money left.
     Settled,
@@ -14,257 +14,263 @@ pub enum Status {
     Rejected,
     /// Cancelled before it settled.
     Cancelled,
-    /// Settled, and given back.
+    /// Settled, and the switch returned the money.
     Recalled,
 }
 
-/// Everything it has under the payment's reference.
+/// Everything the switch has recorded under the payment's reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Switch {
-    /// Transfers in order of arrival; more than one only where it does not deduplicate.
-    pub transfers: Vec<Status>,
-    /// A cancel came for a reference it did not know.
+    /// Transfers in order of arrival; more than one only at a switch that does not deduplicate.
+    pub transfers: Vec<TransferStatus>,
+    /// The switch received a cancel for an unknown reference.
     pub tombstone: bool,
-    /// It has retention_expired its references; what it took may settle all the same.
+    /// The retention of references has expired; a transfer that was accepted may still settle.
     pub retention_expired: bool,
-    /// It repeats "not found" to every cancel, since that was its first answer under the key.
+    /// The switch repeats "not found" to every cancel, because that was its first answer under the key.
     pub stuck_not_found: bool,
-    /// What it recorded under recall's key.
+    /// A refusal is recorded under recall's key.
     pub recall_refused: bool,
 }
 
-/// What becomes of a submit.
+/// How the switch handles a submit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Take {
-    /// Takes it.
+pub enum SubmitHandling {
+    /// Accepts the transfer.
     Accept,
-    /// Refuses it, and remembers that.
+    /// Refuses the transfer and records the refusal.
     Refuse,
-    /// Refuses it and remembers nothing.
+    /// Refuses the transfer and records nothing.
     RefuseUnrecorded,
 }
 
-/// Answer to a submit.
+/// The switch's answer to a submit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Sent {
-    /// It has it.
+pub enum SubmitResult {
+    /// Accepted.
     Accepted,
-    /// It does not want it.
+    /// Refused.
     Refused,
 }
 
-/// Answer to a cancel.
+/// The switch's answer to a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cancelled {
-    /// It was pending, or cancelled before.
+pub enum CancelResult {
+    /// The transfer was pending, or cancelled before.
     Cancelled,
-    /// Unknown; a mark keeps a later submit out.
+    /// Unknown; a tombstone refuses a later submit.
     Tombstoned,
-    /// It had rejected it.
+    /// Rejected before.
     AlreadyRejected,
-    /// It had settled it.
+    /// Settled before.
     AlreadySettled,
-    /// Unknown, and no mark.
+    /// Unknown, without a tombstone.
     NotFound,
 }
 
-/// Answer to a query, or what a statement shows.
+/// The switch's answer to a query, or the content of its statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Found {
+pub enum QueryResult {
     /// Not decided.
     Pending,
     /// The money left.
     Settled,
-    /// It never will.
+    /// The transfer will never settle.
     Void,
     /// Unknown.
-    Nothing,
+    NotFound,
 }
 
-/// Answer to a recall.
+/// The switch's answer to a recall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum GivenBack {
-    /// The money came back.
+pub enum RecallResult {
+    /// The switch returned the money.
     Recalled,
-    /// It will not.
+    /// The switch refuses to return the money.
     Refused,
-    /// It cannot say.
+    /// The switch has no definite answer.
     Unknown,
 }
 
-/// Moment on the switch's clock, relative to submit's deadline. One step is one tick of [`crate::state::State`].
+/// The switch's clock, relative to submit's deadline. One tick of the clock leads to the next phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Moment {
+pub enum ClockPhase {
     /// Before the deadline.
-    Before,
-    /// Past the deadline on some of its clocks: within `max_skew`.
-    Skew,
-    /// Past it on all of them.
-    Past,
-    /// Its retention of references has passed.
-    Retired,
+    BeforeDeadline,
+    /// After the deadline on some of the switch's clocks: within `max_skew`.
+    WithinSkew,
+    /// After the deadline on all of the switch's clocks.
+    AfterDeadline,
+    /// The retention of references has expired.
+    AfterRetention,
 }
 
-impl Moment {
-    /// The next one.
+impl ClockPhase {
+    /// The next phase; `None` after the last.
     #[must_use]
     pub fn next(self) -> Option<Self> {
         match self {
-            Self::Before => Some(Self::Skew),
-            Self::Skew => Some(Self::Past),
-            Self::Past => Some(Self::Retired),
-            Self::Retired => None,
+            Self::BeforeDeadline => Some(Self::WithinSkew),
+            Self::WithinSkew => Some(Self::AfterDeadline),
+            Self::AfterDeadline => Some(Self::AfterRetention),
+            Self::AfterRetention => None,
         }
     }
 }
 
 impl Switch {
-    /// Whether the money left and did not come back.
+    /// Whether the money left and was not returned.
     #[must_use]
     pub fn settled(&self) -> bool {
-        self.transfers.contains(&Status::Settled)
+        self.transfers.contains(&TransferStatus::Settled)
     }
 
-    /// Whether something it took may still settle.
+    /// Whether an accepted transfer may still settle.
     #[must_use]
     pub fn pending(&self) -> bool {
-        self.transfers.contains(&Status::Pending)
+        self.transfers.contains(&TransferStatus::Pending)
     }
 
-    /// What it would do with a submit that arrives now: each way it is free to choose.
+    /// How the switch may handle a submit that arrives now: each way that it is free to choose.
     #[must_use]
-    pub fn takes(&self, profile: &SwitchProfile, now: Moment) -> Vec<Take> {
-        if self.known_to_a_submit(profile) {
-            return vec![Take::Accept];
+    pub fn submit_choices(&self, profile: &SwitchProfile, clock: ClockPhase) -> Vec<SubmitHandling> {
+        if self.knows_submit(profile) {
+            return vec![SubmitHandling::Accept];
         }
-        match now {
-            Moment::Past | Moment::Retired if profile.honours_deadline => vec![Take::Refuse],
-            // The warning under which such a profile is accepted: nothing is paused for that long.
-            Moment::Retired => Vec::new(),
-            _ => vec![Take::Accept, Take::Refuse, Take::RefuseUnrecorded],
+        match clock {
+            ClockPhase::AfterDeadline | ClockPhase::AfterRetention if profile.honours_deadline => {
+                vec![SubmitHandling::Refuse]
+            }
+            // The warning under which such a profile is accepted: no request is delayed for that long.
+            ClockPhase::AfterRetention => Vec::new(),
+            _ => vec![SubmitHandling::Accept, SubmitHandling::Refuse, SubmitHandling::RefuseUnrecorded],
         }
     }
 
     /// Whether a submit that arrives now could still lead to a transfer.
     #[must_use]
-    pub fn would_take(&self, profile: &SwitchProfile, now: Moment) -> bool {
-        !self.known_to_a_submit(profile) && self.takes(profile, now).contains(&Take::Accept)
+    pub fn would_accept(&self, profile: &SwitchProfile, clock: ClockPhase) -> bool {
+        !self.knows_submit(profile) && self.submit_choices(profile, clock).contains(&SubmitHandling::Accept)
     }
 
-    /// Whether the answer to a submit follows from what it has already.
-    fn known_to_a_submit(&self, profile: &SwitchProfile) -> bool {
+    /// Whether the switch's record determines its answer to a submit.
+    fn knows_submit(&self, profile: &SwitchProfile) -> bool {
         !self.retention_expired && (self.tombstone || (profile.deduplicates && !self.transfers.is_empty()))
     }
 
     /// A submit arrives.
-    pub fn submit(&mut self, profile: &SwitchProfile, take: Take) -> Sent {
-        if self.known_to_a_submit(profile) {
-            let dead = self.tombstone
-                || self.transfers.iter().all(|status| matches!(status, Status::Rejected | Status::Cancelled));
-            return if dead { Sent::Refused } else { Sent::Accepted };
+    pub fn submit(&mut self, profile: &SwitchProfile, handling: SubmitHandling) -> SubmitResult {
+        if self.knows_submit(profile) {
+            let finished = |status: &TransferStatus| {
+                matches!(status, TransferStatus::Rejected | TransferStatus::Cancelled)
+            };
+            let void = self.tombstone || self.transfers.iter().all(finished);
+            return if void { SubmitResult::Refused } else { SubmitResult::Accepted };
         }
-        match take {
-            Take::Accept => {
-                self.transfers.push(Status::Pending);
-                Sent::Accepted
+        match handling {
+            SubmitHandling::Accept => {
+                self.transfers.push(TransferStatus::Pending);
+                SubmitResult::Accepted
             }
-            Take::Refuse => {
-                self.transfers.push(Status::Rejected);
-                Sent::Refused
+            SubmitHandling::Refuse => {
+                self.transfers.push(TransferStatus::Rejected);
+                SubmitResult::Refused
             }
-            Take::RefuseUnrecorded => Sent::Refused,
+            SubmitHandling::RefuseUnrecorded => SubmitResult::Refused,
         }
     }
 
     /// A cancel arrives.
-    pub fn cancel(&mut self, profile: &SwitchProfile) -> Cancelled {
+    pub fn cancel(&mut self, profile: &SwitchProfile) -> CancelResult {
         if self.stuck_not_found && !self.retention_expired {
-            return Cancelled::NotFound;
+            return CancelResult::NotFound;
         }
         if self.retention_expired || self.transfers.is_empty() {
             if self.tombstone && !self.retention_expired {
-                return Cancelled::Tombstoned;
+                return CancelResult::Tombstoned;
             }
             if !profile.tombstones {
-                return Cancelled::NotFound;
+                return CancelResult::NotFound;
             }
-            // What it forgot is not found by a submit either: the mark is a new one.
+            // After the retention the switch keeps no tombstone that a later submit would meet.
             self.tombstone = !self.retention_expired;
-            return Cancelled::Tombstoned;
+            return CancelResult::Tombstoned;
         }
         if self.settled() {
-            return Cancelled::AlreadySettled;
+            return CancelResult::AlreadySettled;
         }
-        let mut answer = Cancelled::AlreadyRejected;
+        let mut result = CancelResult::AlreadyRejected;
         for status in &mut self.transfers {
             match status {
-                Status::Pending | Status::Cancelled => {
-                    *status = Status::Cancelled;
-                    answer = Cancelled::Cancelled;
+                TransferStatus::Pending | TransferStatus::Cancelled => {
+                    *status = TransferStatus::Cancelled;
+                    result = CancelResult::Cancelled;
                 }
-                Status::Settled | Status::Rejected | Status::Recalled => {}
+                TransferStatus::Settled | TransferStatus::Rejected | TransferStatus::Recalled => {}
             }
         }
-        answer
+        result
     }
 
     /// A query arrives.
     #[must_use]
-    pub fn query(&self) -> Found {
+    pub fn query(&self) -> QueryResult {
         if self.retention_expired {
-            return Found::Nothing;
+            return QueryResult::NotFound;
         }
         if self.tombstone {
-            return Found::Void;
+            return QueryResult::Void;
         }
-        self.show(false)
+        self.status(false)
     }
 
-    /// The statement is read: what is final, also of retention_expired references.
+    /// The statement is read: every final status, also after the retention of references.
     #[must_use]
-    pub fn statement(&self) -> Found {
-        self.show(true)
+    pub fn statement(&self) -> QueryResult {
+        self.status(true)
     }
 
-    fn show(&self, only_final: bool) -> Found {
-        if self.transfers.iter().any(|status| matches!(status, Status::Settled | Status::Recalled)) {
-            Found::Settled
+    fn status(&self, only_final: bool) -> QueryResult {
+        let left =
+            |status: &TransferStatus| matches!(status, TransferStatus::Settled | TransferStatus::Recalled);
+        if self.transfers.iter().any(left) {
+            QueryResult::Settled
         } else if self.pending() {
-            if only_final { Found::Nothing } else { Found::Pending }
+            if only_final { QueryResult::NotFound } else { QueryResult::Pending }
         } else if self.transfers.is_empty() {
-            Found::Nothing
+            QueryResult::NotFound
         } else {
-            Found::Void
+            QueryResult::Void
         }
     }
 
-    /// A recall arrives; `gives` is its choice where it is free.
-    pub fn recall(&mut self, gives: bool) -> GivenBack {
+    /// A recall arrives; `returns` is the switch's choice if it is free to choose.
+    pub fn recall(&mut self, returns: bool) -> RecallResult {
         if self.retention_expired {
-            return GivenBack::Unknown;
+            return RecallResult::Unknown;
         }
         if self.recall_refused {
-            return GivenBack::Refused;
+            return RecallResult::Refused;
         }
-        if self.transfers.contains(&Status::Recalled) {
-            return GivenBack::Recalled;
+        if self.transfers.contains(&TransferStatus::Recalled) {
+            return RecallResult::Recalled;
         }
-        match self.transfers.iter_mut().find(|status| **status == Status::Settled) {
-            None => GivenBack::Unknown,
-            Some(status) if gives => {
-                *status = Status::Recalled;
-                GivenBack::Recalled
+        match self.transfers.iter_mut().find(|status| **status == TransferStatus::Settled) {
+            None => RecallResult::Unknown,
+            Some(status) if returns => {
+                *status = TransferStatus::Recalled;
+                RecallResult::Recalled
             }
             Some(_) => {
                 self.recall_refused = true;
-                GivenBack::Refused
+                RecallResult::Refused
             }
         }
     }
 
-    /// Whether a recall's answer is its free choice now.
+    /// Whether the switch is free to choose its answer to a recall now.
     #[must_use]
-    pub fn may_give_back(&self) -> bool {
+    pub fn may_return_money(&self) -> bool {
         !self.retention_expired && !self.recall_refused && self.settled()
     }
 }

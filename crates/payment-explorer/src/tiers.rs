@@ -1,4 +1,4 @@
-//! How far each profile is walked, and what all walks together found.
+//! How far each profile is walked, and the results of all walks together.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -9,55 +9,55 @@ use payment_protocol::profile::Strategy;
 
 use crate::invariants::Violation;
 use crate::model::{Bounds, Model};
-use crate::search::{self, Sequence};
-use crate::state::{Left, State};
-use crate::{profiles, tally};
+use crate::search::{self, SearchResult, Sequence};
+use crate::state::{Budget, State};
+use crate::{coverage, profiles};
 
-/// One walk: a profile and how far.
+/// One walk: a profile and its bounds.
 #[derive(Clone, Debug)]
 pub struct Walk {
     /// The switch.
     pub profile: SwitchProfile,
-    /// How far.
+    /// The bounds.
     pub bounds: Bounds,
-    /// The walk is cut off after so many states, which is reported.
+    /// The walk stops at this many states, which is reported.
     pub states_max: usize,
 }
 
-/// What was found.
+/// The results of all walks.
 #[derive(Debug, Default)]
-pub struct Found {
-    /// Walks that were made.
+pub struct Summary {
+    /// Completed walks.
     pub walks: u64,
     /// States visited.
     pub states: u64,
-    /// Steps from a state to a next that were walked.
+    /// Moves from state to state that were walked.
     pub paths: u64,
-    /// How often each end was reached.
-    pub ends: BTreeMap<String, u64>,
-    /// How many different exchanges met each branch.
+    /// How often each outcome was reached.
+    pub outcomes: BTreeMap<String, u64>,
+    /// How many different exchanges reached each branch.
     pub branches: BTreeMap<String, u64>,
-    /// What does not hold.
-    pub violations: Vec<Broken>,
-    /// Walks that were cut off.
+    /// The violations.
+    pub violations: Vec<Counterexample>,
+    /// The profiles whose walk was cut off.
     pub cut_off: Vec<String>,
 }
 
 /// One violation, with the shortest sequence that leads to it.
 #[derive(Debug)]
-pub struct Broken {
-    /// The walk it was found on.
+pub struct Counterexample {
+    /// The walk that found the violation.
     pub walk: Walk,
-    /// What does not hold.
+    /// The violated invariant.
     pub violation: Violation,
     /// The moves, by number.
     pub sequence: Sequence,
-    /// The moves in words, and the state they lead to.
-    pub told: Option<Vec<String>>,
+    /// The moves in words, and the last state.
+    pub description: Option<Vec<String>>,
 }
 
-/// Profiles that stand for what switches are like; the others are walked less far.
-const NOTABLE: &[&str] = &[
+/// Profiles that represent typical switches; other profiles are walked less far.
+const REPRESENTATIVE: &[&str] = &[
     "query:query+dedup+tombstone+deadline+cancel+recall+callback",
     "reference:dedup+tombstone+deadline+cancel+recall+callback",
     "write_ahead:query+deadline+cancel+callback",
@@ -67,45 +67,45 @@ const NOTABLE: &[&str] = &[
     "query:query+deadline+callback",
 ];
 
-/// So many of the notable profiles are walked with wrong words in the fast tier.
-const WORDS_WALKED: usize = 4;
-/// Enough for every walk of the fast tier.
+/// How many of the representative profiles the fast tier walks with faults of the switch.
+const WITH_SWITCH_FAULTS: usize = 4;
+/// More states than any walk of the fast tier has.
 const STATES_MAX: usize = 40_000_000;
 
 impl Walk {
-    /// A walk.
+    /// A walk with these bounds.
     #[must_use]
-    pub fn new(profile: SwitchProfile, faults: u8, words: u8, decisions: u8) -> Self {
-        let resumes = faults.saturating_add(1);
-        let bounds = Bounds { faults, words, decisions, resumes, every_history: false };
+    pub fn new(profile: SwitchProfile, faults: u8, switch_faults: u8, decisions: u8) -> Self {
+        let recoveries = faults.saturating_add(1);
+        let bounds = Bounds { faults, switch_faults, decisions, recoveries, every_history: false };
         Self { profile, bounds, states_max: STATES_MAX }
     }
 
-    /// Where it begins: with the funds, and without.
+    /// The first states: an account with the funds, and one without.
     #[must_use]
-    pub fn beginnings(&self) -> [State; 2] {
-        let left = Left {
+    pub fn first_states(&self) -> [State; 2] {
+        let budget = Budget {
             faults: self.bounds.faults,
-            words: self.bounds.words,
+            switch_faults: self.bounds.switch_faults,
             decisions: self.bounds.decisions,
             customer_cancel: true,
             freeze: true,
-            lateness: true,
+            late_start: true,
         };
-        [State::accepted(true, left), State::accepted(false, left)]
+        [State::accepted(true, budget), State::accepted(false, budget)]
     }
 }
 
-/// Every accepted profile with nothing going wrong at our machines or on the wire and a decision of people; the
-/// notable ones with one fault, and with one wrong word of the switch, in every place. Some seconds.
+/// Every accepted profile with one decision and without faults; the representative ones also with one fault, and
+/// with one fault of the switch, at every point. About half a minute.
 ///
 /// # Errors
-/// A name of ours that is none.
+/// A built-in profile name is invalid, which does not occur.
 pub fn fast() -> anyhow::Result<Vec<Walk>> {
     let mut walks: Vec<Walk> = Vec::new();
-    for (n, name) in NOTABLE.iter().enumerate() {
+    for (n, name) in REPRESENTATIVE.iter().enumerate() {
         walks.push(Walk::new(profiles::named(name)?, 1, 0, 0));
-        if n < WORDS_WALKED {
+        if n < WITH_SWITCH_FAULTS {
             walks.push(Walk::new(profiles::named(name)?, 0, 1, 1));
         }
     }
@@ -113,18 +113,19 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
     Ok(walks)
 }
 
-/// The notable profiles with two faults, with two wrong words and two decisions, and with one fault beside either; every accepted
-/// profile with one fault, and with one wrong word and a decision; and one with every history as a place of its own.
+/// The representative profiles with two faults, with two faults of the switch and two decisions, and with one fault
+/// together with either; every accepted profile with one fault, and with one fault of the switch and a decision; and
+/// one profile with every history as its own position.
 ///
-/// Two faults at the switch that can do everything, and a fault beside anything under the account lock, are more states than
-/// a machine of a developer keeps. An hour of one core or more.
+/// Two faults at the switch that offers everything, and a fault together with anything under the account lock, have
+/// more states than a developer's machine can store. An hour of one core or more.
 ///
 /// # Errors
-/// A name of ours that is none.
+/// A built-in profile name is invalid, which does not occur.
 pub fn deep() -> anyhow::Result<Vec<Walk>> {
     let mut walks = Vec::new();
-    let whole = profiles::named(NOTABLE.first().copied().unwrap_or("at_most_once"))?;
-    for name in NOTABLE {
+    let full = profiles::named(REPRESENTATIVE.first().copied().unwrap_or("at_most_once"))?;
+    for name in REPRESENTATIVE {
         let profile = profiles::named(name)?;
         walks.push(Walk::new(profile.clone(), 0, 2, 2));
         if profile.strategy == Strategy::Validate {
@@ -132,11 +133,11 @@ pub fn deep() -> anyhow::Result<Vec<Walk>> {
         }
         walks.push(Walk::new(profile.clone(), 1, 0, 1));
         walks.push(Walk::new(profile.clone(), 1, 1, 0));
-        if profile != whole {
+        if profile != full {
             walks.push(Walk::new(profile, 2, 0, 0));
         }
     }
-    let mut exact = Walk::new(whole, 0, 1, 1);
+    let mut exact = Walk::new(full, 0, 1, 1);
     exact.bounds.every_history = true;
     walks.push(exact);
     for profile in profiles::accepted()? {
@@ -146,56 +147,56 @@ pub fn deep() -> anyhow::Result<Vec<Walk>> {
     Ok(walks)
 }
 
-/// Makes all walks, on every core. `progress` is told of each.
+/// Makes all walks, on every core. Calls `progress` after each, with the number of completed walks.
 #[must_use]
-pub fn walk_all(walks: &[Walk], progress: &(dyn Fn(usize, &Walk, &search::Found) + Sync)) -> Found {
+pub fn walk_all(walks: &[Walk], progress: &(dyn Fn(usize, &Walk, &SearchResult) + Sync)) -> Summary {
     let next = AtomicUsize::new(0);
-    let found = Mutex::new(Found::default());
+    let summary = Mutex::new(Summary::default());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..cores.min(walks.len()) {
             scope.spawn(|| {
                 while let Some(walk) = walks.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let Ok(model) = Model::new(walk.profile.clone(), walk.bounds) else { continue };
-                    let one = search::search(&model, &walk.beginnings(), walk.states_max);
-                    let branches = tally::branches(&model);
-                    let told = one
+                    let result = search::search(&model, &walk.first_states(), walk.states_max);
+                    let branches = coverage::branches(&model);
+                    let description = result
                         .violation
                         .as_ref()
-                        .and_then(|(_, sequence)| search::tell(&model, &walk.beginnings(), sequence));
-                    if let Ok(mut found) = found.lock() {
-                        found.add(walk, &one, branches, told);
-                        progress(usize::try_from(found.walks).unwrap_or(0), walk, &one);
+                        .and_then(|(_, sequence)| search::describe(&model, &walk.first_states(), sequence));
+                    if let Ok(mut summary) = summary.lock() {
+                        summary.add(walk, &result, branches, description);
+                        progress(usize::try_from(summary.walks).unwrap_or(0), walk, &result);
                     }
                 }
             });
         }
     });
-    found.into_inner().unwrap_or_default()
+    summary.into_inner().unwrap_or_default()
 }
 
-impl Found {
+impl Summary {
     fn add(
         &mut self,
         walk: &Walk,
-        one: &search::Found,
+        result: &SearchResult,
         branches: BTreeMap<String, u64>,
-        told: Option<Vec<String>>,
+        description: Option<Vec<String>>,
     ) {
         self.walks += 1;
-        self.states += one.states;
-        self.paths += one.paths;
-        for (name, times) in &one.ends {
-            *self.ends.entry(name.clone()).or_default() += times;
+        self.states += result.states;
+        self.paths += result.paths;
+        for (name, times) in &result.outcomes {
+            *self.outcomes.entry(name.clone()).or_default() += times;
         }
         for (name, times) in branches {
             *self.branches.entry(name).or_default() += times;
         }
-        if let Some((violation, sequence)) = &one.violation {
+        if let Some((violation, sequence)) = &result.violation {
             let (walk, sequence) = (walk.clone(), sequence.clone());
-            self.violations.push(Broken { walk, violation: *violation, sequence, told });
+            self.violations.push(Counterexample { walk, violation: *violation, sequence, description });
         }
-        if one.cut_off {
+        if result.cut_off {
             self.cut_off.push(profiles::name(&walk.profile));
         }
     }

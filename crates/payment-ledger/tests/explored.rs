@@ -201,7 +201,7 @@ impl Both {
             }
             Op::Void(death) => {
                 let ruling = ledger.record_void(id, *death).await.unwrap();
-                (said(&ruling), said(&bank.write_dead(*death == VoidReason::NeverSent)))
+                (said(&ruling), said(&bank.record_void(*death == VoidReason::NeverSent)))
             }
             Op::Debit => (said(&ledger.debit(id).await.unwrap()), said(&bank.debit())),
             Op::Release(cause) => {
@@ -249,7 +249,7 @@ impl Both {
 
     /// Two people decide, where the bank would let them.
     async fn decide(&mut self, action: Action) -> (String, String) {
-        let open = self.bank.decision.as_ref().is_some_and(|decision| decision.came.is_none());
+        let open = self.bank.decision.as_ref().is_some_and(|decision| decision.outcome.is_none());
         let may = self.bank.operator_reason.is_some_and(|reason| reason.allowed().contains(&action))
             && !self.bank.ended()
             && !open;
@@ -260,7 +260,7 @@ impl Both {
         if may && let Ok(proposed) = proposed {
             ledger.confirm(&proposed.decision_id, "Bob", "I agree").await.unwrap();
             let id = self.bank.decision.as_ref().map_or(0, |decision| decision.id + 1);
-            self.bank.decision = Some(OpenDecision { id, action, came: None });
+            self.bank.decision = Some(OpenDecision { id, action, outcome: None });
             self.decided = Some(proposed.decision_id);
         }
         (format!("taken {taken}"), format!("taken {may}"))

@@ -1,4 +1,4 @@
-//! One question of an attempt to our ledger or to the switch: every answer it may get.
+//! One call of an attempt to our ledger or to the switch: every reply it may get.
 
 use payment_protocol::cancel::{CancelAnswer, SwitchResponse, VoidReason};
 use payment_protocol::cause::Cause;
@@ -9,317 +9,361 @@ use payment_protocol::report::SettledReport;
 use payment_protocol::rules::{DebitByDecisionRuling, DecisionRefusal, ReleaseByDecisionRuling};
 use payment_protocol::submit::{QueryAnswer, SendAnswer};
 
-use crate::attempt::{Call, Job, Reply};
-use crate::bank::Run;
+use crate::attempt::{Activity, AttemptCall, AttemptReply};
+use crate::bank::RunNumber;
 use crate::model::{DEADLINE_MS, Model};
-use crate::state::{Left, Message, State};
-use crate::switch::{Cancelled, Found, GivenBack, Sent, Take};
+use crate::state::{Budget, Request, State};
+use crate::switch::{CancelResult, QueryResult, RecallResult, SubmitHandling, SubmitResult};
 
-/// One answer, and what is different after it.
-pub(super) struct Way {
+/// One reply, and the state after it.
+pub(super) struct CallResult {
     pub(super) next: State,
-    pub(super) reply: Reply,
+    pub(super) reply: AttemptReply,
     /// Whether nothing went wrong.
     pub(super) benign: bool,
-    pub(super) told: &'static str,
+    pub(super) description: &'static str,
 }
 
-/// The ways of one question, while they are collected.
-struct Ways<'m> {
+/// The results of one call, while they are collected.
+struct CallResults<'m> {
     model: &'m Model,
     from: &'m State,
-    list: Vec<Way>,
+    list: Vec<CallResult>,
 }
 
-impl Ways<'_> {
+impl CallResults<'_> {
     fn push(
         &mut self,
-        pay: impl FnOnce(&mut Left) -> Option<()>,
+        spend: impl FnOnce(&mut Budget) -> Option<()>,
         benign: bool,
-        told: &'static str,
-        change: impl FnOnce(&mut State, &Model) -> Option<Reply>,
+        description: &'static str,
+        change: impl FnOnce(&mut State, &Model) -> Option<AttemptReply>,
     ) {
         let mut next = self.from.clone();
-        if pay(&mut next.left).is_some()
+        if spend(&mut next.budget).is_some()
             && let Some(reply) = change(&mut next, self.model)
         {
-            self.list.push(Way { next, reply, benign, told });
+            self.list.push(CallResult { next, reply, benign, description });
         }
     }
 
-    /// A way on which nothing goes wrong.
-    fn well(&mut self, told: &'static str, change: impl FnOnce(&mut State, &Model) -> Option<Reply>) {
-        self.push(|_| Some(()), true, told, change);
+    /// A result in which nothing goes wrong.
+    fn benign(
+        &mut self,
+        description: &'static str,
+        change: impl FnOnce(&mut State, &Model) -> Option<AttemptReply>,
+    ) {
+        self.push(|_| Some(()), true, description, change);
     }
 
-    /// A way that costs a fault.
-    fn fault(&mut self, told: &'static str, change: impl FnOnce(&mut State, &Model) -> Option<Reply>) {
-        let pay = |left: &mut Left| left.faults.checked_sub(1).map(|faults| left.faults = faults);
-        self.push(pay, false, told, change);
+    /// A result that costs a fault.
+    fn fault(
+        &mut self,
+        description: &'static str,
+        change: impl FnOnce(&mut State, &Model) -> Option<AttemptReply>,
+    ) {
+        let spend = |budget: &mut Budget| budget.faults.checked_sub(1).map(|faults| budget.faults = faults);
+        self.push(spend, false, description, change);
     }
 
-    /// A way that costs a wrong word of the switch.
-    fn word(&mut self, told: &'static str, change: impl FnOnce(&mut State, &Model) -> Option<Reply>) {
-        let pay = |left: &mut Left| left.words.checked_sub(1).map(|words| left.words = words);
-        self.push(pay, false, told, change);
+    /// A result that costs a fault of the switch.
+    fn switch_fault(
+        &mut self,
+        description: &'static str,
+        change: impl FnOnce(&mut State, &Model) -> Option<AttemptReply>,
+    ) {
+        let spend = |budget: &mut Budget| {
+            budget.switch_faults.checked_sub(1).map(|faults| budget.switch_faults = faults)
+        };
+        self.push(spend, false, description, change);
     }
 
-    fn hear<A>(&self, answer: A) -> SwitchResponse<A> {
+    /// The switch's answer at this moment.
+    fn respond<A>(&self, answer: A) -> SwitchResponse<A> {
         SwitchResponse {
             answer,
-            switch_now_ms: Some(self.model.date_ms(self.from.now)),
-            first_attempt_age_ms: (self.from.bank.attempts > 0).then(|| self.model.age_ms(self.from.now)),
+            switch_now_ms: Some(self.model.date_ms(self.from.clock)),
+            first_attempt_age_ms: (self.from.bank.attempts > 0).then(|| self.model.age_ms(self.from.clock)),
         }
     }
 }
 
-/// Every answer to `call` of an attempt for `run`.
-pub(super) fn ways(model: &Model, from: &State, run: Run, job: &Job, call: &Call) -> Vec<Way> {
-    let mut ways = Ways { model, from, list: Vec::new() };
+/// Every result of `call` of an attempt for `run`.
+pub(super) fn call_results(
+    model: &Model,
+    from: &State,
+    run: RunNumber,
+    activity: &Activity,
+    call: &AttemptCall,
+) -> Vec<CallResult> {
+    let mut results = CallResults { model, from, list: Vec::new() };
     match call {
-        Call::Send(reference) => send(&mut ways, *reference == model.payment().reference()),
-        Call::Cancel(reference, _) => cancel(&mut ways, *reference == model.payment().reference()),
-        Call::Query(_) => seen(&mut ways, from.switch.query()),
-        Call::Statement(_) => seen(&mut ways, from.switch.statement()),
-        Call::Recall(..) => recall(&mut ways),
-        _ => ledger(&mut ways, run, job, call),
+        AttemptCall::Send(reference) => send(&mut results, *reference == model.payment().reference()),
+        AttemptCall::Cancel(reference, _) => cancel(&mut results, *reference == model.payment().reference()),
+        AttemptCall::Query(_) => query(&mut results, from.switch.query()),
+        AttemptCall::Statement(_) => query(&mut results, from.switch.statement()),
+        AttemptCall::Recall(..) => recall(&mut results),
+        _ => ledger(&mut results, run, activity, call),
     }
-    ways.list
+    results.list
 }
 
-/// The answer of our ledger to what only reads or writes there.
-fn ledger(ways: &mut Ways<'_>, run: Run, job: &Job, call: &Call) {
-    ways.well("", |next, model| {
-        let age_ms = model.age_ms(next.now);
-        Some(match call {
-            Call::Logged => Reply::Logged(next.bank.log.clone()),
-            Call::RecordAttempt => {
-                Reply::RecordAttempt(next.bank.record_attempt(run, model.payment(), age_ms, false))
-            }
-            Call::RecordAnswer(n, answer) => {
-                next.bank.record_answer(*n, answer);
-                Reply::Done
-            }
-            Call::RecordFound => Reply::Found(next.bank.record_found()),
-            Call::RecordSettled(report) => {
-                Reply::FinalStatus(next.bank.write_settled(model.payment(), report))
-            }
-            Call::RecordVoid(death) => {
-                Reply::FinalStatus(next.bank.write_dead(*death == VoidReason::NeverSent))
-            }
-            Call::Begin => {
-                let cause = match job {
-                    Job::Cancel(cause) => cause.clone(),
-                    _ => Cause::ReleasedByDecision,
-                };
-                Reply::Begin(next.bank.begin_cancel(&cause, DEADLINE_MS))
-            }
-            Call::Recalled => Reply::Recall(next.bank.recall),
-            Call::RecordRecall(record) => Reply::Recall(Some(next.bank.record_recall(*record))),
-            Call::DecisionRecorded => Reply::Decision(next.bank.decision_outcome(number(job)?)),
-            Call::DebitByDecision => {
-                // What people claim on evidence is true: a false claim is theirs to answer for, not the
-                // protocol's, and here they see it in time.
-                if !next.bank.ended() && (!next.switch.settled() || next.is_being_recalled(model)) {
-                    let seen = DecisionRefusal::SwitchSaysVoid;
-                    return Some(Reply::DebitByDecision(DebitByDecisionRuling::Refused(seen)));
-                }
-                Reply::DebitByDecision(next.bank.debit_by_decision(number(job)?))
-            }
-            Call::ReleaseByDecision => {
-                let may_settle = next.switch.settled() || next.may_settle(model);
-                if !next.bank.ended() && may_settle {
-                    let seen = ReleaseByDecisionRuling::Refused(DecisionRefusal::SwitchSaysSettled);
-                    return Some(Reply::ReleaseByDecision(seen, Cause::ReleasedByDecision));
-                }
-                let (ruling, cause) = next.bank.release_by_decision(number(job)?);
-                Reply::ReleaseByDecision(ruling, cause)
-            }
-            Call::CloseDecision(came) => {
-                next.bank.close_decision(number(job)?, came.clone());
-                Reply::Done
-            }
-            Call::Send(_) | Call::Cancel(..) | Call::Query(_) | Call::Statement(_) | Call::Recall(..) => {
-                return None;
-            }
-        })
-    });
-    if *call == Call::RecordAttempt && ways.model.profile().strategy == Strategy::Validate {
-        ways.fault("another payment has sent to the same account", |next, model| {
-            let age_ms = model.age_ms(next.now);
-            Some(Reply::RecordAttempt(next.bank.record_attempt(run, model.payment(), age_ms, true)))
+/// The reply of our ledger.
+fn ledger(results: &mut CallResults<'_>, run: RunNumber, activity: &Activity, call: &AttemptCall) {
+    results.benign("", |next, model| ledger_reply(next, model, run, activity, call));
+    if *call == AttemptCall::RecordAttempt && results.model.profile().strategy == Strategy::Validate {
+        results.fault("another payment has sent to the same account", |next, model| {
+            let age_ms = model.age_ms(next.clock);
+            let ruling = next.bank.record_attempt(run, model.payment(), age_ms, true);
+            Some(AttemptReply::RecordAttempt(ruling))
         });
     }
 }
 
-/// The number in a decision's name.
-fn number(job: &Job) -> Option<u8> {
-    let Job::CarryOut(decision, _) = job else { return None };
-    let name: &DecisionId = &decision.decision_id;
-    name.as_str().rsplit('-').next()?.parse().ok()
+fn ledger_reply(
+    next: &mut State,
+    model: &Model,
+    run: RunNumber,
+    activity: &Activity,
+    call: &AttemptCall,
+) -> Option<AttemptReply> {
+    Some(match call {
+        AttemptCall::Logged => AttemptReply::Logged(next.bank.log.clone()),
+        AttemptCall::RecordAttempt => {
+            let age_ms = model.age_ms(next.clock);
+            AttemptReply::RecordAttempt(next.bank.record_attempt(run, model.payment(), age_ms, false))
+        }
+        AttemptCall::RecordAnswer(n, answer) => {
+            next.bank.record_answer(*n, answer);
+            AttemptReply::Done
+        }
+        AttemptCall::RecordFound => AttemptReply::RecordFound(next.bank.record_found()),
+        AttemptCall::RecordSettled(report) => {
+            AttemptReply::FinalStatus(next.bank.record_settled(model.payment(), report))
+        }
+        AttemptCall::RecordVoid(reason) => {
+            AttemptReply::FinalStatus(next.bank.record_void(*reason == VoidReason::NeverSent))
+        }
+        AttemptCall::Begin => {
+            let cause = match activity {
+                Activity::Cancel(cause) => cause.clone(),
+                _ => Cause::ReleasedByDecision,
+            };
+            AttemptReply::Begin(next.bank.begin_cancel(&cause, DEADLINE_MS))
+        }
+        AttemptCall::RecallRecorded => AttemptReply::Recall(next.bank.recall),
+        AttemptCall::RecordRecall(record) => AttemptReply::Recall(Some(next.bank.record_recall(*record))),
+        AttemptCall::DecisionRecorded => {
+            AttemptReply::Decision(next.bank.decision_outcome(decision_number(activity)?))
+        }
+        AttemptCall::DebitByDecision => debit_by_decision(next, model, activity)?,
+        AttemptCall::ReleaseByDecision => release_by_decision(next, model, activity)?,
+        AttemptCall::CloseDecision(outcome) => {
+            next.bank.close_decision(decision_number(activity)?, outcome.clone());
+            AttemptReply::Done
+        }
+        AttemptCall::Send(_)
+        | AttemptCall::Cancel(..)
+        | AttemptCall::Query(_)
+        | AttemptCall::Statement(_)
+        | AttemptCall::Recall(..) => return None,
+    })
 }
 
-fn send(ways: &mut Ways<'_>, ours: bool) {
-    let lost = || Some(Reply::SendAnswer(SendAnswer::Unknown { detail: "no answer".into() }));
-    let profile = ways.model.profile();
-    let takes = if ours { ways.from.switch.takes(profile, ways.from.now) } else { Vec::new() };
-    for take in takes {
-        let told = match take {
-            Take::Accept => "the switch accepts",
-            Take::Refuse => "the switch refuses",
-            Take::RefuseUnrecorded => "the switch refuses, and keeps no record",
+/// Operators claim only what is true: a false claim is the operators' responsibility, not the protocol's, and
+/// the simulated operators notice it in time.
+fn debit_by_decision(next: &mut State, model: &Model, activity: &Activity) -> Option<AttemptReply> {
+    if !next.bank.ended() && (!next.switch.settled() || next.is_being_recalled(model)) {
+        let refusal = DecisionRefusal::SwitchSaysVoid;
+        return Some(AttemptReply::DebitByDecision(DebitByDecisionRuling::Refused(refusal)));
+    }
+    Some(AttemptReply::DebitByDecision(next.bank.debit_by_decision(decision_number(activity)?)))
+}
+
+/// See [`debit_by_decision`].
+fn release_by_decision(next: &mut State, model: &Model, activity: &Activity) -> Option<AttemptReply> {
+    let may_settle = next.switch.settled() || next.may_settle(model);
+    if !next.bank.ended() && may_settle {
+        let refused = ReleaseByDecisionRuling::Refused(DecisionRefusal::SwitchSaysSettled);
+        return Some(AttemptReply::ReleaseByDecision(refused, Cause::ReleasedByDecision));
+    }
+    let (ruling, cause) = next.bank.release_by_decision(decision_number(activity)?);
+    Some(AttemptReply::ReleaseByDecision(ruling, cause))
+}
+
+/// The number in a decision's id.
+fn decision_number(activity: &Activity) -> Option<u8> {
+    let Activity::ApplyDecision(decision, _) = activity else { return None };
+    let id: &DecisionId = &decision.decision_id;
+    id.as_str().rsplit('-').next()?.parse().ok()
+}
+
+fn send(results: &mut CallResults<'_>, own_reference: bool) {
+    let no_answer = || Some(AttemptReply::SendAnswer(SendAnswer::Unknown { detail: "no answer".into() }));
+    let (profile, from) = (results.model.profile(), results.from);
+    let choices =
+        if own_reference { from.switch.submit_choices(profile, from.clock) } else { Vec::new() };
+    for handling in choices {
+        let description = match handling {
+            SubmitHandling::Accept => "the switch accepts",
+            SubmitHandling::Refuse => "the switch refuses",
+            SubmitHandling::RefuseUnrecorded => "the switch refuses and records nothing",
         };
-        let taken = |next: &mut State, model: &Model| {
-            Some(Reply::SendAnswer(match next.switch.submit(model.profile(), take) {
-                Sent::Accepted => SendAnswer::Accepted,
-                Sent::Refused => SendAnswer::Refused { reason: "refused".into() },
+        let handled = |next: &mut State, model: &Model| {
+            Some(AttemptReply::SendAnswer(match next.switch.submit(model.profile(), handling) {
+                SubmitResult::Accepted => SendAnswer::Accepted,
+                SubmitResult::Refused => SendAnswer::Refused { reason: "refused".into() },
             }))
         };
-        if take == Take::RefuseUnrecorded {
-            ways.word(told, taken)
+        if handling == SubmitHandling::RefuseUnrecorded {
+            results.switch_fault(description, handled)
         } else {
-            ways.well(told, taken)
+            results.benign(description, handled)
         }
-        ways.fault("the switch takes it, its answer is lost", |next, model| {
-            next.switch.submit(model.profile(), take);
-            lost()
+        results.fault("the submit arrives, its answer is lost", |next, model| {
+            next.switch.submit(model.profile(), handling);
+            no_answer()
         });
     }
-    if ours && ways.from.switch.takes(profile, ways.from.now).is_empty() {
-        ways.well("the request comes to nothing after so long", |_, _| lost());
+    if own_reference && from.switch.submit_choices(profile, from.clock).is_empty() {
+        results.benign("the request has no effect after such a delay", |_, _| no_answer());
     }
-    ways.fault("the request is lost", |_, _| lost());
-    ways.fault("no answer in time; the request is still on its way", |next, _| {
-        next.wire.push(Message::Send);
-        lost()
+    results.fault("the request is lost", |_, _| no_answer());
+    results.fault("no answer in time; the submit is still in transit", |next, _| {
+        next.in_transit.push(Request::Send);
+        no_answer()
     });
 }
 
-fn cancel(ways: &mut Ways<'_>, ours: bool) {
-    let report = ways.model.report.clone();
-    let no_answer = || CancelAnswer::NoAnswer { detail: "no answer".into() };
-    if !ours {
-        // Another reference is one it does not know.
-        let answer = if ways.model.profile().tombstones {
+fn cancel(results: &mut CallResults<'_>, own_reference: bool) {
+    if !own_reference {
+        let answer = if results.model.profile().tombstones {
             CancelAnswer::Cancelled { tombstoned: true }
         } else {
             CancelAnswer::NotFound
         };
-        let heard = ways.hear(answer);
-        ways.well("the switch does not know this reference", |_, _| Some(Reply::CancelAnswer(heard)));
+        let response = results.respond(answer);
+        results.benign("the switch does not know this reference", |_, _| {
+            Some(AttemptReply::CancelAnswer(response))
+        });
         return;
     }
-    let said = ways.from.switch.clone().cancel(ways.model.profile());
-    let answer = match said {
-        Cancelled::Cancelled => CancelAnswer::Cancelled { tombstoned: false },
-        Cancelled::Tombstoned => CancelAnswer::Cancelled { tombstoned: true },
-        Cancelled::AlreadyRejected => CancelAnswer::AlreadyRejected,
-        Cancelled::AlreadySettled => CancelAnswer::AlreadySettled(report.clone()),
-        Cancelled::NotFound => CancelAnswer::NotFound,
+    let report = results.model.report.clone();
+    let result = results.from.switch.clone().cancel(results.model.profile());
+    let (description, answer) = match result {
+        CancelResult::Cancelled => ("the switch cancels", CancelAnswer::Cancelled { tombstoned: false }),
+        CancelResult::Tombstoned => {
+            ("the switch leaves a tombstone", CancelAnswer::Cancelled { tombstoned: true })
+        }
+        CancelResult::AlreadyRejected => {
+            ("the switch had rejected the transfer", CancelAnswer::AlreadyRejected)
+        }
+        CancelResult::AlreadySettled => {
+            ("the switch had settled the transfer", CancelAnswer::AlreadySettled(report))
+        }
+        CancelResult::NotFound => ("the switch does not find the transfer", CancelAnswer::NotFound),
     };
-    let told = match said {
-        Cancelled::Cancelled => "the switch cancels",
-        Cancelled::Tombstoned => "the switch leaves a tombstone",
-        Cancelled::AlreadyRejected => "the switch had rejected it",
-        Cancelled::AlreadySettled => "the switch had settled it",
-        Cancelled::NotFound => "the switch does not find it",
-    };
-    let heard = ways.hear(answer);
-    let undated = SwitchResponse { switch_now_ms: None, ..heard.clone() };
-    ways.well(told, |next, model| {
+    let response = results.respond(answer);
+    let undated = SwitchResponse { switch_now_ms: None, ..response.clone() };
+    results.benign(description, |next, model| {
         next.switch.cancel(model.profile());
-        Some(Reply::CancelAnswer(heard))
+        Some(AttemptReply::CancelAnswer(response))
     });
-    ways.word("the switch answers without a Date", |next, model| {
+    results.switch_fault("the switch answers without a Date", |next, model| {
         next.switch.cancel(model.profile());
-        Some(Reply::CancelAnswer(undated))
+        Some(AttemptReply::CancelAnswer(undated))
     });
-    let lost = ways.hear(no_answer());
-    ways.fault("the cancel arrives, its answer is lost", |next, model| {
+    let no_answer = results.respond(CancelAnswer::NoAnswer { detail: "no answer".into() });
+    results.fault("the cancel arrives, its answer is lost", |next, model| {
         next.switch.cancel(model.profile());
-        Some(Reply::CancelAnswer(lost.clone()))
+        Some(AttemptReply::CancelAnswer(no_answer.clone()))
     });
-    ways.fault("no answer in time; the cancel is still on its way", |next, _| {
-        next.wire.push(Message::Cancel);
-        Some(Reply::CancelAnswer(lost))
+    results.fault("no answer in time; the cancel is still in transit", |next, _| {
+        next.in_transit.push(Request::Cancel);
+        Some(AttemptReply::CancelAnswer(no_answer))
     });
-    let mut harmless = vec![
-        ("the switch says 401", CancelAnswer::OurFault { detail: "401".into() }),
-        ("the switch cannot cancel this one", CancelAnswer::CannotCancel),
-        ("in process", CancelAnswer::Undecided { detail: "in process".into() }),
+    cancel_without_effect(results, result);
+}
+
+/// Answers to a cancel that changes nothing at the switch.
+fn cancel_without_effect(results: &mut CallResults<'_>, result: CancelResult) {
+    let mut answers = vec![
+        ("the switch answers 401", CancelAnswer::OurFault { detail: "401".into() }),
+        ("the switch cannot cancel this transfer", CancelAnswer::CannotCancel),
+        ("the switch answers: in process", CancelAnswer::Undecided { detail: "in process".into() }),
     ];
-    if said == Cancelled::AlreadySettled {
-        let other = SettledReport { amount_minor: 1, ..report };
-        harmless.push(("the switch had settled another amount", CancelAnswer::AlreadySettled(other)));
+    if result == CancelResult::AlreadySettled {
+        let other = SettledReport { amount_minor: 1, ..results.model.report.clone() };
+        answers.push(("the switch had settled another amount", CancelAnswer::AlreadySettled(other)));
     }
-    if said == Cancelled::NotFound {
-        harmless.push(("cancelled, without a mark", CancelAnswer::Cancelled { tombstoned: true }));
-        let stuck = ways.hear(CancelAnswer::NotFound);
-        ways.word("not found; repeated to every cancel", |next, _| {
+    if result == CancelResult::NotFound {
+        let unmarked = CancelAnswer::Cancelled { tombstoned: true };
+        answers.push(("the switch answers cancelled, without a tombstone", unmarked));
+        let stuck = results.respond(CancelAnswer::NotFound);
+        results.switch_fault("the switch answers not found, and repeats it to every cancel", |next, _| {
             next.switch.stuck_not_found = true;
-            Some(Reply::CancelAnswer(stuck))
+            Some(AttemptReply::CancelAnswer(stuck))
         });
     }
-    for (told, answer) in harmless {
-        let heard = ways.hear(answer);
-        ways.word(told, |_, _| Some(Reply::CancelAnswer(heard)));
+    for (description, answer) in answers {
+        let response = results.respond(answer);
+        results.switch_fault(description, |_, _| Some(AttemptReply::CancelAnswer(response)));
     }
 }
 
-fn seen(ways: &mut Ways<'_>, found: Found) {
-    let report = ways.model.report.clone();
-    let (told, answer) = match found {
-        Found::Pending => ("the switch has not decided", QueryAnswer::Pending),
-        Found::Settled => ("the switch says settled", QueryAnswer::Settled(report.clone())),
-        Found::Void => ("the switch says dead", QueryAnswer::Void { reason: "void".into() }),
-        Found::Nothing => ("the switch knows nothing", QueryAnswer::NotFound),
+fn query(results: &mut CallResults<'_>, result: QueryResult) {
+    let report = results.model.report.clone();
+    let (description, answer) = match result {
+        QueryResult::Pending => ("the switch has not decided", QueryAnswer::Pending),
+        QueryResult::Settled => ("the switch reports settled", QueryAnswer::Settled(report.clone())),
+        QueryResult::Void => ("the switch reports void", QueryAnswer::Void { reason: "void".into() }),
+        QueryResult::NotFound => ("the switch does not know the transfer", QueryAnswer::NotFound),
     };
     let mut others = vec![
         ("no answer", QueryAnswer::NoAnswer { detail: "no answer".into() }),
-        ("the switch says 401", QueryAnswer::OurFault { detail: "401".into() }),
+        ("the switch answers 401", QueryAnswer::OurFault { detail: "401".into() }),
     ];
-    if found == Found::Settled {
+    if result == QueryResult::Settled {
         let other = SettledReport { amount_minor: 1, ..report };
-        others.push(("the switch says settled, of another amount", QueryAnswer::Settled(other)));
+        others.push(("the switch reports settled, with another amount", QueryAnswer::Settled(other)));
     }
-    let heard = ways.hear(answer);
-    ways.well(told, |_, _| Some(Reply::QueryAnswer(heard)));
-    for (told, answer) in others {
-        let heard = ways.hear(answer);
-        ways.word(told, |_, _| Some(Reply::QueryAnswer(heard)));
+    let response = results.respond(answer);
+    results.benign(description, |_, _| Some(AttemptReply::QueryAnswer(response)));
+    for (description, answer) in others {
+        let response = results.respond(answer);
+        results.switch_fault(description, |_, _| Some(AttemptReply::QueryAnswer(response)));
     }
 }
 
-fn recall(ways: &mut Ways<'_>) {
-    let free = ways.from.switch.may_give_back();
+fn recall(results: &mut CallResults<'_>) {
+    let free = results.from.switch.may_return_money();
     let choices: &[bool] = if free { &[true, false] } else { &[true] };
-    for gives in choices {
-        let said = ways.from.switch.clone().recall(*gives);
-        let (told, answer) = match said {
-            GivenBack::Recalled => ("the switch gives it back", RecallAnswer::Recalled),
-            GivenBack::Refused => {
-                ("the switch refuses to give it back", RecallAnswer::Refused { reason: "kept".into() })
+    let unknown = || RecallAnswer::Unknown { detail: "no answer".into() };
+    for returns in choices {
+        let (description, answer) = match results.from.switch.clone().recall(*returns) {
+            RecallResult::Recalled => ("the switch returns the money", RecallAnswer::Recalled),
+            RecallResult::Refused => {
+                ("the switch refuses to return the money", RecallAnswer::Refused { reason: "kept".into() })
             }
-            GivenBack::Unknown => ("the switch cannot say", unknown()),
+            RecallResult::Unknown => ("the switch has no definite answer", unknown()),
         };
-        let (heard, lost) = (ways.hear(answer), ways.hear(unknown()));
-        ways.well(told, |next, _| {
-            next.switch.recall(*gives);
-            Some(Reply::RecallAnswer(heard))
+        let (response, lost) = (results.respond(answer), results.respond(unknown()));
+        results.benign(description, |next, _| {
+            next.switch.recall(*returns);
+            Some(AttemptReply::RecallAnswer(response))
         });
-        ways.fault("the recall arrives, its answer is lost", |next, _| {
-            next.switch.recall(*gives);
-            Some(Reply::RecallAnswer(lost))
+        results.fault("the recall arrives, its answer is lost", |next, _| {
+            next.switch.recall(*returns);
+            Some(AttemptReply::RecallAnswer(lost))
         });
     }
-    let (lost, unable) = (ways.hear(unknown()), ways.hear(RecallAnswer::RecallUnsupported));
-    ways.fault("no answer in time; the recall is still on its way", |next, _| {
-        next.wire.push(Message::Recall);
-        Some(Reply::RecallAnswer(lost))
+    let lost = results.respond(unknown());
+    let unsupported = results.respond(RecallAnswer::RecallUnsupported);
+    results.fault("no answer in time; the recall is still in transit", |next, _| {
+        next.in_transit.push(Request::Recall);
+        Some(AttemptReply::RecallAnswer(lost))
     });
-    ways.word("the switch has no recall", |_, _| Some(Reply::RecallAnswer(unable)));
-}
-
-fn unknown() -> RecallAnswer {
-    RecallAnswer::Unknown { detail: "no answer".into() }
+    results.switch_fault("the switch does not support recalls", |_, _| {
+        Some(AttemptReply::RecallAnswer(unsupported))
+    });
 }

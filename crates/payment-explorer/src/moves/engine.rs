@@ -1,139 +1,145 @@
-//! What the workflow engine and the starter do: starts, signals, cancellations, losses of every kind.
+//! The moves of Temporal and the starter: starts, signals, cancellations, losses of every kind.
 
 use payment_protocol::cause::ReserveRefusal;
 use payment_protocol::port::WaitOutcome;
 
-use super::Moves;
-use crate::state::{Live, Run, State, Zombie};
+use super::collector::MoveList;
+use crate::state::{RunningWorkflow, State, WorkflowState, Zombie};
 
-pub(super) fn moves(moves: &mut Moves<'_>) {
-    match &moves.from.run {
-        Run::NotStarted => start(moves),
-        Run::Live(live) => {
-            if moves.attention.inbox {
-                signals(moves);
+pub(super) fn add(list: &mut MoveList<'_>) {
+    match &list.from.workflow {
+        WorkflowState::NotStarted => start(list),
+        WorkflowState::Running(running) => {
+            if list.observation.inbox {
+                signals(list);
             }
-            losses(moves, live);
+            losses(list, running);
         }
-        Run::Lost => take_up(moves),
-        Run::Closed(_) => {}
+        WorkflowState::Lost => recover(list),
+        WorkflowState::Closed(_) => {}
     }
 }
 
-fn start(moves: &mut Moves<'_>) {
-    let bank = &moves.from.bank;
-    let unwanted = if bank.cancel_requested {
+fn start(list: &mut MoveList<'_>) {
+    let bank = &list.from.bank;
+    let refusal = if bank.cancel_requested {
         Some(ReserveRefusal::CustomerCancel)
     } else if bank.too_late {
         Some(ReserveRefusal::StartedTooLate)
     } else {
         None
     };
-    match unwanted {
-        Some(refusal) => moves.well(
+    match refusal {
+        Some(refusal) => list.benign(
             |next| {
                 next.bank.refuse_unreserved(refusal);
-                next.run = Run::Lost;
+                next.workflow = WorkflowState::Lost;
             },
-            || format!("the starter refuses it: {refusal}"),
+            || format!("the starter refuses the payment: {refusal}"),
         ),
-        None => moves.well(
+        None => list.benign(
             |next| {
                 next.bank.mark_started();
-                run(next, 0, 0);
+                run_workflow(next, 0, 0);
             },
-            || "the starter starts it".into(),
+            || "the starter starts the workflow".into(),
         ),
     }
-    // It looked before the cancel came, or before `valid_until`; or it dies before it can mark the start.
-    moves.may(|next| run(next, 0, 0), || "the starter starts it, unmarked".into());
+    // The starter read the row before the cancel or before `valid_until`; or it crashes before it marks the start.
+    list.optional(|next| run_workflow(next, 0, 0), || "the starter starts the workflow, unmarked".into());
 }
 
-/// Starts a workflow.
-fn run(next: &mut State, n: u8, resume: u8) {
-    next.run = Run::Live(Live { id: n, resume, past: Vec::new(), inbox: Vec::new() });
+fn run_workflow(next: &mut State, run: u8, resume: u8) {
+    let running = RunningWorkflow { run, resume, history: Vec::new(), inbox: Vec::new() };
+    next.workflow = WorkflowState::Running(running);
 }
 
-fn signals(moves: &mut Moves<'_>) {
-    for (at, event) in moves.from.messages.iter().enumerate() {
-        moves.well(
+fn signals(list: &mut MoveList<'_>) {
+    for (at, event) in list.from.messages.iter().enumerate() {
+        list.benign(
             |next| {
-                // A decision is told again until it is carried out: the engine may lose what it was told.
+                // A decision is delivered until it is applied: Temporal may lose a delivered one.
                 if !matches!(event, WaitOutcome::Decided(_)) {
                     next.messages.remove(at);
                 }
-                hear(next, event.clone());
+                deliver(next, event.clone());
             },
             || format!("signal: {event:?}"),
         );
-        moves.fault(|next| hear(next, event.clone()), || format!("signal, to be repeated: {event:?}"));
+        list.fault(
+            |next| deliver(next, event.clone()),
+            || format!("signal, delivered again later: {event:?}"),
+        );
     }
-    moves.fault(|next| hear(next, WaitOutcome::CustomerCancel), || "the workflow is asked to cancel".into());
+    list.fault(
+        |next| deliver(next, WaitOutcome::CustomerCancel),
+        || "the workflow receives a cancellation request".into(),
+    );
 }
 
-/// A repeat of what waits already says nothing new.
-fn hear(next: &mut State, event: WaitOutcome) {
-    if let Run::Live(live) = &mut next.run
-        && !live.inbox.contains(&event)
+/// Delivers a signal; one that is already in the inbox is not stored twice.
+fn deliver(next: &mut State, event: WaitOutcome) {
+    if let WorkflowState::Running(running) = &mut next.workflow
+        && !running.inbox.contains(&event)
     {
-        live.inbox.push(event);
+        running.inbox.push(event);
     }
 }
 
-fn losses(moves: &mut Moves<'_>, live: &Live) {
-    moves.fault(
+fn losses(list: &mut MoveList<'_>, running: &RunningWorkflow) {
+    list.fault(
         |next| {
             abandon(next);
-            next.run = Run::Lost;
+            next.workflow = WorkflowState::Lost;
         },
         || "the workflow is terminated".into(),
     );
-    for kept in 0..live.past.len() {
-        // A new run with the beginning of the old one's history.
-        moves.fault(
+    for kept in 0..running.history.len() {
+        // A new run that starts with the first part of the old run's history.
+        list.fault(
             |next| {
                 abandon(next);
-                // Another id than any run has had: each loss costs a fault.
-                let id = 100 + next.left.faults;
-                if let Run::Live(live) = &mut next.run {
-                    live.past.truncate(kept);
-                    live.id = id;
+                // A run number that no other run has: each loss costs a fault.
+                let run = 100 + next.budget.faults;
+                if let WorkflowState::Running(running) = &mut next.workflow {
+                    running.history.truncate(kept);
+                    running.run = run;
                 }
             },
-            || format!("the workflow is reset to its first {kept} answers"),
+            || format!("the workflow is reset to its first {kept} replies"),
         );
-        // The same run, as an older backup of the engine knows it.
-        moves.fault(
+        // The same run, restored from an older backup of Temporal's database.
+        list.fault(
             |next| {
                 abandon(next);
-                if let Run::Live(live) = &mut next.run {
-                    live.past.truncate(kept);
-                    live.inbox.clear();
+                if let WorkflowState::Running(running) = &mut next.workflow {
+                    running.history.truncate(kept);
+                    running.inbox.clear();
                 }
             },
-            || format!("the engine is restored with the first {kept} answers"),
+            || format!("Temporal is restored with the first {kept} replies"),
         );
     }
 }
 
-/// What an activity was doing goes on without anybody waiting.
+/// The running attempt becomes a zombie.
 pub(super) fn abandon(next: &mut State) {
     if let Some(attempt) = next.current.take() {
         next.zombies.push(Zombie::Attempt(attempt));
     }
 }
 
-fn take_up(moves: &mut Moves<'_>) {
-    if moves.from.bank.ended() || moves.from.bank.resumes >= moves.model.bounds.resumes {
+fn recover(list: &mut MoveList<'_>) {
+    if list.from.bank.ended() || list.from.bank.resumes >= list.model.bounds.recoveries {
         return;
     }
-    moves.well(
+    list.benign(
         |next| {
-            if let Some(from_the_top) = next.bank.resume() {
+            if let Some(forward) = next.bank.resume() {
                 let n = next.bank.resumes;
-                run(next, n, if from_the_top { 0 } else { n });
+                run_workflow(next, n, if forward { 0 } else { n });
             }
         },
-        || "the starter takes it up again".into(),
+        || "the starter starts a recovery workflow".into(),
     );
 }

@@ -1,4 +1,4 @@
-//! What others do: the switch by itself, the clock, callbacks, the customer, the account, people.
+//! The moves of others: the switch by itself, the clock, callbacks, the customer, the account, operators.
 
 use payment_protocol::cause::ReserveRefusal;
 use payment_protocol::decision::Decision;
@@ -6,93 +6,98 @@ use payment_protocol::facts::{FinalStatus, ReserveRecord};
 use payment_protocol::port::WaitOutcome;
 use payment_protocol::report::SettledReport;
 
-use super::Moves;
+use super::collector::MoveList;
 use crate::bank::{Exception, OpenDecision};
 use crate::model::Model;
 use crate::state::State;
-use crate::switch::Status;
+use crate::switch::TransferStatus;
 
-pub(super) fn moves(moves: &mut Moves<'_>) {
-    switch(moves);
-    if moves.attention.clock {
-        clock(moves);
+pub(super) fn add(list: &mut MoveList<'_>) {
+    switch(list);
+    if list.observation.clock {
+        clock(list);
     }
-    if moves.model.profile().has_callback {
-        callbacks(moves);
+    if list.model.profile().has_callback {
+        callbacks(list);
     }
-    if moves.attention.customer {
-        customer(moves);
+    if list.observation.customer {
+        customer(list);
     }
-    if moves.attention.account {
-        account(moves);
+    if list.observation.account {
+        account(list);
     }
-    people(moves);
+    decisions(list);
+    corrections(list);
 }
 
-fn switch(moves: &mut Moves<'_>) {
-    let Some(pending) = moves.from.switch.transfers.iter().position(|status| *status == Status::Pending)
-    else {
+fn switch(list: &mut MoveList<'_>) {
+    let transfers = &list.from.switch.transfers;
+    let Some(pending) = transfers.iter().position(|status| *status == TransferStatus::Pending) else {
         return;
     };
-    for (status, told) in [(Status::Settled, "the switch settles"), (Status::Rejected, "the switch rejects")]
-    {
-        moves.well(|next| next.switch.transfers[pending] = status, || told.into());
+    for (status, description) in [
+        (TransferStatus::Settled, "the switch settles the transfer"),
+        (TransferStatus::Rejected, "the switch rejects the transfer"),
+    ] {
+        list.benign(|next| next.switch.transfers[pending] = status, || description.into());
     }
 }
 
-fn clock(moves: &mut Moves<'_>) {
-    if moves.from.bank.attempts == 0 {
+fn clock(list: &mut MoveList<'_>) {
+    if list.from.bank.attempts == 0 {
         return;
     }
-    match moves.from.now.next() {
-        Some(now) => moves.well(|next| next.now = now, || format!("the clock comes to {now:?}")),
-        None => moves.well(
+    match list.from.clock.next() {
+        Some(phase) => list.benign(|next| next.clock = phase, || format!("the clock reaches {phase:?}")),
+        None => list.benign(
             |next| {
                 next.switch.retention_expired = true;
                 next.switch.tombstone = false;
                 next.switch.stuck_not_found = false;
             },
-            || "the switch forgets its references".into(),
+            || "the switch drops its references".into(),
         ),
     }
 }
 
-/// None of them is a move that can be relied on: a payment must be able to end though no callback ever comes.
-fn callbacks(moves: &mut Moves<'_>) {
-    let (model, bank, switch) = (moves.model, &moves.from.bank, &moves.from.switch);
-    let left = switch.transfers.iter().any(|status| matches!(status, Status::Settled | Status::Recalled));
-    // A SUCCESS after an attempt is the switch's commitment, so a false one is told only where none can be.
-    let false_success = !left
+/// No callback is benign: a payment must be able to end although no callback ever arrives.
+fn callbacks(list: &mut MoveList<'_>) {
+    let (model, bank, switch) = (list.model, &list.from.bank, &list.from.switch);
+    let money_left = switch
+        .transfers
+        .iter()
+        .any(|status| matches!(status, TransferStatus::Settled | TransferStatus::Recalled));
+    // A SUCCESS after an attempt is binding, so a false one is sent only if it cannot be a binding one.
+    let false_success = !money_left
         && (bank.attempts == 0
             || bank.final_status == Some(FinalStatus::Void)
             || (bank.ended() && !switch.settled()));
-    let rejected = switch.transfers.contains(&Status::Rejected);
+    let rejected = switch.transfers.contains(&TransferStatus::Rejected);
     let report = &model.report;
-    if left && !bank.success_stored {
-        moves.may(|next| success(next, model, report), || "callback SUCCESS".into());
+    if money_left && !bank.success_stored {
+        list.optional(|next| success(next, model, report), || "callback SUCCESS".into());
     }
     if false_success && !bank.success_stored {
-        moves.word(|next| success(next, model, report), || "callback SUCCESS, false".into());
+        list.switch_fault(|next| success(next, model, report), || "callback SUCCESS, false".into());
     }
     if !bank.failure_stored {
         if rejected {
-            moves.may(failure, || "callback FAILURE".into());
+            list.optional(failure, || "callback FAILURE".into());
         } else {
-            moves.word(failure, || "callback FAILURE, false".into());
+            list.switch_fault(failure, || "callback FAILURE, false".into());
         }
     }
-    let amount_mismatch = SettledReport { amount_minor: 1, ..report.clone() };
-    let callback_from_other_switch =
-        SettledReport { switch: model.callback_from_other_switch.clone(), ..report.clone() };
+    let other_amount = SettledReport { amount_minor: 1, ..report.clone() };
+    let other_switch = SettledReport { switch: model.other_switch.clone(), ..report.clone() };
     if !bank.exceptions.contain(Exception::ConfirmationMismatch) {
-        moves.word(
-            |next| success(next, model, &amount_mismatch),
-            || "callback SUCCESS of another amount".into(),
+        list.switch_fault(
+            |next| success(next, model, &other_amount),
+            || "callback SUCCESS with another amount".into(),
         );
     }
     if !bank.exceptions.contain(Exception::CallbackFromOtherSwitch) {
-        moves.word(
-            |next| success(next, model, &callback_from_other_switch),
+        list.switch_fault(
+            |next| success(next, model, &other_switch),
             || "callback SUCCESS of another switch".into(),
         );
     }
@@ -100,31 +105,31 @@ fn callbacks(moves: &mut Moves<'_>) {
 
 fn success(next: &mut State, model: &Model, report: &SettledReport) {
     if next.bank.store_success(model.payment(), report) {
-        next.message(WaitOutcome::SuccessReported);
+        next.store_message(WaitOutcome::SuccessReported);
     }
 }
 
 fn failure(next: &mut State) {
     if next.bank.store_failure() {
-        next.message(WaitOutcome::FailureReported { reason: "failure".into() });
+        next.store_message(WaitOutcome::FailureReported { reason: "failure".into() });
     }
 }
 
-fn customer(moves: &mut Moves<'_>) {
-    if moves.from.left.customer_cancel && !moves.from.bank.ended() {
-        moves.may(
+fn customer(list: &mut MoveList<'_>) {
+    if list.from.budget.customer_cancel && !list.from.bank.ended() {
+        list.optional(
             |next| {
-                next.left.customer_cancel = false;
+                next.budget.customer_cancel = false;
                 next.bank.cancel_requested = true;
-                next.message(WaitOutcome::CustomerCancel);
+                next.store_message(WaitOutcome::CustomerCancel);
             },
             || "the customer cancels".into(),
         );
     }
-    if moves.from.left.lateness && moves.from.bank.reserve.is_none() {
-        moves.may(
+    if list.from.budget.late_start && list.from.bank.reserve.is_none() {
+        list.optional(
             |next| {
-                next.left.lateness = false;
+                next.budget.late_start = false;
                 next.bank.too_late = true;
             },
             || "valid_until passes".into(),
@@ -132,14 +137,14 @@ fn customer(moves: &mut Moves<'_>) {
     }
 }
 
-fn account(moves: &mut Moves<'_>) {
-    let bank = &moves.from.bank;
+fn account(list: &mut MoveList<'_>) {
+    let bank = &list.from.bank;
     if bank.frozen {
-        moves.well(|next| next.bank.frozen = false, || "the freeze is lifted".into());
-    } else if moves.from.left.freeze && !bank.ended() {
-        moves.may(
+        list.benign(|next| next.bank.frozen = false, || "the account is unfrozen".into());
+    } else if list.from.budget.freeze && !bank.ended() {
+        list.optional(
             |next| {
-                next.left.freeze = false;
+                next.budget.freeze = false;
                 next.bank.frozen = true;
             },
             || "the account is frozen".into(),
@@ -147,38 +152,42 @@ fn account(moves: &mut Moves<'_>) {
     }
     let refused = ReserveRecord::Refused(ReserveRefusal::InsufficientFunds);
     if !bank.funds && bank.reserve == Some(refused) {
-        moves.may(|next| next.bank.funds = true, || "funds arrive".into());
+        list.optional(|next| next.bank.funds = true, || "funds arrive".into());
     }
 }
 
-fn people(moves: &mut Moves<'_>) {
-    let bank = &moves.from.bank;
-    let decided = bank.decision.as_ref().is_none_or(|decision| decision.came.is_some());
-    // The workflow's validator takes a decision only while it stands.
-    let reason = moves.attention.stands.filter(|_| !bank.ended() && decided);
-    if let (Some(reason), Some(left)) = (reason, moves.from.left.decisions.checked_sub(1)) {
-        let id = moves.model.bounds.decisions - moves.from.left.decisions;
+fn decisions(list: &mut MoveList<'_>) {
+    let bank = &list.from.bank;
+    let none_open = bank.decision.as_ref().is_none_or(|decision| decision.outcome.is_some());
+    // The workflow's validator accepts a decision only while the workflow awaits an operator.
+    let reason = list.observation.operator_reason.filter(|_| !bank.ended() && none_open);
+    if let (Some(reason), Some(remaining)) = (reason, list.from.budget.decisions.checked_sub(1)) {
+        let id = list.model.bounds.decisions - list.from.budget.decisions;
         let Some(decision_id) = Model::decision_id(id) else { return };
         for action in reason.allowed() {
-            moves.well(
+            list.benign(
                 |next| {
-                    next.left.decisions = left;
-                    next.bank.decision = Some(OpenDecision { id, action: *action, came: None });
-                    next.message(WaitOutcome::Decided(Decision {
+                    next.budget.decisions = remaining;
+                    next.bank.decision = Some(OpenDecision { id, action: *action, outcome: None });
+                    next.store_message(WaitOutcome::Decided(Decision {
                         decision_id: decision_id.clone(),
                         action: *action,
                     }));
                 },
-                || format!("people decide: {action}"),
+                || format!("operators decide: {action}"),
             );
         }
     }
+}
+
+fn corrections(list: &mut MoveList<'_>) {
+    let bank = &list.from.bank;
     let undebited = bank.journal.debit + bank.journal.late_debit + bank.journal.claim == 0;
     if bank.ended()
         && undebited
-        && moves.from.switch.settled()
+        && list.from.switch.settled()
         && bank.exceptions.contain(Exception::LateConfirmation)
     {
-        moves.well(|next| next.bank.late_debit(), || "people correct: late debit".into());
+        list.benign(|next| next.bank.late_debit(), || "operators correct: late debit".into());
     }
 }

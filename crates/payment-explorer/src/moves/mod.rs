@@ -1,97 +1,41 @@
-//! Everything that may happen next.
+//! Everything that can happen next.
 //!
-//! | file | who moves |
+//! | file | moves |
 //! |---|---|
-//! | [`outside`] | the switch by itself, the clock, callbacks, the customer, the account, people |
-//! | [`engine`] | the workflow engine: starts, signals, terminations, resets |
-//! | [`payment`] | the payment's present step, its attempts and their zombies |
-//! | [`doors`] | one question of an attempt to ledger or switch |
-//! | [`attention`] | what would be looked at next, so that what nobody looks at may wait |
+//! | `environment.rs` | the switch by itself, the clock, callbacks, the customer, the account, operators |
+//! | `engine.rs` | Temporal and the starter: starts, signals, terminations, resets |
+//! | `payment.rs` | the workflow's present call and its attempts |
+//! | `delayed.rs` | zombies and requests in transit |
+//! | `answers.rs` | one call of an attempt to ledger or switch |
+//! | `observation.rs` | what the next calls observe, so that events that no call observes can wait |
+//! | `collector.rs` | the list of moves |
 //!
-//! A move is *benign* where nothing goes wrong. From every state benign moves alone must lead to an end.
+//! A move is *benign* if nothing goes wrong in it. From every state, benign moves alone must lead to an end.
 
-mod attention;
-mod doors;
+mod answers;
+mod collector;
+mod delayed;
 mod engine;
-mod outside;
+mod environment;
+mod observation;
 mod payment;
+
+use collector::MoveList;
+use observation::Observation;
 
 use crate::model::Model;
 use crate::state::State;
-use attention::Attention;
 
-/// One way on.
-#[derive(Clone, Debug)]
-pub struct Move {
-    /// Where it leads.
-    pub next: State,
-    /// Whether nothing goes wrong in it.
-    pub benign: bool,
-    /// What happens, for people; empty unless asked for.
-    pub told: String,
-}
+pub use collector::Move;
 
-/// The moves from one state, while they are collected.
-struct Moves<'m> {
-    model: &'m Model,
-    from: &'m State,
-    attention: Attention,
-    list: Vec<Move>,
-    telling: bool,
-}
-
-impl Moves<'_> {
-    fn push(&mut self, mut next: State, benign: bool, told: impl FnOnce() -> String) {
-        next.wake_who_may_stand(self.from);
-        next.tidy();
-        if next != *self.from {
-            let told = if self.telling { told() } else { String::new() };
-            self.list.push(Move { next, benign, told });
-        }
-    }
-
-    /// A move in which nothing goes wrong.
-    fn well(&mut self, change: impl FnOnce(&mut State), told: impl FnOnce() -> String) {
-        let mut next = self.from.clone();
-        change(&mut next);
-        self.push(next, true, told);
-    }
-
-    /// A move that need not happen and costs nothing.
-    fn may(&mut self, change: impl FnOnce(&mut State), told: impl FnOnce() -> String) {
-        let mut next = self.from.clone();
-        change(&mut next);
-        self.push(next, false, told);
-    }
-
-    /// A move that costs one wrong word of the switch.
-    fn word(&mut self, change: impl FnOnce(&mut State), told: impl FnOnce() -> String) {
-        if let Some(words) = self.from.left.words.checked_sub(1) {
-            let mut next = self.from.clone();
-            next.left.words = words;
-            change(&mut next);
-            self.push(next, false, told);
-        }
-    }
-
-    /// A move that costs one fault.
-    fn fault(&mut self, change: impl FnOnce(&mut State), told: impl FnOnce() -> String) {
-        if let Some(faults) = self.from.left.faults.checked_sub(1) {
-            let mut next = self.from.clone();
-            next.left.faults = faults;
-            change(&mut next);
-            self.push(next, false, told);
-        }
-    }
-}
-
-/// Every way on from `state`, always in the same order. With `telling`, in words too.
+/// Every move from `state`, always in the same order; with descriptions if `describe` is set.
 #[must_use]
-pub fn moves(model: &Model, state: &State, telling: bool) -> Vec<Move> {
-    let attention = Attention::of(model, state);
-    let mut moves = Moves { model, from: state, attention, list: Vec::new(), telling };
-    payment::moves(&mut moves);
-    engine::moves(&mut moves);
-    outside::moves(&mut moves);
-    moves.list
+pub fn moves(model: &Model, state: &State, describe: bool) -> Vec<Move> {
+    let observation = Observation::of(model, state);
+    let mut list = MoveList::new(model, state, observation, describe);
+    payment::add(&mut list);
+    delayed::add(&mut list);
+    engine::add(&mut list);
+    environment::add(&mut list);
+    list.into_moves()
 }

@@ -1,108 +1,115 @@
-//! What the next questions look at.
+//! What the next calls observe.
 //!
-//! A freeze, a tick of the clock, a cancel of the customer or a signal changes nothing until something looks at
-//! it. Such an event at *any* earlier moment leads to the same as the event right before the first look, so it
-//! is made only there. This prunes nothing: the order of an event and a question that does not see it is no
-//! order. Everything else (the switch deciding, callbacks, faults, zombies) moves at every moment.
+//! A freeze, a tick of the clock, a customer's cancel or a signal changes nothing until a call observes it. Such an
+//! event at *any* earlier moment leads to the same result as the event right before the first observation, so the
+//! explorer makes it only there. This prunes nothing: the order of an event and a call that does not observe the
+//! event is irrelevant. Everything else (decisions of the switch, callbacks, faults, zombies) moves at every moment.
 
 use std::rc::Rc;
 
 use payment_protocol::cause::OperatorReason;
 
-use crate::attempt::{Call, Job};
+use crate::attempt::{Activity, AttemptCall};
 use crate::model::Model;
-use crate::run::Step;
-use crate::script::Came;
-use crate::state::{Run, State, Zombie};
+use crate::replay::Progress;
+use crate::state::{State, WorkflowState, Zombie};
+use crate::workflow::PortCall;
 
-/// What would be looked at next.
+/// What the next calls would observe.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Attention {
-    /// The switch's clock, the first attempt's age, whether references are remembered.
+pub(super) struct Observation {
+    /// The switch's clock, the first attempt's age, and whether references are retained.
     pub(super) clock: bool,
     /// Whether the account may be debited and has the funds.
     pub(super) account: bool,
-    /// Whether the customer's cancel, or `valid_until`, has come.
+    /// The customer's cancel request, and `valid_until`.
     pub(super) customer: bool,
-    /// What was signalled.
+    /// Signals.
     pub(super) inbox: bool,
-    /// Why the payment stands before a person, while it follows_switch there.
-    pub(super) stands: Option<OperatorReason>,
+    /// Why the payment needs an operator, while the workflow awaits one.
+    pub(super) operator_reason: Option<OperatorReason>,
 }
 
-impl Attention {
+impl Observation {
     pub(super) fn of(model: &Model, state: &State) -> Self {
-        let mut seen = Self { clock: !state.wire.is_empty(), ..Self::default() };
-        match &state.run {
-            Run::NotStarted => seen.customer = true,
-            Run::Live(live) => {
-                if let Came::Asks(step) = &*model.run_at(live.resume, &live.past) {
-                    seen.look_of_step(model, state, step);
+        let mut observed = Self { clock: !state.in_transit.is_empty(), ..Self::default() };
+        match &state.workflow {
+            WorkflowState::NotStarted => observed.customer = true,
+            WorkflowState::Running(running) => {
+                if let Progress::Awaits(call) = &*model.workflow_at(running.resume, &running.history) {
+                    observed.add_port_call(model, state, call);
                 }
             }
-            Run::Lost | Run::Closed(_) => {}
+            WorkflowState::Lost | WorkflowState::Closed(_) => {}
         }
         for zombie in &state.zombies {
             match zombie {
-                Zombie::Ledger(step, _) => seen.look_of_ledger(step),
+                Zombie::Ledger(call, _) => observed.add_ledger_call(call),
                 Zombie::Attempt(attempt) => {
-                    seen.look_of_call(&model.attempt_at(attempt.job, &attempt.past));
+                    observed.add_attempt_call(&model.attempt_at(attempt.activity, &attempt.history));
                 }
             }
         }
-        // A correction after the end looks at the account.
-        seen.account |= state.bank.ended();
-        seen
+        // A correction after the payment ended observes the account.
+        observed.account |= state.bank.ended();
+        observed
     }
 
-    fn look_of_step(&mut self, model: &Model, state: &State, step: &Step) {
-        let job = match step {
-            Step::Submit => Some(Job::Submit),
-            Step::Cancel(cause) => {
+    fn add_port_call(&mut self, model: &Model, state: &State, call: &PortCall) {
+        let activity = match call {
+            PortCall::Submit => Some(Activity::Submit),
+            PortCall::Cancel(cause) => {
                 self.inbox = true;
-                Some(Job::Cancel(cause.clone()))
+                Some(Activity::Cancel(cause.clone()))
             }
-            Step::Recall => Some(Job::Recall),
-            Step::ApplyDecision(decision, reason) => Some(Job::CarryOut(decision.clone(), *reason)),
-            Step::WaitWithinSla | Step::WaitUntilEvent => {
+            PortCall::Recall => Some(Activity::Recall),
+            PortCall::ApplyDecision(decision, reason) => {
+                Some(Activity::ApplyDecision(decision.clone(), *reason))
+            }
+            PortCall::WaitWithinSla | PortCall::WaitUntilEvent => {
                 (self.inbox, self.customer) = (true, true);
-                if *step == Step::WaitUntilEvent {
-                    self.stands = state.bank.operator_reason;
+                if *call == PortCall::WaitUntilEvent {
+                    self.operator_reason = state.bank.operator_reason;
                 }
-                model.profile().must_be_polled().then_some(Job::Poll)
+                model.profile().must_be_polled().then_some(Activity::Poll)
             }
-            Step::Lock => {
+            PortCall::Lock => {
                 (self.inbox, self.customer) = (true, true);
                 None
             }
             _ => {
-                self.look_of_ledger(step);
+                self.add_ledger_call(call);
                 None
             }
         };
-        if let Some(job) = job {
-            let (job, past) = match &state.current {
-                Some(attempt) => (attempt.job, attempt.past.as_slice()),
-                None => (model.job(job), [].as_slice()),
+        if let Some(activity) = activity {
+            let (activity, history) = match &state.current {
+                Some(attempt) => (attempt.activity, attempt.history.as_slice()),
+                None => (model.intern_activity(activity), [].as_slice()),
             };
-            self.look_of_call(&model.attempt_at(job, past));
+            self.add_attempt_call(&model.attempt_at(activity, history));
         }
     }
 
-    fn look_of_ledger(&mut self, step: &Step) {
-        match step {
-            Step::Reserve => (self.account, self.customer) = (true, true),
-            Step::Debit => self.account = true,
+    fn add_ledger_call(&mut self, call: &PortCall) {
+        match call {
+            PortCall::Reserve => (self.account, self.customer) = (true, true),
+            PortCall::Debit => self.account = true,
             _ => {}
         }
     }
 
-    fn look_of_call<R>(&mut self, came: &Rc<Came<Call, R>>) {
-        let Came::Asks(call) = &**came else { return };
+    fn add_attempt_call<T>(&mut self, progress: &Rc<Progress<AttemptCall, T>>) {
+        let Progress::Awaits(call) = &**progress else { return };
         match call {
-            Call::RecordAttempt => (self.clock, self.customer) = (true, true),
-            Call::Send(_) | Call::Cancel(..) | Call::Query(_) | Call::Recall(..) => self.clock = true,
-            Call::DebitByDecision => self.account = true,
+            AttemptCall::RecordAttempt => (self.clock, self.customer) = (true, true),
+            AttemptCall::Send(_)
+            | AttemptCall::Cancel(..)
+            | AttemptCall::Query(_)
+            | AttemptCall::Recall(..) => {
+                self.clock = true;
+            }
+            AttemptCall::DebitByDecision => self.account = true,
             _ => {}
         }
     }

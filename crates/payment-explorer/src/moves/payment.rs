@@ -1,5 +1,4 @@
-//! The payment's present step: a step of our ledger, an attempt at the switch, or a wait; and what is left of
-//! steps that nobody waits for any more.
+//! The workflow's present call: a step of our ledger, an attempt at the switch, or a wait.
 
 use payment_protocol::cancel::CancelAttemptOutcome;
 use payment_protocol::poll::PollOutcome;
@@ -7,330 +6,283 @@ use payment_protocol::port::{
     AccountLockOutcome, CancelOutcome, ReleaseOutcome, ReserveOutcome, SubmitOutcome, WaitOutcome,
 };
 use payment_protocol::recall::RecallAttemptOutcome;
-use payment_protocol::submit::SubmitAttemptOutcome as Tried;
+use payment_protocol::submit::SubmitAttemptOutcome;
 
-use super::Moves;
-use super::doors::{Way, ways};
+use super::answers::{CallResult, call_results};
+use super::collector::MoveList;
 use super::engine::abandon;
-use crate::attempt::{Job, Outcome};
-use crate::bank::{self, Bank};
+use crate::attempt::{ActiveAttempt, Activity, AttemptOutcome};
+use crate::bank::{Bank, RunNumber};
 use crate::model::Model;
-use crate::run::{Answer, Step};
-use crate::script::Came;
-use crate::state::{AttemptInFlight, ClosedWith, Live, Message, Run, State, Zombie};
+use crate::replay::Progress;
+use crate::state::{RunningWorkflow, State, WorkflowState, Zombie};
+use crate::workflow::{PortCall, PortReply, WorkflowError};
 
-pub(super) fn moves(moves: &mut Moves<'_>) {
-    if let Run::Live(live) = &moves.from.run
-        && let Came::Asks(step) = &*moves.model.run_at(live.resume, &live.past)
+pub(super) fn add(list: &mut MoveList<'_>) {
+    if let WorkflowState::Running(running) = &list.from.workflow
+        && let Progress::Awaits(call) = &*list.model.workflow_at(running.resume, &running.history)
     {
-        present_step(moves, live, step);
+        present_call(list, running, call);
     }
-    zombies(moves);
-    wire(moves);
 }
 
-fn present_step(moves: &mut Moves<'_>, live: &Live, step: &Step) {
-    match step {
-        Step::Submit => {
-            attempt(moves, live, step, Job::Submit);
-            answer_with(moves, step, Answer::Submit(SubmitOutcome::Unknown), true, "submit's budget is over");
+fn present_call(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCall) {
+    match call {
+        PortCall::Submit => {
+            attempt(list, running, call, Activity::Submit);
+            let unknown = PortReply::Submit(SubmitOutcome::Unknown);
+            reply_early(list, call, unknown, true, "submit's time budget is used up");
         }
-        Step::Cancel(cause) => {
-            if let Some(at) = live.inbox.iter().position(|event| *event == WaitOutcome::SuccessReported) {
-                let answer = Answer::Cancel(CancelOutcome::SuccessReported);
-                hear_instead(moves, step, at, answer);
+        PortCall::Cancel(cause) => {
+            let success = running.inbox.iter().position(|event| *event == WaitOutcome::SuccessReported);
+            if let Some(at) = success {
+                let reply = PortReply::Cancel(CancelOutcome::SuccessReported);
+                reply_from_inbox(list, call, at, reply);
             } else {
-                attempt(moves, live, step, Job::Cancel(cause.clone()));
+                attempt(list, running, call, Activity::Cancel(cause.clone()));
             }
         }
-        Step::Recall => attempt(moves, live, step, Job::Recall),
-        Step::ApplyDecision(decision, reason) => {
-            attempt(moves, live, step, Job::CarryOut(decision.clone(), *reason));
+        PortCall::Recall => attempt(list, running, call, Activity::Recall),
+        PortCall::ApplyDecision(decision, reason) => {
+            attempt(list, running, call, Activity::ApplyDecision(decision.clone(), *reason));
         }
-        Step::WaitWithinSla | Step::WaitUntilEvent => wait(moves, live, step),
-        Step::Lock => lock(moves, live),
-        _ => ledger_step(moves, live, step),
+        PortCall::WaitWithinSla | PortCall::WaitUntilEvent => wait(list, running, call),
+        PortCall::Lock => lock(list, running),
+        _ => ledger_step(list, running, call),
     }
 }
 
-/// Gives the payment its answer, and runs it to its next question.
-fn answer(model: &Model, next: &mut State, step: &Step, answer: Answer) {
+/// Gives the workflow its reply, and runs it to its next call.
+fn reply_to(model: &Model, next: &mut State, call: &PortCall, reply: PortReply) {
     next.current = None;
-    let Run::Live(live) = &mut next.run else { return };
-    live.past.push(model.answered(step.clone(), answer));
-    live.past = model.place(live.resume, std::mem::take(&mut live.past));
-    if let Came::Ended(result) = &*model.run_at(live.resume, &live.past) {
-        next.run = Run::Closed(match result {
-            Ok(()) => Ok(()),
-            Err(error) => Err(ClosedWith { end: error.end(), code: error.code() }),
-        });
+    let WorkflowState::Running(running) = &mut next.workflow else { return };
+    running.history.push(model.workflow_exchange(call.clone(), reply));
+    running.history = model.canonical_history(running.resume, std::mem::take(&mut running.history));
+    if let Progress::Completed(result) = &*model.workflow_at(running.resume, &running.history) {
+        next.workflow = WorkflowState::Closed(result.as_ref().map(|()| ()).map_err(WorkflowError::from));
         next.messages.clear();
     }
 }
 
-/// The payment gets an answer without the attempt that is under way, which goes on by itself.
-fn answer_with(moves: &mut Moves<'_>, step: &Step, said: Answer, fault: bool, told: &'static str) {
-    let model = moves.model;
+/// The workflow gets a reply before the running attempt completes; the attempt becomes a zombie.
+fn reply_early(
+    list: &mut MoveList<'_>,
+    call: &PortCall,
+    reply: PortReply,
+    fault: bool,
+    description: &'static str,
+) {
+    let model = list.model;
     let change = |next: &mut State| {
         abandon(next);
-        answer(model, next, step, said);
+        reply_to(model, next, call, reply);
     };
-    if fault { moves.fault(change, || told.into()) } else { moves.well(change, || told.into()) }
+    if fault {
+        list.fault(change, || description.into())
+    } else {
+        list.benign(change, || description.into())
+    }
 }
 
-/// The payment hears what waits in its inbox.
-fn hear_instead(moves: &mut Moves<'_>, step: &Step, at: usize, said: Answer) {
-    let model = moves.model;
-    let told = format!("the payment hears {said:?}");
-    moves.well(
+/// The workflow handles the signal at `at` in its inbox.
+fn reply_from_inbox(list: &mut MoveList<'_>, call: &PortCall, at: usize, reply: PortReply) {
+    let model = list.model;
+    let description = format!("the workflow handles {reply:?}");
+    list.benign(
         |next| {
-            if let Run::Live(live) = &mut next.run {
-                live.inbox.remove(at);
+            if let WorkflowState::Running(running) = &mut next.workflow {
+                running.inbox.remove(at);
             }
             abandon(next);
-            answer(model, next, step, said);
+            reply_to(model, next, call, reply);
         },
-        || told,
+        || description,
     );
 }
 
-fn wait(moves: &mut Moves<'_>, live: &Live, step: &Step) {
-    if let Some(first) = live.inbox.first() {
-        hear_instead(moves, step, 0, Answer::Wait(first.clone()));
+fn wait(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCall) {
+    if let Some(first) = running.inbox.first() {
+        reply_from_inbox(list, call, 0, PortReply::Wait(first.clone()));
         return;
     }
-    if *step == Step::WaitWithinSla {
-        answer_with(moves, step, Answer::Wait(WaitOutcome::SlaExpired), false, "the SLA passes");
+    if *call == PortCall::WaitWithinSla {
+        reply_early(list, call, PortReply::Wait(WaitOutcome::SlaExpired), false, "the SLA expires");
     }
-    if moves.model.profile().must_be_polled() {
-        attempt(moves, live, step, Job::Poll);
+    if list.model.profile().must_be_polled() {
+        attempt(list, running, call, Activity::Poll);
     }
 }
 
-fn lock(moves: &mut Moves<'_>, live: &Live) {
-    if let Some(at) = live.inbox.iter().position(|event| *event == WaitOutcome::CustomerCancel) {
-        hear_instead(moves, &Step::Lock, at, Answer::Lock(AccountLockOutcome::CustomerCancel));
+fn lock(list: &mut MoveList<'_>, running: &RunningWorkflow) {
+    let call = &PortCall::Lock;
+    if let Some(at) = running.inbox.iter().position(|event| *event == WaitOutcome::CustomerCancel) {
+        reply_from_inbox(list, call, at, PortReply::Lock(AccountLockOutcome::CustomerCancel));
     }
-    answer_with(moves, &Step::Lock, Answer::Lock(AccountLockOutcome::Held), false, "the account is locked");
-    let not_granted = Answer::Lock(AccountLockOutcome::NotGranted);
-    answer_with(moves, &Step::Lock, not_granted, true, "the account stays locked by another payment");
+    let held = PortReply::Lock(AccountLockOutcome::Held);
+    reply_early(list, call, held, false, "the account is locked");
+    let not_granted = PortReply::Lock(AccountLockOutcome::NotGranted);
+    reply_early(list, call, not_granted, true, "another payment keeps the account locked");
 }
 
 /// A step of our ledger: one transaction.
-fn ledger_step(moves: &mut Moves<'_>, live: &Live, step: &Step) {
-    let model = moves.model;
-    moves.well(
+fn ledger_step(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCall) {
+    let (model, run) = (list.model, running.run);
+    list.benign(
         |next| {
-            let said = transact(&mut next.bank, step, live.id);
-            answer(model, next, step, said);
+            let reply = ledger_transaction(&mut next.bank, call, run);
+            reply_to(model, next, call, reply);
         },
-        || format!("ledger: {step:?}"),
+        || format!("ledger: {call:?}"),
     );
-    if !writes(step) {
+    if !writes(call) {
         return;
     }
-    moves.fault(
+    list.fault(
         |next| {
-            transact(&mut next.bank, step, live.id);
+            ledger_transaction(&mut next.bank, call, run);
         },
-        || format!("ledger: {step:?} is done, the worker dies before it can say so"),
+        || format!("ledger: {call:?} commits, and the worker crashes before it can reply"),
     );
-    moves.fault(
-        |next| next.zombies.push(Zombie::Ledger(step.clone(), live.id)),
-        || format!("ledger: {step:?} hangs, and is tried again elsewhere"),
+    list.fault(
+        |next| next.zombies.push(Zombie::Ledger(call.clone(), run)),
+        || format!("ledger: {call:?} hangs, and is retried elsewhere"),
     );
-    match step {
-        Step::Reserve => {
-            for done in [false, true] {
-                moves.fault(
+    match call {
+        PortCall::Reserve => {
+            for committed in [false, true] {
+                list.fault(
                     |next| {
-                        if done {
-                            transact(&mut next.bank, step, live.id);
+                        if committed {
+                            ledger_transaction(&mut next.bank, call, run);
                         }
-                        answer(model, next, step, Answer::Reserve(ReserveOutcome::Unknown));
+                        reply_to(model, next, call, PortReply::Reserve(ReserveOutcome::Unknown));
                     },
-                    || format!("ledger: reserve has no outcome; done: {done}"),
+                    || format!("ledger: the outcome of reserve is unknown; committed: {committed}"),
                 );
             }
         }
-        Step::Release(_) => moves.fault(
+        PortCall::Release(_) => list.fault(
             |next| {
                 let failed = ReleaseOutcome::Failed { detail: "no".into() };
-                answer(model, next, step, Answer::Release(failed));
+                reply_to(model, next, call, PortReply::Release(failed));
             },
-            || "ledger: release fails for good".into(),
+            || "ledger: release fails permanently".into(),
         ),
         _ => {}
     }
 }
 
-fn writes(step: &Step) -> bool {
-    matches!(step, Step::Reserve | Step::Fence | Step::Debit | Step::Release(_) | Step::NeedsOperator(_))
+fn writes(call: &PortCall) -> bool {
+    matches!(
+        call,
+        PortCall::Reserve
+            | PortCall::Fence
+            | PortCall::Debit
+            | PortCall::Release(_)
+            | PortCall::NeedsOperator(_)
+    )
 }
 
-/// What the ledger does for a step.
-fn transact(bank: &mut Bank, step: &Step, run: bank::Run) -> Answer {
-    match step {
-        Step::Reserve => Answer::Reserve(bank.reserve(run)),
-        Step::Fence => Answer::Fence(bank.fence_reserve()),
-        Step::Debit => Answer::Debit(bank.debit()),
-        Step::Release(cause) => Answer::Release(bank.release(cause)),
-        Step::NeedsOperator(reason) => Answer::NeedsOperator(bank.needs_operator(*reason)),
-        Step::Reconcile => Answer::Reconcile(bank.reconcile_submission()),
-        _ => Answer::Done,
+/// The ledger's transaction for a call.
+pub(super) fn ledger_transaction(bank: &mut Bank, call: &PortCall, run: RunNumber) -> PortReply {
+    match call {
+        PortCall::Reserve => PortReply::Reserve(bank.reserve(run)),
+        PortCall::Fence => PortReply::Fence(bank.fence_reserve()),
+        PortCall::Debit => PortReply::Debit(bank.debit()),
+        PortCall::Release(cause) => PortReply::Release(bank.release(cause)),
+        PortCall::NeedsOperator(reason) => PortReply::NeedsOperator(bank.needs_operator(*reason)),
+        PortCall::Reconcile => PortReply::Reconcile(bank.reconcile_submission()),
+        _ => PortReply::Done,
     }
 }
 
-/// One question of the attempt that is under way, or of a new one.
-fn attempt(moves: &mut Moves<'_>, live: &Live, step: &Step, job: Job) {
-    let model = moves.model;
-    let under_way = moves.from.current.clone().unwrap_or_else(|| AttemptInFlight {
-        job: model.job(job),
-        run: live.id,
-        past: Vec::new(),
+/// One call of the running attempt, or of a new one.
+fn attempt(list: &mut MoveList<'_>, running: &RunningWorkflow, port_call: &PortCall, activity: Activity) {
+    let model = list.model;
+    let active = list.from.current.clone().unwrap_or_else(|| ActiveAttempt {
+        activity: model.intern_activity(activity),
+        run: running.run,
+        history: Vec::new(),
     });
-    let job = model.job_of(under_way.job);
-    let Came::Asks(call) = &*model.attempt_at(under_way.job, &under_way.past) else { return };
-    for Way { next: after, reply, benign, told } in ways(model, moves.from, under_way.run, &job, call) {
-        let mut on = under_way.clone();
-        on.past.push(model.replied(call.clone(), reply));
-        let words = || format!("{}: {call:?} {told}", name(&job));
-        let mut reported = after.clone();
-        match &*model.attempt_at(on.job, &on.past) {
-            Came::Asks(_) => reported.current = Some(on),
-            Came::Ended(outcome) => conclude(model, &mut reported, step, outcome),
-            Came::Strayed => return,
+    let activity = model.activity(active.activity);
+    let Progress::Awaits(call) = &*model.attempt_at(active.activity, &active.history) else { return };
+    for result in call_results(model, list.from, active.run, &activity, call) {
+        let CallResult { next: after, reply, benign, description } = result;
+        let mut continued = active.clone();
+        continued.history.push(model.attempt_exchange(call.clone(), reply));
+        let describe = || format!("{}: {call:?} {description}", activity_name(&activity));
+        let mut next = after.clone();
+        match &*model.attempt_at(continued.activity, &continued.history) {
+            Progress::Awaits(_) => next.current = Some(continued),
+            Progress::Completed(outcome) => complete(model, &mut next, port_call, outcome),
+            Progress::Diverged => return,
         }
-        moves.push(reported, benign, words);
-        // The worker dies right after: what was done stays done, what was to come does not.
-        if let Some(faults) = after.left.faults.checked_sub(1)
-            && (&after.bank, &after.switch, &after.wire)
-                != (&moves.from.bank, &moves.from.switch, &moves.from.wire)
+        list.push(next, benign, describe);
+        // The worker crashes right after the call: the call's effect stays, and no further call follows.
+        if let Some(faults) = after.budget.faults.checked_sub(1)
+            && (&after.bank, &after.switch, &after.in_transit)
+                != (&list.from.bank, &list.from.switch, &list.from.in_transit)
         {
-            let mut dead = after;
-            dead.left.faults = faults;
-            dead.current = None;
-            moves.push(dead, false, || format!("{}, and the worker dies", words()));
+            let mut crashed = after;
+            crashed.budget.faults = faults;
+            crashed.current = None;
+            list.push(crashed, false, || format!("{}, and the worker crashes", describe()));
         }
     }
-    // The worker stands still before this question, and the server starts another attempt.
-    moves.fault(
+    // The worker hangs before this call, and Temporal starts another attempt.
+    list.fault(
         |next| {
             next.current = None;
-            next.zombies.push(Zombie::Attempt(under_way.clone()));
+            next.zombies.push(Zombie::Attempt(active.clone()));
         },
-        || format!("{} hangs before {call:?}, and is tried again elsewhere", name(&job)),
+        || format!("{} hangs before {call:?}, and is retried elsewhere", activity_name(&activity)),
     );
 }
 
-fn name(job: &Job) -> &'static str {
-    match job {
-        Job::Submit => "submit",
-        Job::Cancel(_) => "ask to cancel",
-        Job::Recall => "recall",
-        Job::Poll => "poll",
-        Job::CarryOut(..) => "carry out",
+pub(super) fn activity_name(activity: &Activity) -> &'static str {
+    match activity {
+        Activity::Submit => "submit",
+        Activity::Cancel(_) => "cancel",
+        Activity::Recall => "recall",
+        Activity::Poll => "poll",
+        Activity::ApplyDecision(..) => "apply decision",
     }
 }
 
-/// What the payment is told of an attempt; nothing where it is to be repeated.
-fn conclude(model: &Model, next: &mut State, step: &Step, outcome: &Outcome) {
-    let told = match outcome {
-        Outcome::Submit(Tried::Accepted) => Answer::Submit(SubmitOutcome::Accepted),
-        Outcome::Submit(Tried::Refused { reason }) => {
-            Answer::Submit(SubmitOutcome::Refused { reason: reason.clone() })
+/// The workflow gets the outcome of an attempt; an undecided attempt is repeated instead.
+fn complete(model: &Model, next: &mut State, call: &PortCall, outcome: &AttemptOutcome) {
+    let reply = match outcome {
+        AttemptOutcome::Submit(SubmitAttemptOutcome::Accepted) => PortReply::Submit(SubmitOutcome::Accepted),
+        AttemptOutcome::Submit(SubmitAttemptOutcome::Refused { reason }) => {
+            PortReply::Submit(SubmitOutcome::Refused { reason: reason.clone() })
         }
-        Outcome::Submit(Tried::Settled) => Answer::Submit(SubmitOutcome::Settled),
-        Outcome::Submit(Tried::NotSent(reason)) => Answer::Submit(SubmitOutcome::NotSent(*reason)),
-        Outcome::Cancel(CancelAttemptOutcome::Void) => Answer::Cancel(CancelOutcome::Void),
-        Outcome::Cancel(CancelAttemptOutcome::Settled) => Answer::Cancel(CancelOutcome::Settled),
-        Outcome::Cancel(CancelAttemptOutcome::Differs) => Answer::Cancel(CancelOutcome::Differs),
-        Outcome::Cancel(CancelAttemptOutcome::Undecidable(reason)) => {
-            Answer::Cancel(CancelOutcome::Undecidable(*reason))
+        AttemptOutcome::Submit(SubmitAttemptOutcome::Settled) => PortReply::Submit(SubmitOutcome::Settled),
+        AttemptOutcome::Submit(SubmitAttemptOutcome::NotSent(reason)) => {
+            PortReply::Submit(SubmitOutcome::NotSent(*reason))
         }
-        Outcome::Cancel(CancelAttemptOutcome::Ended(end)) => Answer::Cancel(CancelOutcome::Ended(*end)),
-        Outcome::Recall(RecallAttemptOutcome::Decided(recalled)) => Answer::Recall(*recalled),
-        Outcome::Poll(PollOutcome::SuccessReported) => Answer::Wait(WaitOutcome::SuccessReported),
-        // Who stands before a person knows that already.
-        Outcome::Poll(PollOutcome::FailureReported { reason }) if *step == Step::WaitWithinSla => {
-            Answer::Wait(WaitOutcome::FailureReported { reason: reason.clone() })
+        AttemptOutcome::Cancel(CancelAttemptOutcome::Void) => PortReply::Cancel(CancelOutcome::Void),
+        AttemptOutcome::Cancel(CancelAttemptOutcome::Settled) => PortReply::Cancel(CancelOutcome::Settled),
+        AttemptOutcome::Cancel(CancelAttemptOutcome::Differs) => PortReply::Cancel(CancelOutcome::Differs),
+        AttemptOutcome::Cancel(CancelAttemptOutcome::Undecidable(reason)) => {
+            PortReply::Cancel(CancelOutcome::Undecidable(*reason))
         }
-        Outcome::ApplyDecision(came) => Answer::ApplyDecision(came.clone()),
-        Outcome::Submit(Tried::Unknown { .. })
-        | Outcome::Cancel(CancelAttemptOutcome::Again { .. })
-        | Outcome::Recall(RecallAttemptOutcome::Again { .. })
-        | Outcome::Poll(_) => {
+        AttemptOutcome::Cancel(CancelAttemptOutcome::Ended(end)) => {
+            PortReply::Cancel(CancelOutcome::Ended(*end))
+        }
+        AttemptOutcome::Recall(RecallAttemptOutcome::Decided(recalled)) => PortReply::Recall(*recalled),
+        AttemptOutcome::Poll(PollOutcome::SuccessReported) => PortReply::Wait(WaitOutcome::SuccessReported),
+        // A payment that needs an operator gains nothing from a FAILURE.
+        AttemptOutcome::Poll(PollOutcome::FailureReported { reason }) if *call == PortCall::WaitWithinSla => {
+            PortReply::Wait(WaitOutcome::FailureReported { reason: reason.clone() })
+        }
+        AttemptOutcome::ApplyDecision(outcome) => PortReply::ApplyDecision(outcome.clone()),
+        AttemptOutcome::Submit(SubmitAttemptOutcome::Unknown { .. })
+        | AttemptOutcome::Cancel(CancelAttemptOutcome::Retry { .. })
+        | AttemptOutcome::Recall(RecallAttemptOutcome::Retry { .. })
+        | AttemptOutcome::Poll(_) => {
             next.current = None;
             return;
         }
     };
-    answer(model, next, step, told);
-}
-
-/// What hung goes on at any later moment; nobody hears what came of it.
-fn zombies(moves: &mut Moves<'_>) {
-    let model = moves.model;
-    for (at, zombie) in moves.from.zombies.iter().enumerate() {
-        match zombie {
-            Zombie::Ledger(step, run) => moves.well(
-                |next| {
-                    next.zombies.remove(at);
-                    transact(&mut next.bank, step, *run);
-                },
-                || format!("late: ledger {step:?}"),
-            ),
-            Zombie::Attempt(attempt) => {
-                let job = model.job_of(attempt.job);
-                let Came::Asks(call) = &*model.attempt_at(attempt.job, &attempt.past) else { continue };
-                for Way { mut next, reply, benign, told } in ways(model, moves.from, attempt.run, &job, call)
-                {
-                    let mut on = attempt.clone();
-                    on.past.push(model.replied(call.clone(), reply));
-                    next.zombies.remove(at);
-                    if let Came::Asks(_) = &*model.attempt_at(on.job, &on.past) {
-                        next.zombies.push(Zombie::Attempt(on));
-                    }
-                    moves.push(next, benign, || format!("late: {}: {call:?} {told}", name(&job)));
-                }
-            }
-        }
-    }
-}
-
-/// What is on its way arrives at any later moment, or never.
-fn wire(moves: &mut Moves<'_>) {
-    let model = moves.model;
-    for (at, message) in moves.from.wire.iter().enumerate() {
-        match message {
-            Message::Send => {
-                for take in moves.from.switch.takes(model.profile(), moves.from.now) {
-                    moves.well(
-                        |next| {
-                            next.wire.remove(at);
-                            next.switch.submit(model.profile(), take);
-                        },
-                        || format!("late: the submit arrives: {take:?}"),
-                    );
-                }
-            }
-            Message::Cancel => moves.well(
-                |next| {
-                    next.wire.remove(at);
-                    next.switch.cancel(model.profile());
-                },
-                || "late: the cancel arrives".into(),
-            ),
-            Message::Recall => {
-                for gives in [true, false] {
-                    moves.well(
-                        |next| {
-                            next.wire.remove(at);
-                            next.switch.recall(gives);
-                        },
-                        || format!("late: the recall arrives; gives back: {gives}"),
-                    );
-                }
-            }
-        }
-    }
+    reply_to(model, next, call, reply);
 }

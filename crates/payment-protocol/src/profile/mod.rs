@@ -6,10 +6,10 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | [`strategy`] | the submit strategies |
-//! | [`settings`] | the profile's fields, their defaults, and what follows from them |
-//! | [`check`] | whether a profile is safe |
-//! | [`nearest_safe`] | the smallest change that makes a profile safe |
+//! | `strategy.rs` | the submit strategies |
+//! | `settings.rs` | the profile's fields, their defaults, and what follows from them |
+//! | `check.rs` | whether a profile is safe |
+//! | `nearest_safe.rs` | the smallest change that makes a profile safe |
 
 mod check;
 mod nearest_safe;

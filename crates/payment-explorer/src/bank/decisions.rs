@@ -1,0 +1,90 @@
+//! Operator decisions and corrections.
+
+use payment_protocol::PaymentState;
+use payment_protocol::cause::Cause;
+use payment_protocol::decision::DecisionOutcome;
+use payment_protocol::facts::{FinalStatus, HoldStatus};
+use payment_protocol::rules::{self, DebitByDecisionRuling, ReleaseByDecisionRuling};
+
+use super::exceptions::Exception;
+use super::record::Bank;
+
+impl Bank {
+    /// The recorded outcome of a decision; `None` until the decision is closed.
+    #[must_use]
+    pub fn decision_outcome(&self, id: u8) -> Option<DecisionOutcome> {
+        let decision = self.decision.as_ref().filter(|decision| decision.id == id);
+        decision.and_then(|decision| decision.outcome.clone())
+    }
+
+    /// Closes a decision; the first outcome is kept.
+    pub fn close_decision(&mut self, id: u8, outcome: DecisionOutcome) {
+        if let Some(decision) = self.decision.as_mut().filter(|decision| decision.id == id) {
+            if outcome == DecisionOutcome::RetryCancel
+                && decision.outcome.is_none()
+                && self.state == PaymentState::NeedsOperator
+            {
+                self.state = PaymentState::Cancelling;
+            }
+            decision.outcome.get_or_insert(outcome);
+        }
+    }
+
+    /// Debits by decision: the hold, else the customer, else the claims account.
+    pub fn debit_by_decision(&mut self, id: u8) -> DebitByDecisionRuling {
+        if self.decision_outcome(id) == Some(DecisionOutcome::Settled) {
+            return DebitByDecisionRuling::Charge;
+        }
+        let ruling = rules::debit_by_decision(&self.facts_now());
+        if ruling == DebitByDecisionRuling::Charge {
+            if self.final_status.is_none() {
+                self.final_status = Some(FinalStatus::Settled);
+                self.open_exception_for_earlier_failure();
+            }
+            match self.hold {
+                Some(HoldStatus::Open) if !self.frozen => self.debit_hold(),
+                Some(HoldStatus::Open) => {
+                    self.hold = Some(HoldStatus::Released);
+                    self.journal.release += 1;
+                    self.charge_claims();
+                }
+                _ if !self.frozen && self.funds => self.journal.late_debit += 1,
+                _ => self.charge_claims(),
+            }
+            self.state = PaymentState::Settled;
+            self.close_decision(id, DecisionOutcome::Settled);
+        }
+        ruling
+    }
+
+    fn charge_claims(&mut self) {
+        self.journal.claim += 1;
+        self.open_exception(Exception::DebitedToClaims);
+    }
+
+    /// Releases by decision.
+    pub fn release_by_decision(&mut self, id: u8) -> (ReleaseByDecisionRuling, Cause) {
+        if let Some(DecisionOutcome::Released(cause)) = self.decision_outcome(id) {
+            return (ReleaseByDecisionRuling::Release, cause);
+        }
+        let facts = self.facts_now();
+        let first = rules::first_cause(&facts, &Cause::ReleasedByDecision);
+        let ruling = rules::release_by_decision(&facts);
+        if ruling == ReleaseByDecisionRuling::Release {
+            self.final_status.get_or_insert(FinalStatus::Void);
+            self.release_or_fence(&first);
+            self.close_decision(id, DecisionOutcome::Released(first.clone()));
+        }
+        (ruling, first)
+    }
+
+    /// A correction after the payment ended: debits the customer late, or charges the claims account.
+    pub fn late_debit(&mut self) {
+        if self.funds && !self.frozen {
+            self.journal.late_debit += 1;
+        } else {
+            self.charge_claims();
+        }
+        self.exceptions.close(Exception::LateConfirmation);
+    }
+}

@@ -1,0 +1,56 @@
+//! The open exceptions of one payment.
+
+/// A contradiction between the books.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Exception {
+    /// A SUCCESS after the payment had ended without one.
+    LateConfirmation,
+    /// Two definite reports that contradict each other.
+    ContradictoryFinalStatus,
+    /// A SUCCESS with another amount.
+    ConfirmationMismatch,
+    /// A SUCCESS without a recorded attempt.
+    SettledWithoutAttempt,
+    /// A callback of another switch.
+    CallbackFromOtherSwitch,
+    /// A debit charged to the claims account.
+    DebitedToClaims,
+}
+
+impl Exception {
+    const ALL: [Self; 6] = [
+        Self::LateConfirmation,
+        Self::ContradictoryFinalStatus,
+        Self::ConfirmationMismatch,
+        Self::SettledWithoutAttempt,
+        Self::CallbackFromOtherSwitch,
+        Self::DebitedToClaims,
+    ];
+}
+
+/// The open exceptions, each kind at most once.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Exceptions(u8);
+
+impl Exceptions {
+    /// Whether an exception of this kind is open.
+    #[must_use]
+    pub fn contain(self, exception: Exception) -> bool {
+        self.0 & (1 << exception as u8) != 0
+    }
+
+    pub(super) fn open(&mut self, exception: Exception) {
+        self.0 |= 1 << exception as u8;
+    }
+
+    pub(super) fn close(&mut self, exception: Exception) {
+        self.0 &= !(1 << exception as u8);
+    }
+}
+
+impl std::fmt::Debug for Exceptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(Exception::ALL.iter().filter(|exception| self.contain(**exception))).finish()
+    }
+}

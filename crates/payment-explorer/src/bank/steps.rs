@@ -1,0 +1,149 @@
+//! The ledger's steps: reserve, debit, release, recall, recovery.
+
+use std::rc::Rc;
+
+use payment_protocol::PaymentState;
+use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
+use payment_protocol::facts::{HoldStatus, RecallRecord, ReserveRecord};
+use payment_protocol::port::{
+    DebitOutcome, FenceOutcome, NeedsOperatorOutcome, ReleaseOutcome, ReserveOutcome,
+};
+use payment_protocol::rules::{self, DebitRuling, ReleaseRuling, ReserveRuling};
+
+use super::record::{Bank, FROZEN, RunNumber, run_id};
+
+impl Bank {
+    /// Marks that the starter started the workflow.
+    pub fn mark_started(&mut self) {
+        if self.state == PaymentState::Accepted {
+            self.state = PaymentState::Started;
+        }
+    }
+
+    /// Reserves, by `run`.
+    pub fn reserve(&mut self, run: RunNumber) -> ReserveOutcome {
+        let Some(id) = run_id(run) else { return ReserveOutcome::Unknown };
+        let refusal = match rules::reserve(&self.facts_now(), &id, self.too_late) {
+            ReserveRuling::Recorded(ReserveRecord::Held) => return ReserveOutcome::Held,
+            ReserveRuling::Recorded(ReserveRecord::Refused(refusal)) => {
+                return ReserveOutcome::Refused(refusal);
+            }
+            ReserveRuling::AnotherRun => return ReserveOutcome::AnotherRun,
+            ReserveRuling::Ended(end) => return ReserveOutcome::Ended(end),
+            ReserveRuling::Refuse(refusal) => Some(refusal),
+            ReserveRuling::Try if self.frozen => Some(ReserveRefusal::FrozenAccount),
+            ReserveRuling::Try if !self.funds => Some(ReserveRefusal::InsufficientFunds),
+            ReserveRuling::Try => None,
+        };
+        self.run = Some(run);
+        match refusal {
+            Some(refusal) => {
+                self.refuse(refusal);
+                ReserveOutcome::Refused(refusal)
+            }
+            None => {
+                self.reserve = Some(ReserveRecord::Held);
+                self.hold = Some(HoldStatus::Open);
+                self.journal.reserve += 1;
+                self.state = PaymentState::Reserved;
+                ReserveOutcome::Held
+            }
+        }
+    }
+
+    fn refuse(&mut self, refusal: ReserveRefusal) {
+        self.reserve = Some(ReserveRecord::Refused(refusal));
+        self.state = refusal.end().into();
+    }
+
+    /// Ends a payment that has neither reserved nor sent anything.
+    pub fn refuse_unreserved(&mut self, refusal: ReserveRefusal) {
+        if self.reserve.is_none() && !self.ended() {
+            self.refuse(refusal);
+        }
+    }
+
+    /// Fences reserve: a late reserve is refused.
+    pub fn fence_reserve(&mut self) -> FenceOutcome {
+        if let Some(end) = self.state.end() {
+            return FenceOutcome::Ended(end);
+        }
+        if self.reserve.is_none() {
+            self.reserve = Some(ReserveRecord::Refused(ReserveRefusal::Fenced));
+        }
+        FenceOutcome::Open(self.cause.as_deref().cloned())
+    }
+
+    /// Debits the hold.
+    pub fn debit(&mut self) -> DebitOutcome {
+        match rules::debit(&self.facts_now()) {
+            DebitRuling::Already => DebitOutcome::Done,
+            DebitRuling::Refused(reason) => DebitOutcome::Refused { reason },
+            DebitRuling::Differs => DebitOutcome::Differs,
+            DebitRuling::NotConfirmed => DebitOutcome::NotConfirmed,
+            DebitRuling::Debit if self.frozen => {
+                self.debit_refused = true;
+                DebitOutcome::Refused { reason: FROZEN.into() }
+            }
+            DebitRuling::Debit => {
+                self.debit_hold();
+                DebitOutcome::Done
+            }
+        }
+    }
+
+    pub(super) fn debit_hold(&mut self) {
+        self.hold = Some(HoldStatus::Settled);
+        self.journal.debit += 1;
+        self.state = PaymentState::Settled;
+    }
+
+    /// Records a definite answer to a recall. Returns the first recorded answer.
+    pub fn record_recall(&mut self, answer: RecallRecord) -> RecallRecord {
+        *self.recall.get_or_insert(answer)
+    }
+
+    /// Releases the hold, and ends the payment.
+    pub fn release(&mut self, cause: &Cause) -> ReleaseOutcome {
+        let facts = self.facts_now();
+        let first = rules::first_cause(&facts, cause);
+        match rules::release(&facts) {
+            ReleaseRuling::Already => return ReleaseOutcome::Done(first),
+            ReleaseRuling::Ended(end) => return ReleaseOutcome::Ended(end),
+            ReleaseRuling::Refused(refusal) => return ReleaseOutcome::Failed { detail: refusal.to_string() },
+            ReleaseRuling::Fence | ReleaseRuling::Release => self.release_or_fence(&first),
+        }
+        ReleaseOutcome::Done(first)
+    }
+
+    /// Releases the hold, or fences a reserve that is not recorded.
+    pub(super) fn release_or_fence(&mut self, first: &Cause) {
+        if self.hold == Some(HoldStatus::Open) {
+            self.hold = Some(HoldStatus::Released);
+            self.journal.release += 1;
+        } else if self.reserve.is_none() {
+            self.reserve = Some(ReserveRecord::Refused(ReserveRefusal::Fenced));
+        }
+        self.cause = Some(Rc::new(first.clone()));
+        self.state = first.end().into();
+    }
+
+    /// Records that the payment needs an operator.
+    pub fn needs_operator(&mut self, reason: OperatorReason) -> NeedsOperatorOutcome {
+        if let Some(end) = self.state.end() {
+            return NeedsOperatorOutcome::Ended(end);
+        }
+        self.operator_reason = Some(reason);
+        self.state = PaymentState::NeedsOperator;
+        self.final_status.map_or(NeedsOperatorOutcome::AwaitsOperator, NeedsOperatorOutcome::FinalStatus)
+    }
+
+    /// Starts the next recovery. Returns whether the workflow may run forward; `None` if the payment has ended.
+    pub fn resume(&mut self) -> Option<bool> {
+        if self.ended() {
+            return None;
+        }
+        self.resumes += 1;
+        Some(self.run.is_none() && self.reserve.is_none() && self.cause.is_none())
+    }
+}

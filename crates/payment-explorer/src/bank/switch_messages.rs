@@ -1,0 +1,171 @@
+//! Submit attempts, cancel attempts, and the switch's reports.
+
+use std::rc::Rc;
+
+use payment_protocol::cancel::CancelContext;
+use payment_protocol::cause::Cause;
+use payment_protocol::facts::FinalStatus;
+use payment_protocol::port::ReconcileOutcome;
+use payment_protocol::report::{Difference, ExpectedTransfer, SettledReport};
+use payment_protocol::rules::{self, AttemptRuling, FinalStatusRuling, NotSent};
+use payment_protocol::submit::{LoggedSubmission, SendAnswer};
+use payment_protocol::{Payment, PaymentState};
+
+use super::exceptions::Exception;
+use super::record::{Bank, RunNumber, run_id};
+
+impl Bank {
+    /// Records a submit attempt of `run`, or refuses it.
+    pub fn record_attempt(
+        &mut self,
+        run: RunNumber,
+        payment: &Payment,
+        age_ms: u64,
+        account_busy: bool,
+    ) -> AttemptRuling {
+        let Some(id) = run_id(run) else { return AttemptRuling::NotSent(NotSent::AnotherRun) };
+        let ruling = rules::attempt(&self.facts(age_ms, account_busy), &id, &payment.profile);
+        if let AttemptRuling::Send(_) = ruling {
+            self.attempts += 1;
+            self.log = Some(LoggedSubmission::Pending);
+        }
+        ruling
+    }
+
+    /// Records the answer to attempt `n`.
+    pub fn record_answer(&mut self, n: u32, answer: &SendAnswer) {
+        if n == u32::from(self.attempts) {
+            match answer {
+                SendAnswer::Accepted => self.log = Some(LoggedSubmission::Accepted),
+                SendAnswer::Refused { reason } => {
+                    self.log = Some(LoggedSubmission::Refused { reason: reason.clone() })
+                }
+                SendAnswer::Unknown { .. } => {}
+            }
+        }
+        if *answer == SendAnswer::Accepted {
+            self.mark_submitted();
+        }
+    }
+
+    /// Records that the switch has the transfer.
+    pub fn record_found(&mut self) -> Option<NotSent> {
+        if self.attempts == 0 {
+            self.open_exception(Exception::SettledWithoutAttempt);
+            return Some(NotSent::ReportedWithoutAttempt);
+        }
+        self.mark_submitted();
+        None
+    }
+
+    fn mark_submitted(&mut self) {
+        if matches!(self.state, PaymentState::Started | PaymentState::Reserved) {
+            self.state = PaymentState::Submitted;
+        }
+    }
+
+    /// Reconciles a submit without an answer with our own books.
+    #[must_use]
+    pub fn reconcile_submission(&self) -> ReconcileOutcome {
+        match self.final_status {
+            Some(FinalStatus::Settled) => ReconcileOutcome::Settled,
+            _ if self.failure_stored => ReconcileOutcome::Failed { reason: "failure".into() },
+            _ => ReconcileOutcome::Unknown,
+        }
+    }
+
+    /// Begins a cancel attempt.
+    pub fn begin_cancel(&mut self, cause: &Cause, deadline_ms: i64) -> CancelContext {
+        let facts = self.facts_now();
+        let context = CancelContext {
+            end: facts.state.end(),
+            final_status: facts.final_status,
+            never_sent: rules::never_sent(&facts),
+            deadline_ms: (self.attempts > 0).then_some(deadline_ms),
+            cancelling_ms: 0,
+        };
+        if context.end.is_none() && context.final_status.is_none() {
+            self.cause.get_or_insert_with(|| Rc::new(cause.clone()));
+            // A late zombie attempt must not remove the payment from the operators' queue.
+            if self.state != PaymentState::NeedsOperator {
+                self.state = PaymentState::Cancelling;
+            }
+        }
+        context
+    }
+
+    /// Whether the workflow may await an operator, so that a final status or a final state written now must be
+    /// signalled. The state does not show it: a late cancel attempt may have changed the state.
+    #[must_use]
+    pub fn may_await_operator(&self) -> bool {
+        self.operator_reason.is_some() && !self.ended()
+    }
+
+    /// Records a SUCCESS, or the exception that it is.
+    pub fn record_settled(&mut self, payment: &Payment, report: &SettledReport) -> FinalStatusRuling {
+        let ruling = rules::settled_report(&self.facts_now(), &ExpectedTransfer::from(payment), report);
+        match ruling {
+            FinalStatusRuling::Same => {}
+            FinalStatusRuling::First => {
+                self.final_status = Some(FinalStatus::Settled);
+                self.state = PaymentState::Confirmed;
+                self.open_exception_for_earlier_failure();
+            }
+            FinalStatusRuling::Differs(Difference::Switch) => {
+                self.open_exception(Exception::CallbackFromOtherSwitch);
+            }
+            FinalStatusRuling::Differs(_) => self.open_exception(Exception::ConfirmationMismatch),
+            FinalStatusRuling::NoAttempt => self.open_exception(Exception::SettledWithoutAttempt),
+            FinalStatusRuling::Contradicts if self.ended() => {
+                self.open_exception(Exception::LateConfirmation);
+            }
+            FinalStatusRuling::Contradicts => self.open_exception(Exception::ContradictoryFinalStatus),
+        }
+        ruling
+    }
+
+    pub(super) fn open_exception_for_earlier_failure(&mut self) {
+        if self.failure_stored {
+            self.open_exception(Exception::ContradictoryFinalStatus);
+        }
+    }
+
+    /// Records that the transfer is void; `never_sent` if no attempt was recorded.
+    pub fn record_void(&mut self, never_sent: bool) -> FinalStatusRuling {
+        let facts = self.facts_now();
+        if never_sent && !rules::never_sent(&facts) {
+            return FinalStatusRuling::NoAttempt;
+        }
+        let ruling = rules::void_report(&facts);
+        match ruling {
+            FinalStatusRuling::First => self.final_status = Some(FinalStatus::Void),
+            FinalStatusRuling::Contradicts => self.open_exception(Exception::ContradictoryFinalStatus),
+            FinalStatusRuling::Same | FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt => {}
+        }
+        ruling
+    }
+
+    /// Stores a callback with SUCCESS. Returns whether the workflow must be signalled.
+    pub fn store_success(&mut self, payment: &Payment, report: &SettledReport) -> bool {
+        let open = !self.ended();
+        let ruling = self.record_settled(payment, report);
+        if !matches!(ruling, FinalStatusRuling::Differs(Difference::Switch)) {
+            self.success_stored = true;
+        }
+        open && match ruling {
+            FinalStatusRuling::First | FinalStatusRuling::Same => true,
+            FinalStatusRuling::Differs(difference) => difference != Difference::Switch,
+            FinalStatusRuling::NoAttempt | FinalStatusRuling::Contradicts => false,
+        }
+    }
+
+    /// Stores a callback with FAILURE. Returns whether the workflow must be signalled.
+    pub fn store_failure(&mut self) -> bool {
+        self.failure_stored = true;
+        if self.final_status == Some(FinalStatus::Settled) {
+            self.open_exception(Exception::ContradictoryFinalStatus);
+            return false;
+        }
+        !self.ended()
+    }
+}
