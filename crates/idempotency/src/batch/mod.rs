@@ -73,7 +73,7 @@ pub enum Outcome<R> {
     Refused(R),
 }
 
-/// How many requests share what. `./dev bench idempotency --lanes N` measures another number of lanes.
+/// How many requests share what. `./dev bench idempotency --batch-workers N` measures another number of lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct Width {
     /// Batches at once, each on a connection of its own.

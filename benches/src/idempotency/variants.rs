@@ -1,4 +1,4 @@
-//! The ways in which a request is carried out once. Each is written as well as it can be.
+//! The variants that execute a request once. Each baseline is implemented as efficiently as it can be.
 
 use std::sync::Arc;
 
@@ -10,27 +10,27 @@ use tokio_util::sync::CancellationToken;
 
 use super::orders::{self, Order, Orders};
 
-/// How long a cache keeps an answer, in seconds.
+/// Lifetime of an answer in the cache, in seconds.
 const CACHE_TTL_S: u64 = 86_400;
-/// How long a claim in a cache lives, in seconds.
+/// Lifetime of a claim in the cache, in seconds.
 const CACHE_LEASE_S: u64 = 30;
 
-/// A way.
+/// A variant of the idempotency layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// The order alone. A repeat makes another.
+pub(crate) enum LayerVariant {
+    /// Inserts the order only. A repeat inserts another order.
     NoLayer,
-    /// One transaction for each request: the key and its answer in one insert, the order in another.
+    /// One transaction per request: one insert for the key with its answer, one for the order.
     Plain,
-    /// A claim in Redis, the order in PostgreSQL, the answer in Redis. A crash between the two forgets or doubles.
+    /// Claim and answer in Redis, the order in PostgreSQL. A crash between them loses or duplicates the order.
     CacheFirst,
-    /// Redis asked first, and told afterwards; PostgreSQL, the plain way, has the last word.
+    /// As [`LayerVariant::Plain`], with answers cached in Redis.
     Hybrid,
-    /// Claim, order and answer in one transaction, shared by whoever comes at the same moment.
+    /// Claim, order and answer in one transaction, shared by concurrent requests.
     Ours,
 }
 
-impl Way {
+impl LayerVariant {
     pub(crate) const ALL: [Self; 5] =
         [Self::NoLayer, Self::Plain, Self::CacheFirst, Self::Hybrid, Self::Ours];
 
@@ -47,24 +47,28 @@ impl Way {
 
 /// The answer to a request.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct OrderResponse {
     pub(crate) body: Vec<u8>,
     pub(crate) replayed: bool,
 }
 
-/// What all ways use.
+/// The resources of all variants.
 #[derive(Clone)]
-pub(crate) struct Ways {
+pub(crate) struct Variants {
     pub(crate) pool: PgPool,
     redis: ConnectionManager,
     pub(crate) batcher: Batcher<Orders>,
 }
 
-impl Ways {
-    pub(crate) async fn new(pool: PgPool, redis_url: &str, lanes: Option<usize>) -> anyhow::Result<Self> {
+impl Variants {
+    pub(crate) async fn new(
+        pool: PgPool,
+        redis_url: &str,
+        batch_workers: Option<usize>,
+    ) -> anyhow::Result<Self> {
         let redis = ConnectionManager::new(redis::Client::open(redis_url)?).await?;
         let width = Width::default();
-        let width = Width { lanes: lanes.unwrap_or(width.lanes), ..width };
+        let width = Width { lanes: batch_workers.unwrap_or(width.lanes), ..width };
         let batcher = Batcher::start(
             Orders,
             pool.clone(),
@@ -76,31 +80,35 @@ impl Ways {
         Ok(Self { pool, redis, batcher })
     }
 
-    pub(crate) async fn carry_out(&self, way: Way, order: &Order) -> anyhow::Result<Said> {
-        match way {
-            Way::NoLayer => {
-                orders::write(&mut *self.pool.acquire().await?, order).await?;
-                Ok(first(order))
+    pub(crate) async fn execute(
+        &self,
+        variant: LayerVariant,
+        order: &Order,
+    ) -> anyhow::Result<OrderResponse> {
+        match variant {
+            LayerVariant::NoLayer => {
+                orders::insert(&mut *self.pool.acquire().await?, order).await?;
+                Ok(first_response(order))
             }
-            Way::Plain => self.plain(order).await,
-            Way::CacheFirst => self.cache_first(order).await,
-            Way::Hybrid => self.hybrid(order).await,
-            Way::Ours => {
-                let said =
+            LayerVariant::Plain => self.plain(order).await,
+            LayerVariant::CacheFirst => self.cache_first(order).await,
+            LayerVariant::Hybrid => self.hybrid(order).await,
+            LayerVariant::Ours => {
+                let outcome =
                     self.batcher.carry_out(&order.scope(), &order.fingerprint(), order.clone()).await?;
-                match said {
-                    Outcome::Answered(answer) => Ok(Said { body: answer.body, replayed: false }),
-                    Outcome::Replayed(answer) => Ok(Said { body: answer.body, replayed: true }),
-                    // Many callers replay few keys at the same moment: the twin is told to come back.
-                    Outcome::InProgress => Ok(Said { body: Vec::new(), replayed: true }),
-                    Outcome::Mismatch => anyhow::bail!("another body"),
+                match outcome {
+                    Outcome::Answered(answer) => Ok(OrderResponse { body: answer.body, replayed: false }),
+                    Outcome::Replayed(answer) => Ok(OrderResponse { body: answer.body, replayed: true }),
+                    // Many callers replay few keys concurrently: one of them is answered that the key is in progress.
+                    Outcome::InProgress => Ok(OrderResponse { body: Vec::new(), replayed: true }),
+                    Outcome::Mismatch => anyhow::bail!("the key was used with another body"),
                     Outcome::Refused(never) => match never {},
                 }
             }
         }
     }
 
-    async fn plain(&self, order: &Order) -> anyhow::Result<Said> {
+    async fn plain(&self, order: &Order) -> anyhow::Result<OrderResponse> {
         let mut tx = self.pool.begin().await?;
         let claimed = sqlx::query(
             "INSERT INTO plain_keys (tenant, client, key, request_hash, response_status, response_body, expires_at)
@@ -122,14 +130,14 @@ impl Ways {
             .bind(order.key.as_str())
             .fetch_one(&mut *tx)
             .await?;
-            return Ok(Said { body, replayed: true });
+            return Ok(OrderResponse { body, replayed: true });
         }
-        orders::write(&mut tx, order).await?;
+        orders::insert(&mut tx, order).await?;
         tx.commit().await?;
-        Ok(first(order))
+        Ok(first_response(order))
     }
 
-    async fn cache_first(&self, order: &Order) -> anyhow::Result<Said> {
+    async fn cache_first(&self, order: &Order) -> anyhow::Result<OrderResponse> {
         let mut redis = self.redis.clone();
         let claimed: Option<String> = redis::cmd("SET")
             .arg(order.key.as_str())
@@ -140,24 +148,24 @@ impl Ways {
             .query_async(&mut redis)
             .await?;
         if claimed.is_none() {
-            return Ok(Said { body: redis.get(order.key.as_str()).await?, replayed: true });
+            return Ok(OrderResponse { body: redis.get(order.key.as_str()).await?, replayed: true });
         }
-        orders::write(&mut *self.pool.acquire().await?, order).await?;
+        orders::insert(&mut *self.pool.acquire().await?, order).await?;
         redis.set_ex::<_, _, ()>(order.key.as_str(), order.answer(), CACHE_TTL_S).await?;
-        Ok(first(order))
+        Ok(first_response(order))
     }
 
-    async fn hybrid(&self, order: &Order) -> anyhow::Result<Said> {
+    async fn hybrid(&self, order: &Order) -> anyhow::Result<OrderResponse> {
         let mut redis = self.redis.clone();
         if let Some(body) = redis.get::<_, Option<Vec<u8>>>(order.key.as_str()).await? {
-            return Ok(Said { body, replayed: true });
+            return Ok(OrderResponse { body, replayed: true });
         }
-        let said = self.plain(order).await?;
-        redis.set_ex::<_, _, ()>(order.key.as_str(), &said.body, CACHE_TTL_S).await?;
-        Ok(said)
+        let response = self.plain(order).await?;
+        redis.set_ex::<_, _, ()>(order.key.as_str(), &response.body, CACHE_TTL_S).await?;
+        Ok(response)
     }
 }
 
-fn first(order: &Order) -> Said {
-    Said { body: order.answer(), replayed: false }
+fn first_response(order: &Order) -> OrderResponse {
+    OrderResponse { body: order.answer(), replayed: false }
 }
