@@ -1,4 +1,4 @@
-//! What every bench begins and ends with: a database with durable commits, and what is said.
+//! Used by every bench: a connection pool with durable commits, and output.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -7,35 +7,38 @@ use anyhow::Context as _;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 
-/// A pool over a database whose commits are durable, as all figures are meant.
+/// A connection pool for a database with durable commits, which all figures assume.
 ///
 /// # Errors
-/// It cannot be reached, or its commits are not.
+/// If the database cannot be reached, or its commits are not durable.
 pub(crate) async fn durable_pool(url: &str, connections: u32) -> anyhow::Result<PgPool> {
     let pool = PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(Duration::from_secs(30))
         .connect(url)
         .await
-        .context("the database cannot be reached")?;
+        .context("the database is unavailable")?;
     let fsync: String =
         sqlx::query_scalar("SELECT current_setting('fsync') || ' ' || current_setting('synchronous_commit')")
             .fetch_one(&pool)
             .await?;
-    anyhow::ensure!(fsync == "on on", "commits are not durable here (fsync, synchronous_commit: {fsync})");
+    anyhow::ensure!(
+        fsync == "on on",
+        "commits are not durable (fsync, synchronous_commit: {fsync}): set both to on"
+    );
     Ok(pool)
 }
 
-/// Two decimals.
-pub(crate) fn two(value: f64) -> f64 {
+/// Rounds to two decimals.
+pub(crate) fn round2(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
-/// Prints at once what was measured.
+/// Prints a result and flushes.
 ///
 /// # Errors
-/// Nobody reads any more.
-pub(crate) fn say(text: &str) -> anyhow::Result<()> {
+/// If stdout is closed.
+pub(crate) fn print_now(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)

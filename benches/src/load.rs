@@ -1,61 +1,61 @@
-//! Load: as much as goes through, or so many requests a second whatever becomes of them.
+//! Load generators: closed (a number of callers, each waits for its answer) and open (a rate of requests).
 
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use tokio::task::JoinSet;
 
-/// What a load brought.
+/// Result of a load.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Load {
-    /// Requests that were answered.
-    pub(crate) answered: u64,
-    /// Requests that were not.
+    /// Successful requests.
+    pub(crate) succeeded: u64,
+    /// Failed requests.
     pub(crate) failed: u64,
-    /// Over the whole time, in seconds.
+    /// Duration in seconds.
     pub(crate) seconds: f64,
-    /// Latencies in microseconds, sorted.
+    /// Latencies of successful requests in microseconds, sorted.
     latencies_us: Vec<u64>,
 }
 
 impl Load {
-    /// Answered requests a second.
+    /// Successful requests per second.
     pub(crate) fn rate(&self) -> f64 {
-        self.answered as f64 / self.seconds.max(f64::MIN_POSITIVE)
+        self.succeeded as f64 / self.seconds.max(f64::MIN_POSITIVE)
     }
 
-    /// The latency that `share` (0 to 1) of the requests stayed within, in milliseconds.
-    pub(crate) fn percentile_ms(&self, share: f64) -> f64 {
+    /// The latency that `fraction` (0 to 1) of the requests did not exceed, in milliseconds.
+    pub(crate) fn percentile_ms(&self, fraction: f64) -> f64 {
         let last = self.latencies_us.len().saturating_sub(1);
-        let at = (share * last as f64).round() as usize;
-        self.latencies_us.get(at).map_or(0.0, |us| *us as f64 / 1_000.0)
+        let index = (fraction * last as f64).round() as usize;
+        self.latencies_us.get(index).map_or(0.0, |us| *us as f64 / 1_000.0)
     }
 
-    fn of(began: Instant, mut latencies_us: Vec<u64>, failed: u64) -> Self {
+    fn new(started: Instant, mut latencies_us: Vec<u64>, failed: u64) -> Self {
         latencies_us.sort_unstable();
-        let answered = latencies_us.len() as u64;
-        Self { answered, failed, seconds: began.elapsed().as_secs_f64(), latencies_us }
+        let succeeded = latencies_us.len() as u64;
+        Self { succeeded, failed, seconds: started.elapsed().as_secs_f64(), latencies_us }
     }
 }
 
-/// `tasks` callers, each asking again as soon as it is answered, for `time`.
+/// Closed load: `callers` tasks, each sends its next request when the last one is answered, for `time`.
 pub(crate) async fn closed<F>(
-    tasks: usize,
+    callers: usize,
     time: Duration,
-    ask: impl Fn() -> F + Clone + Send + 'static,
+    request: impl Fn() -> F + Clone + Send + 'static,
 ) -> Load
 where
     F: Future<Output = anyhow::Result<()>> + Send + 'static,
 {
-    let began = Instant::now();
-    let callers = (0..tasks).map(|_| {
-        let ask = ask.clone();
+    let started = Instant::now();
+    let tasks = (0..callers).map(|_| {
+        let request = request.clone();
         tokio::spawn(async move {
             let (mut latencies, mut failed) = (Vec::new(), 0_u64);
-            while began.elapsed() < time {
-                let asked = Instant::now();
-                match ask().await {
-                    Ok(()) => latencies.push(micros(asked.elapsed())),
+            while started.elapsed() < time {
+                let sent = Instant::now();
+                match request().await {
+                    Ok(()) => latencies.push(micros(sent.elapsed())),
                     Err(_) => failed += 1,
                 }
             }
@@ -63,43 +63,47 @@ where
         })
     });
     let (mut latencies, mut failed) = (Vec::new(), 0);
-    for (of_one, failed_one) in join_all(callers).await.into_iter().flatten() {
-        latencies.extend(of_one);
-        failed += failed_one;
+    for (task_latencies, task_failed) in join_all(tasks).await.into_iter().flatten() {
+        latencies.extend(task_latencies);
+        failed += task_failed;
     }
-    Load::of(began, latencies, failed)
+    Load::new(started, latencies, failed)
 }
 
-/// `rate` requests a second for `time`, each at its own moment. A latency counts from that moment, so that a queue in
-/// front of us is seen.
-pub(crate) async fn open<F>(rate: f64, time: Duration, ask: impl Fn() -> F + Clone + Send + 'static) -> Load
+/// Open load: `rate` requests per second for `time`, each at its scheduled instant. A latency counts from that instant, so
+/// that it includes queueing.
+pub(crate) async fn open<F>(
+    rate: f64,
+    time: Duration,
+    request: impl Fn() -> F + Clone + Send + 'static,
+) -> Load
 where
     F: Future<Output = anyhow::Result<()>> + Send + 'static,
 {
-    let began = Instant::now();
-    let mut asked = JoinSet::new();
+    let started = Instant::now();
+    let mut requests = JoinSet::new();
     let all = (rate * time.as_secs_f64()) as u64;
     for n in 0..all {
-        let due = began + Duration::from_secs_f64(n as f64 / rate);
+        let due = started + Duration::from_secs_f64(n as f64 / rate);
         tokio::time::sleep_until(due.into()).await;
-        let ask = ask.clone();
-        asked.spawn(async move { ask().await.map(|()| micros(due.elapsed())) });
+        let request = request.clone();
+        requests.spawn(async move { request().await.map(|()| micros(due.elapsed())) });
     }
     let (mut latencies, mut failed) = (Vec::new(), 0);
-    while let Some(came) = asked.join_next().await {
-        match came {
+    while let Some(result) = requests.join_next().await {
+        match result {
             Ok(Ok(us)) => latencies.push(us),
             _ => failed += 1,
         }
     }
-    Load::of(began, latencies, failed)
+    Load::new(started, latencies, failed)
 }
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The middle of several measurements.
+/// The median of several measurements.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)

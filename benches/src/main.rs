@@ -1,25 +1,25 @@
-//! `bench`: what a part costs, against what one would do without it, side by side in one run. Ends with one line of
-//! JSON. The machine is whatever it is: read the ratios.
+//! `bench`: the cost of a part against baselines, side by side in one run. The last line of output is JSON. Absolute figures
+//! depend on the machine, ratios do not.
 
-#![allow(clippy::float_arithmetic, reason = "what is measured is no money")]
+#![allow(clippy::float_arithmetic, reason = "measurements are no amounts of money")]
 
 mod common;
 mod idempotency;
 mod ledger;
 mod load;
-mod reconcile;
+mod reconciliation;
 
 use clap::Parser;
 
-/// Measures a part against its baselines.
+/// Measure a part against its baselines
 #[derive(Debug, Parser)]
 enum Args {
-    /// The idempotency layer: no layer, the plain way, a cache first, both, and ours
+    /// The idempotency layer against no layer, a plain table, a cache first, and both combined
     Idempotency(idempotency::Args),
-    /// The ledger where it is hot: one escrow account, against the same with a balance row
+    /// Contention in the ledger: one escrow account without and with a balance row
     Ledger(ledger::Args),
-    /// Reconciliation: time and memory of a sweep with no drift and with nothing else, over few payments and over many
-    Reconcile(reconcile::Args),
+    /// Time and memory of a reconciliation run, without drift and with drift in every payment, for few and many payments
+    Reconcile(reconciliation::Args),
 }
 
 #[tokio::main]
@@ -27,6 +27,6 @@ async fn main() -> anyhow::Result<()> {
     match Args::parse() {
         Args::Idempotency(args) => idempotency::run(args).await,
         Args::Ledger(args) => ledger::run(args).await,
-        Args::Reconcile(args) => reconcile::run(args).await,
+        Args::Reconcile(args) => reconciliation::run(args).await,
     }
 }

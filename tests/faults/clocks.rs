@@ -307,7 +307,7 @@ const CREATE_YESTERDAY: &str = "
                        'idempotency_keys_' || to_char(day, 'YYYYMMDD'), day, day + 1);
     END $$";
 
-/// Changes the live row of a key to simulate the passage of time.
+/// Changes the live row of a key as if time had passed.
 async fn set_key(system: &System, key: &str, set: &str) -> anyhow::Result<()> {
     let sql = format!("UPDATE idempotency_keys SET {set} WHERE key = $1 AND expires_at > now()");
     let changed =

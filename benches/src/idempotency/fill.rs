@@ -1,4 +1,4 @@
-//! Many live keys, in our table and in the plain one.
+//! Fills our table and the plain table with live keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sqlx::PgPool;
 
 use super::orders::Order;
-use super::ways::{Way, Ways};
+use super::variants::{LayerVariant, Variants};
 
-/// Rows of one statement.
+/// Rows inserted per statement.
 const CHUNK: i64 = 250_000;
 
-/// Brings both tables to `live_keys` rows or more.
-pub(crate) async fn to(pool: &PgPool, live_keys: u64) -> anyhow::Result<()> {
-    let wanted = i64::try_from(live_keys)?;
+/// Fills both tables to at least `live_keys` rows.
+pub(crate) async fn fill_to(pool: &PgPool, live_keys: u64) -> anyhow::Result<()> {
+    let target = i64::try_from(live_keys)?;
     for (table, columns, values) in [
         (
             "idempotency_keys",
@@ -26,10 +26,10 @@ pub(crate) async fn to(pool: &PgPool, live_keys: u64) -> anyhow::Result<()> {
             "'tenant', 'client', gen_random_uuid()::text, sha256(n::text::bytea), 201, $1, now() + interval '24 hours'",
         ),
     ] {
-        let there: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}")))
+        let existing: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(format!("SELECT count(*) FROM {table}")))
             .fetch_one(pool)
             .await?;
-        let mut missing = wanted - there;
+        let mut missing = target - existing;
         while missing > 0 {
             let sql =
                 format!("INSERT INTO {table} ({columns}) SELECT {values} FROM generate_series(1, $2) AS n");
@@ -42,12 +42,12 @@ pub(crate) async fn to(pool: &PgPool, live_keys: u64) -> anyhow::Result<()> {
         }
         sqlx::raw_sql(sqlx::AssertSqlSafe(format!("VACUUM (ANALYZE) {table}"))).execute(pool).await?;
     }
-    // What was written in bulk is not to be written out while others are measured.
+    // Write the new pages now, not during the measurements.
     sqlx::raw_sql("CHECKPOINT").execute(pool).await?;
     Ok(())
 }
 
-/// Bytes of one kept key, with its share of the indexes.
+/// Bytes per stored key, including the indexes.
 pub(crate) async fn row_bytes(pool: &PgPool) -> anyhow::Result<f64> {
     Ok(sqlx::query_scalar(
         "SELECT (SELECT sum(pg_total_relation_size(inhrelid)) FROM pg_inherits WHERE inhparent = 'idempotency_keys'::regclass)::float8
@@ -57,25 +57,26 @@ pub(crate) async fn row_bytes(pool: &PgPool) -> anyhow::Result<f64> {
     .await?)
 }
 
-/// Keys that are kept, handed out in turn.
+/// Orders with stored keys, returned in turn.
 #[derive(Clone)]
-pub(crate) struct Kept {
+pub(crate) struct StoredOrders {
     orders: Arc<Vec<Order>>,
     next: Arc<AtomicUsize>,
 }
 
-impl Kept {
-    pub(crate) fn one(&self) -> Order {
-        let at = self.next.fetch_add(1, Ordering::Relaxed) % self.orders.len().max(1);
-        self.orders.get(at).cloned().unwrap_or_else(Order::new)
+impl StoredOrders {
+    pub(crate) fn next(&self) -> Order {
+        let index = self.next.fetch_add(1, Ordering::Relaxed) % self.orders.len().max(1);
+        self.orders.get(index).cloned().unwrap_or_else(Order::new)
     }
 }
 
-/// Carries out so many orders whose keys can then be replayed.
-pub(crate) async fn some_keys(ways: &Ways, count: usize) -> anyhow::Result<Kept> {
+/// Executes `count` orders, whose keys can then be replayed.
+pub(crate) async fn store_orders(variants: &Variants, count: usize) -> anyhow::Result<StoredOrders> {
     let orders: Vec<Order> = (0..count).map(|_| Order::new()).collect();
-    for said in futures::future::join_all(orders.iter().map(|order| ways.carry_out(Way::Ours, order))).await {
-        anyhow::ensure!(!said?.replayed, "a new key was known");
+    let executed = orders.iter().map(|order| variants.execute(LayerVariant::Ours, order));
+    for response in futures::future::join_all(executed).await {
+        anyhow::ensure!(!response?.replayed, "a new key was replayed");
     }
-    Ok(Kept { orders: Arc::new(orders), next: Arc::default() })
+    Ok(StoredOrders { orders: Arc::new(orders), next: Arc::default() })
 }

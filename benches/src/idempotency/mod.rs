@@ -1,13 +1,13 @@
-//! The idempotency layer against the same endpoint without it, the plain way, a cache first, and both.
+//! The idempotency layer against the same endpoint without a layer, with a plain table, with a cache first, and with both.
 //!
-//! First through the store: as many checks a second as go through, each with its effect, every commit durable. Then over
-//! HTTP: what is added to a request's latency at half of what the endpoint without a layer bears. Then the same store
-//! with more and more live keys.
+//! First directly at the store: checks per second under closed load, each with its effect, every commit durable. Then over
+//! HTTP: the latency added at half the maximum rate of the endpoint without a layer. Then the store with increasing numbers of
+//! live keys.
 
 mod fill;
 mod orders;
 mod service;
-mod ways;
+mod variants;
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -16,42 +16,42 @@ use anyhow::Context as _;
 use serde_json::json;
 use sqlx::PgPool;
 
-use crate::common::{durable_pool, say, two};
+use crate::common::{durable_pool, print_now, round2};
 use crate::load::{self, Load, median};
-use ways::{Way, Ways};
+use variants::{LayerVariant, Variants};
 
-/// Callers at once where as much as possible is to go through.
+/// Concurrent callers in closed load.
 const CALLERS: usize = 256;
-/// Connections of every way.
+/// Database connections of every variant.
 const CONNECTIONS: u32 = 32;
 
-/// What is measured, and where.
+/// Options of `bench idempotency`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// An empty database with durable commits
     #[arg(long)]
     database_url: String,
-    /// A Redis that may be filled
+    /// A Redis server for scratch data
     #[arg(long)]
     redis_url: String,
     /// Seconds of each measurement
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: u64,
-    /// Rounds; the middle one counts
+    /// Rounds; the median counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
-    /// Batches at once in our way; the layer's default unless given
+    /// Concurrent batches of our layer; the layer's default if omitted
     #[arg(long)]
-    workers: Option<usize>,
-    /// Live keys in the store, one measurement for each number
+    batch_workers: Option<usize>,
+    /// Numbers of live keys in the store; one measurement each
     #[arg(long, value_delimiter = ',', default_value = "10000,1000000,10000000")]
     live_keys: Vec<u64>,
 }
 
-/// One way, measured.
+/// The medians of one variant.
 #[derive(Clone, Debug)]
-struct Measured {
-    way: Way,
+struct VariantResult {
+    variant: LayerVariant,
     rate: f64,
     wal_bytes: f64,
     http_rate: f64,
@@ -63,31 +63,34 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let time = Duration::from_secs(args.seconds);
     let pool = durable_pool(&args.database_url, CONNECTIONS).await?;
     idempotency::MIGRATOR.run(&pool).await?;
-    orders::make_tables(&pool).await?;
-    let ways = Ways::new(pool.clone(), &args.redis_url, args.workers).await?;
-    say(&format!(
+    orders::create_tables(&pool).await?;
+    let variants = Variants::new(pool.clone(), &args.redis_url, args.batch_workers).await?;
+    print_now(&format!(
         "{CALLERS} callers, {CONNECTIONS} connections, {} rounds of {} s each\n",
         args.rounds, args.seconds
     ))?;
 
-    let measured = measure_ways(&ways, &pool, args.rounds, time).await?;
-    print_ways(&measured)?;
-    let by_live_keys = measure_live_keys(&ways, &pool, &args.live_keys, time).await?;
+    let measured = measure_variants(&variants, &pool, args.rounds, time).await?;
+    print_variants(&measured)?;
+    let by_live_keys = measure_live_keys(&variants, &pool, &args.live_keys, time).await?;
 
-    let of = |way: Way| measured.iter().find(|one| one.way == way).cloned().context("a way was not measured");
-    let (none, plain, ours) = (of(Way::NoLayer)?, of(Way::Plain)?, of(Way::Ours)?);
+    let result = |variant: LayerVariant| {
+        measured.iter().find(|one| one.variant == variant).cloned().context("a variant was not measured")
+    };
+    let (none, plain, ours) =
+        (result(LayerVariant::NoLayer)?, result(LayerVariant::Plain)?, result(LayerVariant::Ours)?);
     let row_bytes = by_live_keys.last().map(|one| one.row_bytes);
     let json = json!({
         "checks_per_second": ours.rate.round(),
-        "speedup_vs_plain": two(ours.rate / plain.rate),
-        "speedup_vs_no_layer": two(ours.rate / none.rate),
-        "added_p50_ms": two(ours.p50_ms - none.p50_ms),
-        "added_p99_ms": two(ours.p99_ms - none.p99_ms),
+        "speedup_vs_plain": round2(ours.rate / plain.rate),
+        "speedup_vs_no_layer": round2(ours.rate / none.rate),
+        "added_p50_ms": round2(ours.p50_ms - none.p50_ms),
+        "added_p99_ms": round2(ours.p99_ms - none.p99_ms),
         "wal_bytes_per_request": ours.wal_bytes.round(),
         "bytes_per_row": row_bytes.map(f64::round),
-        "ways": measured.iter().map(|one| json!({
-            "way": one.way.name(), "checks_per_second": one.rate.round(), "http_per_second": one.http_rate.round(),
-            "p50_ms": two(one.p50_ms), "p99_ms": two(one.p99_ms), "wal_bytes_per_request": one.wal_bytes.round(),
+        "variants": measured.iter().map(|one| json!({
+            "variant": one.variant.name(), "checks_per_second": one.rate.round(), "http_per_second": one.http_rate.round(),
+            "p50_ms": round2(one.p50_ms), "p99_ms": round2(one.p99_ms), "wal_bytes_per_request": one.wal_bytes.round(),
         })).collect::<Vec<_>>(),
         "by_live_keys": by_live_keys.iter().map(|one| json!({
             "live_keys": one.live_keys, "ours_per_second": one.ours.round(), "plain_per_second": one.plain.round(),
@@ -95,99 +98,99 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
             "wal_bytes_per_request": one.wal_bytes.round(),
         })).collect::<Vec<_>>(),
     });
-    say(&format!("\n{json}\n"))
+    print_now(&format!("\n{json}\n"))
 }
 
-/// What the rounds brought for one way.
+/// The measurements of one variant in all rounds.
 struct Rounds {
-    way: Way,
-    /// Through the store, with the WAL bytes of each request.
+    variant: LayerVariant,
+    /// Directly at the store, each with its WAL bytes per request.
     closed: Vec<(Load, f64)>,
-    /// Over HTTP, as much as goes through.
+    /// Over HTTP under closed load.
     http: Vec<Load>,
-    /// Over HTTP, at half load.
+    /// Over HTTP under open load at half the maximum rate.
     open: Vec<Load>,
 }
 
 impl Rounds {
-    fn of(way: Way) -> Self {
-        Self { way, closed: Vec::new(), http: Vec::new(), open: Vec::new() }
+    fn new(variant: LayerVariant) -> Self {
+        Self { variant, closed: Vec::new(), http: Vec::new(), open: Vec::new() }
     }
 }
 
-/// Every way in every round, one after the other, so that whatever else the machine does meets all of them.
-async fn measure_ways(
-    ways: &Ways,
+/// Measures every variant in every round, so that other load of the machine affects all of them.
+async fn measure_variants(
+    variants: &Variants,
     pool: &PgPool,
     rounds: u32,
     time: Duration,
-) -> anyhow::Result<Vec<Measured>> {
-    let mut loads: Vec<Rounds> = Way::ALL.iter().map(|way| Rounds::of(*way)).collect();
-    let services = service::start(ways).await?;
+) -> anyhow::Result<Vec<VariantResult>> {
+    let mut loads: Vec<Rounds> = LayerVariant::ALL.iter().map(|variant| Rounds::new(*variant)).collect();
+    let services = service::start(variants).await?;
     let mut half = 0.0;
     for round in 0..rounds {
-        for Rounds { way, closed, http, .. } in &mut loads {
-            closed.push(through_the_store(ways, pool, *way, time).await?);
-            let service = services.of(*way)?;
+        for Rounds { variant, closed, http, .. } in &mut loads {
+            closed.push(measure_store(variants, pool, *variant, time).await?);
+            let service = services.of(*variant)?;
             http.push(load::closed(CALLERS / 4, time, move || service.clone().post()).await);
-            progress(&format!("round {} {}", round + 1, way.name()))?;
+            progress(&format!("round {} {}", round + 1, variant.name()))?;
         }
         if round == 0 {
             half = loads.first().and_then(|rounds| rounds.http.first()).map_or(0.0, Load::rate) / 2.0;
         }
-        for Rounds { way, open, .. } in &mut loads {
-            let service = services.of(*way)?;
+        for Rounds { variant, open, .. } in &mut loads {
+            let service = services.of(*variant)?;
             open.push(load::open(half, time, move || service.clone().post()).await);
         }
     }
-    let middle = |loads: &[Load], of: fn(&Load) -> f64| median(loads.iter().map(of).collect());
+    let median_of = |loads: &[Load], value: fn(&Load) -> f64| median(loads.iter().map(value).collect());
     loads
         .into_iter()
-        .map(|Rounds { way, closed, http, open }| {
+        .map(|Rounds { variant, closed, http, open }| {
             let failed: u64 = closed
                 .iter()
                 .map(|(load, _)| load.failed)
                 .chain(http.iter().chain(&open).map(|load| load.failed))
                 .sum();
-            anyhow::ensure!(failed == 0, "{failed} requests of {:?} failed", way.name());
-            Ok(Measured {
-                way,
+            anyhow::ensure!(failed == 0, "{failed} requests of {:?} failed", variant.name());
+            Ok(VariantResult {
+                variant,
                 rate: median(closed.iter().map(|(load, _)| load.rate()).collect()),
                 wal_bytes: median(closed.iter().map(|(_, wal)| *wal).collect()),
-                http_rate: middle(&http, Load::rate),
-                p50_ms: middle(&open, |load| load.percentile_ms(0.50)),
-                p99_ms: middle(&open, |load| load.percentile_ms(0.99)),
+                http_rate: median_of(&http, Load::rate),
+                p50_ms: median_of(&open, |load| load.percentile_ms(0.50)),
+                p99_ms: median_of(&open, |load| load.percentile_ms(0.99)),
             })
         })
         .collect()
 }
 
-/// As many as go through, and the WAL bytes that each wrote.
-async fn through_the_store(
-    ways: &Ways,
+/// Closed load directly at the store; also returns the WAL bytes per request.
+async fn measure_store(
+    variants: &Variants,
     pool: &PgPool,
-    way: Way,
+    variant: LayerVariant,
     time: Duration,
 ) -> anyhow::Result<(Load, f64)> {
-    let before = wal(pool).await?;
-    let ask = ways.clone();
+    let before = wal_position(pool).await?;
+    let shared = variants.clone();
     let load = load::closed(CALLERS, time, move || {
-        let ways = ask.clone();
-        async move { ways.carry_out(way, &orders::Order::new()).await.map(|_| ()) }
+        let variants = shared.clone();
+        async move { variants.execute(variant, &orders::Order::new()).await.map(|_| ()) }
     })
     .await;
-    let written = wal(pool).await? - before;
-    let each = written / load.answered.max(1) as f64;
-    Ok((load, each))
+    let written = wal_position(pool).await? - before;
+    let per_request = written / load.succeeded.max(1) as f64;
+    Ok((load, per_request))
 }
 
-async fn wal(pool: &PgPool) -> anyhow::Result<f64> {
+async fn wal_position(pool: &PgPool) -> anyhow::Result<f64> {
     Ok(sqlx::query_scalar("SELECT (pg_current_wal_insert_lsn() - '0/0')::float8").fetch_one(pool).await?)
 }
 
-/// The store with so many live keys.
+/// Measurements with one number of live keys.
 #[derive(Clone, Debug)]
-struct WithLiveKeys {
+struct LiveKeysResult {
     live_keys: u64,
     ours: f64,
     plain: f64,
@@ -197,34 +200,34 @@ struct WithLiveKeys {
 }
 
 async fn measure_live_keys(
-    ways: &Ways,
+    variants: &Variants,
     pool: &PgPool,
     sizes: &[u64],
     time: Duration,
-) -> anyhow::Result<Vec<WithLiveKeys>> {
-    say("\nlive keys    ours/s    plain/s   replays/s   bytes a row   WAL bytes a request\n")?;
+) -> anyhow::Result<Vec<LiveKeysResult>> {
+    print_now("\nlive keys    ours/s    plain/s   replays/s bytes per row WAL bytes per request\n")?;
     let mut all = Vec::new();
     for live_keys in sizes {
-        progress(&format!("writing {live_keys} keys"))?;
-        fill::to(pool, *live_keys).await?;
-        let (plain, _) = through_the_store(ways, pool, Way::Plain, time).await?;
-        let (ours, wal_bytes) = through_the_store(ways, pool, Way::Ours, time).await?;
-        let replayed = fill::some_keys(ways, 2_000).await?;
-        let ask = ways.clone();
+        progress(&format!("inserting up to {live_keys} keys"))?;
+        fill::fill_to(pool, *live_keys).await?;
+        let (plain, _) = measure_store(variants, pool, LayerVariant::Plain, time).await?;
+        let (ours, wal_bytes) = measure_store(variants, pool, LayerVariant::Ours, time).await?;
+        let stored = fill::store_orders(variants, 2_000).await?;
+        let shared = variants.clone();
         let replays = load::closed(CALLERS, time, move || {
-            let (ways, order) = (ask.clone(), replayed.one());
+            let (variants, order) = (shared.clone(), stored.next());
             async move {
-                let answer = ways.carry_out(Way::Ours, &order).await?;
-                anyhow::ensure!(answer.replayed, "a kept key was carried out again");
+                let response = variants.execute(LayerVariant::Ours, &order).await?;
+                anyhow::ensure!(response.replayed, "a stored key was executed again");
                 Ok(())
             }
         })
         .await;
         anyhow::ensure!(
             plain.failed + ours.failed + replays.failed == 0,
-            "requests failed at {live_keys} keys"
+            "requests failed with {live_keys} live keys"
         );
-        let one = WithLiveKeys {
+        let one = LiveKeysResult {
             live_keys: *live_keys,
             ours: ours.rate(),
             plain: plain.rate(),
@@ -232,7 +235,7 @@ async fn measure_live_keys(
             row_bytes: fill::row_bytes(pool).await?,
             wal_bytes,
         };
-        say(&format!(
+        print_now(&format!(
             "{:>9} {:>9.0} {:>10.0} {:>11.0} {:>13.0} {:>21.0}\n",
             one.live_keys, one.ours, one.plain, one.replays, one.row_bytes, one.wal_bytes
         ))?;
@@ -241,14 +244,18 @@ async fn measure_live_keys(
     Ok(all)
 }
 
-fn print_ways(measured: &[Measured]) -> anyhow::Result<()> {
-    let none = measured.iter().find(|one| one.way == Way::NoLayer).context("nothing was measured")?;
-    let plain = measured.iter().find(|one| one.way == Way::Plain).context("nothing was measured")?;
-    say("\nway            checks/s   of plain   HTTP/s   p50 ms (added)   p99 ms (added)   WAL bytes\n")?;
+fn print_variants(measured: &[VariantResult]) -> anyhow::Result<()> {
+    let none =
+        measured.iter().find(|one| one.variant == LayerVariant::NoLayer).context("nothing was measured")?;
+    let plain =
+        measured.iter().find(|one| one.variant == LayerVariant::Plain).context("nothing was measured")?;
+    print_now(
+        "\nvariant        checks/s   vs plain   HTTP/s   p50 ms (added)   p99 ms (added)   WAL bytes\n",
+    )?;
     for one in measured {
-        say(&format!(
+        print_now(&format!(
             "{:<13} {:>9.0} {:>9.2}x {:>8.0} {:>8.2} ({:>+5.2}) {:>8.2} ({:>+5.2}) {:>11.0}\n",
-            one.way.name(),
+            one.variant.name(),
             one.rate,
             one.rate / plain.rate,
             one.http_rate,

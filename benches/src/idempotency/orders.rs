@@ -1,4 +1,4 @@
-//! What is carried out in every way: one row of an order, and an answer of the size of a payment's.
+//! The effect of every variant: one row of an order, and an answer of the size of a payment's.
 
 use idempotency::{Effect, EffectOutcome, Fingerprint, IdempotencyKey, Scope, StoredResponse};
 use jiff::Timestamp;
@@ -13,14 +13,15 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// One with a key that nobody used.
+    /// An order with a new key.
     pub(crate) fn new() -> Self {
-        Self::under(&Uuid::new_v4().to_string())
+        Self::with_key(&Uuid::new_v4().to_string())
     }
 
-    /// One under this key, which must be one.
-    pub(crate) fn under(key: &str) -> Self {
-        let key = IdempotencyKey::parse(key.as_bytes()).unwrap_or_else(|_| unreachable!("a uuid is a key"));
+    /// An order with this key, which must be a valid idempotency key.
+    pub(crate) fn with_key(key: &str) -> Self {
+        let key =
+            IdempotencyKey::parse(key.as_bytes()).unwrap_or_else(|_| unreachable!("a UUID is a valid key"));
         let body = format!(
             r#"{{"amount":"12.50","currency":"EUR","destination_account":"DE0212030000000020{key}"}}"#
         );
@@ -35,7 +36,7 @@ impl Order {
         Fingerprint::of("tenant", "POST", "/orders", self.body.as_bytes())
     }
 
-    /// The answer, as long as the acceptance of a payment.
+    /// The answer, of the size of a payment's acceptance.
     pub(crate) fn answer(&self) -> Vec<u8> {
         let Self { key, .. } = self;
         format!(
@@ -45,8 +46,8 @@ impl Order {
     }
 }
 
-/// Tables of the ways that are not ours.
-pub(crate) async fn make_tables(pool: &PgPool) -> anyhow::Result<()> {
+/// Creates the tables of the baselines.
+pub(crate) async fn create_tables(pool: &PgPool) -> anyhow::Result<()> {
     sqlx::raw_sql(
         "CREATE TABLE orders (key text NOT NULL, body text NOT NULL, created_at timestamptz NOT NULL DEFAULT now());
          CREATE TABLE plain_keys (
@@ -61,7 +62,7 @@ pub(crate) async fn make_tables(pool: &PgPool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes orders, many at once.
+/// Inserts orders in batches.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders;
 
@@ -88,8 +89,8 @@ impl Effect for Orders {
     }
 }
 
-/// Writes one order.
-pub(crate) async fn write(connection: &mut PgConnection, order: &Order) -> Result<(), sqlx::Error> {
+/// Inserts one order.
+pub(crate) async fn insert(connection: &mut PgConnection, order: &Order) -> Result<(), sqlx::Error> {
     sqlx::query("INSERT INTO orders (key, body) VALUES ($1, $2)")
         .bind(order.key.as_str())
         .bind(&order.body)

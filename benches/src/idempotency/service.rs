@@ -1,4 +1,4 @@
-//! The same endpoint in every way, over HTTP.
+//! The same HTTP endpoint in every variant.
 
 use anyhow::Context as _;
 use axum::Router;
@@ -13,9 +13,9 @@ use idempotency::http::{self, IDEMPOTENCY_KEY, IdempotencyContext, IdempotencyLa
 use tokio::net::TcpListener;
 
 use super::orders::Order;
-use super::ways::{Way, Ways};
+use super::variants::{LayerVariant, Variants};
 
-/// The endpoints, one for each way.
+/// The endpoints, one per variant.
 pub(crate) struct Services {
     url: String,
     client: reqwest::Client,
@@ -28,43 +28,47 @@ pub(crate) struct Service {
     client: reqwest::Client,
 }
 
+/// Identifies every request as the same client.
 #[derive(Clone)]
-struct Everybody;
+struct OneClient;
 
-impl Identify for Everybody {
-    async fn identify(&self, _: &mut Parts) -> Result<KeyOwner, Response> {
-        Ok(KeyOwner { tenant: "tenant".into(), client: "client".into() })
+impl Identify for OneClient {
+    async fn identify(&self, _: &mut Parts) -> Result<Owner, Response> {
+        Ok(Owner { tenant: "tenant".into(), client: "client".into() })
     }
 }
 
-pub(crate) async fn start(ways: &Ways) -> anyhow::Result<Services> {
-    let ours = Router::new().route("/ours", post(with_layer)).layer(IdempotencyLayer::new(Everybody));
+pub(crate) async fn start(variants: &Variants) -> anyhow::Result<Services> {
+    let ours = Router::new().route("/ours", post(with_layer)).layer(IdempotencyLayer::new(OneClient));
     let mut router = ours;
-    for (n, way) in Way::ALL.iter().enumerate().filter(|(_, way)| **way != Way::Ours) {
-        let way = *way;
-        let handler =
-            move |State(ways): State<Ways>, headers: HeaderMap, body: Bytes| bare(ways, way, headers, body);
+    for (n, variant) in
+        LayerVariant::ALL.iter().enumerate().filter(|(_, variant)| **variant != LayerVariant::Ours)
+    {
+        let variant = *variant;
+        let handler = move |State(variants): State<Variants>, headers: HeaderMap, body: Bytes| {
+            without_layer(variants, variant, headers, body)
+        };
         router = router.route(&format!("/{n}"), post(handler));
     }
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let url = format!("http://{}", listener.local_addr()?);
-    let router = router.with_state(ways.clone());
+    let router = router.with_state(variants.clone());
     tokio::spawn(async move { axum::serve(listener, router).await });
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::builder().build().context("no HTTP client")?;
+    let client = reqwest::Client::builder().build().context("the HTTP client cannot be created")?;
     Ok(Services { url, client })
 }
 
 impl Services {
-    pub(crate) fn of(&self, way: Way) -> anyhow::Result<Service> {
-        let n = Way::ALL.iter().position(|one| *one == way).context("no such way")?;
-        let path = if way == Way::Ours { "ours".to_owned() } else { n.to_string() };
+    pub(crate) fn of(&self, variant: LayerVariant) -> anyhow::Result<Service> {
+        let n = LayerVariant::ALL.iter().position(|one| *one == variant).context("unknown variant")?;
+        let path = if variant == LayerVariant::Ours { "ours".to_owned() } else { n.to_string() };
         Ok(Service { url: format!("{}/{path}", self.url), client: self.client.clone() })
     }
 }
 
 impl Service {
-    /// One order, which must be answered 201.
+    /// Posts one order; any status but 201 is an error.
     pub(crate) async fn post(self) -> anyhow::Result<()> {
         let order = Order::new();
         let request =
@@ -76,24 +80,29 @@ impl Service {
     }
 }
 
-async fn with_layer(State(ways): State<Ways>, ticket: IdempotencyContext, body: Bytes) -> Response {
+async fn with_layer(State(variants): State<Variants>, ticket: Ticket, body: Bytes) -> Response {
     let Ok(canonical) = canonical::json(&body) else { return StatusCode::BAD_REQUEST.into_response() };
     let fingerprint = ticket.fingerprint(&canonical);
-    let order = Order::under(ticket.key().as_str());
-    match ways.batcher.execute(&ticket.scope(), &fingerprint, order).await.map(http::response) {
+    let order = Order::with_key(ticket.key().as_str());
+    match variants.batcher.carry_out(&ticket.scope(), &fingerprint, order).await.map(http::answer) {
         Ok(Ok(answer)) => answer,
         _ => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     }
 }
 
-async fn bare(ways: Ways, way: Way, headers: HeaderMap, body: Bytes) -> Response {
-    // Whoever has a layer reads the body for its fingerprint; without one it is parsed all the same.
+async fn without_layer(
+    variants: Variants,
+    variant: LayerVariant,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    // The layer parses the body for its fingerprint, so the baselines parse it, too.
     let key = headers.get(IDEMPOTENCY_KEY).and_then(|key| key.to_str().ok()).unwrap_or_default();
     if canonical::json(&body).is_err() || key.is_empty() {
         return StatusCode::BAD_REQUEST.into_response();
     }
-    match ways.carry_out(way, &Order::under(key)).await {
-        Ok(said) => (StatusCode::CREATED, said.body).into_response(),
+    match variants.execute(variant, &Order::with_key(key)).await {
+        Ok(response) => (StatusCode::CREATED, response.body).into_response(),
         Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     }
 }

@@ -1,6 +1,6 @@
-//! How a payment comes in: once per id, in the caller's transaction, and never in two forms.
+//! `steps::accept`: a payment is accepted once per id, in the caller's transaction.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -17,24 +17,24 @@ use support::{Bank, tenant};
 async fn the_payment_row_stores_the_request(pool: PgPool) {
     let bank = Bank::new(pool);
     let order = bank.order("k");
-    let p = bank.take(&order).await;
+    let p = bank.accept(&order).await;
     let sql = "SELECT concat_ws(' ', tx_id, tenant_id, client_id, source_account, destination_account, amount_minor, currency,
                                 switch, state, workflow_id, resume_count, attempts) FROM payments";
-    let wanted = format!("{} acme shop from-k DE-far-away 1000 EUR northern accepted {} 0 0", p.tx, p.id);
-    assert_eq!(bank.words(sql).await, [wanted]);
+    let expected = format!("{} acme shop from-k DE-far-away 1000 EUR northern accepted {} 0 0", p.tx, p.id);
+    assert_eq!(bank.words(sql).await, [expected]);
     let valid = "SELECT (extract(epoch FROM valid_until - now()) / 60)::bigint FROM payments";
-    assert_eq!(bank.number(valid).await, 60, "the profile's start_within, by the database's clock");
+    assert_eq!(bank.number(valid).await, 60, "minutes of the profile's start_within, by the database's clock");
     let view = bank.ledger.payment(&tenant(), &p.id).await.unwrap().unwrap();
     assert_eq!(view.accepted_at.as_millisecond(), order.accepted_at.as_millisecond());
     bank.audit().await;
 }
 
-/// S0.1: the first acceptance answers for ever, whatever the second request says.
+/// S0.1: a second request with the same id returns the first answer, whatever its content is.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s0_1_a_repeated_acceptance_returns_the_first_answer(pool: PgPool) {
     let bank = Bank::new(pool);
     let first = bank.order("k");
-    bank.take(&first).await;
+    bank.accept(&first).await;
     let second = NewPayment {
         money: support::eur(99),
         request_hash: vec![8],
@@ -50,7 +50,6 @@ async fn s0_1_a_repeated_acceptance_returns_the_first_answer(pool: PgPool) {
     assert_eq!(bank.number("SELECT count(*) FROM timeline").await, 1);
 }
 
-/// What the caller rolls back was never accepted.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_rolled_back_acceptance_leaves_no_rows(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -62,13 +61,12 @@ async fn a_rolled_back_acceptance_leaves_no_rows(pool: PgPool) {
         bank.number("SELECT (SELECT count(*) FROM payments) + (SELECT count(*) FROM timeline)").await,
         0
     );
-    bank.take(&order).await;
+    bank.accept(&order).await;
 }
 
-/// R31: twins at once are one payment.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r31_of_concurrent_acceptances_one_is_new(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bank = Bank::crowded(options, connect, 16).await;
+    let bank = Bank::with_connections(options, connect, 16).await;
     let order = bank.order("k");
     let outcomes = join_all((0..16).map(|_| async {
         let mut tx = bank.pool.begin().await.unwrap();
@@ -82,7 +80,7 @@ async fn r31_of_concurrent_acceptances_one_is_new(options: PgPoolOptions, connec
     bank.close().await;
 }
 
-/// To oneself nothing can be sent; the database has the last word on it.
+/// Source and destination must differ; the database enforces it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_payment_to_its_own_source_is_refused(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -93,12 +91,12 @@ async fn a_payment_to_its_own_source_is_refused(pool: PgPool) {
     assert!(matches!(refused, LedgerError::Refused(_)));
 }
 
-/// Many at once: each has its own result, in its own place.
+/// The results of a batch are in the order of its requests.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s0_1_each_payment_of_a_batch_has_its_own_result(pool: PgPool) {
     let bank = Bank::new(pool);
     let before = bank.order("k1");
-    bank.take(&before).await;
+    bank.accept(&before).await;
     let orders = [
         NewPayment { end_to_end_id: None, ..bank.order("k0") },
         NewPayment { response_body: b"another".to_vec(), ..bank.order("k1") },
@@ -107,15 +105,14 @@ async fn s0_1_each_payment_of_a_batch_has_its_own_result(pool: PgPool) {
     let mut tx = bank.pool.begin().await.unwrap();
     let accepted = accept(&mut tx, &orders).await.unwrap();
     tx.commit().await.unwrap();
-    let before =
-        AcceptOutcome::Existing { request_hash: before.request_hash, response_body: before.response_body };
-    assert_eq!(accepted, [AcceptOutcome::New, before, AcceptOutcome::New]);
-    let kept =
+    let before = Accepted::Before { request_hash: before.request_hash, response_body: before.response_body };
+    assert_eq!(accepted, [Accepted::New, before, Accepted::New]);
+    let stored =
         "SELECT coalesce(end_to_end_id, 'none') || ' ' || amount_minor FROM payments WHERE payment_id = $1";
     for (order, expected) in orders.iter().zip(["none 1000", "none 1000", "invoice 7"]) {
         let row: String =
-            sqlx::query_scalar(kept).bind(order.payment_id.as_str()).fetch_one(&bank.pool).await.unwrap();
-        assert!(row == expected || order.payment_id == orders[1].payment_id, "{row} is not {expected}");
+            sqlx::query_scalar(stored).bind(order.payment_id.as_str()).fetch_one(&bank.pool).await.unwrap();
+        assert!(row == expected || order.payment_id == orders[1].payment_id, "expected {expected}, got {row}");
     }
     assert_eq!(bank.number("SELECT count(*) FROM timeline").await, 3);
 }

@@ -1,6 +1,6 @@
-//! What a person must see: payments that stand, with their reason, and alerts, once each.
+//! `operator::alerts`: payments that need an operator, with their reason, and one alert each.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -12,7 +12,7 @@ use payment_protocol::port::{DebitOutcome, NeedsOperatorOutcome};
 use sqlx::PgPool;
 use support::{Bank, Stage, event, success};
 
-/// A payment stands until a matching answer moves it; after its end it stands no more.
+/// A payment needs an operator until a matching answer moves it, and never after its end.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn needs_operator_keeps_its_reason_until_the_payment_moves(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -30,19 +30,18 @@ async fn needs_operator_keeps_its_reason_until_the_payment_moves(pool: PgPool) {
     assert_eq!(bank.state(&p).await, "confirmed");
     assert_eq!(bank.debit(&p).await, DebitOutcome::Done);
     bank.ledger.needs_operator(&p.id, OperatorReason::NoCancelOrQuery).await.unwrap();
-    assert_eq!(bank.state(&p).await, "settled", "an end is an end");
+    assert_eq!(bank.state(&p).await, "settled", "the final state changed");
     bank.audit().await;
 }
 
-/// A final_status on record is told to whoever comes to stand; one that is written while the payment stands
-/// wakes its workflow through the inbox. Otherwise the money would be held for ever though the switch
-/// has decided.
+/// A recorded final status is returned instead of needing an operator; one that is recorded later is delivered to the workflow
+/// through the inbox. Otherwise the hold would stay open although the switch has decided.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_late_final_status_is_delivered_while_needing_an_operator(pool: PgPool) {
     let bank = Bank::new(pool);
     let late = bank.payment_at(Stage::Cancelling, "late").await;
-    let stands = bank.ledger.needs_operator(&late.id, OperatorReason::SwitchRetentionExpired).await.unwrap();
-    assert_eq!(stands, NeedsOperatorOutcome::AwaitsOperator);
+    let outcome = bank.ledger.needs_operator(&late.id, OperatorReason::SwitchRetentionExpired).await.unwrap();
+    assert_eq!(outcome, NeedsOperatorOutcome::Stands);
     assert_eq!(bank.ledger.claim_undelivered(10, 300_000).await.unwrap(), []);
     bank.ledger.record_void(&late.id, VoidReason::Cancelled).await.unwrap();
     let messages = bank.ledger.claim_undelivered(10, 300_000).await.unwrap();
@@ -50,10 +49,10 @@ async fn a_late_final_status_is_delivered_while_needing_an_operator(pool: PgPool
         messages.iter().map(|message| &message.kind).collect::<Vec<_>>(),
         [&InboxMessageKind::FinalStatusRecorded]
     );
-    let told = bank.ledger.needs_operator(&late.id, OperatorReason::SwitchRetentionExpired).await.unwrap();
-    assert_eq!(told, NeedsOperatorOutcome::FinalStatus(FinalStatus::Void));
+    let outcome = bank.ledger.needs_operator(&late.id, OperatorReason::SwitchRetentionExpired).await.unwrap();
+    assert_eq!(outcome, NeedsOperatorOutcome::Verdict(FinalStatus::Void));
 
-    // An asking that was given up and comes late does not take it out of the queue.
+    // A late cancel attempt does not change the state.
     let paused = bank.payment_at(Stage::Cancelling, "paused").await;
     bank.ledger.needs_operator(&paused.id, OperatorReason::SwitchRetentionExpired).await.unwrap();
     bank.ledger.begin_cancel(&paused.id, &Cause::SlaExpired).await.unwrap();
@@ -63,15 +62,15 @@ async fn a_late_final_status_is_delivered_while_needing_an_operator(pool: PgPool
     assert_eq!(messages.iter().map(|message| &message.payment_id).collect::<Vec<_>>(), [&paused.id]);
 }
 
-/// An end that a late attempt writes is told to whoever stands before a person, once: the workflow would stand for ever.
-/// Where nobody ever stood the run that wrote the end needs no telling.
+/// A final state recorded by a late attempt is delivered once to a workflow that needs an operator, which would wait for ever
+/// otherwise. Without a need for an operator the run itself recorded the end, and nothing is delivered.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r6_an_end_is_delivered_to_a_payment_that_needs_an_operator(pool: PgPool) {
     use OperatorReason::{CompensationFailed, ConfirmationMismatch, WorkflowStartRefused};
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
-        // stage           stands for             its end
+        // stage           operator reason          final state
         (Stage::Void,      Some(CompensationFailed),      "timed_out"),
         (Stage::Void,      None,                  "timed_out"),
         (Stage::Confirmed, Some(ConfirmationMismatch),   "settled"),
@@ -79,11 +78,11 @@ async fn r6_an_end_is_delivered_to_a_payment_that_needs_an_operator(pool: PgPool
         (Stage::Accepted,  Some(WorkflowStartRefused),    "rejected"),
         (Stage::Accepted,  None,                  "rejected"),
     ];
-    for (stage, stands, end) in table {
-        let case = format!("{stage:?}-{}", stands.map_or("never-stood", OperatorReason::as_str));
+    for (stage, reason, end) in table {
+        let case = format!("{stage:?}-{}", reason.map_or("no-operator", OperatorReason::as_str));
         let p = bank.payment_at(stage, &case).await;
-        if let Some(reason) = stands {
-            bank.stand(&p, reason).await;
+        if let Some(reason) = reason {
+            bank.needs_operator(&p, reason).await;
         }
         for _ in 0..2 {
             match stage {
@@ -93,11 +92,11 @@ async fn r6_an_end_is_delivered_to_a_payment_that_needs_an_operator(pool: PgPool
             }
         }
         assert_eq!(bank.state(&p).await, end, "{case}");
-        let mut told = bank.ledger.claim_undelivered(100, 300_000).await.unwrap();
-        told.retain(|message| message.kind == InboxMessageKind::FinalStatusRecorded);
-        let told: Vec<_> = told.into_iter().map(|message| (message.payment_id, message.ended)).collect();
-        let due: Vec<_> = stands.iter().map(|_| (p.id.clone(), true)).collect();
-        assert_eq!(told, due, "{case}");
+        let mut messages = bank.ledger.claim_undelivered(100, 300_000).await.unwrap();
+        messages.retain(|message| message.kind == InboxMessageKind::Verdict);
+        let delivered: Vec<_> = messages.into_iter().map(|message| (message.payment_id, message.ended)).collect();
+        let expected: Vec<_> = reason.iter().map(|_| (p.id.clone(), true)).collect();
+        assert_eq!(delivered, expected, "{case}");
     }
     bank.audit().await;
 }

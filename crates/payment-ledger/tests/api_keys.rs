@@ -1,7 +1,6 @@
-//! API keys: good until they expire, were rotated away or revoked, by the database's clock; and nothing
-//! about one ever becomes more than it was.
+//! `access::api_keys`: a key is valid until it expires, is rotated or revoked, by the database's clock, and never gains rights.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 use futures::future::join_all;
 use payment_ledger::access::api_keys::{
@@ -30,7 +29,7 @@ fn pay_and_read() -> Scopes {
     Scopes::new([Scope::Pay, Scope::Read]).unwrap()
 }
 
-/// Stores key `n` for acme's shop.
+/// Stores key `n` for the client `shop` of the tenant `acme`.
 async fn store(ledger: &Ledger, n: u32, lifetime_s: Option<i64>) {
     let (id, hash, caller, scopes) = (id(n), hash(n), caller("acme", "shop"), pay_and_read());
     let key =
@@ -46,20 +45,20 @@ async fn rotate(ledger: &Ledger, old: u32, new: u32, overlap_s: i64) -> RotateKe
 
 async fn rotated(ledger: &Ledger, old: u32, new: u32, overlap_s: i64) -> RotatedKeys {
     match rotate(ledger, old, new, overlap_s).await {
-        RotateKeyOutcome::Rotated(rotated) => *rotated,
-        other => panic!("not rotated: {other:?}"),
+        Rotation::Done(rotated) => *rotated,
+        other => panic!("expected a rotation, got {other:?}"),
     }
 }
 
-async fn good(ledger: &Ledger, n: u32) -> bool {
-    ledger.active_api_key(&hash(n)).await.unwrap().is_some()
+async fn is_valid(ledger: &Ledger, n: u32) -> bool {
+    ledger.valid_key(&hash(n)).await.unwrap().is_some()
 }
 
 async fn view(ledger: &Ledger, n: u32) -> KeyView {
     ledger.api_key(&id(n)).await.unwrap().unwrap()
 }
 
-/// Seconds from its making to its end.
+/// Seconds from the key's creation to its expiry.
 fn lifetime_s(view: &KeyView) -> i64 {
     view.expires_at.unwrap().duration_since(view.created_at).as_secs()
 }
@@ -70,16 +69,16 @@ async fn a_key_is_found_by_its_hash_with_its_scopes(pool: PgPool) {
     store(&ledger, 1, None).await;
     let key = ledger.active_api_key(&hash(1)).await.unwrap().unwrap();
     assert_eq!((key.id, key.caller, key.scopes), (id(1), caller("acme", "shop"), pay_and_read()));
-    assert!(!good(&ledger, 2).await);
+    assert!(!is_valid(&ledger, 2).await);
 
-    // The same key again, as somebody else's and with more rights: nothing changes.
+    // Storing the same key for another tenant and with more scopes changes nothing.
     let (other, all, this) = (caller("globex", "shop"), Scopes::all(), hash(1));
     let again =
         NewKey { id: &id(2), hash: &this, prefix: "x", caller: &other, scopes: &all, lifetime_s: None };
     ledger.insert_api_key(&again).await.unwrap();
     let key = ledger.active_api_key(&hash(1)).await.unwrap().unwrap();
     assert_eq!((key.id, key.caller, key.scopes), (id(1), caller("acme", "shop"), pay_and_read()));
-    // Another key under an id that is taken is refused.
+    // Another key under an existing id is refused.
     let (one, hash) = (id(1), hash(3));
     let taken = NewKey { id: &one, hash: &hash, ..again };
     assert!(matches!(ledger.insert_api_key(&taken).await, Err(LedgerError::Refused(_))));
@@ -89,10 +88,10 @@ async fn a_key_is_found_by_its_hash_with_its_scopes(pool: PgPool) {
 async fn a_key_expires_by_the_databases_clock(pool: PgPool) {
     let ledger = Ledger::new(pool.clone());
     store(&ledger, 1, Some(DAY_S)).await;
-    assert!(good(&ledger, 1).await);
+    assert!(is_valid(&ledger, 1).await);
     assert_eq!(lifetime_s(&view(&ledger, 1).await), DAY_S);
     sqlx::query("UPDATE api_keys SET expires_at = clock_timestamp()").execute(&pool).await.unwrap();
-    assert!(!good(&ledger, 1).await);
+    assert!(!is_valid(&ledger, 1).await);
     assert_eq!(view(&ledger, 1).await.status, KeyStatus::Expired);
     assert_eq!(rotate(&ledger, 1, 2, 0).await, RotateKeyOutcome::Inactive(KeyStatus::Expired));
 }
@@ -105,16 +104,16 @@ async fn rotated_keys_overlap_and_never_live_longer(pool: PgPool) {
     assert_eq!((old.rotated_to.clone(), new.rotated_to.clone()), (Some(id(2)), None));
     assert_eq!((&new.caller, &new.scopes, new.expires_at), (&old.caller, &old.scopes, None));
     assert!((DAY_S - 60..=DAY_S + 60).contains(&lifetime_s(&old)), "{old:?}");
-    assert!(good(&ledger, 1).await && good(&ledger, 2).await, "both are good while they overlap");
-    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, RotateKeyOutcome::AlreadyRotated(id(2)));
-    assert_eq!(rotate(&ledger, 9, 3, DAY_S).await, RotateKeyOutcome::UnknownKey);
-    assert!(!good(&ledger, 3).await, "what is refused leaves no key");
+    assert!(is_valid(&ledger, 1).await && is_valid(&ledger, 2).await, "both keys must be valid during the overlap");
+    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, Rotation::RotatedTo(id(2)));
+    assert_eq!(rotate(&ledger, 9, 3, DAY_S).await, Rotation::Unknown);
+    assert!(!is_valid(&ledger, 3).await, "a refused rotation stored a key");
 
-    // Without overlap the old one ends at once.
-    assert!(matches!(rotate(&ledger, 2, 3, 0).await, RotateKeyOutcome::Rotated(_)));
-    assert!(!good(&ledger, 2).await && good(&ledger, 3).await);
+    // Without overlap the old key expires at once.
+    assert!(matches!(rotate(&ledger, 2, 3, 0).await, Rotation::Done(_)));
+    assert!(!is_valid(&ledger, 2).await && is_valid(&ledger, 3).await);
 
-    // The overlap is cut at the old end; the successor lives as long as the old one was to live.
+    // The overlap ends with the old key's expiry; the successor has the old key's lifetime.
     store(&ledger, 4, Some(3_600)).await;
     let RotatedKeys { old, new } = rotated(&ledger, 4, 5, DAY_S).await;
     assert_eq!((lifetime_s(&old), lifetime_s(&new)), (3_600, 3_600));
@@ -124,10 +123,10 @@ async fn rotated_keys_overlap_and_never_live_longer(pool: PgPool) {
 async fn of_concurrent_rotations_one_succeeds(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
-    let ended = join_all((2..10).map(|new| rotate(&ledger, 1, new, DAY_S))).await;
-    let done = ended.iter().filter(|rotation| matches!(rotation, RotateKeyOutcome::Rotated(_))).count();
-    assert_eq!(done, 1, "{ended:?}");
-    assert_eq!(ledger.api_keys(None, None).await.unwrap().len(), 2);
+    let rotations = join_all((2..10).map(|new| rotate(&ledger, 1, new, DAY_S))).await;
+    let done = rotations.iter().filter(|rotation| matches!(rotation, Rotation::Done(_))).count();
+    assert_eq!(done, 1, "{rotations:?}");
+    assert_eq!(ledger.keys(None, None).await.unwrap().len(), 2);
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
@@ -135,16 +134,14 @@ async fn a_revocation_is_immediate_and_final(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
     rotate(&ledger, 1, 2, DAY_S).await;
-    let RevokeKeyOutcome::Revoked(revoked) = ledger.revoke_api_key(&id(1)).await.unwrap() else {
-        panic!("revoked")
-    };
+    let Revocation::Done(revoked) = ledger.revoke_key(&id(1)).await.unwrap() else { panic!("expected a revocation") };
     assert_eq!(revoked.status, KeyStatus::Revoked);
-    assert!(!good(&ledger, 1).await && good(&ledger, 2).await, "the successor stays");
-    assert_eq!(ledger.revoke_api_key(&id(1)).await.unwrap(), RevokeKeyOutcome::AlreadyRevoked(revoked));
-    assert_eq!(ledger.revoke_api_key(&id(9)).await.unwrap(), RevokeKeyOutcome::UnknownKey);
-    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, RotateKeyOutcome::Inactive(KeyStatus::Revoked));
+    assert!(!is_valid(&ledger, 1).await && is_valid(&ledger, 2).await, "expected the successor to stay valid");
+    assert_eq!(ledger.revoke_key(&id(1)).await.unwrap(), Revocation::Before(revoked));
+    assert_eq!(ledger.revoke_key(&id(9)).await.unwrap(), Revocation::Unknown);
+    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, Rotation::Over(KeyStatus::Revoked));
     store(&ledger, 1, None).await;
-    assert!(!good(&ledger, 1).await, "storing it again does not bring it back");
+    assert!(!is_valid(&ledger, 1).await, "storing the key again made it valid");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
@@ -169,7 +166,7 @@ async fn keys_are_listed_by_tenant_and_client(pool: PgPool) {
     assert_eq!(listed(Some("nobody"), None).await, []);
 }
 
-/// Keys from before they had scopes go on as they were.
+/// Keys stored before scopes existed keep all rights.
 #[sqlx::test(migrations = false)]
 async fn a_key_from_before_scopes_has_all_scopes(pool: PgPool) {
     payment_ledger::MIGRATOR.run_to(5, &pool).await.unwrap();
@@ -185,15 +182,12 @@ async fn a_key_from_before_scopes_has_all_scopes(pool: PgPool) {
     let ledger = Ledger::new(pool);
     let key = ledger.valid_key(&hash(1)).await.unwrap().unwrap();
     assert_eq!((&key.caller, &key.scopes), (&caller("acme", "shop"), &Scopes::all()));
-    assert!(good(&ledger, 2).await && !good(&ledger, 3).await, "what was revoked stays revoked");
-    let Revocation::Done(view) = ledger.revoke_api_key(&key.id).await.unwrap() else {
-        panic!("by its new id")
-    };
+    assert!(is_valid(&ledger, 2).await && !is_valid(&ledger, 3).await, "a revoked key became valid");
+    let Revocation::Done(view) = ledger.revoke_key(&key.id).await.unwrap() else { panic!("expected a revocation by the new id") };
     assert_eq!((view.prefix.as_str(), view.expires_at), ("sk_01234", None));
 }
 
-/// What no program does, the database refuses: a key never changes hands, gains a right, lives longer,
-/// comes back or vanishes.
+/// The database refuses to change a key's owner or hash, to add scopes, to extend its life, to undelete or to delete it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_database_rejects_changes_to_a_key(pool: PgPool) {
     let ledger = Ledger::new(pool.clone());
@@ -202,7 +196,7 @@ async fn the_database_rejects_changes_to_a_key(pool: PgPool) {
     store(&ledger, 3, None).await;
     ledger.revoke_api_key(&id(3)).await.unwrap();
     let (first, revoked) = ("WHERE id = 'pk_000000000001'", "WHERE id = 'pk_000000000003'");
-    for wrong in [
+    for statement in [
         format!("UPDATE api_keys SET tenant_id = 'globex' {first}"),
         format!("UPDATE api_keys SET client_id = 'till' {first}"),
         format!("UPDATE api_keys SET scopes = '{{pay,read,operate}}' {first}"),
@@ -223,12 +217,12 @@ async fn the_database_rejects_changes_to_a_key(pool: PgPool) {
          VALUES ('pk_00000000000b', 'b', 'p', 't', 'c', '{pay,rule}')"
             .into(),
     ] {
-        let said = sqlx::query(AssertSqlSafe(wrong.clone())).execute(&pool).await.unwrap_err();
-        let code = said.as_database_error().and_then(|error| error.code()).unwrap_or_default();
-        assert!(code.starts_with("23"), "{wrong}: {said}");
+        let error = sqlx::query(AssertSqlSafe(statement.clone())).execute(&pool).await.unwrap_err();
+        let code = error.as_database_error().and_then(|error| error.code()).unwrap_or_default();
+        assert!(code.starts_with("23"), "{statement}: {error}");
     }
     sqlx::query(AssertSqlSafe(format!("UPDATE api_keys SET expires_at = now() {first}")))
         .execute(&pool)
         .await
-        .expect("an end may come nearer");
+        .expect("the expiry can be brought forward");
 }

@@ -1,7 +1,7 @@
-//! What two people decided about a payment that stands: refused next to what the switch said, otherwise the end, the
-//! money and the close of the decision in one.
+//! `operator::decisions::apply`: a confirmed decision is refused if it contradicts the final status; otherwise the final state,
+//! the journal entries and the outcome of the decision are recorded in one transaction.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -21,7 +21,7 @@ use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Sample, Stage, event, failure, su
 
 const HELD: i64 = FUNDS_MINOR - AMOUNT_MINOR;
 
-/// The postings of a payment's decisions.
+/// The payment's entries after the reserve, with generic account names.
 async fn posted(bank: &Bank, p: &Sample) -> Vec<String> {
     bank.words(&format!(
         "SELECT concat_ws(' ', kind, debit_account, credit_account) FROM journal
@@ -34,41 +34,41 @@ async fn posted(bank: &Bank, p: &Sample) -> Vec<String> {
     .collect()
 }
 
-/// A payment at a stage that two people decided about, while it stood for a reason that allows it.
-async fn decided(bank: &Bank, stage: Stage, key: &str, action: Action) -> (Sample, DecisionId) {
+/// A payment at a stage with a confirmed decision, while its operator reason allows the action.
+async fn payment_with_decision(bank: &Bank, stage: Stage, key: &str, action: Action) -> (Sample, DecisionId) {
     let p = bank.payment_at(stage, key).await;
-    bank.stand(&p, OperatorReason::ConfirmationMismatch).await;
+    bank.needs_operator(&p, OperatorReason::ConfirmationMismatch).await;
     let decision_id = bank.decide(&p, action).await;
     (p, decision_id)
 }
 
-/// A debit by decision at each stage, twice: who bears it, and what is left.
+/// A debit by decision at each stage, applied twice: the debited account, the hold and the balance.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_debit_decision_is_applied_once_at_each_stage(pool: PgPool) {
     use DebitRuling::{Charge, Refused};
     use DecisionRefusal::{RecallUnderWay, Recalled, SwitchSaysVoid};
     let bank = Bank::new(pool);
-    let claimed = "late_debit claims escrow";
+    let from_claims = "late_debit claims escrow";
     #[rustfmt::skip]
     let table = [
         // stage                account     ruling                     hold        available    posted
         (Stage::Cancelling,     "active",   Charge,                    "settled",  HELD,        vec!["debit holding escrow"]),
         (Stage::Differing,      "active",   Charge,                    "settled",  HELD,        vec!["debit holding escrow"]),
         (Stage::RecallRefused,  "active",   Charge,                    "settled",  HELD,        vec!["debit holding escrow"]),
-        (Stage::RecallRefused,  "frozen",   Charge,                    "released", FUNDS_MINOR, vec!["release holding source", claimed]),
-        (Stage::Cancelling,     "closed",   Charge,                    "released", FUNDS_MINOR, vec!["release holding source", claimed]),
+        (Stage::RecallRefused,  "frozen",   Charge,                    "released", FUNDS_MINOR, vec!["release holding source", from_claims]),
+        (Stage::Cancelling,     "closed",   Charge,                    "released", FUNDS_MINOR, vec!["release holding source", from_claims]),
         (Stage::Fenced,         "active",   Charge,                    "none",     HELD,        vec!["late_debit source escrow"]),
         (Stage::Accepted,       "active",   Charge,                    "none",     HELD,        vec!["late_debit source escrow"]),
-        (Stage::Fenced,         "frozen",   Charge,                    "none",     FUNDS_MINOR, vec![claimed]),
-        (Stage::Fenced,         "empty",    Charge,                    "none",     0,           vec![claimed]),
-        (Stage::Fenced,         "foreign",  Charge,                    "none",     FUNDS_MINOR, vec![claimed]),
+        (Stage::Fenced,         "frozen",   Charge,                    "none",     FUNDS_MINOR, vec![from_claims]),
+        (Stage::Fenced,         "empty",    Charge,                    "none",     0,           vec![from_claims]),
+        (Stage::Fenced,         "foreign",  Charge,                    "none",     FUNDS_MINOR, vec![from_claims]),
         (Stage::Void,           "active",   Refused(SwitchSaysVoid),   "open",     HELD,        vec![]),
         (Stage::Recalled,       "active",   Refused(Recalled),         "open",     HELD,        vec![]),
-        (Stage::Barred,         "active",   Refused(RecallUnderWay),   "open",     HELD,        vec![]),
+        (Stage::DebitRefused,         "active",   Refused(RecallUnderWay),   "open",     HELD,        vec![]),
     ];
     for (n, (stage, account, ruling, hold, available, expected)) in table.into_iter().enumerate() {
-        let (p, decision_id) = decided(&bank, stage, &format!("row {n}"), Action::Debit).await;
-        let what = match account {
+        let (p, decision_id) = payment_with_decision(&bank, stage, &format!("row {n}"), Action::Debit).await;
+        let change = match account {
             "empty" => {
                 let rest = bank.order(&format!("rest {n}"));
                 let rest = payment_ledger::steps::accept::NewPayment {
@@ -76,7 +76,7 @@ async fn a_debit_decision_is_applied_once_at_each_stage(pool: PgPool) {
                     money: support::eur(FUNDS_MINOR),
                     ..rest
                 };
-                let rest = bank.take(&rest).await;
+                let rest = bank.accept(&rest).await;
                 assert_eq!(bank.reserve(&rest).await, ReserveOutcome::Held);
                 "status = 'active'"
             }
@@ -85,7 +85,7 @@ async fn a_debit_decision_is_applied_once_at_each_stage(pool: PgPool) {
             "closed" => "status = 'closed'",
             _ => "status = 'active'",
         };
-        bank.sql(&format!("UPDATE accounts SET {what} WHERE account_id = '{}'", p.account)).await;
+        bank.sql(&format!("UPDATE accounts SET {change} WHERE account_id = '{}'", p.account)).await;
         for _ in 0..2 {
             let ruled = bank.ledger.debit_by_decision(&p.id, &decision_id).await.unwrap();
             assert_eq!(ruled, ruling, "row {n}");
@@ -100,15 +100,15 @@ async fn a_debit_decision_is_applied_once_at_each_stage(pool: PgPool) {
         } else {
             assert_eq!((bank.state(&p).await.as_str(), outcome), ("needs_operator", None), "row {n}");
         }
-        let claims = expected.contains(&claimed);
+        let is_claimed = expected.contains(&from_claims);
         let kinds = bank.exceptions(&p).await;
-        assert_eq!(kinds.contains(&"debited_to_claims".to_owned()), claims, "row {n}: {kinds:?}");
+        assert_eq!(kinds.contains(&"debited_to_claims".to_owned()), is_claimed, "row {n}: {kinds:?}");
         bank.audit().await;
     }
     assert_eq!(bank.internal("claims").await, -5 * AMOUNT_MINOR);
 }
 
-/// A release by decision at each stage, twice: the cause that names the end, and what is left.
+/// A release by decision at each stage, applied twice: the cause, the final state, the hold and the balance.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_release_decision_is_applied_once_at_each_stage(pool: PgPool) {
     use DecisionRefusal::SwitchSaysSettled;
@@ -124,11 +124,11 @@ async fn a_release_decision_is_applied_once_at_each_stage(pool: PgPool) {
         (Stage::Recalled,      Release,                     &decision,         "failed",         "released", Some("settled")),
         (Stage::Fenced,        Release,                     &decision,         "failed",         "none",     Some("void")),
         (Stage::Accepted,      Release,                     &decision,         "failed",         "none",     Some("void")),
-        (Stage::Barred,        Refused(SwitchSaysSettled),  &decision,         "needs_operator", "open",     Some("settled")),
+        (Stage::DebitRefused,        Refused(SwitchSaysSettled),  &decision,         "needs_operator", "open",     Some("settled")),
         (Stage::RecallRefused, Refused(SwitchSaysSettled),  &decision,         "needs_operator", "open",     Some("settled")),
     ];
     for (n, (stage, ruling, cause, state, hold, final_status)) in table.into_iter().enumerate() {
-        let (p, decision_id) = decided(&bank, stage, &format!("row {n}"), Action::Release).await;
+        let (p, decision_id) = payment_with_decision(&bank, stage, &format!("row {n}"), Action::Release).await;
         for _ in 0..2 {
             let ruled = bank.ledger.release_by_decision(&p.id, &decision_id).await.unwrap();
             assert_eq!(ruled, (ruling, cause.clone()), "row {n}");
@@ -141,70 +141,70 @@ async fn a_release_decision_is_applied_once_at_each_stage(pool: PgPool) {
             assert_eq!(bank.available(&p).await, FUNDS_MINOR, "row {n}");
             assert!(
                 !matches!(bank.reserve(&p).await, ReserveOutcome::Held),
-                "row {n}: a late reserve is refused"
+                "row {n}: a late reserve succeeded"
             );
         }
         bank.audit().await;
     }
 }
 
-/// Asking the switch first has moved the payment to cancelling: what was decided is carried out all the same.
+/// The cancel before applying the decision has changed the state to cancelling, which does not prevent the decision.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_decision_is_applied_while_cancelling(pool: PgPool) {
     let bank = Bank::new(pool);
-    let (p, release) = decided(&bank, Stage::Differing, "release", Action::Release).await;
+    let (p, release) = payment_with_decision(&bank, Stage::Differing, "release", Action::Release).await;
     bank.ledger.begin_cancel(&p.id, &Cause::Interrupted).await.unwrap();
     let (ruling, cause) = bank.ledger.release_by_decision(&p.id, &release).await.unwrap();
     assert_eq!((ruling, cause), (ReleaseRuling::Release, Cause::Interrupted));
 
-    let (p, settle) = decided(&bank, Stage::Differing, "debit", Action::Debit).await;
+    let (p, debit) = payment_with_decision(&bank, Stage::Differing, "debit", Action::Debit).await;
     bank.ledger.begin_cancel(&p.id, &Cause::Interrupted).await.unwrap();
-    let ruling = bank.ledger.debit_by_decision(&p.id, &settle).await.unwrap();
+    let ruling = bank.ledger.debit_by_decision(&p.id, &debit).await.unwrap();
     assert_eq!((ruling, bank.state(&p).await.as_str()), (DebitRuling::Charge, "settled"));
     bank.audit().await;
 }
 
-/// Whoever brings an id: money moves only by a decision that is on record as confirmed, of this payment and this action.
+/// Money moves only by a decision that is recorded as confirmed, for this payment and this action.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn only_a_confirmed_decision_of_the_payment_is_applied(pool: PgPool) {
     let bank = Bank::new(pool);
-    let (p, release) = decided(&bank, Stage::Differing, "p", Action::Release).await;
-    let (q, settle) = decided(&bank, Stage::Differing, "q", Action::Debit).await;
-    let (r, closed) = decided(&bank, Stage::Differing, "r", Action::Debit).await;
-    let no = DecisionOutcome::Refused { detail: "the switch has not decided yet".into() };
-    bank.ledger.close_decision(&closed, &no, "the switch has not decided yet").await.unwrap();
+    let (p, release) = payment_with_decision(&bank, Stage::Differing, "p", Action::Release).await;
+    let (q, debit) = payment_with_decision(&bank, Stage::Differing, "q", Action::Debit).await;
+    let (r, closed) = payment_with_decision(&bank, Stage::Differing, "r", Action::Debit).await;
+    let refused = DecisionOutcome::Refused { detail: "the switch has not decided yet".into() };
+    bank.ledger.close_decision(&closed, &refused, "the switch has not decided yet").await.unwrap();
     let s = bank.payment_at(Stage::Differing, "s").await;
-    bank.stand(&s, OperatorReason::ConfirmationMismatch).await;
+    bank.needs_operator(&s, OperatorReason::ConfirmationMismatch).await;
     let proposed = bank.propose(&s, Action::Debit).await;
-    let nothing = DecisionId::new("dec_none").unwrap();
+    let unknown = DecisionId::new("dec_none").unwrap();
     let not_confirmed = DecisionRefusal::NotConfirmed;
     for (n, (payment, decision_id)) in
-        [(&p, &release), (&p, &settle), (&r, &closed), (&s, &proposed), (&q, &nothing)]
+        [(&p, &release), (&p, &debit), (&r, &closed), (&s, &proposed), (&q, &unknown)]
             .into_iter()
             .enumerate()
     {
         let ruling = bank.ledger.debit_by_decision(&payment.id, decision_id).await.unwrap();
         assert_eq!(ruling, DebitRuling::Refused(not_confirmed), "row {n}");
     }
-    for (n, (payment, decision_id)) in [(&q, &settle), (&q, &release), (&p, &nothing)].into_iter().enumerate()
+    for (n, (payment, decision_id)) in [(&q, &debit), (&q, &release), (&p, &unknown)].into_iter().enumerate()
     {
         let (ruling, _) = bank.ledger.release_by_decision(&payment.id, decision_id).await.unwrap();
         assert_eq!(ruling, ReleaseRuling::Refused(not_confirmed), "row {n}");
     }
-    // What waits for a second person is not closed by whoever carries its id around.
-    bank.ledger.close_decision(&proposed, &no, "not confirmed").await.unwrap();
+    // A proposed decision cannot be closed before its confirmation.
+    bank.ledger.close_decision(&proposed, &refused, "not confirmed").await.unwrap();
     assert_eq!(bank.ledger.decision_outcome(&proposed).await.unwrap(), None);
     assert_eq!(bank.number("SELECT count(*) FROM journal WHERE kind NOT IN ('fund', 'reserve')").await, 0);
     bank.audit().await;
 }
 
-/// A decision has keys of its own: the refusal recorded under the step's key does not answer for it, and the step's late
-/// repeat does not move anything after it.
+/// A decision has its own operation key: the refusal under the step's key does not affect it, and a late repeat of the step
+/// moves nothing.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s0_12_a_decision_has_its_own_operation_key(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::RecallRefused, "k").await;
-    bank.stand(&p, OperatorReason::RecallRefused).await;
+    bank.needs_operator(&p, OperatorReason::RecallRefused).await;
     let decision_id = bank.decide(&p, Action::Debit).await;
     let step = format!("{}:debit", p.tx);
     assert_eq!(bank.operation(&step).await, ["refused frozen_account"]);
@@ -215,19 +215,19 @@ async fn s0_12_a_decision_has_its_own_operation_key(pool: PgPool) {
     bank.audit().await;
 }
 
-/// A SUCCESS that the switch says after people released is an exception, and moves nothing.
+/// A SUCCESS after a release by decision is an exception and moves no money.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_success_after_a_release_by_decision_is_a_late_confirmation(pool: PgPool) {
     let bank = Bank::new(pool);
-    let (p, release) = decided(&bank, Stage::Cancelling, "released", Action::Release).await;
+    let (p, release) = payment_with_decision(&bank, Stage::Cancelling, "released", Action::Release).await;
     bank.ledger.release_by_decision(&p.id, &release).await.unwrap();
     bank.ledger.store_callback(&success(&p, &event(&p, "late"))).await.unwrap();
     assert_eq!(bank.exceptions(&p).await, ["late_confirmation"]);
     assert_eq!((bank.state(&p).await.as_str(), bank.available(&p).await), ("timed_out", FUNDS_MINOR));
 
-    // After people settled, SUCCESS is what they said and FAILURE is not.
-    let (p, settle) = decided(&bank, Stage::Cancelling, "settled", Action::Debit).await;
-    bank.ledger.debit_by_decision(&p.id, &settle).await.unwrap();
+    // After a debit by decision, SUCCESS agrees with it and FAILURE contradicts it.
+    let (p, debit) = payment_with_decision(&bank, Stage::Cancelling, "settled", Action::Debit).await;
+    bank.ledger.debit_by_decision(&p.id, &debit).await.unwrap();
     bank.ledger.store_callback(&success(&p, &event(&p, "late"))).await.unwrap();
     assert_eq!(bank.exceptions(&p).await, Vec::<String>::new());
     bank.ledger.store_callback(&failure(&p, &event(&p, "no"))).await.unwrap();
@@ -235,64 +235,64 @@ async fn a_success_after_a_release_by_decision_is_a_late_confirmation(pool: PgPo
     bank.audit().await;
 }
 
-/// What the workflow made of a decision is recorded once; the first word stands and is on the timeline.
+/// The outcome of a decision is recorded once, with an entry in the timeline; later outcomes are ignored.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_first_outcome_of_a_decision_is_kept(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
-        // came of it                                          status
+        // outcome                                             status
         (DecisionOutcome::RetryCancel,                                 "done"),
         (DecisionOutcome::FinalStatus(FinalStatus::Settled),                "done"),
         (DecisionOutcome::Refused { detail: "no\0answer".into() },  "refused"),
         (DecisionOutcome::Ended(FinalState::Settled),                      "refused"),
     ];
-    for (n, (came, status)) in table.into_iter().enumerate() {
-        let (p, decision_id) = decided(&bank, Stage::Differing, &format!("row {n}"), Action::Debit).await;
+    for (n, (outcome, status)) in table.into_iter().enumerate() {
+        let (p, decision_id) = payment_with_decision(&bank, Stage::Differing, &format!("row {n}"), Action::Debit).await;
         assert_eq!(bank.ledger.decision_outcome(&decision_id).await.unwrap(), None);
-        bank.ledger.close_decision(&decision_id, &came, "in\0words").await.unwrap();
-        bank.ledger.close_decision(&decision_id, &DecisionOutcome::Settled, "a late twin").await.unwrap();
-        let on_record = bank.ledger.decision(&decision_id).await.unwrap().unwrap();
-        assert_eq!(on_record.status.as_str(), status, "row {n}");
-        assert_eq!(on_record.detail.as_deref(), Some("in\u{fffd}words"));
+        bank.ledger.close_decision(&decision_id, &outcome, "in\0words").await.unwrap();
+        bank.ledger.close_decision(&decision_id, &DecisionOutcome::Settled, "a late repeat").await.unwrap();
+        let recorded = bank.ledger.decision(&decision_id).await.unwrap().unwrap();
+        assert_eq!(recorded.status.as_str(), status, "row {n}");
+        assert_eq!(recorded.detail.as_deref(), Some("in\u{fffd}words"));
         let stored = bank.ledger.decision_outcome(&decision_id).await.unwrap().unwrap();
-        assert_eq!(format!("{stored:?}").replace('\u{fffd}', "\\0"), format!("{came:?}"));
-        let told = format!("%decision {decision_id}: was %carried out: in%words");
-        let lines = bank.number(&format!("SELECT count(*) FROM timeline WHERE detail LIKE '{told}'")).await;
+        assert_eq!(format!("{stored:?}").replace('\u{fffd}', "\\0"), format!("{outcome:?}"));
+        let pattern = format!("%decision {decision_id}: was %carried out: in%words");
+        let lines = bank.number(&format!("SELECT count(*) FROM timeline WHERE detail LIKE '{pattern}'")).await;
         assert_eq!(lines, 1);
-        bank.stand(&p, OperatorReason::ConfirmationMismatch).await;
+        bank.needs_operator(&p, OperatorReason::ConfirmationMismatch).await;
         bank.propose(&p, Action::Debit).await;
     }
     bank.audit().await;
 }
 
-/// Sixteen carriers of one decision at once move money once and are told the same.
+/// Sixteen concurrent applications of one decision move money once and return the same ruling.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn concurrent_applications_of_a_decision_have_one_effect(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let bank = Bank::crowded(options, connect, 16).await;
-    let (p, settle) = decided(&bank, Stage::Differing, "debit", Action::Debit).await;
-    let told = join_all((0..16).map(|_| bank.ledger.debit_by_decision(&p.id, &settle))).await;
-    assert!(told.into_iter().all(|ruling| ruling.unwrap() == DebitRuling::Charge));
+    let bank = Bank::with_connections(options, connect, 16).await;
+    let (p, debit) = payment_with_decision(&bank, Stage::Differing, "debit", Action::Debit).await;
+    let rulings = join_all((0..16).map(|_| bank.ledger.debit_by_decision(&p.id, &debit))).await;
+    assert!(rulings.into_iter().all(|ruling| ruling.unwrap() == DebitRuling::Charge));
 
-    let (q, release) = decided(&bank, Stage::Differing, "release", Action::Release).await;
-    let told = join_all((0..16).map(|_| bank.ledger.release_by_decision(&q.id, &release))).await;
-    let once = (ReleaseRuling::Release, Cause::ReleasedByDecision);
-    assert!(told.into_iter().all(|ruling| ruling.unwrap() == once));
+    let (q, release) = payment_with_decision(&bank, Stage::Differing, "release", Action::Release).await;
+    let rulings = join_all((0..16).map(|_| bank.ledger.release_by_decision(&q.id, &release))).await;
+    let expected = (ReleaseRuling::Release, Cause::ReleasedByDecision);
+    assert!(rulings.into_iter().all(|ruling| ruling.unwrap() == expected));
     assert_eq!((bank.available(&p).await, bank.available(&q).await), (HELD, FUNDS_MINOR));
     bank.audit().await;
     bank.close().await;
 }
 
-/// A decision beside the switch's own answer: one of them ends the payment, and it is debited once.
+/// A decision concurrent with a SUCCESS: one of them ends the payment, with one debit.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_decision_concurrent_with_a_success_debits_once(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bank = Bank::crowded(options, connect, 8).await;
+    let bank = Bank::with_connections(options, connect, 8).await;
     for round in 0..20 {
         let (p, decision_id) =
-            decided(&bank, Stage::Cancelling, &format!("round {round}"), Action::Debit).await;
+            payment_with_decision(&bank, Stage::Cancelling, &format!("round {round}"), Action::Debit).await;
         let by_step = async {
             bank.ledger.store_callback(&success(&p, &event(&p, "s"))).await.unwrap();
             bank.debit(&p).await

@@ -1,12 +1,13 @@
-//! After the end money moves only by corrections: two people, an open exception of that payment, a key of its own, once.
+//! `operator::decisions::correct`: after a payment's end money moves only by corrections, which need two operators, an open
+//! exception of the payment and their own key, and are made once.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
 use futures::future::join_all;
 use payment_ledger::operator::decisions::{
-    Confirmed, Correction, DecideError, DecisionRefusedError as No, DecisionStatus,
+    Confirmed, Correction, DecideError, DecisionRefused, DecisionStatus,
 };
 use payment_ledger::switch::callbacks::Callback;
 use payment_protocol::PaymentState;
@@ -16,25 +17,25 @@ use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Sample, Stage, event, failure, su
 
 const HELD: i64 = FUNDS_MINOR - AMOUNT_MINOR;
 
-fn refused<T: std::fmt::Debug>(outcome: Result<T, DecideError>) -> No {
+fn refused<T: std::fmt::Debug>(outcome: Result<T, DecideError>) -> DecisionRefused {
     match outcome {
         Err(DecideError::Refused(refused)) => refused,
         other => panic!("{other:?}"),
     }
 }
 
-/// A payment at an end with an open exception: the switch said otherwise afterwards.
-async fn disputed(bank: &Bank, stage: Stage, key: &str) -> (Sample, i64) {
+/// An ended payment with an open exception from a contradicting callback.
+async fn contradicted(bank: &Bank, stage: Stage, key: &str) -> (Sample, i64) {
     let p = bank.payment_at(stage, key).await;
-    let exception_id = dispute(bank, &p, key).await;
+    let exception_id = contradict(bank, &p, key).await;
     (p, exception_id)
 }
 
-/// Opens another exception of the payment.
-async fn dispute(bank: &Bank, p: &Sample, name: &str) -> i64 {
+/// Stores a contradicting callback; returns the id of its exception.
+async fn contradict(bank: &Bank, p: &Sample, name: &str) -> i64 {
     let event = event(p, &name.replace(' ', "-"));
-    let said = if bank.state(p).await == "settled" { failure(p, &event) } else { success(p, &event) };
-    bank.ledger.store_callback(&said).await.unwrap();
+    let callback = if bank.state(p).await == "settled" { failure(p, &event) } else { success(p, &event) };
+    bank.ledger.store_callback(&callback).await.unwrap();
     bank.open_exception(p).await
 }
 
@@ -49,14 +50,14 @@ async fn correct(
     bank.ledger.confirm(&proposed.decision_id, "Bob", "I agree").await
 }
 
-/// The money of each path, correction after correction.
+/// Every sequence of corrections, with the balances after it in units of the payment's amount.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn each_correction_posts_to_the_account_that_bears_the_amount(pool: PgPool) {
     use Correction::{LateDebit, ReturnCredit, WriteOff};
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
-        // end                      account     corrections                          available    claims  losses  escrow
+        // final state              account     corrections                          available    claims  losses  escrow
         (Stage::Released,           "active",   vec![LateDebit],                     HELD,        0,      0,      1),
         (Stage::Released,           "frozen",   vec![LateDebit],                     FUNDS_MINOR, -1,     0,      1),
         (Stage::Released,           "frozen",   vec![LateDebit, WriteOff],           FUNDS_MINOR, 0,      -1,     1),
@@ -76,22 +77,23 @@ async fn each_correction_posts_to_the_account_that_bears_the_amount(pool: PgPool
             bank.freeze(&p).await;
         }
         for correction in corrections {
-            // What was charged to claims is itself the exception that a write-off closes.
+            // A charge to claims opens the exception that the write-off closes.
             let exception_id = match correction {
                 WriteOff => bank.open_exception(&p).await,
-                _ if bank.state(&p).await == "settled" => dispute(&bank, &p, correction.as_str()).await,
+                _ if bank.state(&p).await == "settled" => contradict(&bank, &p, correction.as_str()).await,
                 _ => {
-                    let odd = Callback {
+                    let mismatch = Callback {
                         amount_minor: AMOUNT_MINOR + 1,
                         ..success(&p, &event(&p, correction.as_str()))
                     };
-                    let said = if correction == LateDebit { success(&p, odd.event_id.as_str()) } else { odd };
-                    bank.ledger.store_callback(&said).await.unwrap();
+                    let callback =
+                        if correction == LateDebit { success(&p, mismatch.event_id.as_str()) } else { mismatch };
+                    bank.ledger.store_callback(&callback).await.unwrap();
                     bank.open_exception(&p).await
                 }
             };
             let done = correct(&bank, exception_id, correction).await.unwrap();
-            let ConfirmOutcome::Corrected { detail } = done else { panic!("{done:?}") };
+            let Confirmed::Corrected { detail } = done else { panic!("expected a correction, got {done:?}") };
             let closed = bank.ledger.exceptions(false, Some(&p.id), 10).await.unwrap();
             let closed = closed.into_iter().find(|e| e.exception_id == exception_id).unwrap();
             let decision = bank.ledger.decisions(&p.id).await.unwrap().pop().unwrap();
@@ -102,7 +104,7 @@ async fn each_correction_posts_to_the_account_that_bears_the_amount(pool: PgPool
         }
         (claims, losses, escrow) =
             (claims + claimed * AMOUNT_MINOR, losses + lost * AMOUNT_MINOR, escrow + left * AMOUNT_MINOR);
-        assert_eq!(bank.state(&p).await, end, "row {n}: an end is an end");
+        assert_eq!(bank.state(&p).await, end, "row {n}: the final state changed");
         assert_eq!(bank.available(&p).await, available, "row {n}");
         let internal =
             (bank.internal("claims").await, bank.internal("losses").await, bank.internal("escrow").await);
@@ -111,7 +113,7 @@ async fn each_correction_posts_to_the_account_that_bears_the_amount(pool: PgPool
     }
 }
 
-/// A correction's refusals, each in presence of all that come after it.
+/// Every reason for a refusal, also with all later reasons in the order of precedence.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_correction_is_refused_for_the_first_reason(pool: PgPool) {
     use Correction::{LateDebit, ReturnCredit, WriteOff};
@@ -119,22 +121,22 @@ async fn a_correction_is_refused_for_the_first_reason(pool: PgPool) {
     let open = bank.payment_at(Stage::Confirmed, "open").await;
     bank.ledger.store_callback(&failure(&open, "f")).await.unwrap();
     let of_open = bank.open_exception(&open).await;
-    let stranger = Callback { reference: "tx_none:submit".into(), ..success(&open, "stranger") };
-    bank.ledger.store_callback(&stranger).await.unwrap();
-    let of_nobody = bank.number("SELECT exception_id FROM exceptions WHERE payment_id IS NULL").await;
-    let (_, closed) = disputed(&bank, Stage::Released, "closed").await;
+    let unknown = Callback { reference: "tx_none:submit".into(), ..success(&open, "unknown") };
+    bank.ledger.store_callback(&unknown).await.unwrap();
+    let unmatched = bank.number("SELECT exception_id FROM exceptions WHERE payment_id IS NULL").await;
+    let (_, closed) = contradicted(&bank, Stage::Released, "closed").await;
     bank.ledger.close_exception(closed, "Ann", "seen").await.unwrap();
-    let (_, settled) = disputed(&bank, Stage::Settled, "settled").await;
-    let (_, released) = disputed(&bank, Stage::Released, "released").await;
-    let (late, first) = disputed(&bank, Stage::Released, "late").await;
+    let (_, settled) = contradicted(&bank, Stage::Settled, "settled").await;
+    let (_, released) = contradicted(&bank, Stage::Released, "released").await;
+    let (late, first) = contradicted(&bank, Stage::Released, "late").await;
     correct(&bank, first, LateDebit).await.unwrap();
-    let odd = Callback { amount_minor: AMOUNT_MINOR + 1, ..success(&late, "odd") };
-    bank.ledger.store_callback(&odd).await.unwrap();
+    let mismatch = Callback { amount_minor: AMOUNT_MINOR + 1, ..success(&late, "mismatch") };
+    bank.ledger.store_callback(&mismatch).await.unwrap();
     let debited_late = bank.open_exception(&late).await;
-    let (returned, first) = disputed(&bank, Stage::Settled, "returned").await;
+    let (returned, first) = contradicted(&bank, Stage::Settled, "returned").await;
     correct(&bank, first, ReturnCredit).await.unwrap();
-    let returned = dispute(&bank, &returned, "again").await;
-    let (_, taken) = disputed(&bank, Stage::Released, "taken").await;
+    let returned = contradict(&bank, &returned, "again").await;
+    let (_, taken) = contradicted(&bank, Stage::Released, "taken").await;
     let other = bank
         .ledger
         .propose_correction(taken, LateDebit, "Zoe", "mine", Some("line 3"))
@@ -144,22 +146,22 @@ async fn a_correction_is_refused_for_the_first_reason(pool: PgPool) {
     #[rustfmt::skip]
     let table = [
         // exception     correction     by     reason   refused
-        (-1,             LateDebit,     "",    "",      No::NoName),
-        (-1,             LateDebit,     "Ann", " ",     No::NoReason),
-        (-1,             LateDebit,     "Ann", "why",   No::UnknownException(-1)),
-        (of_nobody,      LateDebit,     "Ann", "why",   No::NoPayment(of_nobody)),
-        (closed,         ReturnCredit,  "Ann", "why",   No::ExceptionClosed(closed)),
-        (of_open,        WriteOff,      "Ann", "why",   No::StillOpen(PaymentState::Confirmed)),
-        (settled,        LateDebit,     "Ann", "why",   No::AlreadyDebited),
-        (debited_late,   LateDebit,     "Ann", "why",   No::AlreadyDebited),
-        (debited_late,   WriteOff,      "Ann", "why",   No::NothingOnClaims),
-        (settled,        WriteOff,      "Ann", "why",   No::NothingOnClaims),
-        (released,       WriteOff,      "Ann", "why",   No::NothingOnClaims),
-        (released,       ReturnCredit,  "Ann", "why",   No::NotDebited),
-        (taken,          ReturnCredit,  "Ann", "why",   No::NotDebited),
-        (returned,       ReturnCredit,  "Ann", "why",   No::AlreadyReturned),
-        (returned,       LateDebit,     "Ann", "why",   No::AlreadyDebited),
-        (taken,          LateDebit,     "Ann", "why",   No::AnotherIsOpen(other)),
+        (-1,             LateDebit,     "",    "",      DecisionRefused::NoName),
+        (-1,             LateDebit,     "Ann", " ",     DecisionRefused::NoReason),
+        (-1,             LateDebit,     "Ann", "why",   DecisionRefused::UnknownException(-1)),
+        (unmatched,      LateDebit,     "Ann", "why",   DecisionRefused::NoPayment(unmatched)),
+        (closed,         ReturnCredit,  "Ann", "why",   DecisionRefused::ExceptionClosed(closed)),
+        (of_open,        WriteOff,      "Ann", "why",   DecisionRefused::StillOpen(PaymentState::Confirmed)),
+        (settled,        LateDebit,     "Ann", "why",   DecisionRefused::AlreadyDebited),
+        (debited_late,   LateDebit,     "Ann", "why",   DecisionRefused::AlreadyDebited),
+        (debited_late,   WriteOff,      "Ann", "why",   DecisionRefused::NothingOnClaims),
+        (settled,        WriteOff,      "Ann", "why",   DecisionRefused::NothingOnClaims),
+        (released,       WriteOff,      "Ann", "why",   DecisionRefused::NothingOnClaims),
+        (released,       ReturnCredit,  "Ann", "why",   DecisionRefused::NotDebited),
+        (taken,          ReturnCredit,  "Ann", "why",   DecisionRefused::NotDebited),
+        (returned,       ReturnCredit,  "Ann", "why",   DecisionRefused::AlreadyReturned),
+        (returned,       LateDebit,     "Ann", "why",   DecisionRefused::AlreadyDebited),
+        (taken,          LateDebit,     "Ann", "why",   DecisionRefused::AnotherIsOpen(other)),
     ];
     for (n, (exception_id, correction, by, reason, expected)) in table.into_iter().enumerate() {
         let outcome =
@@ -169,11 +171,11 @@ async fn a_correction_is_refused_for_the_first_reason(pool: PgPool) {
     bank.audit().await;
 }
 
-/// A correction is judged again when it is confirmed, and needs another person then.
+/// The confirmation of a correction needs another operator, and the correction is checked again.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_correction_is_checked_again_at_its_confirmation(pool: PgPool) {
     let bank = Bank::new(pool);
-    let (p, exception_id) = disputed(&bank, Stage::Released, "k").await;
+    let (p, exception_id) = contradicted(&bank, Stage::Released, "k").await;
     let proposed = bank
         .ledger
         .propose_correction(exception_id, Correction::LateDebit, "Ann", "it left", Some("line 3"))
@@ -186,33 +188,33 @@ async fn a_correction_is_checked_again_at_its_confirmation(pool: PgPool) {
         .unwrap();
     assert_eq!(again, proposed);
     let id = &proposed.decision_id;
-    assert_eq!(refused(bank.ledger.confirm(id, "ANN ", "yes").await), No::SamePerson("Ann".into()));
+    assert_eq!(refused(bank.ledger.confirm(id, "ANN ", "yes").await), DecisionRefused::SamePerson("Ann".into()));
     bank.ledger.close_exception(exception_id, "Carol", "nothing in it").await.unwrap();
-    assert_eq!(refused(bank.ledger.confirm(id, "Bob", "yes").await), No::ExceptionClosed(exception_id));
+    assert_eq!(refused(bank.ledger.confirm(id, "Bob", "yes").await), DecisionRefused::ExceptionClosed(exception_id));
     assert_eq!(bank.available(&p).await, FUNDS_MINOR);
     bank.ledger.withdraw(id, "Ann", "nothing in it").await.unwrap();
     bank.audit().await;
 }
 
-/// Sixteen confirmations at once book once and are told the same.
+/// Sixteen concurrent confirmations post once and return the same result.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn concurrent_confirmations_are_one_correction(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bank = Bank::crowded(options, connect, 16).await;
-    let (p, exception_id) = disputed(&bank, Stage::Released, "k").await;
+    let bank = Bank::with_connections(options, connect, 16).await;
+    let (p, exception_id) = contradicted(&bank, Stage::Released, "k").await;
     let proposed = bank
         .ledger
         .propose_correction(exception_id, Correction::LateDebit, "Ann", "it left", Some("line 3"))
         .await
         .unwrap();
-    let told = join_all((0..16).map(|_| bank.ledger.confirm(&proposed.decision_id, "Bob", "yes"))).await;
-    let first = ConfirmOutcome::Corrected { detail: "10.00 EUR debited late".into() };
-    assert!(told.into_iter().all(|told| told.unwrap() == first));
+    let results = join_all((0..16).map(|_| bank.ledger.confirm(&proposed.decision_id, "Bob", "yes"))).await;
+    let first = Confirmed::Corrected { detail: "10.00 EUR debited late".into() };
+    assert!(results.into_iter().all(|result| result.unwrap() == first));
     assert_eq!(bank.available(&p).await, HELD);
     bank.audit().await;
     bank.close().await;
 }
 
-/// The database itself debits a payment once and makes each correction once.
+/// Unique indexes allow one debit per payment and one correction of each kind.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_database_accepts_each_correction_once(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -239,22 +241,22 @@ async fn the_database_accepts_each_correction_once(pool: PgPool) {
     }
 }
 
-/// An exception without money is closed by one person; the close is a decision on record.
+/// Closing an exception moves no money, so one operator suffices; the close is recorded as a decision.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn one_operator_closes_an_exception_with_a_reason(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Settled, "k").await;
-    let stranger = Callback { reference: "tx_none:submit".into(), ..success(&p, "stranger") };
-    bank.ledger.store_callback(&stranger).await.unwrap();
-    let of_nobody = bank.number("SELECT exception_id FROM exceptions").await;
-    let of_payment = dispute(&bank, &p, "f").await;
-    for exception_id in [of_nobody, of_payment] {
-        assert_eq!(refused(bank.ledger.close_exception(exception_id, "", "").await), No::NoName);
-        assert_eq!(refused(bank.ledger.close_exception(exception_id, "Ann", "").await), No::NoReason);
+    let unknown = Callback { reference: "tx_none:submit".into(), ..success(&p, "unknown") };
+    bank.ledger.store_callback(&unknown).await.unwrap();
+    let unmatched = bank.number("SELECT exception_id FROM exceptions").await;
+    let of_payment = contradict(&bank, &p, "f").await;
+    for exception_id in [unmatched, of_payment] {
+        assert_eq!(refused(bank.ledger.close_exception(exception_id, "", "").await), DecisionRefused::NoName);
+        assert_eq!(refused(bank.ledger.close_exception(exception_id, "Ann", "").await), DecisionRefused::NoReason);
         let decision_id = bank.ledger.close_exception(exception_id, "Ann", "called them").await.unwrap();
         let again = bank.ledger.close_exception(exception_id, "ann ", "called them").await.unwrap();
         assert_eq!(again, decision_id);
-        let closed = No::ExceptionClosed(exception_id);
+        let closed = DecisionRefused::ExceptionClosed(exception_id);
         assert_eq!(refused(bank.ledger.close_exception(exception_id, "Bob", "called them").await), closed);
         let decision = bank.ledger.decision(&decision_id).await.unwrap().unwrap();
         assert_eq!((decision.status, decision.exception_id), (DecisionStatus::Done, Some(exception_id)));
@@ -263,12 +265,12 @@ async fn one_operator_closes_an_exception_with_a_reason(pool: PgPool) {
             Err(DecideError::Refused(_))
         ));
     }
-    assert_eq!(refused(bank.ledger.close_exception(-1, "Ann", "why").await), No::UnknownException(-1));
+    assert_eq!(refused(bank.ledger.close_exception(-1, "Ann", "why").await), DecisionRefused::UnknownException(-1));
     assert_eq!(bank.ledger.exceptions(true, None, 10).await.unwrap(), []);
     bank.audit().await;
 }
 
-/// The exception that keeps an open payment from being released unasked cannot be closed before its end.
+/// An exception that prevents the release of an open payment cannot be closed before the payment's end.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn an_exception_that_protects_an_open_payment_stays_open(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -278,7 +280,7 @@ async fn an_exception_that_protects_an_open_payment_stays_open(pool: PgPool) {
     for p in [&differing, &unsent] {
         let exception_id = bank.open_exception(p).await;
         let outcome = bank.ledger.close_exception(exception_id, "Ann", "tidy up").await;
-        assert_eq!(refused(outcome), No::StillOpen(PaymentState::Reserved));
+        assert_eq!(refused(outcome), DecisionRefused::StillOpen(PaymentState::Reserved));
     }
     let begun =
         bank.ledger.begin_cancel(&unsent.id, &payment_protocol::cause::Cause::SlaExpired).await.unwrap();
@@ -286,33 +288,33 @@ async fn an_exception_that_protects_an_open_payment_stays_open(pool: PgPool) {
     bank.audit().await;
 }
 
-/// Closing an exception does not silence the switch, and what people decided is not for the customer.
+/// A contradiction after the close opens a new exception. Operators' reasons are not shown to the customer.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_recurring_cause_opens_a_new_exception_after_the_close(pool: PgPool) {
     let bank = Bank::new(pool);
-    let (p, first) = disputed(&bank, Stage::Released, "once").await;
-    // The same words of the switch while it is open are the same exception.
-    assert_eq!(dispute(&bank, &p, "twice").await, first);
+    let (p, first) = contradicted(&bank, Stage::Released, "once").await;
+    // A repeated contradiction while the exception is open belongs to the same exception.
+    assert_eq!(contradict(&bank, &p, "twice").await, first);
     bank.ledger.close_exception(first, "Ann", "noise").await.unwrap();
-    let anew = dispute(&bank, &p, "thrice").await;
-    assert_ne!(anew, first);
-    let told = |lines: &[payment_ledger::reads::view::TimelineEntry]| {
+    let second = contradict(&bank, &p, "thrice").await;
+    assert_ne!(second, first);
+    let has_reason = |lines: &[payment_ledger::reads::view::TimelineEntry]| {
         lines.iter().any(|line| line.detail.contains("noise"))
     };
-    assert!(!told(&bank.ledger.timeline(&p.id, 0, 100).await.unwrap()), "the customer is shown it");
-    assert!(told(&bank.ledger.explain(&p.id, 100).await.unwrap().unwrap().timeline));
+    assert!(!has_reason(&bank.ledger.timeline(&p.id, 0, 100).await.unwrap()), "the customer sees the operator's reason");
+    assert!(has_reason(&bank.ledger.explain(&p.id, 100).await.unwrap().unwrap().timeline));
 }
 
-/// What the claims account bears is not closed away.
+/// An exception about an amount charged to claims cannot be closed without a correction.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn an_amount_charged_to_claims_is_written_off_or_returned(pool: PgPool) {
     let bank = Bank::new(pool);
-    let (p, late) = disputed(&bank, Stage::Released, "k").await;
+    let (p, late) = contradicted(&bank, Stage::Released, "k").await;
     bank.freeze(&p).await;
     correct(&bank, late, Correction::LateDebit).await.unwrap();
-    let borne = bank.open_exception(&p).await;
-    let refused = bank.ledger.close_exception(borne, "Ann", "no").await.unwrap_err();
-    assert!(matches!(refused, DecideError::Refused(No::BornByClaims(id)) if id == borne), "{refused:?}");
-    correct(&bank, borne, Correction::WriteOff).await.unwrap();
+    let charged = bank.open_exception(&p).await;
+    let refused = bank.ledger.close_exception(charged, "Ann", "no").await.unwrap_err();
+    assert!(matches!(refused, DecideError::Refused(DecisionRefused::BornByClaims(id)) if id == charged), "{refused:?}");
+    correct(&bank, charged, Correction::WriteOff).await.unwrap();
     bank.audit().await;
 }

@@ -1,7 +1,7 @@
-//! Settle: once, after the switch's matching SUCCESS; refused for good where the account was frozen
-//! since the hold (Path C).
+//! `steps::debit`: the hold is debited once, after a matching SUCCESS. If the account was frozen since the reserve, the refusal
+//! is final (Path C).
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -10,12 +10,12 @@ use payment_protocol::port::DebitOutcome;
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, success};
 
-/// What settle answers at each stage, twice, and what is left.
+/// The outcome of a debit at each stage, repeated, and the resulting state.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_debit_follows_the_final_status_at_each_stage(pool: PgPool) {
     use DebitOutcome::{Differs, Done, NotConfirmed, Refused};
     let bank = Bank::new(pool);
-    let barred = || Refused { reason: "frozen_account".into() };
+    let refused = || Refused { reason: "frozen_account".into() };
     let held = FUNDS_MINOR - AMOUNT_MINOR;
     #[rustfmt::skip]
     let table = [
@@ -28,9 +28,9 @@ async fn a_debit_follows_the_final_status_at_each_stage(pool: PgPool) {
         (Stage::Differing,          Differs,      "reserved",     "open",     held),
         (Stage::Confirmed,          Done,         "settled",      "settled",  held),
         (Stage::Void,               NotConfirmed, "cancelling",   "open",     held),
-        (Stage::Barred,             barred(),     "confirmed",    "open",     held),
-        (Stage::Recalled,           barred(),     "confirmed",    "open",     held),
-        (Stage::RecallRefused,      barred(),     "confirmed",    "open",     held),
+        (Stage::DebitRefused,             refused(),     "confirmed",    "open",     held),
+        (Stage::Recalled,           refused(),     "confirmed",    "open",     held),
+        (Stage::RecallRefused,      refused(),     "confirmed",    "open",     held),
         (Stage::Settled,            Done,         "settled",      "settled",  held),
         (Stage::Released,           NotConfirmed, "timed_out",    "released", FUNDS_MINOR),
         (Stage::ReleasedUnreserved, NotConfirmed, "failed",       "none",     FUNDS_MINOR),
@@ -47,8 +47,8 @@ async fn a_debit_follows_the_final_status_at_each_stage(pool: PgPool) {
     }
 }
 
-/// Path C (S0.10): the refusal is recorded under settle's key before anything else is asked, and
-/// stands when the freeze has gone. Otherwise a paused first attempt would debit what was recalled.
+/// Path C (S0.10): the refusal is recorded under the debit's key before the recall, and is final also after the freeze is
+/// lifted. Otherwise a paused first attempt would debit a recalled payment.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s0_10_the_refusal_of_a_frozen_account_is_final(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -63,7 +63,6 @@ async fn s0_10_the_refusal_of_a_frozen_account_is_final(pool: PgPool) {
     bank.audit().await;
 }
 
-/// A freeze after the debit is too late to matter.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_freeze_after_the_debit_changes_nothing(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -73,7 +72,6 @@ async fn a_freeze_after_the_debit_changes_nothing(pool: PgPool) {
     bank.audit().await;
 }
 
-/// A closed account is as little debited as a frozen one.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_closed_account_is_refused_with_its_own_reason(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -83,7 +81,7 @@ async fn a_closed_account_is_refused_with_its_own_reason(pool: PgPool) {
     bank.audit().await;
 }
 
-/// A matching SUCCESS after a differing one settles: the payment kept listening.
+/// The payment still accepts a matching SUCCESS after one with another amount.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_matching_success_after_a_differing_one_is_debited(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -95,7 +93,7 @@ async fn a_matching_success_after_a_differing_one_is_debited(pool: PgPool) {
     bank.audit().await;
 }
 
-/// A payment that the switch settled while we asked to cancel is debited, whatever the cause was.
+/// A payment whose transfer settled while cancelling is debited, whatever the cause was.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_success_while_cancelling_is_debited(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -107,7 +105,7 @@ async fn a_success_while_cancelling_is_debited(pool: PgPool) {
     bank.audit().await;
 }
 
-/// FinalStatusSource, holding and escrow after a settle: the amount has moved from the first to the last.
+/// The entries of a settled payment: source to holding, holding to escrow.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s0_13_the_amount_moves_from_source_to_escrow_once(pool: PgPool) {
     let bank = Bank::new(pool);

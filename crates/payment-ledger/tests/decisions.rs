@@ -1,7 +1,7 @@
 //! Who decided what, and why: proposals, confirmations by another person, withdrawals. Each refusal in order of
 //! precedence, and an audit trail that the database keeps.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -33,7 +33,7 @@ fn dec(id: &str) -> DecisionId {
 /// A payment whose cancel found nothing that proves anything.
 async fn standing(bank: &Bank, key: &str) -> Sample {
     let p = bank.payment_at(Stage::Cancelling, key).await;
-    bank.stand(&p, OperatorReason::NotFoundIsInconclusive).await;
+    bank.needs_operator(&p, OperatorReason::NotFoundIsInconclusive).await;
     p
 }
 
@@ -52,9 +52,9 @@ async fn a_proposal_is_refused_for_the_first_reason(pool: PgPool) {
     let ended = bank.payment_at(Stage::Released, "ended").await;
     let moving = bank.payment_at(Stage::Cancelling, "moving").await;
     let recalled = bank.payment_at(Stage::RecallRefused, "recalled").await;
-    bank.stand(&recalled, OperatorReason::RecallRefused).await;
+    bank.needs_operator(&recalled, OperatorReason::RecallRefused).await;
     let unstartable = bank.payment_at(Stage::Accepted, "unstartable").await;
-    bank.stand(&unstartable, OperatorReason::WorkflowStartRefused).await;
+    bank.needs_operator(&unstartable, OperatorReason::WorkflowStartRefused).await;
     let taken = standing(&bank, "taken").await;
     let open = bank.propose(&taken, Release).await;
     let not_allowed = |action, reason| No::NotAllowed { action, reason };
@@ -103,7 +103,7 @@ async fn a_confirmation_is_refused_for_the_first_reason(pool: PgPool) {
     bank.ledger.record_void(&ended.id, payment_protocol::cancel::VoidReason::Cancelled).await.unwrap();
     bank.ledger.release(&ended.id, &Cause::SlaExpired).await.unwrap();
     let (changed, not_for_that) = p("changed").await;
-    bank.stand(&changed, OperatorReason::RecallUnsupported).await;
+    bank.needs_operator(&changed, OperatorReason::RecallUnsupported).await;
     #[rustfmt::skip]
     let table = [
         // decision           by         reason   refused
@@ -220,7 +220,7 @@ async fn concurrent_proposals_and_confirmations_are_one_decision(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let bank = Bank::crowded(options, connect, 16).await;
+    let bank = Bank::with_connections(options, connect, 16).await;
     let p = standing(&bank, "k").await;
     let ids = join_all((0..16).map(|_| bank.propose(&p, Action::Release))).await;
     assert!(ids.iter().all(|id| *id == ids[0]));
@@ -274,7 +274,7 @@ async fn a_decision_is_delivered_again_after_a_lost_run(pool: PgPool) {
     assert_eq!(messages(&bank).await, []);
     bank.ledger.resume(&p.id, p.id.as_str()).await.unwrap().unwrap();
     bank.ledger.begin_cancel(&p.id, &Cause::Interrupted).await.unwrap();
-    bank.stand(&p, OperatorReason::NotFoundIsInconclusive).await;
+    bank.needs_operator(&p, OperatorReason::NotFoundIsInconclusive).await;
     let again = messages(&bank).await.remove(0);
     assert_eq!((again.inbox_id, &again.kind), (told.inbox_id, &told.kind));
     assert_eq!(again.workflow_id, format!("{}:resume:1", p.id));

@@ -1,6 +1,6 @@
 //! What is told of payments: with what happened or not at all, once, and in the published form.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 

@@ -1,7 +1,7 @@
 //! The switch's first definite answer: which one stands, what the others become, and the truth
 //! table of the design: (our state) x (SUCCESS | FAILURE | other amount | duplicate | other switch).
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 

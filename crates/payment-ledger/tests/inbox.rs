@@ -1,7 +1,7 @@
 //! The inbox: what came in is stored once, told until it was delivered, and never vanishes between
 //! a callback and an end that come at the same time.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -125,7 +125,7 @@ async fn r23_a_callback_with_nul_characters_is_stored(pool: PgPool) {
 /// R17: the same callback 32 times at once: one row, one message, one final_status.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r17_concurrent_copies_of_a_callback_are_one_row(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bank = Bank::crowded(options, connect, 32).await;
+    let bank = Bank::with_connections(options, connect, 32).await;
     for round in 0..5 {
         let p = bank.payment_at(Stage::Sent, &format!("round {round}")).await;
         let callback = success(&p, &event(&p, "s"));
@@ -151,7 +151,7 @@ async fn concurrent_copies_of_an_unknown_callback_are_one_exception(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let bank = Bank::crowded(options, connect, 16).await;
+    let bank = Bank::with_connections(options, connect, 16).await;
     let p = bank.payment_at(Stage::Sent, "k").await;
     let callback = Callback { reference: "tx_unknown:submit".into(), ..success(&p, "evt-1") };
     let stored = join_all((0..16).map(|_| bank.ledger.store_callback(&callback))).await;
@@ -229,7 +229,7 @@ async fn claimed_messages_name_the_current_workflow(pool: PgPool) {
 /// Two relays at once share the work: no message is taken twice, none is left.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn concurrent_claims_take_each_message_once(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bank = Bank::crowded(options, connect, 8).await;
+    let bank = Bank::with_connections(options, connect, 8).await;
     let p = bank.payment_at(Stage::Sent, "k").await;
     for n in 0..40 {
         bank.ledger.store_callback(&failure(&p, &format!("evt-{n}"))).await.unwrap();
@@ -313,7 +313,7 @@ async fn r19_a_success_concurrent_with_void_is_final_or_an_exception(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let bank = Bank::crowded(options, connect, 4).await;
+    let bank = Bank::with_connections(options, connect, 4).await;
     for round in 0..40 {
         let p = bank.payment_at(Stage::Cancelling, &format!("round {round}")).await;
         let callback = success(&p, &event(&p, "s"));
@@ -355,7 +355,7 @@ async fn r19_a_success_concurrent_with_a_release_is_an_exception(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let bank = Bank::crowded(options, connect, 4).await;
+    let bank = Bank::with_connections(options, connect, 4).await;
     for round in 0..40 {
         let p = bank.payment_at(Stage::Void, &format!("round {round}")).await;
         let callback = success(&p, &event(&p, "s"));
@@ -379,7 +379,7 @@ async fn r19_of_a_concurrent_release_and_attempt_one_succeeds(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let bank = Bank::crowded(options, connect, 4).await;
+    let bank = Bank::with_connections(options, connect, 4).await;
     for round in 0..40 {
         let p = bank.payment_at(Stage::Reserved, &format!("round {round}")).await;
         let cause = Cause::Interrupted;

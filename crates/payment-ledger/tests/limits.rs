@@ -1,6 +1,6 @@
 //! Limits, where the amount is held: aligned with what has been used, under a crowd, and given back.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -29,7 +29,7 @@ async fn order(bank: &Bank, account: &AccountId, minor: i64, key: &str) -> Sampl
         money: eur(minor),
         ..bank.order(&format!("{account} {key}"))
     };
-    bank.take(&order).await
+    bank.accept(&order).await
 }
 
 /// What today has used, by scope.
@@ -41,8 +41,8 @@ async fn used(bank: &Bank) -> Vec<String> {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r10_a_limit_can_be_reached_and_not_exceeded(pool: PgPool) {
     let bank = Bank::new(pool);
-    bank.clear_of_midnight().await;
-    let of = |per_payment_minor, per_day_minor, per_day_count| LimitBounds {
+    bank.avoid_midnight().await;
+    let of = |per_payment_minor, per_day_minor, per_day_count| Bounds {
         per_payment_minor,
         per_day_minor,
         per_day_count,
@@ -86,7 +86,7 @@ async fn r10_a_limit_can_be_reached_and_not_exceeded(pool: PgPool) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r10_a_release_restores_the_limit_of_its_day(pool: PgPool) {
     let bank = Bank::new(pool);
-    bank.clear_of_midnight().await;
+    bank.avoid_midnight().await;
     let account = bank.open("purse", support::FUNDS_MINOR).await;
     let before = order(&bank, &account, 1_000, "before").await;
     assert_eq!(bank.reserve(&before).await, ReserveOutcome::Held);
@@ -125,14 +125,10 @@ async fn r10_a_release_restores_the_limit_of_its_day(pool: PgPool) {
 /// 64 at once, from eight accounts of one tenant: as many are held as the limit allows, not one more.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r34_concurrent_reserves_do_not_exceed_a_limit(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bank = Bank::crowded(options, connect, 32).await;
-    bank.clear_of_midnight().await;
-    set(
-        &bank,
-        &LimitScope::Tenant(tenant()),
-        LimitBounds { per_day_minor: Some(2_500), ..LimitBounds::default() },
-    )
-    .await;
+    let bank = Bank::with_connections(options, connect, 32).await;
+    bank.avoid_midnight().await;
+    set(&bank, &LimitScope::Tenant(tenant()), Bounds { per_day_minor: Some(2_500), ..Bounds::default() })
+        .await;
     let mut payments = vec![];
     for n in 0..64 {
         let account = account_id(&format!("purse-{}", n % 8));

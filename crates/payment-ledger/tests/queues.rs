@@ -1,6 +1,6 @@
 //! What operators look at: lists across tenants, what does not move, one payment explained, and the gauges of it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -39,7 +39,7 @@ async fn list_returns_all_tenants_newest_first(pool: PgPool) {
     let mut order = bank.order("theirs");
     order.tenant = TenantId::new("other").unwrap();
     order.profile.switch = SwitchName::new(OTHER_SWITCH).unwrap();
-    let theirs = bank.take(&order).await;
+    let theirs = bank.accept(&order).await;
     age(&bank, &theirs, 200).await;
     let newest = bank.payment_at(Stage::Sent, "newest").await;
     let all = OperatorPaymentFilter { limit: 10, ..OperatorPaymentFilter::default() };
@@ -67,12 +67,12 @@ async fn list_returns_all_tenants_newest_first(pool: PgPool) {
 async fn stuck_payments_are_listed_with_their_allowed_actions(pool: PgPool) {
     let bank = Bank::new(pool);
     let standing = bank.payment_at(Stage::Cancelling, "standing").await;
-    bank.stand(&standing, OperatorReason::NotFoundIsInconclusive).await;
+    bank.needs_operator(&standing, OperatorReason::NotFoundIsInconclusive).await;
     let decision_id = bank.propose(&standing, Action::Release).await;
     age(&bank, &standing, 3_000).await;
     // It moves again and comes back: it has stood since it first did.
     bank.ledger.begin_cancel(&standing.id, &payment_protocol::Cause::SlaExpired).await.unwrap();
-    bank.stand(&standing, OperatorReason::NotFoundIsInconclusive).await;
+    bank.needs_operator(&standing, OperatorReason::NotFoundIsInconclusive).await;
     let cancelling = bank.payment_at(Stage::Cancelling, "cancelling").await;
     age(&bank, &cancelling, 2_000).await;
     let idle = bank.payment_at(Stage::Sent, "idle").await;
@@ -104,7 +104,7 @@ async fn a_view_shows_since_when_an_operator_is_needed(pool: PgPool) {
     let p = bank.payment_at(Stage::Cancelling, "k").await;
     let view = async || bank.ledger.payment(&tenant(), &p.id).await.unwrap().unwrap();
     assert_eq!((view().await.needs_operator_since, view().await.allowed_actions), (None, vec![]));
-    bank.stand(&p, OperatorReason::NoCancelOrQuery).await;
+    bank.needs_operator(&p, OperatorReason::NoCancelOrQuery).await;
     assert!(view().await.needs_operator_since.is_some());
     assert_eq!(view().await.allowed_actions, OperatorReason::NoCancelOrQuery.allowed());
     bank.ledger.store_callback(&success(&p, &event(&p, "s"))).await.unwrap();
@@ -116,7 +116,7 @@ async fn explain_returns_every_record_of_the_payment(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::RecallRefused, "k").await;
     bank.payment_at(Stage::Settled, "another").await;
-    bank.stand(&p, OperatorReason::RecallRefused).await;
+    bank.needs_operator(&p, OperatorReason::RecallRefused).await;
     let decision_id = bank.decide(&p, Action::Debit).await;
     bank.freeze(&p).await;
     bank.ledger.debit_by_decision(&p.id, &decision_id).await.unwrap();
@@ -167,7 +167,7 @@ async fn exceptions_and_payments_that_need_operators_are_measured(pool: PgPool) 
     .enumerate()
     {
         let p = bank.payment_at(Stage::Differing, &format!("row {n}")).await;
-        bank.stand(&p, reason).await;
+        bank.needs_operator(&p, reason).await;
         age(&bank, &p, 100 * (i64::try_from(n).unwrap() + 1)).await;
     }
     let ended = bank.payment_at(Stage::Settled, "ended").await;
@@ -206,8 +206,8 @@ async fn exceptions_and_payments_that_need_operators_are_measured(pool: PgPool) 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn limits_kill_switches_and_reconciliation_age_are_measured(pool: PgPool) {
     let bank = Bank::new(pool);
-    bank.clear_of_midnight().await;
-    assert_eq!(bank.ledger.restrictions().await.unwrap(), RestrictionCounts::default());
+    bank.avoid_midnight().await;
+    assert_eq!(bank.ledger.restrained().await.unwrap(), Restrained::default());
     let (account, tenant) = (bank.open("purse", 5_000).await, LimitScope::Tenant(tenant()));
     let account = LimitScope::Account(account);
     let euro = Currency::EUR;
@@ -216,7 +216,7 @@ async fn limits_kill_switches_and_reconciliation_age_are_measured(pool: PgPool) 
     bank.ledger.set_limit(&tenant, euro, day(1_001), "ann", "a test").await.unwrap();
     bank.ledger.set_limit(&tenant, Currency::USD, day(0), "ann", "a test").await.unwrap();
     let order = NewPayment { source_account: account_id("purse"), ..bank.order("k") };
-    let p = bank.take(&order).await;
+    let p = bank.accept(&order).await;
     bank.reserve(&p).await;
     let target = KillSwitchTarget::Switch(SwitchName::new(SWITCH).unwrap());
     bank.ledger.activate_kill_switch(&target, "ann", "a test").await.unwrap();

@@ -1,6 +1,6 @@
 //! Recall, as our books see it: the first definite answer stands under its key.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -29,7 +29,7 @@ async fn the_first_recall_answer_is_kept(pool: PgPool) {
         (RecallUnsupported, Recalled, "unsupported the payee keeps it"),
     ];
     for (n, (first, later, recorded)) in table.into_iter().enumerate() {
-        let p = bank.payment_at(Stage::Barred, &format!("row {n}")).await;
+        let p = bank.payment_at(Stage::DebitRefused, &format!("row {n}")).await;
         assert_eq!(bank.ledger.recall_record(&p.id).await.unwrap(), None);
         assert_eq!(bank.ledger.record_recall(&p.id, first, "the payee keeps it").await.unwrap(), first);
         assert_eq!(
@@ -71,9 +71,9 @@ async fn path_c_releases_after_a_recall_and_not_after_a_refusal(pool: PgPool) {
 /// Both answers at once: one stands, and everybody is told that one.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn of_concurrent_recall_answers_one_is_kept(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bank = Bank::crowded(options, connect, 8).await;
+    let bank = Bank::with_connections(options, connect, 8).await;
     for round in 0..10 {
-        let p = bank.payment_at(Stage::Barred, &format!("round {round}")).await;
+        let p = bank.payment_at(Stage::DebitRefused, &format!("round {round}")).await;
         let answers = [Recalled, Refused, Recalled, Refused, Recalled, Refused, Recalled, Refused];
         let told = join_all(answers.map(|answer| bank.ledger.record_recall(&p.id, answer, "reason"))).await;
         let stands = bank.ledger.recall_record(&p.id).await.unwrap().unwrap();

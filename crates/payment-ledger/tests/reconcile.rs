@@ -1,6 +1,6 @@
 //! Reconciliation in the database: each kind of drift, planted once among payments that are well, is named, and nothing else is.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 

@@ -1,7 +1,7 @@
 //! Release: the one door. Opened by nothing sent, by a dead transfer and by a recall; by nothing
 //! else, whoever asks.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -32,7 +32,7 @@ async fn a_release_is_done_or_refused_at_each_stage(pool: PgPool) {
         (Stage::Differing,          shut(),                        "reserved",    "open",     held),
         (Stage::Confirmed,          shut(),                        "confirmed",   "open",     held),
         (Stage::Void,               done(&Cause::SlaExpired),       "timed_out",   "released", FUNDS_MINOR),
-        (Stage::Barred,             shut(),                        "confirmed",   "open",     held),
+        (Stage::DebitRefused,             shut(),                        "confirmed",   "open",     held),
         (Stage::Recalled,           done(&asked),                  "failed",      "released", FUNDS_MINOR),
         (Stage::RecallRefused,      shut(),                        "confirmed",   "open",     held),
         (Stage::Settled,            spent(),                       "settled",     "settled",  held),
@@ -110,8 +110,8 @@ async fn a_released_amount_can_be_reserved_again(pool: PgPool) {
     for key in ["a", "b", "c"] {
         let order =
             payment_ledger::steps::accept::NewPayment { source_account: account.clone(), ..bank.order(key) };
-        let p = bank.take(&order).await;
-        bank.bring(&p, Stage::Released).await;
+        let p = bank.accept(&order).await;
+        bank.advance(&p, Stage::Released).await;
         last = Some(p);
     }
     assert_eq!(bank.available(&last.unwrap()).await, AMOUNT_MINOR);

@@ -1,7 +1,7 @@
 //! Reserve: every refusal in its order of precedence, recorded and repeated; held once; refused
 //! behind a fence, for another run, and after the end.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -38,7 +38,7 @@ async fn a_reserve_is_refused_for_the_first_reason_in_precedence(pool: PgPool) {
         if first != 2 {
             bank.ledger.open_account(&order.tenant, &order.source_account, currency).await.unwrap();
         }
-        let p = bank.take(&order).await;
+        let p = bank.accept(&order).await;
         if first <= 4 && first != 2 {
             bank.freeze(&p).await;
         }
@@ -71,7 +71,7 @@ async fn s1_3_a_refusal_is_repeated_after_its_reason_has_gone(pool: PgPool) {
 
     let poor = bank.order("poor");
     bank.open(poor.source_account.as_str(), AMOUNT_MINOR - 1).await;
-    let poor = bank.take(&poor).await;
+    let poor = bank.accept(&poor).await;
     assert_eq!(bank.reserve(&poor).await, ReserveOutcome::Refused(ReserveRefusal::InsufficientFunds));
     assert_eq!(bank.available(&poor).await, AMOUNT_MINOR - 1);
     assert!(bank.ledger.fund(&poor.account, eur(1), "the missing cent").await.unwrap());
@@ -79,7 +79,7 @@ async fn s1_3_a_refusal_is_repeated_after_its_reason_has_gone(pool: PgPool) {
     let frozen = bank.payment_at(Stage::Rejected, "frozen").await;
     assert_eq!(bank.available(&frozen).await, FUNDS_MINOR);
 
-    let unknown = bank.take(&bank.order("unknown")).await;
+    let unknown = bank.accept(&bank.order("unknown")).await;
     assert_eq!(bank.reserve(&unknown).await, ReserveOutcome::Refused(ReserveRefusal::UnknownAccount));
     bank.open(unknown.account.as_str(), FUNDS_MINOR).await;
 
@@ -109,7 +109,7 @@ async fn another_tenants_or_internal_account_is_refused_as_source(pool: PgPool) 
 
     for source in ["theirs", "internal:escrow:EUR", "internal:holding:EUR", "internal:funding:EUR"] {
         let order = NewPayment { source_account: account_id(source), ..bank.order(source) };
-        let p = bank.take(&order).await;
+        let p = bank.accept(&order).await;
         assert_eq!(
             bank.reserve(&p).await,
             ReserveOutcome::Refused(ReserveRefusal::UnknownAccount),
@@ -122,7 +122,7 @@ async fn another_tenants_or_internal_account_is_refused_as_source(pool: PgPool) 
         source_account: account_id("internal:escrow:EUR"),
         ..bank.order("from within")
     };
-    let p = bank.take(&order).await;
+    let p = bank.accept(&order).await;
     assert_eq!(bank.reserve(&p).await, ReserveOutcome::Refused(ReserveRefusal::UnknownAccount));
     bank.audit().await;
 }
@@ -135,7 +135,7 @@ async fn the_whole_balance_can_be_reserved_and_no_more(pool: PgPool) {
     let mut outcomes = vec![];
     for key in ["a", "b", "c"] {
         let order = NewPayment { source_account: account.clone(), ..bank.order(key) };
-        let p = bank.take(&order).await;
+        let p = bank.accept(&order).await;
         outcomes.push(bank.reserve(&p).await);
     }
     let refused = ReserveOutcome::Refused(ReserveRefusal::InsufficientFunds);
@@ -172,7 +172,7 @@ async fn a_late_reserve_changes_nothing_at_each_stage(pool: PgPool) {
         (Stage::Cancelling,         Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
         (Stage::Confirmed,          Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
         (Stage::Void,               Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
-        (Stage::Barred,             Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
+        (Stage::DebitRefused,             Held,                 AnotherRun,           FUNDS_MINOR - AMOUNT_MINOR),
         (Stage::Settled,            Ended(FinalState::Settled),  Ended(FinalState::Settled),  FUNDS_MINOR - AMOUNT_MINOR),
         (Stage::Released,           Ended(FinalState::TimedOut), Ended(FinalState::TimedOut), FUNDS_MINOR),
         (Stage::ReleasedUnreserved, fenced(),             fenced(),             FUNDS_MINOR),
@@ -294,7 +294,7 @@ async fn refuse_unreserved_changes_unreserved_payments_only(pool: PgPool) {
 /// Sixteen runs at once: exactly one holds, and no other run ever does.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn of_concurrent_runs_one_reserves(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bank = Bank::crowded(options, connect, 16).await;
+    let bank = Bank::with_connections(options, connect, 16).await;
     for round in 0..10 {
         let p = bank.payment_at(Stage::Accepted, &format!("round-{round}")).await;
         let runs: Vec<_> = (0..16).map(|n| run(&format!("run-{n}"))).collect();

@@ -1,6 +1,6 @@
 //! Sealing: every committed entry is sealed once, whatever else goes on, and internal balances are exact meanwhile.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -122,15 +122,15 @@ async fn r34_r36_balances_are_exact_with_64_writers_and_3_sealers(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let bank = Bank::crowded(options, connect, 80).await;
+    let bank = Bank::with_connections(options, connect, 80).await;
     let account = bank.open("purse", 64 * 2 * AMOUNT_MINOR).await;
     let writing = AtomicBool::new(true);
     let writers = async {
         join_all((0..64).map(async |n| {
             for round in 0..2 {
                 let order = bank.order(&format!("k{n}-{round}"));
-                let p = bank.take(&NewPayment { source_account: account.clone(), ..order }).await;
-                bank.bring(&p, if n % 4 == 0 { Stage::Released } else { Stage::Settled }).await;
+                let p = bank.accept(&NewPayment { source_account: account.clone(), ..order }).await;
+                bank.advance(&p, if n % 4 == 0 { Stage::Released } else { Stage::Settled }).await;
             }
         }))
         .await;
@@ -170,7 +170,7 @@ async fn r34_r36_balances_are_exact_with_64_writers_and_3_sealers(
 /// A sealer whose connection dies has sealed nothing; the next one seals all of it, once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r36_a_killed_sealer_leaves_no_partial_batch(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bank = Bank::crowded(options, connect, 4).await;
+    let bank = Bank::with_connections(options, connect, 4).await;
     bank.payment_at(Stage::Settled, "k").await;
     // It is held up where it has written its seals and not yet the batch.
     let mut gate = bank.pool.begin().await.unwrap();

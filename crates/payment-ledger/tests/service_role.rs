@@ -1,6 +1,6 @@
 //! What the services' own login may do: add to history, never change it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -24,7 +24,7 @@ async fn service(options: PgPoolOptions, connect: PgConnectOptions) -> Bank {
 /// All that the services do to a payment, they can do.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r36_the_service_role_can_run_every_step(options: PgPoolOptions, connect: PgConnectOptions) {
-    let owner = Bank::crowded(PgPoolOptions::new(), connect.clone(), 2).await;
+    let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
     let service = service(options, connect).await;
     for (n, end) in
         [Stage::Settled, Stage::Released, Stage::Recalled, Stage::Differing].into_iter().enumerate()
@@ -32,18 +32,18 @@ async fn r36_the_service_role_can_run_every_step(options: PgPoolOptions, connect
         // Accounts are opened, paid into and frozen by the bank's own people.
         let order = owner.order(&format!("k{n}"));
         owner.open(order.source_account.as_str(), support::FUNDS_MINOR).await;
-        let p = service.take(&order).await;
+        let p = service.accept(&order).await;
         if end == Stage::Recalled {
-            service.bring(&p, Stage::Confirmed).await;
+            service.advance(&p, Stage::Confirmed).await;
             owner.freeze(&p).await;
             assert!(matches!(service.debit(&p).await, DebitOutcome::Refused { .. }));
         } else {
-            service.bring(&p, end).await;
+            service.advance(&p, end).await;
         }
     }
     let order = owner.order("poor");
     owner.open(order.source_account.as_str(), 1).await;
-    let poor = service.take(&order).await;
+    let poor = service.accept(&order).await;
     assert_eq!(service.reserve(&poor).await, ReserveOutcome::Refused(ReserveRefusal::InsufficientFunds));
     assert!(matches!(service.ledger.seal(BatchSize::new(100)).await.unwrap(), SealOutcome::Batch { .. }));
     assert_eq!(service.ledger.verify(None).await.unwrap().findings, []);
@@ -55,7 +55,7 @@ async fn r36_the_service_role_can_run_every_step(options: PgPoolOptions, connect
 /// R36: history cannot be changed with the services' rights, in no table and by no statement.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r36_the_service_role_cannot_change_history(options: PgPoolOptions, connect: PgConnectOptions) {
-    let owner = Bank::crowded(PgPoolOptions::new(), connect.clone(), 2).await;
+    let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
     let p = owner.payment_at(Stage::Settled, "k").await;
     owner.payment_at(Stage::Reserved, "open").await;
     assert!(matches!(owner.ledger.seal(BatchSize::new(4)).await.unwrap(), SealOutcome::Batch { .. }));

@@ -1,6 +1,6 @@
 //! The starter's questions: what is to be started, by whom, and what was lost.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -58,7 +58,7 @@ async fn payments_are_claimed_oldest_first(pool: PgPool) {
     let mut oldest_first = vec![];
     for age in 0..60 {
         let order = NewPayment { accepted_at: at(1_700_000_000_000 - age), ..bank.order(&format!("k{age}")) };
-        oldest_first.insert(0, bank.take(&order).await.id.to_string());
+        oldest_first.insert(0, bank.accept(&order).await.id.to_string());
     }
     bank.sql("ANALYZE payments").await;
     let mut taken = vec![];
@@ -89,9 +89,9 @@ async fn an_expired_start_lease_is_claimed_again(pool: PgPool) {
 /// Eight starters at once: no payment is taken twice, none is left.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn concurrent_starters_claim_each_payment_once(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bank = Bank::crowded(options, connect, 8).await;
+    let bank = Bank::with_connections(options, connect, 8).await;
     for n in 0..80 {
-        bank.take(&bank.order(&format!("k{n}"))).await;
+        bank.accept(&bank.order(&format!("k{n}"))).await;
     }
     let mut taken = vec![];
     // More rounds than it takes, since a starter skips what another one is just taking.
@@ -183,7 +183,7 @@ async fn open_payments_without_updates_are_claimed_as_idle(pool: PgPool) {
         Stage::Cancelling,
         Stage::Confirmed,
         Stage::Void,
-        Stage::Barred,
+        Stage::DebitRefused,
         Stage::Settled,
         Stage::Released,
         Stage::Rejected,
@@ -206,7 +206,7 @@ async fn open_payments_without_updates_are_claimed_as_idle(pool: PgPool) {
 /// A lost run is followed by resume n+1, by one of those who noticed.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn of_concurrent_resumes_one_succeeds(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bank = Bank::crowded(options, connect, 8).await;
+    let bank = Bank::with_connections(options, connect, 8).await;
     let p = bank.payment_at(Stage::Sent, "k").await;
     let mut lost = p.id.to_string();
     for n in 1..=5_u32 {
@@ -236,7 +236,7 @@ async fn a_lost_run_is_resumed_at_each_open_stage(pool: PgPool) {
         (Stage::Cancelling,         Some(1)),
         (Stage::Confirmed,          Some(1)),
         (Stage::Void,               Some(1)),
-        (Stage::Barred,             Some(1)),
+        (Stage::DebitRefused,             Some(1)),
         (Stage::Settled,            None),
         (Stage::Released,           None),
         (Stage::ReleasedUnreserved, None),
@@ -273,7 +273,7 @@ async fn a_switch_at_its_in_flight_limit_does_not_block_others(pool: PgPool) {
     let waits = bank.payment_at(Stage::Accepted, "waits").await;
     let other = bank.order_at(Stage::Accepted, elsewhere("other")).await;
     assert_eq!(room_for_one().await, [other.id.to_string()], "started");
-    bank.bring(&p, Stage::Sent).await;
+    bank.advance(&p, Stage::Sent).await;
     assert_eq!(room_for_one().await, [""; 0], "reserved");
     bank.ledger.record_transfer_found(&p.id).await.unwrap();
     assert_eq!(room_for_one().await, [waits.id.to_string()], "with the switch");

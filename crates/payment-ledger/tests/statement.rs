@@ -1,6 +1,6 @@
 //! Balances at any instant, statements and trial balances, against sums over the whole journal.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -42,8 +42,8 @@ async fn book(pool: PgPool) -> (Bank, i64) {
         [Stage::Settled, Stage::Released, Stage::Reserved, Stage::Settled].into_iter().enumerate()
     {
         let order = NewPayment { source_account: account.clone(), ..bank.order(&format!("k{n}")) };
-        let p = bank.take(&order).await;
-        bank.bring(&p, stage).await;
+        let p = bank.accept(&order).await;
+        bank.advance(&p, stage).await;
     }
     bank.sql(&format!(
         "SET LOCAL session_replication_role = replica;
@@ -119,14 +119,14 @@ async fn r10_past_balances_are_those_observed_then(pool: PgPool) {
     let bank = Bank::new(pool);
     let order = bank.order("k");
     let account = bank.open(order.source_account.as_str(), FUNDS_MINOR).await;
-    let one = bank.take(&order).await;
+    let one = bank.accept(&order).await;
     let other = NewPayment { source_account: account.clone(), ..bank.order("other") };
-    let other = bank.take(&other).await;
+    let other = bank.accept(&other).await;
     let mut seen = vec![];
     let steps =
         [(&one, Stage::Accepted), (&one, Stage::Reserved), (&other, Stage::Released), (&one, Stage::Settled)];
     for (p, stage) in steps {
-        bank.bring(p, stage).await;
+        bank.advance(p, stage).await;
         let now = bank.words("SELECT to_json(clock_timestamp()) #>> '{}'").await.pop().unwrap();
         let account = bank.ledger.account(&tenant(), &account).await.unwrap().unwrap();
         seen.push((now.parse::<Timestamp>().unwrap(), account));

@@ -1,6 +1,6 @@
 //! What our own books know of what was sent: the log, what became of it, and by what a switch without references is asked.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -113,7 +113,7 @@ async fn the_lookup_key_is_recorded_before_the_attempt_is_sent(pool: PgPool) {
     bank.ledger.record_answer(&answered.id, 1, &SendAnswer::Accepted, Some("t-7")).await.unwrap();
     bank.ledger.record_transfer_id(&answered.id, "t-8").await.unwrap();
     assert_eq!(bank.ledger.lookup_key(&answered.id).await.unwrap(), lookup_key(Some("t-6"), Some("t-7")));
-    bank.settle_by_hand(&answered).await;
+    bank.settle_by_query(&answered).await;
 
     let found = bank.order_at(Stage::Sent, without_references(&bank, "found", "DE-1")).await;
     assert_eq!(bank.ledger.lookup_key(&found.id).await.unwrap(), lookup_key(None, None));
@@ -151,7 +151,7 @@ async fn s1_5_an_account_has_one_transfer_in_flight(pool: PgPool) {
     let with = bank.order_at(Stage::Reserved, order).await;
     assert_eq!(bank.attempt(&with).await, AttemptRuling::Send(1));
 
-    bank.settle_by_hand(&first).await;
+    bank.settle_by_query(&first).await;
     assert_eq!(bank.attempt(&held).await, AttemptRuling::Send(1));
     bank.audit().await;
 }
@@ -162,7 +162,7 @@ async fn s1_5_of_sixteen_concurrent_attempts_to_an_account_one_is_sent(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let bank = Bank::crowded(options, connect, 16).await;
+    let bank = Bank::with_connections(options, connect, 16).await;
     for round in 0..4 {
         let mut payments = Vec::new();
         for n in 0..16 {

@@ -1,6 +1,6 @@
 //! Attempts at the switch: which are let out, what each sends, and what fences them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -32,7 +32,7 @@ async fn an_attempt_is_allowed_or_fenced_at_each_stage(pool: PgPool) {
         (Stage::Cancelling,          No(NotSent::CancelStarted), another),
         (Stage::Confirmed,           Settled,                  Settled),
         (Stage::Void,                No(NotSent::CancelStarted), another),
-        (Stage::Barred,              Settled,                  Settled),
+        (Stage::DebitRefused,              Settled,                  Settled),
         (Stage::Settled,             Settled,                  Settled),
         (Stage::Released,            no_hold,                  another),
         (Stage::ReleasedUnreserved,  another,                  another),
@@ -202,7 +202,7 @@ async fn r23_nul_characters_in_the_switchs_answer_are_stored(pool: PgPool) {
 /// R3: many attempts at once are numbered without a gap; without deduplication one is let out.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r3_concurrent_attempts_are_numbered_without_gaps(options: PgPoolOptions, connect: PgConnectOptions) {
-    let bank = Bank::crowded(options, connect, 16).await;
+    let bank = Bank::with_connections(options, connect, 16).await;
     let sent = |rulings: &[AttemptRuling]| {
         let mut sent: Vec<u32> =
             rulings.iter().filter_map(|r| if let Send(n) = r { Some(*n) } else { None }).collect();
@@ -228,7 +228,7 @@ async fn an_attempt_concurrent_with_a_cancel_is_fenced_or_recorded(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let bank = Bank::crowded(options, connect, 4).await;
+    let bank = Bank::with_connections(options, connect, 4).await;
     for round in 0..40 {
         let p = bank.payment_at(Stage::Reserved, &format!("round {round}")).await;
         let (ruling, begun) =

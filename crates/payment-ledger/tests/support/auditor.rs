@@ -1,12 +1,12 @@
-//! The auditor: compares the books with each other in plain SQL. It shares no query and no type
-//! with the ledger, so that a mistake there is not repeated here.
+//! Checks the consistency of the ledger in plain SQL. Shares no query and no type with the ledger, so that a mistake there is
+//! not repeated here.
 
 use std::sync::LazyLock;
 
 use sqlx::{AssertSqlSafe, PgPool};
 
-/// Each question lists what is wrong; the books agree when no question has an answer.
-const QUESTIONS: &[(&str, &str)] = &[
+/// Each check has a title and a query that returns the violations.
+const CHECKS: &[(&str, &str)] = &[
     (
         "a customer's balance is not the sum of its entries",
         "SELECT a.account_id || ': balance ' || a.available_minor || ', entries ' || coalesce(sum(e.minor), 0)
@@ -18,7 +18,7 @@ const QUESTIONS: &[(&str, &str)] = &[
          HAVING a.available_minor <> coalesce(sum(e.minor), 0)",
     ),
     (
-        "customers + holding + escrow + claims + losses is not what was paid in",
+        "customers + holding + escrow + claims + losses is not the funded amount",
         "SELECT a.currency || ': on the books ' || sum(e.minor)
          FROM accounts a
          JOIN (SELECT credit_account AS account_id, amount_minor AS minor FROM journal
@@ -46,11 +46,11 @@ const QUESTIONS: &[(&str, &str)] = &[
          LEFT JOIN holds h USING (payment_id)
          LEFT JOIN (SELECT payment_id, string_agg(kind, '+' ORDER BY entry_id) AS kinds
                     FROM journal WHERE kind IN ('reserve', 'debit', 'release') GROUP BY payment_id) j USING (payment_id)
-         WHERE coalesce(j.kinds, 'none') <> CASE h.status WHEN 'open' THEN 'reserve' WHEN 'debited' THEN 'reserve+debit'
+         WHERE coalesce(j.kinds, 'none') <> CASE h.status WHEN 'open' THEN 'reserve' WHEN 'settled' THEN 'reserve+debit'
                                                           WHEN 'released' THEN 'reserve+release' ELSE 'none' END",
     ),
     (
-        "an entry is not of the payment's account, amount and currency",
+        "an entry does not have the payment's accounts, amount and currency",
         "SELECT j.operation_key
          FROM journal j
          JOIN (SELECT *, 'internal:holding:' || currency AS holding, 'internal:escrow:' || currency AS escrow,
@@ -82,7 +82,7 @@ const QUESTIONS: &[(&str, &str)] = &[
          WHERE o.outcome IS DISTINCT FROM 'done'",
     ),
     (
-        "an end and its hold differ",
+        "a final state and its hold differ",
         "SELECT p.payment_id || ' is ' || p.state || ', its hold ' || coalesce(h.status, 'none')
          FROM payments p LEFT JOIN holds h USING (payment_id)
          WHERE p.ended_at IS NOT NULL AND h.status = 'debited' AND p.state <> 'settled'
@@ -90,7 +90,7 @@ const QUESTIONS: &[(&str, &str)] = &[
             OR p.ended_at IS NULL AND h.status <> 'open'",
     ),
     (
-        "money moved against the switch's word",
+        "money moved against the final status",
         "SELECT p.payment_id || ': ' || h.status || ', final_status ' || coalesce(p.final_status, 'none')
          FROM payments p JOIN holds h USING (payment_id)
          WHERE h.status = 'debited' AND p.final_status IS DISTINCT FROM 'settled'
@@ -99,7 +99,7 @@ const QUESTIONS: &[(&str, &str)] = &[
                AND NOT EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit')",
     ),
     (
-        "settled is not debited once, by its step or by a decision",
+        "a settled payment is not debited once, by its step or by a decision",
         "SELECT p.payment_id || ' is ' || p.state || ', debited ' || count(j.kind)
          FROM payments p
          LEFT JOIN journal j ON j.payment_id = p.payment_id AND j.kind IN ('debit', 'late_debit')
@@ -107,7 +107,7 @@ const QUESTIONS: &[(&str, &str)] = &[
          GROUP BY p.payment_id HAVING (p.state = 'settled')::int <> count(j.kind)",
     ),
     (
-        "what was debited, returned and written off does not add up",
+        "debits, returns and write-offs do not add up",
         "SELECT p.payment_id || ': ' || j.kinds
          FROM payments p
          JOIN (SELECT payment_id, string_agg(kind, '+' ORDER BY entry_id) AS kinds,
@@ -122,7 +122,7 @@ const QUESTIONS: &[(&str, &str)] = &[
             OR returns > unclaimed + regained AND claimed > 0",
     ),
     (
-        "money moved by a decision that two people did not take",
+        "money moved by a decision without two operators",
         "SELECT j.operation_key
          FROM journal j JOIN payments p USING (payment_id)
          LEFT JOIN decisions d ON d.payment_id = p.payment_id AND d.status = 'done'
@@ -139,7 +139,7 @@ const QUESTIONS: &[(&str, &str)] = &[
            AND NOT EXISTS (SELECT FROM exceptions e WHERE e.kind = 'debited_to_claims' AND e.origin = j.operation_key)",
     ),
     (
-        "a decision about an ended payment is left open",
+        "a decision about an ended payment is open",
         "SELECT d.decision_id FROM decisions d JOIN payments p USING (payment_id)
          WHERE p.ended_at IS NOT NULL AND d.closed_at IS NULL AND d.action IN ('retry_cancel', 'debit', 'release')",
     ),
@@ -149,26 +149,25 @@ const QUESTIONS: &[(&str, &str)] = &[
          WHERE p.attempts <> (SELECT count(*) FROM submissions s WHERE s.payment_id = p.payment_id)",
     ),
     (
-        "a SUCCESS of a released or never sent payment has no exception",
+        "a SUCCESS for a payment that is not settled has no exception",
         "SELECT c.event_id FROM switch_callbacks c JOIN payments p USING (payment_id)
          WHERE c.status = 'SUCCESS' AND p.final_status IS DISTINCT FROM 'settled'
            AND NOT EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id)",
     ),
 ];
 
-/// All questions as one statement, whose answers are of one snapshot.
-static SWEEP: LazyLock<String> = LazyLock::new(|| {
-    let asked: Vec<_> = QUESTIONS
+/// All checks as one statement, so that they read one snapshot.
+static ALL_CHECKS: LazyLock<String> = LazyLock::new(|| {
+    let checks: Vec<_> = CHECKS
         .iter()
-        .map(|(wrong, question)| {
-            format!("SELECT $w${wrong}: $w$ || found FROM ({question}) AS answers (found)")
-        })
+        .map(|(title, query)| format!("SELECT $w${title}: $w$ || found FROM ({query}) AS violations (found)"))
         .collect();
-    asked.join(" UNION ALL ")
+    checks.join(" UNION ALL ")
 });
 
-/// Asserts that the books agree.
+/// Asserts that the ledger is consistent.
 pub(crate) async fn audit(pool: &PgPool) {
-    let found: Vec<String> = sqlx::query_scalar(AssertSqlSafe(SWEEP.as_str())).fetch_all(pool).await.unwrap();
-    assert!(found.is_empty(), "{found:#?}");
+    let violations: Vec<String> =
+        sqlx::query_scalar(AssertSqlSafe(ALL_CHECKS.as_str())).fetch_all(pool).await.unwrap();
+    assert!(violations.is_empty(), "the ledger is inconsistent: {violations:#?}");
 }

@@ -1,86 +1,31 @@
-//! A small bank on a database of its own: accounts, payments brought to a stage, looks at the
-//! tables in plain SQL, and the [`auditor`].
+//! A small bank with its own database: accounts, payments advanced to a stage, plain SQL queries, and the [`auditor`].
 
-#![allow(dead_code, reason = "each test file is a binary of its own and uses a part of this")]
+#![allow(dead_code, unused_imports, reason = "each test target uses a part of this module")]
 
 mod auditor;
-mod people;
+mod operators;
+mod samples;
+mod stages;
 
 use std::slice;
 
 use iso_currency::Currency;
 use payment_ledger::Ledger;
 use payment_ledger::accounts::AccountStatus;
-use payment_ledger::steps::accept::{AcceptOutcome, NewPayment, accept};
-use payment_ledger::switch::callbacks::{Callback, CallbackStatus};
-use payment_ledger::switch::inbox::{CancelRequestOutcome, request_cancel};
-use payment_protocol::SwitchProfile;
-use payment_protocol::cancel::VoidReason;
-use payment_protocol::cause::{Cause, ReserveRefusal};
-use payment_protocol::facts::RecallRecord;
-use payment_protocol::ids::{AccountId, ClientId, EventId, PaymentId, RunId, SwitchName, TenantId, TxId};
-use payment_protocol::inbox::CallbackStatus;
-use payment_protocol::keys;
-use payment_protocol::money::Money;
+use payment_ledger::steps::accept::{Accepted, NewPayment, accept};
+use payment_ledger::switch::inbox::{CancelRequest, request_cancel};
+use payment_protocol::ids::{AccountId, ClientId, PaymentId, TxId};
 use payment_protocol::port::{DebitOutcome, ReserveOutcome};
-use payment_protocol::profile::Strategy;
-use payment_protocol::report::SettledReport;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};
 
-/// What every account is opened with.
-pub(crate) const FUNDS_MINOR: i64 = 10_000;
-/// What every payment sends.
-pub(crate) const AMOUNT_MINOR: i64 = 1_000;
-/// The switch that payments are routed to.
-pub(crate) const SWITCH: &str = "northern";
-/// Another switch that the bank has to do with.
-pub(crate) const OTHER_SWITCH: &str = "southern";
+pub(crate) use samples::{
+    AMOUNT_MINOR, FUNDS_MINOR, OTHER_SWITCH, SWITCH, SWITCH_NOW_MS, account_id, at, eur, event, failure,
+    first_run, profile, report, run, success, tenant,
+};
+pub(crate) use stages::Stage;
 
-pub(crate) fn tenant() -> TenantId {
-    TenantId::new("acme").unwrap()
-}
-
-pub(crate) fn account_id(name: &str) -> AccountId {
-    AccountId::new(name).unwrap()
-}
-
-pub(crate) fn run(name: &str) -> RunId {
-    RunId::new(name).unwrap()
-}
-
-/// The run that goes from the top.
-pub(crate) fn first_run() -> RunId {
-    run("run-1")
-}
-
-pub(crate) fn eur(amount_minor: i64) -> Money {
-    Money::from_minor(amount_minor, Currency::EUR).unwrap()
-}
-
-pub(crate) fn at(ms: i64) -> jiff::Timestamp {
-    jiff::Timestamp::from_millisecond(ms).unwrap()
-}
-
-/// The switch's clock before every first attempt.
-pub(crate) const SWITCH_NOW_MS: i64 = 1_700_000_000_000;
-
-/// A switch that can do everything.
-pub(crate) fn profile() -> SwitchProfile {
-    SwitchProfile {
-        has_query: true,
-        deduplicates: true,
-        tombstones: true,
-        honours_deadline: true,
-        can_cancel: true,
-        can_recall: true,
-        has_callback: true,
-        amount_limit_minor: 1_000_000_000,
-        ..SwitchProfile::minimal(SwitchName::new(SWITCH).unwrap(), Strategy::Reference)
-    }
-}
-
-/// A payment of the bank, with an account of its own.
+/// A payment and its source account.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) id: PaymentId,
@@ -88,42 +33,7 @@ pub(crate) struct Sample {
     pub(crate) account: AccountId,
 }
 
-/// How far a payment has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// StoreCallbackOutcome by the API.
-    Accepted,
-    /// A run that took it up again fenced its reserve.
-    Fenced,
-    /// The amount is held.
-    Reserved,
-    /// One attempt at the switch is on record.
-    Sent,
-    /// The switch is being asked to cancel, because the SLA has passed.
-    Cancelling,
-    /// A SUCCESS of another amount came in.
-    Differing,
-    /// A matching SUCCESS came in.
-    Confirmed,
-    /// The switch cancelled it; still held.
-    Void,
-    /// Confirmed, and settle was refused for good; the account is active again.
-    Barred,
-    /// Barred, and the switch gave the money back.
-    Recalled,
-    /// Barred, and the switch refused to give the money back.
-    RecallRefused,
-    /// End: debited.
-    Settled,
-    /// End: dead and released.
-    Released,
-    /// End: released before it was reserved.
-    ReleasedUnreserved,
-    /// End: its reserve was refused.
-    Rejected,
-}
-
-/// A bank over a database of its own.
+/// A bank with its own database.
 pub(crate) struct Bank {
     pub(crate) ledger: Ledger,
     pub(crate) pool: PgPool,
@@ -134,9 +44,13 @@ impl Bank {
         Self { ledger: Ledger::new(pool.clone()), pool }
     }
 
-    /// A bank with `connections`, for tests in which as many steps run at once. To be closed.
-    pub(crate) async fn crowded(options: PgPoolOptions, connect: PgConnectOptions, connections: u32) -> Self {
-        // The pool that the test harness offers is bounded for all tests together.
+    /// A bank with a pool of `connections`, for tests with as many concurrent steps. Must be closed by [`Bank::close`].
+    pub(crate) async fn with_connections(
+        options: PgPoolOptions,
+        connect: PgConnectOptions,
+        connections: u32,
+    ) -> Self {
+        // The pool of the test harness is limited for all tests together.
         drop(options);
         Self::new(PgPoolOptions::new().max_connections(connections).connect_with(connect).await.unwrap())
     }
@@ -145,8 +59,8 @@ impl Bank {
         self.pool.close().await;
     }
 
-    /// Waits until midnight (UTC) is over where it is near: what a test counts by the day must all be of one.
-    pub(crate) async fn clear_of_midnight(&self) {
+    /// Waits until after midnight (UTC) if it is less than a minute away, so that a test that counts per day runs within one day.
+    pub(crate) async fn avoid_midnight(&self) {
         self.sql(
             "SELECT pg_sleep(left_s + 1)
              FROM (SELECT 86400 - extract(epoch FROM clock_timestamp()) % 86400 AS left_s) AS today
@@ -155,7 +69,7 @@ impl Bank {
         .await;
     }
 
-    /// Opens an account and pays `minor` in.
+    /// Opens an account with a balance of `minor`.
     pub(crate) async fn open(&self, name: &str, minor: i64) -> AccountId {
         let account = account_id(name);
         self.ledger.open_account(&tenant(), &account, Currency::EUR).await.unwrap();
@@ -165,7 +79,7 @@ impl Bank {
         account
     }
 
-    /// A payment as the API takes it, to be changed before [`Bank::take`].
+    /// A payment request from an account named after `key`, for [`Bank::accept`].
     pub(crate) fn order(&self, key: &str) -> NewPayment {
         let client = ClientId::new("shop").unwrap();
         NewPayment {
@@ -183,8 +97,8 @@ impl Bank {
         }
     }
 
-    /// Stores an order.
-    pub(crate) async fn take(&self, order: &NewPayment) -> Sample {
+    /// Accepts a payment.
+    pub(crate) async fn accept(&self, order: &NewPayment) -> Sample {
         let mut tx = self.pool.begin().await.unwrap();
         assert_eq!(accept(&mut tx, slice::from_ref(order)).await.unwrap(), [AcceptOutcome::New]);
         tx.commit().await.unwrap();
@@ -195,80 +109,17 @@ impl Bank {
         }
     }
 
-    /// A new payment from an account of its own, brought to `stage`.
+    /// A new payment from its own funded account, advanced to `stage`.
     pub(crate) async fn payment_at(&self, stage: Stage, key: &str) -> Sample {
         self.order_at(stage, self.order(key)).await
     }
 
-    /// As [`Bank::payment_at`], for an order of the test's own making.
+    /// As [`Bank::payment_at`], for a given request.
     pub(crate) async fn order_at(&self, stage: Stage, order: NewPayment) -> Sample {
         self.open(order.source_account.as_str(), FUNDS_MINOR).await;
-        let sample = self.take(&order).await;
-        self.bring(&sample, stage).await;
+        let sample = self.accept(&order).await;
+        self.advance(&sample, stage).await;
         sample
-    }
-
-    /// Brings a freshly accepted payment to `stage`.
-    pub(crate) async fn bring(&self, p: &Sample, stage: Stage) {
-        match stage {
-            Stage::Accepted => {}
-            Stage::Fenced => {
-                self.ledger.fence_reserve(&p.id).await.unwrap();
-            }
-            Stage::Rejected => {
-                self.freeze(p).await;
-                assert_eq!(self.reserve(p).await, ReserveOutcome::Refused(ReserveRefusal::FrozenAccount));
-                self.unfreeze(p).await;
-            }
-            Stage::ReleasedUnreserved => {
-                self.ledger.release(&p.id, &Cause::ReserveUnknown).await.unwrap();
-            }
-            Stage::Reserved => assert_eq!(self.reserve(p).await, ReserveOutcome::Held),
-            Stage::Sent => {
-                Box::pin(self.bring(p, Stage::Reserved)).await;
-                self.attempt(p).await;
-            }
-            Stage::Cancelling => {
-                Box::pin(self.bring(p, Stage::Sent)).await;
-                self.ledger.begin_cancel(&p.id, &Cause::SlaExpired).await.unwrap();
-            }
-            Stage::Differing => {
-                Box::pin(self.bring(p, Stage::Sent)).await;
-                let differing =
-                    Callback { amount_minor: AMOUNT_MINOR + 1, ..success(p, &event(p, "differs")) };
-                self.ledger.store_callback(&differing).await.unwrap();
-            }
-            Stage::Confirmed => {
-                Box::pin(self.bring(p, Stage::Sent)).await;
-                self.ledger.store_callback(&success(p, &event(p, "confirms"))).await.unwrap();
-            }
-            Stage::Void => {
-                Box::pin(self.bring(p, Stage::Cancelling)).await;
-                self.ledger.record_void(&p.id, VoidReason::Cancelled).await.unwrap();
-            }
-            Stage::Barred => {
-                Box::pin(self.bring(p, Stage::Confirmed)).await;
-                self.freeze(p).await;
-                assert!(matches!(self.debit(p).await, DebitOutcome::Refused { .. }));
-                self.unfreeze(p).await;
-            }
-            Stage::Recalled | Stage::RecallRefused => {
-                Box::pin(self.bring(p, Stage::Barred)).await;
-                let answer = match stage {
-                    Stage::Recalled => RecallRecord::Recalled,
-                    _ => RecallRecord::Refused,
-                };
-                self.ledger.record_recall(&p.id, answer, "the payee keeps it").await.unwrap();
-            }
-            Stage::Settled => {
-                Box::pin(self.bring(p, Stage::Confirmed)).await;
-                assert_eq!(self.debit(p).await, DebitOutcome::Done);
-            }
-            Stage::Released => {
-                Box::pin(self.bring(p, Stage::Void)).await;
-                self.ledger.release(&p.id, &Cause::SlaExpired).await.unwrap();
-            }
-        }
     }
 
     pub(crate) async fn reserve(&self, p: &Sample) -> ReserveOutcome {
@@ -298,12 +149,12 @@ impl Bank {
         request
     }
 
-    /// What the payment's account can spend, by its balance row.
+    /// Available balance of the payment's source account.
     pub(crate) async fn available(&self, p: &Sample) -> i64 {
         self.number(&format!("SELECT available_minor FROM accounts WHERE account_id = '{}'", p.account)).await
     }
 
-    /// One column of the payment's row, as text.
+    /// A column of the payment's row as text; `None` if it is NULL.
     pub(crate) async fn column(&self, p: &Sample, column: &str) -> Option<String> {
         let sql = format!("SELECT {column}::text FROM payments WHERE payment_id = '{}'", p.id);
         sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&self.pool).await.unwrap()
@@ -313,40 +164,41 @@ impl Bank {
         self.column(p, "state").await.unwrap()
     }
 
+    /// Status of the payment's hold, or `none`.
     pub(crate) async fn hold(&self, p: &Sample) -> String {
         let sql = format!("SELECT status FROM holds WHERE payment_id = '{}'", p.id);
         self.words(&sql).await.pop().unwrap_or_else(|| "none".into())
     }
 
-    /// Kinds of the payment's exceptions, in the order they were opened.
+    /// Kinds of the payment's exceptions in the order of their opening.
     pub(crate) async fn exceptions(&self, p: &Sample) -> Vec<String> {
         let sql = format!("SELECT kind FROM exceptions WHERE payment_id = '{}' ORDER BY exception_id", p.id);
         self.words(&sql).await
     }
 
-    /// What is recorded under an operation key: the outcome, and the reason of a refusal.
+    /// Outcome and refusal reason under an operation key; empty if nothing is recorded.
     pub(crate) async fn operation(&self, key: &str) -> Vec<String> {
         let sql =
             format!("SELECT concat_ws(' ', outcome, reason) FROM operations WHERE operation_key = '{key}'");
         self.words(&sql).await
     }
 
-    /// The single text column of any query.
+    /// All values of a query with one text column.
     pub(crate) async fn words(&self, sql: &str) -> Vec<String> {
         sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_all(&self.pool).await.unwrap()
     }
 
-    /// The single number of any query.
+    /// The value of a query with one integer.
     pub(crate) async fn number(&self, sql: &str) -> i64 {
         sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&self.pool).await.unwrap()
     }
 
-    /// Runs SQL that must succeed.
+    /// Executes SQL that must succeed.
     pub(crate) async fn sql(&self, sql: &str) {
         sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.pool).await.unwrap();
     }
 
-    /// Damage that the database would not let anybody do.
+    /// Executes SQL without triggers, to write what the database does not allow.
     pub(crate) async fn damage(&self, sql: String) {
         let mut tx = self.pool.begin().await.unwrap();
         sqlx::raw_sql("SET LOCAL session_replication_role = replica").execute(&mut *tx).await.unwrap();
@@ -354,55 +206,16 @@ impl Bank {
         tx.commit().await.unwrap();
     }
 
-    /// Runs SQL that the database must refuse; the SQLSTATE and the constraint or message.
+    /// Executes SQL that the database must refuse; returns the SQLSTATE, and the constraint or message.
     pub(crate) async fn refused(&self, sql: &str) -> (String, String) {
         let error = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&self.pool).await.unwrap_err();
-        let error = error.into_database_error().expect("the database's own refusal");
-        let told = error.constraint().map_or_else(|| error.message().to_owned(), str::to_owned);
-        (error.code().unwrap_or_default().into_owned(), told)
+        let error = error.into_database_error().expect("an error reported by the database");
+        let reason = error.constraint().map_or_else(|| error.message().to_owned(), str::to_owned);
+        (error.code().unwrap_or_default().into_owned(), reason)
     }
 
-    /// Asserts that the books agree.
+    /// Asserts that the ledger is consistent.
     pub(crate) async fn audit(&self) {
         auditor::audit(&self.pool).await;
-    }
-}
-
-/// An event id that no other payment uses.
-pub(crate) fn event(p: &Sample, name: &str) -> String {
-    format!("{name}-{}", &p.tx.as_str()[..16])
-}
-
-/// The SUCCESS that is the payment's.
-pub(crate) fn success(p: &Sample, event: &str) -> Callback {
-    Callback {
-        switch: SwitchName::new(SWITCH).unwrap(),
-        event_id: EventId::new(event).unwrap(),
-        reference: keys::submit(&p.tx).to_string(),
-        status: CallbackStatus::Success,
-        amount_minor: AMOUNT_MINOR,
-        currency: "EUR".into(),
-        reason: None,
-        body: format!("SUCCESS {event}").into_bytes(),
-    }
-}
-
-/// A FAILURE that names the payment.
-pub(crate) fn failure(p: &Sample, event: &str) -> Callback {
-    Callback {
-        status: CallbackStatus::Failure,
-        reason: Some("account closed".into()),
-        body: format!("FAILURE {event}").into_bytes(),
-        ..success(p, event)
-    }
-}
-
-/// The SUCCESS that is the payment's, as an answer to a query or a cancel.
-pub(crate) fn report(p: &Sample) -> SettledReport {
-    SettledReport {
-        switch: SwitchName::new(SWITCH).unwrap(),
-        reference: keys::submit(&p.tx).to_string(),
-        amount_minor: AMOUNT_MINOR,
-        currency: "EUR".into(),
     }
 }

@@ -1,6 +1,6 @@
 //! The hold audit: what is held is counted by state and by who decides, and what cannot be is named once.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -64,7 +64,7 @@ async fn s0_15_holds_are_counted_by_state_and_by_who_decides(pool: PgPool) {
         *sum = (sum.0 + 1, sum.1 + AMOUNT_MINOR);
     }
     let standing = bank.payment_at(Stage::Differing, "standing").await;
-    bank.stand(&standing, OperatorReason::ConfirmationMismatch).await;
+    bank.needs_operator(&standing, OperatorReason::ConfirmationMismatch).await;
     expected.insert(("needs_operator".into(), DecidedBy::Switch), (1, AMOUNT_MINOR));
 
     let held = bank.ledger.held_by_state().await.unwrap();

@@ -1,6 +1,6 @@
 //! What the database itself enforces, by raw SQL, with the rules out of the way.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 

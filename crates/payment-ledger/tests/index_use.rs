@@ -1,8 +1,8 @@
-//! What a payment costs does not grow with the payments there were: each of its steps, each look at it and each of a sweep's
-//! judgements reaches its rows by an index that fits. PostgreSQL is told to prefer any index to a whole table, as it
-//! would where there are millions; then the rows that it reads are counted.
+//! The cost of a payment does not grow with the number of payments: each step, each view and each comparison of a reconciliation
+//! run reads its rows by a suitable index. PostgreSQL is configured to prefer any index to a sequential scan, as it does with
+//! millions of rows, and the rows it reads are counted.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
@@ -13,7 +13,7 @@ use payment_protocol::ids::{PaymentId, SwitchName};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, SWITCH, Stage, event, failure};
 
-/// What grows with payments.
+/// Tables that grow with the number of payments.
 const GROWING: &[&str] = &[
     "alerts",
     "decisions",
@@ -34,21 +34,21 @@ const GROWING: &[&str] = &[
     "timeline",
 ];
 
-/// Payments that have long settled, whose rows nobody else has to read.
+/// Settled payments whose rows must not be read.
 const OTHERS: usize = 100;
-/// Rows of one table that a step of one payment may read.
+/// Rows of one table that a step of one payment may read, at most.
 const ROWS_MAX: i64 = 30;
 
-/// Which tables had more rows read since the last time than `payments` of them may cost. On one connection, which counts before it
-/// goes on.
-async fn read_too_much(bank: &Bank, payments: i64) -> Vec<String> {
+/// Tables with more rows read since the last call than a step of `payments` payments may read. Requires a pool of one
+/// connection, which flushes its own statistics.
+async fn excessive_reads(bank: &Bank, payments: i64) -> Vec<String> {
     bank.sql("SELECT pg_stat_force_next_flush()").await;
-    let found = format!(
+    let excessive = format!(
         "SELECT relname || ': ' || seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables
          WHERE relname IN ('{}') AND seq_tup_read + idx_tup_fetch > {ROWS_MAX} * {payments} ORDER BY 1",
         GROWING.join("', '")
     );
-    let read = bank.words(&found).await;
+    let read = bank.words(&excessive).await;
     bank.sql("SELECT pg_stat_reset()").await;
     read
 }
@@ -63,9 +63,9 @@ async fn s0_15_no_step_of_a_payment_scans_a_whole_table(_: PgPoolOptions, connec
     }
     while let SealOutcome::Batch { .. } = bank.ledger.seal(BatchSize::new(BatchSize::MAX)).await.unwrap() {}
     bank.sql("ANALYZE").await;
-    read_too_much(&bank, 1).await;
+    excessive_reads(&bank, 1).await;
     bank.sql("SELECT count(*) FROM journal WHERE amount_minor > 0").await;
-    assert_eq!(read_too_much(&bank, 1).await, [format!("journal: {}", 3 * OTHERS)], "it is seen");
+    assert_eq!(excessive_reads(&bank, 1).await, [format!("journal: {}", 3 * OTHERS)], "a table scan was not detected");
 
     let mut ids: Vec<PaymentId> = Vec::new();
     for stage in [
@@ -77,22 +77,22 @@ async fn s0_15_no_step_of_a_payment_scans_a_whole_table(_: PgPoolOptions, connec
         Stage::Differing,
     ] {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
-        assert_eq!(read_too_much(&bank, 1).await, [""; 0], "brought to {stage:?}");
+        assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "advancing to {stage:?}");
         bank.ledger.store_callback(&failure(&p, &event(&p, "late"))).await.unwrap();
-        assert_eq!(read_too_much(&bank, 1).await, [""; 0], "a callback after {stage:?}");
+        assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "a callback after {stage:?}");
         bank.ledger.explain(&p.id, 100).await.unwrap().unwrap();
-        assert_eq!(read_too_much(&bank, 1).await, [""; 0], "explained after {stage:?}");
+        assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "explain after {stage:?}");
         ids.push(p.id);
     }
-    let sweep = bank.ledger.begin_reconciliation_run().await.unwrap();
-    let sources = Sources { statements: vec![SwitchName::new(SWITCH).unwrap()], workflows: Some(sweep) };
+    let run = bank.ledger.begin_reconciliation_run().await.unwrap();
+    let sources = Sources { statements: vec![SwitchName::new(SWITCH).unwrap()], workflows: Some(run) };
     assert_eq!(bank.ledger.compare(&sources, &ids).await.unwrap().len(), ids.len());
-    assert_eq!(read_too_much(&bank, 6).await, [""; 0], "compared");
+    assert_eq!(excessive_reads(&bank, 6).await, [""; 0], "compare");
     bank.ledger.unmatched_statement_lines(0, 3).await.unwrap();
     bank.ledger.unmatched_callbacks(None, Tolerance::default(), 3).await.unwrap();
-    bank.ledger.unmatched_workflows(sweep, None, Tolerance::default(), 3).await.unwrap();
-    assert_eq!(read_too_much(&bank, 1).await, [""; 0], "unmatched");
+    bank.ledger.unmatched_workflows(run, None, Tolerance::default(), 3).await.unwrap();
+    assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "unmatched");
     bank.ledger.audit_holds(Tolerance::default()).await.unwrap();
-    assert_eq!(read_too_much(&bank, 6).await, [""; 0], "holds audited");
+    assert_eq!(excessive_reads(&bank, 6).await, [""; 0], "hold audit");
     bank.close().await;
 }

@@ -1,4 +1,4 @@
-//! The people of the bank: what stands before them, what they decide, and the accounts that show what it cost.
+//! Operators: payments that need them, their decisions, and the internal accounts and exceptions that result.
 
 use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::cause::OperatorReason;
@@ -9,18 +9,18 @@ use payment_protocol::port::DebitOutcome;
 use super::{Bank, Sample, report};
 
 impl Bank {
-    /// Lets the payment stand before a person.
-    pub(crate) async fn stand(&self, p: &Sample, reason: OperatorReason) {
+    /// Records that the payment needs an operator.
+    pub(crate) async fn needs_operator(&self, p: &Sample, reason: OperatorReason) {
         self.ledger.needs_operator(&p.id, reason).await.unwrap();
     }
 
-    /// One person proposes, with evidence.
+    /// One operator proposes, with evidence.
     pub(crate) async fn propose(&self, p: &Sample, action: Action) -> DecisionId {
-        let proposed = self.ledger.propose(&p.id, action, "Ann", "it stands", Some("letter 7")).await;
+        let proposed = self.ledger.propose(&p.id, action, "Ann", "undecided", Some("letter 7")).await;
         proposed.unwrap().decision_id
     }
 
-    /// Two people decide.
+    /// Proposes, and confirms by a second operator if the action moves money.
     pub(crate) async fn decide(&self, p: &Sample, action: Action) -> DecisionId {
         let decision_id = self.propose(p, action).await;
         if action.moves_money() {
@@ -29,13 +29,13 @@ impl Bank {
         decision_id
     }
 
-    /// Ends a payment of a switch that does not call back: it was asked, and settled.
-    pub(crate) async fn settle_by_hand(&self, p: &Sample) {
-        self.ledger.record_settled(&p.id, &report(p), FinalStatusSource::Query).await.unwrap();
+    /// Ends a payment at a switch without callbacks: records `settled` from a query, and debits.
+    pub(crate) async fn settle_by_query(&self, p: &Sample) {
+        self.ledger.record_settled(&p.id, &report(p), Source::Query).await.unwrap();
         assert_eq!(self.debit(p).await, DebitOutcome::Done);
     }
 
-    /// What an internal account holds, by its entries.
+    /// Balance of an internal account, as the sum of its entries.
     pub(crate) async fn internal(&self, name: &str) -> i64 {
         let account = format!("internal:{name}:EUR");
         self.number(&format!(
@@ -45,7 +45,7 @@ impl Bank {
         .await
     }
 
-    /// The number of the payment's newest open exception.
+    /// Id of the payment's newest open exception.
     pub(crate) async fn open_exception(&self, p: &Sample) -> i64 {
         let sql = format!(
             "SELECT max(exception_id) FROM exceptions WHERE payment_id = '{}' AND closed_at IS NULL",
