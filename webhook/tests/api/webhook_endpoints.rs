@@ -2,7 +2,7 @@
 //! tested where it is done (`crates/outbound-webhooks`).
 
 use outbound_webhooks::endpoints;
-use outbound_webhooks::{EndpointId, Message, fan_out};
+use outbound_webhooks::{EndpointId, WebhookEvent, fan_out};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -33,7 +33,7 @@ impl Api {
     /// An event of acme's.
     async fn happens(&self, event_id: &str) {
         let data = json!({"payment_id": "pay_1"});
-        let message = Message {
+        let message = WebhookEvent {
             tenant: "acme",
             event_id,
             kind: "transfer_sent",

@@ -3,8 +3,10 @@
 use anyhow::{Context as _, bail};
 use jiff::{SignedDuration, Timestamp};
 use outbound_webhooks::EndpointId;
-use outbound_webhooks::deliveries::{self, Delivery, DeliveryState, Filter, REPLAYED_MAX, Replay};
-use outbound_webhooks::endpoints::{self, DisabledFor, Endpoint, Status, Whose};
+use outbound_webhooks::deliveries::{
+    self, Delivery, DeliveryFilter, DeliveryState, REPLAYED_MAX, ReplayOutcome,
+};
+use outbound_webhooks::endpoints::{self, DisabledReason, Endpoint, EndpointScope, EndpointStatus};
 use payment_ledger::Ledger;
 use payment_ledger::operator::decisions::said;
 use payment_protocol::ids::TenantId;
@@ -149,7 +151,7 @@ async fn list(
 ) -> anyhow::Result<Outcome> {
     let ledger = database.ledger().await?;
     let mut connection = ledger.pool().acquire().await?;
-    let whose = tenant.map_or(Whose::Anybodys, |tenant| Whose::Tenant(tenant.as_str()));
+    let whose = tenant.map_or(EndpointScope::All, |tenant| EndpointScope::Tenant(tenant.as_str()));
     let found = endpoints::list(&mut connection, whose, ENDPOINTS_MAX).await?;
     if json {
         let found: Vec<Value> = found.iter().map(document).collect();
@@ -216,7 +218,7 @@ async fn sent(
     let ledger = database.ledger().await?;
     let mut connection = ledger.pool().acquire().await?;
     find(&mut connection, id).await?;
-    let found = deliveries::list(&mut connection, id, Filter { state, after: None }, limit).await?;
+    let found = deliveries::list(&mut connection, id, DeliveryFilter { state, after: None }, limit).await?;
     if json {
         let found: Vec<Value> = found.iter().map(delivery_document).collect();
         out.json(&json!({ "deliveries": found }))?;
@@ -258,9 +260,9 @@ async fn replay(
     let mut connection = ledger.pool().acquire().await?;
     require_active(&find(&mut connection, id).await?)?;
     match deliveries::replay(&mut connection, id, event_id).await? {
-        Replay::Due => out.line(format_args!("{event_id} is sent again"))?,
-        Replay::UnderWay => out.line(format_args!("{event_id} is being sent"))?,
-        Replay::Unknown => {
+        ReplayOutcome::Due => out.line(format_args!("{event_id} is sent again"))?,
+        ReplayOutcome::InFlight => out.line(format_args!("{event_id} is being sent"))?,
+        ReplayOutcome::Unknown => {
             bail!("{event_id} was not to be sent to {id}; see: payctl webhooks deliveries {id}")
         }
     }
@@ -291,14 +293,14 @@ async fn replay_failed(
 }
 
 async fn find(connection: &mut PgConnection, id: &EndpointId) -> anyhow::Result<Endpoint> {
-    let found = endpoints::get(connection, Whose::Anybodys, id).await?;
+    let found = endpoints::get(connection, EndpointScope::All, id).await?;
     found.with_context(|| unknown(id))
 }
 
 /// What is replayed at an endpoint that is not told would only wait.
 fn require_active(endpoint: &Endpoint) -> anyhow::Result<()> {
     anyhow::ensure!(
-        endpoint.status == Status::Active,
+        endpoint.status == EndpointStatus::Active,
         "{0} is disabled; first: payctl webhooks enable {0}",
         endpoint.id
     );
@@ -342,7 +344,7 @@ fn document(endpoint: &Endpoint) -> Value {
         "url": endpoint.url,
         "kinds": endpoint.kinds,
         "status": endpoint.status.as_str(),
-        "disabled_for": endpoint.disabled_for.map(DisabledFor::as_str),
+        "disabled_for": endpoint.disabled_for.map(DisabledReason::as_str),
         "disabled_note": endpoint.disabled_note,
         "secret_version": endpoint.secret_version,
         "old_secret_until": endpoint.old_secret_until,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use idempotency::http::{self, Ticket};
-use outbound_webhooks::endpoints::{self, Change, Status, Wish};
+use outbound_webhooks::endpoints::{self, EndpointChange, EndpointStatus, EndpointUpdateOutcome};
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem};
 use utoipa::ToSchema;
@@ -79,17 +79,19 @@ pub(crate) async fn change_webhook_endpoint(
         Begun::Replay(answer) => return Ok(http::write(answer, true)),
     };
 
-    let change = Change { target: target.as_ref(), kinds: kinds.as_deref(), status };
+    let change = EndpointChange { target: target.as_ref(), kinds: kinds.as_deref(), status };
     let changed = endpoints::change(held.connection(), caller.tenant.as_str(), &id, change).await?;
     match changed {
-        Wish::Done(endpoint) => held.complete(WebhookEndpoint::of(*endpoint).answer(200)?).await,
-        Wish::NotFound => held.refuse(not_found(id.as_str())).await,
-        Wish::DisabledByOperator => held.refuse(disabled_by_operator()).await,
+        EndpointUpdateOutcome::Done(endpoint) => {
+            held.complete(WebhookEndpoint::of(*endpoint).answer(200)?).await
+        }
+        EndpointUpdateOutcome::NotFound => held.refuse(not_found(id.as_str())).await,
+        EndpointUpdateOutcome::DisabledByOperator => held.refuse(disabled_by_operator()).await,
     }
 }
 
-fn status(word: &str) -> Result<Status, Problem> {
-    Status::parse(word).ok_or_else(|| {
+fn status(word: &str) -> Result<EndpointStatus, Problem> {
+    EndpointStatus::parse(word).ok_or_else(|| {
         let detail = format!("{} is neither active nor disabled", excerpt(word));
         Problem::unprocessable("invalid_status", detail)
     })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use idempotency::http::{self, Ticket};
-use outbound_webhooks::endpoints::{self, Creation, NewEndpoint};
+use outbound_webhooks::endpoints::{self, CreateEndpointOutcome, NewEndpoint};
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Problem};
 use utoipa::ToSchema;
@@ -75,12 +75,12 @@ pub(crate) async fn create_webhook_endpoint(
     let new = NewEndpoint { tenant: caller.tenant.as_str(), target: &target, kinds: &kinds };
     let max = app.webhooks.endpoints_max;
     let endpoint = match endpoints::create(held.connection(), master_key, new, max).await? {
-        Creation::Made(endpoint) => *endpoint,
-        Creation::TooMany => {
+        CreateEndpointOutcome::Created(endpoint) => *endpoint,
+        CreateEndpointOutcome::TooMany => {
             let detail = format!("you have {max} webhook endpoints, and more are not allowed; delete one");
             return held.refuse(Problem::unprocessable("too_many_endpoints", detail)).await;
         }
-        Creation::DisabledByOperator => return held.refuse(disabled_by_operator()).await,
+        CreateEndpointOutcome::DisabledByOperator => return held.refuse(disabled_by_operator()).await,
     };
     let answer = held.store(WebhookEndpoint::of(endpoint).answer(201)?).await?;
     Ok(http::write(with_secret(answer, master_key)?, false))

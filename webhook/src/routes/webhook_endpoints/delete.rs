@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use idempotency::Answer;
 use idempotency::http::{self, Ticket};
-use outbound_webhooks::endpoints::{self, Wish};
+use outbound_webhooks::endpoints::{self, EndpointUpdateOutcome};
 use serde::Serialize;
 use service_kit::problem::Path;
 use utoipa::ToSchema;
@@ -64,9 +64,9 @@ pub(crate) async fn delete_webhook_endpoint(
     };
 
     match endpoints::delete(held.connection(), caller.tenant.as_str(), &id).await? {
-        Wish::Done(()) => {}
-        Wish::NotFound => return held.refuse(not_found(id.as_str())).await,
-        Wish::DisabledByOperator => return held.refuse(disabled_by_operator()).await,
+        EndpointUpdateOutcome::Done(()) => {}
+        EndpointUpdateOutcome::NotFound => return held.refuse(not_found(id.as_str())).await,
+        EndpointUpdateOutcome::DisabledByOperator => return held.refuse(disabled_by_operator()).await,
     }
     let body = WebhookEndpointDeleted { endpoint_id: id.as_str(), status: "deleted" };
     held.complete(Answer::new(StatusCode::OK.as_u16(), serde_json::to_vec(&body)?)).await

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use outbound_webhooks::deliveries::{self, DeliveryState, Filter};
+use outbound_webhooks::deliveries::{self, DeliveryFilter, DeliveryState};
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem, Query};
 use utoipa::{IntoParams, ToSchema};
@@ -79,7 +79,7 @@ pub(crate) async fn list_webhook_deliveries(
     Ok(Json(WebhookDeliveries { deliveries: found.into_iter().map(WebhookDelivery::from).collect(), next }))
 }
 
-fn filter(which: &Which) -> Result<Filter<'_>, Problem> {
+fn filter(which: &Which) -> Result<DeliveryFilter<'_>, Problem> {
     let refused = |detail: String| Problem::bad_request("malformed_query", detail);
     if !(1..=LIMIT_MAX).contains(&which.limit.unwrap_or(LIMIT_DEFAULT)) {
         return Err(refused(format!("limit must be from 1 to {LIMIT_MAX}")));
@@ -97,5 +97,5 @@ fn filter(which: &Which) -> Result<Filter<'_>, Problem> {
     if which.after.as_deref().is_some_and(|id| !is_event_id(id)) {
         return Err(refused("after is not the id of an event".into()));
     }
-    Ok(Filter { state, after: which.after.as_deref() })
+    Ok(DeliveryFilter { state, after: which.after.as_deref() })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use outbound_webhooks::endpoints::{self, Whose};
+use outbound_webhooks::endpoints::{self, EndpointScope};
 use serde::Serialize;
 use service_kit::problem::Json;
 use utoipa::ToSchema;
@@ -29,7 +29,7 @@ pub(crate) async fn list_webhook_endpoints(
     WebhookReader(caller): WebhookReader,
 ) -> Result<Json<WebhookEndpoints>, ApiError> {
     let mut connection = app.ledger.pool().acquire().await?;
-    let whose = Whose::Tenant(caller.tenant.as_str());
+    let whose = EndpointScope::Tenant(caller.tenant.as_str());
     // As many as there can be, also where fewer were allowed meanwhile.
     let found = endpoints::list(&mut connection, whose, i64::MAX).await?;
     Ok(Json(WebhookEndpoints { webhook_endpoints: found.into_iter().map(WebhookEndpoint::of).collect() }))

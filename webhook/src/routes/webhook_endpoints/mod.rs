@@ -14,7 +14,7 @@ mod view;
 use std::collections::BTreeSet;
 
 use outbound_webhooks::EndpointId;
-use outbound_webhooks::endpoints::{self, Endpoint, Whose};
+use outbound_webhooks::endpoints::{self, Endpoint, EndpointScope};
 use outbound_webhooks::secret::MasterKey;
 use outbound_webhooks::target::Target;
 use payment_ledger::access::api_keys::Caller;
@@ -43,7 +43,7 @@ fn endpoint_id(text: &str) -> Result<EndpointId, ApiError> {
 
 /// The caller's endpoint of this id.
 async fn find(connection: &mut PgConnection, caller: &Caller, id: &EndpointId) -> Result<Endpoint, ApiError> {
-    let found = endpoints::get(connection, Whose::Tenant(caller.tenant.as_str()), id).await?;
+    let found = endpoints::get(connection, EndpointScope::Tenant(caller.tenant.as_str()), id).await?;
     found.ok_or_else(|| not_found(id.as_str()))
 }
 
@@ -54,7 +54,7 @@ fn master_key(app: &App) -> Result<&MasterKey, ApiError> {
 
 /// Reads a URL from a request.
 fn target(app: &App, url: &str) -> Result<Target, Problem> {
-    Target::read(url, &app.webhooks.rules)
+    Target::parse(url, &app.webhooks.rules)
         .map_err(|error| Problem::unprocessable("invalid_url", error.to_string()))
 }
 

@@ -8,8 +8,8 @@ use axum::response::Response;
 use idempotency::Answer;
 use idempotency::http::{self, Ticket};
 use outbound_webhooks::EndpointId;
-use outbound_webhooks::deliveries::{self, Replay};
-use outbound_webhooks::endpoints::Status;
+use outbound_webhooks::deliveries::{self, ReplayOutcome};
+use outbound_webhooks::endpoints::EndpointStatus;
 use payment_ledger::access::api_keys::Caller;
 use serde::Serialize;
 use service_kit::problem::{Path, Problem};
@@ -79,9 +79,9 @@ pub(crate) async fn replay_webhook_delivery(
         return held.refuse(why).await;
     }
     let status = match deliveries::replay(held.connection(), &id, &event_id).await? {
-        Replay::Due => "due",
-        Replay::UnderWay => "under_way",
-        Replay::Unknown => return held.refuse(not_delivered(&event_id)).await,
+        ReplayOutcome::Due => "due",
+        ReplayOutcome::InFlight => "under_way",
+        ReplayOutcome::Unknown => return held.refuse(not_delivered(&event_id)).await,
     };
     let body = WebhookReplayed { event_id: &event_id, status };
     held.complete(Answer::new(StatusCode::ACCEPTED.as_u16(), serde_json::to_vec(&body)?)).await
@@ -94,8 +94,8 @@ pub(super) async fn require_active(
     id: &EndpointId,
 ) -> Result<(), ApiError> {
     match find(connection, caller, id).await?.status {
-        Status::Active => Ok(()),
-        Status::Disabled => {
+        EndpointStatus::Active => Ok(()),
+        EndpointStatus::Disabled => {
             let detail = "the endpoint is disabled, so nothing would be sent; have it told again first";
             Err(Problem::conflict("endpoint_disabled", detail).into())
         }

@@ -3,8 +3,8 @@
 use idempotency::Answer;
 use jiff::Timestamp;
 use outbound_webhooks::EndpointId;
-use outbound_webhooks::deliveries::{Attempt, Delivery};
-use outbound_webhooks::endpoints::{DisabledFor, Endpoint};
+use outbound_webhooks::deliveries::{Delivery, DeliveryAttempt};
+use outbound_webhooks::endpoints::{DisabledReason, Endpoint};
 use outbound_webhooks::secret::MasterKey;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
@@ -68,7 +68,7 @@ impl WebhookEndpoint {
             url: endpoint.url,
             kinds: endpoint.kinds,
             status: endpoint.status.as_str().to_owned(),
-            disabled_for: endpoint.disabled_for.map(|reason| DisabledFor::as_str(reason).to_owned()),
+            disabled_for: endpoint.disabled_for.map(|reason| DisabledReason::as_str(reason).to_owned()),
             disabled_note: endpoint.disabled_note,
             secret_version: endpoint.secret_version,
             old_secret_until: endpoint.old_secret_until,
@@ -88,7 +88,7 @@ impl WebhookEndpoint {
 pub(super) fn with_secret(answer: Answer, master_key: &MasterKey) -> Result<Answer, ApiError> {
     let endpoint: WebhookEndpoint = serde_json::from_slice(&answer.body)?;
     let Ok(id) = EndpointId::new(endpoint.endpoint_id.as_str()) else { return Ok(answer) };
-    let secret = master_key.shown(&id, endpoint.secret_version).expose_secret().to_owned();
+    let secret = master_key.encoded_secret(&id, endpoint.secret_version).expose_secret().to_owned();
     let body = serde_json::to_vec(&WebhookEndpointWithSecret { endpoint, secret })?;
     Ok(Answer::new(answer.status, body))
 }
@@ -138,9 +138,9 @@ pub(crate) struct WebhookDelivery {
     attempts: Vec<WebhookAttempt>,
 }
 
-impl From<Attempt> for WebhookAttempt {
-    fn from(attempt: Attempt) -> Self {
-        let Attempt { ended_at, took_ms, status, error, answer } = attempt;
+impl From<DeliveryAttempt> for WebhookAttempt {
+    fn from(attempt: DeliveryAttempt) -> Self {
+        let DeliveryAttempt { ended_at, took_ms, status, error, answer } = attempt;
         Self { ended_at, took_ms, status, error, answer }
     }
 }
