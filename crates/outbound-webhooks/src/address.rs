@@ -1,8 +1,8 @@
-//! Which addresses may be reached: the public ones, and networks that the bank names.
+//! The addresses to which deliveries may be sent: public ones, and configured networks.
 //!
-//! An endpoint's URL is a stranger's word. Whoever may write one would otherwise have us ask what stands behind our own
-//! firewall: a database, a metadata service, the loopback. So each address is judged after its name was resolved, and exactly
-//! what was judged is connected to.
+//! Tenants choose the URLs. Without this check a tenant could make us send requests to internal services (server-side request
+//! forgery): a database, a metadata service, the loopback. Each address is checked after the resolution of its name, and the
+//! connection goes to the checked address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// IPv4 that is not the public internet: IANA's registry of special purposes, multicast and what is reserved.
+/// IPv4 networks outside the public internet: IANA's special-purpose registry, multicast and reserved networks.
 const SPECIAL_V4: [Ipv4Net; 15] = [
     v4([0, 0, 0, 0], 8),
     v4([10, 0, 0, 0], 8),
@@ -29,11 +29,12 @@ const SPECIAL_V4: [Ipv4Net; 15] = [
     v4([240, 0, 0, 0], 4),
 ];
 
-/// The only part of IPv6 that is given out for the public internet. Outside it are the loopback, what is link-local, unique
-/// local or multicast, and the ways round to IPv4 (NAT64).
+/// The part of IPv6 that is allocated to the public internet. The loopback, link-local, unique local and multicast addresses
+/// and NAT64 are outside.
 const PUBLIC_V6: Ipv6Net = v6([0x2000, 0, 0, 0], 3);
 
-/// What is special inside it: protocol assignments with Teredo, documentation, and 6to4, which hides an IPv4 address.
+/// Special-purpose networks inside it: protocol assignments with Teredo, documentation, and 6to4, which embeds an IPv4
+/// address.
 const SPECIAL_V6: [Ipv6Net; 4] = [
     v6([0x2001, 0, 0, 0], 23),
     v6([0x2001, 0x0db8, 0, 0], 32),
@@ -49,39 +50,42 @@ const fn v6([a, b, c, d]: [u16; 4], length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0), length)
 }
 
-/// Which addresses may be reached. Cheap to clone.
+/// The permitted addresses. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reach {
-    allowed: Arc<[IpNet]>,
+pub struct AddressPolicy {
+    allowed_networks: Arc<[IpNet]>,
 }
 
-/// Nothing behind a name may be reached. Which addresses it has is not said: that would be an answer about our own network.
+/// No address of a name is permitted. The error does not contain the addresses, which would reveal our network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the name has no address that may be reached")]
-pub struct Unreachable;
+#[error("the name has no permitted address")]
+pub struct AddressNotPermittedError;
 
-impl Reach {
-    /// The public internet, and these networks.
+impl AddressPolicy {
+    /// Permits the public internet and these networks.
     #[must_use]
-    pub fn new(allowed: Vec<IpNet>) -> Self {
-        Self { allowed: allowed.into() }
+    pub fn new(allowed_networks: Vec<IpNet>) -> Self {
+        Self { allowed_networks: allowed_networks.into() }
     }
 
-    /// Whether this address may be connected to.
+    /// Whether this address is permitted.
     #[must_use]
-    pub fn allows(&self, address: IpAddr) -> bool {
-        // An IPv4 address written as IPv6 reaches what the IPv4 address reaches.
+    pub fn permits(&self, address: IpAddr) -> bool {
+        // An IPv4-mapped IPv6 address reaches the same host as the IPv4 address.
         let address = address.to_canonical();
-        is_public(address) || self.allowed.iter().any(|network| network.contains(&address))
+        is_public(address) || self.allowed_networks.iter().any(|network| network.contains(&address))
     }
 
-    fn only_allowed(&self, found: impl Iterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, Unreachable> {
-        let allowed: Vec<_> = found.filter(|address| self.allows(address.ip())).collect();
-        if allowed.is_empty() { Err(Unreachable) } else { Ok(allowed) }
+    fn permitted(
+        &self,
+        resolved: impl Iterator<Item = SocketAddr>,
+    ) -> Result<Vec<SocketAddr>, AddressNotPermittedError> {
+        let permitted: Vec<_> = resolved.filter(|address| self.permits(address.ip())).collect();
+        if permitted.is_empty() { Err(AddressNotPermittedError) } else { Ok(permitted) }
     }
 }
 
-/// Whether an address, none of IPv4 in the form of IPv6, belongs to the public internet.
+/// Whether a canonical address belongs to the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !SPECIAL_V4.iter().any(|network| network.contains(&address)),
@@ -91,15 +95,15 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
-impl Resolve for Reach {
-    /// Looks the name up; what may not be reached is as if it were not there.
+impl Resolve for AddressPolicy {
+    /// Resolves the name to its permitted addresses.
     fn resolve(&self, name: Name) -> Resolving {
-        let reach = self.clone();
+        let policy = self.clone();
         Box::pin(async move {
-            // The port is the URL's.
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let allowed: Addrs = Box::new(reach.only_allowed(found)?.into_iter());
-            Ok(allowed)
+            // The port comes from the URL.
+            let resolved = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let permitted: Addrs = Box::new(policy.permitted(resolved)?.into_iter());
+            Ok(permitted)
         })
     }
 }
@@ -113,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_address_is_known() {
+    fn special_purpose_addresses_are_not_public() {
         #[rustfmt::skip]
         let table = [
             ("8.8.8.8", true), ("1.1.1.1", true), ("9.255.255.255", true), ("11.0.0.0", true),
@@ -142,13 +146,13 @@ mod tests {
             ("fc00::1", false), ("fdff::1", false), ("fe80::1", false), ("fec0::1", false), ("ff02::1", false),
         ];
         for (text, public) in table {
-            assert_eq!(Reach::default().allows(ip(text)), public, "{text}");
+            assert_eq!(AddressPolicy::default().permits(ip(text)), public, "{text}");
         }
     }
 
     #[test]
-    fn a_named_network_is_lifted_and_no_other() {
-        let reach = Reach::new(vec!["127.0.0.0/8".parse().unwrap(), "fd00:1::/32".parse().unwrap()]);
+    fn only_configured_networks_are_permitted_too() {
+        let policy = AddressPolicy::new(vec!["127.0.0.0/8".parse().unwrap(), "fd00:1::/32".parse().unwrap()]);
         for (text, allowed) in [
             ("127.0.0.1", true),
             ("::ffff:127.0.0.1", true),
@@ -158,17 +162,17 @@ mod tests {
             ("::1", false),
             ("fd00:2::7", false),
         ] {
-            assert_eq!(reach.allows(ip(text)), allowed, "{text}");
+            assert_eq!(policy.permits(ip(text)), allowed, "{text}");
         }
     }
 
     #[test]
-    fn of_several_addresses_only_the_allowed_are_left() {
-        let found =
+    fn only_permitted_addresses_of_a_name_are_used() {
+        let addresses =
             |texts: &[&str]| texts.iter().map(|text| SocketAddr::new(ip(text), 0)).collect::<Vec<_>>();
-        let only = |texts: &[&str]| Reach::default().only_allowed(found(texts).into_iter());
-        assert_eq!(only(&["10.0.0.1", "8.8.8.8"]), Ok(found(&["8.8.8.8"])));
-        assert_eq!(only(&["10.0.0.1", "::1"]), Err(Unreachable));
-        assert_eq!(only(&[]), Err(Unreachable));
+        let only = |texts: &[&str]| AddressPolicy::default().permitted(addresses(texts).into_iter());
+        assert_eq!(only(&["10.0.0.1", "8.8.8.8"]), Ok(addresses(&["8.8.8.8"])));
+        assert_eq!(only(&["10.0.0.1", "::1"]), Err(AddressNotPermittedError));
+        assert_eq!(only(&[]), Err(AddressNotPermittedError));
     }
 }

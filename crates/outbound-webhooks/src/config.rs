@@ -1,4 +1,4 @@
-//! Section `[outbound_webhooks]`: what processes that make endpoints or send to them are told.
+//! Section `[outbound_webhooks]`: settings of the processes that manage endpoints or send deliveries.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use crate::address::Reach;
+use crate::address::AddressPolicy;
 use crate::schedule::Schedule;
 use crate::secret::{MasterKey, MasterKeyError};
 use crate::target::TargetRules;
@@ -16,47 +16,46 @@ use crate::target::TargetRules;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OutboundWebhooksOptions {
-    /// What all secrets of endpoints are made from: base64 of 32 bytes at least. Another one changes every secret. Without
-    /// one no endpoint is made and nothing is sent. Default: none.
+    /// The key from which the secrets of all endpoints are derived: base64 of at least 32 bytes. Another key changes every
+    /// secret. Without a key no endpoint is created and nothing is sent. Default: none.
     pub master_key: Option<SecretString>,
-    /// Whether a URL may be `http`. Default false.
+    /// Permits `http` URLs. Default false.
     pub allow_http: bool,
-    /// Ports that may be connected to; an empty list means every port. Default 443 and 8443.
+    /// Permitted ports; an empty list permits every port. Default 443 and 8443.
     pub allowed_ports: Vec<u16>,
-    /// Networks that may be reached besides the public internet, like `10.1.0.0/16`. Default: none.
+    /// Permitted networks besides the public internet, such as `10.1.0.0/16`. Default: none.
     pub allowed_networks: Vec<IpNet>,
-    /// PEM file of certificate authorities that are trusted besides the system's. Default: none.
+    /// PEM file of trusted certificate authorities besides those of the system. Default: none.
     pub ca_file: Option<PathBuf>,
-    /// Endpoints of one tenant, at least 1. Default 10.
+    /// Most endpoints of one tenant, at least 1. Default 10.
     pub endpoints_max: i64,
-    /// For how long after a rotation the old secret signs too, in seconds. Default 24 hours.
+    /// How long the previous secret signs too after a rotation, in seconds. Default 24 hours.
     pub secret_overlap_s: u32,
-    /// Time for one attempt, all in all, in milliseconds, at least 1. Default 10000.
+    /// Timeout of one attempt, in milliseconds, at least 1. Default 10000.
     pub attempt_timeout_ms: u64,
-    /// For how long an attempt is one sender's, in milliseconds; at least twice the attempt's time. After the death of a sender
-    /// its attempts are made again so much later. Default 30000.
+    /// Lease of a claimed delivery, in milliseconds; at least twice the attempt's timeout. The attempts of a sender that died are
+    /// repeated after it. Default 30000.
     pub lease_ms: u64,
-    /// Pauses before the second attempt, the third and so on, in milliseconds, up to a fifth longer by chance; after the last
-    /// one a delivery has failed. Default 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h.
+    /// Delays before the second, third and further attempts, in milliseconds, with a jitter of up to a fifth; a delivery fails
+    /// after the last attempt. Default 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h.
     pub pauses_ms: Vec<u64>,
-    /// Pause before another look at what could not be sent by a fault of ours, in milliseconds, at least 1; up to a fifth longer
-    /// by chance. Default 5 min.
+    /// Delay of a delivery that could not be sent because of our configuration, in milliseconds, at least 1, with a jitter of
+    /// up to a fifth. Default 5 min.
     pub postpone_ms: u64,
     /// Longest `Retry-After` that is obeyed, in seconds. Default 24 hours.
     pub retry_after_max_s: u64,
-    /// An endpoint at which every attempt has failed for so long is disabled, in seconds. Default 5 days.
+    /// An endpoint is disabled if every attempt has failed for this long, in seconds. Default 5 days.
     pub disable_after_s: u32,
-    /// Attempts under way at once in one process, at least 1. Default 64.
+    /// In-flight limit of one process, at least 1. Default 64.
     pub max_in_flight: usize,
-    /// Attempts under way at once at one endpoint, at least 1; two processes that look at the same moment may both take as
-    /// many. Default 4.
+    /// In-flight limit of one endpoint, at least 1; two processes that claim at the same time may each reach it. Default 4.
     pub max_in_flight_per_endpoint: i64,
-    /// Attempts under way at once at all endpoints of one tenant, at least 1, with the same exception. Default 16.
+    /// In-flight limit of all endpoints of one tenant, at least 1, with the same exception. Default 16.
     pub max_in_flight_per_tenant: i64,
-    /// Pause between two looks for what is due, in milliseconds, at least 1. Default 250.
+    /// Interval at which due deliveries are claimed, in milliseconds, at least 1. Default 250.
     pub poll_interval_ms: u64,
-    /// For how long deliveries and their attempts are kept after their end, in seconds; longer than all pauses together. What could
-    /// not be sent for so long has failed. Default 30 days.
+    /// Retention of deliveries and their attempts after their end, in seconds; longer than the sum of all delays. A delivery
+    /// that could not be sent for this long fails. Default 30 days.
     pub retention_s: u64,
 }
 
@@ -99,18 +98,18 @@ impl Default for OutboundWebhooksOptions {
     }
 }
 
-/// A section that is refused at start-up.
+/// A configuration that is rejected at start-up.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboundWebhooksConfigError {
-    /// The master key cannot be one.
+    /// The master key is invalid.
     #[error(transparent)]
     MasterKey(#[from] MasterKeyError),
-    /// A number that switches something off.
-    #[error("webhooks.{0} must be greater than zero")]
+    /// A setting is zero.
+    #[error("outbound_webhooks.{0} must be greater than zero")]
     Zero(&'static str),
-    /// A sender could lose an attempt to another one while it makes it.
+    /// The lease could expire during an attempt.
     #[error(
-        "webhooks.lease_ms ({lease_ms}) must be twice webhooks.attempt_timeout_ms ({attempt_timeout_ms}) at least"
+        "outbound_webhooks.lease_ms ({lease_ms}) must be at least twice outbound_webhooks.attempt_timeout_ms ({attempt_timeout_ms})"
     )]
     Lease {
         /// As configured.
@@ -118,18 +117,18 @@ pub enum OutboundWebhooksConfigError {
         /// As configured.
         attempt_timeout_ms: u64,
     },
-    /// What is still tried would be deleted.
+    /// Deliveries could be deleted before their last attempt.
     #[error(
-        "webhooks.retention_s ({retention_s}) must be more than all of webhooks.pauses_ms together, each as long as webhooks.retry_after_max_s can make it ({pauses_s} s)"
+        "outbound_webhooks.retention_s ({retention_s}) must exceed the sum of outbound_webhooks.pauses_ms, with jitter and outbound_webhooks.retry_after_max_s ({pauses_s} s)"
     )]
-    Kept {
+    Retention {
         /// As configured.
         retention_s: u64,
-        /// All pauses together, as long as they can be.
+        /// Longest possible sum of all delays.
         pauses_s: u64,
     },
-    /// The file of certificate authorities cannot be used.
-    #[error("webhooks.ca_file {} cannot be used", path.display())]
+    /// The file of certificate authorities is missing or invalid.
+    #[error("outbound_webhooks.ca_file {} could not be loaded", path.display())]
     CaFile {
         /// As configured.
         path: PathBuf,
@@ -138,12 +137,12 @@ pub enum OutboundWebhooksConfigError {
     },
 }
 
-/// A section that was checked.
+/// Checked settings.
 #[derive(Clone, Debug)]
 pub struct CheckedOutboundWebhooks {
     /// See [`OutboundWebhooksOptions::master_key`].
     pub master_key: Option<MasterKey>,
-    /// What URLs may look like.
+    /// Rules for URLs.
     pub rules: TargetRules,
     /// See [`OutboundWebhooksOptions::ca_file`].
     pub authorities: Vec<reqwest::Certificate>,
@@ -155,10 +154,10 @@ pub struct CheckedOutboundWebhooks {
     pub attempt_timeout: Duration,
     /// See [`OutboundWebhooksOptions::lease_ms`].
     pub lease: Duration,
-    /// When an attempt is made again.
+    /// Delays between attempts.
     pub schedule: Schedule,
     /// See [`OutboundWebhooksOptions::postpone_ms`].
-    pub put_off: Duration,
+    pub postpone: Duration,
     /// See [`OutboundWebhooksOptions::disable_after_s`].
     pub disable_after_s: u32,
     /// See [`OutboundWebhooksOptions::max_in_flight`].
@@ -170,11 +169,11 @@ pub struct CheckedOutboundWebhooks {
     /// See [`OutboundWebhooksOptions::poll_interval_ms`].
     pub poll_interval: Duration,
     /// See [`OutboundWebhooksOptions::retention_s`].
-    pub kept: Duration,
+    pub retention: Duration,
 }
 
 impl OutboundWebhooksOptions {
-    /// Checks the settings, each and against each other, and reads the files they name.
+    /// Checks the settings and reads the files that they name.
     ///
     /// # Errors
     /// [`OutboundWebhooksConfigError`].
@@ -203,14 +202,14 @@ impl OutboundWebhooksOptions {
         );
         let pauses_s = schedule.longest().as_secs();
         if self.retention_s <= pauses_s {
-            return Err(OutboundWebhooksConfigError::Kept { retention_s: self.retention_s, pauses_s });
+            return Err(OutboundWebhooksConfigError::Retention { retention_s: self.retention_s, pauses_s });
         }
         Ok(CheckedOutboundWebhooks {
-            master_key: self.master_key.as_ref().map(MasterKey::read).transpose()?,
+            master_key: self.master_key.as_ref().map(MasterKey::parse).transpose()?,
             rules: TargetRules {
                 http: self.allow_http,
                 ports: self.allowed_ports.clone(),
-                reach: Reach::new(self.allowed_networks.clone()),
+                addresses: AddressPolicy::new(self.allowed_networks.clone()),
             },
             authorities: self.authorities()?,
             endpoints_max: self.endpoints_max,
@@ -218,23 +217,23 @@ impl OutboundWebhooksOptions {
             attempt_timeout: Duration::from_millis(self.attempt_timeout_ms),
             lease: Duration::from_millis(self.lease_ms),
             schedule,
-            put_off: Duration::from_millis(self.postpone_ms),
+            postpone: Duration::from_millis(self.postpone_ms),
             disable_after_s: self.disable_after_s,
             max_in_flight: self.max_in_flight,
             max_in_flight_per_endpoint: self.max_in_flight_per_endpoint,
             max_in_flight_per_tenant: self.max_in_flight_per_tenant,
             poll_interval: Duration::from_millis(self.poll_interval_ms),
-            kept: Duration::from_secs(self.retention_s),
+            retention: Duration::from_secs(self.retention_s),
         })
     }
 
     fn authorities(&self) -> Result<Vec<reqwest::Certificate>, OutboundWebhooksConfigError> {
         let Some(path) = &self.ca_file else { return Ok(Vec::new()) };
-        let refused = |source: Box<dyn std::error::Error + Send + Sync>| {
+        let invalid = |source: Box<dyn std::error::Error + Send + Sync>| {
             OutboundWebhooksConfigError::CaFile { path: path.clone(), source }
         };
-        let pem = std::fs::read(path).map_err(|error| refused(error.into()))?;
-        reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| refused(error.into()))
+        let pem = std::fs::read(path).map_err(|error| invalid(error.into()))?;
+        reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| invalid(error.into()))
     }
 }
 
@@ -243,21 +242,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_accepted_and_what_contradicts_is_not() {
+    fn defaults_are_accepted_and_contradictions_are_rejected() {
         assert!(OutboundWebhooksOptions::default().check().unwrap().master_key.is_none());
-        let refused = |change: fn(&mut OutboundWebhooksOptions)| {
+        let error = |change: fn(&mut OutboundWebhooksOptions)| {
             let mut options = OutboundWebhooksOptions::default();
             change(&mut options);
             options.check().unwrap_err().to_string()
         };
-        assert!(refused(|options| options.lease_ms = 19_999).contains("lease_ms"));
-        // Eight days, since an endpoint may ask for a day each time, and one and a fifth.
-        assert!(refused(|options| options.retention_s = 794_880).contains("pauses_ms"));
+        assert!(error(|options| options.lease_ms = 19_999).contains("lease_ms"));
+        // Eight delays of a day, the maximum of Retry-After, and one of a day and a fifth.
+        assert!(error(|options| options.retention_s = 794_880).contains("pauses_ms"));
         assert!(
-            refused(|options| options.max_in_flight_per_endpoint = 0).contains("max_in_flight_per_endpoint")
+            error(|options| options.max_in_flight_per_endpoint = 0).contains("max_in_flight_per_endpoint")
         );
-        assert!(refused(|options| options.max_in_flight_per_tenant = 0).contains("max_in_flight_per_tenant"));
-        assert!(refused(|options| options.master_key = Some("short".into())).contains("openssl"));
-        assert!(refused(|options| options.ca_file = Some("/no/such.pem".into())).contains("/no/such.pem"));
+        assert!(error(|options| options.max_in_flight_per_tenant = 0).contains("max_in_flight_per_tenant"));
+        assert!(error(|options| options.master_key = Some("short".into())).contains("openssl"));
+        assert!(error(|options| options.ca_file = Some("/no/such.pem".into())).contains("/no/such.pem"));
     }
 }

@@ -1,5 +1,5 @@
-//! What was delivered to an endpoint and what not, attempt by attempt, and how it is sent again. A delivery is named by its
-//! event: an endpoint has one of each.
+//! The deliveries of an endpoint with their attempts, and their replay. The event id identifies a delivery: an endpoint has
+//! one delivery per event.
 
 use std::collections::HashMap;
 
@@ -9,19 +9,19 @@ use sqlx::PgConnection;
 
 use crate::{EndpointId, WebhooksError};
 
-/// Attempts of one delivery that are shown, the last ones.
+/// Attempts shown per delivery, the last ones.
 const ATTEMPTS_SHOWN: i64 = 20;
-/// Deliveries that one call replays at most.
+/// Most deliveries that one call replays.
 pub const REPLAYED_MAX: i64 = 1_000;
 
-/// Where a delivery stands.
+/// State of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryState {
-    /// An attempt is due, or under way.
+    /// An attempt is scheduled or in flight.
     Pending,
-    /// An attempt was answered with success.
+    /// An attempt was answered 2xx.
     Delivered,
-    /// No further attempt is made by itself.
+    /// No further attempt follows without a replay.
     Failed,
 }
 
@@ -29,7 +29,7 @@ impl DeliveryState {
     /// Every state.
     pub const ALL: [Self; 3] = [Self::Pending, Self::Delivered, Self::Failed];
 
-    /// Its word.
+    /// The word in the database and the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl DeliveryState {
         }
     }
 
-    /// Reads a word.
+    /// Parses a word; `None` for any other.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)
@@ -48,17 +48,17 @@ impl DeliveryState {
 
 /// One attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
-    /// When it was over.
+pub struct DeliveryAttempt {
+    /// When it ended.
     pub ended_at: Timestamp,
-    /// How long it took, in milliseconds.
-    pub duration_ms: i64,
-    /// The status of the answer, if one came.
-    pub response_status: Option<i32>,
-    /// Why it was no success.
+    /// Its duration, in milliseconds.
+    pub took_ms: i64,
+    /// HTTP status; `None` without a response.
+    pub status: Option<i32>,
+    /// Why it failed; `None` if it succeeded.
     pub error: Option<String>,
-    /// The beginning of the answer.
-    pub response_excerpt: Option<String>,
+    /// The start of the response body.
+    pub answer: Option<String>,
 }
 
 /// A delivery with its last attempts.
@@ -68,38 +68,38 @@ pub struct Delivery {
     pub event_id: String,
     /// Its kind.
     pub kind: String,
-    /// Where it stands.
+    /// Its state.
     pub state: DeliveryState,
-    /// Attempts that failed since it was made or replayed.
-    pub failed_attempts: i32,
-    /// When the next attempt is due, while it is pending.
-    pub next_attempt_at: Option<Timestamp>,
-    /// When the event was taken in.
-    pub created_at: Timestamp,
-    /// When it was delivered, or given up.
+    /// Failed attempts since it was created or replayed.
+    pub tries: i32,
+    /// When the next attempt is due; `None` unless it is pending.
+    pub next_at: Option<Timestamp>,
+    /// When the event was consumed.
+    pub made_at: Timestamp,
+    /// When it was delivered or failed.
     pub ended_at: Option<Timestamp>,
-    /// The last attempts, the oldest first.
-    pub attempts: Vec<Attempt>,
+    /// The last attempts, oldest first.
+    pub attempts: Vec<DeliveryAttempt>,
 }
 
-/// Which deliveries of an endpoint. All conditions must hold.
+/// Filter of deliveries; all conditions apply.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Filter<'a> {
-    /// Only in this state.
+pub struct DeliveryFilter<'a> {
+    /// Only deliveries in this state.
     pub state: Option<DeliveryState>,
-    /// Only those after this one in the list, by its event.
+    /// Only deliveries that the list has after the delivery of this event.
     pub after: Option<&'a str>,
 }
 
-/// Deliveries of an endpoint with their last attempts, the newest first, at most `limit`. Whose the endpoint is, is the
-/// caller's to know.
+/// Up to `limit` deliveries of an endpoint with their last attempts, newest first. The caller checks that the tenant owns the
+/// endpoint.
 ///
 /// # Errors
 /// [`WebhooksError`].
 pub async fn list(
     connection: &mut PgConnection,
     endpoint: &EndpointId,
-    filter: Filter<'_>,
+    filter: DeliveryFilter<'_>,
     limit: i64,
 ) -> Result<Vec<Delivery>, WebhooksError> {
     let rows = sqlx::query!(
@@ -120,9 +120,9 @@ pub async fn list(
     let mut attempts = attempts(connection, &positions).await?;
     rows.into_iter()
         .map(|row| {
-            let state = DeliveryState::parse(&row.state).ok_or_else(|| WebhooksError::Unreadable {
+            let state = DeliveryState::parse(&row.state).ok_or_else(|| WebhooksError::InvalidValue {
                 id: row.event_id.clone(),
-                what: "state",
+                column: "state",
                 value: row.state.clone(),
             })?;
             Ok(Delivery {
@@ -142,7 +142,7 @@ pub async fn list(
 async fn attempts(
     connection: &mut PgConnection,
     positions: &[i64],
-) -> Result<HashMap<i64, Vec<Attempt>>, WebhooksError> {
+) -> Result<HashMap<i64, Vec<DeliveryAttempt>>, WebhooksError> {
     let rows = sqlx::query!(
         r#"SELECT a.position AS "position!", a.ended_at AS "ended_at!", a.duration_ms AS "duration_ms!", a.response_status, a.error,
                   a.response_excerpt
@@ -155,9 +155,9 @@ async fn attempts(
     )
     .fetch_all(connection)
     .await?;
-    let mut by_delivery: HashMap<i64, Vec<Attempt>> = HashMap::new();
+    let mut by_delivery: HashMap<i64, Vec<DeliveryAttempt>> = HashMap::new();
     for row in rows {
-        by_delivery.entry(row.position).or_default().push(Attempt {
+        by_delivery.entry(row.position).or_default().push(DeliveryAttempt {
             ended_at: row.ended_at.to_jiff(),
             duration_ms: row.duration_ms,
             response_status: row.response_status,
@@ -168,18 +168,18 @@ async fn attempts(
     Ok(by_delivery)
 }
 
-/// What became of a wish to send something again.
+/// Outcome of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replay {
-    /// It is due now, with the whole schedule before it.
+pub enum ReplayOutcome {
+    /// The delivery is due now and starts the schedule again.
     Due,
-    /// An attempt is under way: there is nothing to do.
-    UnderWay,
-    /// The endpoint has no delivery of such an event, or no longer.
+    /// An attempt is in flight; nothing was changed.
+    InFlight,
+    /// The endpoint has no delivery of this event, or its retention has passed.
     Unknown,
 }
 
-/// Sends one event to an endpoint again, whether it was delivered or not. Whose the endpoint is, is the caller's to know.
+/// Replays one delivery, whatever its state. The caller checks that the tenant owns the endpoint.
 ///
 /// # Errors
 /// [`WebhooksError`].
@@ -187,7 +187,7 @@ pub async fn replay(
     tx: &mut PgConnection,
     endpoint: &EndpointId,
     event_id: &str,
-) -> Result<Replay, WebhooksError> {
+) -> Result<ReplayOutcome, WebhooksError> {
     let rows = sqlx::query!(
         "UPDATE webhook_deliveries
          SET state = 'pending', failed_attempts = 0, next_attempt_at = clock_timestamp(), lease = NULL, ended_at = NULL
@@ -198,7 +198,7 @@ pub async fn replay(
     .execute(&mut *tx)
     .await?;
     if rows.rows_affected() > 0 {
-        return Ok(Replay::Due);
+        return Ok(ReplayOutcome::Due);
     }
     let known = sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM webhook_deliveries WHERE endpoint_id = $1 AND event_id = $2) AS "known!""#,
@@ -207,11 +207,11 @@ pub async fn replay(
     )
     .fetch_one(tx)
     .await?;
-    Ok(if known { Replay::UnderWay } else { Replay::Unknown })
+    Ok(if known { ReplayOutcome::InFlight } else { ReplayOutcome::Unknown })
 }
 
-/// Sends an endpoint again what failed of the events that were taken in since an instant, the oldest first and at most
-/// [`REPLAYED_MAX`]; says how much. Whose the endpoint is, is the caller's to know.
+/// Replays the failed deliveries of events consumed since `since`, oldest first and at most [`REPLAYED_MAX`]; returns their
+/// number. The caller checks that the tenant owns the endpoint.
 ///
 /// # Errors
 /// [`WebhooksError`].

@@ -1,19 +1,19 @@
-//! What can go wrong in the database of endpoints.
+//! Errors of the database.
 
-/// No outcome, or a row that cannot be read.
+/// The database failed, or a row is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhooksError {
-    /// No answer, a lost connection, a conflict: whether it is stored is not known.
-    #[error("the database of webhook endpoints did not answer")]
+    /// No answer, a lost connection or a conflict: whether the change is stored is unknown.
+    #[error("the webhook database failed")]
     Database(#[from] sqlx::Error),
-    /// A word that this version does not know.
-    #[error("{what} of {id} cannot be read: {value:?}")]
-    Unreadable {
-        /// The row.
+    /// A column has a value that this version does not know.
+    #[error("webhook row {id} has the unknown value {value:?} in column {column}")]
+    InvalidValue {
+        /// Id of the row.
         id: String,
         /// The column.
-        what: &'static str,
-        /// What is there.
+        column: &'static str,
+        /// Its value.
         value: String,
     },
 }

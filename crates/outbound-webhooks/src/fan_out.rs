@@ -1,37 +1,38 @@
-//! What an event becomes: one delivery for each active endpoint of its tenant that wants its kind, with the body as it is sent.
+//! An event becomes one delivery for each active endpoint of its tenant that receives its kind, with the exact body that is
+//! sent.
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::PgConnection;
 
-/// Longest event id, in bytes: what a receiver takes as `webhook-id`.
+/// Longest event id, in bytes; it is sent as `webhook-id`.
 const EVENT_ID_BYTES_MAX: usize = 256;
 
-/// An event, and whose it is.
+/// An event of a tenant.
 #[derive(Clone, Copy, Debug)]
-pub struct Message<'a> {
-    /// Whose endpoints are told.
+pub struct WebhookEvent<'a> {
+    /// The tenant whose endpoints receive it.
     pub tenant: &'a str,
-    /// The same at each attempt, so that a receiver knows a repeat by it.
+    /// Identifies the event; each attempt has the same id, so that receivers recognise repeats.
     pub event_id: &'a str,
-    /// What kind of thing happened.
+    /// Its kind.
     pub kind: &'a str,
-    /// Version of the form of `data`.
+    /// Schema version of `data`.
     pub version: i32,
-    /// What it happened to.
+    /// The subject of the event; receivers order events per key.
     pub key: &'a str,
-    /// Its place among the events of its key, from 1: the order of arrival says nothing.
+    /// Sequence number among the events of its key, from 1.
     pub sequence: i64,
-    /// When it happened.
+    /// When the event occurred.
     pub at: Timestamp,
-    /// What happened.
+    /// The payload.
     pub data: &'a Value,
 }
 
-/// The body of a delivery: what Standard Webhooks asks for (type, timestamp, data) and what puts events in order.
+/// The body of a delivery: the fields of Standard Webhooks (type, timestamp, data), and key and sequence for the order.
 #[derive(Serialize)]
-struct Body<'a> {
+struct DeliveryBody<'a> {
     r#type: &'a str,
     timestamp: Timestamp,
     version: i32,
@@ -40,48 +41,47 @@ struct Body<'a> {
     data: &'a Value,
 }
 
-/// An event that did not become deliveries.
+/// The deliveries of an event could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum FanOutError {
-    /// The id cannot go into a header, or a dot in it would let one signed text be read as two different events.
-    #[error(
-        "an event's id must be 1 to {EVENT_ID_BYTES_MAX} visible ASCII characters without a dot to be sent"
-    )]
+    /// The id is not a header value, or contains a dot, which would make the signed text ambiguous.
+    #[error("the event id must have 1 to {EVENT_ID_BYTES_MAX} visible ASCII characters and no dot")]
     EventId,
-    /// The body cannot be written.
-    #[error("the event cannot be written as JSON")]
-    Unwritable(#[from] serde_json::Error),
-    /// No answer: whether it is stored is not known.
-    #[error("the database of webhook endpoints did not answer")]
+    /// The body could not be serialised.
+    #[error("the event could not be serialised as JSON")]
+    Serialization(#[from] serde_json::Error),
+    /// Whether the deliveries are stored is unknown.
+    #[error("the webhook database failed")]
     Database(#[from] sqlx::Error),
 }
 
-/// Writes the deliveries of an event into the caller's transaction, and says how many; again changes nothing.
+/// Inserts the deliveries of an event in the caller's transaction; returns how many were newly inserted. A repeat inserts
+/// none.
 ///
 /// # Errors
 /// [`FanOutError`]: the transaction must not be committed.
-pub async fn fan_out(tx: &mut PgConnection, message: &Message<'_>) -> Result<u64, FanOutError> {
-    let id = message.event_id;
-    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'.';
-    if id.is_empty() || id.len() > EVENT_ID_BYTES_MAX || !id.bytes().all(is_plain) {
+pub async fn fan_out(tx: &mut PgConnection, event: &WebhookEvent<'_>) -> Result<u64, FanOutError> {
+    let id = event.event_id;
+    let is_permitted = |byte: u8| byte.is_ascii_graphic() && byte != b'.';
+    if id.is_empty() || id.len() > EVENT_ID_BYTES_MAX || !id.bytes().all(is_permitted) {
         return Err(FanOutError::EventId);
     }
-    let body = serde_json::to_string(&Body {
-        r#type: message.kind,
-        timestamp: message.at,
-        version: message.version,
-        key: message.key,
-        sequence: message.sequence,
-        data: message.data,
+    let body = serde_json::to_string(&DeliveryBody {
+        r#type: event.kind,
+        timestamp: event.at,
+        version: event.version,
+        key: event.key,
+        sequence: event.sequence,
+        data: event.data,
     })?;
     let rows = sqlx::query!(
         "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body)
          SELECT endpoint_id, $2, $3, $4 FROM webhook_endpoints
          WHERE tenant_id = $1 AND status = 'active' AND (kinds = '{}' OR $3 = ANY(kinds))
          ON CONFLICT DO NOTHING",
-        message.tenant,
+        event.tenant,
         id,
-        message.kind,
+        event.kind,
         body,
     )
     .execute(tx)

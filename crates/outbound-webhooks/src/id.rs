@@ -1,31 +1,30 @@
-//! What an endpoint is called.
+//! Ids of endpoints.
 
 use std::fmt;
 
 use uuid::Uuid;
 
-/// Before the digits.
 const PREFIX: &str = "whe_";
-/// Hexadecimal digits after it.
+/// Hexadecimal digits after the prefix.
 const DIGITS: usize = 32;
 
-/// An endpoint's id: `whe_` and 32 hexadecimal digits. No secret.
+/// Id of an endpoint: `whe_` and 32 hexadecimal digits. It is not secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointId(String);
 
-/// A text that is no endpoint's id.
+/// The text is not the id of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an endpoint's id is whe_ and {DIGITS} hexadecimal digits")]
+#[error("the id of an endpoint must be whe_ and {DIGITS} hexadecimal digits")]
 pub struct EndpointIdError;
 
 impl EndpointId {
-    /// One that nobody has.
+    /// A new random id.
     #[must_use]
     pub fn random() -> Self {
         Self(format!("{PREFIX}{}", Uuid::new_v4().simple()))
     }
 
-    /// Reads one.
+    /// Parses an id.
     ///
     /// # Errors
     /// [`EndpointIdError`].
@@ -40,7 +39,7 @@ impl EndpointId {
         }
     }
 
-    /// As text.
+    /// The id as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -66,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_read_as_it_is_made() {
+    fn a_random_id_is_parsed_and_malformed_ids_are_rejected() {
         let id = EndpointId::random();
         assert_eq!(EndpointId::new(id.as_str()), Ok(id.clone()));
         assert_ne!(EndpointId::random(), id);

@@ -1,22 +1,21 @@
-//! Endpoints of tenants are told of events over HTTP, signed as Standard Webhooks has it
-//! (<https://www.standardwebhooks.com>): at least once, tried again for days, each attempt on record.
+//! Delivers events to endpoints of tenants over HTTP, signed as Standard Webhooks specifies
+//! (<https://www.standardwebhooks.com>): at least once, with retries for days, and with a record of each attempt.
 //!
-//! What is to be delivered is a row, written in the transaction that takes the event in. Any number of senders claim rows for
-//! the time of a lease, post outside any transaction, and record what came of it. The same event has the same id at each
-//! attempt; order is not promised.
+//! A delivery is a row, written in the transaction that consumes the event. Any number of senders claim rows for a lease,
+//! send outside any transaction, and record the outcome. Each attempt of an event has the same id; order is not guaranteed.
 //!
-//! This crate knows nothing of what the events tell.
+//! This crate does not interpret the events.
 //!
-//! | file | question |
+//! | file | content |
 //! |---|---|
-//! | [`config`] | what may be set? |
-//! | [`endpoints`] | who is told, of what, where? |
-//! | [`target`], [`address`] | which addresses may be reached? |
-//! | [`secret`] | what is it signed with? |
-//! | [`fan_out`] | what does an event become? |
-//! | [`sender`], [`schedule`] | who sends it, when, how often? |
-//! | [`deliveries`] | what was delivered and what not, and how is it sent again? |
-//! | [`keep`], [`measure`] | how do the tables stay small, and how much waits? |
+//! | [`config`] | the settings |
+//! | [`endpoints`] | endpoints of tenants: create, read, change, delete, and the commands of operators |
+//! | [`target`], [`address`] | permitted URLs and addresses |
+//! | [`secret`] | the secrets that sign deliveries |
+//! | [`fan_out`] | an event becomes deliveries |
+//! | [`sender`], [`schedule`] | sending, and the delays between attempts |
+//! | [`deliveries`] | the deliveries of an endpoint, and their replay |
+//! | [`retention`], [`measure`] | deleting old rows, and the gauges |
 
 pub mod address;
 pub mod config;
@@ -25,8 +24,8 @@ pub mod endpoints;
 mod error;
 mod fan_out;
 mod id;
-pub mod keep;
 mod measure;
+pub mod retention;
 pub mod schedule;
 pub mod secret;
 pub mod sender;
@@ -36,10 +35,10 @@ use sqlx::migrate::Migrator;
 
 pub use config::{CheckedOutboundWebhooks, OutboundWebhooksOptions};
 pub use error::WebhooksError;
-pub use fan_out::{FanOutError, Message, fan_out};
+pub use fan_out::{FanOutError, WebhookEvent, fan_out};
 pub use id::{EndpointId, EndpointIdError};
-pub use measure::{Measured, measure};
-pub use sender::Sender;
+pub use measure::{WebhookBacklog, measure};
+pub use sender::DeliverySender;
 
 /// Migrations of the tables `webhook_endpoints`, `webhook_deliveries` and `webhook_attempts`.
 pub static MIGRATOR: Migrator = sqlx::migrate!();

@@ -1,40 +1,40 @@
-//! How much waits to be sent, and since when.
+//! The numbers of the gauges: endpoints and pending deliveries.
 
 use sqlx::PgPool;
 
 use crate::WebhooksError;
 
-/// Deliveries that are counted at most: beyond it, that there are many is what matters.
+/// Most deliveries that are counted, which bounds the cost.
 const COUNTED_MAX: i64 = 10_000;
 
-/// The numbers that gauges show.
+/// Numbers of endpoints and deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Measured {
-    /// Endpoints that are told.
+pub struct WebhookBacklog {
+    /// Active endpoints.
     pub active: i64,
-    /// Endpoints that are disabled, for whatever reason.
+    /// Disabled endpoints, for any reason.
     pub disabled: i64,
-    /// Deliveries to active endpoints that are not made yet; 10,000 for as many and more.
+    /// Pending deliveries to active endpoints; 10,000 means at least that many.
     pub pending: i64,
-    /// Those of them that are due; 10,000 for as many and more.
+    /// Pending deliveries that are due; 10,000 means at least that many.
     pub due: i64,
-    /// How long the longest of these has been due, in milliseconds; 0 when none is.
+    /// Age of the oldest due delivery, in milliseconds; 0 if none is due.
     pub oldest_due_ms: i64,
 }
 
-/// Measures, by the database's clock and by indexes.
+/// Reads the numbers, by the database's clock and with indexes.
 ///
 /// # Errors
 /// [`WebhooksError`].
-pub async fn measure(pool: &PgPool) -> Result<Measured, WebhooksError> {
+pub async fn measure(pool: &PgPool) -> Result<WebhookBacklog, WebhooksError> {
     Ok(sqlx::query_as!(
-        Measured,
+        WebhookBacklog,
         r#"SELECT (SELECT count(*) FROM webhook_endpoints WHERE status = 'active') AS "active!",
                   (SELECT count(*) FROM webhook_endpoints WHERE status = 'disabled') AS "disabled!",
                   (SELECT count(*) FROM (
                       SELECT FROM webhook_endpoints e CROSS JOIN LATERAL (
                           SELECT FROM webhook_deliveries d
-                          WHERE d.endpoint_id = e.endpoint_id AND d.state = 'pending' LIMIT $1) one
+                          WHERE d.endpoint_id = e.endpoint_id AND d.state = 'pending' LIMIT $1) pending
                       WHERE e.status = 'active' LIMIT $1) counted) AS "pending!",
                   (SELECT count(*) FROM (
                       SELECT FROM webhook_endpoints e CROSS JOIN LATERAL (

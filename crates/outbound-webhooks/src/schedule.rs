@@ -1,11 +1,11 @@
-//! When an attempt that was no success is made again.
+//! Delays between attempts.
 
 use std::time::Duration;
 
-/// How much longer a pause may be by chance: a part of this size.
-const CHANCE_PART: u32 = 5;
+/// The jitter is at most the delay divided by this.
+const JITTER_DIVISOR: u32 = 5;
 
-/// The pauses between attempts.
+/// The delays between attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     pauses: Vec<Duration>,
@@ -13,38 +13,39 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// These pauses; an endpoint's own wish is obeyed up to `retry_after_max`.
+    /// `pauses` are the delays before the second, third and further attempts. An endpoint's `Retry-After` is obeyed up to
+    /// `retry_after_max`.
     #[must_use]
     pub fn new(pauses: Vec<Duration>, retry_after_max: Duration) -> Self {
         Self { pauses, retry_after_max }
     }
 
-    /// The pause after so many attempts that failed, 1 or more; none when that was the last one. `chance` is any random number:
-    /// what failed together shall not come again together. The endpoint's own wish counts where it is longer.
+    /// The delay after this many failed attempts, from 1; `None` after the last attempt. `random` is any random number; the
+    /// jitter spreads attempts that failed together. A longer `Retry-After` takes precedence.
     #[must_use]
-    pub fn pause(&self, failed: usize, chance: u32, wish: Option<Duration>) -> Option<Duration> {
-        let pause = longer_by_chance(*self.pauses.get(failed.checked_sub(1)?)?, chance);
-        Some(pause.max(wish.unwrap_or_default().min(self.retry_after_max)))
+    pub fn delay(&self, failed: usize, random: u32, retry_after: Option<Duration>) -> Option<Duration> {
+        let delay = add_jitter(*self.pauses.get(failed.checked_sub(1)?)?, random);
+        Some(delay.max(retry_after.unwrap_or_default().min(self.retry_after_max)))
     }
 
-    /// All pauses together, as long as chance and the endpoint's wishes can make them.
+    /// The longest possible sum of all delays, with jitter and `Retry-After`.
     #[must_use]
     pub fn longest(&self) -> Duration {
         self.pauses
             .iter()
-            .map(|pause| pause.saturating_add(*pause / CHANCE_PART).max(self.retry_after_max))
+            .map(|pause| pause.saturating_add(*pause / JITTER_DIVISOR).max(self.retry_after_max))
             .fold(Duration::ZERO, Duration::saturating_add)
     }
 }
 
-/// A pause, longer by a fifth at most; `chance` is any random number.
-pub(crate) fn longer_by_chance(pause: Duration, chance: u32) -> Duration {
-    let longer = pause / CHANCE_PART;
-    let longer_ms = u64::try_from(longer.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
-    pause.saturating_add(Duration::from_millis(u64::from(chance) % longer_ms))
+/// Adds a jitter of at most a fifth; `random` is any random number.
+pub(crate) fn add_jitter(delay: Duration, random: u32) -> Duration {
+    let jitter_max = delay / JITTER_DIVISOR;
+    let range_ms = u64::try_from(jitter_max.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+    delay.saturating_add(Duration::from_millis(u64::from(random) % range_ms))
 }
 
-/// Reads a `Retry-After` in whole seconds. A date would need the other's clock; what cannot be read is as if it was not said.
+/// Parses a `Retry-After` in whole seconds; `None` for any other value. A date would need the endpoint's clock.
 #[must_use]
 pub fn retry_after(header: &str) -> Option<Duration> {
     header.trim().parse().ok().map(Duration::from_secs)
@@ -57,28 +58,32 @@ mod tests {
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     #[test]
-    fn pauses_come_in_their_order_and_end() {
+    fn delays_follow_the_schedule_and_end() {
         let schedule = crate::OutboundWebhooksOptions::default().check().unwrap().schedule;
         let hours = |h: u64| S(h * 3_600);
         let expected =
             [S(5), S(300), S(1_800), hours(2), hours(5), hours(10), hours(14), hours(20), hours(24)];
         for (n, pause) in expected.into_iter().enumerate() {
-            assert_eq!(schedule.pause(n + 1, 0, None), Some(pause), "after {} that failed", n + 1);
-            for chance in [1, 4_711, u32::MAX] {
-                let by_chance = schedule.pause(n + 1, chance, None).unwrap();
-                assert!(pause < by_chance && by_chance <= pause + pause / 5, "{by_chance:?} after {pause:?}");
+            assert_eq!(schedule.delay(n + 1, 0, None), Some(pause), "after {} failed attempts", n + 1);
+            for random in [1, 4_711, u32::MAX] {
+                let with_jitter = schedule.delay(n + 1, random, None).unwrap();
+                assert!(
+                    pause < with_jitter && with_jitter <= pause + pause / 5,
+                    "{with_jitter:?} after {pause:?}"
+                );
             }
         }
-        assert_eq!(schedule.pause(10, 0, None), None);
-        assert_eq!(schedule.pause(10, 0, Some(S(1))), None, "a wish makes no further attempt");
-        assert_eq!(schedule.pause(0, 0, None), None);
+        assert_eq!(schedule.delay(10, 0, None), None);
+        assert_eq!(schedule.delay(10, 0, Some(S(1))), None, "expected Retry-After not to add an attempt");
+        assert_eq!(schedule.delay(0, 0, None), None);
     }
 
     #[test]
-    fn a_wish_is_heard_within_bounds() {
+    fn retry_after_is_obeyed_up_to_its_maximum() {
         let schedule = Schedule::new(vec![S(60)], S(600));
-        for (wish, pause) in [(0, 60), (59, 60), (61, 61), (600, 600), (601, 600), (u64::MAX, 600)] {
-            assert_eq!(schedule.pause(1, 0, Some(S(wish))), Some(S(pause)), "{wish}");
+        for (retry_after_s, delay_s) in [(0, 60), (59, 60), (61, 61), (600, 600), (601, 600), (u64::MAX, 600)]
+        {
+            assert_eq!(schedule.delay(1, 0, Some(S(retry_after_s))), Some(S(delay_s)), "{retry_after_s}");
         }
         assert_eq!(retry_after(" 7 "), Some(S(7)));
         for unreadable in ["", "soon", "-1", "1.5", "Sun, 06 Nov 1994 08:49:37 GMT"] {

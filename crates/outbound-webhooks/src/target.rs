@@ -1,66 +1,65 @@
-//! Where an endpoint may stand: what its URL may look like. What its name resolves to is judged when it is connected to
-//! ([`crate::address`]).
+//! Rules for the URLs of endpoints. The addresses of a host name are checked at each connection ([`crate::address`]).
 
 use std::net::IpAddr;
 
 use reqwest::Url;
 
-use crate::address::Reach;
+use crate::address::AddressPolicy;
 
 /// Longest URL, in bytes.
 pub const URL_BYTES_MAX: usize = 2048;
 
-/// What URLs may look like.
+/// Rules for URLs.
 #[derive(Clone, Debug)]
 pub struct TargetRules {
-    /// Whether `http` is good, too.
+    /// Whether `http` is permitted.
     pub http: bool,
-    /// Ports that may be connected to; none means every port.
+    /// Permitted ports; empty for all.
     pub ports: Vec<u16>,
-    /// Addresses that may be.
-    pub reach: Reach,
+    /// Permitted addresses.
+    pub addresses: AddressPolicy,
 }
 
-/// A URL that keeps the rules.
+/// A URL that conforms to the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target(Url);
 
-/// Why an endpoint may not stand there.
+/// Why a URL is not permitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// Over [`URL_BYTES_MAX`].
-    #[error("a URL has {URL_BYTES_MAX} bytes at most")]
+    /// Longer than [`URL_BYTES_MAX`].
+    #[error("the URL must have at most {URL_BYTES_MAX} bytes")]
     TooLong,
     /// Not a URL with a host.
-    #[error("this is no URL of a host")]
-    NoUrl,
-    /// Not encrypted.
+    #[error("the text is not a URL with a host")]
+    Malformed,
+    /// Not `https`.
     #[error("the URL must begin with https://")]
     Scheme,
     /// A user or a password.
-    #[error("the URL must have no user and no password: whoever reads it would know them")]
+    #[error("the URL must contain no user and no password, because it is stored and shown in clear text")]
     UserInfo,
-    /// What never reaches a server.
+    /// A fragment, which is never sent to a server.
     #[error("the URL must have no fragment (#..)")]
     Fragment,
-    /// A port that is not on the list.
-    #[error("port {0} may not be reached")]
+    /// A port that is not permitted.
+    #[error("port {0} is not permitted")]
     Port(u16),
-    /// An address of our own, or none of the public internet.
-    #[error("the address may not be reached")]
+    /// An address that is not permitted.
+    #[error("the address is not permitted")]
     Address,
 }
 
 impl Target {
-    /// Reads a URL and checks it.
+    /// Parses and checks a URL.
     ///
     /// # Errors
     /// [`TargetError`], the first that applies.
-    pub fn read(text: &str, rules: &TargetRules) -> Result<Self, TargetError> {
+    pub fn parse(text: &str, rules: &TargetRules) -> Result<Self, TargetError> {
         if text.len() > URL_BYTES_MAX {
             return Err(TargetError::TooLong);
         }
-        let url = Url::parse(text).map_err(|_| TargetError::NoUrl)?;
+        let url = Url::parse(text).map_err(|_| TargetError::Malformed)?;
         match url.scheme() {
             "https" => {}
             "http" if rules.http => {}
@@ -72,15 +71,14 @@ impl Target {
         if url.fragment().is_some() {
             return Err(TargetError::Fragment);
         }
-        let host = url.host_str().filter(|host| !host.is_empty()).ok_or(TargetError::NoUrl)?;
-        let port = url.port_or_known_default().ok_or(TargetError::NoUrl)?;
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or(TargetError::Malformed)?;
+        let port = url.port_or_known_default().ok_or(TargetError::Malformed)?;
         if !rules.ports.is_empty() && !rules.ports.contains(&port) {
             return Err(TargetError::Port(port));
         }
-        // An address needs no look-up, so no resolver of ours would see it. The parser has brought every spelling of one
-        // (0x7f.1, 2130706433) into the usual form.
+        // A literal address bypasses our resolver. The parser has normalised every spelling of it (0x7f.1, 2130706433).
         let literal: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
-        if literal.is_some_and(|address| !rules.reach.allows(address)) {
+        if literal.is_some_and(|address| !rules.addresses.permits(address)) {
             return Err(TargetError::Address);
         }
         if url.as_str().len() > URL_BYTES_MAX {
@@ -89,23 +87,22 @@ impl Target {
         Ok(Self(url))
     }
 
-    /// As text, in its usual form.
+    /// The normalised URL.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 
-    /// Whether `url` leads to the same host, by whatever port and path.
+    /// Whether `url` has the same host, regardless of port and path.
     pub(crate) fn has_host_of(&self, url: &str) -> bool {
-        // The root's dot at the end of a name changes nothing.
+        // A trailing dot names the same host.
         fn name(url: &Url) -> Option<&str> {
             url.host_str().map(|host| host.trim_end_matches('.'))
         }
         Url::parse(url).is_ok_and(|url| name(&url) == name(&self.0))
     }
 
-    /// Whether it is encrypted.
-    pub(crate) fn is_encrypted(&self) -> bool {
+    pub(crate) fn is_https(&self) -> bool {
         self.0.scheme() == "https"
     }
 
@@ -120,11 +117,11 @@ mod tests {
 
     fn rules(http: bool, ports: &[u16], allowed: &[&str]) -> TargetRules {
         let allowed = allowed.iter().map(|network| network.parse().unwrap()).collect();
-        TargetRules { http, ports: ports.to_vec(), reach: Reach::new(allowed) }
+        TargetRules { http, ports: ports.to_vec(), addresses: AddressPolicy::new(allowed) }
     }
 
     #[test]
-    fn a_url_is_taken_only_where_it_may_lead() {
+    fn a_url_is_accepted_only_if_the_rules_permit_it() {
         let strict = rules(false, &[443, 8443], &[]);
         #[rustfmt::skip]
         let table = [
@@ -133,11 +130,11 @@ mod tests {
             ("https://bank.example:8443/", Ok("https://bank.example:8443/")),
             ("https://8.8.8.8/", Ok("https://8.8.8.8/")),
             ("https://[2606:4700::1111]/", Ok("https://[2606:4700::1111]/")),
-            // A name is judged when it is connected to.
+            // The addresses of a name are checked at the connection.
             ("https://localhost/", Ok("https://localhost/")),
-            ("", Err(TargetError::NoUrl)),
-            ("bank.example", Err(TargetError::NoUrl)),
-            ("https://", Err(TargetError::NoUrl)),
+            ("", Err(TargetError::Malformed)),
+            ("bank.example", Err(TargetError::Malformed)),
+            ("https://", Err(TargetError::Malformed)),
             ("http://bank.example/", Err(TargetError::Scheme)),
             ("ftp://bank.example/", Err(TargetError::Scheme)),
             ("file:///etc/passwd", Err(TargetError::Scheme)),
@@ -156,17 +153,17 @@ mod tests {
             ("https://[64:ff9b::7f00:1]/", Err(TargetError::Address)),
         ];
         for (text, expected) in table {
-            let read = Target::read(text, &strict).map(|target| target.as_str().to_owned());
-            assert_eq!(read, expected.map(str::to_owned), "{text}");
+            let parsed = Target::parse(text, &strict).map(|target| target.as_str().to_owned());
+            assert_eq!(parsed, expected.map(str::to_owned), "{text}");
         }
         let long = format!("https://bank.example/{}", "x".repeat(URL_BYTES_MAX));
-        assert_eq!(Target::read(&long, &strict), Err(TargetError::TooLong));
+        assert_eq!(Target::parse(&long, &strict), Err(TargetError::TooLong));
     }
 
     #[test]
-    fn what_is_allowed_is_allowed() {
-        let lifted = rules(true, &[], &["127.0.0.0/8"]);
-        assert!(Target::read("http://127.0.0.1:8123/hook", &lifted).is_ok());
-        assert_eq!(Target::read("http://10.0.0.1/", &lifted), Err(TargetError::Address));
+    fn permitted_networks_and_http_are_accepted() {
+        let relaxed = rules(true, &[], &["127.0.0.0/8"]);
+        assert!(Target::parse("http://127.0.0.1:8123/hook", &relaxed).is_ok());
+        assert_eq!(Target::parse("http://10.0.0.1/", &relaxed), Err(TargetError::Address));
     }
 }

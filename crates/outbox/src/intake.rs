@@ -20,6 +20,9 @@ pub trait Effect: Send + Sync {
         tx: &mut PgConnection,
         event: &Event,
     ) -> impl Future<Output = Result<(), EffectError>> + Send;
+
+    /// Called after the effect was committed, for logs and metrics. Not called if the process dies in between.
+    fn committed(&self, _event: &Event) {}
 }
 
 /// An event without its effect.
@@ -82,6 +85,7 @@ pub async fn take_in(
     effect.apply(&mut tx, event).await?;
     come_to(&mut tx, consumer, &event.key, event.sequence).await.map_err(not_now)?;
     tx.commit().await.map_err(unavailable)?;
+    effect.committed(event);
     Ok(Taken::Now)
 }
 

@@ -1,4 +1,4 @@
-//! What `notifier` reads from its configuration; other processes' sections are ignored.
+//! Configuration of `notifier`. Sections of other processes are ignored.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,18 +24,18 @@ pub(crate) struct Options {
     pub(crate) outbound_webhooks: OutboundWebhooksOptions,
 }
 
-/// How this process works.
+/// Section `[notifier]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NotifierOptions {
     /// Where health and metrics are served. Default `127.0.0.1:9103`.
     pub(crate) metrics_listen: SocketAddr,
-    /// How long an event may take until the broker delivers it again, in milliseconds, at least 1. Default 15000.
+    /// Time after which the broker redelivers an event without an acknowledgement, in milliseconds, at least 1. Default 15000.
     pub(crate) ack_wait_ms: u64,
-    /// Deliveries of an event that cannot be told, until it is parked; at least 1. Default 5.
+    /// Deliveries after which an event that cannot be consumed is parked; at least 1. Default 5.
     pub(crate) deliveries_max: i64,
-    /// How long it is remembered what was taken in, in seconds; longer than the broker and the relay keep events. Default 30
-    /// days.
+    /// Retention of the marks of consumed events, in seconds; longer than the retention of events in the broker and the outbox.
+    /// Default 30 days.
     pub(crate) marks_kept_s: u64,
 }
 
@@ -51,18 +51,18 @@ impl Default for NotifierOptions {
 }
 
 impl Options {
-    /// How events are taken in to tell customers.
+    /// Options of the consumer that notifies customers.
     ///
     /// # Errors
-    /// A setting that is refused.
+    /// A setting is invalid.
     pub(crate) fn customers(&self) -> anyhow::Result<ConsumerOptions> {
         self.consumer(Consumer::Customers)
     }
 
-    /// How events are taken in to tell webhook endpoints.
+    /// Options of the consumer that writes webhook deliveries.
     ///
     /// # Errors
-    /// A setting that is refused.
+    /// A setting is invalid.
     pub(crate) fn endpoints(&self) -> anyhow::Result<ConsumerOptions> {
         self.consumer(Consumer::Endpoints)
     }
@@ -73,7 +73,7 @@ impl Options {
         ensure!(deliveries_max > 0, "notifier.deliveries_max must be greater than zero");
         ensure!(
             marks_kept_s > self.broker.max_age_s,
-            "notifier.marks_kept_s must be greater than broker.max_age_s, or a customer could be told twice"
+            "notifier.marks_kept_s must be greater than broker.max_age_s; otherwise a customer could be notified twice"
         );
         Ok(ConsumerOptions {
             ack_wait: Duration::from_millis(ack_wait_ms),
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_must_outlive_what_can_come_again() {
+    fn marks_must_outlive_the_events_in_the_broker() {
         let mut options = Options::default();
         assert!(options.customers().is_ok());
         options.notifier.marks_kept_s = options.broker.max_age_s;

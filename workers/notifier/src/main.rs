@@ -1,21 +1,21 @@
-//! `notifier`: takes events of payments in and tells the customer, once for each event (S3.6). What is told is a row of
-//! `notifications`, written in the transaction that marks the event as taken in; how it reaches a telephone is the business
-//! of whoever reads them. It tells the tenants' own webhook endpoints too, by another consumer and over connections of its own:
-//! a customer's message never waits for an endpoint. Any number of these processes may run; the broker may come and go.
+//! `notifier`: consumes payment events and notifies the customer once per event (S3.6). A notification is a row of
+//! `notifications`, written in the transaction that marks the event as consumed; another system reads the rows and sends them. A
+//! second consumer, with a connection pool of its own, writes and sends the tenants' webhook deliveries, so that a notification
+//! never waits for an endpoint. Any number of these processes may run, and the broker may be unavailable at times.
 //!
-//! | file | question |
+//! | file | content |
 //! |---|---|
-//! | `tell` | what does an event do? |
-//! | `words` | what is the customer told? |
-//! | `webhooks` | how are endpoints told? |
-//! | `prune` | what is deleted, and when? |
-//! | `config` | how is it set up? |
+//! | `notify` | the consumer's effect: writes the notification of an event |
+//! | `message` | the text of a notification |
+//! | `webhooks` | the consumer and the sender of outbound webhooks |
+//! | `prune` | periodic deletion of old rows |
+//! | `config` | the configuration |
 
 mod config;
+mod message;
+mod notify;
 mod prune;
-mod tell;
 mod webhooks;
-mod words;
 
 use std::time::Duration;
 
@@ -46,16 +46,16 @@ async fn main() -> anyhow::Result<()> {
     let listen = options.notifier.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_NOTIFIER__METRICS_LISTEN", health, stop.clone());
     let broker = Broker::connect(&options.broker, "notifier").await?;
-    let consumer = Consumer::new(broker.clone(), ledger.pool().clone(), tell::TellCustomer, customers);
+    let consumer = Consumer::new(broker.clone(), ledger.pool().clone(), notify::NotifyCustomer, customers);
     let webhooks = Webhooks::new(options.database.pool("notifier-webhooks")?, broker, endpoints, &webhooks)?;
-    let kept = Duration::from_secs(options.notifier.marks_kept_s);
-    // What was taken in so long ago cannot come again.
-    let forget = async || outbox::keep::prune_processed(ledger.pool(), kept).await;
+    let retention = Duration::from_secs(options.notifier.marks_kept_s);
+    // The broker no longer has events of that age.
+    let delete_marks = async || outbox::keep::prune_processed(ledger.pool(), retention).await;
     let work = async {
         tokio::join!(
             consumer.run(&stop),
             webhooks.run(&stop),
-            prune::prune("marks of events", forget, &stop)
+            prune::prune("marks of consumed events", delete_marks, &stop)
         );
         Ok(())
     };

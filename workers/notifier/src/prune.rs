@@ -1,27 +1,30 @@
-//! Deletes what is old, now and then.
+//! Periodic deletion of rows beyond their retention.
 
 use std::error::Error;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// Pause between two looks.
-const PRUNE_EVERY: Duration = Duration::from_secs(600);
+const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Deletes until `stop`; `delete` says how many `what` it deleted. What fails is tried again with the next look.
+/// Calls `delete`, which returns the number of deleted `rows`, until `stop`. A failure is repeated after the interval.
 pub(crate) async fn prune<E: Error + 'static>(
-    what: &'static str,
+    rows: &'static str,
     delete: impl AsyncFn() -> Result<u64, E>,
     stop: &CancellationToken,
 ) {
     while !stop.is_cancelled() {
         match delete().await {
             Ok(0) => {}
-            Ok(deleted) => tracing::info!(what, deleted, "what is old was deleted"),
+            Ok(deleted) => tracing::info!(rows, deleted, "rows beyond their retention deleted"),
             Err(error) => {
-                tracing::warn!(what, error = &error as &dyn Error, "deleting what is old failed");
+                tracing::warn!(
+                    rows,
+                    error = &error as &dyn Error,
+                    "rows beyond their retention could not be deleted; trying again"
+                );
             }
         }
-        let _ = stop.run_until_cancelled(tokio::time::sleep(PRUNE_EVERY)).await;
+        let _ = stop.run_until_cancelled(tokio::time::sleep(PRUNE_INTERVAL)).await;
     }
 }

@@ -1,5 +1,4 @@
-//! Callbacks: signed, repeated until heard, and scripted. The bank of the switch
-//! refuses whatever is not signed as the standard says.
+//! Callbacks: signatures, repetition and scripts. The test bank answers 401 to a callback without a valid signature.
 
 use reqwest::Method;
 use serde_json::json;
@@ -8,24 +7,24 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use crate::test_switch::{TestSwitch, eventually, order};
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn ends_are_told(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_settled_or_rejected_transfer_is_reported(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     switch.submit(order("s")).await;
-    let told = switch.bank.wait_for(1).await.remove(0).body;
-    assert_eq!(told["type"], "transfer.completed");
-    assert_eq!((&told["reference"], &told["status"]), (&json!("s"), &json!("SUCCESS")));
-    assert_eq!((&told["amount_minor"], &told["currency"]), (&json!(1250), &json!("EUR")));
-    assert!(told["occurred_at"].is_string());
+    let callback = switch.bank.wait_for(1).await.remove(0).body;
+    assert_eq!(callback["type"], "transfer.completed");
+    assert_eq!((&callback["reference"], &callback["status"]), (&json!("s"), &json!("SUCCESS")));
+    assert_eq!((&callback["amount_minor"], &callback["currency"]), (&json!(1250), &json!("EUR")));
+    assert!(callback["occurred_at"].is_string());
 
     switch.set_behaviour("x", json!({"outcome": "reject", "reject_reason": "closed"})).await;
     switch.submit(order("x")).await;
-    let told = switch.bank.wait_for(2).await.remove(1).body;
-    assert_eq!((&told["status"], &told["reason"]), (&json!("FAILURE"), &json!("closed")));
+    let callback = switch.bank.wait_for(2).await.remove(1).body;
+    assert_eq!((&callback["status"], &callback["reason"]), (&json!("FAILURE"), &json!("closed")));
     switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn repeated_with_one_id_until_heard(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_callback_is_repeated_with_one_id_until_a_2xx(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     switch.bank.answer_next(&[500, 302, 404]);
     switch.submit(order("r")).await;
@@ -42,7 +41,7 @@ async fn repeated_with_one_id_until_heard(options: PgPoolOptions, connect: PgCon
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn copies_share_their_id(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn copies_of_a_callback_share_an_id(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     switch.set_behaviour("r", json!({"callback": {"copies": 5}})).await;
     switch.submit(order("r")).await;
@@ -52,14 +51,14 @@ async fn copies_share_their_id(options: PgPoolOptions, connect: PgConnectOptions
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn contradictions_keep_their_order(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn contradicting_callbacks_keep_their_order(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     let cases = [
         ("a", json!({"contradict": "failure_first"}), ["FAILURE", "SUCCESS"]),
         ("b", json!({"contradict": "failure_after"}), ["SUCCESS", "FAILURE"]),
     ];
     for (reference, callback, expected) in cases {
-        // The first event is refused once; the second one still waits for it.
+        // The bank refuses the first callback once; the second one still waits for it.
         switch.bank.answer_next(&[503]);
         let before = switch.bank.received().len();
         switch.set_behaviour(reference, json!({"callback": callback})).await;
@@ -74,7 +73,7 @@ async fn contradictions_keep_their_order(options: PgPoolOptions, connect: PgConn
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn lost_early_and_false_ones(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn callbacks_can_be_lost_early_or_wrong(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     switch.set_behaviour("lost", json!({"callback": {"lose": true}})).await;
     switch.submit(order("lost")).await;
@@ -95,7 +94,7 @@ async fn lost_early_and_false_ones(options: PgPoolOptions, connect: PgConnectOpt
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn shape_decides_whether_ends_are_told(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_shape_turns_callbacks_off(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| {
         config.settle_after_ms = 0;
         config.shape.callback = false;
@@ -106,20 +105,20 @@ async fn shape_decides_whether_ends_are_told(options: PgPoolOptions, connect: Pg
         switch.submit(order(reference)).await;
         switch.wait_for_status(reference, "SETTLED").await;
     }
-    let untold = switch.admin(Method::GET, "callbacks", None).await;
-    assert_eq!(untold["callbacks"], json!([]));
+    let none = switch.admin(Method::GET, "callbacks", None).await;
+    assert_eq!(none["callbacks"], json!([]));
 
-    // What ended in silence is not told later.
+    // A transfer that ended without a callback gets none later.
     switch.set_shape(json!({})).await;
-    switch.submit(order("told")).await;
-    assert_eq!(switch.bank.wait_for(1).await[0].body["reference"], "told");
-    let told = switch.admin(Method::GET, "callbacks", None).await;
-    assert_eq!(told["callbacks"].as_array().unwrap().len(), 1);
+    switch.submit(order("reported")).await;
+    assert_eq!(switch.bank.wait_for(1).await[0].body["reference"], "reported");
+    let recorded = switch.admin(Method::GET, "callbacks", None).await;
+    assert_eq!(recorded["callbacks"].as_array().unwrap().len(), 1);
     switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn admin_sends_any(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_admin_api_sends_any_callback(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     let forged = json!({"status": "SUCCESS", "amount_minor": 9, "currency": "USD", "event_id": "evt_1"});
     switch.admin(Method::POST, "transfers/nobody/callback", Some(forged)).await;

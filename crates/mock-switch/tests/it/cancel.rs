@@ -1,4 +1,4 @@
-//! Every answer to a cancel.
+//! Answers to a cancel.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -7,12 +7,15 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use crate::test_switch::{TestSwitch, order};
 
 /// Asserts status 200, the answer and whether the reference was known.
-fn assert_answer(seen: &(u16, Value), answer: &str, known: bool) {
-    assert_eq!((seen.0, &seen.1["answer"], &seen.1["known"]), (200, &json!(answer), &json!(known)));
+fn assert_answer(response: &(u16, Value), answer: &str, known: bool) {
+    assert_eq!(
+        (response.0, &response.1["answer"], &response.1["known"]),
+        (200, &json!(answer), &json!(known))
+    );
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn pending_is_cancelled_once_and_for_all(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_pending_transfer_is_cancelled_for_good(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     switch.submit(order("r")).await;
     let first = switch.cancel("r", "k").await;
@@ -27,7 +30,7 @@ async fn pending_is_cancelled_once_and_for_all(options: PgPoolOptions, connect: 
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn tombstone_refuses_the_late_submit(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_tombstone_refuses_a_late_submit(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     for _ in 0..2 {
         assert_answer(&switch.cancel("r", "k").await, "CANCELLED", false);
@@ -36,29 +39,32 @@ async fn tombstone_refuses_the_late_submit(options: PgPoolOptions, connect: PgCo
         let (status, answer) = switch.submit(order("r")).await;
         assert_eq!((status, &answer["reason"]), (422, &json!("cancelled_before_receipt")));
     }
-    let (status, seen) = switch.query("r").await;
-    assert_eq!((status, &seen["status"], &seen["tombstone"]), (200, &json!("CANCELLED"), &json!(true)));
+    let (status, transfer) = switch.query("r").await;
+    assert_eq!(
+        (status, &transfer["status"], &transfer["tombstone"]),
+        (200, &json!("CANCELLED"), &json!(true))
+    );
     assert_answer(&switch.cancel("r", "another-key").await, "CANCELLED", false);
     switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn settled_and_rejected_are_told(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_cancel_reports_an_earlier_end(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     for (reference, decision, answer) in
         [("s", "settle", "ALREADY_SETTLED"), ("x", "reject", "ALREADY_REJECTED")]
     {
         switch.submit(order(reference)).await;
         switch.admin(Method::POST, &format!("transfers/{reference}/{decision}"), None).await;
-        let seen = switch.cancel(reference, &format!("k-{reference}")).await;
-        assert_answer(&seen, answer, true);
-        assert_eq!(seen.1["transfer"]["amount_minor"], 1250);
+        let response = switch.cancel(reference, &format!("k-{reference}")).await;
+        assert_answer(&response, answer, true);
+        assert_eq!(response.1["transfer"]["amount_minor"], 1250);
     }
     switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn scripted_answers_bind_nobody(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_scripted_answer_is_not_recorded(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     let script = json!({"cancel": ["refuse", "in_process", "cannot_cancel", "not_found",
                                    {"fault": "unauthorized", "times": 1}]});
@@ -76,7 +82,7 @@ async fn scripted_answers_bind_nobody(options: PgPoolOptions, connect: PgConnect
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn shape_decides_what_can_be_cancelled(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_shape_turns_tombstones_and_cancels_off(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     switch.submit(order("r")).await;
     switch.set_shape(json!({"tombstone": false})).await;
@@ -89,7 +95,7 @@ async fn shape_decides_what_can_be_cancelled(options: PgPoolOptions, connect: Pg
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn key_belongs_to_one_reference(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_key_belongs_to_one_reference(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     switch.cancel("r", "k").await;
     let (status, problem) = switch.cancel("s", "k").await;
@@ -98,10 +104,13 @@ async fn key_belongs_to_one_reference(options: PgPoolOptions, connect: PgConnect
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn first_answer_sticks_to_its_key(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_sticky_switch_repeats_the_first_answer_of_a_key(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_shape(json!({"tombstone": false, "sticky_answers": true})).await;
-    // Nothing was there when it was asked first; so it says for ever, whatever came since.
+    // The first answer under the key was NOT_FOUND; it is repeated although the transfer arrived since.
     assert_answer(&switch.cancel("late", "k1").await, "NOT_FOUND", false);
     assert_eq!(switch.submit(order("late")).await.0, 202);
     assert_answer(&switch.cancel("late", "k1").await, "NOT_FOUND", false);
@@ -110,7 +119,7 @@ async fn first_answer_sticks_to_its_key(options: PgPoolOptions, connect: PgConne
     assert_answer(&switch.cancel("late", "k2").await, "CANCELLED", true);
     assert_answer(&switch.cancel("late", "k1").await, "NOT_FOUND", false);
 
-    // A scripted answer sticks too, and none that went before it is scripted away.
+    // A scripted answer is sticky too, and a script does not replace a recorded answer.
     switch.set_behaviour("r", json!({"cancel": [{"fault": "refuse", "times": 2}, "in_process"]})).await;
     switch.submit(order("r")).await;
     let first = switch.cancel("r", "k3").await;
@@ -130,7 +139,7 @@ async fn first_answer_sticks_to_its_key(options: PgPoolOptions, connect: PgConne
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn dropped_answer_was_still_applied(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_cancel_whose_answer_is_dropped_is_applied(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     switch.submit(order("r")).await;
     switch.set_behaviour("r", json!({"cancel": ["apply_drop_answer"]})).await;

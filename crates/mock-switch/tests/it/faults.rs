@@ -1,4 +1,4 @@
-//! Scripted faults of requests, and the amounts that bring them.
+//! Scripted faults of requests, and sandbox amounts.
 
 use reqwest::Method;
 use serde_json::json;
@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use crate::test_switch::{TestSwitch, eventually, order, order_with, read};
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn answers_and_requests_are_dropped(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_request_or_its_answer_is_dropped(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_behaviour("r", json!({"submit": ["drop_request", "accept_drop_answer"]})).await;
     assert!(switch.try_submit(order("r")).await.is_err());
@@ -21,7 +21,7 @@ async fn answers_and_requests_are_dropped(options: PgPoolOptions, connect: PgCon
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn http_faults_record_nothing(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn an_http_fault_records_nothing(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     let script = json!({"submit": ["error_500", {"fault": "error_503", "times": 2},
                                    "too_many_requests", "error_404", "error_403", "error_400"]});
@@ -44,14 +44,17 @@ async fn http_faults_record_nothing(options: PgPoolOptions, connect: PgConnectOp
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn request_lands_although_the_client_went(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_delayed_request_is_processed_after_a_disconnect(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_behaviour("r", json!({"submit": [{"delay_ms": 5_000}]})).await;
-    let met = async || (switch.book("r").await["requests"] == json!({"submit": 1})).then_some(());
-    // It is counted before it is delayed: the client goes while the switch holds the request.
+    let counted = async || (switch.book("r").await["requests"] == json!({"submit": 1})).then_some(());
+    // The request is counted before its delay; the client disconnects during it.
     tokio::select! {
-        _ = switch.try_submit(order("r")) => panic!("the answer came too early"),
-        () = eventually("request", met) => {}
+        _ = switch.try_submit(order("r")) => panic!("expected no answer before the delay"),
+        () = eventually("request", counted) => {}
     }
     assert_eq!(switch.query("r").await.0, 404);
     switch.wait_for_status("r", "PENDING").await;
@@ -59,19 +62,19 @@ async fn request_lands_although_the_client_went(options: PgPoolOptions, connect:
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn hung_answer_comes_after_its_callback(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_hung_answer_arrives_after_the_callback(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     switch.set_behaviour("r", json!({"submit": [{"accept_hang_ms": 30_000}]})).await;
     let submit = switch.try_submit(order("r"));
     tokio::select! {
-        _ = submit => panic!("the answer came before the callback"),
+        _ = submit => panic!("expected the callback before the answer"),
         received = switch.bank.wait_for(1) => assert_eq!(received[0].body["reference"], "r"),
     }
     switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn default_script_runs_for_each_reference(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_default_script_runs_once_per_reference(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_behaviour("default", json!({"submit": ["error_503"], "outcome": "hold"})).await;
     switch.set_behaviour("own", json!({"submit": ["error_500"]})).await;
@@ -79,7 +82,7 @@ async fn default_script_runs_for_each_reference(options: PgPoolOptions, connect:
         assert_eq!(switch.submit(order(reference)).await.0, first);
         assert_eq!(switch.submit(order(reference)).await.0, 202);
     }
-    // Replacing a behaviour starts its script over.
+    // Replacing a behaviour restarts its script.
     switch.set_behaviour("default", json!({"submit": ["error_503"]})).await;
     assert_eq!(switch.submit(order("a")).await.0, 503);
     switch.admin(Method::DELETE, "behaviours/default", None).await;
@@ -109,8 +112,8 @@ async fn sandbox_amounts_misbehave(options: PgPoolOptions, connect: PgConnectOpt
     switch.submit(amount("repeated", 9005)).await;
     eventually("three copies", || async {
         let received = switch.bank.received();
-        let of = received.iter().filter(|callback| callback.body["reference"] == "repeated");
-        (of.count() == 3).then_some(())
+        let repeated = received.iter().filter(|callback| callback.body["reference"] == "repeated");
+        (repeated.count() == 3).then_some(())
     })
     .await;
     switch.stop().await;

@@ -1,5 +1,4 @@
-//! A switch that knows no client keys: everything goes by its own ids. And
-//! those ids at a switch that knows keys too.
+//! A switch without keys, which identifies transfers by its own ids; and these ids at a switch with keys.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -15,14 +14,14 @@ async fn accepted(switch: &TestSwitch, order: Value) -> String {
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn references_mean_nothing(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_switch_without_keys_ignores_references(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| {
         config.settle_after_ms = 0;
         config.shape.keys = false;
     })
     .await;
     let first = accepted(&switch, order("r")).await;
-    // Another order under the same reference is no conflict, and a tombstone no obstacle.
+    // A different order under the same reference is no conflict.
     let second = accepted(&switch, order_with("r", json!({"amount_minor": 99}))).await;
     assert_ne!(first, second);
     assert_eq!(switch.query("r").await.1["code"], "references_not_supported");
@@ -34,15 +33,15 @@ async fn references_mean_nothing(options: PgPoolOptions, connect: PgConnectOptio
     let path = format!("/v1/transfers/by-id/{second}");
     eventually("settlement", || async { (switch.get(&path).await.1["status"] == "SETTLED").then_some(()) })
         .await;
-    let (_, seen) = switch.get(&path).await;
-    assert_eq!((&seen["reference"], &seen["amount_minor"]), (&Value::Null, &json!(99)));
+    let (_, transfer) = switch.get(&path).await;
+    assert_eq!((&transfer["reference"], &transfer["amount_minor"]), (&Value::Null, &json!(99)));
 
     switch.set_behaviour("s", json!({"submit": ["refuse", "refuse_unrecorded"]})).await;
     for _ in 0..2 {
         let (status, answer) = switch.submit(order("s")).await;
         assert_eq!((status, &answer["reference"]), (422, &Value::Null));
     }
-    // Only the book inside knows the references; nobody was called back.
+    // Only the admin API shows the references, and no callback was recorded.
     let book = switch.book("r").await;
     assert_eq!(book["transfers"].as_array().unwrap().len(), 2);
     assert_eq!(book["callbacks"], json!([]));
@@ -55,7 +54,7 @@ async fn references_mean_nothing(options: PgPoolOptions, connect: PgConnectOptio
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn tombstone_of_a_reference_stops_nothing(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_switch_without_keys_ignores_tombstones(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     assert_eq!(switch.cancel("r", "k").await.1["known"], false);
     switch.set_shape(json!({"keys": false})).await;
@@ -64,34 +63,37 @@ async fn tombstone_of_a_reference_stops_nothing(options: PgPoolOptions, connect:
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn one_transfer_is_cancelled_and_recalled_by_id(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_cancel_or_recall_by_id_affects_one_transfer(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_shape(json!({"keys": false})).await;
     let ids = [accepted(&switch, order("r")).await, accepted(&switch, order("r")).await];
     switch.set_behaviour("r", json!({"cancel": ["in_process"], "recall": ["in_process"]})).await;
     let path = |id: &str, operation: &str| format!("/v1/transfers/by-id/{id}/{operation}");
 
-    // No key is asked for. The other transfer of the reference is left alone.
+    // No key is required, and the other transfer of the reference is unchanged.
     for answer in ["IN_PROCESS", "CANCELLED", "CANCELLED"] {
-        let (status, seen) = switch.post(&path(&ids[0], "cancel")).await;
-        assert_eq!((status, &seen["answer"], &seen["known"]), (200, &json!(answer), &json!(true)));
-        assert_eq!((&seen["transfer_id"], &seen["reference"]), (&json!(ids[0]), &Value::Null));
-        assert_eq!(seen["transfer"]["reference"], Value::Null);
+        let (status, answer_body) = switch.post(&path(&ids[0], "cancel")).await;
+        assert_eq!(
+            (status, &answer_body["answer"], &answer_body["known"]),
+            (200, &json!(answer), &json!(true))
+        );
+        assert_eq!((&answer_body["transfer_id"], &answer_body["reference"]), (&json!(ids[0]), &Value::Null));
+        assert_eq!(answer_body["transfer"]["reference"], Value::Null);
     }
     assert_eq!(switch.get(&format!("/v1/transfers/by-id/{}", ids[1])).await.1["status"], "PENDING");
 
     switch.admin(Method::POST, "transfers/r/settle", None).await;
     assert_eq!(switch.post(&path(&ids[1], "cancel")).await.1["answer"], "ALREADY_SETTLED");
     for answer in ["IN_PROCESS", "RECALLED", "RECALLED"] {
-        let (_, seen) = switch.post(&path(&ids[1], "recall")).await;
-        assert_eq!(seen, json!({"reference": null, "transfer_id": ids[1], "answer": answer}));
+        let (_, answer_body) = switch.post(&path(&ids[1], "recall")).await;
+        assert_eq!(answer_body, json!({"reference": null, "transfer_id": ids[1], "answer": answer}));
     }
     assert_eq!(switch.post(&path(&ids[0], "recall")).await.1["answer"], "NOT_SETTLED");
     switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn unknown_ids_are_not_found(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn an_unknown_id_is_not_found(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     for keys in [true, false] {
         switch.set_shape(json!({"keys": keys})).await;
@@ -111,7 +113,7 @@ async fn unknown_ids_are_not_found(options: PgPoolOptions, connect: PgConnectOpt
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn ids_work_beside_references(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_switch_with_keys_accepts_ids_too(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     let id = accepted(&switch, order("r")).await;
     let path = format!("/v1/transfers/by-id/{id}");
@@ -119,16 +121,16 @@ async fn ids_work_beside_references(options: PgPoolOptions, connect: PgConnectOp
     assert_eq!(switch.submit(order("r")).await.1["transfer_id"], json!(id));
     assert_eq!(switch.post(&format!("{path}/cancel")).await.1["code"], "idempotency_key_required");
 
-    // The shape's flags, the scripts and the retention hold here as well.
+    // The shape, the scripts and the retention apply by id too.
     switch.set_behaviour("r", json!({"query": ["error_503"]})).await;
     assert_eq!(switch.get(&path).await.0, 503);
     switch.set_shape(json!({"query": false, "cancel": false, "recall": false})).await;
     assert_eq!(switch.get(&path).await.1["code"], "query_not_supported");
     for (operation, answer) in [("cancel", "CANNOT_CANCEL"), ("recall", "CANNOT_RECALL")] {
         let path = format!("{path}/{operation}");
-        let seen = switch.send(Method::POST, &path, Some("k"), None).await.unwrap();
-        let (_, seen) = read(seen).await;
-        assert_eq!((&seen["answer"], &seen["reference"]), (&json!(answer), &json!("r")));
+        let answer_body = switch.send(Method::POST, &path, Some("k"), None).await.unwrap();
+        let (_, answer_body) = read(answer_body).await;
+        assert_eq!((&answer_body["answer"], &answer_body["reference"]), (&json!(answer), &json!("r")));
     }
     switch.set_shape(json!({"retention_s": 60})).await;
     switch.admin(Method::PUT, "clock", Some(json!({"offset_ms": 61_000}))).await;
@@ -137,7 +139,7 @@ async fn ids_work_beside_references(options: PgPoolOptions, connect: PgConnectOp
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn transfers_to_a_creditor_are_listed(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_listing_has_every_transfer_to_a_creditor(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_shape(json!({"keys": false})).await;
     let listing = |more: &str| format!("/v1/transfers?creditor_account=DE%201{more}");
@@ -160,11 +162,11 @@ async fn transfers_to_a_creditor_are_listed(options: PgPoolOptions, connect: PgC
     assert_eq!((listed(&first), &first["next"]), (ids[..100].to_vec(), &json!(ids[99])));
     let (_, rest) = switch.get(&listing(&format!("&after={}", ids[99]))).await;
     assert_eq!((listed(&rest), &rest["next"]), (ids[100..].to_vec(), &Value::Null));
-    let seen = &rest["transfers"][0];
-    assert!(seen["received_at"].is_string());
-    assert_eq!((&seen["status"], &seen["amount_minor"]), (&json!("PENDING"), &json!(1250)));
-    assert_eq!((&seen["currency"], &seen["creditor_account"]), (&json!("EUR"), &json!("DE 1")));
-    assert_eq!(seen.as_object().unwrap().len(), 6);
+    let answer_body = &rest["transfers"][0];
+    assert!(answer_body["received_at"].is_string());
+    assert_eq!((&answer_body["status"], &answer_body["amount_minor"]), (&json!("PENDING"), &json!(1250)));
+    assert_eq!((&answer_body["currency"], &answer_body["creditor_account"]), (&json!("EUR"), &json!("DE 1")));
+    assert_eq!(answer_body.as_object().unwrap().len(), 6);
 
     for wrong in ["&last=0", "&last=101", "&after=x", "&last=1&after=1", "&other=1"] {
         assert_eq!(switch.get(&listing(wrong)).await.0, 400, "{wrong}");

@@ -1,5 +1,4 @@
-//! The real process: configured by environment, killed without warning,
-//! started again; and stopped on SIGTERM.
+//! The real process: configuration by environment, SIGKILL and restart, shutdown on SIGTERM.
 
 use std::process::Stdio;
 
@@ -37,17 +36,17 @@ impl Process {
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let address = loop {
-            let line = lines.next_line().await.unwrap().expect("the process ended");
+            let line = lines.next_line().await.unwrap().expect("the process ended before it listened");
             if let Some((_, address)) = line.split_once("listening address=") {
                 break address.trim().to_owned();
             }
         };
-        // Nobody reading would block the process in the end.
+        // An unread pipe would block the process.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Self { child, base: format!("http://{address}"), client: client() }
     }
 
-    async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
+    async fn request(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
         let mut request = self
             .client
             .request(method, format!("{}{path}", self.base))
@@ -61,7 +60,7 @@ impl Process {
 }
 
 #[sqlx::test(migrations = false)]
-async fn kill_and_restart_lose_nothing(_options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_killed_process_loses_nothing(_options: PgPoolOptions, connect: PgConnectOptions) {
     let url = connect.to_url_lossy().to_string();
     let bank = Bank::default();
     let callback_url = bank.start().await;
@@ -69,40 +68,40 @@ async fn kill_and_restart_lose_nothing(_options: PgPoolOptions, connect: PgConne
 
     let mut process = Process::start(&url, &callback_url).await;
     let behaviour = json!({"outcome": "hold", "submit": ["error_503", "error_500"]});
-    process.ask(Method::PUT, "/admin/behaviours/held", Some(behaviour)).await;
-    process.ask(Method::PUT, "/admin/clock", Some(json!({"offset_ms": 5000}))).await;
-    process.ask(Method::PUT, "/admin/shape", Some(json!({"recall": false}))).await;
-    assert_eq!(process.ask(Method::POST, "/v1/transfers", Some(order("held"))).await.0, 503);
-    process.ask(Method::POST, "/v1/transfers", Some(order("told"))).await;
-    process.ask(Method::POST, "/v1/transfers/gone/cancel", None).await;
+    process.request(Method::PUT, "/admin/behaviours/held", Some(behaviour)).await;
+    process.request(Method::PUT, "/admin/clock", Some(json!({"offset_ms": 5000}))).await;
+    process.request(Method::PUT, "/admin/shape", Some(json!({"recall": false}))).await;
+    assert_eq!(process.request(Method::POST, "/v1/transfers", Some(order("held"))).await.0, 503);
+    process.request(Method::POST, "/v1/transfers", Some(order("reported"))).await;
+    process.request(Method::POST, "/v1/transfers/gone/cancel", None).await;
     bank.wait_for(1).await;
     process.child.kill().await.unwrap();
 
     let mut process = Process::start(&url, &callback_url).await;
-    // The script goes on where it stood, then the transfer is held.
-    assert_eq!(process.ask(Method::POST, "/v1/transfers", Some(order("held"))).await.0, 500);
-    assert_eq!(process.ask(Method::POST, "/v1/transfers", Some(order("held"))).await.0, 202);
-    assert_eq!(process.ask(Method::GET, "/admin/clock", None).await.1["offset_ms"], 5000);
-    assert_eq!(process.ask(Method::GET, "/admin/shape", None).await.1["recall"], false);
-    assert_eq!(process.ask(Method::POST, "/v1/transfers", Some(order("gone"))).await.0, 422);
-    let heard = bank.wait_for(4).await;
-    assert!(heard.iter().all(|callback| callback.id == heard[0].id));
+    // The script continues after the steps that were used before the restart.
+    assert_eq!(process.request(Method::POST, "/v1/transfers", Some(order("held"))).await.0, 500);
+    assert_eq!(process.request(Method::POST, "/v1/transfers", Some(order("held"))).await.0, 202);
+    assert_eq!(process.request(Method::GET, "/admin/clock", None).await.1["offset_ms"], 5000);
+    assert_eq!(process.request(Method::GET, "/admin/shape", None).await.1["recall"], false);
+    assert_eq!(process.request(Method::POST, "/v1/transfers", Some(order("gone"))).await.0, 422);
+    let received = bank.wait_for(4).await;
+    assert!(received.iter().all(|callback| callback.id == received[0].id));
     eventually("delivery", || async {
-        let book = process.ask(Method::GET, "/admin/book/told", None).await.1;
+        let book = process.request(Method::GET, "/admin/book/reported", None).await.1;
         (book["callbacks"][0]["state"] == "DELIVERED").then_some(())
     })
     .await;
 
-    // The shell's own kill: not every machine has one as a program.
+    // The shell's built-in kill: some machines have no program of that name.
     let kill = format!("kill -TERM {}", process.child.id().unwrap());
-    let told = Command::new("sh").args(["-c", &kill]).status().await.unwrap();
-    assert!(told.success());
+    let signalled = Command::new("sh").args(["-c", &kill]).status().await.unwrap();
+    assert!(signalled.success());
     drop(process.client);
-    assert!(process.child.wait().await.unwrap().success(), "SIGTERM is no failure");
+    assert!(process.child.wait().await.unwrap().success(), "expected exit code 0 after SIGTERM");
 }
 
 #[sqlx::test(migrations = false)]
-async fn shape_is_configured_by_environment(_options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_environment_configures_the_shape(_options: PgPoolOptions, connect: PgConnectOptions) {
     let url = connect.to_url_lossy().to_string();
     let shape = [
         ("MOCK_SWITCH_SHAPE__KEYS", "false"),
@@ -110,18 +109,18 @@ async fn shape_is_configured_by_environment(_options: PgPoolOptions, connect: Pg
         ("MOCK_SWITCH_SHAPE__STICKY_ANSWERS", "true"),
     ];
     let process = Process::with(&url, "http://127.0.0.1:1/", &shape).await;
-    let shown = process.ask(Method::GET, "/admin/shape", None).await.1;
+    let shown = process.request(Method::GET, "/admin/shape", None).await.1;
     assert_eq!((&shown["keys"], &shown["statement"]), (&json!(false), &json!(false)));
     assert_eq!((&shown["sticky_answers"], &shown["callback"]), (&json!(true), &json!(true)));
-    assert_eq!(process.ask(Method::GET, "/v1/statement", None).await.0, 501);
+    assert_eq!(process.request(Method::GET, "/v1/statement", None).await.0, 501);
 }
 
 #[sqlx::test(migrations = false)]
-async fn missing_database_is_created(_options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_missing_database_is_created(_options: PgPoolOptions, connect: PgConnectOptions) {
     let name = format!("mock_switch_new_{}", std::process::id());
     let url = connect.clone().database(&name).to_url_lossy().to_string();
     let process = Process::start(&url, "http://127.0.0.1:1/").await;
-    assert_eq!(process.ask(Method::GET, "/ready", None).await.0, 200);
+    assert_eq!(process.request(Method::GET, "/ready", None).await.0, 200);
     drop(process);
     let drop = format!("DROP DATABASE {name} WITH (FORCE)");
     let mut connection = connect.connect().await.unwrap();

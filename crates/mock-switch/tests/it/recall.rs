@@ -1,4 +1,4 @@
-//! Every answer to a recall.
+//! Answers to a recall.
 
 use reqwest::Method;
 use serde_json::json;
@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use crate::test_switch::{TestSwitch, order};
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn settled_money_comes_back_once(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_settled_transfer_is_recalled_once(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     assert_eq!(switch.recall("r", "k").await.1["answer"], "NOT_FOUND");
     switch.submit(order("r")).await;
@@ -17,13 +17,13 @@ async fn settled_money_comes_back_once(options: PgPoolOptions, connect: PgConnec
         assert_eq!(switch.recall("r", key).await, (200, json!({"reference": "r", "answer": "RECALLED"})));
     }
     assert_eq!(switch.query("r").await.1["status"], "RECALLED");
-    // Money that came back is on its way no more.
+    // A recalled transfer is no longer in progress.
     assert_eq!(switch.cancel("r", "k").await.1["answer"], "ALREADY_REJECTED");
     switch.stop().await;
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn refusal_is_for_ever(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_recall_refusal_is_final(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     switch.submit(order("r")).await;
     switch.admin(Method::POST, "transfers/r/settle", None).await;
@@ -36,7 +36,7 @@ async fn refusal_is_for_ever(options: PgPoolOptions, connect: PgConnectOptions) 
     assert_eq!(switch.query("r").await.1["status"], "SETTLED");
     switch.set_shape(json!({"recall": false})).await;
     assert_eq!(switch.recall("r", "third-key").await.1["answer"], "CANNOT_RECALL");
-    // What was answered stays answered.
+    // The recorded answer is repeated.
     assert_eq!(switch.recall("r", "k").await.1["answer"], "REFUSED");
     switch.stop().await;
 }

@@ -1,4 +1,4 @@
-//! The statement: every end once, in order, for ever.
+//! The statement: every finished transfer once, in order, regardless of the retention.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn time(value: &Value) -> Timestamp {
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn ends_stand_in_their_order(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn entries_are_in_the_order_of_their_ends(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_behaviour("refused", json!({"submit": ["refuse"], "reject_reason": "closed"})).await;
     switch.submit(order_with("settled", json!({"end_to_end_id": "e2e-1"}))).await;
@@ -33,7 +33,7 @@ async fn ends_stand_in_their_order(options: PgPoolOptions, connect: PgConnectOpt
     switch.recall("settled", "k4").await;
 
     let (_, page) = switch.get("/v1/statement").await;
-    let seen: Vec<_> = entries(&page)
+    let order_of_ends: Vec<_> = entries(&page)
         .iter()
         .map(|entry| (entry["reference"].as_str().unwrap(), entry["status"].as_str().unwrap()))
         .collect();
@@ -44,7 +44,7 @@ async fn ends_stand_in_their_order(options: PgPoolOptions, connect: PgConnectOpt
         ("rejected", "REJECTED"),
         ("settled", "RECALLED"),
     ];
-    assert_eq!(seen, expected);
+    assert_eq!(order_of_ends, expected);
     assert_eq!(page["next"], Value::Null);
     let settled = &entries(&page)[2];
     assert_eq!((&settled["amount_minor"], &settled["currency"]), (&json!(1250), &json!("EUR")));
@@ -55,7 +55,7 @@ async fn ends_stand_in_their_order(options: PgPoolOptions, connect: PgConnectOpt
     let finished: Vec<_> = entries(&page).iter().map(|entry| time(&entry["finished_at"])).collect();
     assert!(finished.is_sorted() && time(&settled["received_at"]) < finished[2]);
 
-    // What ends from now on is not before what was called complete.
+    // A transfer that ends now is not before `complete_until` of an earlier page.
     assert!(finished[4] <= time(&page["complete_until"]));
     switch.admin(Method::POST, "transfers/pending/settle", None).await;
     let last = entries(&page)[4]["cursor"].as_str().unwrap();
@@ -66,7 +66,10 @@ async fn ends_stand_in_their_order(options: PgPoolOptions, connect: PgConnectOpt
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn clock_and_retention(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_statement_follows_the_clock_and_ignores_the_retention(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     switch.submit(order("r")).await;
     switch.cancel("r", "k").await;
@@ -81,7 +84,7 @@ async fn clock_and_retention(options: PgPoolOptions, connect: PgConnectOptions) 
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn bounds_faults_and_shape(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_statement_has_bounds_faults_and_a_shape_flag(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     for wrong in ["limit=0", "limit=1001", "after=x", "other=1"] {
         assert_eq!(switch.get(&format!("/v1/statement?{wrong}")).await.0, 400, "{wrong}");
@@ -97,10 +100,7 @@ async fn bounds_faults_and_shape(options: PgPoolOptions, connect: PgConnectOptio
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn pages_read_while_transfers_end_lose_and_double_none(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn pages_read_while_transfers_end_are_complete(options: PgPoolOptions, connect: PgConnectOptions) {
     const TRANSFERS: usize = 200;
     let switch = Arc::new(TestSwitch::start(options, connect).await);
     let mut ending = tokio::task::JoinSet::new();

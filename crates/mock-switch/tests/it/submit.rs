@@ -1,4 +1,4 @@
-//! Submitting and querying.
+//! Submit and query.
 
 use jiff::{SignedDuration, Timestamp};
 use reqwest::Method;
@@ -8,7 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use crate::test_switch::{TestSwitch, order, order_with, read};
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn repeat_gets_the_first_outcome(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_repeated_submit_gets_the_first_outcome(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     let (status, first) = switch.submit(order("tx-1:submit")).await;
     assert_eq!((status, &first["status"], &first["duplicate"]), (202, &json!("PENDING"), &json!(false)));
@@ -29,7 +29,7 @@ async fn repeat_gets_the_first_outcome(options: PgPoolOptions, connect: PgConnec
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn without_dedup_each_submit_pays(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn without_deduplication_each_submit_is_a_transfer(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     switch.set_shape(json!({"dedup": false})).await;
     for _ in 0..2 {
@@ -44,10 +44,10 @@ async fn without_dedup_each_submit_pays(options: PgPoolOptions, connect: PgConne
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn refusal_is_recorded_and_repeated(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_refusal_is_recorded_and_repeated(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_behaviour("r", json!({"submit": ["refuse"], "reject_reason": "account_closed"})).await;
-    // The script refuses once; the repeat is refused by the record.
+    // The script refuses the first submit; the record refuses the repeat.
     for duplicate in [false, true] {
         let (status, answer) = switch.submit(order("r")).await;
         let expected = json!({"reference": "r", "status": "REJECTED",
@@ -65,7 +65,7 @@ async fn refusal_is_recorded_and_repeated(options: PgPoolOptions, connect: PgCon
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn deadline_is_judged_on_the_switchs_clock(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_deadline_counts_on_the_clock_of_the_switch(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     let soon = Timestamp::now() + SignedDuration::from_secs(300);
     let with_deadline = |reference| order_with(reference, json!({"deadline": soon.to_string()}));
@@ -77,7 +77,7 @@ async fn deadline_is_judged_on_the_switchs_clock(options: PgPoolOptions, connect
         assert_eq!((status, &answer["reason"]), (422, &json!("deadline_passed")));
         assert_eq!(answer["duplicate"], duplicate);
     }
-    // A repeat of what came in time is not late.
+    // A repeat of a submit that arrived in time is not late.
     assert_eq!(switch.submit(with_deadline("in-time")).await.0, 202);
     let response = switch.send(Method::GET, "/v1/transfers/late", None, None).await.unwrap();
     let date = response.headers()["date"].to_str().unwrap();
@@ -91,14 +91,14 @@ async fn deadline_is_judged_on_the_switchs_clock(options: PgPoolOptions, connect
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn reference_is_forgotten_after_retention(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_reference_is_forgotten_after_the_retention(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_shape(json!({"retention_s": 60})).await;
     switch.submit(order("r")).await;
     assert_eq!(switch.cancel("r", "k").await.1["known"], true);
     switch.admin(Method::PUT, "clock", Some(json!({"offset_ms": 61_000}))).await;
     assert_eq!(switch.query("r").await.1["code"], "unknown_reference");
-    // The same key again: the recorded answer is forgotten with its transfer.
+    // The recorded answer under the same key is forgotten with its transfer.
     let (_, answer) = switch.cancel("r", "k").await;
     assert_eq!((&answer["answer"], &answer["known"]), (&json!("CANCELLED"), &json!(false)));
     assert_eq!(switch.book("r").await["transfers"].as_array().unwrap().len(), 2);
@@ -106,7 +106,7 @@ async fn reference_is_forgotten_after_retention(options: PgPoolOptions, connect:
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn bad_requests_are_problems(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn an_invalid_request_is_a_problem(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     for change in [
         json!({"amount_minor": 0}),
@@ -139,7 +139,7 @@ async fn bad_requests_are_problems(options: PgPoolOptions, connect: PgConnectOpt
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn token_is_required(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_api_requires_the_token(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| config.api_token = "another".into()).await;
     let (status, problem) = switch.submit(order("r")).await;
     assert_eq!((status, &problem["code"]), (401, &json!("unauthorized")));
@@ -148,7 +148,7 @@ async fn token_is_required(options: PgPoolOptions, connect: PgConnectOptions) {
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn admin_can_be_turned_off(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_admin_api_can_be_disabled(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| config.admin = false).await;
     let response = switch.send(Method::GET, "/admin/book", None, None).await.unwrap();
     assert_eq!(response.status().as_u16(), 404);

@@ -1,15 +1,15 @@
-//! Sends what is due. Any number of senders may run, in any number of processes: each claims rows for the time of a lease,
-//! posts outside any transaction, and records what came of it. A sender that dies leaves leases that end; then another one
-//! makes those attempts again, under the same ids.
+//! Sends due deliveries. Any number of senders may run, in any number of processes: each claims rows for a lease, sends
+//! outside any transaction, and records the outcome. The leases of a sender that dies expire; another sender then repeats
+//! its attempts under the same ids.
 //!
-//! | file | question |
+//! | file | content |
 //! |---|---|
-//! | `claim` | what is due, and who sends it? |
-//! | `courier` | one attempt: what is sent, what came back? |
-//! | `record` | what does that mean for the delivery and its endpoint? |
+//! | `claim` | claims due deliveries within the in-flight limits |
+//! | `http_sender` | one attempt over HTTP |
+//! | `record` | records an attempt and its effect on the delivery and the endpoint |
 
 mod claim;
-mod courier;
+mod http_sender;
 mod record;
 
 use std::sync::Arc;
@@ -23,38 +23,39 @@ use crate::CheckedOutboundWebhooks;
 use crate::schedule::Schedule;
 use crate::secret::MasterKey;
 
-use self::claim::{Claimed, Room};
-use self::courier::Courier;
+use self::claim::{ClaimedDelivery, InFlightCapacity};
+use self::http_sender::HttpSender;
 
-/// How long attempts under way may go on when the process is to stop. What is cut off is made again when its lease ends.
-const FINISH_WITHIN: Duration = Duration::from_secs(5);
+/// Time for attempts in flight to finish at a shutdown. An interrupted attempt is repeated after its lease.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Claims, posts and records until it is told to stop.
+/// Claims, sends and records deliveries. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Sender(Arc<Inner>);
+pub struct DeliverySender(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     pool: PgPool,
-    courier: Courier,
+    http: HttpSender,
     schedule: Schedule,
-    put_off: Duration,
+    postpone: Duration,
     disable_after_s: u32,
     lease: Duration,
-    slots: usize,
+    max_in_flight: usize,
     max_in_flight_per_endpoint: i64,
     max_in_flight_per_tenant: i64,
     poll_interval: Duration,
-    kept: Duration,
+    retention: Duration,
 }
 
-/// The HTTP client could not be made.
+/// The HTTP client could not be built.
 #[derive(Debug, thiserror::Error)]
-#[error("the HTTP client for webhooks could not be made")]
+#[error("the HTTP client for webhooks could not be built")]
 pub struct SenderError(#[from] reqwest::Error);
 
-impl Sender {
-    /// A sender over a pool of its own, so that no endpoint keeps others from the database; the tables must be migrated.
+impl DeliverySender {
+    /// A sender over a pool of its own, so that slow endpoints do not use up the connections of others. The tables must
+    /// exist.
     ///
     /// # Errors
     /// [`SenderError`].
@@ -63,63 +64,68 @@ impl Sender {
         master_key: MasterKey,
         options: &CheckedOutboundWebhooks,
     ) -> Result<Self, SenderError> {
-        let courier = Courier::new(master_key, options)?;
+        let http = HttpSender::new(master_key, options)?;
         Ok(Self(Arc::new(Inner {
             pool,
-            courier,
+            http,
             schedule: options.schedule.clone(),
-            put_off: options.put_off,
+            postpone: options.postpone,
             disable_after_s: options.disable_after_s,
             lease: options.lease,
-            slots: options.max_in_flight,
+            max_in_flight: options.max_in_flight,
             max_in_flight_per_endpoint: options.max_in_flight_per_endpoint,
             max_in_flight_per_tenant: options.max_in_flight_per_tenant,
             poll_interval: options.poll_interval,
-            kept: options.kept,
+            retention: options.retention,
         })))
     }
 
-    /// Sends until `stop`; what is under way then may finish within 5 s.
+    /// Sends until `stop`; attempts in flight then have 5 s to finish.
     pub async fn run(&self, stop: &CancellationToken) {
-        // An alert watches them: the first would not be seen to have been added.
-        for reason in ["endpoint_gone", "failing"] {
+        // An alert rule on the counter needs its value before the first increment.
+        for reason in ["gone", "failing"] {
             metrics::counter!("outbound_webhook_endpoints_disabled_total", "reason" => reason).increment(0);
         }
-        let mut under_way = JoinSet::new();
+        let mut in_flight = JoinSet::new();
         while !stop.is_cancelled() {
-            while under_way.try_join_next().is_some() {}
-            let room = self.0.slots.saturating_sub(under_way.len());
-            for claimed in self.claim(room).await {
+            while in_flight.try_join_next().is_some() {}
+            let capacity = self.0.max_in_flight.saturating_sub(in_flight.len());
+            for claimed in self.claim(capacity).await {
                 let inner = self.0.clone();
-                under_way.spawn(async move { inner.carry(claimed).await });
+                in_flight.spawn(async move { inner.deliver(claimed).await });
             }
             tokio::select! {
                 () = stop.cancelled() => {}
-                // There is room again, and maybe more for the same endpoint.
-                Some(_) = under_way.join_next() => {}
+                // There is capacity again, perhaps for another delivery to the same endpoint.
+                Some(_) = in_flight.join_next() => {}
                 () = tokio::time::sleep(self.0.poll_interval) => {}
             }
         }
-        let rest = async { while under_way.join_next().await.is_some() {} };
-        if tokio::time::timeout(FINISH_WITHIN, rest).await.is_err() {
-            tracing::info!("webhook attempts cut off; they are made again when their leases end");
+        let rest = async { while in_flight.join_next().await.is_some() {} };
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, rest).await.is_err() {
+            tracing::info!(
+                "webhook attempts were interrupted by the shutdown; they are repeated after their leases"
+            );
         }
     }
 
-    async fn claim(&self, room: usize) -> Vec<Claimed> {
+    async fn claim(&self, capacity: usize) -> Vec<ClaimedDelivery> {
         let inner = &self.0;
-        if room == 0 {
+        if capacity == 0 {
             return Vec::new();
         }
-        let room = Room {
-            now: i64::try_from(room).unwrap_or(i64::MAX),
+        let capacity = InFlightCapacity {
+            available: i64::try_from(capacity).unwrap_or(i64::MAX),
             per_endpoint: inner.max_in_flight_per_endpoint,
             per_tenant: inner.max_in_flight_per_tenant,
         };
-        match claim::claim(&inner.pool, room, inner.lease, inner.kept).await {
+        match claim::claim_due(&inner.pool, capacity, inner.lease, inner.retention).await {
             Ok(claimed) => claimed,
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "no webhooks can be claimed");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "due webhook deliveries could not be claimed; trying again"
+                );
                 Vec::new()
             }
         }
@@ -127,27 +133,26 @@ impl Sender {
 }
 
 impl Inner {
-    /// One attempt, from the claim to its record.
-    async fn carry(&self, claimed: Claimed) {
-        let attempt = self.courier.attempt(&claimed).await;
-        let recorded = record::record(self, &claimed, &attempt).await;
-        match recorded {
+    /// One attempt and its record.
+    async fn deliver(&self, claimed: ClaimedDelivery) {
+        let attempt = self.http.attempt(&claimed).await;
+        match record::record(self, &claimed, &attempt).await {
             Ok(outcome) => {
                 metrics::counter!("outbound_webhook_attempts_total", "outcome" => outcome.as_str())
                     .increment(1);
                 tracing::debug!(
                     endpoint.id = %claimed.endpoint, event.id = claimed.event_id, outcome = outcome.as_str(),
-                    "webhook attempt"
+                    "webhook attempt recorded"
                 );
             }
-            // Its lease ends, and it is made again: the receiver knows the repeat by its id.
+            // The receiver recognises the repeat by the event id.
             Err(error) => {
                 metrics::counter!("outbound_webhook_attempts_total", "outcome" => "not_recorded")
                     .increment(1);
                 tracing::warn!(
                     endpoint.id = %claimed.endpoint, event.id = claimed.event_id,
                     error = &error as &dyn std::error::Error,
-                    "a webhook attempt is not recorded and is made again"
+                    "a webhook attempt was not recorded; it is repeated after its lease"
                 );
             }
         }

@@ -1,125 +1,134 @@
-//! What an attempt means for its delivery and its endpoint: one transaction.
+//! Records an attempt, and its effect on the delivery and the endpoint, in one transaction.
 
 use sqlx::PgConnection;
 
 use super::Inner;
-use super::claim::Claimed;
-use super::courier::{Attempt, Came};
+use super::claim::ClaimedDelivery;
+use super::http_sender::{AttemptResponse, AttemptResult};
 use crate::WebhooksError;
-use crate::schedule::longer_by_chance;
+use crate::schedule::add_jitter;
 
-/// Attempts of one delivery that are kept, the last ones: replays make more than the schedule has.
-const ATTEMPTS_KEPT: i64 = 100;
+/// Attempts stored per delivery, the last ones: replays can make more attempts than the schedule has.
+const ATTEMPTS_STORED_MAX: i64 = 100;
 
-/// What became of a delivery by an attempt.
+/// Outcome of an attempt for its delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// Delivered.
+pub(super) enum AttemptOutcome {
+    /// The endpoint answered 2xx.
     Delivered,
-    /// To be tried again.
-    Again,
-    /// Nothing went out, by a fault of ours: put off, and no try of the delivery.
+    /// Failed; another attempt follows.
+    Retry,
+    /// Nothing was sent, because of our configuration: postponed, and not counted as a try.
     NotSent,
-    /// That was the last attempt.
+    /// Failed; it was the last attempt.
     Failed,
-    /// The endpoint says that it is gone for ever.
+    /// The endpoint answered 410.
     Gone,
-    /// Another sender has taken over meanwhile: it decides.
-    TakenOver,
+    /// The lease had expired and another sender owns the delivery, or a replay changed it.
+    LeaseLost,
 }
 
-impl Outcome {
+impl AttemptOutcome {
+    /// The label of the metric.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Delivered => "delivered",
-            Self::Again => "again",
+            Self::Retry => "again",
             Self::NotSent => "not_sent",
             Self::Failed => "failed",
             Self::Gone => "gone",
-            Self::TakenOver => "taken_over",
+            Self::LeaseLost => "taken_over",
         }
     }
 
-    fn state(self) -> &'static str {
+    fn delivery_state(self) -> &'static str {
         match self {
             Self::Delivered => "delivered",
-            Self::Again | Self::NotSent | Self::TakenOver => "pending",
+            Self::Retry | Self::NotSent | Self::LeaseLost => "pending",
             Self::Failed | Self::Gone => "failed",
         }
     }
 
-    /// Whether the endpoint did not take it, if it was asked.
     fn is_failed_try(self) -> bool {
-        matches!(self, Self::Again | Self::Failed | Self::Gone)
+        matches!(self, Self::Retry | Self::Failed | Self::Gone)
     }
 }
 
-/// Records the attempt and what follows from it.
+/// Records the attempt and its effect.
 pub(super) async fn record(
     sender: &Inner,
-    claimed: &Claimed,
-    attempt: &Attempt,
-) -> Result<Outcome, WebhooksError> {
-    let (status, wish, answer, error) = match &attempt.came {
-        Came::Answer { status, wish, beginning } => {
+    claimed: &ClaimedDelivery,
+    attempt: &AttemptResult,
+) -> Result<AttemptOutcome, WebhooksError> {
+    let (status, retry_after, answer, error) = match &attempt.response {
+        AttemptResponse::Received { status, retry_after, excerpt } => {
             let error = (!is_success(*status)).then(|| format!("answered {status}"));
-            (Some(*status), *wish, Some(beginning.as_str()), error)
+            (Some(*status), *retry_after, Some(excerpt.as_str()), error)
         }
-        Came::Nothing { why } | Came::NotSent { why } => (None, None, None, Some(why.clone())),
+        AttemptResponse::Missing { error } | AttemptResponse::NotSent { error } => {
+            (None, None, None, Some(error.clone()))
+        }
     };
-    let is_sent = !matches!(attempt.came, Came::NotSent { .. });
-    let failed = usize::try_from(claimed.failed_attempts).unwrap_or(0).saturating_add(1);
-    let pause = if is_sent {
-        sender.schedule.pause(failed, chance(), wish)
+    let is_sent = !matches!(attempt.response, AttemptResponse::NotSent { .. });
+    let failed = usize::try_from(claimed.tries).unwrap_or(0).saturating_add(1);
+    let delay = if is_sent {
+        sender.schedule.delay(failed, random(), retry_after)
     } else {
-        (!claimed.is_old).then(|| longer_by_chance(sender.put_off, chance()))
+        (!claimed.is_beyond_retention).then(|| add_jitter(sender.postpone, random()))
     };
-    let outcome = match (status, pause) {
-        (Some(status), _) if is_success(status) => Outcome::Delivered,
-        (Some(410), _) => Outcome::Gone,
-        (_, Some(_)) if !is_sent => Outcome::NotSent,
-        (_, Some(_)) => Outcome::Again,
-        (_, None) => Outcome::Failed,
+    let outcome = match (status, delay) {
+        (Some(status), _) if is_success(status) => AttemptOutcome::Delivered,
+        (Some(410), _) => AttemptOutcome::Gone,
+        (_, Some(_)) if !is_sent => AttemptOutcome::NotSent,
+        (_, Some(_)) => AttemptOutcome::Retry,
+        (_, None) => AttemptOutcome::Failed,
     };
     let mut tx = sender.pool.begin().await?;
-    let kept = sqlx::query_scalar!(
+    let updated = sqlx::query_scalar!(
         "UPDATE webhook_deliveries
          SET state = $3, failed_attempts = failed_attempts + $4, lease = NULL, next_attempt_at = clock_timestamp() + $5 * interval '1 second',
              ended_at = CASE WHEN $3 <> 'pending' THEN clock_timestamp() END
          WHERE position = $1 AND lease = $2 RETURNING position",
         claimed.position,
         claimed.lease,
-        outcome.state(),
+        outcome.delivery_state(),
         i32::from(is_sent && outcome.is_failed_try()),
-        pause.unwrap_or_default().as_secs_f64(),
+        delay.unwrap_or_default().as_secs_f64(),
     )
     .fetch_optional(&mut *tx)
     .await?;
     if !is_sent {
-        forget_the_same(&mut tx, claimed, error.as_deref()).await?;
+        delete_same_error(&mut tx, claimed, error.as_deref()).await?;
     }
-    log(&mut tx, claimed, attempt, status, error.as_deref(), answer).await?;
-    if kept.is_some() && is_sent {
-        judge(&mut tx, sender, claimed, outcome).await?;
-    }
+    insert_attempt(&mut tx, claimed, attempt, status, error.as_deref(), answer).await?;
+    let disabled = if updated.is_some() && is_sent {
+        update_endpoint(&mut tx, sender, claimed, outcome).await?
+    } else {
+        None
+    };
     tx.commit().await?;
-    if kept.is_none() {
-        return Ok(Outcome::TakenOver);
+    if let Some(reason) = disabled {
+        metrics::counter!("outbound_webhook_endpoints_disabled_total", "reason" => reason.clone())
+            .increment(1);
+        tracing::warn!(endpoint.id = %claimed.endpoint, reason, "a webhook endpoint was disabled");
     }
-    if matches!(outcome, Outcome::Failed | Outcome::Gone) {
+    if updated.is_none() {
+        return Ok(AttemptOutcome::LeaseLost);
+    }
+    if matches!(outcome, AttemptOutcome::Failed | AttemptOutcome::Gone) {
         tracing::warn!(
             endpoint.id = %claimed.endpoint, event.id = claimed.event_id, outcome = outcome.as_str(),
-            error, "a webhook could not be delivered; it can be replayed"
+            error, "a webhook delivery failed after its last attempt; it can be replayed"
         );
     }
     Ok(outcome)
 }
 
-/// Writes the attempt down. A delivery that is gone meanwhile has no attempts.
-async fn log(
+/// Inserts the attempt, unless its delivery was deleted meanwhile.
+async fn insert_attempt(
     tx: &mut PgConnection,
-    claimed: &Claimed,
-    attempt: &Attempt,
+    claimed: &ClaimedDelivery,
+    attempt: &AttemptResult,
     status: Option<u16>,
     error: Option<&str>,
     answer: Option<&str>,
@@ -128,7 +137,7 @@ async fn log(
         "INSERT INTO webhook_attempts (position, duration_ms, response_status, error, response_excerpt)
          SELECT position, $2, $3, $4, $5 FROM webhook_deliveries WHERE position = $1",
         claimed.position,
-        i64::try_from(attempt.took.as_millis()).unwrap_or(i64::MAX),
+        i64::try_from(attempt.duration.as_millis()).unwrap_or(i64::MAX),
         status.map(i32::from),
         error,
         answer,
@@ -139,17 +148,18 @@ async fn log(
         "DELETE FROM webhook_attempts WHERE attempt_id IN (
              SELECT attempt_id FROM webhook_attempts WHERE position = $1 ORDER BY attempt_id DESC OFFSET $2)",
         claimed.position,
-        ATTEMPTS_KEPT,
+        ATTEMPTS_STORED_MAX,
     )
     .execute(tx)
     .await?;
     Ok(())
 }
 
-/// What is put off for days for one reason is on record once, or it would drive out what the endpoint answered.
-async fn forget_the_same(
+/// Deletes earlier attempts with the same error: a delivery that is postponed for days would otherwise displace the
+/// attempts that the endpoint answered.
+async fn delete_same_error(
     tx: &mut PgConnection,
-    claimed: &Claimed,
+    claimed: &ClaimedDelivery,
     error: Option<&str>,
 ) -> Result<(), WebhooksError> {
     sqlx::query!(
@@ -162,24 +172,24 @@ async fn forget_the_same(
     Ok(())
 }
 
-/// What it says of the endpoint: that it answers, that it fails, that it is gone.
-async fn judge(
+/// Updates the endpoint's failure period. Returns the reason if the endpoint was disabled.
+async fn update_endpoint(
     tx: &mut PgConnection,
     sender: &Inner,
-    claimed: &Claimed,
-    outcome: Outcome,
-) -> Result<(), WebhooksError> {
+    claimed: &ClaimedDelivery,
+    outcome: AttemptOutcome,
+) -> Result<Option<String>, WebhooksError> {
     let id = claimed.endpoint.as_str();
-    if outcome == Outcome::Delivered {
+    if outcome == AttemptOutcome::Delivered {
         sqlx::query!(
             "UPDATE webhook_endpoints SET failing_since = NULL WHERE endpoint_id = $1 AND failing_since IS NOT NULL",
             id,
         )
         .execute(tx)
         .await?;
-        return Ok(());
+        return Ok(None);
     }
-    // An attempt at another address says nothing of where the endpoint is now.
+    // An attempt at an earlier URL says nothing about the current one.
     sqlx::query!(
         "UPDATE webhook_endpoints SET failing_since = clock_timestamp()
          WHERE endpoint_id = $1 AND url = $2 AND failing_since IS NULL",
@@ -195,25 +205,22 @@ async fn judge(
              AND ($2 OR failing_since < clock_timestamp() - $4::bigint * interval '1 second')
            RETURNING disabled_reason AS "disabled_reason!""#,
         id,
-        outcome == Outcome::Gone,
+        outcome == AttemptOutcome::Gone,
         claimed.url,
         i64::from(sender.disable_after_s),
     )
     .fetch_optional(&mut *tx)
     .await?;
-    if let Some(reason) = disabled {
-        metrics::counter!("outbound_webhook_endpoints_disabled_total", "reason" => reason.clone())
-            .increment(1);
-        tracing::warn!(endpoint.id = id, reason, "a webhook endpoint is disabled");
-    } else if outcome == Outcome::Failed {
-        rest(tx, id).await?;
+    if disabled.is_none() && outcome == AttemptOutcome::Failed {
+        end_failure_period_if_idle(tx, id).await?;
     }
-    Ok(())
+    Ok(disabled)
 }
 
-/// An endpoint that nothing is tried at any more is not failing on: the days until the next event say nothing of it.
-async fn rest(tx: &mut PgConnection, id: &str) -> Result<(), WebhooksError> {
-    // Two that end at once would each see the other one waiting; whoever comes second looks after the first has committed.
+/// Ends the failure period of an endpoint without pending deliveries: the time until the next event does not count.
+async fn end_failure_period_if_idle(tx: &mut PgConnection, id: &str) -> Result<(), WebhooksError> {
+    // Two concurrent last attempts would each see the other delivery pending; the lock makes the second one wait for the
+    // first one's commit.
     sqlx::query!("SELECT FROM webhook_endpoints WHERE endpoint_id = $1 FOR UPDATE", id)
         .execute(&mut *tx)
         .await?;
@@ -232,7 +239,7 @@ fn is_success(status: u16) -> bool {
     (200..300).contains(&status)
 }
 
-/// A random number. Without one, pauses are as they are set.
-fn chance() -> u32 {
+/// A random number; 0 if the system has none, which means no jitter.
+fn random() -> u32 {
     getrandom::u32().unwrap_or(0)
 }

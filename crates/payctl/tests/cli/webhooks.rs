@@ -1,9 +1,9 @@
 //! `payctl webhooks`: endpoints, deliveries and replays.
 
 use jiff::Timestamp;
-use outbound_webhooks::endpoints::{self, Creation, NewEndpoint};
+use outbound_webhooks::endpoints::{self, CreateEndpointOutcome, NewEndpoint};
 use outbound_webhooks::target::Target;
-use outbound_webhooks::{Message, OutboundWebhooksOptions, fan_out};
+use outbound_webhooks::{OutboundWebhooksOptions, WebhookEvent, fan_out};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -25,7 +25,7 @@ impl Webhooks {
         let master_key = Some("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=".into());
         let options =
             OutboundWebhooksOptions { master_key, ..OutboundWebhooksOptions::default() }.check().unwrap();
-        let target = Target::read("https://bank.example/hooks", &options.rules).unwrap();
+        let target = Target::parse("https://bank.example/hooks", &options.rules).unwrap();
         let new = NewEndpoint { tenant: "acme", target: &target, kinds: &[] };
         let mut connection = pool.acquire().await.unwrap();
         let created = endpoints::create(&mut connection, options.master_key.as_ref().unwrap(), new, 10).await;
@@ -33,8 +33,16 @@ impl Webhooks {
         for event_id in ["pay_1:transfer_pending", "pay_1:transfer_sent"] {
             let (at, data) = (Timestamp::UNIX_EPOCH, json!({}));
             let (kind, key) = ("transfer_sent", "pay_1");
-            let message =
-                Message { tenant: "acme", event_id, kind, version: 1, key, sequence: 1, at, data: &data };
+            let message = WebhookEvent {
+                tenant: "acme",
+                event_id,
+                kind,
+                version: 1,
+                key,
+                sequence: 1,
+                at,
+                data: &data,
+            };
             fan_out(&mut connection, &message).await.unwrap();
         }
         sqlx::raw_sql(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use outbound_webhooks::deliveries::{self, DeliveryState, Filter};
+use outbound_webhooks::deliveries::{self, DeliveryFilter, DeliveryState};
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem, Query};
 use utoipa::{IntoParams, ToSchema};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use outbound_webhooks::endpoints::{self, Whose};
+use outbound_webhooks::endpoints::{self, EndpointScope};
 use serde::Serialize;
 use service_kit::problem::Json;
 use utoipa::ToSchema;

@@ -14,7 +14,7 @@ mod view;
 use std::collections::BTreeSet;
 
 use outbound_webhooks::EndpointId;
-use outbound_webhooks::endpoints::{self, Endpoint, Whose};
+use outbound_webhooks::endpoints::{self, Endpoint, EndpointScope};
 use outbound_webhooks::secret::MasterKey;
 use outbound_webhooks::target::Target;
 use payment_ledger::access::api_keys::Caller;
@@ -58,7 +58,7 @@ fn master_key(app: &App) -> Result<&MasterKey, ApiError> {
 
 /// Validates the URL of a request.
 fn target(app: &App, url: &str) -> Result<Target, Problem> {
-    Target::read(url, &app.webhooks.rules)
+    Target::parse(url, &app.webhooks.rules)
         .map_err(|error| Problem::unprocessable("invalid_url", error.to_string()))
 }
 

@@ -1,4 +1,4 @@
-//! Keeps the tables small.
+//! Deletes rows beyond the retention.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use crate::WebhooksError;
 
 /// Rows deleted in one statement.
 const BATCH: i64 = 1_000;
-/// Statements in one call, so that it ends; the next call goes on.
+/// Most statements in one call; the next call continues.
 const BATCHES_MAX: usize = 100;
 
-/// Deletes what was of deleted endpoints, and these themselves; then deliveries, with their attempts, that ended longer than
-/// `kept` ago, or that have been due for so long (their endpoint is disabled). What is still tried stays, however old. Says how
-/// many deliveries.
+/// Deletes the deliveries of deleted endpoints and these endpoints; then deliveries, with their attempts, that ended longer
+/// than `retention` ago or have been due for that long (because their endpoint is disabled). A delivery with further attempts
+/// stays. Returns the number of deleted deliveries.
 ///
 /// # Errors
-/// [`WebhooksError`]; what was deleted stays so.
-pub async fn prune(pool: &PgPool, kept: Duration) -> Result<u64, WebhooksError> {
-    Ok(deleted_endpoints(pool).await? + old_deliveries(pool, kept).await?)
+/// [`WebhooksError`]; rows that were deleted before stay deleted.
+pub async fn prune(pool: &PgPool, retention: Duration) -> Result<u64, WebhooksError> {
+    Ok(deleted_endpoints(pool).await? + old_deliveries(pool, retention).await?)
 }
 
 async fn deleted_endpoints(pool: &PgPool) -> Result<u64, WebhooksError> {
     let deleted = in_batches(|| {
-        // One under way is spared: its attempt would be recorded nowhere.
+        // A delivery in flight stays, so that its attempt can be recorded.
         sqlx::query!(
             "DELETE FROM webhook_deliveries WHERE position IN (
                  SELECT d.position FROM webhook_endpoints e JOIN webhook_deliveries d USING (endpoint_id)
@@ -45,14 +45,14 @@ async fn deleted_endpoints(pool: &PgPool) -> Result<u64, WebhooksError> {
     Ok(deleted)
 }
 
-async fn old_deliveries(pool: &PgPool, kept: Duration) -> Result<u64, WebhooksError> {
+async fn old_deliveries(pool: &PgPool, retention: Duration) -> Result<u64, WebhooksError> {
     in_batches(|| {
         sqlx::query!(
             "DELETE FROM webhook_deliveries WHERE position IN (
                  SELECT d.position FROM webhook_deliveries d
-                 WHERE coalesce(d.ended_at, d.next_attempt_at) < clock_timestamp() - $1 * interval '1 second'
-                 ORDER BY coalesce(d.ended_at, d.next_attempt_at) LIMIT $2 FOR UPDATE SKIP LOCKED)",
-            kept.as_secs_f64(),
+                 WHERE coalesce(d.ended_at, d.next_at) < clock_timestamp() - $1 * interval '1 second'
+                 ORDER BY coalesce(d.ended_at, d.next_at) LIMIT $2 FOR UPDATE SKIP LOCKED)",
+            retention.as_secs_f64(),
             BATCH,
         )
         .execute(pool)
@@ -60,7 +60,7 @@ async fn old_deliveries(pool: &PgPool, kept: Duration) -> Result<u64, WebhooksEr
     .await
 }
 
-/// Deletes a batch at a time until there is less than one; says how many rows.
+/// Deletes batch by batch until one is not full; returns the number of rows.
 async fn in_batches<D>(delete: impl Fn() -> D) -> Result<u64, WebhooksError>
 where
     D: Future<Output = Result<PgQueryResult, sqlx::Error>>,

@@ -1,8 +1,4 @@
-//! Endpoints over https, which all are outside of tests: whose certificates are believed.
-
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
-
-mod support;
+//! HTTPS endpoints and trusted certificate authorities.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +8,6 @@ use outbound_webhooks::OutboundWebhooksOptions;
 use outbound_webhooks::deliveries::DeliveryState;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use sqlx::PgPool;
-use support::{Book, Receiver, options, status};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -21,7 +16,9 @@ use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::server::TlsStream;
 use uuid::Uuid;
 
-/// A certificate authority of a bank's own.
+use crate::support::{TestEndpoint, TestWebhooks, options, status};
+
+/// A private certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -31,18 +28,18 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// A book whose senders believe it.
-    fn book(&self, pool: PgPool) -> Book {
+    /// Webhooks whose senders trust it.
+    fn webhooks(&self, pool: PgPool) -> TestWebhooks {
         let file = std::env::temp_dir().join(format!("authority-{}.pem", Uuid::new_v4().simple()));
         std::fs::write(&file, self.0.pem()).unwrap();
         let options = OutboundWebhooksOptions { allow_http: false, ca_file: Some(file.clone()), ..options() };
         let options = options.check().unwrap();
         std::fs::remove_file(file).unwrap();
-        Book { pool, options }
+        TestWebhooks { pool, options }
     }
 
-    /// A server with a certificate of this authority's for `name`.
-    async fn server(&self, name: &str) -> Receiver {
+    /// A server with a certificate of this authority for `name`.
+    async fn server(&self, name: &str) -> TestEndpoint {
         let key = KeyPair::generate().unwrap();
         let certificate =
             CertificateParams::new([name.to_owned()]).unwrap().signed_by(&key, &self.0).unwrap();
@@ -56,7 +53,7 @@ impl Authority {
             )
             .unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        Receiver::on(Encrypted(listener, Arc::new(config).into()), "https", |_, _| status(200))
+        TestEndpoint::on(Encrypted(listener, Arc::new(config).into()), "https", |_, _| status(200))
     }
 }
 
@@ -69,7 +66,7 @@ impl Listener for Encrypted {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             let Ok((connection, from)) = self.0.accept().await else { continue };
-            // Who does not believe us hangs up here.
+            // A client that does not trust the certificate disconnects here.
             if let Ok(connection) = self.1.accept(connection).await {
                 return (connection, from);
             }
@@ -82,34 +79,37 @@ impl Listener for Encrypted {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn s3_5_an_authority_of_the_banks_own_is_believed_when_it_is_named(pool: PgPool) {
+async fn s3_5_a_configured_certificate_authority_is_trusted(pool: PgPool) {
     let authority = Authority::new();
-    let book = authority.book(pool);
-    let receiver = authority.server("127.0.0.1").await;
-    let endpoint = book.endpoint("acme", &receiver.url("hook"), &[]).await.id;
-    book.happens("acme", "e1", "happened").await;
-    let _sender = book.sender();
-    book.until_one(&endpoint, "delivered", |one| one.state == DeliveryState::Delivered).await;
-    let [came] = &receiver.came()[..] else { panic!("{:?}", receiver.came()) };
-    assert!(came.is_good(&book.secret(&endpoint, 1)));
+    let webhooks = authority.webhooks(pool);
+    let server = authority.server("127.0.0.1").await;
+    let endpoint = webhooks.endpoint("acme", &server.url("hook"), &[]).await.id;
+    webhooks.publish("acme", "e1", "happened").await;
+    let _sender = webhooks.sender();
+    webhooks.wait_for_delivery(&endpoint, "delivered", |one| one.state == DeliveryState::Delivered).await;
+    let [request] = &server.requests()[..] else {
+        panic!("expected one request, got {:?}", server.requests())
+    };
+    assert!(request.has_valid_signature(&webhooks.secret(&endpoint, 1)));
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn s3_5_a_stranger_with_a_certificate_is_told_nothing(pool: PgPool) {
+async fn s3_5_an_endpoint_with_an_untrusted_certificate_receives_nothing(pool: PgPool) {
     let authority = Authority::new();
-    let book = authority.book(pool);
-    // One that nobody has named, and a name that is another's.
-    for (n, receiver) in [Authority::new().server("127.0.0.1").await, authority.server("bank.example").await]
+    let webhooks = authority.webhooks(pool);
+    // A certificate of an untrusted authority, and a certificate for another name.
+    for (n, server) in [Authority::new().server("127.0.0.1").await, authority.server("bank.example").await]
         .iter()
         .enumerate()
     {
         let tenant = format!("tenant-{n}");
-        let endpoint = book.endpoint(&tenant, &receiver.url("hook"), &[]).await.id;
-        book.happens(&tenant, &format!("e{n}"), "happened").await;
-        let sender = book.sender();
-        let delivery = book.until_one(&endpoint, "given up", |one| one.state == DeliveryState::Failed).await;
+        let endpoint = webhooks.endpoint(&tenant, &server.url("hook"), &[]).await.id;
+        webhooks.publish(&tenant, &format!("e{n}"), "happened").await;
+        let sender = webhooks.sender();
+        let delivery =
+            webhooks.wait_for_delivery(&endpoint, "failed", |one| one.state == DeliveryState::Failed).await;
         sender.stop().await;
         assert_eq!(delivery.attempts[0].error.as_deref(), Some("no connection"));
-        assert!(receiver.came().is_empty(), "not even a header: {:?}", receiver.came());
+        assert!(server.requests().is_empty(), "expected no request, got {:?}", server.requests());
     }
 }

@@ -1,11 +1,11 @@
-//! What a customer is told, in words.
+//! The text of a customer notification.
 
 use payment_ledger::events::{EventKind, TransferEvent};
 
-/// The message of an event. Reasons are for programs and stay out of it, save that nothing was charged.
-pub(crate) fn message(kind: EventKind, transfer: &TransferEvent) -> String {
-    let TransferEvent { amount, currency, source_account, end_to_end_id, .. } = transfer;
-    let what = match kind {
+/// The notification of an event. Reasons are codes for programs, so the text omits them.
+pub(crate) fn message(kind: EventKind, transfer: &Transfer) -> String {
+    let Transfer { amount, currency, source_account, end_to_end_id, .. } = transfer;
+    let outcome = match kind {
         EventKind::TransferPending => "is pending: the amount is held in your account",
         EventKind::TransferNeedsOperator => {
             "takes longer: our staff look after it, there is nothing for you to do"
@@ -17,5 +17,5 @@ pub(crate) fn message(kind: EventKind, transfer: &TransferEvent) -> String {
         EventKind::TransferCancelled => "was cancelled: nothing was charged",
     };
     let reference = end_to_end_id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
-    format!("Your transfer of {amount} {currency} from {source_account}{reference} {what}.")
+    format!("Your transfer of {amount} {currency} from {source_account}{reference} {outcome}.")
 }

@@ -1,7 +1,7 @@
-//! What an event becomes: a delivery for each endpoint of its tenant that wants it. The body goes out as it came in, so a new
-//! kind needs nothing here.
+//! The effect of an event on outbound webhooks: a delivery for each endpoint of its tenant that receives its kind. The event
+//! body is passed on unchanged, so new kinds need no change here.
 
-use outbound_webhooks::{FanOutError, Message, fan_out};
+use outbound_webhooks::{FanOutError, WebhookEvent, fan_out};
 use outbox::Event;
 use outbox::intake::{Effect, EffectError};
 use serde::Deserialize as _;
@@ -11,18 +11,18 @@ use sqlx::PgConnection;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteDeliveries;
 
-/// What is read of an event's body.
+/// The part of an event body that names its tenant.
 #[derive(serde::Deserialize)]
-struct Owned {
+struct TenantOfEvent {
     tenant_id: String,
 }
 
 impl Effect for WriteDeliveries {
     async fn apply(&self, tx: &mut PgConnection, event: &Event) -> Result<(), EffectError> {
-        let owned = Owned::deserialize(&event.body)
-            .map_err(|error| EffectError::Poison(format!("whose the event is: {error}")))?;
-        let message = Message {
-            tenant: &owned.tenant_id,
+        let owner = TenantOfEvent::deserialize(&event.body)
+            .map_err(|error| EffectError::Poison(format!("the event body names no tenant: {error}")))?;
+        let webhook_event = WebhookEvent {
+            tenant: &owner.tenant_id,
             event_id: &event.event_id,
             kind: &event.kind,
             version: event.version,
@@ -31,18 +31,14 @@ impl Effect for WriteDeliveries {
             at: event.appended_at,
             data: &event.body,
         };
-        match fan_out(tx, &message).await {
-            Ok(0) => Ok(()),
-            Ok(endpoints) => {
-                tracing::debug!(
-                    event.id = event.event_id,
-                    endpoints,
-                    "event to be sent to webhook endpoints"
-                );
-                Ok(())
-            }
+        match fan_out(tx, &webhook_event).await {
+            Ok(_) => Ok(()),
             Err(FanOutError::Database(error)) => Err(EffectError::Unavailable(error.into())),
             Err(refused) => Err(EffectError::Poison(refused.to_string())),
         }
+    }
+
+    fn committed(&self, event: &Event) {
+        tracing::debug!(event.id = event.event_id, "webhook deliveries of an event written");
     }
 }

@@ -1,0 +1,94 @@
+//! The effect of an event on notifications: one notification to the customer.
+
+use outbox::Event;
+use outbox::intake::{Effect, EffectError};
+use payment_ledger::events::notifications::notify;
+use payment_ledger::events::{EventKind, Transfer, VERSION};
+use payment_protocol::ids::PaymentId;
+use sqlx::PgConnection;
+
+use crate::message;
+
+/// Writes the customer's notification of a payment event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotifyCustomer;
+
+impl Effect for NotifyCustomer {
+    async fn apply(&self, tx: &mut PgConnection, event: &Event) -> Result<(), EffectError> {
+        let (kind, payment_id, transfer) = parse(event).map_err(EffectError::Poison)?;
+        let text = message::message(kind, &transfer);
+        notify(tx, &payment_id, &event.event_id, kind, &text).await.map_err(|error| {
+            if error.is_final() {
+                EffectError::Poison(format!(
+                    "the notification of payment {payment_id} cannot be stored: {error}"
+                ))
+            } else {
+                EffectError::Unavailable(error.into())
+            }
+        })
+    }
+
+    fn committed(&self, event: &Event) {
+        tracing::info!(
+            payment.id = event.key,
+            event.id = event.event_id,
+            event.kind = event.kind,
+            "customer notified"
+        );
+    }
+}
+
+/// Parses an event of a payment.
+fn parse(event: &Event) -> Result<(EventKind, PaymentId, Transfer), String> {
+    let kind = EventKind::parse(&event.kind).ok_or_else(|| format!("unknown event kind {:?}", event.kind))?;
+    if event.version != VERSION {
+        return Err(format!("unknown version {} of the event kind {kind}", event.version));
+    }
+    let transfer: Transfer = serde_json::from_value(event.body.clone())
+        .map_err(|error| format!("malformed body of the event kind {kind}: {error}"))?;
+    if transfer.payment_id != event.key {
+        return Err(format!(
+            "the key {} of the event differs from its payment {}",
+            event.key, transfer.payment_id
+        ));
+    }
+    let payment_id = PaymentId::new(event.key.as_str()).map_err(|error| error.to_string())?;
+    Ok((kind, payment_id, transfer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example(kind: &str) -> Event {
+        let text = std::fs::read_to_string(format!(
+            "{}/../../crates/payment-ledger/events/{kind}.v{VERSION}.example.json",
+            env!("CARGO_MANIFEST_DIR")
+        ));
+        serde_json::from_str(&text.unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_published_example_has_a_notification() {
+        for kind in EventKind::ALL {
+            let (parsed_kind, _, transfer) = parse(&example(kind.as_str())).unwrap();
+            assert_eq!(parsed_kind, *kind);
+            assert!(message::message(*kind, &transfer).contains("12.50 EUR"), "{kind}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_or_inconsistent_event_is_rejected() {
+        let valid = example("transfer_sent");
+        let cases = [
+            (Event { kind: "transfer_imagined".into(), ..valid.clone() }, "kind"),
+            (Event { version: VERSION + 1, ..valid.clone() }, "version"),
+            (Event { body: serde_json::json!({}), ..valid.clone() }, "body"),
+            (Event { key: "pay_another".into(), ..valid }, "differs from its payment"),
+        ];
+        for (event, expected) in cases {
+            let error = parse(&event).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
