@@ -266,7 +266,7 @@ fn others() -> Vec<Alert> {
         ),
         alert(
             "CallbacksNotBelieved",
-            "sum by (switch) (increase(switch_callbacks_total{outcome=\"not_believed\"}[10m])) > 10",
+            "sum by (switch) (increase(switch_callbacks_total{outcome=\"invalid_signature\"}[10m])) > 10",
             0,
             Warning,
             "Switch {{ $labels.switch }} is not believed: signatures are wrong, or somebody tries",

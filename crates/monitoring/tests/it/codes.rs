@@ -19,12 +19,12 @@ const MAKERS: [&str; 8] = [
 /// Makers whose code comes from elsewhere in the same sources: how many there are in a file. A new one is looked at by
 /// whoever writes it, and counted here.
 const PASSED_ON: [(&str, usize); 5] = [
-    // The codes of `idempotency::http::Refusal`, which are read from there.
+    // The codes of `idempotency::http::RequestRefusal`, which are read from there.
     ("webhook/src/idempotent.rs", 4),
     // `refused(code, ..)` and the two codes of a stop.
     ("webhook/src/routes/payments/acceptance.rs", 2),
     // `refused(status, code, ..)`.
-    ("webhook/src/streams/places.rs", 1),
+    ("webhook/src/streams/slots.rs", 1),
     ("crates/mock-switch/src/routes/mod.rs", 1),
     // The makers themselves.
     ("crates/service-kit/src/problem/mod.rs", 4),
