@@ -174,7 +174,7 @@ async fn s3_3_the_fingerprint_covers_the_whole_request(pool: PgPool) {
 async fn s3_1_unsafe_methods_require_a_key(pool: PgPool) {
     create_table(&pool).await;
     let service = service(batcher(&pool, BatchOptions::default()));
-    assert_eq!(send(&service, "nobody", None, "/notes", "{}").await.status, 401);
+    assert_eq!(send(&service, "unknown", None, "/notes", "{}").await.status, 401);
     assert_eq!(send(&service, "t/c", None, "/notes", "{}").await.status, 400);
     let get = axum::http::Request::get("/notes").body(axum::body::Body::empty()).unwrap();
     let response = tower::ServiceExt::oneshot(service, get).await.unwrap();

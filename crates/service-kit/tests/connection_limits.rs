@@ -238,10 +238,10 @@ async fn a_stop_waits_for_requests_in_flight_only() {
     // The stop must end the connections, not the idle limit.
     let server = Server::with_idle_limit(LONG * 2).await;
     let mut waiting = server.send("GET /wait HTTP/1.1\r\nhost: x\r\n\r\n").await;
-    let mut kept = server.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
-    assert!(head(&mut kept).await.starts_with("HTTP/1.1 200"));
+    let mut idle = server.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert!(head(&mut idle).await.starts_with("HTTP/1.1 200"));
     server.stop.cancel();
-    assert_eq!(rest(&mut kept).await, "");
+    assert_eq!(rest(&mut idle).await, "");
     assert!(!server.serving.is_finished());
     server.proceed.notify_one();
     assert!(rest(&mut waiting).await.starts_with("HTTP/1.1 200"));

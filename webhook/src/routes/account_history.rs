@@ -125,8 +125,8 @@ pub(crate) async fn retrieve_balance(
 ) -> Result<Json<Balance>, ApiError> {
     let at = query.at.as_deref().map(|text| instant("at", text)).transpose()?;
     let account_id = account_id(&id)?;
-    let found = app.ledger.balance_at(account_id.as_str(), Some(&caller.tenant), at).await?;
-    Ok(Json(balance(found.ok_or_else(|| account_not_found(&id))?)?))
+    let stored = app.ledger.balance_at(account_id.as_str(), Some(&caller.tenant), at).await?;
+    Ok(Json(balance(stored.ok_or_else(|| account_not_found(&id))?)?))
 }
 
 /// Retrieve an account statement
@@ -153,15 +153,15 @@ pub(crate) async fn retrieve_statement(
 ) -> Result<Json<Statement>, ApiError> {
     let period = period(&query)?;
     let account_id = account_id(&id)?;
-    let found = app.ledger.statement(account_id.as_str(), Some(&caller.tenant), &period).await?;
-    let found = found.ok_or_else(|| account_not_found(&id))?;
-    let currency = found.opening.currency.clone();
-    let entries = found.lines.into_iter().map(|line| entry(&id, &currency, line));
+    let statement = app.ledger.statement(account_id.as_str(), Some(&caller.tenant), &period).await?;
+    let statement = statement.ok_or_else(|| account_not_found(&id))?;
+    let currency = statement.opening.currency.clone();
+    let entries = statement.lines.into_iter().map(|line| entry(&id, &currency, line));
     Ok(Json(Statement {
         entries: entries.collect::<Result<_, _>>()?,
-        opening: balance(found.opening)?,
-        closing: balance(found.closing)?,
-        next: found.next.map(|next| next.to_string()),
+        opening: balance(statement.opening)?,
+        closing: balance(statement.closing)?,
+        next: statement.next.map(|next| next.to_string()),
     }))
 }
 

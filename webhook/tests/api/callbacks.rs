@@ -22,19 +22,14 @@ fn success(tx_id: &str) -> Vec<u8> {
     report(tx_id, "SUCCESS").to_string().into_bytes()
 }
 
-#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r21_an_invalid_signature_is_refused_and_stores_nothing(pool: PgPool) {
-    let api = Api::new(pool).await;
-    let (id, tx_id) = api.accepted_payment("k").await;
-    set_submitted(&api, &id).await;
-    let before = api.row_counts().await;
-    let valid = || signed(NORTH_SECRET, "evt_1", 0, success(&tx_id));
+/// Callbacks with an invalid signature, by what is wrong with them.
+fn unauthentic_callbacks(valid: impl Fn() -> Signed, tx_id: &str) -> Vec<(&'static str, Signed)> {
     let with = |change: &dyn Fn(&mut Signed)| {
         let mut callback = valid();
         change(&mut callback);
         callback
     };
-    let cases = [
+    vec![
         (
             "unsigned",
             with(&|c| {
@@ -84,11 +79,20 @@ async fn r21_an_invalid_signature_is_refused_and_stores_nothing(pool: PgPool) {
                 c.headers.insert(TIMESTAMP_HEADER, (t - 1).to_string());
             }),
         ),
-        ("other switch's secret", signed(SOUTH_SECRET, "evt_1", 0, success(&tx_id))),
-        ("stale", signed(NORTH_SECRET, "evt_1", 360, success(&tx_id))),
-        ("from the future", signed(NORTH_SECRET, "evt_1", -360, success(&tx_id))),
-    ];
-    for (case, callback) in cases {
+        ("other switch's secret", signed(SOUTH_SECRET, "evt_1", 0, success(tx_id))),
+        ("stale", signed(NORTH_SECRET, "evt_1", 360, success(tx_id))),
+        ("from the future", signed(NORTH_SECRET, "evt_1", -360, success(tx_id))),
+    ]
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r21_an_invalid_signature_is_refused_and_stores_nothing(pool: PgPool) {
+    let api = Api::new(pool).await;
+    let (id, tx_id) = api.accepted_payment("k").await;
+    set_submitted(&api, &id).await;
+    let before = api.row_counts().await;
+    let valid = || signed(NORTH_SECRET, "evt_1", 0, success(&tx_id));
+    for (case, callback) in unauthentic_callbacks(valid, &tx_id) {
         api.callback(NORTH, callback).await.assert_problem(401, "invalid_signature", case);
     }
     for switch in ["unknown", "a%20b"] {

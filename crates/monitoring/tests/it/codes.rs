@@ -24,7 +24,7 @@ const INDIRECT_CODES: [(&str, usize); 5] = [
     // `refused(code, ..)` and the two codes of a kill switch.
     ("webhook/src/routes/payments/acceptance.rs", 2),
     // `refused(status, code, ..)`.
-    ("webhook/src/streams/places.rs", 1),
+    ("webhook/src/streams/slots.rs", 1),
     ("crates/mock-switch/src/routes/mod.rs", 1),
     // The constructors themselves.
     ("crates/service-kit/src/problem/mod.rs", 4),
