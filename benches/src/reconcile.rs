@@ -203,13 +203,13 @@ async fn write_settled(pool: &PgPool, from: u64, to: u64) -> anyhow::Result<()> 
              'settled', 'pay_' || n, 1, now(), 'settled', 'query', now(), now(), now() - interval '1 hour', now() FROM new;
          {fund} {reserve} {settle}
          INSERT INTO holds (payment_id, account_id, amount_minor, currency, status, closed_at)
-         SELECT 'pay_' || n, {customer}, {AMOUNT}, 'EUR', 'settled', now() FROM new;
+         SELECT 'pay_' || n, {customer}, {AMOUNT}, 'EUR', 'debited', now() FROM new;
          INSERT INTO journal_unsealed (entry_id)
          SELECT entry_id FROM journal LEFT JOIN journal_seals s USING (entry_id) WHERE s.entry_id IS NULL;
          COMMIT",
         fund = entries("fund", "'internal:funding:EUR'", &customer, "NULL"),
         reserve = entries("reserve", &customer, "'internal:holding:EUR'", "'pay_' || n"),
-        settle = entries("settle", "'internal:holding:EUR'", "'internal:escrow:EUR'", "'pay_' || n"),
+        settle = entries("debit", "'internal:holding:EUR'", "'internal:escrow:EUR'", "'pay_' || n"),
     );
     sqlx::raw_sql(AssertSqlSafe(write)).execute(pool).await?;
     let ledger = Ledger::new(pool.clone());

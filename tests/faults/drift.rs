@@ -55,7 +55,7 @@ async fn r36_a_sweep_on_temporal_names_what_went_wrong_behind_the_services_back(
     // A debit that nobody made, a hold that nobody closed, and a workflow that somebody ended.
     let damage = format!(
         "BEGIN; SET LOCAL session_replication_role = replica;
-         DELETE FROM journal WHERE payment_id = '{}' AND kind = 'settle';
+         DELETE FROM journal WHERE payment_id = '{}' AND kind = 'debit';
          UPDATE holds SET status = 'open', closed_at = NULL WHERE payment_id = '{}';
          COMMIT",
         settled.payment_id, refused.payment_id

@@ -145,7 +145,7 @@ async fn charged_once(system: &System, payment: &Accepted) -> anyhow::Result<()>
     system.wait_for_state(&payment.payment_id, "settled").await?;
     ensure!(system.switch.requests(&payment.reference, "submit").await? == 1, "sent once");
     let debits: i64 =
-        sqlx::query_scalar("SELECT count(*) FROM journal WHERE payment_id = $1 AND kind = 'settle'")
+        sqlx::query_scalar("SELECT count(*) FROM journal WHERE payment_id = $1 AND kind = 'debit'")
             .bind(&payment.payment_id)
             .fetch_one(&system.database.pool)
             .await?;

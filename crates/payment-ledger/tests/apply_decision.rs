@@ -52,9 +52,9 @@ async fn at_each_stage_a_decision_debits_once(pool: PgPool) {
     #[rustfmt::skip]
     let table = [
         // stage                account     ruling                     hold        available    posted
-        (Stage::Cancelling,     "active",   Charge,                    "settled",  HELD,        vec!["debit holding escrow"]),
-        (Stage::Differing,      "active",   Charge,                    "settled",  HELD,        vec!["debit holding escrow"]),
-        (Stage::RecallRefused,  "active",   Charge,                    "settled",  HELD,        vec!["debit holding escrow"]),
+        (Stage::Cancelling,     "active",   Charge,                    "debited",  HELD,        vec!["debit holding escrow"]),
+        (Stage::Differing,      "active",   Charge,                    "debited",  HELD,        vec!["debit holding escrow"]),
+        (Stage::RecallRefused,  "active",   Charge,                    "debited",  HELD,        vec!["debit holding escrow"]),
         (Stage::RecallRefused,  "frozen",   Charge,                    "released", FUNDS_MINOR, vec!["release holding source", claimed]),
         (Stage::Cancelling,     "closed",   Charge,                    "released", FUNDS_MINOR, vec!["release holding source", claimed]),
         (Stage::Fenced,         "active",   Charge,                    "none",     HELD,        vec!["late_debit source escrow"]),
@@ -257,7 +257,7 @@ async fn the_first_close_stands(pool: PgPool) {
         assert_eq!(on_record.detail.as_deref(), Some("in\u{fffd}words"));
         let stored = bank.ledger.decision_outcome(&decision_id).await.unwrap().unwrap();
         assert_eq!(format!("{stored:?}").replace('\u{fffd}', "\\0"), format!("{came:?}"));
-        let told = format!("%decision {decision_id}: was %carried out: in%words");
+        let told = format!("%decision {decision_id}: was %applied: in%words");
         let lines = bank.number(&format!("SELECT count(*) FROM timeline WHERE detail LIKE '{told}'")).await;
         assert_eq!(lines, 1);
         bank.stand(&p, OperatorReason::ConfirmationMismatch).await;

@@ -6,7 +6,7 @@ mod support;
 
 use futures::future::join_all;
 use payment_ledger::operator::decisions::{
-    Confirmed, Correction, DecideError, DecisionRefusedError as No, DecisionStatus,
+    ConfirmOutcome, Correction, DecideError, DecisionRefusedError as No, DecisionStatus,
 };
 use payment_ledger::switch::callbacks::Callback;
 use payment_protocol::PaymentState;
@@ -144,12 +144,12 @@ async fn a_correction_is_refused_for_the_first_reason(pool: PgPool) {
     #[rustfmt::skip]
     let table = [
         // exception     correction     by     reason   refused
-        (-1,             LateDebit,     "",    "",      No::NoName),
-        (-1,             LateDebit,     "Ann", " ",     No::NoReason),
+        (-1,             LateDebit,     "",    "",      No::MissingOperator),
+        (-1,             LateDebit,     "Ann", " ",     No::MissingReason),
         (-1,             LateDebit,     "Ann", "why",   No::UnknownException(-1)),
-        (of_nobody,      LateDebit,     "Ann", "why",   No::NoPayment(of_nobody)),
+        (of_nobody,      LateDebit,     "Ann", "why",   No::WithoutPayment(of_nobody)),
         (closed,         ReturnCredit,  "Ann", "why",   No::ExceptionClosed(closed)),
-        (of_open,        WriteOff,      "Ann", "why",   No::StillOpen(PaymentState::Confirmed)),
+        (of_open,        WriteOff,      "Ann", "why",   No::PaymentOpen(PaymentState::Confirmed)),
         (settled,        LateDebit,     "Ann", "why",   No::AlreadyDebited),
         (debited_late,   LateDebit,     "Ann", "why",   No::AlreadyDebited),
         (debited_late,   WriteOff,      "Ann", "why",   No::NothingOnClaims),
@@ -159,7 +159,7 @@ async fn a_correction_is_refused_for_the_first_reason(pool: PgPool) {
         (taken,          ReturnCredit,  "Ann", "why",   No::NotDebited),
         (returned,       ReturnCredit,  "Ann", "why",   No::AlreadyReturned),
         (returned,       LateDebit,     "Ann", "why",   No::AlreadyDebited),
-        (taken,          LateDebit,     "Ann", "why",   No::AnotherIsOpen(other)),
+        (taken,          LateDebit,     "Ann", "why",   No::AnotherDecisionOpen(other)),
     ];
     for (n, (exception_id, correction, by, reason, expected)) in table.into_iter().enumerate() {
         let outcome =
@@ -186,7 +186,7 @@ async fn a_correction_is_judged_again_when_it_is_confirmed(pool: PgPool) {
         .unwrap();
     assert_eq!(again, proposed);
     let id = &proposed.decision_id;
-    assert_eq!(refused(bank.ledger.confirm(id, "ANN ", "yes").await), No::SamePerson("Ann".into()));
+    assert_eq!(refused(bank.ledger.confirm(id, "ANN ", "yes").await), No::SameOperator("Ann".into()));
     bank.ledger.close_exception(exception_id, "Carol", "nothing in it").await.unwrap();
     assert_eq!(refused(bank.ledger.confirm(id, "Bob", "yes").await), No::ExceptionClosed(exception_id));
     assert_eq!(bank.available(&p).await, FUNDS_MINOR);
@@ -249,8 +249,8 @@ async fn an_exception_is_closed_by_one_person_and_a_reason(pool: PgPool) {
     let of_nobody = bank.number("SELECT exception_id FROM exceptions").await;
     let of_payment = dispute(&bank, &p, "f").await;
     for exception_id in [of_nobody, of_payment] {
-        assert_eq!(refused(bank.ledger.close_exception(exception_id, "", "").await), No::NoName);
-        assert_eq!(refused(bank.ledger.close_exception(exception_id, "Ann", "").await), No::NoReason);
+        assert_eq!(refused(bank.ledger.close_exception(exception_id, "", "").await), No::MissingOperator);
+        assert_eq!(refused(bank.ledger.close_exception(exception_id, "Ann", "").await), No::MissingReason);
         let decision_id = bank.ledger.close_exception(exception_id, "Ann", "called them").await.unwrap();
         let again = bank.ledger.close_exception(exception_id, "ann ", "called them").await.unwrap();
         assert_eq!(again, decision_id);
@@ -278,7 +278,7 @@ async fn what_keeps_an_open_payment_safe_is_not_closed(pool: PgPool) {
     for p in [&differing, &unsent] {
         let exception_id = bank.open_exception(p).await;
         let outcome = bank.ledger.close_exception(exception_id, "Ann", "tidy up").await;
-        assert_eq!(refused(outcome), No::StillOpen(PaymentState::Reserved));
+        assert_eq!(refused(outcome), No::PaymentOpen(PaymentState::Reserved));
     }
     let begun =
         bank.ledger.begin_cancel(&unsent.id, &payment_protocol::cause::Cause::SlaExpired).await.unwrap();
@@ -312,7 +312,7 @@ async fn what_the_claims_account_bears_is_written_off_or_given_back(pool: PgPool
     correct(&bank, late, Correction::LateDebit).await.unwrap();
     let borne = bank.open_exception(&p).await;
     let refused = bank.ledger.close_exception(borne, "Ann", "no").await.unwrap_err();
-    assert!(matches!(refused, DecideError::Refused(No::BornByClaims(id)) if id == borne), "{refused:?}");
+    assert!(matches!(refused, DecideError::Refused(No::OnClaimsAccount(id)) if id == borne), "{refused:?}");
     correct(&bank, borne, Correction::WriteOff).await.unwrap();
     bank.audit().await;
 }

@@ -158,9 +158,7 @@ impl Both {
                 }
                 (said(&ledger.last_submission(id).await.unwrap()), said(&bank.log))
             }
-            Op::Found => {
-                (said(&ledger.record_transfer_found(id).await.unwrap()), said(&bank.record_transfer_found()))
-            }
+            Op::Found => (said(&ledger.record_transfer_found(id).await.unwrap()), said(&bank.record_found())),
             // The words of a FAILURE are not compared.
             Op::Reconcile => {
                 let reconciled = said(&ledger.reconcile_submission(id).await.unwrap());
@@ -323,12 +321,12 @@ impl Both {
             posted.extend(std::iter::repeat_n(kind.to_owned(), usize::from(times)));
         }
         let mut exceptions: Vec<&str> = [
-            (ExceptionKind::LateConfirmation, "late_confirmation"),
-            (ExceptionKind::ContradictoryFinalStatus, "contradictory_final_status"),
-            (ExceptionKind::ConfirmationMismatch, "confirmation_mismatch"),
-            (ExceptionKind::SettledWithoutAttempt, "settled_without_attempt"),
-            (ExceptionKind::CallbackFromOtherSwitch, "callback_from_other_switch"),
-            (ExceptionKind::DebitedToClaims, "debited_to_claims"),
+            (Exception::LateConfirmation, "late_confirmation"),
+            (Exception::ContradictoryFinalStatus, "contradictory_final_status"),
+            (Exception::ConfirmationMismatch, "confirmation_mismatch"),
+            (Exception::SettledWithoutAttempt, "settled_without_attempt"),
+            (Exception::CallbackFromOtherSwitch, "callback_from_other_switch"),
+            (Exception::DebitedToClaims, "debited_to_claims"),
         ]
         .into_iter()
         .filter(|(kind, _)| bank.exceptions.contain(*kind))

@@ -35,7 +35,7 @@ async fn at_each_stage_the_door_is_open_or_shut(pool: PgPool) {
         (Stage::Barred,             shut(),                        "confirmed",   "open",     held),
         (Stage::Recalled,           done(&asked),                  "failed",      "released", FUNDS_MINOR),
         (Stage::RecallRefused,      shut(),                        "confirmed",   "open",     held),
-        (Stage::Settled,            spent(),                       "settled",     "settled",  held),
+        (Stage::Settled,            spent(),                       "settled",     "debited",  held),
         (Stage::Released,           done(&Cause::SlaExpired),       "timed_out",   "released", FUNDS_MINOR),
         (Stage::ReleasedUnreserved, done(&Cause::ReserveUnknown),  "failed",      "none",     FUNDS_MINOR),
     ];

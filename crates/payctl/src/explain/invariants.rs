@@ -137,7 +137,7 @@ impl Books<'_> {
         let agrees = match self.hold() {
             None => (self.posted("reserve"), settled, released) == (0, 0, 0),
             Some("open") => (settled, released) == (0, 0),
-            Some("settled") => (settled, released) == (1, 0),
+            Some("debited") => (settled, released) == (1, 0),
             Some(_) => (settled, released) == (0, 1),
         };
         let hold = self.hold().unwrap_or("never made");

@@ -20,7 +20,7 @@ async fn s0_8_money_moves_when_another_person_confirms() {
     let payment = bank.standing("one", OperatorReason::NotFoundIsInconclusive).await.id;
     let settle = [payment.as_str(), "debit"];
     let said = decide(&bank, &settle, "Ann", &[]).await.refused();
-    assert!(said.contains("nothing was decided: settle needs evidence"), "{said}");
+    assert!(said.contains("nothing was decided: debit needs evidence"), "{said}");
     let said = decide(&bank, &settle, "Ann", &["--evidence", "letter 7"]).await.done();
     assert!(
         said.contains("settle, proposed by Ann\nanother person confirms it: payctl decide confirm dec_"),
@@ -189,7 +189,7 @@ async fn what_does_not_stand_or_is_not_there_is_refused() {
     let bank = Bank::open().await;
     let moving = bank.sent("moving").await.id;
     for (words, refusal) in [
-        ([moving.as_str(), "retry-cancel"], "the payment is submitted and moves by itself"),
+        ([moving.as_str(), "retry-cancel"], "the payment is submitted and does not need an operator"),
         (["pay_nobody", "retry-cancel"], "there is no payment pay_nobody"),
         (["confirm", "dec_nobody"], "there is no decision dec_nobody"),
         (["close", "99"], "there is no exception 99"),

@@ -33,10 +33,10 @@ async fn a_limit_is_set_listed_and_taken_away() {
         assert!(told.contains(said), "{wrong:?}: {told}");
     }
     for (by, reason, said) in [
-        (" ", "x", "no name is given"),
+        (" ", "x", "the operator's name is missing"),
         ("ann\u{200b}", "x", "a name is 1 to 64 letters"),
-        ("ann", " ", "no reason is given"),
-        ("ann", "a\u{202e}b", "characters that nobody sees"),
+        ("ann", " ", "the reason is missing"),
+        ("ann", "a\u{202e}b", "invisible characters"),
     ] {
         let told = limits(&[&of[..], &["--by", by, "--reason", reason]].concat()).await.refused();
         assert!(told.contains(said), "{by:?} {reason:?}: {told}");

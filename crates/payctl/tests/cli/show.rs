@@ -27,7 +27,7 @@ async fn a_settled_payment_agrees_with_the_switch() {
     for part in [
         " state settled ",
         " tenant, client acme, shop ",
-        " hold 12.50 EUR in DE-one: settled ",
+        " hold 12.50 EUR in DE-one: debited ",
         " its first answer settled, by callback ",
         " it says now settled: 12.50 EUR",
         " Temporal says not read: Temporal at http://127.0.0.1:1 does not answer ",
@@ -136,7 +136,7 @@ async fn what_stands_says_why_and_what_may_be_decided() {
         "needs_operator (not_found_is_inconclusive), for ",
         "retry-cancel, debit, release: payctl decide ",
         "not read: it gave no answer: no connection",
-        "stands before a person: not_found_is_inconclusive",
+        "needs an operator: not_found_is_inconclusive",
     ] {
         assert!(said.contains(part), "{part}\n{said}");
     }

@@ -319,7 +319,7 @@ async fn lines_of_one_payment_are_committed_in_the_order_of_their_numbers(pool: 
     assert_eq!(cancelled.status, 202);
     let seen = open(&api, &id, None).await.some(3).await;
     let details: Vec<_> = seen[1..].iter().map(|event| event.data["detail"].clone()).collect();
-    assert_eq!(details, ["the first number", "the customer asked to cancel"]);
+    assert_eq!(details, ["the first number", "the customer requested a cancel"]);
 }
 
 /// A stream that has told as many lines as are read at once: it looks for more before there is news.
