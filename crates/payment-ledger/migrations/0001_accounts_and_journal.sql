@@ -56,7 +56,8 @@ CREATE TABLE journal (
     CONSTRAINT journal_amount_positive CHECK (amount_minor > 0),
     CONSTRAINT journal_two_accounts CHECK (debit_account <> credit_account),
     CONSTRAINT journal_payment_unless_fund CHECK ((kind = 'fund') = (payment_id IS NULL)),
-    CONSTRAINT journal_accounts_match_kind CHECK (CASE kind
+    -- Named to be checked after the others: PostgreSQL checks constraints in the order of their names.
+    CONSTRAINT journal_valid_accounts_for_kind CHECK (CASE kind
         WHEN 'fund' THEN debit_account = 'internal:funding:' || currency AND credit_account NOT LIKE 'internal:%'
         WHEN 'reserve' THEN debit_account NOT LIKE 'internal:%' AND credit_account = 'internal:holding:' || currency
         WHEN 'debit' THEN debit_account = 'internal:holding:' || currency AND credit_account = 'internal:escrow:' || currency

@@ -69,9 +69,9 @@ async fn the_database_enforces_the_ledgers_invariants(pool: PgPool) {
         (RESTRICT, "has no hold that matches this release", entry(dead.id.as_str(), "release", "x").replace(", 1, ", ", 1000, ")),
         (RESTRICT, "has no hold that matches this release", entry("nobody", "release", "x")),
         // an entry is between the accounts of its kind, and in the account's own currency
-        (CHECK, "journal_accounts_match_kind", entry(open.id.as_str(), "debit", "x").replace("escrow", "claims")),
-        (CHECK, "journal_accounts_match_kind", entry(open.id.as_str(), "debit", "x").replace("escrow:EUR", "escrow:USD")),
-        (CHECK, "journal_accounts_match_kind", entry(open.id.as_str(), "release", "x").replace("from-open", "internal:funding:EUR")),
+        (CHECK, "journal_valid_accounts_for_kind", entry(open.id.as_str(), "debit", "x").replace("escrow", "claims")),
+        (CHECK, "journal_valid_accounts_for_kind", entry(open.id.as_str(), "debit", "x").replace("escrow:EUR", "escrow:USD")),
+        (CHECK, "journal_valid_accounts_for_kind", entry(open.id.as_str(), "release", "x").replace("from-open", "internal:funding:EUR")),
         (RESTRICT, "there is no account from-open in USD", entry(open.id.as_str(), "release", "x").replace("EUR", "USD")),
         (RESTRICT, "there is no account from-open in USD", entry(open.id.as_str(), "reserve", "x").replace("EUR", "USD")),
         (RESTRICT, "there is no account nobody in EUR",  entry(open.id.as_str(), "release", "x").replace("from-open", "nobody")),

@@ -26,7 +26,7 @@ async fn a_debit_follows_the_final_status_at_each_stage(pool: PgPool) {
         (Stage::Sent,               NotConfirmed, "reserved",     "open",     held),
         (Stage::Cancelling,         NotConfirmed, "cancelling",   "open",     held),
         (Stage::Differing,          Differs,      "reserved",     "open",     held),
-        (Stage::Confirmed,          Done,         "settled",      "settled",  held),
+        (Stage::Confirmed,          Done,         "settled",      "debited",  held),
         (Stage::Void,               NotConfirmed, "cancelling",   "open",     held),
         (Stage::DebitRefused,             refused(),     "confirmed",    "open",     held),
         (Stage::Recalled,           refused(),     "confirmed",    "open",     held),

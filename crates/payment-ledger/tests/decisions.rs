@@ -57,24 +57,24 @@ async fn a_proposal_is_refused_for_the_first_reason(pool: PgPool) {
     bank.needs_operator(&unstartable, OperatorReason::WorkflowStartRefused).await;
     let taken = standing(&bank, "taken").await;
     let open = bank.propose(&taken, Release).await;
-    let not_allowed = |action, reason| No::NotAllowed { action, reason };
+    let not_allowed = |action, reason| No::ActionNotAllowed { action, reason };
     #[rustfmt::skip]
     let table = [
         // payment          action    by      reason  evidence      refused
-        (&nowhere,          Debit,   "",     "",     None,         No::NoName),
-        (&nowhere,          Debit,   " \t",  "why",  None,         No::NoName),
-        (&nowhere,          Debit,   "Ann",  "  ",   None,         No::NoReason),
+        (&nowhere,          Debit,   "",     "",     None,         No::MissingOperator),
+        (&nowhere,          Debit,   " \t",  "why",  None,         No::MissingOperator),
+        (&nowhere,          Debit,   "Ann",  "  ",   None,         No::MissingReason),
         (&nowhere,          Debit,   "Ann",  "why",  None,         No::UnknownPayment(nowhere.clone())),
         (&ended.id,         Debit,   "Ann",  "why",  None,         No::Ended(FinalState::TimedOut)),
-        (&moving.id,        Debit,   "Ann",  "why",  None,         No::NotStanding(PaymentState::Cancelling)),
+        (&moving.id,        Debit,   "Ann",  "why",  None,         No::NotWaiting(PaymentState::Cancelling)),
         (&recalled.id,      Release,  "Ann",  "why",  None,         not_allowed(Release, OperatorReason::RecallRefused)),
         (&recalled.id,      RetryCancel, "Ann",  "why",  None,         not_allowed(RetryCancel, OperatorReason::RecallRefused)),
         (&unstartable.id,   Debit,   "Ann",  "why",  None,         not_allowed(Debit, OperatorReason::WorkflowStartRefused)),
-        (&taken.id,         Debit,   "Ann",  "why",  None,         No::NoEvidence(Debit)),
-        (&taken.id,         Release,  "Ann",  "why",  Some(" "),    No::NoEvidence(Release)),
-        (&taken.id,         Debit,   "Ann",  "why",  Some("fax"),  No::AnotherIsOpen(open.clone())),
-        (&taken.id,         RetryCancel, "Ann",  "why",  None,         No::AnotherIsOpen(open.clone())),
-        (&taken.id,         Release,  "Bob",  "it stands", Some("letter 7"), No::AnotherIsOpen(open.clone())),
+        (&taken.id,         Debit,   "Ann",  "why",  None,         No::MissingEvidence(Debit)),
+        (&taken.id,         Release,  "Ann",  "why",  Some(" "),    No::MissingEvidence(Release)),
+        (&taken.id,         Debit,   "Ann",  "why",  Some("fax"),  No::AnotherDecisionOpen(open.clone())),
+        (&taken.id,         RetryCancel, "Ann",  "why",  None,         No::AnotherDecisionOpen(open.clone())),
+        (&taken.id,         Release,  "Bob",  "it stands", Some("letter 7"), No::AnotherDecisionOpen(open.clone())),
     ];
     for (n, (payment, action, by, reason, evidence, expected)) in table.into_iter().enumerate() {
         let outcome = bank.ledger.propose(payment, action, by, reason, evidence).await;
@@ -107,26 +107,26 @@ async fn a_confirmation_is_refused_for_the_first_reason(pool: PgPool) {
     #[rustfmt::skip]
     let table = [
         // decision           by         reason   refused
-        (&dec("dec_none"),    "",        "",      No::NoName),
-        (&dec("dec_none"),    "Bob",     " ",     No::NoReason),
+        (&dec("dec_none"),    "",        "",      No::MissingOperator),
+        (&dec("dec_none"),    "Bob",     " ",     No::MissingReason),
         (&dec("dec_none"),    "Bob",     "yes",   No::UnknownDecision(dec("dec_none"))),
         (&withdrawn,          "Ann",     "yes",   No::Closed(DecisionStatus::Withdrawn)),
         (&over,               "Ann",     "yes",   No::Closed(DecisionStatus::Withdrawn)),
         (&confirmed,          "Ann",     "yes",   No::AlreadyConfirmed("Bob".into())),
         (&confirmed,          "Carol",   "yes",   No::AlreadyConfirmed("Bob".into())),
-        (&proposed,           "Ann",     "yes",   No::SamePerson("Ann".into())),
-        (&proposed,           " aNN\n",  "yes",   No::SamePerson("Ann".into())),
-        (&not_for_that,       "Bob",     "yes",   No::NotAllowed { action: Action::Release, reason: OperatorReason::RecallUnsupported }),
+        (&proposed,           "Ann",     "yes",   No::SameOperator("Ann".into())),
+        (&proposed,           " aNN\n",  "yes",   No::SameOperator("Ann".into())),
+        (&not_for_that,       "Bob",     "yes",   No::ActionNotAllowed { action: Action::Release, reason: OperatorReason::RecallUnsupported }),
     ];
     for (n, (decision_id, by, reason, expected)) in table.into_iter().enumerate() {
         assert_eq!(refused(bank.ledger.confirm(decision_id, by, reason).await), expected, "row {n}");
     }
     #[rustfmt::skip]
     let table = [
-        (&dec("dec_none"),    "",        "",      No::NoName),
-        (&dec("dec_none"),    "Bob",     " ",     No::NoReason),
+        (&dec("dec_none"),    "",        "",      No::MissingOperator),
+        (&dec("dec_none"),    "Bob",     " ",     No::MissingReason),
         (&dec("dec_none"),    "Bob",     "no",    No::UnknownDecision(dec("dec_none"))),
-        (&confirmed,          "Bob",     "no",    No::UnderWay),
+        (&confirmed,          "Bob",     "no",    No::AlreadyApplying),
     ];
     for (n, (decision_id, by, reason, expected)) in table.into_iter().enumerate() {
         assert_eq!(

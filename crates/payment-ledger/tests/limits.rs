@@ -187,14 +187,14 @@ async fn limits_and_kill_switches_require_a_name_and_a_reason(pool: PgPool) {
     let target = KillSwitchTarget::Switch(SwitchName::new(support::SWITCH).unwrap());
     let long = "x".repeat(2_001);
     let table = [
-        ("", "why", NoName),
-        (" \t", "why", NoName),
-        ("...", "why", BadName),
-        ("a\u{430}n", "why", BadName),
-        ("ann\n", "", NoReason),
-        ("ann", " \n", NoReason),
-        ("ann", "a\u{202e}b", Hidden("the reason")),
-        ("ann", "a\0b", Hidden("the reason")),
+        ("", "why", MissingOperator),
+        (" \t", "why", MissingOperator),
+        ("...", "why", InvalidOperator),
+        ("a\u{430}n", "why", InvalidOperator),
+        ("ann\n", "", MissingReason),
+        ("ann", " \n", MissingReason),
+        ("ann", "a\u{202e}b", InvisibleCharacters("the reason")),
+        ("ann", "a\0b", InvisibleCharacters("the reason")),
         ("ann", &long, TooLong("the reason")),
     ];
     let (standing, _) = bank.ledger.activate_kill_switch(&target, " ann ", "a test\n").await.unwrap();

@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 use iso_currency::Currency;
 use payment_ledger::Ledger;
-use payment_ledger::accounts::{AccountStatus, Internal, internal_balance};
+use payment_ledger::accounts::{AccountStatus, InternalAccount, internal_balance};
 use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_protocol::cancel::VoidReason;
@@ -251,7 +251,7 @@ async fn internal_balances(bank: &Bank) -> [i64; 3] {
     let mut connection = bank.pool.acquire().await.unwrap();
     let mut balances = [0; 3];
     for (balance, account) in
-        balances.iter_mut().zip([Internal::Holding, Internal::Escrow, Internal::Funding])
+        balances.iter_mut().zip([InternalAccount::Holding, InternalAccount::Escrow, InternalAccount::Funding])
     {
         *balance = internal_balance(&mut connection, account, Currency::EUR).await.unwrap();
     }

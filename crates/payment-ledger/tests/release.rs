@@ -35,7 +35,7 @@ async fn a_release_is_done_or_refused_at_each_stage(pool: PgPool) {
         (Stage::DebitRefused,             shut(),                        "confirmed",   "open",     held),
         (Stage::Recalled,           done(&asked),                  "failed",      "released", FUNDS_MINOR),
         (Stage::RecallRefused,      shut(),                        "confirmed",   "open",     held),
-        (Stage::Settled,            spent(),                       "settled",     "settled",  held),
+        (Stage::Settled,            spent(),                       "settled",     "debited",  held),
         (Stage::Released,           done(&Cause::SlaExpired),       "timed_out",   "released", FUNDS_MINOR),
         (Stage::ReleasedUnreserved, done(&Cause::ReserveUnknown),  "failed",      "none",     FUNDS_MINOR),
     ];

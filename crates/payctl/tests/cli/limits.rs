@@ -37,8 +37,8 @@ async fn a_limit_is_set_listed_and_removed() {
     for (by, reason, expected) in [
         (" ", "x", "no name is given"),
         ("ann\u{200b}", "x", "a name is 1 to 64 letters"),
-        ("ann", " ", "no reason is given"),
-        ("ann", "a\u{202e}b", "characters that nobody sees"),
+        ("ann", " ", "the reason is missing"),
+        ("ann", "a\u{202e}b", "invisible characters"),
     ] {
         let error = limits(&[&set[..], &["--by", by, "--reason", reason]].concat()).await.refused();
         assert!(error.contains(expected), "{by:?} {reason:?}: {error}");

@@ -274,12 +274,12 @@ impl SideBySide {
             posted.extend(std::iter::repeat_n(kind.to_owned(), usize::from(times)));
         }
         let mut exceptions: Vec<&str> = [
-            (ExceptionKind::LateConfirmation, "late_confirmation"),
-            (ExceptionKind::ContradictoryFinalStatus, "contradictory_final_status"),
-            (ExceptionKind::ConfirmationMismatch, "confirmation_mismatch"),
-            (ExceptionKind::SettledWithoutAttempt, "settled_without_attempt"),
-            (ExceptionKind::CallbackFromOtherSwitch, "callback_from_other_switch"),
-            (ExceptionKind::DebitedToClaims, "debited_to_claims"),
+            (Exception::LateConfirmation, "late_confirmation"),
+            (Exception::ContradictoryFinalStatus, "contradictory_final_status"),
+            (Exception::ConfirmationMismatch, "confirmation_mismatch"),
+            (Exception::SettledWithoutAttempt, "settled_without_attempt"),
+            (Exception::CallbackFromOtherSwitch, "callback_from_other_switch"),
+            (Exception::DebitedToClaims, "debited_to_claims"),
         ]
         .into_iter()
         .filter(|(kind, _)| bank.exceptions.contain(*kind))
