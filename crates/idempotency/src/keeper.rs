@@ -22,7 +22,7 @@ pub struct Kept {
 pub async fn keep(pool: &PgPool) -> Result<Kept, IdempotencyError> {
     let days = partition::keep_days(pool).await?;
     let reaped = outside::reap(pool).await?;
-    metrics::counter!("idempotency_days_dropped_total").increment(u64::from(days.dropped));
+    metrics::counter!("idempotency_partitions_dropped_total").increment(u64::from(days.dropped));
     metrics::counter!("idempotency_reaped_total").increment(reaped);
     Ok(Kept { days, reaped })
 }
