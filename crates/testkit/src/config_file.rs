@@ -20,14 +20,14 @@ pub(crate) fn render(
     let mut text = format!(
         "[database]\nurl = {database_url:?}\n\n\
          [temporal]\naddress = {temporal_address:?}\ntask_queue = {task_queue:?}\n\n\
-         [worker]\nidle_ms = {}\nidle_look_every_ms = 500\ncached_workflows = {}\n\
+         [worker]\nliveness_check_after_ms = {}\nliveness_check_interval_ms = 500\ncached_workflows = {}\n\
          lock_grants_max = {}\n\
          reconciliation_interval_s = 0\n\n\
-         [background_worker]\nlook_every_ms = 50\nbackoff_ms = 100\nmeasure_every_ms = 100\n\n\
+         [background_worker]\npoll_interval_ms = 50\nbackoff_ms = 100\nmetrics_interval_ms = 100\n\n\
          [broker]\nurl = {:?}\n\n[notifier]\nack_wait_ms = 2000\n\n\
          [outbound_webhooks]\nmaster_key = {WEBHOOKS_MASTER_KEY:?}\nallow_http = true\nallowed_ports = []\n\
          allowed_networks = [\"127.0.0.0/8\"]\nattempt_timeout_ms = 3000\nlease_ms = 6000\n\
-         pauses_ms = [100, 200, 500, 1000, 2000, 5000, 5000, 5000, 5000, 5000, 5000]\nlook_every_ms = 50\n\n\
+         pauses_ms = [100, 200, 500, 1000, 2000, 5000, 5000, 5000, 5000, 5000, 5000]\npoll_interval_ms = 50\n\n\
          [switches.mock]\nbase_url = {base_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
          callback_secrets = [{SWITCH_SECRET:?}]\nroutes = [\"XX\"]\n\n[switches.mock.profile]\n{}",
         options.liveness_check_after_ms,
