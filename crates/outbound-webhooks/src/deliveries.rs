@@ -52,13 +52,13 @@ pub struct DeliveryAttempt {
     /// When it ended.
     pub ended_at: Timestamp,
     /// Its duration, in milliseconds.
-    pub took_ms: i64,
+    pub duration_ms: i64,
     /// HTTP status; `None` without a response.
-    pub status: Option<i32>,
+    pub response_status: Option<i32>,
     /// Why it failed; `None` if it succeeded.
     pub error: Option<String>,
     /// The start of the response body.
-    pub answer: Option<String>,
+    pub response_excerpt: Option<String>,
 }
 
 /// A delivery with its last attempts.
@@ -71,11 +71,11 @@ pub struct Delivery {
     /// Its state.
     pub state: DeliveryState,
     /// Failed attempts since it was created or replayed.
-    pub tries: i32,
+    pub failed_attempts: i32,
     /// When the next attempt is due; `None` unless it is pending.
-    pub next_at: Option<Timestamp>,
+    pub next_attempt_at: Option<Timestamp>,
     /// When the event was consumed.
-    pub made_at: Timestamp,
+    pub created_at: Timestamp,
     /// When it was delivered or failed.
     pub ended_at: Option<Timestamp>,
     /// The last attempts, oldest first.

@@ -50,8 +50,8 @@ async fn old_deliveries(pool: &PgPool, retention: Duration) -> Result<u64, Webho
         sqlx::query!(
             "DELETE FROM webhook_deliveries WHERE position IN (
                  SELECT d.position FROM webhook_deliveries d
-                 WHERE coalesce(d.ended_at, d.next_at) < clock_timestamp() - $1 * interval '1 second'
-                 ORDER BY coalesce(d.ended_at, d.next_at) LIMIT $2 FOR UPDATE SKIP LOCKED)",
+                 WHERE coalesce(d.ended_at, d.next_attempt_at) < clock_timestamp() - $1 * interval '1 second'
+                 ORDER BY coalesce(d.ended_at, d.next_attempt_at) LIMIT $2 FOR UPDATE SKIP LOCKED)",
             retention.as_secs_f64(),
             BATCH,
         )

@@ -50,7 +50,7 @@ impl MasterKey {
     /// The secret of an endpoint as its tenant receives it: `whsec_` and base64.
     #[must_use]
     pub fn encoded_secret(&self, endpoint: &EndpointId, version: i32) -> SecretString {
-        signature::written(self.bytes(endpoint, version)).into()
+        signature::encode_secret(self.bytes(endpoint, version)).into()
     }
 
     /// The secret of an endpoint, for signing.

@@ -3,8 +3,8 @@
 use payment_ledger::events::{EventKind, TransferEvent};
 
 /// The notification of an event. Reasons are codes for programs, so the text omits them.
-pub(crate) fn message(kind: EventKind, transfer: &Transfer) -> String {
-    let Transfer { amount, currency, source_account, end_to_end_id, .. } = transfer;
+pub(crate) fn message(kind: EventKind, transfer: &TransferEvent) -> String {
+    let TransferEvent { amount, currency, source_account, end_to_end_id, .. } = transfer;
     let outcome = match kind {
         EventKind::TransferPending => "is pending: the amount is held in your account",
         EventKind::TransferNeedsOperator => {

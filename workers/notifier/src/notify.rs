@@ -3,7 +3,7 @@
 use outbox::Event;
 use outbox::intake::{Effect, EffectError};
 use payment_ledger::events::notifications::notify;
-use payment_ledger::events::{EventKind, Transfer, VERSION};
+use payment_ledger::events::{EventKind, TransferEvent, VERSION};
 use payment_protocol::ids::PaymentId;
 use sqlx::PgConnection;
 
@@ -39,12 +39,12 @@ impl Effect for NotifyCustomer {
 }
 
 /// Parses an event of a payment.
-fn parse(event: &Event) -> Result<(EventKind, PaymentId, Transfer), String> {
+fn parse(event: &Event) -> Result<(EventKind, PaymentId, TransferEvent), String> {
     let kind = EventKind::parse(&event.kind).ok_or_else(|| format!("unknown event kind {:?}", event.kind))?;
     if event.version != VERSION {
         return Err(format!("unknown version {} of the event kind {kind}", event.version));
     }
-    let transfer: Transfer = serde_json::from_value(event.body.clone())
+    let transfer: TransferEvent = serde_json::from_value(event.body.clone())
         .map_err(|error| format!("malformed body of the event kind {kind}: {error}"))?;
     if transfer.payment_id != event.key {
         return Err(format!(

@@ -49,14 +49,14 @@ pub async fn change(
         EndpointRow,
         "UPDATE webhook_endpoints
          SET url = coalesce($3, url), kinds = coalesce($4, kinds), status = coalesce($5, status),
-             disabled_for = CASE WHEN $5::text IS NULL THEN disabled_for
-                                 WHEN $5 = 'disabled' THEN coalesce(disabled_for, 'asked') END,
+             disabled_reason = CASE WHEN $5::text IS NULL THEN disabled_reason
+                                 WHEN $5 = 'disabled' THEN coalesce(disabled_reason, 'by_tenant') END,
              disabled_note = CASE WHEN $5::text IS DISTINCT FROM 'active' THEN disabled_note END,
              -- A new URL or enabling the endpoint restarts the failure period.
              failing_since = CASE WHEN $3::text IS NULL AND $5::text IS DISTINCT FROM 'active' THEN failing_since END
-         WHERE endpoint_id = $1 AND tenant_id = $2 AND status <> 'deleted' AND disabled_for IS DISTINCT FROM 'operator'
-         RETURNING endpoint_id, tenant_id, url, kinds, status, disabled_for, disabled_note, secret_version,
-                   old_secret_until, failing_since, made_at, rotated_at",
+         WHERE endpoint_id = $1 AND tenant_id = $2 AND status <> 'deleted' AND disabled_reason IS DISTINCT FROM 'by_operator'
+         RETURNING endpoint_id, tenant_id, url, kinds, status, disabled_reason, disabled_note, secret_version,
+                   old_secret_until, failing_since, created_at, rotated_at",
         id.as_str(),
         tenant,
         change.target.map(Target::as_str),
@@ -104,8 +104,8 @@ pub async fn rotate(
              old_secret_until = CASE WHEN secret_check = $3
                                      THEN clock_timestamp() + $4::bigint * interval '1 second' END
          WHERE endpoint_id = $1 AND tenant_id = $2 AND status <> 'deleted'
-         RETURNING endpoint_id, tenant_id, url, kinds, status, disabled_for, disabled_note, secret_version,
-                   old_secret_until, failing_since, made_at, rotated_at",
+         RETURNING endpoint_id, tenant_id, url, kinds, status, disabled_reason, disabled_note, secret_version,
+                   old_secret_until, failing_since, created_at, rotated_at",
         id.as_str(),
         tenant,
         &master_key.check(id)[..],
@@ -126,8 +126,8 @@ pub async fn delete(
     id: &EndpointId,
 ) -> Result<EndpointUpdateOutcome<()>, WebhooksError> {
     let rows = sqlx::query!(
-        "UPDATE webhook_endpoints SET status = 'deleted', disabled_for = NULL, disabled_note = NULL
-         WHERE endpoint_id = $1 AND tenant_id = $2 AND status <> 'deleted' AND disabled_for IS DISTINCT FROM 'operator'",
+        "UPDATE webhook_endpoints SET status = 'deleted', disabled_reason = NULL, disabled_note = NULL
+         WHERE endpoint_id = $1 AND tenant_id = $2 AND status <> 'deleted' AND disabled_reason IS DISTINCT FROM 'by_operator'",
         id.as_str(),
         tenant,
     )

@@ -55,8 +55,8 @@ pub async fn create(
         "INSERT INTO webhook_endpoints (endpoint_id, tenant_id, url, kinds, secret_check)
          SELECT $1, $2, $3, $4, $5
          WHERE (SELECT count(*) FROM webhook_endpoints WHERE tenant_id = $2 AND status <> 'deleted') < $6
-         RETURNING endpoint_id, tenant_id, url, kinds, status, disabled_for, disabled_note, secret_version,
-                   old_secret_until, failing_since, made_at, rotated_at",
+         RETURNING endpoint_id, tenant_id, url, kinds, status, disabled_reason, disabled_note, secret_version,
+                   old_secret_until, failing_since, created_at, rotated_at",
         id.as_str(),
         new.tenant,
         new.target.as_str(),
@@ -79,7 +79,7 @@ pub(super) async fn is_host_disabled_by_operator(
     target: &Target,
 ) -> Result<bool, WebhooksError> {
     let disabled = sqlx::query_scalar!(
-        "SELECT url FROM webhook_endpoints WHERE tenant_id = $1 AND status <> 'deleted' AND disabled_for = 'operator'",
+        "SELECT url FROM webhook_endpoints WHERE tenant_id = $1 AND status <> 'deleted' AND disabled_reason = 'by_operator'",
         tenant,
     )
     .fetch_all(connection)

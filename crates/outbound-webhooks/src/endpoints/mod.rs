@@ -67,9 +67,9 @@ impl DisabledReason {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Asked => "asked",
-            Self::Operator => "operator",
-            Self::Gone => "gone",
+            Self::Asked => "by_tenant",
+            Self::Operator => "by_operator",
+            Self::Gone => "endpoint_gone",
             Self::Failing => "failing",
         }
     }
@@ -95,7 +95,7 @@ pub struct Endpoint {
     /// Whether it receives events.
     pub status: EndpointStatus,
     /// Why it is disabled; `None` if it is active.
-    pub disabled_for: Option<DisabledReason>,
+    pub disabled_reason: Option<DisabledReason>,
     /// The operator's note on disabling it.
     pub disabled_note: Option<String>,
     /// Version of its current secret, from 1.
@@ -105,7 +105,7 @@ pub struct Endpoint {
     /// Since when no attempt has succeeded; `None` if the last attempt succeeded or nothing is pending.
     pub failing_since: Option<Timestamp>,
     /// When it was created.
-    pub made_at: Timestamp,
+    pub created_at: Timestamp,
     /// When its secret was last rotated.
     pub rotated_at: Option<Timestamp>,
 }
@@ -117,12 +117,12 @@ struct EndpointRow {
     url: String,
     kinds: Vec<String>,
     status: String,
-    disabled_for: Option<String>,
+    disabled_reason: Option<String>,
     disabled_note: Option<String>,
     secret_version: i32,
     old_secret_until: Option<jiff_sqlx::Timestamp>,
     failing_since: Option<jiff_sqlx::Timestamp>,
-    made_at: jiff_sqlx::Timestamp,
+    created_at: jiff_sqlx::Timestamp,
     rotated_at: Option<jiff_sqlx::Timestamp>,
 }
 
@@ -135,15 +135,15 @@ impl TryFrom<EndpointRow> for Endpoint {
             column,
             value: value.to_owned(),
         };
-        let disabled_for = match &row.disabled_for {
-            Some(word) => Some(DisabledReason::parse(word).ok_or_else(|| invalid("disabled_for", word))?),
+        let disabled_reason = match &row.disabled_reason {
+            Some(word) => Some(DisabledReason::parse(word).ok_or_else(|| invalid("disabled_reason", word))?),
             None => None,
         };
         Ok(Self {
             id: EndpointId::new(row.endpoint_id.as_str())
                 .map_err(|_| invalid("endpoint_id", &row.endpoint_id))?,
             status: EndpointStatus::parse(&row.status).ok_or_else(|| invalid("status", &row.status))?,
-            disabled_for,
+            disabled_reason,
             tenant: row.tenant_id,
             url: row.url,
             kinds: row.kinds,
@@ -151,7 +151,7 @@ impl TryFrom<EndpointRow> for Endpoint {
             secret_version: row.secret_version,
             old_secret_until: row.old_secret_until.map(jiff_sqlx::Timestamp::to_jiff),
             failing_since: row.failing_since.map(jiff_sqlx::Timestamp::to_jiff),
-            made_at: row.made_at.to_jiff(),
+            created_at: row.created_at.to_jiff(),
             rotated_at: row.rotated_at.map(jiff_sqlx::Timestamp::to_jiff),
         })
     }

@@ -14,7 +14,7 @@ pub async fn disable_as_operator(
     note: &str,
 ) -> Result<bool, WebhooksError> {
     let rows = sqlx::query!(
-        "UPDATE webhook_endpoints SET status = 'disabled', disabled_for = 'operator', disabled_note = $2
+        "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = 'by_operator', disabled_note = $2
          WHERE endpoint_id = $1 AND status <> 'deleted'",
         id.as_str(),
         note,
@@ -31,7 +31,7 @@ pub async fn disable_as_operator(
 pub async fn enable_as_operator(tx: &mut PgConnection, id: &EndpointId) -> Result<bool, WebhooksError> {
     let rows = sqlx::query!(
         "UPDATE webhook_endpoints
-         SET status = 'active', disabled_for = NULL, disabled_note = NULL, failing_since = NULL
+         SET status = 'active', disabled_reason = NULL, disabled_note = NULL, failing_since = NULL
          WHERE endpoint_id = $1 AND status = 'disabled'",
         id.as_str(),
     )

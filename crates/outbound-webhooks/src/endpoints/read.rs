@@ -34,11 +34,11 @@ pub async fn list(
 ) -> Result<Vec<Endpoint>, WebhooksError> {
     let rows = sqlx::query_as!(
         EndpointRow,
-        "SELECT endpoint_id, tenant_id, url, kinds, status, disabled_for, disabled_note, secret_version,
-                old_secret_until, failing_since, made_at, rotated_at
+        "SELECT endpoint_id, tenant_id, url, kinds, status, disabled_reason, disabled_note, secret_version,
+                old_secret_until, failing_since, created_at, rotated_at
          FROM webhook_endpoints
          WHERE status <> 'deleted' AND ($1::text IS NULL OR tenant_id = $1)
-         ORDER BY tenant_id, made_at, endpoint_id LIMIT $2",
+         ORDER BY tenant_id, created_at, endpoint_id LIMIT $2",
         scope.tenant(),
         limit,
     )
@@ -58,8 +58,8 @@ pub async fn get(
 ) -> Result<Option<Endpoint>, WebhooksError> {
     let row = sqlx::query_as!(
         EndpointRow,
-        "SELECT endpoint_id, tenant_id, url, kinds, status, disabled_for, disabled_note, secret_version,
-                old_secret_until, failing_since, made_at, rotated_at
+        "SELECT endpoint_id, tenant_id, url, kinds, status, disabled_reason, disabled_note, secret_version,
+                old_secret_until, failing_since, created_at, rotated_at
          FROM webhook_endpoints
          WHERE endpoint_id = $1 AND status <> 'deleted' AND ($2::text IS NULL OR tenant_id = $2)",
         id.as_str(),

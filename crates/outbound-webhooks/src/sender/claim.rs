@@ -18,7 +18,7 @@ pub(super) struct ClaimedDelivery {
     pub(super) event_id: String,
     pub(super) body: String,
     /// Attempts that failed before this one.
-    pub(super) tries: i32,
+    pub(super) failed_attempts: i32,
     /// Whether it is older than the retention, so that it is not postponed again.
     pub(super) is_beyond_retention: bool,
     pub(super) secret_version: i32,
@@ -57,21 +57,21 @@ pub(super) async fn claim_due(
                FROM webhook_endpoints e
                CROSS JOIN LATERAL (
                    SELECT count(*) AS in_flight FROM webhook_deliveries u
-                   WHERE u.endpoint_id = e.endpoint_id AND u.lease IS NOT NULL AND u.next_at > now()) busy
+                   WHERE u.endpoint_id = e.endpoint_id AND u.lease IS NOT NULL AND u.next_attempt_at > now()) busy
                WHERE e.status = 'active'),
            candidates AS MATERIALIZED (
-               SELECT d.position, d.next_at, a.*,
-                      row_number() OVER (PARTITION BY a.endpoint_id ORDER BY d.next_at) + a.in_flight AS nth_of_endpoint
+               SELECT d.position, d.next_attempt_at, a.*,
+                      row_number() OVER (PARTITION BY a.endpoint_id ORDER BY d.next_attempt_at) + a.in_flight AS nth_of_endpoint
                FROM active a
                CROSS JOIN LATERAL (
-                   SELECT c.position, c.next_at FROM webhook_deliveries c
-                   WHERE c.endpoint_id = a.endpoint_id AND c.state = 'pending' AND c.next_at <= now()
-                   ORDER BY c.next_at LIMIT greatest(least($2 - a.in_flight, $3 - a.tenant_in_flight), 0)
+                   SELECT c.position, c.next_attempt_at FROM webhook_deliveries c
+                   WHERE c.endpoint_id = a.endpoint_id AND c.state = 'pending' AND c.next_attempt_at <= now()
+                   ORDER BY c.next_attempt_at LIMIT greatest(least($2 - a.in_flight, $3 - a.tenant_in_flight), 0)
                    FOR UPDATE SKIP LOCKED) d),
            ranked AS (
                SELECT f.*, f.tenant_in_flight + row_number() OVER (
                           PARTITION BY f.tenant_id
-                          ORDER BY f.nth_of_endpoint, f.failing_since NULLS FIRST, f.next_at) AS nth_of_tenant
+                          ORDER BY f.nth_of_endpoint, f.failing_since NULLS FIRST, f.next_attempt_at) AS nth_of_tenant
                FROM candidates f),
            due AS MATERIALIZED (
                SELECT * FROM ranked WHERE nth_of_tenant <= $3
@@ -79,8 +79,8 @@ pub(super) async fn claim_due(
            UPDATE webhook_deliveries d
            SET lease = gen_random_uuid(), next_attempt_at = clock_timestamp() + $4 * interval '1 second'
            FROM due WHERE d.position = due.position
-           RETURNING d.position, d.lease AS "lease!", due.endpoint_id, due.url, d.event_id, d.body, d.tries,
-                     d.made_at < now() - $5 * interval '1 second' AS "is_beyond_retention!",
+           RETURNING d.position, d.lease AS "lease!", due.endpoint_id, due.url, d.event_id, d.body, d.failed_attempts,
+                     d.created_at < now() - $5 * interval '1 second' AS "is_beyond_retention!",
                      due.secret_version, due.secret_check,
                      coalesce(due.old_secret_until > now(), false) AS "old_secret_signs!""#,
         capacity.available,
@@ -106,7 +106,7 @@ pub(super) async fn claim_due(
                 url: row.url,
                 event_id: row.event_id,
                 body: row.body,
-                tries: row.tries,
+                failed_attempts: row.failed_attempts,
                 is_beyond_retention: row.is_beyond_retention,
                 secret_version: row.secret_version,
                 old_secret_signs: row.old_secret_signs,

@@ -83,7 +83,7 @@ impl DeliverySender {
     /// Sends until `stop`; attempts in flight then have 5 s to finish.
     pub async fn run(&self, stop: &CancellationToken) {
         // An alert rule on the counter needs its value before the first increment.
-        for reason in ["gone", "failing"] {
+        for reason in ["endpoint_gone", "failing"] {
             metrics::counter!("outbound_webhook_endpoints_disabled_total", "reason" => reason).increment(0);
         }
         let mut in_flight = JoinSet::new();

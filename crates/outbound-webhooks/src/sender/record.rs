@@ -70,7 +70,7 @@ pub(super) async fn record(
         }
     };
     let is_sent = !matches!(attempt.response, AttemptResponse::NotSent { .. });
-    let failed = usize::try_from(claimed.tries).unwrap_or(0).saturating_add(1);
+    let failed = usize::try_from(claimed.failed_attempts).unwrap_or(0).saturating_add(1);
     let delay = if is_sent {
         sender.schedule.delay(failed, random(), retry_after)
     } else {

@@ -21,7 +21,7 @@ async fn s3_5_a_delivery_is_signed_and_sent_once(pool: PgPool) {
     let delivery = webhooks
         .wait_for_delivery(&endpoint.id, "delivered", |one| one.state == DeliveryState::Delivered)
         .await;
-    assert_eq!((delivery.tries, delivery.next_at), (0, None));
+    assert_eq!((delivery.tries, delivery.next_attempt_at), (0, None));
     assert_eq!(delivery.attempts.len(), 1);
     assert_eq!((delivery.attempts[0].status, &delivery.attempts[0].error), (Some(204), &None));
 
@@ -118,7 +118,7 @@ async fn retry_after_delays_the_next_attempt(pool: PgPool) {
     webhooks.publish("acme", "e1", "happened").await;
     let _sender = webhooks.sender();
     let delivery = webhooks.wait_for_delivery(&endpoint.id, "tried", |one| one.tries == 1).await;
-    let pause_s = delivery.next_at.unwrap().duration_since(jiff::Timestamp::now()).as_secs();
+    let pause_s = delivery.next_attempt_at.unwrap().duration_since(jiff::Timestamp::now()).as_secs();
     assert!((3_500..=3_600).contains(&pause_s), "{pause_s} s");
 }
 
@@ -198,7 +198,7 @@ async fn s3_5_a_delivery_postponed_beyond_the_retention_fails(pool: PgPool) {
     webhooks.publish("acme", "e1", "happened").await;
     webhooks
         .sql(
-            "UPDATE webhook_deliveries SET made_at = now() - interval '31 days' WHERE endpoint_id = $1",
+            "UPDATE webhook_deliveries SET created_at = now() - interval '31 days' WHERE endpoint_id = $1",
             &endpoint.id,
         )
         .await;

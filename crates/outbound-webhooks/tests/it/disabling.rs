@@ -20,7 +20,7 @@ async fn an_endpoint_that_answers_410_is_disabled(pool: PgPool) {
     webhooks.wait_for_delivery(&endpoint.id, "failed", |one| one.state == DeliveryState::Failed).await;
     let disabled = webhooks.read(&endpoint.id).await;
     assert_eq!(
-        (disabled.status, disabled.disabled_for),
+        (disabled.status, disabled.disabled_reason),
         (EndpointStatus::Disabled, Some(DisabledReason::Gone))
     );
     assert_eq!(
@@ -33,7 +33,7 @@ async fn an_endpoint_that_answers_410_is_disabled(pool: PgPool) {
     // A delivery that was pending when the endpoint was disabled is sent once it is enabled.
     webhooks
         .sql(
-            "UPDATE webhook_endpoints SET status = 'active', disabled_for = NULL WHERE endpoint_id = $1",
+            "UPDATE webhook_endpoints SET status = 'active', disabled_reason = NULL WHERE endpoint_id = $1",
             &endpoint.id,
         )
         .await;
@@ -82,7 +82,7 @@ async fn a_late_answer_reverts_no_later_change(pool: PgPool) {
     let moved = webhooks.read(&moved.id).await;
     assert_eq!((moved.status, moved.failing_since), (EndpointStatus::Active, None));
     let stopped = webhooks.read(&stopped.id).await;
-    assert_eq!(stopped.disabled_for, Some(DisabledReason::Operator));
+    assert_eq!(stopped.disabled_reason, Some(DisabledReason::Operator));
     assert_eq!(stopped.disabled_note.as_deref(), Some("ann: a flood"));
 }
 
@@ -104,7 +104,7 @@ async fn an_endpoint_that_fails_for_days_is_disabled(pool: PgPool) {
         })
         .await;
         sender.stop().await;
-        assert_eq!(webhooks.read(&endpoint.id).await.disabled_for, expected, "{age}");
+        assert_eq!(webhooks.read(&endpoint.id).await.disabled_reason, expected, "{age}");
     }
 }
 

@@ -117,7 +117,7 @@ async fn a_tenant_cannot_enable_what_an_operator_disabled(pool: PgPool) {
     let set = |status| EndpointChange { status: Some(status), ..EndpointChange::default() };
     let mut change = async |to| match endpoints::change(&mut connection, "acme", &id, set(to)).await.unwrap()
     {
-        EndpointUpdateOutcome::Done(endpoint) => Some((endpoint.status, endpoint.disabled_for)),
+        EndpointUpdateOutcome::Done(endpoint) => Some((endpoint.status, endpoint.disabled_reason)),
         refused => {
             assert_eq!(refused, EndpointUpdateOutcome::DisabledByOperator);
             None
@@ -153,7 +153,7 @@ async fn a_tenant_cannot_enable_what_an_operator_disabled(pool: PgPool) {
     assert_eq!(moved, EndpointUpdateOutcome::DisabledByOperator);
     let unchanged = webhooks.read(&id).await;
     assert_eq!(
-        (unchanged.status, unchanged.disabled_for),
+        (unchanged.status, unchanged.disabled_reason),
         (EndpointStatus::Disabled, Some(DisabledReason::Operator))
     );
     assert_eq!(unchanged.disabled_note.as_deref(), Some("ann: it floods us"));

@@ -43,7 +43,7 @@ async fn r32_an_attempt_with_a_lost_lease_changes_nothing(pool: PgPool) {
     // The lease expires while the first sender reads the response, and the delivery is claimed again.
     webhooks
         .sql(
-            "UPDATE webhook_deliveries SET next_at = now() - interval '1 second' WHERE endpoint_id = $1",
+            "UPDATE webhook_deliveries SET next_attempt_at = now() - interval '1 second' WHERE endpoint_id = $1",
             &endpoint.id,
         )
         .await;

@@ -82,7 +82,7 @@ async fn failed_deliveries_since_an_instant_are_replayed(pool: PgPool) {
     let _sender = webhooks.sender();
     until("every delivery ends", ended).await;
     webhooks.sql(
-        "UPDATE webhook_deliveries SET made_at = made_at - interval '1 day' WHERE endpoint_id = $1 AND event_id = 'old'",
+        "UPDATE webhook_deliveries SET created_at = created_at - interval '1 day' WHERE endpoint_id = $1 AND event_id = 'old'",
         &endpoint.id,
     )
     .await;

@@ -21,7 +21,7 @@ async fn rows_beyond_the_retention_are_deleted(pool: PgPool) {
     webhooks.publish("acme", "gone", "other").await;
     // As many attempts as after many replays.
     webhooks.sql(
-        "INSERT INTO webhook_attempts (position, took_ms, error)
+        "INSERT INTO webhook_attempts (position, duration_ms, error)
          SELECT d.position, 1, 'x' FROM webhook_deliveries d, generate_series(1, 150) WHERE d.endpoint_id = $1",
         &id,
     )
@@ -45,7 +45,7 @@ async fn rows_beyond_the_retention_are_deleted(pool: PgPool) {
         EndpointUpdateOutcome::Done(())
     );
     webhooks.sql(
-        "UPDATE webhook_deliveries SET made_at = now() - interval '31 days', ended_at = now() - interval '31 days' WHERE endpoint_id = $1 AND event_id = 'old'",
+        "UPDATE webhook_deliveries SET created_at = now() - interval '31 days', ended_at = now() - interval '31 days' WHERE endpoint_id = $1 AND event_id = 'old'",
         &id,
     )
     .await;
@@ -69,19 +69,19 @@ async fn s3_5_a_delivery_with_further_attempts_is_kept_at_any_age(pool: PgPool) 
     webhooks.publish("acme", "pending", "other").await;
     webhooks
         .sql(
-            "UPDATE webhook_endpoints SET status = 'disabled', disabled_for = 'asked' WHERE endpoint_id = $1",
+            "UPDATE webhook_endpoints SET status = 'disabled', disabled_reason = 'by_tenant' WHERE endpoint_id = $1",
             &disabled,
         )
         .await;
     webhooks
         .sql(
-            "UPDATE webhook_deliveries SET next_at = now() - interval '31 days' WHERE endpoint_id = $1",
+            "UPDATE webhook_deliveries SET next_attempt_at = now() - interval '31 days' WHERE endpoint_id = $1",
             &disabled,
         )
         .await;
     webhooks
         .sql(
-            "UPDATE webhook_deliveries SET made_at = now() - interval '31 days',
+            "UPDATE webhook_deliveries SET created_at = now() - interval '31 days',
                 state = 'failed', ended_at = now() - interval '1 day' WHERE endpoint_id = $1",
             &active,
         )
@@ -108,9 +108,9 @@ async fn the_backlog_is_measured(pool: PgPool) {
     for event in ["e1", "e2"] {
         webhooks.publish("acme", event, "happened").await;
     }
-    webhooks.sql("UPDATE webhook_deliveries SET next_at = now() + interval '1 hour' WHERE event_id = 'e2' AND endpoint_id = $1", &id)
+    webhooks.sql("UPDATE webhook_deliveries SET next_attempt_at = now() + interval '1 hour' WHERE event_id = 'e2' AND endpoint_id = $1", &id)
         .await;
-    webhooks.sql("UPDATE webhook_deliveries SET next_at = now() - interval '1 hour' WHERE event_id = 'e1' AND endpoint_id = $1", &id)
+    webhooks.sql("UPDATE webhook_deliveries SET next_attempt_at = now() - interval '1 hour' WHERE event_id = 'e1' AND endpoint_id = $1", &id)
         .await;
     let mut connection = webhooks.pool.acquire().await.unwrap();
     endpoints::disable_as_operator(&mut connection, &disabled, "ann: no").await.unwrap();

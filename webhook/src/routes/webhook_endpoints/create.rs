@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use idempotency::http::{self, IdempotencyContext};
-use outbound_webhooks::endpoints::{self, Creation, NewEndpoint};
+use outbound_webhooks::endpoints::{self, CreateEndpointOutcome, NewEndpoint};
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Problem};
 use utoipa::ToSchema;
@@ -78,14 +78,14 @@ pub(crate) async fn create_webhook_endpoint(
     let new = NewEndpoint { tenant: caller.tenant.as_str(), target: &target, kinds: &kinds };
     let max = app.webhooks.endpoints_max;
     let endpoint = match endpoints::create(claimed.connection(), master_key, new, max).await? {
-        Creation::Made(endpoint) => *endpoint,
-        Creation::TooMany => {
+        CreateEndpointOutcome::Created(endpoint) => *endpoint,
+        CreateEndpointOutcome::TooMany => {
             let detail = format!(
                 "your tenant has {max} webhook endpoints, which is the limit; delete one before you create another"
             );
             return claimed.refuse(Problem::unprocessable("too_many_endpoints", detail)).await;
         }
-        Creation::DisabledByOperator => return claimed.refuse(disabled_by_operator()).await,
+        CreateEndpointOutcome::DisabledByOperator => return claimed.refuse(disabled_by_operator()).await,
     };
     let response = claimed.store(WebhookEndpoint::of(endpoint).to_response(201)?).await?;
     Ok(http::json_response(with_secret(response, master_key)?, false))

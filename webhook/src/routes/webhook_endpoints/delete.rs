@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use idempotency::StoredResponse;
 use idempotency::http::{self, IdempotencyContext};
-use outbound_webhooks::endpoints::{self, Wish};
+use outbound_webhooks::endpoints::{self, EndpointUpdateOutcome};
 use serde::Serialize;
 use service_kit::problem::Path;
 use utoipa::ToSchema;
@@ -64,9 +64,9 @@ pub(crate) async fn delete_webhook_endpoint(
     };
 
     match endpoints::delete(claimed.connection(), caller.tenant.as_str(), &id).await? {
-        Wish::Done(()) => {}
-        Wish::NotFound => return claimed.refuse(not_found(id.as_str())).await,
-        Wish::DisabledByOperator => return claimed.refuse(disabled_by_operator()).await,
+        EndpointUpdateOutcome::Done(()) => {}
+        EndpointUpdateOutcome::NotFound => return claimed.refuse(not_found(id.as_str())).await,
+        EndpointUpdateOutcome::DisabledByOperator => return claimed.refuse(disabled_by_operator()).await,
     }
     let body = WebhookEndpointDeleted { endpoint_id: id.as_str(), status: "deleted" };
     claimed.complete(StoredResponse::new(StatusCode::OK.as_u16(), serde_json::to_vec(&body)?)).await

@@ -78,7 +78,7 @@ pub(crate) async fn list_webhook_deliveries(
     }))
 }
 
-fn filter(query: &ListDeliveriesQuery) -> Result<Filter<'_>, Problem> {
+fn filter(query: &ListDeliveriesQuery) -> Result<DeliveryFilter<'_>, Problem> {
     let state = query
         .state
         .as_deref()
@@ -92,5 +92,5 @@ fn filter(query: &ListDeliveriesQuery) -> Result<Filter<'_>, Problem> {
     if query.after.as_deref().is_some_and(|id| !is_event_id(id)) {
         return Err(malformed_query("after must be the id of an event".into()));
     }
-    Ok(Filter { state, after: query.after.as_deref() })
+    Ok(DeliveryFilter { state, after: query.after.as_deref() })
 }

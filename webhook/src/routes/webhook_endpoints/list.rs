@@ -29,7 +29,7 @@ pub(crate) async fn list_webhook_endpoints(
     WebhookReader(caller): WebhookReader,
 ) -> Result<Json<WebhookEndpointList>, ApiError> {
     let mut connection = app.ledger.pool().acquire().await?;
-    let whose = Whose::Tenant(caller.tenant.as_str());
+    let whose = EndpointScope::Tenant(caller.tenant.as_str());
     // All of them, also if the limit was lowered since they were created.
     let endpoints = endpoints::list(&mut connection, whose, i64::MAX).await?;
     Ok(Json(WebhookEndpointList {

@@ -47,7 +47,7 @@ fn endpoint_id(text: &str) -> Result<EndpointId, ApiError> {
 
 /// The endpoint, if it belongs to the caller's tenant.
 async fn find(connection: &mut PgConnection, caller: &Caller, id: &EndpointId) -> Result<Endpoint, ApiError> {
-    let endpoint = endpoints::get(connection, Whose::Tenant(caller.tenant.as_str()), id).await?;
+    let endpoint = endpoints::get(connection, EndpointScope::Tenant(caller.tenant.as_str()), id).await?;
     endpoint.ok_or_else(|| not_found(id.as_str()))
 }
 

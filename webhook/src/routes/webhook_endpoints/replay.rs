@@ -79,9 +79,9 @@ pub(crate) async fn replay_webhook_delivery(
         return claimed.refuse(error).await;
     }
     let status = match deliveries::replay(claimed.connection(), &id, &event_id).await? {
-        Replay::Due => "scheduled",
-        Replay::UnderWay => "in_progress",
-        Replay::Unknown => return claimed.refuse(delivery_not_found(&event_id)).await,
+        ReplayOutcome::Due => "scheduled",
+        ReplayOutcome::InFlight => "in_progress",
+        ReplayOutcome::Unknown => return claimed.refuse(delivery_not_found(&event_id)).await,
     };
     let body = WebhookReplay { event_id: &event_id, status };
     claimed.complete(StoredResponse::new(StatusCode::ACCEPTED.as_u16(), serde_json::to_vec(&body)?)).await
@@ -94,8 +94,8 @@ pub(super) async fn require_active(
     id: &EndpointId,
 ) -> Result<(), ApiError> {
     match find(connection, caller, id).await?.status {
-        Status::Active => Ok(()),
-        Status::Disabled => {
+        EndpointStatus::Active => Ok(()),
+        EndpointStatus::Disabled => {
             let detail =
                 "the webhook endpoint is disabled and nothing was replayed; set its status to active first";
             Err(Problem::conflict("endpoint_disabled", detail).into())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use idempotency::http::{self, IdempotencyContext};
-use outbound_webhooks::endpoints::{self, Change, Status, Wish};
+use outbound_webhooks::endpoints::{self, EndpointChange, EndpointStatus, EndpointUpdateOutcome};
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem};
 use utoipa::ToSchema;
@@ -79,17 +79,17 @@ pub(crate) async fn update_webhook_endpoint(
         RequestClaimOutcome::Replay(response) => return Ok(http::json_response(response, true)),
     };
 
-    let change = Change { target: target.as_ref(), kinds: kinds.as_deref(), status };
+    let change = EndpointChange { target: target.as_ref(), kinds: kinds.as_deref(), status };
     let changed = endpoints::change(claimed.connection(), caller.tenant.as_str(), &id, change).await?;
     match changed {
-        Wish::Done(endpoint) => claimed.complete(WebhookEndpoint::of(*endpoint).to_response(200)?).await,
-        Wish::NotFound => claimed.refuse(not_found(id.as_str())).await,
-        Wish::DisabledByOperator => claimed.refuse(disabled_by_operator()).await,
+        EndpointUpdateOutcome::Done(endpoint) => claimed.complete(WebhookEndpoint::of(*endpoint).to_response(200)?).await,
+        EndpointUpdateOutcome::NotFound => claimed.refuse(not_found(id.as_str())).await,
+        EndpointUpdateOutcome::DisabledByOperator => claimed.refuse(disabled_by_operator()).await,
     }
 }
 
-fn status(text: &str) -> Result<Status, Problem> {
-    Status::parse(text).ok_or_else(|| {
+fn status(text: &str) -> Result<EndpointStatus, Problem> {
+    EndpointStatus::parse(text).ok_or_else(|| {
         let detail = format!("status must be active or disabled, not {}", excerpt(text));
         Problem::unprocessable("invalid_status", detail)
     })

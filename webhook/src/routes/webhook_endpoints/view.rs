@@ -3,7 +3,7 @@
 use idempotency::StoredResponse;
 use jiff::Timestamp;
 use outbound_webhooks::EndpointId;
-use outbound_webhooks::deliveries::{Attempt, Delivery};
+use outbound_webhooks::deliveries::{DeliveryAttempt, Delivery};
 use outbound_webhooks::endpoints::{DisabledReason, Endpoint};
 use outbound_webhooks::secret::MasterKey;
 use secrecy::ExposeSecret as _;
@@ -91,7 +91,7 @@ pub(super) fn with_secret(
 ) -> Result<StoredResponse, ApiError> {
     let endpoint: WebhookEndpoint = serde_json::from_slice(&response.body)?;
     let Ok(id) = EndpointId::new(endpoint.endpoint_id.as_str()) else { return Ok(response) };
-    let secret = master_key.shown(&id, endpoint.secret_version).expose_secret().to_owned();
+    let secret = master_key.encoded_secret(&id, endpoint.secret_version).expose_secret().to_owned();
     let body = serde_json::to_vec(&WebhookEndpointWithSecret { endpoint, secret })?;
     Ok(StoredResponse::new(response.status, body))
 }
@@ -141,9 +141,9 @@ pub(crate) struct WebhookDelivery {
     attempts: Vec<WebhookDeliveryAttempt>,
 }
 
-impl From<Attempt> for WebhookDeliveryAttempt {
-    fn from(attempt: Attempt) -> Self {
-        let Attempt { ended_at, duration_ms, response_status, error, response_excerpt } = attempt;
+impl From<DeliveryAttempt> for WebhookDeliveryAttempt {
+    fn from(attempt: DeliveryAttempt) -> Self {
+        let DeliveryAttempt { ended_at, duration_ms, response_status, error, response_excerpt } = attempt;
         Self { ended_at, duration_ms, response_status, error, response_body: response_excerpt }
     }
 }

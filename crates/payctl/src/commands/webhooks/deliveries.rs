@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 use jiff::{SignedDuration, Timestamp};
 use outbound_webhooks::EndpointId;
-use outbound_webhooks::deliveries::{self, Delivery, DeliveryState, Filter, REPLAYED_MAX, Replay};
+use outbound_webhooks::deliveries::{self, Delivery, DeliveryState, DeliveryFilter, REPLAYED_MAX, ReplayOutcome};
 use payment_ledger::Ledger;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub(super) async fn list(
     let ledger = database.ledger().await?;
     let mut connection = ledger.pool().acquire().await?;
     read_endpoint(&mut connection, id).await?;
-    let listed = deliveries::list(&mut connection, id, Filter { state, after: None }, limit).await?;
+    let listed = deliveries::list(&mut connection, id, DeliveryFilter { state, after: None }, limit).await?;
     if json {
         let listed: Vec<Value> = listed.iter().map(document).collect();
         out.write_json(&json!({ "deliveries": listed }))?;
@@ -48,15 +48,15 @@ pub(super) async fn replay(
     let mut connection = ledger.pool().acquire().await?;
     require_active(&read_endpoint(&mut connection, id).await?)?;
     match deliveries::replay(&mut connection, id, event_id).await? {
-        Replay::Due => {
+        ReplayOutcome::Due => {
             out.write_line(format_args!("event {event_id} queued for webhook endpoint {id}"))?;
         }
-        Replay::UnderWay => {
+        ReplayOutcome::InFlight => {
             out.write_line(format_args!(
                 "nothing to replay: event {event_id} is being delivered to webhook endpoint {id}"
             ))?;
         }
-        Replay::Unknown => {
+        ReplayOutcome::Unknown => {
             bail!(
                 "webhook endpoint {id} has no delivery of event {event_id}; see: payctl webhooks deliveries {id}"
             )

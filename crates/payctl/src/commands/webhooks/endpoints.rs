@@ -1,7 +1,7 @@
 //! Endpoints: list, show, disable and enable.
 
 use outbound_webhooks::EndpointId;
-use outbound_webhooks::endpoints::{self, DisabledReason, Endpoint, Whose};
+use outbound_webhooks::endpoints::{self, DisabledReason, Endpoint, EndpointScope};
 use payment_ledger::operator::decisions::validate_operator_and_reason;
 use payment_protocol::ids::TenantId;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(super) async fn list(
 ) -> anyhow::Result<CommandOutcome> {
     let ledger = database.ledger().await?;
     let mut connection = ledger.pool().acquire().await?;
-    let whose = tenant.map_or(Whose::Anybodys, |tenant| Whose::Tenant(tenant.as_str()));
+    let whose = tenant.map_or(EndpointScope::All, |tenant| EndpointScope::Tenant(tenant.as_str()));
     let listed = endpoints::list(&mut connection, whose, ENDPOINTS_MAX).await?;
     if json {
         let listed: Vec<Value> = listed.iter().map(document).collect();

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use outbound_webhooks::EndpointId;
 use outbound_webhooks::deliveries::DeliveryState;
-use outbound_webhooks::endpoints::{Endpoint, Status, Whose, get};
+use outbound_webhooks::endpoints::{Endpoint, EndpointStatus, EndpointScope, get};
 use payment_protocol::ids::TenantId;
 use sqlx::PgConnection;
 
@@ -128,14 +128,14 @@ pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Resul
 }
 
 async fn read_endpoint(connection: &mut PgConnection, id: &EndpointId) -> anyhow::Result<Endpoint> {
-    let endpoint = get(connection, Whose::Anybodys, id).await?;
+    let endpoint = get(connection, EndpointScope::All, id).await?;
     endpoint.with_context(|| unknown(id))
 }
 
 /// Refuses a replay to a disabled endpoint, which would only queue.
 fn require_active(endpoint: &Endpoint) -> anyhow::Result<()> {
     anyhow::ensure!(
-        endpoint.status == Status::Active,
+        endpoint.status == EndpointStatus::Active,
         "nothing was replayed: webhook endpoint {0} is disabled; first run: payctl webhooks enable {0}",
         endpoint.id
     );
