@@ -118,7 +118,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let json = json!({
         "hot_escrow_vs_balance_row": round2(ratio(0, 1)),
         "customers_by_trigger_vs_by_statement": round2(ratio(2, 3)),
-        "entries": verified.entries + verified.waiting,
+        "entries": verified.entries + verified.unsealed,
         "unsealed_max": unsealed_max,
         "variants": PostingVariant::ALL.iter().zip(rates.iter().zip(&p99s)).map(|(variant, (rates, p99s))| json!({
             "variant": variant.name(), "per_second": median(rates.clone()).round(), "p99_ms": round2(median(p99s.clone())),
@@ -191,7 +191,7 @@ async fn seal(ledger: Ledger, stop: CancellationToken) -> anyhow::Result<i64> {
     let mut unsealed_max = 0;
     while !stop.is_cancelled() {
         unsealed_max = unsealed_max.max(ledger.unsealed().await?.count);
-        if matches!(ledger.seal(BatchSize::new(5_000)).await?, Sealed::Batch { is_full: true, .. }) {
+        if matches!(ledger.seal(BatchSize::new(5_000)).await?, SealOutcome::Batch { is_full: true, .. }) {
             continue;
         }
         tokio::select! {

@@ -277,7 +277,7 @@ async fn assert_idle_holder_is_disconnected(system: &System) -> anyhow::Result<(
     let mut holder = PgConnectOptions::from_str(&system.database.url)?.connect().await?;
     let mut held = holder.begin().await?;
     let claimed = idempotency::claim(&mut held, &scope, &request, &terms).await?;
-    ensure!(matches!(claimed, Claim::New(_)), "{claimed:?}");
+    ensure!(matches!(claimed, ClaimOutcome::Claimed(_)), "{claimed:?}");
     until("another session takes the key over", WITHIN, || async {
         let mut taker = system.database.pool.begin().await?;
         let ClaimOutcome::Claimed(lease) = idempotency::claim(&mut taker, &scope, &request, &terms).await?

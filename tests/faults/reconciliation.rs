@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use payment_worker::reconciliation::{ReconciliationWorkflow, Swept, Tolerance};
+use payment_worker::reconciliation::{ReconciliationWorkflow, ReconciliationSummary, Tolerance};
 use serde_json::json;
 use temporalio_client::{
     WorkflowExecutionStatus, WorkflowGetResultOptions, WorkflowStartOptions, WorkflowTerminateOptions,
@@ -13,7 +13,7 @@ use testkit::wait::until;
 use testkit::{System, SystemOptions};
 
 /// Runs the reconciliation workflow with a grace period of zero.
-async fn reconcile(system: &System, name: &str) -> anyhow::Result<Swept> {
+async fn reconcile(system: &System, name: &str) -> anyhow::Result<ReconciliationSummary> {
     let client = system.temporal().await?;
     let tolerance = Tolerance { grace_s: 0, cancelling_s: 3_600 };
     let id = format!("{}-{name}", system.task_queue);
@@ -73,7 +73,7 @@ async fn r36_a_reconciliation_workflow_finds_each_damage() -> anyhow::Result<()>
     let expected =
         drift_counts(&[("orphan_hold", 1), ("payment_without_workflow", 1), ("settled_not_debited", 1)]);
     // The verification of the journal finds the damage, too, with a varying number of findings.
-    let split = |run: &Swept| {
+    let split = |run: &ReconciliationSummary| {
         let mut between_sources = run.drift.clone();
         (between_sources.remove("journal_hash_mismatch"), between_sources)
     };

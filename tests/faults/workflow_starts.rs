@@ -122,7 +122,7 @@ enum StartOutcome {
 }
 
 /// Claims the accepted payment, as a starter does that then makes no progress.
-async fn claim(system: &System) -> anyhow::Result<Startable> {
+async fn claim(system: &System) -> anyhow::Result<StartablePayment> {
     let ledger = Ledger::new(system.database.pool.clone());
     until("an accepted payment can be claimed", WITHIN, || async {
         Ok(ledger.claim_accepted(1, 60_000, 1).await?.pop())
@@ -131,7 +131,7 @@ async fn claim(system: &System) -> anyhow::Result<Startable> {
 }
 
 /// Starts the payment's workflow as the starter does.
-async fn start(system: &System, startable: &Startable) -> anyhow::Result<StartOutcome> {
+async fn start(system: &System, startable: &StartablePayment) -> anyhow::Result<StartOutcome> {
     let options = WorkflowStartOptions::new(system.task_queue.clone(), startable.workflow_id.clone())
         .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
         .build();

@@ -33,8 +33,8 @@ pub(crate) struct Service {
 struct OneClient;
 
 impl Identify for OneClient {
-    async fn identify(&self, _: &mut Parts) -> Result<Owner, Response> {
-        Ok(Owner { tenant: "tenant".into(), client: "client".into() })
+    async fn identify(&self, _: &mut Parts) -> Result<KeyOwner, Response> {
+        Ok(KeyOwner { tenant: "tenant".into(), client: "client".into() })
     }
 }
 
@@ -80,11 +80,11 @@ impl Service {
     }
 }
 
-async fn with_layer(State(variants): State<Variants>, ticket: Ticket, body: Bytes) -> Response {
+async fn with_layer(State(variants): State<Variants>, ticket: IdempotencyContext, body: Bytes) -> Response {
     let Ok(canonical) = canonical::json(&body) else { return StatusCode::BAD_REQUEST.into_response() };
     let fingerprint = ticket.fingerprint(&canonical);
     let order = Order::with_key(ticket.key().as_str());
-    match variants.batcher.carry_out(&ticket.scope(), &fingerprint, order).await.map(http::answer) {
+    match variants.batcher.execute(&ticket.scope(), &fingerprint, order).await.map(http::response) {
         Ok(Ok(answer)) => answer,
         _ => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     }

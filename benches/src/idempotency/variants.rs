@@ -67,8 +67,8 @@ impl Variants {
         batch_workers: Option<usize>,
     ) -> anyhow::Result<Self> {
         let redis = ConnectionManager::new(redis::Client::open(redis_url)?).await?;
-        let width = Width::default();
-        let width = Width { lanes: batch_workers.unwrap_or(width.lanes), ..width };
+        let width = BatchOptions::default();
+        let width = BatchOptions { workers: batch_workers.unwrap_or(width.workers), ..width };
         let batcher = Batcher::start(
             Orders,
             pool.clone(),
@@ -95,14 +95,14 @@ impl Variants {
             LayerVariant::Hybrid => self.hybrid(order).await,
             LayerVariant::Ours => {
                 let outcome =
-                    self.batcher.carry_out(&order.scope(), &order.fingerprint(), order.clone()).await?;
+                    self.batcher.execute(&order.scope(), &order.fingerprint(), order.clone()).await?;
                 match outcome {
-                    Outcome::Answered(answer) => Ok(OrderResponse { body: answer.body, replayed: false }),
-                    Outcome::Replayed(answer) => Ok(OrderResponse { body: answer.body, replayed: true }),
+                    RequestOutcome::Executed(answer) => Ok(OrderResponse { body: answer.body, replayed: false }),
+                    RequestOutcome::Replayed(answer) => Ok(OrderResponse { body: answer.body, replayed: true }),
                     // Many callers replay few keys concurrently: one of them is answered that the key is in progress.
-                    Outcome::InProgress => Ok(OrderResponse { body: Vec::new(), replayed: true }),
-                    Outcome::Mismatch => anyhow::bail!("the key was used with another body"),
-                    Outcome::Refused(never) => match never {},
+                    RequestOutcome::InProgress => Ok(OrderResponse { body: Vec::new(), replayed: true }),
+                    RequestOutcome::Mismatch => anyhow::bail!("the key was used with another body"),
+                    RequestOutcome::Refused(never) => match never {},
                 }
             }
         }

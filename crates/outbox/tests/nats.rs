@@ -231,9 +231,9 @@ async fn r32_a_broker_that_is_killed_and_paused_loses_nothing_and_keeps_the_orde
         }
         until("events wait", async || outbox::measure(&line.pool).await.unwrap().oldest_ms > 300).await;
         if dies {
-            line.server.start_again().await.unwrap();
+            line.server.restart().await.unwrap();
         } else {
-            line.server.go_on().unwrap();
+            line.server.resume().unwrap();
         }
     }
     stop.cancel();

@@ -41,7 +41,7 @@ async fn a_late_final_status_is_delivered_while_needing_an_operator(pool: PgPool
     let bank = Bank::new(pool);
     let late = bank.payment_at(Stage::Cancelling, "late").await;
     let outcome = bank.ledger.needs_operator(&late.id, OperatorReason::SwitchRetentionExpired).await.unwrap();
-    assert_eq!(outcome, NeedsOperatorOutcome::Stands);
+    assert_eq!(outcome, NeedsOperatorOutcome::AwaitsOperator);
     assert_eq!(bank.ledger.claim_undelivered(10, 300_000).await.unwrap(), []);
     bank.ledger.record_void(&late.id, VoidReason::Cancelled).await.unwrap();
     let messages = bank.ledger.claim_undelivered(10, 300_000).await.unwrap();
@@ -50,7 +50,7 @@ async fn a_late_final_status_is_delivered_while_needing_an_operator(pool: PgPool
         [&InboxMessageKind::FinalStatusRecorded]
     );
     let outcome = bank.ledger.needs_operator(&late.id, OperatorReason::SwitchRetentionExpired).await.unwrap();
-    assert_eq!(outcome, NeedsOperatorOutcome::Verdict(FinalStatus::Void));
+    assert_eq!(outcome, NeedsOperatorOutcome::FinalStatus(FinalStatus::Void));
 
     // A late cancel attempt does not change the state.
     let paused = bank.payment_at(Stage::Cancelling, "paused").await;
@@ -93,7 +93,7 @@ async fn r6_an_end_is_delivered_to_a_payment_that_needs_an_operator(pool: PgPool
         }
         assert_eq!(bank.state(&p).await, end, "{case}");
         let mut messages = bank.ledger.claim_undelivered(100, 300_000).await.unwrap();
-        messages.retain(|message| message.kind == InboxMessageKind::Verdict);
+        messages.retain(|message| message.kind == InboxMessageKind::FinalStatusRecorded);
         let delivered: Vec<_> = messages.into_iter().map(|message| (message.payment_id, message.ended)).collect();
         let expected: Vec<_> = reason.iter().map(|_| (p.id.clone(), true)).collect();
         assert_eq!(delivered, expected, "{case}");

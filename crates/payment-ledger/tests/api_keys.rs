@@ -45,13 +45,13 @@ async fn rotate(ledger: &Ledger, old: u32, new: u32, overlap_s: i64) -> RotateKe
 
 async fn rotated(ledger: &Ledger, old: u32, new: u32, overlap_s: i64) -> RotatedKeys {
     match rotate(ledger, old, new, overlap_s).await {
-        Rotation::Done(rotated) => *rotated,
+        RotateKeyOutcome::Rotated(rotated) => *rotated,
         other => panic!("expected a rotation, got {other:?}"),
     }
 }
 
 async fn is_valid(ledger: &Ledger, n: u32) -> bool {
-    ledger.valid_key(&hash(n)).await.unwrap().is_some()
+    ledger.active_api_key(&hash(n)).await.unwrap().is_some()
 }
 
 async fn view(ledger: &Ledger, n: u32) -> KeyView {
@@ -105,12 +105,12 @@ async fn rotated_keys_overlap_and_never_live_longer(pool: PgPool) {
     assert_eq!((&new.caller, &new.scopes, new.expires_at), (&old.caller, &old.scopes, None));
     assert!((DAY_S - 60..=DAY_S + 60).contains(&lifetime_s(&old)), "{old:?}");
     assert!(is_valid(&ledger, 1).await && is_valid(&ledger, 2).await, "both keys must be valid during the overlap");
-    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, Rotation::RotatedTo(id(2)));
-    assert_eq!(rotate(&ledger, 9, 3, DAY_S).await, Rotation::Unknown);
+    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, RotateKeyOutcome::AlreadyRotated(id(2)));
+    assert_eq!(rotate(&ledger, 9, 3, DAY_S).await, RotateKeyOutcome::UnknownKey);
     assert!(!is_valid(&ledger, 3).await, "a refused rotation stored a key");
 
     // Without overlap the old key expires at once.
-    assert!(matches!(rotate(&ledger, 2, 3, 0).await, Rotation::Done(_)));
+    assert!(matches!(rotate(&ledger, 2, 3, 0).await, RotateKeyOutcome::Rotated(_)));
     assert!(!is_valid(&ledger, 2).await && is_valid(&ledger, 3).await);
 
     // The overlap ends with the old key's expiry; the successor has the old key's lifetime.
@@ -124,9 +124,9 @@ async fn of_concurrent_rotations_one_succeeds(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
     let rotations = join_all((2..10).map(|new| rotate(&ledger, 1, new, DAY_S))).await;
-    let done = rotations.iter().filter(|rotation| matches!(rotation, Rotation::Done(_))).count();
+    let done = rotations.iter().filter(|rotation| matches!(rotation, RotateKeyOutcome::Rotated(_))).count();
     assert_eq!(done, 1, "{rotations:?}");
-    assert_eq!(ledger.keys(None, None).await.unwrap().len(), 2);
+    assert_eq!(ledger.api_keys(None, None).await.unwrap().len(), 2);
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
@@ -134,12 +134,12 @@ async fn a_revocation_is_immediate_and_final(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
     rotate(&ledger, 1, 2, DAY_S).await;
-    let Revocation::Done(revoked) = ledger.revoke_key(&id(1)).await.unwrap() else { panic!("expected a revocation") };
+    let RevokeKeyOutcome::Revoked(revoked) = ledger.revoke_api_key(&id(1)).await.unwrap() else { panic!("expected a revocation") };
     assert_eq!(revoked.status, KeyStatus::Revoked);
     assert!(!is_valid(&ledger, 1).await && is_valid(&ledger, 2).await, "expected the successor to stay valid");
-    assert_eq!(ledger.revoke_key(&id(1)).await.unwrap(), Revocation::Before(revoked));
-    assert_eq!(ledger.revoke_key(&id(9)).await.unwrap(), Revocation::Unknown);
-    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, Rotation::Over(KeyStatus::Revoked));
+    assert_eq!(ledger.revoke_api_key(&id(1)).await.unwrap(), RevokeKeyOutcome::AlreadyRevoked(revoked));
+    assert_eq!(ledger.revoke_api_key(&id(9)).await.unwrap(), RevokeKeyOutcome::UnknownKey);
+    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, RotateKeyOutcome::Inactive(KeyStatus::Revoked));
     store(&ledger, 1, None).await;
     assert!(!is_valid(&ledger, 1).await, "storing the key again made it valid");
 }
@@ -180,10 +180,10 @@ async fn a_key_from_before_scopes_has_all_scopes(pool: PgPool) {
     payment_ledger::MIGRATOR.run(&pool).await.unwrap();
 
     let ledger = Ledger::new(pool);
-    let key = ledger.valid_key(&hash(1)).await.unwrap().unwrap();
+    let key = ledger.active_api_key(&hash(1)).await.unwrap().unwrap();
     assert_eq!((&key.caller, &key.scopes), (&caller("acme", "shop"), &Scopes::all()));
     assert!(is_valid(&ledger, 2).await && !is_valid(&ledger, 3).await, "a revoked key became valid");
-    let Revocation::Done(view) = ledger.revoke_key(&key.id).await.unwrap() else { panic!("expected a revocation by the new id") };
+    let RevokeKeyOutcome::Revoked(view) = ledger.revoke_api_key(&key.id).await.unwrap() else { panic!("expected a revocation by the new id") };
     assert_eq!((view.prefix.as_str(), view.expires_at), ("sk_01234", None));
 }
 

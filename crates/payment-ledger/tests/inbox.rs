@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 
 use futures::future::{join, join_all};
 use payment_ledger::steps::release::ReleaseStepOutcome;
-use payment_ledger::switch::callbacks::{Callback, CallbackStatus, StoreCallbackOutcome};
-use payment_ledger::switch::inbox::{CancelRequestOutcome, InboxMessage, InboxMessageKind};
+use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
+use payment_ledger::switch::inbox::CancelRequestOutcome;
+use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::Cause;
 use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};

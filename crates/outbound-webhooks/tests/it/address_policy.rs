@@ -32,7 +32,7 @@ async fn attempt(webhooks: &TestWebhooks, url: &str, allowed: &[&str]) -> (Optio
     webhooks
         .sql("UPDATE webhook_endpoints SET status = 'deleted' WHERE endpoint_id = $1", &endpoint.id)
         .await;
-    (delivery.attempts[0].status, delivery.attempts[0].error.clone())
+    (delivery.attempts[0].response_status, delivery.attempts[0].error.clone())
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
@@ -98,6 +98,6 @@ async fn a_response_that_is_not_http_is_a_failed_attempt(pool: PgPool) {
     let _sender = webhooks.sender();
     let failed =
         webhooks.wait_for_delivery(&endpoint.id, "failed", |one| one.state == DeliveryState::Failed).await;
-    assert!(failed.attempts.iter().all(|attempt| attempt.status.is_none()), "{failed:?}");
+    assert!(failed.attempts.iter().all(|attempt| attempt.response_status.is_none()), "{failed:?}");
     malformed_server.abort();
 }

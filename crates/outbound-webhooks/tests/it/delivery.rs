@@ -21,9 +21,9 @@ async fn s3_5_a_delivery_is_signed_and_sent_once(pool: PgPool) {
     let delivery = webhooks
         .wait_for_delivery(&endpoint.id, "delivered", |one| one.state == DeliveryState::Delivered)
         .await;
-    assert_eq!((delivery.tries, delivery.next_attempt_at), (0, None));
+    assert_eq!((delivery.failed_attempts, delivery.next_attempt_at), (0, None));
     assert_eq!(delivery.attempts.len(), 1);
-    assert_eq!((delivery.attempts[0].status, &delivery.attempts[0].error), (Some(204), &None));
+    assert_eq!((delivery.attempts[0].response_status, &delivery.attempts[0].error), (Some(204), &None));
 
     let [request] = &server.requests()[..] else {
         panic!("expected one request, got {:?}", server.requests())
@@ -59,7 +59,7 @@ async fn s3_5_a_failed_delivery_is_retried_with_the_same_id(pool: PgPool) {
     let delivery = webhooks
         .wait_for_delivery(&endpoint.id, "delivered", |one| one.state == DeliveryState::Delivered)
         .await;
-    let statuses: Vec<_> = delivery.attempts.iter().map(|attempt| attempt.status.unwrap()).collect();
+    let statuses: Vec<_> = delivery.attempts.iter().map(|attempt| attempt.response_status.unwrap()).collect();
     assert_eq!(statuses, [500, 404, 302, 200]);
     assert_eq!(delivery.attempts[0].error.as_deref(), Some("answered 500"));
     let requests = server.requests();
@@ -79,7 +79,7 @@ async fn a_timeout_is_a_failed_attempt(pool: PgPool) {
         .wait_for_delivery(&endpoint.id, "delivered", |one| one.state == DeliveryState::Delivered)
         .await;
     let [first, _] = &delivery.attempts[..] else { panic!("{delivery:?}") };
-    assert_eq!((first.status, first.error.as_deref()), (None, Some("no answer within 2000 ms")));
+    assert_eq!((first.response_status, first.error.as_deref()), (None, Some("no answer within 2000 ms")));
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
@@ -100,7 +100,7 @@ async fn a_long_or_endless_response_body_is_cut_off(pool: PgPool) {
         let delivery = webhooks
             .wait_for_delivery(&endpoint.id, "delivered", |one| one.state == DeliveryState::Delivered)
             .await;
-        let answer = delivery.attempts[0].answer.clone().unwrap();
+        let answer = delivery.attempts[0].response_excerpt.clone().unwrap();
         assert_eq!(answer.chars().count(), if name == "long" { 512 } else { 0 }, "{name}");
         sender.stop().await;
     }
@@ -117,7 +117,7 @@ async fn retry_after_delays_the_next_attempt(pool: PgPool) {
     let endpoint = webhooks.endpoint("acme", &server.url("hook"), &[]).await;
     webhooks.publish("acme", "e1", "happened").await;
     let _sender = webhooks.sender();
-    let delivery = webhooks.wait_for_delivery(&endpoint.id, "tried", |one| one.tries == 1).await;
+    let delivery = webhooks.wait_for_delivery(&endpoint.id, "tried", |one| one.failed_attempts == 1).await;
     let pause_s = delivery.next_attempt_at.unwrap().duration_since(jiff::Timestamp::now()).as_secs();
     assert!((3_500..=3_600).contains(&pause_s), "{pause_s} s");
 }
@@ -175,7 +175,7 @@ async fn s3_5_a_delivery_that_cannot_be_sent_is_postponed(pool: PgPool) {
     })
     .await;
     let waiting = webhooks.wait_for_delivery(&endpoint.id, "pending", |_| true).await;
-    assert_eq!((waiting.state, waiting.tries), (DeliveryState::Pending, 0));
+    assert_eq!((waiting.state, waiting.failed_attempts), (DeliveryState::Pending, 0));
     let [once] = &waiting.attempts[..] else {
         panic!("expected one recorded attempt per error, got {waiting:?}")
     };
@@ -209,7 +209,7 @@ async fn s3_5_a_delivery_postponed_beyond_the_retention_fails(pool: PgPool) {
     let failed =
         webhooks.wait_for_delivery(&endpoint.id, "failed", |one| one.state == DeliveryState::Failed).await;
     assert!(failed.attempts[0].error.as_deref().unwrap().starts_with("not sent"), "{failed:?}");
-    assert_eq!(failed.tries, 0, "expected no try without a request");
+    assert_eq!(failed.failed_attempts, 0, "expected no try without a request");
     assert_eq!(
         webhooks.read(&endpoint.id).await.failing_since,
         None,

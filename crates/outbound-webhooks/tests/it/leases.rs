@@ -22,7 +22,7 @@ async fn r32_another_sender_repeats_an_attempt_after_the_lease(pool: PgPool) {
         .wait_for_delivery(&endpoint.id, "delivered", |one| one.state == DeliveryState::Delivered)
         .await;
     assert_eq!(
-        (delivery.tries, delivery.attempts.len()),
+        (delivery.failed_attempts, delivery.attempts.len()),
         (0, 1),
         "expected no failed attempt for the killed sender"
     );
@@ -56,7 +56,7 @@ async fn r32_an_attempt_with_a_lost_lease_changes_nothing(pool: PgPool) {
     let delivery = webhooks
         .wait_for_delivery(&endpoint.id, "both attempts recorded", |one| one.attempts.len() == 2)
         .await;
-    assert_eq!((delivery.state, delivery.tries), (DeliveryState::Delivered, 0));
+    assert_eq!((delivery.state, delivery.failed_attempts), (DeliveryState::Delivered, 0));
     assert_eq!(webhooks.read(&endpoint.id).await.failing_since, None);
 }
 

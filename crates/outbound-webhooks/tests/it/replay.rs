@@ -40,7 +40,7 @@ async fn s3_5_a_delivery_fails_after_the_last_attempt_and_can_be_replayed(pool: 
     let failed =
         webhooks.wait_for_delivery(&endpoint.id, "failed", |one| one.state == DeliveryState::Failed).await;
     assert_eq!(
-        (failed.tries, failed.attempts.len(), server.requests().len()),
+        (failed.failed_attempts, failed.attempts.len(), server.requests().len()),
         (4, 4, 4),
         "expected an attempt after each of three delays"
     );
@@ -57,7 +57,7 @@ async fn s3_5_a_delivery_fails_after_the_last_attempt_and_can_be_replayed(pool: 
             one.state == DeliveryState::Delivered
         })
         .await;
-    assert_eq!((again.tries, again.attempts.len()), (0, 5), "what request before stays on record");
+    assert_eq!((again.failed_attempts, again.attempts.len()), (0, 5), "what request before stays on record");
     // A delivered event can be replayed too.
     assert_eq!(deliveries::replay(&mut connection, &endpoint.id, "e1").await.unwrap(), ReplayOutcome::Due);
     until("the delivery arrives once more", async || server.requests().len() == 6).await;
@@ -117,9 +117,9 @@ async fn r32_a_delivery_in_flight_is_not_replayed(pool: PgPool) {
     let delivery = webhooks
         .wait_for_delivery(&endpoint.id, "delivered", |one| one.state == DeliveryState::Delivered)
         .await;
-    let statuses: Vec<_> = delivery.attempts.iter().map(|attempt| attempt.status).collect();
+    let statuses: Vec<_> = delivery.attempts.iter().map(|attempt| attempt.response_status).collect();
     assert_eq!(
-        (statuses, delivery.tries),
+        (statuses, delivery.failed_attempts),
         (vec![Some(500), Some(200)], 1),
         "expected the replay not to interrupt the attempt"
     );

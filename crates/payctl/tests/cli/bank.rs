@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use payment_ledger::Ledger;
 use payment_ledger::operator::decisions::DecisionStatus;
 use payment_ledger::steps::accept::{NewPayment, accept};
-use payment_ledger::switch::inbox::Callback;
+use payment_ledger::switch::callbacks::Callback;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::ids::{

@@ -37,7 +37,7 @@ impl Keys {
     }
 
     /// The caller of a valid key; `None` if the key is not valid.
-    async fn valid(&self, key: &Value) -> Option<ValidKey> {
+    async fn valid(&self, key: &Value) -> Option<ActiveKey> {
         let hash = Sha256::digest(key.as_str().unwrap().as_bytes());
         Ledger::new(self.pool.clone()).active_api_key(&hash).await.unwrap()
     }

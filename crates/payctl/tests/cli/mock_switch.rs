@@ -1,6 +1,6 @@
 //! The mock switch, in this process and on its own database.
 
-use ::mock_switch::{Config, Running, Shape};
+use ::mock_switch::{Config, RunningSwitch, Shape};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -10,7 +10,7 @@ use crate::scratch_database::ScratchDatabase;
 pub(crate) struct MockSwitch {
     pub(crate) url: String,
     stop: CancellationToken,
-    running: Running,
+    running: RunningSwitch,
     _scratch: ScratchDatabase,
 }
 

@@ -124,7 +124,7 @@ impl SideBySide {
                 let has_ended = self.bank.ended();
                 let request = self.ledger.customer_cancel(&self.sample).await;
                 self.bank.cancel_requested |= !has_ended;
-                let is_refused = matches!(request, CancelRequest::Ended(_));
+                let is_refused = matches!(request, CancelRequestOutcome::Ended(_));
                 (format!("ended {is_refused}"), format!("ended {has_ended}"))
             }
             Op::Success => {
@@ -159,7 +159,7 @@ impl SideBySide {
             }
             Op::QueriedSettled => {
                 let report = report(&self.sample);
-                let ruling = ledger.record_settled(id, &report, Source::Cancel).await.unwrap();
+                let ruling = ledger.record_settled(id, &report, FinalStatusSource::Cancel).await.unwrap();
                 (debug(&ruling), debug(&bank.write_settled(&self.payment, &report)))
             }
             Op::Void(reason) => {

@@ -159,7 +159,7 @@ impl SideBySide {
         match op {
             Op::CustomerCancel(p) => {
                 let request = bank.customer_cancel(&samples[p]).await;
-                let has_ended = matches!(request, CancelRequest::Ended(_));
+                let has_ended = matches!(request, CancelRequestOutcome::Ended(_));
                 let modelled = &mut payments[p];
                 modelled.cancel_requested |= modelled.end.is_none();
                 (format!("ended {has_ended}"), format!("ended {}", modelled.end.is_some()))

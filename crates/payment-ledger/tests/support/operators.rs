@@ -31,7 +31,7 @@ impl Bank {
 
     /// Ends a payment at a switch without callbacks: records `settled` from a query, and debits.
     pub(crate) async fn settle_by_query(&self, p: &Sample) {
-        self.ledger.record_settled(&p.id, &report(p), Source::Query).await.unwrap();
+        self.ledger.record_settled(&p.id, &report(p), FinalStatusSource::Query).await.unwrap();
         assert_eq!(self.debit(p).await, DebitOutcome::Done);
     }
 

@@ -1,7 +1,8 @@
 //! Sample values: identifiers, a switch profile, and the callbacks and reports of a payment.
 
 use iso_currency::Currency;
-use payment_ledger::switch::inbox::{Callback, CallbackStatus};
+use payment_ledger::switch::callbacks::Callback;
+use payment_protocol::inbox::CallbackStatus;
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{AccountId, EventId, RunId, SwitchName, TenantId};
 use payment_protocol::keys;
@@ -59,7 +60,7 @@ pub(crate) fn profile() -> SwitchProfile {
         can_recall: true,
         has_callback: true,
         amount_limit_minor: 1_000_000_000,
-        ..SwitchProfile::bare(SwitchName::new(SWITCH).unwrap(), Strategy::Reference)
+        ..SwitchProfile::minimal(SwitchName::new(SWITCH).unwrap(), Strategy::Reference)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Stages of a payment, and how a test advances a payment to each.
 
-use payment_ledger::switch::inbox::Callback;
+use payment_ledger::switch::callbacks::Callback;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::facts::RecallRecord;

@@ -34,7 +34,7 @@ async fn s3_1_a_kill_switch_refuses_payments_and_uses_up_no_key(pool: PgPool) {
     .into_iter()
     .enumerate()
     {
-        let (stop, _) = api.ledger.stop(&target, "ann", "a test").await.unwrap();
+        let (stop, _) = api.ledger.activate_kill_switch(&target, "ann", "a test").await.unwrap();
         let rows = api.row_counts().await;
         for (body, code, currency) in [(&order(), euro, "eur"), (&yen, yens, "jpy")] {
             let key = format!("{currency}-{n}");

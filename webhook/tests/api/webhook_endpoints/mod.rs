@@ -5,7 +5,7 @@ mod deliveries;
 mod endpoints;
 mod secrets;
 
-use outbound_webhooks::{EndpointId, Message, fan_out};
+use outbound_webhooks::{EndpointId, WebhookEvent, fan_out};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -36,7 +36,7 @@ impl Api {
     /// Creates the deliveries of an event of acme.
     async fn fan_out_event(&self, event_id: &str) {
         let data = json!({"payment_id": "pay_1"});
-        let message = Message {
+        let message = WebhookEvent {
             tenant: "acme",
             event_id,
             kind: "transfer_sent",
