@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 const KEY_BYTES: usize = 32;
 /// Random bytes of an id: enough that ids do not collide.
 const ID_BYTES: usize = 6;
-/// Characters of an imported key that stay readable, so that an operator can tell keys apart. Far too few
+/// Characters of an imported key that stay readable, so that an operator can distinguish keys. Far too few
 /// to guess the rest.
 const PREFIX_CHARS: usize = 8;
 

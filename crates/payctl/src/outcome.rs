@@ -16,7 +16,7 @@ Exit codes:
      events parked: an event is parked; webhooks deliveries: a delivery failed
   2  not carried out: invalid arguments, no connection, or refused
   3  result unknown, not failed:
-     pay --watch, decide: still open when the time was over; switch probe: a capability could not be measured;
+     pay --watch, decide: still open at the timeout; switch probe: a capability could not be measured;
      reconcile: a statement or the workflows could not be read";
 
 /// Outcome of a command that was carried out.
@@ -28,7 +28,7 @@ pub(crate) enum CommandOutcome {
     NotSettled,
     /// The check found a problem. Exit code 1.
     CheckFailed,
-    /// The payment or decision was still open when the time was over, or a check could not be made. Exit code 3.
+    /// The payment or decision was still open at the timeout, or a check could not be made. Exit code 3.
     Unknown,
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn elapsed_seconds(from: Timestamp, to: Timestamp) -> String {
     format!("{}.{:03}", elapsed_ms / 1_000, elapsed_ms % 1_000)
 }
 
-/// Waits until the payment has ended or `deadline` is over. Writes new timeline lines to `out`, if given.
+/// Waits until the payment has ended, or until `deadline`. Writes new timeline lines to `out`, if given.
 ///
 /// Returns the payment as last read; `None` if it was never read.
 ///

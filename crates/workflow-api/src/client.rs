@@ -49,7 +49,7 @@ impl LazyClient {
     }
 }
 
-/// Describes the workflow: "not found" alone does not tell a closed workflow from one that is not started.
+/// Describes the workflow: "not found" alone does not distinguish a closed workflow from one that is not started.
 pub(crate) async fn not_found_reason(handle: &UntypedWorkflowHandle<Client>) -> NotFoundReason {
     match handle.describe(WorkflowDescribeOptions::default()).await {
         Ok(description) if description.status() != WorkflowExecutionStatus::Running => NotFoundReason::Closed,

@@ -18,7 +18,7 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct RunningWorkflows {
     client: LazyClient,
-    /// Tells this bank's workflows from another's in the same namespace.
+    /// Distinguishes this bank's workflows from another's in the same namespace.
     task_queue: String,
 }
 

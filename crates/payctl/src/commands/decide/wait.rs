@@ -16,7 +16,7 @@ use crate::config::Config;
 /// Pause between two reads of the decision.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A decision when the wait was over.
+/// A decision at the end of the wait.
 pub(super) struct DecisionProgress {
     pub(super) decision_id: DecisionId,
     pub(super) payment_id: PaymentId,
@@ -26,7 +26,7 @@ pub(super) struct DecisionProgress {
     pub(super) delivery: String,
 }
 
-/// Delivers the decision and waits until it is closed, `wait_s` seconds are over, or Ctrl-C.
+/// Delivers the decision and waits for its end, `wait_s` seconds or Ctrl-C.
 pub(super) async fn for_outcome(
     config: &Config,
     ledger: &Ledger,
@@ -38,7 +38,7 @@ pub(super) async fn for_outcome(
     let mut delivery = "the workflow has not answered yet".to_owned();
     let deliver_only = async {
         delivery = deliver(config, ledger, message).await;
-        // The outcome is read from the decision's row, whoever delivered the decision.
+        // The outcome is read from the decision's row: another process may deliver the decision.
         std::future::pending::<()>().await;
     };
     tokio::select! {

@@ -64,7 +64,9 @@ pub(super) async fn disable(
     let mut connection = ledger.pool().acquire().await?;
     let is_known = endpoints::disable_as_operator(&mut connection, id, &note).await?;
     anyhow::ensure!(is_known, unknown(id));
-    out.write_line(format_args!("webhook endpoint {id} disabled; to undo: payctl webhooks enable {id}"))?;
+    out.write_line(format_args!(
+        "webhook endpoint {id} disabled; to enable it again: payctl webhooks enable {id}"
+    ))?;
     Ok(CommandOutcome::Success)
 }
 
