@@ -64,7 +64,7 @@ async fn a_kill_switch_is_activated_listed_and_lifted() {
     kill_switch(&corridor).await.success();
     let output = kill_switch(&["list"]).await.success();
     assert!(
-        output.contains("switch mock   ann   double payments") && output.contains("EUR to FR*"),
+        output.contains("switch mock   ann            double payments") && output.contains("EUR to FR*"),
         "{output}"
     );
 
