@@ -7,7 +7,7 @@ mod support;
 
 use futures::future::join_all;
 use payment_ledger::operator::decisions::{
-    Confirmed, Correction, DecideError, DecisionRefused, DecisionStatus,
+    ConfirmOutcome, Correction, DecideError, DecisionRefusedError, DecisionStatus,
 };
 use payment_ledger::switch::callbacks::Callback;
 use payment_protocol::PaymentState;
@@ -17,7 +17,7 @@ use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Sample, Stage, event, failure, su
 
 const HELD: i64 = FUNDS_MINOR - AMOUNT_MINOR;
 
-fn refused<T: std::fmt::Debug>(outcome: Result<T, DecideError>) -> DecisionRefused {
+fn refused<T: std::fmt::Debug>(outcome: Result<T, DecideError>) -> DecisionRefusedError {
     match outcome {
         Err(DecideError::Refused(refused)) => refused,
         other => panic!("{other:?}"),
@@ -93,7 +93,7 @@ async fn each_correction_posts_to_the_account_that_bears_the_amount(pool: PgPool
                 }
             };
             let done = correct(&bank, exception_id, correction).await.unwrap();
-            let Confirmed::Corrected { detail } = done else { panic!("expected a correction, got {done:?}") };
+            let ConfirmOutcome::Corrected { detail } = done else { panic!("expected a correction, got {done:?}") };
             let closed = bank.ledger.exceptions(false, Some(&p.id), 10).await.unwrap();
             let closed = closed.into_iter().find(|e| e.exception_id == exception_id).unwrap();
             let decision = bank.ledger.decisions(&p.id).await.unwrap().pop().unwrap();
@@ -146,22 +146,22 @@ async fn a_correction_is_refused_for_the_first_reason(pool: PgPool) {
     #[rustfmt::skip]
     let table = [
         // exception     correction     by     reason   refused
-        (-1,             LateDebit,     "",    "",      DecisionRefused::NoName),
-        (-1,             LateDebit,     "Ann", " ",     DecisionRefused::NoReason),
-        (-1,             LateDebit,     "Ann", "why",   DecisionRefused::UnknownException(-1)),
-        (unmatched,      LateDebit,     "Ann", "why",   DecisionRefused::NoPayment(unmatched)),
-        (closed,         ReturnCredit,  "Ann", "why",   DecisionRefused::ExceptionClosed(closed)),
-        (of_open,        WriteOff,      "Ann", "why",   DecisionRefused::StillOpen(PaymentState::Confirmed)),
-        (settled,        LateDebit,     "Ann", "why",   DecisionRefused::AlreadyDebited),
-        (debited_late,   LateDebit,     "Ann", "why",   DecisionRefused::AlreadyDebited),
-        (debited_late,   WriteOff,      "Ann", "why",   DecisionRefused::NothingOnClaims),
-        (settled,        WriteOff,      "Ann", "why",   DecisionRefused::NothingOnClaims),
-        (released,       WriteOff,      "Ann", "why",   DecisionRefused::NothingOnClaims),
-        (released,       ReturnCredit,  "Ann", "why",   DecisionRefused::NotDebited),
-        (taken,          ReturnCredit,  "Ann", "why",   DecisionRefused::NotDebited),
-        (returned,       ReturnCredit,  "Ann", "why",   DecisionRefused::AlreadyReturned),
-        (returned,       LateDebit,     "Ann", "why",   DecisionRefused::AlreadyDebited),
-        (taken,          LateDebit,     "Ann", "why",   DecisionRefused::AnotherIsOpen(other)),
+        (-1,             LateDebit,     "",    "",      DecisionRefusedError::MissingOperator),
+        (-1,             LateDebit,     "Ann", " ",     DecisionRefusedError::MissingReason),
+        (-1,             LateDebit,     "Ann", "why",   DecisionRefusedError::UnknownException(-1)),
+        (unmatched,      LateDebit,     "Ann", "why",   DecisionRefusedError::WithoutPayment(unmatched)),
+        (closed,         ReturnCredit,  "Ann", "why",   DecisionRefusedError::ExceptionClosed(closed)),
+        (of_open,        WriteOff,      "Ann", "why",   DecisionRefusedError::PaymentOpen(PaymentState::Confirmed)),
+        (settled,        LateDebit,     "Ann", "why",   DecisionRefusedError::AlreadyDebited),
+        (debited_late,   LateDebit,     "Ann", "why",   DecisionRefusedError::AlreadyDebited),
+        (debited_late,   WriteOff,      "Ann", "why",   DecisionRefusedError::NothingOnClaims),
+        (settled,        WriteOff,      "Ann", "why",   DecisionRefusedError::NothingOnClaims),
+        (released,       WriteOff,      "Ann", "why",   DecisionRefusedError::NothingOnClaims),
+        (released,       ReturnCredit,  "Ann", "why",   DecisionRefusedError::NotDebited),
+        (taken,          ReturnCredit,  "Ann", "why",   DecisionRefusedError::NotDebited),
+        (returned,       ReturnCredit,  "Ann", "why",   DecisionRefusedError::AlreadyReturned),
+        (returned,       LateDebit,     "Ann", "why",   DecisionRefusedError::AlreadyDebited),
+        (taken,          LateDebit,     "Ann", "why",   DecisionRefusedError::AnotherDecisionOpen(other)),
     ];
     for (n, (exception_id, correction, by, reason, expected)) in table.into_iter().enumerate() {
         let outcome =
@@ -188,9 +188,9 @@ async fn a_correction_is_checked_again_at_its_confirmation(pool: PgPool) {
         .unwrap();
     assert_eq!(again, proposed);
     let id = &proposed.decision_id;
-    assert_eq!(refused(bank.ledger.confirm(id, "ANN ", "yes").await), DecisionRefused::SamePerson("Ann".into()));
+    assert_eq!(refused(bank.ledger.confirm(id, "ANN ", "yes").await), DecisionRefusedError::SameOperator("Ann".into()));
     bank.ledger.close_exception(exception_id, "Carol", "nothing in it").await.unwrap();
-    assert_eq!(refused(bank.ledger.confirm(id, "Bob", "yes").await), DecisionRefused::ExceptionClosed(exception_id));
+    assert_eq!(refused(bank.ledger.confirm(id, "Bob", "yes").await), DecisionRefusedError::ExceptionClosed(exception_id));
     assert_eq!(bank.available(&p).await, FUNDS_MINOR);
     bank.ledger.withdraw(id, "Ann", "nothing in it").await.unwrap();
     bank.audit().await;
@@ -207,7 +207,7 @@ async fn concurrent_confirmations_are_one_correction(options: PgPoolOptions, con
         .await
         .unwrap();
     let results = join_all((0..16).map(|_| bank.ledger.confirm(&proposed.decision_id, "Bob", "yes"))).await;
-    let first = Confirmed::Corrected { detail: "10.00 EUR debited late".into() };
+    let first = ConfirmOutcome::Corrected { detail: "10.00 EUR debited late".into() };
     assert!(results.into_iter().all(|result| result.unwrap() == first));
     assert_eq!(bank.available(&p).await, HELD);
     bank.audit().await;
@@ -251,12 +251,12 @@ async fn one_operator_closes_an_exception_with_a_reason(pool: PgPool) {
     let unmatched = bank.number("SELECT exception_id FROM exceptions").await;
     let of_payment = contradict(&bank, &p, "f").await;
     for exception_id in [unmatched, of_payment] {
-        assert_eq!(refused(bank.ledger.close_exception(exception_id, "", "").await), DecisionRefused::NoName);
-        assert_eq!(refused(bank.ledger.close_exception(exception_id, "Ann", "").await), DecisionRefused::NoReason);
+        assert_eq!(refused(bank.ledger.close_exception(exception_id, "", "").await), DecisionRefusedError::MissingOperator);
+        assert_eq!(refused(bank.ledger.close_exception(exception_id, "Ann", "").await), DecisionRefusedError::MissingReason);
         let decision_id = bank.ledger.close_exception(exception_id, "Ann", "called them").await.unwrap();
         let again = bank.ledger.close_exception(exception_id, "ann ", "called them").await.unwrap();
         assert_eq!(again, decision_id);
-        let closed = DecisionRefused::ExceptionClosed(exception_id);
+        let closed = DecisionRefusedError::ExceptionClosed(exception_id);
         assert_eq!(refused(bank.ledger.close_exception(exception_id, "Bob", "called them").await), closed);
         let decision = bank.ledger.decision(&decision_id).await.unwrap().unwrap();
         assert_eq!((decision.status, decision.exception_id), (DecisionStatus::Done, Some(exception_id)));
@@ -265,7 +265,7 @@ async fn one_operator_closes_an_exception_with_a_reason(pool: PgPool) {
             Err(DecideError::Refused(_))
         ));
     }
-    assert_eq!(refused(bank.ledger.close_exception(-1, "Ann", "why").await), DecisionRefused::UnknownException(-1));
+    assert_eq!(refused(bank.ledger.close_exception(-1, "Ann", "why").await), DecisionRefusedError::UnknownException(-1));
     assert_eq!(bank.ledger.exceptions(true, None, 10).await.unwrap(), []);
     bank.audit().await;
 }
@@ -280,7 +280,7 @@ async fn an_exception_that_protects_an_open_payment_stays_open(pool: PgPool) {
     for p in [&differing, &unsent] {
         let exception_id = bank.open_exception(p).await;
         let outcome = bank.ledger.close_exception(exception_id, "Ann", "tidy up").await;
-        assert_eq!(refused(outcome), DecisionRefused::StillOpen(PaymentState::Reserved));
+        assert_eq!(refused(outcome), DecisionRefusedError::PaymentOpen(PaymentState::Reserved));
     }
     let begun =
         bank.ledger.begin_cancel(&unsent.id, &payment_protocol::cause::Cause::SlaExpired).await.unwrap();
@@ -314,7 +314,7 @@ async fn an_amount_charged_to_claims_is_written_off_or_returned(pool: PgPool) {
     correct(&bank, late, Correction::LateDebit).await.unwrap();
     let charged = bank.open_exception(&p).await;
     let refused = bank.ledger.close_exception(charged, "Ann", "no").await.unwrap_err();
-    assert!(matches!(refused, DecideError::Refused(DecisionRefused::BornByClaims(id)) if id == charged), "{refused:?}");
+    assert!(matches!(refused, DecideError::Refused(DecisionRefusedError::OnClaimsAccount(id)) if id == charged), "{refused:?}");
     correct(&bank, charged, Correction::WriteOff).await.unwrap();
     bank.audit().await;
 }

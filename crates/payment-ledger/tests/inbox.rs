@@ -14,7 +14,6 @@ use payment_ledger::switch::inbox::CancelRequestOutcome;
 use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::Cause;
-use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::port::DebitOutcome;
 use payment_protocol::rules::FinalStatusRuling;
 use payment_protocol::state::FinalState;

@@ -42,7 +42,7 @@ async fn used(bank: &Bank) -> Vec<String> {
 async fn r10_a_limit_can_be_reached_and_not_exceeded(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.avoid_midnight().await;
-    let of = |per_payment_minor, per_day_minor, per_day_count| Bounds {
+    let of = |per_payment_minor, per_day_minor, per_day_count| LimitBounds {
         per_payment_minor,
         per_day_minor,
         per_day_count,
@@ -127,7 +127,7 @@ async fn r10_a_release_restores_the_limit_of_its_day(pool: PgPool) {
 async fn r34_concurrent_reserves_do_not_exceed_a_limit(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::with_connections(options, connect, 32).await;
     bank.avoid_midnight().await;
-    set(&bank, &LimitScope::Tenant(tenant()), Bounds { per_day_minor: Some(2_500), ..Bounds::default() })
+    set(&bank, &LimitScope::Tenant(tenant()), LimitBounds { per_day_minor: Some(2_500), ..LimitBounds::default() })
         .await;
     let mut payments = vec![];
     for n in 0..64 {
@@ -181,7 +181,7 @@ async fn the_newest_limit_applies_and_old_rows_never_change(pool: PgPool) {
 /// nothing is written.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn limits_and_kill_switches_require_a_name_and_a_reason(pool: PgPool) {
-    use DecisionRefused::*;
+    use DecisionRefusedError::*;
     let bank = Bank::new(pool);
     let account = LimitScope::Account(bank.open("purse", support::FUNDS_MINOR).await);
     let target = KillSwitchTarget::Switch(SwitchName::new(support::SWITCH).unwrap());

@@ -207,7 +207,7 @@ async fn exceptions_and_payments_that_need_operators_are_measured(pool: PgPool) 
 async fn limits_kill_switches_and_reconciliation_age_are_measured(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.avoid_midnight().await;
-    assert_eq!(bank.ledger.restrained().await.unwrap(), Restrained::default());
+    assert_eq!(bank.ledger.restrictions().await.unwrap(), RestrictionCounts::default());
     let (account, tenant) = (bank.open("purse", 5_000).await, LimitScope::Tenant(tenant()));
     let account = LimitScope::Account(account);
     let euro = Currency::EUR;

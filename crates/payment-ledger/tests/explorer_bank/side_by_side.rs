@@ -1,9 +1,10 @@
 //! Applies each operation to the ledger and to the explorer's bank.
 
 use payment_explorer::bank::{self, Exception, OpenDecision};
-use payment_ledger::steps::release::Release;
-use payment_ledger::switch::final_status::Source;
-use payment_ledger::switch::inbox::{Callback, CancelRequest, Stored};
+use payment_ledger::steps::release::ReleaseStepOutcome;
+use payment_ledger::switch::final_status::FinalStatusSource;
+use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
+use payment_ledger::switch::inbox::CancelRequestOutcome;
 use payment_protocol::Payment;
 use payment_protocol::cancel::{CancelContext, VoidReason};
 use payment_protocol::decision::{Action, DecisionOutcome};
@@ -102,10 +103,10 @@ impl SideBySide {
                     ledger.record_answer(id, n, answer, None).await.unwrap();
                     bank.record_answer(n, answer);
                 }
-                (debug(&ledger.logged(id).await.unwrap()), debug(&bank.log))
+                (debug(&ledger.last_submission(id).await.unwrap()), debug(&bank.log))
             }
             Op::FoundAtSwitch => {
-                (debug(&ledger.record_found(id).await.unwrap()), debug(&bank.record_found()))
+                (debug(&ledger.record_transfer_found(id).await.unwrap()), debug(&bank.record_found()))
             }
             Op::Reconcile => {
                 // The reason of a FAILURE is not compared.
@@ -160,11 +161,11 @@ impl SideBySide {
             Op::QueriedSettled => {
                 let report = report(&self.sample);
                 let ruling = ledger.record_settled(id, &report, FinalStatusSource::Cancel).await.unwrap();
-                (debug(&ruling), debug(&bank.write_settled(&self.payment, &report)))
+                (debug(&ruling), debug(&bank.record_settled(&self.payment, &report)))
             }
             Op::Void(reason) => {
                 let ruling = ledger.record_void(id, *reason).await.unwrap();
-                (debug(&ruling), debug(&bank.write_dead(*reason == VoidReason::NeverSent)))
+                (debug(&ruling), debug(&bank.record_void(*reason == VoidReason::NeverSent)))
             }
             Op::Debit => (debug(&ledger.debit(id).await.unwrap()), debug(&bank.debit())),
             Op::Release(cause) => {
@@ -193,14 +194,14 @@ impl SideBySide {
 
     async fn store(&self, callback: Callback) -> String {
         match self.ledger.ledger.store_callback(&callback).await.unwrap() {
-            Stored::New(message) => format!("notified {}", message.is_some()),
+            StoreCallbackOutcome::New(message) => format!("notified {}", message.is_some()),
             other => format!("{other:?}"),
         }
     }
 
     /// Proposes and confirms a decision if the explorer's bank allows it.
     async fn decide(&mut self, action: Action) -> (String, String) {
-        let open = self.bank.decision.as_ref().is_some_and(|decision| decision.came.is_none());
+        let open = self.bank.decision.as_ref().is_some_and(|decision| decision.outcome.is_none());
         let is_allowed = self.bank.operator_reason.is_some_and(|reason| reason.allowed().contains(&action))
             && !self.bank.ended()
             && !open;

@@ -1,9 +1,10 @@
 //! Applies each operation to the ledger and to the model.
 
 use iso_currency::Currency;
-use payment_ledger::accounts::{AccountStatus, Internal, internal_balance};
-use payment_ledger::audit::seal::{BatchSize, Sealed};
-use payment_ledger::switch::inbox::{Callback, CancelRequest, Stored};
+use payment_ledger::accounts::{AccountStatus, InternalAccount, internal_balance};
+use payment_ledger::audit::seal::{BatchSize, SealOutcome};
+use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
+use payment_ledger::switch::inbox::CancelRequestOutcome;
 use payment_protocol::PaymentState;
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::facts::RecallRecord;
@@ -20,7 +21,7 @@ async fn internal_balances(bank: &Bank) -> [i64; 3] {
     let mut connection = bank.pool.acquire().await.unwrap();
     let mut balances = [0; 3];
     for (balance, account) in
-        balances.iter_mut().zip([Internal::Holding, Internal::Escrow, Internal::Funding])
+        balances.iter_mut().zip([InternalAccount::Holding, InternalAccount::Escrow, InternalAccount::Funding])
     {
         *balance = internal_balance(&mut connection, account, Currency::EUR).await.unwrap();
     }
@@ -45,7 +46,7 @@ pub(crate) struct SideBySide {
 
 impl SideBySide {
     pub(crate) async fn open(bank: Bank, case: usize) -> Self {
-        while bank.ledger.seal(BatchSize::new(BatchSize::MAX)).await.unwrap() != Sealed::Nothing {}
+        while bank.ledger.seal(BatchSize::new(BatchSize::MAX)).await.unwrap() != SealOutcome::NothingToSeal {}
         let initial_balances = internal_balances(&bank).await;
         let account_names = [0, 1].map(|a| format!("case-{case}-account-{a}"));
         for name in &account_names {
@@ -153,7 +154,7 @@ impl SideBySide {
         let (bank, samples, payments) = (&self.bank, &self.samples, &mut self.payments);
         let event = |p: usize| format!("step-{}-{}", self.step, &samples[p].tx.as_str()[..16]);
         let store = async |callback: Callback| match bank.ledger.store_callback(&callback).await.unwrap() {
-            Stored::New(message) => format!("notified {}", message.is_some()),
+            StoreCallbackOutcome::New(message) => format!("notified {}", message.is_some()),
             other => format!("{other:?}"),
         };
         match op {
@@ -202,9 +203,9 @@ impl SideBySide {
             }
             Op::Seal(size) => {
                 let sealed = match ledger.seal(BatchSize::new(size)).await.unwrap() {
-                    Sealed::Batch { entries, .. } => entries,
-                    Sealed::Nothing => 0,
-                    Sealed::Busy => panic!("another sealer is running"),
+                    SealOutcome::Batch { entries, .. } => entries,
+                    SealOutcome::NothingToSeal => 0,
+                    SealOutcome::Busy => panic!("another sealer is running"),
                 };
                 let waiting = self.entry_count() - self.sealed;
                 let modelled = waiting.min(usize::try_from(size).unwrap());
