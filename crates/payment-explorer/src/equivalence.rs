@@ -92,9 +92,11 @@ fn replies(call: &PortCall) -> Vec<PortReply> {
         ]
         .map(PortReply::Debit)
         .into(),
-        PortCall::Recall => [RecallOutcome::Recalled, RecallOutcome::Refused, RecallOutcome::RecallUnsupported]
-            .map(PortReply::Recall)
-            .into(),
+        PortCall::Recall => {
+            [RecallOutcome::Recalled, RecallOutcome::Refused, RecallOutcome::RecallUnsupported]
+                .map(PortReply::Recall)
+                .into()
+        }
         PortCall::Release(_) => [
             ReleaseOutcome::Done(Cause::SlaExpired),
             ReleaseOutcome::Ended(FinalState::Failed),

@@ -182,7 +182,11 @@ impl Model {
 
     /// The position of an attempt after this history.
     #[must_use]
-    pub fn attempt_at(&self, activity: Index, history: &[Index]) -> Rc<Progress<AttemptCall, AttemptOutcome>> {
+    pub fn attempt_at(
+        &self,
+        activity: Index,
+        history: &[Index],
+    ) -> Rc<Progress<AttemptCall, AttemptOutcome>> {
         let known = self.attempt_progress.borrow().get(usize::from(activity)).cloned().unwrap_or_default();
         if let Some(progress) = known.borrow().get(history) {
             return progress.clone();

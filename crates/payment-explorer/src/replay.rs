@@ -40,7 +40,10 @@ impl<T: Eq + Hash> Interner<T> {
         }
         let value = Rc::new(value);
         let mut values = self.values.borrow_mut();
-        assert!(values.len() < usize::from(Index::MAX), "the interner is full: an index would have two values");
+        assert!(
+            values.len() < usize::from(Index::MAX),
+            "the interner is full: an index would have two values"
+        );
         let index = Index::try_from(values.len()).unwrap_or(Index::MAX);
         values.push(value.clone());
         self.indices.borrow_mut().insert(value, index);

@@ -146,8 +146,7 @@ impl Search<'_> {
 
 /// Whether nothing remains to be done: the payment has ended, and so has its workflow.
 fn is_finished(state: &State) -> bool {
-    state.bank.ended()
-        && !matches!(state.workflow, WorkflowState::Running(_) | WorkflowState::NotStarted)
+    state.bank.ended() && !matches!(state.workflow, WorkflowState::Running(_) | WorkflowState::NotStarted)
 }
 
 /// Whether operators could decide again, and only this exploration's bound prevents it.

@@ -1,10 +1,10 @@
-//! Every seeded bug of the protocol turns the exploration red, with the shortest sequence. That is what proves
-//! that the exploration looks everywhere: a state pruned too early would hide one of them.
+//! The exploration finds every seeded bug of the protocol, with the shortest sequence. This shows that the
+//! exploration is complete: a state that is wrongly pruned would hide one of the bugs.
 //!
-//! A bug is a patch in `planted/`, against the protocol's own sources; its heading says which invariant must
-//! break on which walk. For each, a mutated copy of the protocol is built with the explorer, all in one
-//! workspace of their own below cargo's target folder, and the walk is made. Where a patch no longer fits the
-//! sources, it must be written anew.
+//! A bug is a patch in `seeded/` against the protocol's own sources; its heading says which invariant must be
+//! violated on which walk. For each bug, the test builds a mutated copy of the protocol with the explorer, all in
+//! one workspace below cargo's target folder, and makes the walk. A patch that no longer applies must be written
+//! again.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,8 +22,8 @@ use std::process::Command;
 struct Bug {
     name: String,
     patch: PathBuf,
-    what: String,
-    breaks: String,
+    description: String,
+    violates: String,
     walk: Vec<String>,
 }
 
@@ -40,14 +40,14 @@ fn bugs() -> Vec<Bug> {
             let field = |name: &str| {
                 text.lines()
                     .find_map(|line| line.strip_prefix(name))
-                    .unwrap_or_else(|| panic!("{} has no {name:?}", patch.display()))
+                    .unwrap_or_else(|| panic!("{} has no field {name:?}", patch.display()))
                     .trim()
                     .to_owned()
             };
             Bug {
                 name: patch.file_stem().unwrap().to_str().unwrap().to_owned(),
-                what: text.lines().next().unwrap().to_owned(),
-                breaks: field("Broken:"),
+                description: text.lines().next().unwrap().to_owned(),
+                violates: field("Violates:"),
                 walk: field("Walk:").split_whitespace().map(str::to_owned).collect(),
                 patch,
             }
@@ -57,45 +57,45 @@ fn bugs() -> Vec<Bug> {
     bugs
 }
 
-/// The root manifest's tables that members inherit from.
+/// The tables of the root manifest that members inherit from.
 fn inherited(root: &str) -> &str {
     let from = root.find("[workspace.package]").unwrap();
     let to = root.find("[workspace.lints").unwrap();
     &root[from..to]
 }
 
-/// One mutated protocol, and the explorer over it.
-fn plant(house: &Path, bug: &Bug) {
-    let home = house.join(&bug.name);
+/// Writes one mutated protocol, with the explorer, to a folder of its own.
+fn mutate(sources: &Path, bug: &Bug) {
+    let home = sources.join(&bug.name);
     for (name, source) in [("protocol", "payment-protocol"), ("explorer", "payment-explorer")] {
         let to = home.join("crates").join(source);
         copy(&crates().join(source).join("src"), &to.join("src"));
         let manifest = fs::read_to_string(crates().join(source).join("Cargo.toml")).unwrap();
         let (dependencies, library) = (manifest.find("[dependencies]").unwrap(), source.replace('-', "_"));
         let end = manifest.find("[dev-dependencies]").unwrap_or(manifest.len());
-        let mut own = format!(
+        let mut mutated = format!(
             "[package]\nname = \"{}-{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[lib]\nname = \"{library}\"\n\n",
             bug.name
         );
         if name == "explorer" {
-            write!(own, "[[bin]]\nname = \"{}\"\npath = \"src/main.rs\"\n\n", bug.name).unwrap();
+            write!(mutated, "[[bin]]\nname = \"{}\"\npath = \"src/main.rs\"\n\n", bug.name).unwrap();
         }
-        let mutated = format!("package = \"{}-protocol\", path = \"../payment-protocol\"", bug.name);
-        own += &manifest[dependencies..end]
-            .replace("payment-protocol.workspace = true", &format!("payment-protocol = {{ {mutated} }}"));
-        fs::write(to.join("Cargo.toml"), own).unwrap();
+        let protocol = format!("package = \"{}-protocol\", path = \"../payment-protocol\"", bug.name);
+        mutated += &manifest[dependencies..end]
+            .replace("payment-protocol.workspace = true", &format!("payment-protocol = {{ {protocol} }}"));
+        fs::write(to.join("Cargo.toml"), mutated).unwrap();
     }
     let applied = Command::new("git")
         .args(["apply", "--whitespace=nowarn"])
         .arg(&bug.patch)
         .current_dir(&home)
-        // Not inside any repository: the patch is for this folder.
-        .env("GIT_CEILING_DIRECTORIES", house)
+        // The patch applies to this folder, not to a repository above it.
+        .env("GIT_CEILING_DIRECTORIES", sources)
         .output()
         .unwrap();
     assert!(
         applied.status.success(),
-        "{} no longer fits the protocol; write it anew: {}",
+        "the patch {} no longer applies to the protocol; write the patch again: {}",
         bug.name,
         String::from_utf8_lossy(&applied.stderr)
     );
@@ -114,16 +114,16 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Builds every mutant at once, so that cargo fills the machine; gives the folder of the programs.
+/// Builds every mutant in one run, so that cargo uses every core. Returns the folder of the programs.
 fn build(bugs: &[Bug]) -> PathBuf {
-    let house = Path::new(env!("CARGO_TARGET_TMPDIR")).join("seeded");
-    let sources = house.join("sources");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("seeded");
+    let sources = folder.join("sources");
     if sources.exists() {
         fs::remove_dir_all(&sources).unwrap();
     }
     fs::create_dir_all(&sources).unwrap();
     for bug in bugs {
-        plant(&sources, bug);
+        mutate(&sources, bug);
     }
     let root = crates().parent().unwrap().to_owned();
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
@@ -133,7 +133,7 @@ fn build(bugs: &[Bug]) -> PathBuf {
     );
     fs::write(sources.join("Cargo.toml"), text).unwrap();
     fs::copy(root.join("Cargo.lock"), sources.join("Cargo.lock")).unwrap();
-    let target = house.join("target");
+    let target = folder.join("target");
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--offline", "--workspace", "--bins"])
         .current_dir(&sources)
@@ -146,31 +146,32 @@ fn build(bugs: &[Bug]) -> PathBuf {
 }
 
 #[test]
-fn r38_every_planted_bug_of_the_protocol_is_found() {
+fn r38_every_seeded_bug_of_the_protocol_is_found() {
     let bugs = bugs();
     let programs = build(&bugs);
     let mut wrong = Vec::new();
     for bug in &bugs {
         let walked = Command::new(programs.join(&bug.name)).args(&bug.walk).output().unwrap();
-        let said = String::from_utf8_lossy(&walked.stdout).into_owned();
-        let found = said.contains(&format!("\n{} does not hold", bug.breaks));
-        let steps = said
+        let output = String::from_utf8_lossy(&walked.stdout).into_owned();
+        let found = output.contains(&format!("\n{} does not hold", bug.violates));
+        let steps = output
             .lines()
             .filter(|line| line.starts_with("  ") && line.trim_start().starts_with(char::is_numeric));
-        println!("{:<44} {:<4} in {:>2} steps: {}", bug.name, bug.breaks, steps.count(), bug.what);
+        println!("{:<48} {:<4} in {:>2} steps: {}", bug.name, bug.violates, steps.count(), bug.description);
         if walked.status.success() || !found {
-            wrong.push(format!("{}: {} was to break\n{said}", bug.name, bug.breaks));
+            wrong.push(format!("{}: expected a violation of {}, got\n{output}", bug.name, bug.violates));
         }
     }
-    // The same walks over the protocol as it is: what was found is the bug's. Those that take minutes are made by
-    // `./dev explore --deep` alone.
+    // The same walks over the unchanged protocol must pass, so that each violation is caused by its bug. Walks of
+    // several minutes are left to `./dev explore --deep`.
     let short = |walk: &&Vec<String>| {
         walk.join(" ").contains("--faults 0") || walk.join(" ").contains("--decisions 0")
     };
     for walk in bugs.iter().map(|bug| &bug.walk).filter(short).collect::<BTreeSet<_>>() {
-        let sound = Command::new(env!("CARGO_BIN_EXE_explore")).args(walk).output().unwrap();
-        if !sound.status.success() {
-            wrong.push(format!("{walk:?} is red without a bug\n{}", String::from_utf8_lossy(&sound.stdout)));
+        let unchanged = Command::new(env!("CARGO_BIN_EXE_explore")).args(walk).output().unwrap();
+        if !unchanged.status.success() {
+            let output = String::from_utf8_lossy(&unchanged.stdout);
+            wrong.push(format!("{walk:?} fails without a bug\n{output}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));

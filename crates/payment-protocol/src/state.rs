@@ -50,7 +50,7 @@ text_enum!(
         Submitted = "submitted",
         /// The switch reported a SUCCESS that matches the payment; the customer is not debited yet.
         Confirmed = "confirmed",
-        /// Our API asks the switch to cancel; the answer of the switch decides.
+        /// The workflow cancels at the switch; the switch's answer decides.
         Cancelling = "cancelling",
         /// The payment waits for an operator or for a definite answer of the switch, for a recorded reason.
         NeedsOperator = "needs_operator",

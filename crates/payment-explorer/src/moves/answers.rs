@@ -201,8 +201,7 @@ fn decision_number(activity: &Activity) -> Option<u8> {
 fn send(results: &mut CallResults<'_>, own_reference: bool) {
     let no_answer = || Some(AttemptReply::SendAnswer(SendAnswer::Unknown { detail: "no answer".into() }));
     let (profile, from) = (results.model.profile(), results.from);
-    let choices =
-        if own_reference { from.switch.submit_choices(profile, from.clock) } else { Vec::new() };
+    let choices = if own_reference { from.switch.submit_choices(profile, from.clock) } else { Vec::new() };
     for handling in choices {
         let description = match handling {
             SubmitHandling::Accept => "the switch accepts",

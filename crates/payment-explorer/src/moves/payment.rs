@@ -59,7 +59,10 @@ fn reply_to(model: &Model, next: &mut State, call: &PortCall, reply: PortReply) 
     running.history.push(model.workflow_exchange(call.clone(), reply));
     running.history = model.canonical_history(running.resume, std::mem::take(&mut running.history));
     if let Progress::Completed(result) = &*model.workflow_at(running.resume, &running.history) {
-        next.workflow = WorkflowState::Closed(result.as_ref().map(|()| ()).map_err(WorkflowError::from));
+        next.workflow = WorkflowState::Closed(match result {
+            Ok(()) => Ok(()),
+            Err(error) => Err(WorkflowError::from(error)),
+        });
         next.messages.clear();
     }
 }
@@ -77,11 +80,7 @@ fn reply_early(
         abandon(next);
         reply_to(model, next, call, reply);
     };
-    if fault {
-        list.fault(change, || description.into())
-    } else {
-        list.benign(change, || description.into())
-    }
+    if fault { list.fault(change, || description.into()) } else { list.benign(change, || description.into()) }
 }
 
 /// The workflow handles the signal at `at` in its inbox.
