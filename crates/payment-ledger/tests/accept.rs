@@ -23,7 +23,11 @@ async fn the_payment_row_stores_the_request(pool: PgPool) {
     let expected = format!("{} acme shop from-k DE-far-away 1000 EUR northern accepted {} 0 0", p.tx, p.id);
     assert_eq!(bank.words(sql).await, [expected]);
     let valid = "SELECT (extract(epoch FROM valid_until - now()) / 60)::bigint FROM payments";
-    assert_eq!(bank.number(valid).await, 60, "minutes of the profile's start_within, by the database's clock");
+    assert_eq!(
+        bank.number(valid).await,
+        60,
+        "minutes of the profile's start_within, by the database's clock"
+    );
     let view = bank.ledger.payment(&tenant(), &p.id).await.unwrap().unwrap();
     assert_eq!(view.accepted_at.as_millisecond(), order.accepted_at.as_millisecond());
     bank.audit().await;
@@ -112,7 +116,10 @@ async fn s0_1_each_payment_of_a_batch_has_its_own_result(pool: PgPool) {
     for (order, expected) in orders.iter().zip(["none 1000", "none 1000", "invoice 7"]) {
         let row: String =
             sqlx::query_scalar(stored).bind(order.payment_id.as_str()).fetch_one(&bank.pool).await.unwrap();
-        assert!(row == expected || order.payment_id == orders[1].payment_id, "expected {expected}, got {row}");
+        assert!(
+            row == expected || order.payment_id == orders[1].payment_id,
+            "expected {expected}, got {row}"
+        );
     }
     assert_eq!(bank.number("SELECT count(*) FROM timeline").await, 3);
 }

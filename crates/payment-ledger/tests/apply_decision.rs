@@ -128,7 +128,8 @@ async fn a_release_decision_is_applied_once_at_each_stage(pool: PgPool) {
         (Stage::RecallRefused, Refused(SwitchSaysSettled),  &decision,         "needs_operator", "open",     Some("settled")),
     ];
     for (n, (stage, ruling, cause, state, hold, final_status)) in table.into_iter().enumerate() {
-        let (p, decision_id) = payment_with_decision(&bank, stage, &format!("row {n}"), Action::Release).await;
+        let (p, decision_id) =
+            payment_with_decision(&bank, stage, &format!("row {n}"), Action::Release).await;
         for _ in 0..2 {
             let ruled = bank.ledger.release_by_decision(&p.id, &decision_id).await.unwrap();
             assert_eq!(ruled, (ruling, cause.clone()), "row {n}");
@@ -179,9 +180,7 @@ async fn only_a_confirmed_decision_of_the_payment_is_applied(pool: PgPool) {
     let unknown = DecisionId::new("dec_none").unwrap();
     let not_confirmed = DecisionRefusal::NotConfirmed;
     for (n, (payment, decision_id)) in
-        [(&p, &release), (&p, &debit), (&r, &closed), (&s, &proposed), (&q, &unknown)]
-            .into_iter()
-            .enumerate()
+        [(&p, &release), (&p, &debit), (&r, &closed), (&s, &proposed), (&q, &unknown)].into_iter().enumerate()
     {
         let ruling = bank.ledger.debit_by_decision(&payment.id, decision_id).await.unwrap();
         assert_eq!(ruling, DebitRuling::Refused(not_confirmed), "row {n}");
@@ -248,7 +247,8 @@ async fn the_first_outcome_of_a_decision_is_kept(pool: PgPool) {
         (DecisionOutcome::Ended(FinalState::Settled),                      "refused"),
     ];
     for (n, (outcome, status)) in table.into_iter().enumerate() {
-        let (p, decision_id) = payment_with_decision(&bank, Stage::Differing, &format!("row {n}"), Action::Debit).await;
+        let (p, decision_id) =
+            payment_with_decision(&bank, Stage::Differing, &format!("row {n}"), Action::Debit).await;
         assert_eq!(bank.ledger.decision_outcome(&decision_id).await.unwrap(), None);
         bank.ledger.close_decision(&decision_id, &outcome, "in\0words").await.unwrap();
         bank.ledger.close_decision(&decision_id, &DecisionOutcome::Settled, "a late repeat").await.unwrap();
@@ -258,7 +258,8 @@ async fn the_first_outcome_of_a_decision_is_kept(pool: PgPool) {
         let stored = bank.ledger.decision_outcome(&decision_id).await.unwrap().unwrap();
         assert_eq!(format!("{stored:?}").replace('\u{fffd}', "\\0"), format!("{outcome:?}"));
         let pattern = format!("%decision {decision_id}: was %carried out: in%words");
-        let lines = bank.number(&format!("SELECT count(*) FROM timeline WHERE detail LIKE '{pattern}'")).await;
+        let lines =
+            bank.number(&format!("SELECT count(*) FROM timeline WHERE detail LIKE '{pattern}'")).await;
         assert_eq!(lines, 1);
         bank.needs_operator(&p, OperatorReason::ConfirmationMismatch).await;
         bank.propose(&p, Action::Debit).await;

@@ -86,8 +86,11 @@ async fn each_correction_posts_to_the_account_that_bears_the_amount(pool: PgPool
                         amount_minor: AMOUNT_MINOR + 1,
                         ..success(&p, &event(&p, correction.as_str()))
                     };
-                    let callback =
-                        if correction == LateDebit { success(&p, mismatch.event_id.as_str()) } else { mismatch };
+                    let callback = if correction == LateDebit {
+                        success(&p, mismatch.event_id.as_str())
+                    } else {
+                        mismatch
+                    };
                     bank.ledger.store_callback(&callback).await.unwrap();
                     bank.open_exception(&p).await
                 }
@@ -188,9 +191,15 @@ async fn a_correction_is_checked_again_at_its_confirmation(pool: PgPool) {
         .unwrap();
     assert_eq!(again, proposed);
     let id = &proposed.decision_id;
-    assert_eq!(refused(bank.ledger.confirm(id, "ANN ", "yes").await), DecisionRefusedError::SameOperator("Ann".into()));
+    assert_eq!(
+        refused(bank.ledger.confirm(id, "ANN ", "yes").await),
+        DecisionRefused::SamePerson("Ann".into())
+    );
     bank.ledger.close_exception(exception_id, "Carol", "nothing in it").await.unwrap();
-    assert_eq!(refused(bank.ledger.confirm(id, "Bob", "yes").await), DecisionRefusedError::ExceptionClosed(exception_id));
+    assert_eq!(
+        refused(bank.ledger.confirm(id, "Bob", "yes").await),
+        DecisionRefused::ExceptionClosed(exception_id)
+    );
     assert_eq!(bank.available(&p).await, FUNDS_MINOR);
     bank.ledger.withdraw(id, "Ann", "nothing in it").await.unwrap();
     bank.audit().await;
@@ -251,8 +260,11 @@ async fn one_operator_closes_an_exception_with_a_reason(pool: PgPool) {
     let unmatched = bank.number("SELECT exception_id FROM exceptions").await;
     let of_payment = contradict(&bank, &p, "f").await;
     for exception_id in [unmatched, of_payment] {
-        assert_eq!(refused(bank.ledger.close_exception(exception_id, "", "").await), DecisionRefusedError::MissingOperator);
-        assert_eq!(refused(bank.ledger.close_exception(exception_id, "Ann", "").await), DecisionRefusedError::MissingReason);
+        assert_eq!(refused(bank.ledger.close_exception(exception_id, "", "").await), DecisionRefused::NoName);
+        assert_eq!(
+            refused(bank.ledger.close_exception(exception_id, "Ann", "").await),
+            DecisionRefused::NoReason
+        );
         let decision_id = bank.ledger.close_exception(exception_id, "Ann", "called them").await.unwrap();
         let again = bank.ledger.close_exception(exception_id, "ann ", "called them").await.unwrap();
         assert_eq!(again, decision_id);
@@ -265,7 +277,10 @@ async fn one_operator_closes_an_exception_with_a_reason(pool: PgPool) {
             Err(DecideError::Refused(_))
         ));
     }
-    assert_eq!(refused(bank.ledger.close_exception(-1, "Ann", "why").await), DecisionRefusedError::UnknownException(-1));
+    assert_eq!(
+        refused(bank.ledger.close_exception(-1, "Ann", "why").await),
+        DecisionRefused::UnknownException(-1)
+    );
     assert_eq!(bank.ledger.exceptions(true, None, 10).await.unwrap(), []);
     bank.audit().await;
 }
@@ -301,7 +316,10 @@ async fn a_recurring_cause_opens_a_new_exception_after_the_close(pool: PgPool) {
     let has_reason = |lines: &[payment_ledger::reads::view::TimelineEntry]| {
         lines.iter().any(|line| line.detail.contains("noise"))
     };
-    assert!(!has_reason(&bank.ledger.timeline(&p.id, 0, 100).await.unwrap()), "the customer sees the operator's reason");
+    assert!(
+        !has_reason(&bank.ledger.timeline(&p.id, 0, 100).await.unwrap()),
+        "the customer sees the operator's reason"
+    );
     assert!(has_reason(&bank.ledger.explain(&p.id, 100).await.unwrap().unwrap().timeline));
 }
 
@@ -314,7 +332,10 @@ async fn an_amount_charged_to_claims_is_written_off_or_returned(pool: PgPool) {
     correct(&bank, late, Correction::LateDebit).await.unwrap();
     let charged = bank.open_exception(&p).await;
     let refused = bank.ledger.close_exception(charged, "Ann", "no").await.unwrap_err();
-    assert!(matches!(refused, DecideError::Refused(DecisionRefusedError::OnClaimsAccount(id)) if id == charged), "{refused:?}");
+    assert!(
+        matches!(refused, DecideError::Refused(DecisionRefused::BornByClaims(id)) if id == charged),
+        "{refused:?}"
+    );
     correct(&bank, charged, Correction::WriteOff).await.unwrap();
     bank.audit().await;
 }

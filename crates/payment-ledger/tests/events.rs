@@ -1,4 +1,4 @@
-//! What is told of payments: with what happened or not at all, once, and in the published form.
+//! `events`: each event is written in the transaction it reports, once, and in the published form.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
@@ -36,8 +36,8 @@ fn example(kind: EventKind) -> Value {
     document(&format!("{kind}.v{VERSION}.example.json"))
 }
 
-/// What was told of a payment, as messages.
-async fn told(bank: &Bank, p: &Sample) -> Vec<Event> {
+/// The events of a payment, as messages.
+async fn events_of(bank: &Bank, p: &Sample) -> Vec<Event> {
     let rows: Vec<(String, String, i32, String, i64, i64, Value)> = sqlx::query_as(
         "SELECT event_id, kind, version, subject_key, sequence, extract(epoch FROM appended_at)::bigint, body
          FROM outbox WHERE subject_key = $1 ORDER BY sequence",
@@ -59,13 +59,13 @@ async fn told(bank: &Bank, p: &Sample) -> Vec<Event> {
 }
 
 async fn kinds(bank: &Bank, p: &Sample) -> Vec<String> {
-    told(bank, p).await.into_iter().map(|event| event.kind).collect()
+    events_of(bank, p).await.into_iter().map(|event| event.kind).collect()
 }
 
-/// Payments that went every way there is something to tell of.
-async fn every_way(bank: &Bank) -> Vec<(Sample, &'static [EventKind])> {
+/// Payments with every kind of event, each with its expected events.
+async fn payments_with_events(bank: &Bank) -> Vec<(Sample, &'static [EventKind])> {
     use EventKind::*;
-    let mut ways: Vec<(Sample, &'static [EventKind])> = Vec::new();
+    let mut payments: Vec<(Sample, &'static [EventKind])> = Vec::new();
     let stages: [(Stage, &'static [EventKind]); 8] = [
         (Stage::Accepted, &[]),
         (Stage::Rejected, &[TransferRejected]),
@@ -76,46 +76,46 @@ async fn every_way(bank: &Bank) -> Vec<(Sample, &'static [EventKind])> {
         (Stage::Released, &[TransferPending, TransferTimedOut]),
         (Stage::ReleasedUnreserved, &[TransferFailed]),
     ];
-    for (stage, wanted) in stages {
-        ways.push((bank.payment_at(stage, &format!("{stage:?}")).await, wanted));
+    for (stage, expected) in stages {
+        payments.push((bank.payment_at(stage, &format!("{stage:?}")).await, expected));
     }
 
     let cancelled = bank.payment_at(Stage::Accepted, "cancelled").await;
     bank.ledger.refuse_unreserved(&cancelled.id, ReserveRefusal::CustomerCancel).await.unwrap();
-    ways.push((cancelled, &[TransferCancelled]));
+    payments.push((cancelled, &[TransferCancelled]));
 
-    // It comes to stand twice, is told once, and settles in the end.
-    let stands = bank.payment_at(Stage::Differing, "stands").await;
+    // It needs an operator for two reasons, which is one event.
+    let undecided = bank.payment_at(Stage::Differing, "undecided").await;
     for reason in [OperatorReason::ConfirmationMismatch, OperatorReason::SwitchRetentionExpired] {
-        bank.ledger.needs_operator(&stands.id, reason).await.unwrap();
+        bank.ledger.needs_operator(&undecided.id, reason).await.unwrap();
     }
-    ways.push((stands, &[TransferPending, TransferNeedsOperator]));
+    payments.push((undecided, &[TransferPending, TransferNeedsOperator]));
 
-    // Turned round for a cause of its own, and released.
+    // Cancelled after a refused submit, and released.
     let failed = bank.payment_at(Stage::Sent, "failed").await;
     let cause = Cause::SubmitRefused { reason: "no such account".into() };
     bank.ledger.begin_cancel(&failed.id, &cause).await.unwrap();
     bank.ledger.record_void(&failed.id, payment_protocol::cancel::VoidReason::Rejected).await.unwrap();
     bank.ledger.release(&failed.id, &Cause::SlaExpired).await.unwrap();
-    ways.push((failed, &[TransferPending, TransferFailed]));
-    ways
+    payments.push((failed, &[TransferPending, TransferFailed]));
+    payments
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s3_5_each_event_is_written_once_and_matches_its_schema(pool: PgPool) {
     let bank = Bank::new(pool);
     let mut seen = BTreeSet::new();
-    for (p, wanted) in every_way(&bank).await {
-        let events = told(&bank, &p).await;
-        let found: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
-        let wanted: Vec<&str> = wanted.iter().map(|kind| kind.as_str()).collect();
-        assert_eq!(found, wanted, "{}", p.id);
+    for (p, expected) in payments_with_events(&bank).await {
+        let events = events_of(&bank, &p).await;
+        let written: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
+        let expected: Vec<&str> = expected.iter().map(|kind| kind.as_str()).collect();
+        assert_eq!(written, expected, "{}", p.id);
         for (n, event) in (1..).zip(&events) {
             assert_eq!((event.sequence, event.key.as_str()), (n, p.id.as_str()));
             let message = serde_json::to_value(event).unwrap();
             let kind = EventKind::parse(&event.kind).unwrap();
             if let Err(error) = schema(kind).validate(&message) {
-                panic!("{message:#}\nbreaks its schema: {error}");
+                panic!("{message:#}\nviolates its schema: {error}");
             }
             let transfer: TransferEvent = serde_json::from_value(event.body.clone()).unwrap();
             assert_eq!((transfer.amount_minor, transfer.amount.as_str()), (AMOUNT_MINOR, "10.00"));
@@ -123,13 +123,13 @@ async fn s3_5_each_event_is_written_once_and_matches_its_schema(pool: PgPool) {
         }
     }
     let all: BTreeSet<String> = EventKind::ALL.iter().map(|kind| kind.to_string()).collect();
-    assert_eq!(seen, all, "every kind was told of some payment");
+    assert_eq!(seen, all, "some kinds have no event in this test");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s3_5_a_step_whose_event_cannot_be_written_is_rolled_back(pool: PgPool) {
     let bank = Bank::new(pool);
-    let p = bank.payment_at(Stage::Accepted, "untold").await;
+    let p = bank.payment_at(Stage::Accepted, "without event").await;
     bank.sql("ALTER TABLE outbox RENAME TO outbox_gone").await;
     assert!(bank.ledger.reserve(&p.id, &support::first_run()).await.is_err());
     assert_eq!((bank.available(&p).await, bank.hold(&p).await.as_str()), (FUNDS_MINOR, "none"));
@@ -144,34 +144,34 @@ async fn s3_5_a_step_whose_event_cannot_be_written_is_rolled_back(pool: PgPool) 
 #[test]
 fn s3_5_every_kind_has_a_schema_an_example_and_a_catalogue_entry() {
     let readme = std::fs::read_to_string(catalogue().join("README.md")).unwrap();
-    let mut wanted = BTreeSet::from(["README.md".to_owned()]);
+    let mut expected = BTreeSet::from(["README.md".to_owned()]);
     for kind in EventKind::ALL {
         for form in ["schema", "example"] {
-            wanted.insert(format!("{kind}.v{VERSION}.{form}.json"));
+            expected.insert(format!("{kind}.v{VERSION}.{form}.json"));
         }
         assert!(
             readme.contains(&format!("| [`{kind}`]({kind}.v{VERSION}.schema.json)")),
-            "{kind} has no line"
+            "{kind} has no catalogue entry"
         );
-        for of in EventKind::ALL {
-            let fits = schema(*kind).is_valid(&example(*of));
-            assert_eq!(fits, kind == of, "the example of {of} against the schema of {kind}");
+        for other in EventKind::ALL {
+            let is_valid = schema(*kind).is_valid(&example(*other));
+            assert_eq!(is_valid, kind == other, "the example of {other} against the schema of {kind}");
         }
         let event: Event = serde_json::from_value(example(*kind)).unwrap();
-        let body: TransferEvent = serde_json::from_value(event.body.clone()).unwrap();
-        assert_eq!(serde_json::to_value(body).unwrap(), event.body, "the example of {kind} is whole");
+        let body: Transfer = serde_json::from_value(event.body.clone()).unwrap();
+        assert_eq!(serde_json::to_value(body).unwrap(), event.body, "the example of {kind} lacks fields");
     }
-    let found: BTreeSet<String> = std::fs::read_dir(catalogue())
+    let existing: BTreeSet<String> = std::fs::read_dir(catalogue())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    assert_eq!(found, wanted);
+    assert_eq!(existing, expected);
 }
 
 #[test]
 fn s3_5_every_final_state_has_an_event() {
     for state in PaymentState::ALL {
-        let is_told = EventKind::for_state(*state).is_some();
-        assert!(is_told || state.end().is_none(), "{state} is an end and is not told");
+        let has_event = EventKind::of(*state).is_some();
+        assert!(has_event || state.end().is_none(), "the final state {state} has no event");
     }
 }

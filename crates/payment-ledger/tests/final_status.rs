@@ -1,5 +1,5 @@
-//! The switch's first definite answer: which one stands, what the others become, and the truth
-//! table of the design: (our state) x (SUCCESS | FAILURE | other amount | duplicate | other switch).
+//! `switch::final_status`: the first definite answer of the switch is kept, later ones are exceptions if they contradict it; and
+//! the truth table of callbacks: stage x (SUCCESS | FAILURE | another amount or currency | another switch), each sent twice.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
@@ -14,9 +14,9 @@ use payment_protocol::rules::FinalStatusRuling;
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, OTHER_SWITCH, Sample, Stage, event, failure, report, success};
 
-/// What a callback says.
+/// A kind of callback.
 #[derive(Clone, Copy, Debug)]
-enum Said {
+enum Sent {
     Success,
     Failure,
     OtherAmount,
@@ -25,7 +25,7 @@ enum Said {
     OtherSwitchFailure,
 }
 
-impl Said {
+impl Sent {
     fn callback(self, p: &Sample) -> Callback {
         let name = event(p, &format!("{self:?}"));
         let other = || SwitchName::new(OTHER_SWITCH).unwrap();
@@ -40,73 +40,73 @@ impl Said {
     }
 }
 
-/// The truth table. "told" says that the workflow is told; the state is the one after. Each callback
-/// is sent twice: the duplicate changes nothing.
+/// Stage, callback, whether the workflow is notified, exception, final status and state afterwards.
+#[rustfmt::skip]
+const TRUTH_TABLE: &[(Stage, Sent, bool, &str, &str, &str)] = &[
+    (Stage::Accepted,   Sent::Success,             false, "settled_without_attempt",      "",        "accepted"),
+    (Stage::Accepted,   Sent::Failure,             true,  "",                             "",        "accepted"),
+    (Stage::Accepted,   Sent::OtherAmount,         false, "settled_without_attempt",      "",        "accepted"),
+    (Stage::Accepted,   Sent::OtherCurrency,       false, "settled_without_attempt",      "",        "accepted"),
+    (Stage::Accepted,   Sent::OtherSwitchSuccess,  false, "callback_from_other_switch",   "",        "accepted"),
+    (Stage::Accepted,   Sent::OtherSwitchFailure,  false, "callback_from_other_switch",   "",        "accepted"),
+    (Stage::Reserved,   Sent::Success,             false, "settled_without_attempt",      "",        "reserved"),
+    (Stage::Reserved,   Sent::Failure,             true,  "",                             "",        "reserved"),
+    (Stage::Reserved,   Sent::OtherAmount,         false, "settled_without_attempt",      "",        "reserved"),
+    (Stage::Reserved,   Sent::OtherCurrency,       false, "settled_without_attempt",      "",        "reserved"),
+    (Stage::Reserved,   Sent::OtherSwitchSuccess,  false, "callback_from_other_switch",   "",        "reserved"),
+    (Stage::Reserved,   Sent::OtherSwitchFailure,  false, "callback_from_other_switch",   "",        "reserved"),
+    (Stage::Sent,       Sent::Success,             true,  "",                             "settled", "confirmed"),
+    (Stage::Sent,       Sent::Failure,             true,  "",                             "",        "reserved"),
+    (Stage::Sent,       Sent::OtherAmount,         true,  "confirmation_mismatch",        "",        "reserved"),
+    (Stage::Sent,       Sent::OtherCurrency,       true,  "confirmation_mismatch",        "",        "reserved"),
+    (Stage::Sent,       Sent::OtherSwitchSuccess,  false, "callback_from_other_switch",   "",        "reserved"),
+    (Stage::Sent,       Sent::OtherSwitchFailure,  false, "callback_from_other_switch",   "",        "reserved"),
+    (Stage::Cancelling, Sent::Success,             true,  "",                             "settled", "confirmed"),
+    (Stage::Cancelling, Sent::Failure,             true,  "",                             "",        "cancelling"),
+    (Stage::Cancelling, Sent::OtherAmount,         true,  "confirmation_mismatch",        "",        "cancelling"),
+    (Stage::Cancelling, Sent::OtherCurrency,       true,  "confirmation_mismatch",        "",        "cancelling"),
+    (Stage::Cancelling, Sent::OtherSwitchSuccess,  false, "callback_from_other_switch",   "",        "cancelling"),
+    (Stage::Cancelling, Sent::OtherSwitchFailure,  false, "callback_from_other_switch",   "",        "cancelling"),
+    (Stage::Confirmed,  Sent::Success,             true,  "",                             "settled", "confirmed"),
+    (Stage::Confirmed,  Sent::Failure,             false, "contradictory_final_status",   "settled", "confirmed"),
+    (Stage::Confirmed,  Sent::OtherAmount,         true,  "confirmation_mismatch",        "settled", "confirmed"),
+    (Stage::Confirmed,  Sent::OtherCurrency,       true,  "confirmation_mismatch",        "settled", "confirmed"),
+    (Stage::Confirmed,  Sent::OtherSwitchSuccess,  false, "callback_from_other_switch",   "settled", "confirmed"),
+    (Stage::Confirmed,  Sent::OtherSwitchFailure,  false, "callback_from_other_switch",   "settled", "confirmed"),
+    (Stage::Void,       Sent::Success,             false, "contradictory_final_status",   "void",    "cancelling"),
+    (Stage::Void,       Sent::Failure,             true,  "",                             "void",    "cancelling"),
+    (Stage::Void,       Sent::OtherAmount,         true,  "confirmation_mismatch",        "void",    "cancelling"),
+    (Stage::Void,       Sent::OtherCurrency,       true,  "confirmation_mismatch",        "void",    "cancelling"),
+    (Stage::Void,       Sent::OtherSwitchSuccess,  false, "callback_from_other_switch",   "void",    "cancelling"),
+    (Stage::Void,       Sent::OtherSwitchFailure,  false, "callback_from_other_switch",   "void",    "cancelling"),
+    (Stage::Settled,    Sent::Success,             false, "",                             "settled", "settled"),
+    (Stage::Settled,    Sent::Failure,             false, "contradictory_final_status",   "settled", "settled"),
+    (Stage::Settled,    Sent::OtherAmount,         false, "confirmation_mismatch",        "settled", "settled"),
+    (Stage::Settled,    Sent::OtherCurrency,       false, "confirmation_mismatch",        "settled", "settled"),
+    (Stage::Settled,    Sent::OtherSwitchSuccess,  false, "callback_from_other_switch",   "settled", "settled"),
+    (Stage::Settled,    Sent::OtherSwitchFailure,  false, "callback_from_other_switch",   "settled", "settled"),
+    (Stage::Released,   Sent::Success,             false, "late_confirmation",            "void",    "timed_out"),
+    (Stage::Released,   Sent::Failure,             false, "",                             "void",    "timed_out"),
+    (Stage::Released,   Sent::OtherAmount,         false, "confirmation_mismatch",        "void",    "timed_out"),
+    (Stage::Released,   Sent::OtherCurrency,       false, "confirmation_mismatch",        "void",    "timed_out"),
+    (Stage::Released,   Sent::OtherSwitchSuccess,  false, "callback_from_other_switch",   "void",    "timed_out"),
+    (Stage::Released,   Sent::OtherSwitchFailure,  false, "callback_from_other_switch",   "void",    "timed_out"),
+    (Stage::Rejected,   Sent::Success,             false, "settled_without_attempt",      "",        "rejected"),
+    (Stage::Rejected,   Sent::Failure,             false, "",                             "",        "rejected"),
+];
+
+/// The truth table: whether the workflow is notified, the exception, the final status, and the state afterwards. A duplicate
+/// changes nothing, and no money moves.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn each_callback_has_its_documented_effect_at_each_stage(pool: PgPool) {
-    use Said::*;
     let bank = Bank::new(pool);
-    #[rustfmt::skip]
-    let table = [
-        // stage              said                told   exception            final_status    state after
-        (Stage::Accepted,   Success,            false, "settled_without_attempt",          "",        "accepted"),
-        (Stage::Accepted,   Failure,            true,  "",                  "",        "accepted"),
-        (Stage::Accepted,   OtherAmount,        false, "settled_without_attempt",          "",        "accepted"),
-        (Stage::Accepted,   OtherCurrency,      false, "settled_without_attempt",          "",        "accepted"),
-        (Stage::Accepted,   OtherSwitchSuccess, false, "callback_from_other_switch",      "",        "accepted"),
-        (Stage::Accepted,   OtherSwitchFailure, false, "callback_from_other_switch",      "",        "accepted"),
-        (Stage::Reserved,   Success,            false, "settled_without_attempt",          "",        "reserved"),
-        (Stage::Reserved,   Failure,            true,  "",                  "",        "reserved"),
-        (Stage::Reserved,   OtherAmount,        false, "settled_without_attempt",          "",        "reserved"),
-        (Stage::Reserved,   OtherCurrency,      false, "settled_without_attempt",          "",        "reserved"),
-        (Stage::Reserved,   OtherSwitchSuccess, false, "callback_from_other_switch",      "",        "reserved"),
-        (Stage::Reserved,   OtherSwitchFailure, false, "callback_from_other_switch",      "",        "reserved"),
-        (Stage::Sent,       Success,            true,  "",                  "settled", "confirmed"),
-        (Stage::Sent,       Failure,            true,  "",                  "",        "reserved"),
-        (Stage::Sent,       OtherAmount,        true,  "confirmation_mismatch",    "",        "reserved"),
-        (Stage::Sent,       OtherCurrency,      true,  "confirmation_mismatch",    "",        "reserved"),
-        (Stage::Sent,       OtherSwitchSuccess, false, "callback_from_other_switch",      "",        "reserved"),
-        (Stage::Sent,       OtherSwitchFailure, false, "callback_from_other_switch",      "",        "reserved"),
-        (Stage::Cancelling, Success,            true,  "",                  "settled", "confirmed"),
-        (Stage::Cancelling, Failure,            true,  "",                  "",        "cancelling"),
-        (Stage::Cancelling, OtherAmount,        true,  "confirmation_mismatch",    "",        "cancelling"),
-        (Stage::Cancelling, OtherCurrency,      true,  "confirmation_mismatch",    "",        "cancelling"),
-        (Stage::Cancelling, OtherSwitchSuccess, false, "callback_from_other_switch",      "",        "cancelling"),
-        (Stage::Cancelling, OtherSwitchFailure, false, "callback_from_other_switch",      "",        "cancelling"),
-        (Stage::Confirmed,  Success,            true,  "",                  "settled", "confirmed"),
-        (Stage::Confirmed,  Failure,            false, "contradictory_final_status",     "settled", "confirmed"),
-        (Stage::Confirmed,  OtherAmount,        true,  "confirmation_mismatch",    "settled", "confirmed"),
-        (Stage::Confirmed,  OtherCurrency,      true,  "confirmation_mismatch",    "settled", "confirmed"),
-        (Stage::Confirmed,  OtherSwitchSuccess, false, "callback_from_other_switch",      "settled", "confirmed"),
-        (Stage::Confirmed,  OtherSwitchFailure, false, "callback_from_other_switch",      "settled", "confirmed"),
-        (Stage::Void,       Success,            false, "contradictory_final_status",     "void",    "cancelling"),
-        (Stage::Void,       Failure,            true,  "",                  "void",    "cancelling"),
-        (Stage::Void,       OtherAmount,        true,  "confirmation_mismatch",    "void",    "cancelling"),
-        (Stage::Void,       OtherCurrency,      true,  "confirmation_mismatch",    "void",    "cancelling"),
-        (Stage::Void,       OtherSwitchSuccess, false, "callback_from_other_switch",      "void",    "cancelling"),
-        (Stage::Void,       OtherSwitchFailure, false, "callback_from_other_switch",      "void",    "cancelling"),
-        (Stage::Settled,    Success,            false, "",                  "settled", "settled"),
-        (Stage::Settled,    Failure,            false, "contradictory_final_status",     "settled", "settled"),
-        (Stage::Settled,    OtherAmount,        false, "confirmation_mismatch",    "settled", "settled"),
-        (Stage::Settled,    OtherCurrency,      false, "confirmation_mismatch",    "settled", "settled"),
-        (Stage::Settled,    OtherSwitchSuccess, false, "callback_from_other_switch",      "settled", "settled"),
-        (Stage::Settled,    OtherSwitchFailure, false, "callback_from_other_switch",      "settled", "settled"),
-        (Stage::Released,   Success,            false, "late_confirmation", "void",    "timed_out"),
-        (Stage::Released,   Failure,            false, "",                  "void",    "timed_out"),
-        (Stage::Released,   OtherAmount,        false, "confirmation_mismatch",    "void",    "timed_out"),
-        (Stage::Released,   OtherCurrency,      false, "confirmation_mismatch",    "void",    "timed_out"),
-        (Stage::Released,   OtherSwitchSuccess, false, "callback_from_other_switch",      "void",    "timed_out"),
-        (Stage::Released,   OtherSwitchFailure, false, "callback_from_other_switch",      "void",    "timed_out"),
-        (Stage::Rejected,   Success,            false, "settled_without_attempt",          "",        "rejected"),
-        (Stage::Rejected,   Failure,            false, "",                  "",        "rejected"),
-    ];
-    for (stage, said, told, exception, final_status, state) in table {
-        let row = format!("{stage:?} x {said:?}");
+    for &(stage, sent, is_notified, exception, final_status, state) in TRUTH_TABLE {
+        let row = format!("{stage:?} x {sent:?}");
         let p = bank.payment_at(stage, &row).await;
-        let callback = said.callback(&p);
+        let callback = sent.callback(&p);
         let (hold, available) = (bank.hold(&p).await, bank.available(&p).await);
         match bank.ledger.store_callback(&callback).await.unwrap() {
-            StoreCallbackOutcome::New(message) => assert_eq!(message.is_some(), told, "{row}: told"),
+            Stored::New(message) => assert_eq!(message.is_some(), is_notified, "{row}: notified"),
             other => panic!("{row}: {other:?}"),
         }
         assert_eq!(
@@ -124,32 +124,30 @@ async fn each_callback_has_its_documented_effect_at_each_stage(pool: PgPool) {
         assert_eq!(
             (bank.hold(&p).await, bank.available(&p).await),
             (hold, available),
-            "{row}: no money moves"
+            "{row}: hold and balance"
         );
     }
     bank.audit().await;
 }
 
-/// SUCCESS means the same from each source, and the first answer stands from each.
+/// A report of `settled` has the same effect from each source, and the first one is kept.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_first_final_status_is_kept_from_each_source(pool: PgPool) {
     let bank = Bank::new(pool);
-    for (source, word) in [
-        (FinalStatusSource::Callback, "callback"),
-        (FinalStatusSource::Query, "query"),
-        (FinalStatusSource::Cancel, "cancel"),
-    ] {
-        let p = bank.payment_at(Stage::Cancelling, word).await;
-        let says = bank.ledger.record_settled(&p.id, &report(&p), source).await.unwrap();
-        assert_eq!(says, FinalStatusRuling::First);
-        for again in [FinalStatusSource::Callback, FinalStatusSource::Query, FinalStatusSource::Cancel] {
-            let says = bank.ledger.record_settled(&p.id, &report(&p), again).await.unwrap();
-            assert_eq!(says, FinalStatusRuling::Same);
+    for (source, name) in
+        [(Source::Callback, "callback"), (Source::Query, "query"), (Source::Cancel, "cancel")]
+    {
+        let p = bank.payment_at(Stage::Cancelling, name).await;
+        let ruling = bank.ledger.record_settled(&p.id, &report(&p), source).await.unwrap();
+        assert_eq!(ruling, FinalStatusRuling::First);
+        for repeated in [Source::Callback, Source::Query, Source::Cancel] {
+            let ruling = bank.ledger.record_settled(&p.id, &report(&p), repeated).await.unwrap();
+            assert_eq!(ruling, FinalStatusRuling::Same);
         }
-        let dead = bank.ledger.record_void(&p.id, VoidReason::Cancelled).await.unwrap();
-        assert_eq!(dead, FinalStatusRuling::Contradicts);
+        let void = bank.ledger.record_void(&p.id, VoidReason::Cancelled).await.unwrap();
+        assert_eq!(void, FinalStatusRuling::Contradicts);
         assert_eq!(bank.column(&p, "final_status").await.as_deref(), Some("settled"));
-        assert_eq!(bank.column(&p, "final_status_source").await.as_deref(), Some(word));
+        assert_eq!(bank.column(&p, "final_status_source").await.as_deref(), Some(name));
         assert_eq!(bank.exceptions(&p).await, ["contradictory_final_status"]);
     }
     bank.audit().await;
@@ -158,27 +156,27 @@ async fn the_first_final_status_is_kept_from_each_source(pool: PgPool) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn void_is_kept_for_each_reason(pool: PgPool) {
     let bank = Bank::new(pool);
-    let deaths = [
+    let reasons = [
         (VoidReason::Cancelled, "cancelled"),
         (VoidReason::Rejected, "rejected"),
         (VoidReason::DeadlinePassed, "deadline"),
     ];
-    for (death, source) in deaths {
+    for (reason, source) in reasons {
         let p = bank.payment_at(Stage::Cancelling, source).await;
-        assert_eq!(bank.ledger.record_void(&p.id, death).await.unwrap(), FinalStatusRuling::First);
+        assert_eq!(bank.ledger.record_void(&p.id, reason).await.unwrap(), FinalStatusRuling::First);
         assert_eq!(
             bank.ledger.record_void(&p.id, VoidReason::Rejected).await.unwrap(),
             FinalStatusRuling::Same
         );
-        let says = bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Cancel).await.unwrap();
-        assert_eq!(says, FinalStatusRuling::Contradicts);
+        let ruling = bank.ledger.record_settled(&p.id, &report(&p), Source::Cancel).await.unwrap();
+        assert_eq!(ruling, FinalStatusRuling::Contradicts);
         assert_eq!(bank.column(&p, "final_status_source").await.as_deref(), Some(source));
         assert_eq!(bank.exceptions(&p).await, ["contradictory_final_status"]);
     }
     bank.audit().await;
 }
 
-/// Every field is compared, and the first that differs is named; the hold is kept.
+/// Every field is compared; the ruling names the first difference, and the hold stays open.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_differing_report_is_an_exception_and_moves_no_money(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -197,8 +195,8 @@ async fn a_differing_report_is_an_exception_and_moves_no_money(pool: PgPool) {
         let mut differing = report(&p);
         change(&mut differing);
         for _ in 0..2 {
-            let says = bank.ledger.record_settled(&p.id, &differing, FinalStatusSource::Query).await.unwrap();
-            assert_eq!(says, FinalStatusRuling::Differs(difference), "row {n}");
+            let ruling = bank.ledger.record_settled(&p.id, &differing, Source::Query).await.unwrap();
+            assert_eq!(ruling, FinalStatusRuling::Differs(difference), "row {n}");
         }
         assert_eq!(bank.exceptions(&p).await, [exception], "row {n}");
         assert_eq!(
@@ -210,17 +208,17 @@ async fn a_differing_report_is_an_exception_and_moves_no_money(pool: PgPool) {
     bank.audit().await;
 }
 
-/// R20: contradictory callbacks in both orders. FAILURE is never definite; the other is recorded.
+/// R20: FAILURE is never definite, so SUCCESS is the final status in both orders, and FAILURE an exception.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r20_contradictory_callbacks_in_both_orders_are_an_exception(pool: PgPool) {
     let bank = Bank::new(pool);
     for order in ["failure first", "success first"] {
         let p = bank.payment_at(Stage::Sent, order).await;
-        let mut said = vec![failure(&p, &event(&p, "f")), success(&p, &event(&p, "s"))];
+        let mut callbacks = vec![failure(&p, &event(&p, "f")), success(&p, &event(&p, "s"))];
         if order == "success first" {
-            said.reverse();
+            callbacks.reverse();
         }
-        for callback in &said {
+        for callback in &callbacks {
             bank.ledger.store_callback(callback).await.unwrap();
         }
         assert_eq!(bank.column(&p, "final_status").await.as_deref(), Some("settled"), "{order}");
@@ -229,7 +227,7 @@ async fn r20_contradictory_callbacks_in_both_orders_are_an_exception(pool: PgPoo
     bank.audit().await;
 }
 
-/// Event ids are unique per switch: two switches' events of one id are two contradictions.
+/// Event ids are unique per switch, so the same id of two switches are two events.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn one_event_id_of_two_switches_is_two_contradictions(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -248,17 +246,17 @@ async fn one_event_id_of_two_switches_is_two_contradictions(pool: PgPool) {
     bank.audit().await;
 }
 
-/// Another switch's word leaves the payment alone: its FAILURE contradicts no SUCCESS.
+/// A FAILURE from another switch does not contradict a SUCCESS.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_failure_from_another_switch_contradicts_nothing(pool: PgPool) {
     let bank = Bank::new(pool);
     for order in ["failure first", "success first"] {
         let p = bank.payment_at(Stage::Sent, order).await;
-        let mut said = vec![Said::OtherSwitchFailure.callback(&p), Said::Success.callback(&p)];
+        let mut callbacks = vec![Sent::OtherSwitchFailure.callback(&p), Sent::Success.callback(&p)];
         if order == "success first" {
-            said.reverse();
+            callbacks.reverse();
         }
-        for callback in &said {
+        for callback in &callbacks {
             bank.ledger.store_callback(callback).await.unwrap();
         }
         assert_eq!(bank.exceptions(&p).await, ["callback_from_other_switch"], "{order}");
@@ -266,14 +264,14 @@ async fn a_failure_from_another_switch_contradicts_nothing(pool: PgPool) {
     bank.audit().await;
 }
 
-/// A SUCCESS of what was never sent is an exception even when the payment was released since.
+/// A SUCCESS without an attempt is an exception, also after the release.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_success_without_an_attempt_is_an_exception(pool: PgPool) {
     let bank = Bank::new(pool);
     for stage in [Stage::Fenced, Stage::Reserved, Stage::ReleasedUnreserved, Stage::Rejected] {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
-        let says = bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
-        assert_eq!(says, FinalStatusRuling::NoAttempt, "{stage:?}");
+        let ruling = bank.ledger.record_settled(&p.id, &report(&p), Source::Query).await.unwrap();
+        assert_eq!(ruling, FinalStatusRuling::NoAttempt, "{stage:?}");
         assert_eq!(bank.exceptions(&p).await, ["settled_without_attempt"], "{stage:?}");
     }
     bank.audit().await;

@@ -1,4 +1,4 @@
-//! The hold audit: what is held is counted by state and by who decides, and what cannot be is named once.
+//! `audit::reconcile::holds`: holds are counted by state and by `DecidedBy`, and each inconsistent hold is found once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
@@ -15,13 +15,13 @@ use payment_protocol::cause::OperatorReason;
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, Stage, account_id, tenant};
 
-/// A cancel is given an hour.
-const PATIENCE: Tolerance = Tolerance { grace_s: 600, cancelling_s: 3_600 };
+/// Cancelling may take an hour.
+const TOLERANCE: Tolerance = Tolerance { grace_s: 600, cancelling_s: 3_600 };
 
 impl Bank {
-    /// What an audit names for the first time, by what it is about.
-    async fn newly_named(&self) -> BTreeMap<String, Drift> {
-        let audited = self.ledger.audit_holds(PATIENCE).await.unwrap();
+    /// New findings of an audit, by their origin.
+    async fn new_findings(&self) -> BTreeMap<String, Drift> {
+        let audited = self.ledger.audit_holds(TOLERANCE).await.unwrap();
         audited
             .findings
             .into_iter()
@@ -31,11 +31,11 @@ impl Bank {
     }
 }
 
-/// Every state is there in every currency, the ends too, which hold nothing.
+/// The result has a row for every state and every currency, also for final states, which have no holds.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s0_15_holds_are_counted_by_state_and_by_who_decides(pool: PgPool) {
     let bank = Bank::new(pool);
-    assert_eq!(bank.ledger.held_by_state().await.unwrap(), [], "no account, no currency");
+    assert_eq!(bank.ledger.held_by_state().await.unwrap(), [], "expected no rows without accounts");
     bank.ledger.open_account(&tenant(), &account_id("dollars"), Currency::USD).await.unwrap();
     let mut expected = BTreeMap::new();
     for (stage, key) in [
@@ -50,7 +50,7 @@ async fn s0_15_holds_are_counted_by_state_and_by_who_decides(pool: PgPool) {
         (Stage::Rejected, "rejected"),
     ] {
         let p = bank.payment_at(stage, key).await;
-        let held = match stage {
+        let decided_by = match stage {
             Stage::Accepted | Stage::Settled | Stage::Released | Stage::Rejected => continue,
             Stage::Reserved => DecidedBy::Bank,
             _ => DecidedBy::Switch,
@@ -60,16 +60,16 @@ async fn s0_15_holds_are_counted_by_state_and_by_who_decides(pool: PgPool) {
             p.id
         );
         bank.damage(age).await;
-        let sum = expected.entry((bank.state(&p).await, held)).or_insert((0, 0));
+        let sum = expected.entry((bank.state(&p).await, decided_by)).or_insert((0, 0));
         *sum = (sum.0 + 1, sum.1 + AMOUNT_MINOR);
     }
-    let standing = bank.payment_at(Stage::Differing, "standing").await;
-    bank.needs_operator(&standing, OperatorReason::ConfirmationMismatch).await;
+    let undecided = bank.payment_at(Stage::Differing, "undecided").await;
+    bank.needs_operator(&undecided, OperatorReason::ConfirmationMismatch).await;
     expected.insert(("needs_operator".into(), DecidedBy::Switch), (1, AMOUNT_MINOR));
 
     let held = bank.ledger.held_by_state().await.unwrap();
     assert_eq!(held.len(), PaymentState::ALL.len() * DecidedBy::ALL.len() * 2);
-    let some: BTreeMap<_, _> = held
+    let non_empty: BTreeMap<_, _> = held
         .iter()
         .filter(|held| held.count > 0)
         .map(|held| {
@@ -78,10 +78,10 @@ async fn s0_15_holds_are_counted_by_state_and_by_who_decides(pool: PgPool) {
             ((held.state.to_string(), held.decided_by), (held.count, held.amount_minor))
         })
         .collect();
-    assert_eq!(some, expected);
+    assert_eq!(non_empty, expected);
 
-    // What is settled is committed; what is held is on the holding account.
-    let internal = bank.ledger.internal_balances().await.unwrap();
+    // Open holds are on the holding account, debited amounts on escrow.
+    let internal = bank.ledger.internal_accounts().await.unwrap();
     let balance = |name: &str, currency: &str| {
         let found = internal.iter().find(|account| account.name == name && account.currency == currency);
         found.map(|account| account.balance_minor)
@@ -92,21 +92,21 @@ async fn s0_15_holds_are_counted_by_state_and_by_who_decides(pool: PgPool) {
     assert_eq!(balance("holding", "USD"), Some(0));
     assert_eq!(internal.iter().filter(|account| account.currency == "EUR").count(), 5);
     bank.ledger.seal(payment_ledger::audit::seal::BatchSize::new(1_000)).await.unwrap();
-    assert_eq!(bank.ledger.internal_balances().await.unwrap(), internal, "sealed or not");
-    let audited = bank.ledger.audit_holds(PATIENCE).await.unwrap();
-    assert_eq!((audited.payments, audited.findings), (7, vec![]), "all is well");
+    assert_eq!(bank.ledger.internal_accounts().await.unwrap(), internal, "sealing changed a balance");
+    let audited = bank.ledger.audit_holds(TOLERANCE).await.unwrap();
+    assert_eq!((audited.payments, audited.found), (7, vec![]), "expected no findings");
 }
 
-/// One of each, planted behind the database's back; each is named in the next audit, once, with nothing else.
+/// One inconsistency of each kind, seeded without triggers: the next audit finds it, once, and nothing else.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s0_15_the_hold_audit_finds_each_inconsistent_hold(pool: PgPool) {
     let bank = Bank::new(pool);
-    for (stage, key) in [(Stage::Sent, "well"), (Stage::Settled, "ended"), (Stage::Fenced, "fenced")] {
+    for (stage, key) in [(Stage::Sent, "sound"), (Stage::Settled, "ended"), (Stage::Fenced, "fenced")] {
         bank.payment_at(stage, key).await;
     }
-    assert_eq!(bank.newly_named().await, BTreeMap::new());
+    assert_eq!(bank.new_findings().await, BTreeMap::new());
 
-    // The money is on the holding account no more, so that the sums differ too.
+    // The amount is no longer on the holding account, so the sums differ, too.
     let ended = bank.payment_at(Stage::Released, "hold of an ended payment").await;
     bank.damage(format!(
         "UPDATE holds SET status = 'open', closed_at = NULL WHERE payment_id = '{}'",
@@ -114,12 +114,12 @@ async fn s0_15_the_hold_audit_finds_each_inconsistent_hold(pool: PgPool) {
     ))
     .await;
     let holding = "holding_differs:internal:holding:EUR".to_owned();
-    let named = [(ended.id.to_string(), Drift::OrphanHold), (holding.clone(), Drift::JournalHashMismatch)];
-    assert_eq!(bank.newly_named().await, BTreeMap::from(named));
+    let found = [(ended.id.to_string(), Drift::OrphanHold), (holding.clone(), Drift::JournalHashMismatch)];
+    assert_eq!(bank.new_findings().await, BTreeMap::from(found));
 
     let unexplained = bank.payment_at(Stage::Reserved, "hold without an entry").await;
     bank.damage(format!("DELETE FROM journal WHERE payment_id = '{}'", unexplained.id)).await;
-    assert_eq!(bank.newly_named().await, BTreeMap::from([(unexplained.id.to_string(), Drift::OrphanHold)]));
+    assert_eq!(bank.new_findings().await, BTreeMap::from([(unexplained.id.to_string(), Drift::OrphanHold)]));
 
     for (stage, key, sql) in [
         (Stage::Sent, "sent without hold", "DELETE FROM holds WHERE payment_id = '{}'"),
@@ -132,7 +132,7 @@ async fn s0_15_the_hold_audit_finds_each_inconsistent_hold(pool: PgPool) {
         let p = bank.payment_at(stage, key).await;
         bank.damage(sql.replace("{}", p.id.as_str())).await;
         assert_eq!(
-            bank.newly_named().await,
+            bank.new_findings().await,
             BTreeMap::from([(p.id.to_string(), Drift::MissingHold)]),
             "{key}"
         );
@@ -146,16 +146,20 @@ async fn s0_15_the_hold_audit_finds_each_inconsistent_hold(pool: PgPool) {
         )
     };
     bank.sql(&since(3_500)).await;
-    assert_eq!(bank.newly_named().await, BTreeMap::new(), "it is merely under way");
+    assert_eq!(bank.new_findings().await, BTreeMap::new(), "cancelling is within the tolerance");
     bank.sql(&since(3_601)).await;
-    assert_eq!(bank.newly_named().await, BTreeMap::from([(slow.id.to_string(), Drift::StuckCancelling)]));
+    assert_eq!(bank.new_findings().await, BTreeMap::from([(slow.id.to_string(), Drift::StuckCancelling)]));
 
-    assert_eq!(bank.newly_named().await, BTreeMap::new(), "what is known is not opened again");
-    let known = bank.ledger.audit_holds(PATIENCE).await.unwrap().findings;
+    assert_eq!(bank.new_findings().await, BTreeMap::new(), "a known finding was opened again");
+    let known = bank.ledger.audit_holds(TOLERANCE).await.unwrap().found;
     assert_eq!(known.len(), 6, "{known:?}");
     let kinds = "SELECT kind || ' ' || count(*) FROM exceptions GROUP BY kind ORDER BY kind";
     let expected = ["journal_hash_mismatch 1", "missing_hold 2", "orphan_hold 2", "stuck_cancelling 1"];
     assert_eq!(bank.words(kinds).await, expected);
     let of_holding = format!("SELECT origin FROM exceptions WHERE origin = '{holding}'");
-    assert_eq!(bank.words(&of_holding).await, [holding], "as the verification of the ledger names it");
+    assert_eq!(
+        bank.words(&of_holding).await,
+        [holding],
+        "expected the origin that the ledger verification uses"
+    );
 }

@@ -1,5 +1,5 @@
-//! The inbox: what came in is stored once, told until it was delivered, and never vanishes between
-//! a callback and an end that come at the same time.
+//! `switch::inbox`: callbacks and cancels are stored once, claimed until they are delivered, and not lost if a callback and an end
+//! are recorded concurrently.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
@@ -21,7 +21,7 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, Stage, event, failure, success};
 
-/// Long enough to be in nobody's way.
+/// Longer than any test takes.
 const BACKOFF_MS: i64 = 60_000;
 
 /// Makes every message due now.
@@ -38,9 +38,8 @@ async fn a_callback_is_stored_completely_and_delivered(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let callback = Callback { body: vec![0xff, 0x00, b'{'], ..failure(&p, "evt-1") };
-    let StoreCallbackOutcome::New(Some(message)) = bank.ledger.store_callback(&callback).await.unwrap()
-    else {
-        panic!("told");
+    let Stored::New(Some(message)) = bank.ledger.store_callback(&callback).await.unwrap() else {
+        panic!("expected a message");
     };
     assert_eq!(
         (&message.payment_id, message.workflow_id.as_str(), message.ended),
@@ -54,12 +53,12 @@ async fn a_callback_is_stored_completely_and_delivered(pool: PgPool) {
     assert_eq!(message.kind, kind);
     let stored = "SELECT concat_ws(' ', switch, event_id, payment_id, reference, status, amount_minor, currency, reason,
                                    encode(body, 'hex')) FROM switch_callbacks";
-    let wanted =
+    let expected =
         format!("northern evt-1 {} {} FAILURE 1000 EUR account closed ff007b", p.id, callback.reference);
-    assert_eq!(bank.words(stored).await, [wanted]);
+    assert_eq!(bank.words(stored).await, [expected]);
 }
 
-/// R21b: the same id with another body is an exception, whoever it names; the first stands.
+/// R21b: an event id with another body is an exception, whichever payment the body names, and the first body is kept.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r21b_an_event_id_with_another_body_is_an_exception(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -70,9 +69,13 @@ async fn r21b_an_event_id_with_another_body_is_an_exception(pool: PgPool) {
     let reused = bank.ledger.store_callback(&success(&p, "evt-1")).await.unwrap();
     assert_eq!(reused, StoreCallbackOutcome::CallbackEventIdReused);
     assert_eq!(bank.exceptions(&p).await, ["callback_event_id_reused"]);
-    assert_eq!(bank.column(&p, "final_status").await, None, "a reused id is not believed");
+    assert_eq!(
+        bank.column(&p, "final_status").await,
+        None,
+        "a callback with a reused id changed the final status"
+    );
 
-    // Under an id that is taken, the other payment's SUCCESS is not believed either.
+    // A SUCCESS for another payment under the same id is refused, too.
     assert_eq!(
         bank.ledger.store_callback(&success(&other, "evt-1")).await.unwrap(),
         StoreCallbackOutcome::CallbackEventIdReused
@@ -82,7 +85,7 @@ async fn r21b_an_event_id_with_another_body_is_an_exception(pool: PgPool) {
     bank.audit().await;
 }
 
-/// R21b: authentic but unknown: stored, an exception, nobody is told and no money moves.
+/// R21b: an authentic callback for an unknown payment is stored, and an exception; no workflow is notified, no money moves.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r21b_a_callback_for_an_unknown_payment_is_an_exception(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -109,20 +112,19 @@ async fn r21b_a_callback_for_an_unknown_payment_is_an_exception(pool: PgPool) {
     bank.audit().await;
 }
 
-/// R23: a poisonous callback is stored like any other. NUL is a character that JSON can carry and a
-/// text column cannot.
+/// R23: JSON strings may contain NUL, text columns may not.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r23_a_callback_with_nul_characters_is_stored(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
-    let poison = Callback { reason: Some("closed\0".into()), ..failure(&p, "evt-1") };
-    assert!(matches!(bank.ledger.store_callback(&poison).await.unwrap(), StoreCallbackOutcome::New(Some(_))));
-    let poison = Callback { reference: "\0".into(), currency: "\0".into(), ..success(&p, "evt-2") };
-    assert_eq!(bank.ledger.store_callback(&poison).await.unwrap(), StoreCallbackOutcome::New(None));
+    let callback = Callback { reason: Some("closed\0".into()), ..failure(&p, "evt-1") };
+    assert!(matches!(bank.ledger.store_callback(&callback).await.unwrap(), Stored::New(Some(_))));
+    let callback = Callback { reference: "\0".into(), currency: "\0".into(), ..success(&p, "evt-2") };
+    assert_eq!(bank.ledger.store_callback(&callback).await.unwrap(), Stored::New(None));
     bank.audit().await;
 }
 
-/// R17: the same callback 32 times at once: one row, one message, one final_status.
+/// R17: 32 concurrent copies of a callback: one row, one message, one final status.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r17_concurrent_copies_of_a_callback_are_one_row(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::with_connections(options, connect, 32).await;
@@ -130,22 +132,18 @@ async fn r17_concurrent_copies_of_a_callback_are_one_row(options: PgPoolOptions,
         let p = bank.payment_at(Stage::Sent, &format!("round {round}")).await;
         let callback = success(&p, &event(&p, "s"));
         let stored = join_all((0..32).map(|_| bank.ledger.store_callback(&callback))).await;
-        let new = stored
-            .iter()
-            .filter(|s| matches!(s.as_ref().unwrap(), StoreCallbackOutcome::New(Some(_))))
-            .count();
-        let again =
-            stored.iter().filter(|s| matches!(s.as_ref().unwrap(), StoreCallbackOutcome::Duplicate)).count();
-        assert_eq!((new, again), (1, 31));
-        let told = format!("SELECT count(*) FROM inbox WHERE payment_id = '{}'", p.id);
-        assert_eq!(bank.number(&told).await, 1);
+        let new = stored.iter().filter(|s| matches!(s.as_ref().unwrap(), Stored::New(Some(_)))).count();
+        let duplicates = stored.iter().filter(|s| matches!(s.as_ref().unwrap(), Stored::Duplicate)).count();
+        assert_eq!((new, duplicates), (1, 31));
+        let messages = format!("SELECT count(*) FROM inbox WHERE payment_id = '{}'", p.id);
+        assert_eq!(bank.number(&messages).await, 1);
         assert_eq!(bank.exceptions(&p).await, [""; 0]);
     }
     bank.audit().await;
     bank.close().await;
 }
 
-/// An unknown one at once, too, where no payment row serialises.
+/// Without a payment row there is no row lock to serialize the copies.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn concurrent_copies_of_an_unknown_callback_are_one_exception(
     options: PgPoolOptions,
@@ -162,8 +160,8 @@ async fn concurrent_copies_of_an_unknown_callback_are_one_exception(
     bank.close().await;
 }
 
-/// The process that stored a callback has a second to deliver it; then the relay's turns come at
-/// growing distances until it is marked.
+/// The process that stored a callback has a second to deliver it; then the background worker claims it with growing backoff
+/// until it is marked.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn undelivered_messages_are_claimed_with_growing_backoff(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -175,34 +173,48 @@ async fn undelivered_messages_are_claimed_with_growing_backoff(pool: PgPool) {
     let in_a_second = format!(
         "SELECT count(*) FROM inbox WHERE next_delivery_at - interval '1 second' BETWEEN '{before}' AND '{after}'"
     );
-    assert_eq!(bank.number(&in_a_second).await, 1, "due a second after it was stored");
-    // The second itself may be over before anybody has looked.
-    bank.sql("UPDATE inbox SET next_delivery_at = now() + interval '1 hour'").await;
-    assert_eq!(bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap(), [], "not due yet");
+    assert_eq!(
+        bank.number(&in_a_second).await,
+        1,
+        "expected the message to be due a second after it was stored"
+    );
+    // Set explicitly, since the second may have passed already.
+    bank.sql("UPDATE inbox SET deliver_at = now() + interval '1 hour'").await;
+    assert_eq!(
+        bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap(),
+        [],
+        "a message was claimed before it was due"
+    );
 
-    let mut distances = vec![];
+    let mut backoffs_s = vec![];
     for _ in 0..5 {
         due(&bank).await;
-        let taken = bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap();
-        assert_eq!(taken.len(), 1);
-        assert_eq!(bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap(), [], "put off");
-        distances.push(
-            bank.number(
-                "SELECT round(extract(epoch FROM next_delivery_at - now()) / 10)::bigint * 10 FROM inbox",
-            )
-            .await,
+        let claimed = bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap();
+        assert_eq!(claimed.len(), 1);
+        assert_eq!(
+            bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap(),
+            [],
+            "a claimed message was claimed again"
+        );
+        backoffs_s.push(
+            bank.number("SELECT round(extract(epoch FROM deliver_at - now()) / 10)::bigint * 10 FROM inbox")
+                .await,
         );
     }
-    assert_eq!(distances, [60, 120, 240, 300, 300], "doubling, five minutes at most");
+    assert_eq!(backoffs_s, [60, 120, 240, 300, 300], "expected doubling up to five minutes");
 
     due(&bank).await;
-    let taken = bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap();
-    bank.ledger.mark_delivered(taken[0].inbox_id).await.unwrap();
+    let claimed = bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap();
+    bank.ledger.mark_delivered(claimed[0].inbox_id).await.unwrap();
     due(&bank).await;
-    assert_eq!(bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap(), [], "delivered");
+    assert_eq!(
+        bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap(),
+        [],
+        "a delivered message was claimed"
+    );
 }
 
-/// What is taken says what it is, where signals go now, and whether anybody is left to be told.
+/// A claimed message has its kind, the current workflow, and whether the payment has ended.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn claimed_messages_name_the_current_workflow(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -212,21 +224,18 @@ async fn claimed_messages_name_the_current_workflow(pool: PgPool) {
     bank.ledger.resume(&p.id, p.id.as_str()).await.unwrap().unwrap();
     bank.debit(&p).await;
     due(&bank).await;
-    let taken = bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap();
-    let kinds: Vec<_> = taken.iter().map(|message| message.kind.clone()).collect();
-    let callback = InboxMessageKind::Callback {
-        status: CallbackStatus::Success,
-        reason: None,
-        event_id: "evt-1".into(),
-    };
+    let claimed = bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap();
+    let kinds: Vec<_> = claimed.iter().map(|message| message.kind.clone()).collect();
+    let callback =
+        InboxMessageKind::Callback { status: "SUCCESS".into(), reason: None, event_id: "evt-1".into() };
     assert_eq!(kinds, [InboxMessageKind::Cancel, callback]);
-    for message in &taken {
+    for message in &claimed {
         assert_eq!(message.workflow_id, format!("{}:resume:1", p.id));
         assert!(message.ended);
     }
 }
 
-/// Two relays at once share the work: no message is taken twice, none is left.
+/// Concurrent claims share the messages: each is claimed once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn concurrent_claims_take_each_message_once(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::with_connections(options, connect, 8).await;
@@ -236,17 +245,17 @@ async fn concurrent_claims_take_each_message_once(options: PgPoolOptions, connec
     }
     due(&bank).await;
     let mut all: Vec<i64> = vec![];
-    // More rounds than it takes, since a relay skips what another one is just taking.
+    // More rounds than necessary, since a claim skips rows that another one has locked.
     for _ in 0..8 {
-        let taken = join_all((0..8).map(|_| bank.ledger.claim_undelivered(5, BACKOFF_MS))).await;
-        all.extend(taken.iter().flat_map(|messages| ids(messages.as_ref().unwrap())));
+        let claimed = join_all((0..8).map(|_| bank.ledger.claim_undelivered(5, BACKOFF_MS))).await;
+        all.extend(claimed.iter().flat_map(|messages| ids(messages.as_ref().unwrap())));
     }
     assert_eq!(all.len(), 40);
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 40);
     bank.close().await;
 }
 
-/// A taker does not wait for what another one holds.
+/// A claim does not wait for a row that another one has locked.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_locked_message_is_skipped(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -265,7 +274,7 @@ async fn a_locked_message_is_skipped(pool: PgPool) {
     assert_eq!(bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap().len(), 1);
 }
 
-/// A customer's cancel goes into the inbox once, and is of no use after the end.
+/// A repeated cancel is stored once; a cancel after the end is refused.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_customer_cancel_is_stored_once_and_not_after_the_end(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -283,31 +292,28 @@ async fn a_customer_cancel_is_stored_once_and_not_after_the_end(pool: PgPool) {
     ];
     for (stage, end) in table {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
-        let told = format!("SELECT count(*) FROM inbox WHERE kind = 'cancel' AND payment_id = '{}'", p.id);
+        let messages =
+            format!("SELECT count(*) FROM inbox WHERE kind = 'cancel' AND payment_id = '{}'", p.id);
         match end {
             None => {
-                let CancelRequestOutcome::Requested(Some(message)) = bank.customer_cancel(&p).await else {
-                    panic!("{stage:?}: told");
+                let CancelRequest::Requested(Some(message)) = bank.customer_cancel(&p).await else {
+                    panic!("{stage:?}: expected a message");
                 };
                 assert_eq!((&message.payment_id, message.kind), (&p.id, InboxMessageKind::Cancel));
-                assert_eq!(
-                    bank.customer_cancel(&p).await,
-                    CancelRequestOutcome::Requested(None),
-                    "{stage:?}"
-                );
-                assert_eq!(bank.number(&told).await, 1, "{stage:?}");
+                assert_eq!(bank.customer_cancel(&p).await, CancelRequest::Requested(None), "{stage:?}");
+                assert_eq!(bank.number(&messages).await, 1, "{stage:?}");
             }
             Some(end) => {
-                assert_eq!(bank.customer_cancel(&p).await, CancelRequestOutcome::Ended(end), "{stage:?}");
-                assert_eq!(bank.number(&told).await, 0, "{stage:?}");
+                assert_eq!(bank.customer_cancel(&p).await, CancelRequest::Ended(end), "{stage:?}");
+                assert_eq!(bank.number(&messages).await, 0, "{stage:?}");
             }
         }
     }
     bank.audit().await;
 }
 
-/// R19: "void" and a SUCCESS at the same time. Whichever comes second compares: the SUCCESS is the
-/// final_status, or it is an exception. It is never neither.
+/// R19: a void and a SUCCESS are recorded concurrently. The second one compares with the first: the SUCCESS is the final status
+/// or an exception.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r19_a_success_concurrent_with_void_is_final_or_an_exception(
     options: PgPoolOptions,
@@ -317,20 +323,20 @@ async fn r19_a_success_concurrent_with_void_is_final_or_an_exception(
     for round in 0..40 {
         let p = bank.payment_at(Stage::Cancelling, &format!("round {round}")).await;
         let callback = success(&p, &event(&p, "s"));
-        let (stored, dead) = if round % 2 == 0 {
+        let (stored, void) = if round % 2 == 0 {
             join(bank.ledger.store_callback(&callback), bank.ledger.record_void(&p.id, VoidReason::Cancelled))
                 .await
         } else {
-            let (dead, stored) = join(
+            let (void, stored) = join(
                 bank.ledger.record_void(&p.id, VoidReason::Cancelled),
                 bank.ledger.store_callback(&callback),
             )
             .await;
-            (stored, dead)
+            (stored, void)
         };
         let final_status = bank.column(&p, "final_status").await.unwrap();
-        let StoreCallbackOutcome::New(message) = stored.unwrap() else { panic!("stored") };
-        match dead.unwrap() {
+        let Stored::New(message) = stored.unwrap() else { panic!("expected a new callback") };
+        match void.unwrap() {
             FinalStatusRuling::First => {
                 assert_eq!((final_status.as_str(), message), ("void", None));
                 let released = bank.ledger.release(&p.id, &Cause::SlaExpired).await.unwrap();
@@ -348,8 +354,8 @@ async fn r19_a_success_concurrent_with_void_is_final_or_an_exception(
     bank.close().await;
 }
 
-/// R19: the release and a SUCCESS at the same time: released, and the SUCCESS is an exception, of
-/// the kind that says which came first.
+/// R19: a release and a SUCCESS are recorded concurrently: the hold is released, and the kind of the exception shows which was
+/// recorded first.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r19_a_success_concurrent_with_a_release_is_an_exception(
     options: PgPoolOptions,
@@ -373,7 +379,7 @@ async fn r19_a_success_concurrent_with_a_release_is_an_exception(
     bank.close().await;
 }
 
-/// R19: a release of what was not sent, beside the attempt that would send it: one of the two.
+/// R19: a release without an attempt is concurrent with the first attempt: one of them succeeds.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r19_of_a_concurrent_release_and_attempt_one_succeeds(
     options: PgPoolOptions,
@@ -384,14 +390,13 @@ async fn r19_of_a_concurrent_release_and_attempt_one_succeeds(
         let p = bank.payment_at(Stage::Reserved, &format!("round {round}")).await;
         let cause = Cause::Interrupted;
         let (ruling, released) = join(bank.attempt(&p), bank.ledger.release(&p.id, &cause)).await;
-        let sent = matches!(ruling, payment_protocol::rules::AttemptRuling::Send(1));
-        assert_eq!(sent, matches!(released.unwrap(), ReleaseStepOutcome::Refused(_)), "sent xor released");
+        let is_sent = matches!(ruling, payment_protocol::rules::AttemptRuling::Send(1));
+        assert_eq!(is_sent, matches!(released.unwrap(), Release::Refused(_)), "expected exactly one of both");
     }
     bank.audit().await;
     bank.close().await;
 }
 
-/// The words on the wire are the words in the table.
 #[test]
 fn callback_statuses_have_their_wire_names() {
     assert_eq!((CallbackStatus::Success.as_str(), CallbackStatus::Failure.as_str()), ("SUCCESS", "FAILURE"));

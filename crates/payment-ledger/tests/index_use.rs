@@ -65,7 +65,11 @@ async fn s0_15_no_step_of_a_payment_scans_a_whole_table(_: PgPoolOptions, connec
     bank.sql("ANALYZE").await;
     excessive_reads(&bank, 1).await;
     bank.sql("SELECT count(*) FROM journal WHERE amount_minor > 0").await;
-    assert_eq!(excessive_reads(&bank, 1).await, [format!("journal: {}", 3 * OTHERS)], "a table scan was not detected");
+    assert_eq!(
+        excessive_reads(&bank, 1).await,
+        [format!("journal: {}", 3 * OTHERS)],
+        "a table scan was not detected"
+    );
 
     let mut ids: Vec<PaymentId> = Vec::new();
     for stage in [

@@ -1,4 +1,4 @@
-//! Limits, where the amount is held: aligned with what has been used, under a crowd, and given back.
+//! `admission::limits`: limits are checked at the reserve, under concurrency, and restored by a release.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
@@ -17,13 +17,13 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, Sample, account_id, eur, tenant};
 
-const OVER: ReserveOutcome = ReserveOutcome::Refused(ReserveRefusal::LimitExceeded);
+const EXCEEDED: ReserveOutcome = ReserveOutcome::Refused(ReserveRefusal::LimitExceeded);
 
 async fn set(bank: &Bank, scope: &LimitScope, bounds: LimitBounds) {
     bank.ledger.set_limit(scope, Currency::EUR, bounds, "ann", "a test").await.unwrap();
 }
 
-async fn order(bank: &Bank, account: &AccountId, minor: i64, key: &str) -> Sample {
+async fn accept_payment(bank: &Bank, account: &AccountId, minor: i64, key: &str) -> Sample {
     let order = NewPayment {
         source_account: account.clone(),
         money: eur(minor),
@@ -32,7 +32,7 @@ async fn order(bank: &Bank, account: &AccountId, minor: i64, key: &str) -> Sampl
     bank.accept(&order).await
 }
 
-/// What today has used, by scope.
+/// Today's usage by scope.
 async fn used(bank: &Bank) -> Vec<String> {
     bank.words("SELECT scope || ' ' || used_minor || ' in ' || used_count FROM limit_days ORDER BY scope")
         .await
@@ -42,36 +42,36 @@ async fn used(bank: &Bank) -> Vec<String> {
 async fn r10_a_limit_can_be_reached_and_not_exceeded(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.avoid_midnight().await;
-    let of = |per_payment_minor, per_day_minor, per_day_count| LimitBounds {
+    let bounds = |per_payment_minor, per_day_minor, per_day_count| Bounds {
         per_payment_minor,
         per_day_minor,
         per_day_count,
     };
     #[rustfmt::skip]
     let table = [
-        // account's limit,                tenant's limit,                   amounts,         which of them are held
-        (of(None, None, None),             of(None, None, None),             vec![100, 9_900],      vec![true, true]),
-        (of(Some(100), None, None),        of(None, None, None),             vec![100, 101, 100],   vec![true, false, true]),
-        (of(None, Some(250), None),        of(None, None, None),             vec![100, 151, 150, 1],vec![true, false, true, false]),
-        (of(None, None, Some(2)),          of(None, None, None),             vec![1, 1, 1],         vec![true, true, false]),
-        (of(None, None, None),             of(Some(99), None, None),         vec![100, 99],         vec![false, true]),
-        (of(None, None, None),             of(None, Some(100), None),        vec![60, 60, 40],      vec![true, false, true]),
-        (of(None, None, None),             of(None, None, Some(1)),          vec![1, 1],            vec![true, false]),
-        (of(None, Some(1_000), None),      of(None, Some(100), None),        vec![60, 60, 40],      vec![true, false, true]),
-        (of(None, Some(0), None),          of(None, None, None),             vec![1],               vec![false]),
-        (of(Some(i64::MAX), Some(i64::MAX), Some(i64::MAX)), of(None, Some(i64::MAX), None), vec![10_000], vec![true]),
+        // account's limit, tenant's limit, amounts, whether each is reserved
+        (bounds(None, None, None),             bounds(None, None, None),             vec![100, 9_900],      vec![true, true]),
+        (bounds(Some(100), None, None),        bounds(None, None, None),             vec![100, 101, 100],   vec![true, false, true]),
+        (bounds(None, Some(250), None),        bounds(None, None, None),             vec![100, 151, 150, 1],vec![true, false, true, false]),
+        (bounds(None, None, Some(2)),          bounds(None, None, None),             vec![1, 1, 1],         vec![true, true, false]),
+        (bounds(None, None, None),             bounds(Some(99), None, None),         vec![100, 99],         vec![false, true]),
+        (bounds(None, None, None),             bounds(None, Some(100), None),        vec![60, 60, 40],      vec![true, false, true]),
+        (bounds(None, None, None),             bounds(None, None, Some(1)),          vec![1, 1],            vec![true, false]),
+        (bounds(None, Some(1_000), None),      bounds(None, Some(100), None),        vec![60, 60, 40],      vec![true, false, true]),
+        (bounds(None, Some(0), None),          bounds(None, None, None),             vec![1],               vec![false]),
+        (bounds(Some(i64::MAX), Some(i64::MAX), Some(i64::MAX)), bounds(None, Some(i64::MAX), None), vec![10_000], vec![true]),
     ];
-    for (n, (account_bounds, tenant_bounds, amounts, wanted)) in table.into_iter().enumerate() {
+    for (n, (account_bounds, tenant_bounds, amounts, expected)) in table.into_iter().enumerate() {
         let account = bank.open(&format!("purse-{n}"), support::FUNDS_MINOR).await;
         set(&bank, &LimitScope::Account(account.clone()), account_bounds).await;
         set(&bank, &LimitScope::Tenant(tenant()), tenant_bounds).await;
-        // A row of its own for each case.
+        // Each case starts without usage.
         bank.sql("DELETE FROM limit_days WHERE scope = 'tenant'").await;
-        for (place, (minor, is_held)) in amounts.into_iter().zip(wanted).enumerate() {
-            let p = order(&bank, &account, minor, &format!("{place}")).await;
-            let expected = if is_held { ReserveOutcome::Held } else { OVER };
-            assert_eq!(bank.reserve(&p).await, expected, "row {n}, payment {place}");
-            assert_eq!(bank.reserve(&p).await, expected, "a refusal is recorded and stands");
+        for (index, (minor, is_held)) in amounts.into_iter().zip(expected).enumerate() {
+            let p = accept_payment(&bank, &account, minor, &format!("{index}")).await;
+            let expected = if is_held { ReserveOutcome::Held } else { EXCEEDED };
+            assert_eq!(bank.reserve(&p).await, expected, "row {n}, payment {index}");
+            assert_eq!(bank.reserve(&p).await, expected, "row {n}: a repeat changed the outcome");
             if !is_held {
                 assert_eq!(bank.state(&p).await, "rejected");
                 assert_eq!(bank.hold(&p).await, "none");
@@ -81,48 +81,50 @@ async fn r10_a_limit_can_be_reached_and_not_exceeded(pool: PgPool) {
     bank.audit().await;
 }
 
-/// What is released is given back to the day it was taken from, once; what is settled is not. What was held before there was a
-/// limit gives nothing back.
+/// A release restores the usage of the day of its reserve, once. A payment reserved before the limit existed restores nothing.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r10_a_release_restores_the_limit_of_its_day(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.avoid_midnight().await;
     let account = bank.open("purse", support::FUNDS_MINOR).await;
-    let before = order(&bank, &account, 1_000, "before").await;
+    let before = accept_payment(&bank, &account, 1_000, "before").await;
     assert_eq!(bank.reserve(&before).await, ReserveOutcome::Held);
     let day = LimitBounds { per_day_minor: Some(2_000), per_day_count: Some(2), ..LimitBounds::default() };
     set(&bank, &LimitScope::Account(account.clone()), day).await;
     set(&bank, &LimitScope::Tenant(tenant()), day).await;
-    assert_eq!(used(&bank).await, [""; 0], "nothing is counted, so no row is there to be locked");
+    assert_eq!(used(&bank).await, [""; 0], "expected no usage row for an uncounted reserve");
 
-    let (one, two) = (order(&bank, &account, 1_000, "one").await, order(&bank, &account, 1_000, "two").await);
+    let (one, two) = (
+        accept_payment(&bank, &account, 1_000, "one").await,
+        accept_payment(&bank, &account, 1_000, "two").await,
+    );
     assert_eq!(
         [bank.reserve(&one).await, bank.reserve(&two).await],
         [ReserveOutcome::Held, ReserveOutcome::Held]
     );
     let full = ["account 2000 in 2", "tenant 2000 in 2"];
     assert_eq!(used(&bank).await, full);
-    let three = order(&bank, &account, 1, "three").await;
-    assert_eq!(bank.reserve(&three).await, OVER);
+    let three = accept_payment(&bank, &account, 1, "three").await;
+    assert_eq!(bank.reserve(&three).await, EXCEEDED);
 
-    // Yesterday's, by the time it is released.
+    // The reserves were made yesterday.
     bank.sql("UPDATE limit_days SET day = day - 1; UPDATE limit_uses SET day = day - 1").await;
     for _ in 0..2 {
         bank.ledger.release(&before.id, &Cause::SlaExpired).await.unwrap();
         bank.ledger.release(&one.id, &Cause::SlaExpired).await.unwrap();
     }
     assert_eq!(used(&bank).await, ["account 1000 in 1", "tenant 1000 in 1"]);
-    let stands = bank.ledger.limits(10).await.unwrap();
+    let limits = bank.ledger.limits(10).await.unwrap();
     assert_eq!(
-        stands.iter().map(|limit| limit.used_minor).sum::<i64>(),
+        limits.iter().map(|limit| limit.used_minor).sum::<i64>(),
         0,
-        "today has used nothing: {stands:?}"
+        "expected no usage today: {limits:?}"
     );
-    assert_eq!(bank.reserve(&three).await, OVER, "a refusal stands, whatever is given back");
+    assert_eq!(bank.reserve(&three).await, EXCEEDED, "a release changed a recorded refusal");
     bank.audit().await;
 }
 
-/// 64 at once, from eight accounts of one tenant: as many are held as the limit allows, not one more.
+/// 64 concurrent reserves from eight accounts of one tenant: exactly as many succeed as the limit allows.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r34_concurrent_reserves_do_not_exceed_a_limit(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::with_connections(options, connect, 32).await;
@@ -137,11 +139,11 @@ async fn r34_concurrent_reserves_do_not_exceed_a_limit(options: PgPoolOptions, c
             let own = LimitBounds { per_day_count: Some(7), ..LimitBounds::default() };
             set(&bank, &LimitScope::Account(account.clone()), own).await;
         }
-        payments.push(order(&bank, &account, 100, &n.to_string()).await);
+        payments.push(accept_payment(&bank, &account, 100, &n.to_string()).await);
     }
     let outcomes = join_all(payments.iter().map(|p| bank.reserve(p))).await;
     let held = outcomes.iter().filter(|outcome| **outcome == ReserveOutcome::Held).count();
-    assert_eq!((held, outcomes.iter().filter(|outcome| **outcome == OVER).count()), (25, 39));
+    assert_eq!((held, outcomes.iter().filter(|outcome| **outcome == EXCEEDED).count()), (25, 39));
     let tenants = "SELECT used_minor FROM limit_days WHERE scope = 'tenant'";
     assert_eq!(bank.number(tenants).await, 2_500);
     let releases = payments.iter().map(|p| bank.ledger.release(&p.id, &Cause::SlaExpired));
@@ -153,32 +155,34 @@ async fn r34_concurrent_reserves_do_not_exceed_a_limit(options: PgPoolOptions, c
     bank.close().await;
 }
 
-/// The newest limit counts, and one without bounds is none; the trail stays.
+/// The newest limit applies, a limit without bounds removes it, and all rows are kept.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_newest_limit_applies_and_old_rows_never_change(pool: PgPool) {
     let bank = Bank::new(pool);
     let account = bank.open("purse", support::FUNDS_MINOR).await;
     let scope = LimitScope::Account(account.clone());
     for (minor, outcome) in
-        [(Some(10), OVER), (Some(1_000), ReserveOutcome::Held), (None, ReserveOutcome::Held)]
+        [(Some(10), EXCEEDED), (Some(1_000), ReserveOutcome::Held), (None, ReserveOutcome::Held)]
     {
-        set(&bank, &scope, LimitBounds { per_payment_minor: minor, ..LimitBounds::default() }).await;
-        let p = order(&bank, &account, 1_000, &minor.unwrap_or(0).to_string()).await;
+        set(&bank, &scope, Bounds { per_payment_minor: minor, ..Bounds::default() }).await;
+        let p = accept_payment(&bank, &account, 1_000, &minor.unwrap_or(0).to_string()).await;
         assert_eq!(bank.reserve(&p).await, outcome, "{minor:?}");
     }
     assert_eq!(bank.ledger.limits(10).await.unwrap(), []);
     assert_eq!(bank.number("SELECT count(*) FROM limits").await, 3);
-    // Another currency's limit is another limit.
-    let dollars = LimitBounds { per_payment_minor: Some(1), ..LimitBounds::default() };
+    // A limit applies to its currency only.
+    let dollars = Bounds { per_payment_minor: Some(1), ..Bounds::default() };
     bank.ledger.set_limit(&scope, Currency::USD, dollars, "ann", "a test").await.unwrap();
-    assert_eq!(bank.reserve(&order(&bank, &account, 1_000, "euros").await).await, ReserveOutcome::Held);
+    assert_eq!(
+        bank.reserve(&accept_payment(&bank, &account, 1_000, "euros").await).await,
+        ReserveOutcome::Held
+    );
     for sql in ["UPDATE limits SET per_payment_minor = 1", "DELETE FROM limits", "TRUNCATE limits"] {
         assert_eq!(bank.refused(sql).await.0, "23001", "{sql}");
     }
 }
 
-/// Who sets a limit or a stop, and why, is on record for ever: what a decision would not take is not taken here either, and
-/// nothing is written.
+/// Limits and kill switches require a valid name and reason, as decisions do; a refused one is not recorded.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn limits_and_kill_switches_require_a_name_and_a_reason(pool: PgPool) {
     use DecisionRefusedError::*;
@@ -197,23 +201,23 @@ async fn limits_and_kill_switches_require_a_name_and_a_reason(pool: PgPool) {
         ("ann", "a\0b", InvisibleCharacters("the reason")),
         ("ann", &long, TooLong("the reason")),
     ];
-    let (standing, _) = bank.ledger.activate_kill_switch(&target, " ann ", "a test\n").await.unwrap();
+    let (active, _) = bank.ledger.stop(&target, " ann ", "a test\n").await.unwrap();
     for (by, reason, refused) in table {
         let outcomes = [
-            bank.ledger.set_limit(&account, Currency::EUR, LimitBounds::default(), by, reason).await,
-            bank.ledger.activate_kill_switch(&target, by, reason).await.map(drop),
-            bank.ledger.lift_kill_switch(standing, by, reason).await.map(drop),
+            bank.ledger.set_limit(&account, Currency::EUR, Bounds::default(), by, reason).await,
+            bank.ledger.stop(&target, by, reason).await.map(drop),
+            bank.ledger.lift(active, by, reason).await.map(drop),
         ];
         for outcome in outcomes {
             match outcome {
-                Err(DecideError::Refused(said)) => assert_eq!(said, refused, "{by:?} {reason:?}"),
+                Err(DecideError::Refused(reported)) => assert_eq!(reported, refused, "{by:?} {reason:?}"),
                 other => panic!("{by:?} {reason:?}: {other:?}"),
             }
         }
     }
     assert_eq!(bank.number("SELECT count(*) FROM limits").await, 0);
     let kill_switches = bank.ledger.kill_switches(true, 10).await.unwrap();
-    let said: Vec<_> =
+    let recorded: Vec<_> =
         kill_switches.iter().map(|s| (s.activated_by.as_str(), s.reason.as_str(), &s.lifted_by)).collect();
-    assert_eq!(said, [("ann", "a test", &None)], "trimmed, and still standing");
+    assert_eq!(recorded, [("ann", "a test", &None)], "expected trimmed values and an active kill switch");
 }

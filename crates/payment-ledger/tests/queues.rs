@@ -1,46 +1,28 @@
-//! What operators look at: lists across tenants, what does not move, one payment explained, and the gauges of it.
+//! `reads::queues`, `reads::view` and `reads::explain`: lists across tenants, stuck payments, and all records of one payment.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
 mod support;
 
-use iso_currency::Currency;
-use payment_ledger::admission::kill_switches::KillSwitchTarget;
-use payment_ledger::admission::limits::{LimitBounds, LimitScope};
-use payment_ledger::audit::reconcile::drift::Drift;
 use payment_ledger::operator::decisions::DecisionStatus;
-use payment_ledger::reads::measure::RestrictionCounts;
-use payment_ledger::reads::queues::OperatorPaymentFilter;
-use payment_ledger::steps::accept::NewPayment;
+use payment_ledger::reads::queues::ListFilter;
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{ClientId, PaymentId, SwitchName, TenantId};
 use sqlx::PgPool;
-use support::{Bank, OTHER_SWITCH, SWITCH, Stage, account_id, event, success, tenant};
-
-/// Lets the payment's times lie `seconds` further back.
-async fn age(bank: &Bank, p: &support::Sample, seconds: i64) {
-    bank.sql(&format!(
-        "UPDATE payments SET accepted_at = accepted_at - interval '{seconds} s', updated_at = updated_at - interval '{seconds} s',
-                needs_operator_since = needs_operator_since - interval '{seconds} s',
-                cancelling_since = cancelling_since - interval '{seconds} s'
-         WHERE payment_id = '{}'",
-        p.id
-    ))
-    .await;
-}
+use support::{Bank, OTHER_SWITCH, SWITCH, Stage, event, success, tenant};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn list_returns_all_tenants_newest_first(pool: PgPool) {
     let bank = Bank::new(pool);
     let ours = bank.payment_at(Stage::Settled, "ours").await;
-    age(&bank, &ours, 300).await;
+    bank.age(&ours, 300).await;
     let mut order = bank.order("theirs");
     order.tenant = TenantId::new("other").unwrap();
     order.profile.switch = SwitchName::new(OTHER_SWITCH).unwrap();
     let theirs = bank.accept(&order).await;
-    age(&bank, &theirs, 200).await;
+    bank.age(&theirs, 200).await;
     let newest = bank.payment_at(Stage::Sent, "newest").await;
     let all = OperatorPaymentFilter { limit: 10, ..OperatorPaymentFilter::default() };
     let switch = |name| Some(SwitchName::new(name).unwrap());
@@ -62,28 +44,28 @@ async fn list_returns_all_tenants_newest_first(pool: PgPool) {
     }
 }
 
-/// What stands, is being cancelled or is idle, oldest first, with what may be decided and what already is.
+/// Payments that need an operator, are cancelling or idle, oldest first, with allowed actions and the open decision.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn stuck_payments_are_listed_with_their_allowed_actions(pool: PgPool) {
     let bank = Bank::new(pool);
-    let standing = bank.payment_at(Stage::Cancelling, "standing").await;
-    bank.needs_operator(&standing, OperatorReason::NotFoundIsInconclusive).await;
-    let decision_id = bank.propose(&standing, Action::Release).await;
-    age(&bank, &standing, 3_000).await;
-    // It moves again and comes back: it has stood since it first did.
-    bank.ledger.begin_cancel(&standing.id, &payment_protocol::Cause::SlaExpired).await.unwrap();
-    bank.needs_operator(&standing, OperatorReason::NotFoundIsInconclusive).await;
+    let undecided = bank.payment_at(Stage::Cancelling, "undecided").await;
+    bank.needs_operator(&undecided, OperatorReason::NotFoundIsInconclusive).await;
+    let decision_id = bank.propose(&undecided, Action::Release).await;
+    bank.age(&undecided, 3_000).await;
+    // A cancel and a second need for an operator do not reset the time since the first.
+    bank.ledger.begin_cancel(&undecided.id, &payment_protocol::Cause::SlaExpired).await.unwrap();
+    bank.needs_operator(&undecided, OperatorReason::NotFoundIsInconclusive).await;
     let cancelling = bank.payment_at(Stage::Cancelling, "cancelling").await;
-    age(&bank, &cancelling, 2_000).await;
+    bank.age(&cancelling, 2_000).await;
     let idle = bank.payment_at(Stage::Sent, "idle").await;
-    age(&bank, &idle, 1_000).await;
+    bank.age(&idle, 1_000).await;
     bank.payment_at(Stage::Sent, "moving").await;
     let settled = bank.payment_at(Stage::Settled, "settled").await;
-    age(&bank, &settled, 5_000).await;
+    bank.age(&settled, 5_000).await;
 
     let stuck = bank.ledger.stuck(500, 10).await.unwrap();
     let ids: Vec<_> = stuck.iter().map(|stuck| stuck.payment.payment_id.as_str()).collect();
-    assert_eq!(ids, [standing.id.as_str(), cancelling.id.as_str(), idle.id.as_str()]);
+    assert_eq!(ids, [undecided.id.as_str(), cancelling.id.as_str(), idle.id.as_str()]);
     let ages: Vec<_> = stuck.iter().map(|stuck| stuck.age_s / 1_000).collect();
     assert_eq!(ages, [3, 2, 1]);
     let first = &stuck[0];
@@ -97,7 +79,7 @@ async fn stuck_payments_are_listed_with_their_allowed_actions(pool: PgPool) {
     assert_eq!(bank.ledger.stuck(2_500, 10).await.unwrap().len(), 1);
 }
 
-/// The customer's view too says since when it stands, and no more once it moves.
+/// The customer's view shows since when an operator is needed, and no longer after the payment has moved.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_view_shows_since_when_an_operator_is_needed(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -152,101 +134,4 @@ async fn explain_returns_every_record_of_the_payment(pool: PgPool) {
 
     let nowhere = PaymentId::derive(&tenant(), &ClientId::new("shop").unwrap(), "nowhere");
     assert_eq!(bank.ledger.explain(&nowhere, 10).await.unwrap(), None);
-}
-
-/// The gauges name every kind and reason, also the empty ones.
-#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn exceptions_and_payments_that_need_operators_are_measured(pool: PgPool) {
-    let bank = Bank::new(pool);
-    for (n, reason) in [
-        OperatorReason::NoCancelOrQuery,
-        OperatorReason::NoCancelOrQuery,
-        OperatorReason::ConfirmationMismatch,
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let p = bank.payment_at(Stage::Differing, &format!("row {n}")).await;
-        bank.needs_operator(&p, reason).await;
-        age(&bank, &p, 100 * (i64::try_from(n).unwrap() + 1)).await;
-    }
-    let ended = bank.payment_at(Stage::Settled, "ended").await;
-    bank.ledger.store_callback(&support::failure(&ended, "f")).await.unwrap();
-    bank.ledger.close_exception(bank.open_exception(&ended).await, "Ann", "seen").await.unwrap();
-
-    let kinds = bank.ledger.open_exceptions_by_kind().await.unwrap();
-    let known: Vec<_> = kinds.iter().map(|kind| (kind.kind, kind.count)).collect();
-    assert!(kinds.iter().all(|kind| kind.count > 0 || kind.oldest_s == 0), "{kinds:?}");
-    #[rustfmt::skip]
-    let met_when_it_came_in = [
-        ("late_confirmation", 0), ("contradictory_final_status", 0), ("confirmation_mismatch", 3), ("settled_without_attempt", 0), ("callback_for_unknown_payment", 0),
-        ("callback_from_other_switch", 0), ("callback_event_id_reused", 0), ("debited_to_claims", 0),
-    ];
-    let found_by_a_sweep = Drift::ALL.iter().map(|drift| (drift.as_str(), 0));
-    assert_eq!(known, met_when_it_came_in.into_iter().chain(found_by_a_sweep).collect::<Vec<_>>());
-    assert_eq!(bank.ledger.open_exceptions().await.unwrap(), 3);
-    let standing = bank.ledger.needs_operator_by_reason().await.unwrap();
-    assert_eq!(standing.len(), OperatorReason::ALL.len());
-    let some: Vec<_> = standing
-        .iter()
-        .filter(|standing| standing.count > 0)
-        .map(|standing| (standing.reason, standing.count, standing.oldest_s / 100))
-        .collect();
-    assert_eq!(some, [(OperatorReason::ConfirmationMismatch, 1, 3), (OperatorReason::NoCancelOrQuery, 2, 2)]);
-    let alerted = bank.ledger.alerts_by_kind().await.unwrap();
-    let alerted: Vec<_> = alerted.iter().map(|alerted| (alerted.kind.as_str(), alerted.count)).collect();
-    let none = [("compensation_failed", 0), ("cancel_undecided", 0), ("recall_undecided", 0)];
-    assert_eq!(alerted, [&[("needs_operator", 3)], &none[..]].concat());
-    let idle: Vec<_> = bank.ledger.open_by_state().await.unwrap();
-    let standing = idle.iter().find(|open| open.state == PaymentState::NeedsOperator).unwrap();
-    assert_eq!((standing.count, standing.idle_s / 100), (3, 3));
-}
-
-/// What people have restrained, and when the books were last compared.
-#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn limits_kill_switches_and_reconciliation_age_are_measured(pool: PgPool) {
-    let bank = Bank::new(pool);
-    bank.avoid_midnight().await;
-    assert_eq!(bank.ledger.restrictions().await.unwrap(), RestrictionCounts::default());
-    let (account, tenant) = (bank.open("purse", 5_000).await, LimitScope::Tenant(tenant()));
-    let account = LimitScope::Account(account);
-    let euro = Currency::EUR;
-    let day = |minor| LimitBounds { per_day_minor: Some(minor), ..LimitBounds::default() };
-    bank.ledger.set_limit(&account, euro, day(1_000), "ann", "a test").await.unwrap();
-    bank.ledger.set_limit(&tenant, euro, day(1_001), "ann", "a test").await.unwrap();
-    bank.ledger.set_limit(&tenant, Currency::USD, day(0), "ann", "a test").await.unwrap();
-    let order = NewPayment { source_account: account_id("purse"), ..bank.order("k") };
-    let p = bank.accept(&order).await;
-    bank.reserve(&p).await;
-    let target = KillSwitchTarget::Switch(SwitchName::new(SWITCH).unwrap());
-    bank.ledger.activate_kill_switch(&target, "ann", "a test").await.unwrap();
-    bank.damage("UPDATE kill_switches SET activated_at = activated_at - interval '200 s'".into()).await;
-    let restrained = bank.ledger.restrictions().await.unwrap();
-    let expected = RestrictionCounts {
-        switches_stopped: 1,
-        stop_oldest_s: restrained.stop_oldest_s,
-        accounts_limited: 1,
-        tenants_limited: 2,
-        accounts_used_up: 1,
-        tenants_used_up: 1,
-        ..RestrictionCounts::default()
-    };
-    assert_eq!(restrained, expected);
-    assert_eq!(restrained.stop_oldest_s / 100, 2);
-
-    // No sweep yet: for as long as there have been payments.
-    age(&bank, &p, 700).await;
-    assert_eq!(bank.ledger.last_reconciliation_run().await.unwrap().finished_s / 100, 7);
-    let sweep = bank.ledger.begin_reconciliation_run().await.unwrap();
-    assert_eq!(
-        bank.ledger.last_reconciliation_run().await.unwrap().finished_s / 100,
-        7,
-        "begun is not finished"
-    );
-    bank.ledger
-        .finish_reconciliation_run(sweep, &serde_json::json!({"not_compared": ["a", "b"]}))
-        .await
-        .unwrap();
-    let last = bank.ledger.last_reconciliation_run().await.unwrap();
-    assert_eq!((last.finished_s / 100, last.not_compared), (0, 2));
 }

@@ -1,4 +1,4 @@
-//! Recall, as our books see it: the first definite answer stands under its key.
+//! Recall in the ledger: the first definite answer is kept under its key.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
@@ -18,7 +18,7 @@ async fn the_first_recall_answer_is_kept(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
-        // first     later     under the key
+        // first     later     recorded
         (Recalled,  Recalled, "done"),
         (Recalled,  Refused,  "done"),
         (Refused,   Refused,  "refused the payee keeps it"),
@@ -39,12 +39,12 @@ async fn the_first_recall_answer_is_kept(pool: PgPool) {
         );
         assert_eq!(bank.ledger.recall_record(&p.id).await.unwrap(), Some(first), "row {n}");
         assert_eq!(bank.operation(&format!("{}:recall", p.tx)).await, [recorded], "row {n}");
-        assert_eq!(bank.state(&p).await, "confirmed", "recording moves nothing");
+        assert_eq!(bank.state(&p).await, "confirmed", "recording changed the state");
     }
     bank.audit().await;
 }
 
-/// Path C: recalled releases; refused keeps the hold for a person.
+/// Path C: after a recall the hold is released; after a refusal it stays open for an operator.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn path_c_releases_after_a_recall_and_not_after_a_refusal(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -59,25 +59,26 @@ async fn path_c_releases_after_a_recall_and_not_after_a_refusal(pool: PgPool) {
         (bank.state(&recalled).await.as_str(), bank.available(&recalled).await),
         ("failed", FUNDS_MINOR)
     );
-    // The money that came back is not a final_status: the switch's SUCCESS still stands.
+    // The recall does not change the final status.
     assert_eq!(bank.column(&recalled, "final_status").await.as_deref(), Some("settled"));
 
     let refused = bank.payment_at(Stage::RecallRefused, "refused").await;
-    let shut = ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle);
-    assert_eq!(bank.ledger.release(&refused.id, &cause).await.unwrap(), shut);
+    let not_allowed = Release::Refused(ReleaseRefusal::MayStillSettle);
+    assert_eq!(bank.ledger.release(&refused.id, &cause).await.unwrap(), not_allowed);
     bank.audit().await;
 }
 
-/// Both answers at once: one stands, and everybody is told that one.
+/// Both answers are recorded concurrently: one is kept, and every call returns it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn of_concurrent_recall_answers_one_is_kept(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::with_connections(options, connect, 8).await;
     for round in 0..10 {
         let p = bank.payment_at(Stage::DebitRefused, &format!("round {round}")).await;
         let answers = [Recalled, Refused, Recalled, Refused, Recalled, Refused, Recalled, Refused];
-        let told = join_all(answers.map(|answer| bank.ledger.record_recall(&p.id, answer, "reason"))).await;
-        let stands = bank.ledger.recall_record(&p.id).await.unwrap().unwrap();
-        assert!(told.into_iter().all(|told| told.unwrap() == stands));
+        let returned =
+            join_all(answers.map(|answer| bank.ledger.record_recall(&p.id, answer, "reason"))).await;
+        let kept = bank.ledger.recall_record(&p.id).await.unwrap().unwrap();
+        assert!(returned.into_iter().all(|answer| answer.unwrap() == kept));
     }
     bank.audit().await;
     bank.close().await;

@@ -1,4 +1,4 @@
-//! Reconciliation in the database: each kind of drift, planted once among payments that are well, is named, and nothing else is.
+//! `audit::reconcile`: each kind of drift, seeded once among payments without drift, is found, and nothing else.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
@@ -16,14 +16,14 @@ use payment_protocol::report::{LineStatus, StatementLine};
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, SWITCH, Sample, Stage, success};
 
-/// Nothing is merely under way, but a cancel is given an hour.
-const IMPATIENT: Tolerance = Tolerance { grace_s: 0, cancelling_s: 3_600 };
+/// No grace period, but cancelling may take an hour.
+const TOLERANCE: Tolerance = Tolerance { grace_s: 0, cancelling_s: 3_600 };
 
 fn switch() -> SwitchName {
     SwitchName::new(SWITCH).unwrap()
 }
 
-/// A line of the statement about a payment.
+/// A statement line for a payment.
 fn line(p: &Sample, transfer: &str, status: LineStatus) -> StatementLine {
     StatementLine {
         cursor: format!("{transfer}-{status:?}"),
@@ -37,15 +37,16 @@ fn line(p: &Sample, transfer: &str, status: LineStatus) -> StatementLine {
 }
 
 impl Bank {
+    /// Stores statement lines; returns the number of new ones.
     async fn lines(&self, lines: &[StatementLine]) -> u64 {
         self.ledger.store_lines(&switch(), lines).await.unwrap()
     }
 
-    /// One sweep in batches of three.
+    /// One reconciliation run in batches of three.
     async fn reconcile(&self, running: &[String]) -> (ReconciliationRunId, Vec<Finding>) {
-        let sweep = self.ledger.begin_reconciliation_run().await.unwrap();
-        self.ledger.record_running_workflows(sweep, running).await.unwrap();
-        let sources = Sources { statements: vec![switch()], workflows: Some(sweep) };
+        let run = self.ledger.begin_reconciliation_run().await.unwrap();
+        self.ledger.note_running(run, running).await.unwrap();
+        let sources = Sources { statements: vec![switch()], workflows: Some(run) };
         let mut findings = Vec::new();
         let mut after: Option<PaymentId> = None;
         loop {
@@ -53,18 +54,18 @@ impl Bank {
             let Some(last) = batch.last() else { break };
             after = Some(last.clone());
             for compared in &self.ledger.compare(&sources, &batch).await.unwrap() {
-                findings.extend(compared.findings(IMPATIENT));
+                findings.extend(compared.findings(TOLERANCE));
             }
         }
         let mut after = Some(0);
-        while let Some(place) = after {
-            let page = self.ledger.unmatched_statement_lines(place, 3).await.unwrap();
+        while let Some(line_id) = after {
+            let page = self.ledger.unmatched_statement_lines(line_id, 3).await.unwrap();
             findings.extend(page.findings);
             after = page.next;
         }
         let (mut callback, mut workflow) = (None, None);
         loop {
-            let page = self.ledger.unmatched_callbacks(callback.as_ref(), IMPATIENT, 3).await.unwrap();
+            let page = self.ledger.unmatched_callbacks(callback.as_ref(), TOLERANCE, 3).await.unwrap();
             findings.extend(page.findings);
             callback = page.next;
             if callback.is_none() {
@@ -72,144 +73,172 @@ impl Bank {
             }
         }
         loop {
-            let page = self.ledger.unmatched_workflows(sweep, workflow.as_ref(), IMPATIENT, 3).await.unwrap();
+            let page = self.ledger.unmatched_workflows(run, workflow.as_ref(), TOLERANCE, 3).await.unwrap();
             findings.extend(page.findings);
             workflow = page.next;
             if workflow.is_none() {
-                return (sweep, findings);
+                return (run, findings);
             }
         }
     }
 }
 
-/// R36, S0.15: twelve kinds, one of each.
+/// The seeded data: workflows that run, and the expected findings by origin.
+#[derive(Default)]
+struct Seeded {
+    running: Vec<String>,
+    expected: BTreeMap<String, Drift>,
+}
+
+impl Seeded {
+    fn expect(&mut self, p: &Sample, drift: Drift) {
+        self.expected.insert(p.id.to_string(), drift);
+    }
+
+    /// Payments without drift, ended or in progress; returns the settled one.
+    async fn sound_payments(&mut self, bank: &Bank) -> Sample {
+        for (key, stage) in [
+            ("accepted", Stage::Accepted),
+            ("reserved", Stage::Reserved),
+            ("sent", Stage::Sent),
+            ("cancelling", Stage::Cancelling),
+            ("confirmed", Stage::Confirmed),
+        ] {
+            self.running.push(bank.payment_at(stage, key).await.id.to_string());
+        }
+        for (key, stage) in [("rejected", Stage::Rejected), ("unreserved", Stage::ReleasedUnreserved)] {
+            bank.payment_at(stage, key).await;
+        }
+        let sound = bank.payment_at(Stage::Settled, "sound").await;
+        let released = bank.payment_at(Stage::Released, "released").await;
+        let recalled = bank.payment_at(Stage::Recalled, "recalled").await;
+        self.running.push(recalled.id.to_string());
+        bank.lines(&[
+            line(&sound, "t-sound", LineStatus::Settled),
+            line(&released, "t-released", LineStatus::Cancelled),
+            line(&recalled, "t-recalled", LineStatus::Settled),
+            line(&recalled, "t-recalled", LineStatus::Recalled),
+        ])
+        .await;
+        sound
+    }
+
+    /// Drift between the ledger's own records, or between ledger and workflows.
+    async fn ledger_drift(&mut self, bank: &Bank) {
+        let p = bank.payment_at(Stage::Sent, "missing hold").await;
+        self.running.push(p.id.to_string());
+        self.expect(&p, Drift::MissingHold);
+        bank.damage(format!("DELETE FROM holds WHERE payment_id = '{}'", p.id)).await;
+
+        let p = bank.payment_at(Stage::Released, "orphan hold").await;
+        self.expect(&p, Drift::OrphanHold);
+        bank.damage(format!(
+            "UPDATE holds SET status = 'open', closed_at = NULL WHERE payment_id = '{}'",
+            p.id
+        ))
+        .await;
+
+        let p = bank.payment_at(Stage::Reserved, "no workflow").await;
+        self.expect(&p, Drift::PaymentWithoutWorkflow);
+
+        let p = bank.payment_at(Stage::Cancelling, "stuck").await;
+        self.running.push(p.id.to_string());
+        self.expect(&p, Drift::StuckCancelling);
+        bank.damage(format!(
+            "UPDATE payments SET cancelling_since = now() - interval '61 min' WHERE payment_id = '{}'",
+            p.id
+        ))
+        .await;
+    }
+
+    /// Drift between the ledger and the statement.
+    async fn statement_drift(&mut self, bank: &Bank) {
+        let settled = LineStatus::Settled;
+        let p = bank.payment_at(Stage::Sent, "settled not debited").await;
+        self.running.push(p.id.to_string());
+        self.expect(&p, Drift::SettledNotDebited);
+        bank.lines(&[line(&p, "t-left", settled)]).await;
+
+        let p = bank.payment_at(Stage::Settled, "debited not settled").await;
+        self.expect(&p, Drift::DebitedNotSettled);
+
+        let p = bank.payment_at(Stage::Released, "released but settled").await;
+        self.expect(&p, Drift::ReleasedButSettled);
+        bank.lines(&[line(&p, "t-after-all", settled)]).await;
+
+        let p = bank.payment_at(Stage::Settled, "other amount").await;
+        self.expect(&p, Drift::AmountMismatch);
+        bank.lines(&[StatementLine { amount_minor: AMOUNT_MINOR + 1, ..line(&p, "t-more", settled) }]).await;
+
+        let p = bank.payment_at(Stage::Settled, "settled twice").await;
+        self.expect(&p, Drift::SettledTwice);
+        bank.lines(&[line(&p, "t-once", settled), line(&p, "t-again", settled)]).await;
+    }
+
+    /// Statement lines, a callback and workflows without a payment. A rejected line without reference is no drift.
+    async fn unmatched(&mut self, bank: &Bank, sound: &Sample) {
+        let settled = LineStatus::Settled;
+        bank.lines(&[
+            StatementLine { reference: Some("tx_nobody:submit".into()), ..line(sound, "t-nobody", settled) },
+            StatementLine { reference: None, ..line(sound, "t-nameless", LineStatus::Rejected) },
+        ])
+        .await;
+        self.expected.insert("northern:t-nobody".into(), Drift::TransferWithoutPayment);
+        let mut foreign = success(sound, "evt-foreign");
+        foreign.reference = "tx_unheard_of:submit".into();
+        bank.ledger.store_callback(&foreign).await.unwrap();
+        self.expected.insert("northern:evt-foreign".into(), Drift::UnmatchedCallback);
+        for workflow_id in ["pay_nobody".into(), format!("{}:resume:1", sound.id)] {
+            self.running.push(workflow_id.clone());
+            self.expected.insert(workflow_id, Drift::WorkflowWithoutPayment);
+        }
+    }
+}
+
+/// R36, S0.15: one drift of each of the twelve kinds.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r36_each_seeded_drift_is_found_and_nothing_else(pool: PgPool) {
     let bank = Bank::new(pool);
-    let mut running = Vec::new();
-    let mut expected: BTreeMap<String, Drift> = BTreeMap::new();
-    let settled = LineStatus::Settled;
+    let mut seeded = Seeded::default();
+    let sound = seeded.sound_payments(&bank).await;
+    seeded.ledger_drift(&bank).await;
+    seeded.statement_drift(&bank).await;
+    seeded.unmatched(&bank, &sound).await;
 
-    // What is well, or under way.
-    for (key, stage) in [
-        ("accepted", Stage::Accepted),
-        ("reserved", Stage::Reserved),
-        ("sent", Stage::Sent),
-        ("cancelling", Stage::Cancelling),
-        ("confirmed", Stage::Confirmed),
-        ("rejected", Stage::Rejected),
-        ("unreserved", Stage::ReleasedUnreserved),
-    ] {
-        running.push(bank.payment_at(stage, key).await.id.to_string());
-    }
-    // Of those two have ended; their workflows have too.
-    running.truncate(5);
-    let well = bank.payment_at(Stage::Settled, "well").await;
-    let undone = bank.payment_at(Stage::Released, "undone").await;
-    let recalled = bank.payment_at(Stage::Recalled, "recalled").await;
-    running.push(recalled.id.to_string());
-    bank.lines(&[
-        line(&well, "t-well", settled),
-        line(&undone, "t-undone", LineStatus::Cancelled),
-        line(&recalled, "t-recalled", settled),
-        line(&recalled, "t-recalled", LineStatus::Recalled),
-    ])
-    .await;
-
-    let mut plant = |p: &Sample, drift| expected.insert(p.id.to_string(), drift);
-    let p = bank.payment_at(Stage::Sent, "missing hold").await;
-    running.push(p.id.to_string());
-    plant(&p, Drift::MissingHold);
-    bank.damage(format!("DELETE FROM holds WHERE payment_id = '{}'", p.id)).await;
-
-    let p = bank.payment_at(Stage::Released, "orphan hold").await;
-    plant(&p, Drift::OrphanHold);
-    bank.damage(format!("UPDATE holds SET status = 'open', closed_at = NULL WHERE payment_id = '{}'", p.id))
-        .await;
-
-    let p = bank.payment_at(Stage::Sent, "settled not debited").await;
-    running.push(p.id.to_string());
-    plant(&p, Drift::SettledNotDebited);
-    bank.lines(&[line(&p, "t-left", settled)]).await;
-
-    let p = bank.payment_at(Stage::Settled, "debited not settled").await;
-    plant(&p, Drift::DebitedNotSettled);
-
-    let p = bank.payment_at(Stage::Released, "released yet settled").await;
-    plant(&p, Drift::ReleasedButSettled);
-    bank.lines(&[line(&p, "t-after-all", settled)]).await;
-
-    let p = bank.payment_at(Stage::Settled, "other amount").await;
-    plant(&p, Drift::AmountMismatch);
-    bank.lines(&[StatementLine { amount_minor: AMOUNT_MINOR + 1, ..line(&p, "t-more", settled) }]).await;
-
-    let p = bank.payment_at(Stage::Settled, "settled twice").await;
-    plant(&p, Drift::SettledTwice);
-    bank.lines(&[line(&p, "t-once", settled), line(&p, "t-again", settled)]).await;
-
-    let p = bank.payment_at(Stage::Reserved, "no workflow").await;
-    plant(&p, Drift::PaymentWithoutWorkflow);
-
-    let p = bank.payment_at(Stage::Cancelling, "stuck").await;
-    running.push(p.id.to_string());
-    plant(&p, Drift::StuckCancelling);
-    bank.damage(format!(
-        "UPDATE payments SET cancelling_since = now() - interval '61 min' WHERE payment_id = '{}'",
-        p.id
-    ))
-    .await;
-
-    // What belongs to no payment.
-    let nobody =
-        StatementLine { reference: Some("tx_nobody:submit".into()), ..line(&well, "t-nobody", settled) };
-    bank.lines(&[
-        nobody,
-        StatementLine { reference: None, ..line(&well, "t-nameless", LineStatus::Rejected) },
-    ])
-    .await;
-    expected.insert("northern:t-nobody".into(), Drift::TransferWithoutPayment);
-    let mut foreign = success(&well, "evt-foreign");
-    foreign.reference = "tx_unheard_of:submit".into();
-    bank.ledger.store_callback(&foreign).await.unwrap();
-    expected.insert("northern:evt-foreign".into(), Drift::UnmatchedCallback);
-    running.extend(["pay_nobody".into(), format!("{}:resume:1", well.id)]);
-    expected.insert("pay_nobody".into(), Drift::WorkflowWithoutPayment);
-    expected.insert(format!("{}:resume:1", well.id), Drift::WorkflowWithoutPayment);
-    // Confirmed is settled at the switch and not debited: its statement has not come so far.
-
-    // The books are read a moment after the statement, as in a sweep.
+    // An empty page moves the time of the last statement read behind all payments, as in a real run.
     bank.lines(&[]).await;
-    let (sweep, findings) = bank.reconcile(&running).await;
+    let (run, findings) = bank.reconcile(&seeded.running).await;
     let found: BTreeMap<String, Drift> =
         findings.iter().map(|finding| (finding.origin.clone(), finding.drift)).collect();
-    assert_eq!(found, expected);
-    assert_eq!(findings.len(), expected.len(), "one each: {findings:?}");
+    assert_eq!(found, seeded.expected);
+    assert_eq!(findings.len(), seeded.expected.len(), "expected one finding each: {findings:?}");
 
-    // An exception each, once; what was met when the word came in keeps its exception.
-    let before = bank.number("SELECT count(*) FROM exceptions").await;
-    let known = bank.ledger.open_findings(&findings).await.unwrap();
-    let opened = known.iter().filter(|known| matches!(known, FindingOutcome::Opened(_))).count();
-    assert_eq!(opened, findings.len() - 1, "the unknown callback had one: {known:?}");
-    assert_eq!(bank.number("SELECT count(*) FROM exceptions").await, before + i64::try_from(opened).unwrap());
-    let again = bank.ledger.open_findings(&findings).await.unwrap();
-    assert!(again.iter().all(|known| matches!(known, FindingOutcome::AlreadyOpen(_))), "{again:?}");
+    check_exceptions(&bank, &findings).await;
 
-    // What a person has closed is not opened again.
-    let Some(FindingOutcome::AlreadyOpen(id)) = again.first() else { panic!("{again:?}") };
-    bank.ledger.close_exception(*id, "ann", "looked at").await.unwrap();
-    let after = bank.ledger.open_findings(&findings[..1]).await.unwrap();
-    assert_eq!(after, [FindingOutcome::AlreadyClosed(*id)]);
-    // What is wrong otherwise since then is another matter.
-    let otherwise = Finding { detail: "it differs by more".into(), ..findings[0].clone() };
-    let after = bank.ledger.open_findings(std::slice::from_ref(&otherwise)).await.unwrap();
-    assert!(matches!(after[..], [FindingOutcome::Opened(other)] if other != *id), "{after:?}");
-
-    // A sweep leaves no list of workflows behind.
-    bank.ledger.finish_reconciliation_run(sweep, &serde_json::json!({})).await.unwrap();
+    bank.ledger.finish_reconciliation_run(run, &serde_json::json!({})).await.unwrap();
     assert_eq!(bank.number("SELECT count(*) FROM running_workflows").await, 0);
 }
 
-/// A line is stored once however often its page is read, and its place is kept.
+/// Each finding opens one exception, once. A closed one stays closed unless the finding changes.
+async fn check_exceptions(bank: &Bank, findings: &[Finding]) {
+    let before = bank.number("SELECT count(*) FROM exceptions").await;
+    let known = bank.ledger.open_findings(findings).await.unwrap();
+    let opened = known.iter().filter(|known| matches!(known, Known::Opened(_))).count();
+    assert_eq!(opened, findings.len() - 1, "the unmatched callback already had an exception: {known:?}");
+    assert_eq!(bank.number("SELECT count(*) FROM exceptions").await, before + i64::try_from(opened).unwrap());
+    let repeated = bank.ledger.open_findings(findings).await.unwrap();
+    assert!(repeated.iter().all(|known| matches!(known, Known::Open(_))), "{repeated:?}");
+
+    let Some(Known::Open(id)) = repeated.first() else { panic!("expected an open exception: {repeated:?}") };
+    bank.ledger.close_exception(*id, "ann", "checked").await.unwrap();
+    let after_close = bank.ledger.open_findings(&findings[..1]).await.unwrap();
+    assert_eq!(after_close, [Known::Closed(*id)]);
+    let changed = Finding { detail: "the difference is larger".into(), ..findings[0].clone() };
+    let after_change = bank.ledger.open_findings(std::slice::from_ref(&changed)).await.unwrap();
+    assert!(matches!(after_change[..], [Known::Opened(other)] if other != *id), "{after_change:?}");
+}
+
+/// A line is stored once, also if its page is read repeatedly, and the cursor of the last line is kept.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn statement_lines_are_stored_once_and_the_cursor_advances(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -219,10 +248,10 @@ async fn statement_lines_are_stored_once_and_the_cursor_advances(pool: PgPool) {
     let p = bank.payment_at(Stage::Settled, "k").await;
     let page = [line(&p, "t-1", LineStatus::Settled), line(&p, "t-1", LineStatus::Recalled)];
     assert_eq!(bank.lines(&page).await, 2);
-    assert_eq!(bank.lines(&page).await, 0, "read again");
+    assert_eq!(bank.lines(&page).await, 0, "a repeated page stored lines again");
     bank.lines(&[]).await;
-    let place = bank.ledger.statement_cursor(&switch()).await.unwrap();
-    assert_eq!(place.as_deref(), Some("t-1-Recalled"));
+    let cursor = bank.ledger.statement_cursor(&switch()).await.unwrap();
+    assert_eq!(cursor.as_deref(), Some("t-1-Recalled"));
     for change in ["UPDATE statement_lines SET amount_minor = 1", "DELETE FROM statement_lines"] {
         assert!(sqlx::raw_sql(change).execute(&bank.pool).await.is_err(), "{change}");
     }

@@ -1,5 +1,4 @@
-//! Release: the one door. Opened by nothing sent, by a dead transfer and by a recall; by nothing
-//! else, whoever asks.
+//! `steps::release`: allowed only without an attempt, for a void transfer, and after a recall.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
@@ -12,37 +11,37 @@ use payment_protocol::rules::ReleaseRefusal;
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, failure};
 
-/// What release answers at each stage, twice, and what is left.
+/// The outcome of a release at each stage, repeated, and the resulting state.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_release_is_done_or_refused_at_each_stage(pool: PgPool) {
     let bank = Bank::new(pool);
-    let asked = Cause::FailureReported { reason: "no such account".into() };
-    let done = |cause: &Cause| ReleaseStepOutcome::Done(cause.clone());
-    let shut = || ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle);
-    let spent = || ReleaseStepOutcome::Refused(ReleaseRefusal::HoldSettled);
+    let cause = Cause::FailureReported { reason: "no such account".into() };
+    let done = |cause: &Cause| Release::Done(cause.clone());
+    let not_allowed = || Release::Refused(ReleaseRefusal::MayStillSettle);
+    let debited = || Release::Refused(ReleaseRefusal::HoldSettled);
     let held = FUNDS_MINOR - AMOUNT_MINOR;
     #[rustfmt::skip]
     let table = [
         // stage                    outcome                        state after    hold        available
-        (Stage::Accepted,           done(&asked),                  "failed",      "none",     FUNDS_MINOR),
-        (Stage::Fenced,             done(&asked),                  "failed",      "none",     FUNDS_MINOR),
-        (Stage::Reserved,           done(&asked),                  "failed",      "released", FUNDS_MINOR),
-        (Stage::Sent,               shut(),                        "reserved",    "open",     held),
-        (Stage::Cancelling,         shut(),                        "cancelling",  "open",     held),
-        (Stage::Differing,          shut(),                        "reserved",    "open",     held),
-        (Stage::Confirmed,          shut(),                        "confirmed",   "open",     held),
+        (Stage::Accepted,           done(&cause),                  "failed",      "none",     FUNDS_MINOR),
+        (Stage::Fenced,             done(&cause),                  "failed",      "none",     FUNDS_MINOR),
+        (Stage::Reserved,           done(&cause),                  "failed",      "released", FUNDS_MINOR),
+        (Stage::Sent,               not_allowed(),                        "reserved",    "open",     held),
+        (Stage::Cancelling,         not_allowed(),                        "cancelling",  "open",     held),
+        (Stage::Differing,          not_allowed(),                        "reserved",    "open",     held),
+        (Stage::Confirmed,          not_allowed(),                        "confirmed",   "open",     held),
         (Stage::Void,               done(&Cause::SlaExpired),       "timed_out",   "released", FUNDS_MINOR),
-        (Stage::DebitRefused,             shut(),                        "confirmed",   "open",     held),
-        (Stage::Recalled,           done(&asked),                  "failed",      "released", FUNDS_MINOR),
-        (Stage::RecallRefused,      shut(),                        "confirmed",   "open",     held),
-        (Stage::Settled,            spent(),                       "settled",     "debited",  held),
+        (Stage::DebitRefused,             not_allowed(),                        "confirmed",   "open",     held),
+        (Stage::Recalled,           done(&cause),                  "failed",      "released", FUNDS_MINOR),
+        (Stage::RecallRefused,      not_allowed(),                        "confirmed",   "open",     held),
+        (Stage::Settled,            debited(),                       "settled",     "settled",  held),
         (Stage::Released,           done(&Cause::SlaExpired),       "timed_out",   "released", FUNDS_MINOR),
         (Stage::ReleasedUnreserved, done(&Cause::ReserveUnknown),  "failed",      "none",     FUNDS_MINOR),
     ];
     for (stage, outcome, state, hold, available) in table {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
         for _ in 0..2 {
-            assert_eq!(bank.ledger.release(&p.id, &asked).await.unwrap(), outcome, "{stage:?}");
+            assert_eq!(bank.ledger.release(&p.id, &cause).await.unwrap(), outcome, "{stage:?}");
         }
         assert_eq!((bank.state(&p).await.as_str(), bank.hold(&p).await.as_str()), (state, hold), "{stage:?}");
         assert_eq!(bank.available(&p).await, available, "{stage:?}");
@@ -50,7 +49,7 @@ async fn a_release_is_done_or_refused_at_each_stage(pool: PgPool) {
     }
 }
 
-/// A FAILURE callback is never definite: it opens nothing.
+/// A FAILURE callback is never definite, so it does not allow a release.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_failure_callback_does_not_allow_a_release(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -63,7 +62,7 @@ async fn a_failure_callback_does_not_allow_a_release(pool: PgPool) {
     bank.audit().await;
 }
 
-/// The first cause recorded names the end, not the one that a later caller brings.
+/// The first recorded cause determines the final state, whatever later calls pass.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_first_cause_determines_the_final_state(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -90,7 +89,7 @@ async fn the_first_cause_determines_the_final_state(pool: PgPool) {
     bank.audit().await;
 }
 
-/// Releasing what was never held fences the reserve that may still be on its way (R8).
+/// R8: a release without a reserve fences a reserve that may still be in flight.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r8_a_reserve_after_the_release_is_refused(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -101,7 +100,6 @@ async fn r8_a_reserve_after_the_release_is_refused(pool: PgPool) {
     bank.audit().await;
 }
 
-/// What was given back is the customer's again: the same money can be held by the next payment.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_released_amount_can_be_reserved_again(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -118,7 +116,7 @@ async fn a_released_amount_can_be_reserved_again(pool: PgPool) {
     bank.audit().await;
 }
 
-/// A release of a frozen account gives back all the same: the freeze bars debits.
+/// A freeze refuses debits, not releases.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_frozen_account_receives_its_release(pool: PgPool) {
     let bank = Bank::new(pool);

@@ -1,5 +1,5 @@
-//! Reserve: every refusal in its order of precedence, recorded and repeated; held once; refused
-//! behind a fence, for another run, and after the end.
+//! `steps::reserve`: refusals in their order of precedence, recorded and repeated; one hold per payment; no reserve after a fence,
+//! for another run, or after the end.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
@@ -18,8 +18,8 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, account_id, eur, first_run, run};
 
-/// What stands in the way of a reserve, in the order in which it is looked at.
-const HINDRANCES: [(&str, ReserveRefusal, &str); 6] = [
+/// Conditions that refuse a reserve, in their order of precedence, with the refusal and the final state.
+const CONDITIONS: [(&str, ReserveRefusal, &str); 6] = [
     ("customer's cancel", ReserveRefusal::CustomerCancel, "cancelled"),
     ("started too late", ReserveRefusal::StartedTooLate, "rejected"),
     ("unknown account", ReserveRefusal::UnknownAccount, "rejected"),
@@ -28,11 +28,11 @@ const HINDRANCES: [(&str, ReserveRefusal, &str); 6] = [
     ("insufficient funds", ReserveRefusal::InsufficientFunds, "rejected"),
 ];
 
-/// Each row has its own hindrance and all that come after it: the first one names the refusal.
+/// Each row has its own condition and all later ones: the first one determines the refusal.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_reserve_is_refused_for_the_first_reason_in_precedence(pool: PgPool) {
     let bank = Bank::new(pool);
-    for (first, (hindrance, refusal, end)) in HINDRANCES.into_iter().enumerate() {
+    for (first, (condition, refusal, end)) in CONDITIONS.into_iter().enumerate() {
         let order = bank.order(&format!("row-{first}"));
         let currency = if first <= 3 { Currency::USD } else { Currency::EUR };
         if first != 2 {
@@ -52,19 +52,19 @@ async fn a_reserve_is_refused_for_the_first_reason_in_precedence(pool: PgPool) {
         if first == 0 {
             bank.customer_cancel(&p).await;
         }
-        assert_eq!(bank.reserve(&p).await, ReserveOutcome::Refused(refusal), "{hindrance}");
+        assert_eq!(bank.reserve(&p).await, ReserveOutcome::Refused(refusal), "{condition}");
         assert_eq!(
             (bank.state(&p).await.as_str(), bank.hold(&p).await.as_str()),
             (end, "none"),
-            "{hindrance}"
+            "{condition}"
         );
         let recorded = bank.operation(&format!("{}:reserve", p.id)).await;
-        assert_eq!(recorded, [format!("refused {refusal}")], "{hindrance}");
+        assert_eq!(recorded, [format!("refused {refusal}")], "{condition}");
         bank.audit().await;
     }
 }
 
-/// S1.3: a refusal changes no balance, is recorded, and stands when its reason has gone.
+/// S1.3: a refusal changes no balance, is recorded, and is repeated after its reason is gone.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s1_3_a_refusal_is_repeated_after_its_reason_has_gone(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -90,21 +90,21 @@ async fn s1_3_a_refusal_is_repeated_after_its_reason_has_gone(pool: PgPool) {
     ] {
         let before = bank.available(p).await;
         assert_eq!(bank.reserve(p).await, ReserveOutcome::Refused(refusal));
-        let zombie = bank.ledger.reserve(&p.id, &run("another")).await.unwrap();
-        assert_eq!(zombie, ReserveOutcome::Refused(refusal), "whichever run asks");
+        let other_run = bank.ledger.reserve(&p.id, &run("another")).await.unwrap();
+        assert_eq!(other_run, ReserveOutcome::Refused(refusal), "another run");
         assert_eq!((bank.available(p).await, bank.hold(p).await.as_str()), (before, "none"));
     }
     bank.audit().await;
 }
 
-/// An account that the payment must not be taken from is unknown to it.
+/// Another tenant's account and internal accounts are unknown as source.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn another_tenants_or_internal_account_is_refused_as_source(pool: PgPool) {
     let bank = Bank::new(pool);
-    let stranger = TenantId::new("stranger").unwrap();
-    bank.ledger.open_account(&stranger, &account_id("theirs"), Currency::EUR).await.unwrap();
+    let other_tenant = TenantId::new("other").unwrap();
+    bank.ledger.open_account(&other_tenant, &account_id("theirs"), Currency::EUR).await.unwrap();
     bank.ledger.fund(&account_id("theirs"), eur(FUNDS_MINOR), "theirs").await.unwrap();
-    // Money in escrow, which nobody may send on.
+    // So that escrow has a balance.
     bank.payment_at(Stage::Settled, "earlier").await;
 
     for source in ["theirs", "internal:escrow:EUR", "internal:holding:EUR", "internal:funding:EUR"] {
@@ -120,14 +120,13 @@ async fn another_tenants_or_internal_account_is_refused_as_source(pool: PgPool) 
     let order = NewPayment {
         tenant: internal,
         source_account: account_id("internal:escrow:EUR"),
-        ..bank.order("from within")
+        ..bank.order("internal")
     };
     let p = bank.accept(&order).await;
     assert_eq!(bank.reserve(&p).await, ReserveOutcome::Refused(ReserveRefusal::UnknownAccount));
     bank.audit().await;
 }
 
-/// The bound: the whole balance may be held, and not one minor unit more.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_whole_balance_can_be_reserved_and_no_more(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -156,7 +155,7 @@ async fn a_repeated_reserve_holds_the_amount_once(pool: PgPool) {
     bank.audit().await;
 }
 
-/// What a reserve finds at each stage: of the run that reserved, and of another.
+/// The outcome of a late reserve at each stage, for the run that reserved and for another run.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_late_reserve_changes_nothing_at_each_stage(pool: PgPool) {
     use ReserveOutcome::{AnotherRun, Ended, Held, Refused};
@@ -189,15 +188,15 @@ async fn a_late_reserve_changes_nothing_at_each_stage(pool: PgPool) {
     bank.audit().await;
 }
 
-/// A payment that began to be undone before anything was held is not begun again: not by a run that was reset to before
-/// its reserve, nor by an attempt that comes late (R8). It ends for the cause of the undo, whatever hinders it by then.
+/// R8: after compensation has begun without a hold, no reserve succeeds, neither by a reset run nor by a late attempt. The payment
+/// ends with the cause of the compensation, whatever other condition applies by then.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r8_a_reserve_after_compensation_began_changes_nothing(pool: PgPool) {
     let bank = Bank::new(pool);
-    for hindrance in ["none", "cancelled", "frozen"] {
-        let p = bank.payment_at(Stage::Accepted, hindrance).await;
+    for condition in ["none", "cancelled", "frozen"] {
+        let p = bank.payment_at(Stage::Accepted, condition).await;
         bank.ledger.begin_cancel(&p.id, &Cause::ReserveUnknown).await.unwrap();
-        match hindrance {
+        match condition {
             "cancelled" => drop(bank.customer_cancel(&p).await),
             "frozen" => bank.freeze(&p).await,
             _ => {}
@@ -208,27 +207,27 @@ async fn r8_a_reserve_after_compensation_began_changes_nothing(pool: PgPool) {
             assert_eq!(
                 bank.ledger.reserve(&p.id, &run).await.unwrap(),
                 ReserveOutcome::AnotherRun,
-                "{hindrance}"
+                "{condition}"
             );
         }
         let after = (bank.state(&p).await, bank.words("SELECT detail FROM timeline ORDER BY entry_id").await);
-        assert_eq!(after, before, "{hindrance}");
-        assert_eq!(bank.operation(&format!("{}:reserve", p.id)).await, [""; 0], "{hindrance}");
-        assert_eq!(bank.column(&p, "run_id").await, None, "{hindrance}");
+        assert_eq!(after, before, "{condition}");
+        assert_eq!(bank.operation(&format!("{}:reserve", p.id)).await, [""; 0], "{condition}");
+        assert_eq!(bank.column(&p, "run_id").await, None, "{condition}");
         assert_eq!((bank.available(&p).await, bank.hold(&p).await.as_str()), (FUNDS_MINOR, "none"));
 
-        // The resume way: fence, find that nothing was sent, release.
+        // The recovery workflow: fence, and release without an attempt.
         let fenced = bank.ledger.fence_reserve(&p.id).await.unwrap();
-        assert_eq!(fenced, FenceOutcome::Open(Some(Cause::ReserveUnknown)), "{hindrance}");
+        assert_eq!(fenced, FenceOutcome::Open(Some(Cause::ReserveUnknown)), "{condition}");
         let released = bank.ledger.release(&p.id, &Cause::Interrupted).await.unwrap();
-        assert_eq!(released, ReleaseStepOutcome::Done(Cause::ReserveUnknown), "{hindrance}");
-        assert_eq!(bank.state(&p).await, "failed", "{hindrance}");
-        assert_eq!(bank.available(&p).await, FUNDS_MINOR, "{hindrance}");
+        assert_eq!(released, Release::Done(Cause::ReserveUnknown), "{condition}");
+        assert_eq!(bank.state(&p).await, "failed", "{condition}");
+        assert_eq!(bank.available(&p).await, FUNDS_MINOR, "{condition}");
     }
     bank.audit().await;
 }
 
-/// A cancel or a passed `valid_until` kill_switches a reserve, not what is held already.
+/// A cancel or a passed `valid_until` refuses a new reserve, not a repeated one.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_hold_survives_a_cancel_and_its_valid_until(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -239,13 +238,13 @@ async fn a_hold_survives_a_cancel_and_its_valid_until(pool: PgPool) {
     bank.audit().await;
 }
 
-/// Fencing records a refusal where nothing is recorded, and otherwise changes nothing.
+/// A fence records a refusal only if no outcome of the reserve is recorded.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_fence_is_written_only_if_no_outcome_is_recorded(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
-        // stage                    the fence finds                      under reserve's key
+        // stage                    outcome of the fence                 recorded
         (Stage::Accepted,           FenceOutcome::Open(None),                   "refused fenced"),
         (Stage::Fenced,             FenceOutcome::Open(None),                   "refused fenced"),
         (Stage::Reserved,           FenceOutcome::Open(None),                   "done"),
@@ -257,11 +256,11 @@ async fn a_fence_is_written_only_if_no_outcome_is_recorded(pool: PgPool) {
         (Stage::ReleasedUnreserved, FenceOutcome::Ended(FinalState::Failed),           "refused fenced"),
         (Stage::Rejected,           FenceOutcome::Ended(FinalState::Rejected),         "refused frozen_account"),
     ];
-    for (stage, found, recorded) in table {
+    for (stage, outcome, recorded) in table {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
         let state = bank.state(&p).await;
         for _ in 0..2 {
-            assert_eq!(bank.ledger.fence_reserve(&p.id).await.unwrap(), found, "{stage:?}");
+            assert_eq!(bank.ledger.fence_reserve(&p.id).await.unwrap(), outcome, "{stage:?}");
         }
         assert_eq!(bank.operation(&format!("{}:reserve", p.id)).await, [recorded], "{stage:?}");
         assert_eq!(bank.state(&p).await, state, "{stage:?}");
@@ -269,7 +268,6 @@ async fn a_fence_is_written_only_if_no_outcome_is_recorded(pool: PgPool) {
     bank.audit().await;
 }
 
-/// Ending what was never reserved does nothing to what was.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn refuse_unreserved_changes_unreserved_payments_only(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -291,7 +289,7 @@ async fn refuse_unreserved_changes_unreserved_payments_only(pool: PgPool) {
     bank.audit().await;
 }
 
-/// Sixteen runs at once: exactly one holds, and no other run ever does.
+/// Of sixteen concurrent runs exactly one reserves.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn of_concurrent_runs_one_reserves(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::with_connections(options, connect, 16).await;
@@ -300,7 +298,7 @@ async fn of_concurrent_runs_one_reserves(options: PgPoolOptions, connect: PgConn
         let runs: Vec<_> = (0..16).map(|n| run(&format!("run-{n}"))).collect();
         let outcomes = join_all(runs.iter().map(|run| bank.ledger.reserve(&p.id, run))).await;
         let count =
-            |wanted: ReserveOutcome| outcomes.iter().filter(|o| *o.as_ref().unwrap() == wanted).count();
+            |expected: ReserveOutcome| outcomes.iter().filter(|o| *o.as_ref().unwrap() == expected).count();
         assert_eq!((count(ReserveOutcome::Held), count(ReserveOutcome::AnotherRun)), (1, 15));
         assert_eq!(bank.available(&p).await, FUNDS_MINOR - AMOUNT_MINOR);
     }
@@ -308,11 +306,10 @@ async fn of_concurrent_runs_one_reserves(options: PgPoolOptions, connect: PgConn
     bank.close().await;
 }
 
-/// A repeat of an unknown id is an error of its own, not a wait.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn an_unknown_payment_is_an_error_with_its_id(pool: PgPool) {
     let bank = Bank::new(pool);
-    let id = bank.order("never taken").payment_id;
+    let id = bank.order("never accepted").payment_id;
     let error = bank.ledger.reserve(&id, &first_run()).await.unwrap_err();
     assert!(matches!(error, LedgerError::UnknownPayment(_)), "{error:?}");
     assert_eq!(error.to_string(), format!("there is no payment {id}"));

@@ -1,4 +1,4 @@
-//! The starter's questions: what is to be started, by whom, and what was lost.
+//! `steps::start`: claiming accepted payments, idle payments, and recovery of lost runs.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
@@ -18,15 +18,15 @@ use support::{AMOUNT_MINOR, Bank, OTHER_SWITCH, Stage, at, eur, profile};
 
 const LEASE_MS: i64 = 60_000;
 const IDLE_MS: i64 = 60_000;
-/// More than any test has in work.
-const ROOM: i64 = 1_000;
+/// In-flight limit above the payments of any test.
+const MAX_IN_FLIGHT: i64 = 1_000;
 
 fn ids(started: &[StartablePayment]) -> Vec<String> {
     started.iter().map(|s| s.payment.payment_id.to_string()).collect()
 }
 
-/// Lets `interval` pass for everything that is leased or idle.
-async fn let_pass(bank: &Bank, interval: &str) {
+/// Moves leases and last updates of all payments into the past.
+async fn age_all(bank: &Bank, interval: &str) {
     bank.sql(&format!(
         "UPDATE payments SET updated_at = updated_at - interval '{interval}',
                              start_lease_until = start_lease_until - interval '{interval}'"
@@ -38,7 +38,7 @@ async fn let_pass(bank: &Bank, interval: &str) {
 async fn a_claimed_payment_is_the_complete_workflow_input(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Accepted, "k").await;
-    let taken = bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap();
+    let claimed = bank.ledger.claim_accepted(10, LEASE_MS, MAX_IN_FLIGHT).await.unwrap();
     let payment = Payment {
         payment_id: p.id.clone(),
         tx_id: p.tx,
@@ -48,10 +48,10 @@ async fn a_claimed_payment_is_the_complete_workflow_input(pool: PgPool) {
         resume: 0,
     };
     let workflow_id = p.id.to_string();
-    assert_eq!(taken, [StartablePayment { payment, workflow_id, cancel_requested: false, too_late: false }]);
+    assert_eq!(claimed, [Startable { payment, workflow_id, cancel_requested: false, too_late: false }]);
 }
 
-/// Oldest first, by the time of acceptance and not by the place in the table.
+/// The order is by time of acceptance, not by position in the table.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn payments_are_claimed_oldest_first(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -61,63 +61,80 @@ async fn payments_are_claimed_oldest_first(pool: PgPool) {
         oldest_first.insert(0, bank.accept(&order).await.id.to_string());
     }
     bank.sql("ANALYZE payments").await;
-    let mut taken = vec![];
+    let mut claimed = vec![];
     for _ in 0..3 {
-        let batch = ids(&bank.ledger.claim_accepted(20, LEASE_MS, ROOM).await.unwrap());
+        let batch = ids(&bank.ledger.claim_accepted(20, LEASE_MS, MAX_IN_FLIGHT).await.unwrap());
         assert_eq!(batch.len(), 20);
-        taken.extend(batch);
+        claimed.extend(batch);
     }
-    assert_eq!(taken, oldest_first);
-    assert_eq!(bank.ledger.claim_accepted(20, LEASE_MS, ROOM).await.unwrap(), []);
+    assert_eq!(claimed, oldest_first);
+    assert_eq!(bank.ledger.claim_accepted(20, LEASE_MS, MAX_IN_FLIGHT).await.unwrap(), []);
 }
 
-/// A lease keeps others away, and ends by itself when its holder dies.
+/// A leased payment is not claimed again until the lease has expired or the start is marked.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn an_expired_start_lease_is_claimed_again(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Accepted, "k").await;
-    assert_eq!(ids(&bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap()), [p.id.to_string()]);
-    assert_eq!(bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap(), [], "leased");
-    let_pass(&bank, "61 s").await;
-    assert_eq!(ids(&bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap()), [p.id.to_string()]);
-    let_pass(&bank, "61 s").await;
+    assert_eq!(
+        ids(&bank.ledger.claim_accepted(10, LEASE_MS, MAX_IN_FLIGHT).await.unwrap()),
+        [p.id.to_string()]
+    );
+    assert_eq!(
+        bank.ledger.claim_accepted(10, LEASE_MS, MAX_IN_FLIGHT).await.unwrap(),
+        [],
+        "a leased payment was claimed"
+    );
+    age_all(&bank, "61 s").await;
+    assert_eq!(
+        ids(&bank.ledger.claim_accepted(10, LEASE_MS, MAX_IN_FLIGHT).await.unwrap()),
+        [p.id.to_string()]
+    );
+    age_all(&bank, "61 s").await;
     bank.ledger.mark_started(&p.id).await.unwrap();
     assert_eq!(bank.state(&p).await, "started");
-    assert_eq!(bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap(), [], "started");
+    assert_eq!(
+        bank.ledger.claim_accepted(10, LEASE_MS, MAX_IN_FLIGHT).await.unwrap(),
+        [],
+        "a started payment was claimed"
+    );
 }
 
-/// Eight starters at once: no payment is taken twice, none is left.
+/// Eight concurrent starters claim each payment once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn concurrent_starters_claim_each_payment_once(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::with_connections(options, connect, 8).await;
     for n in 0..80 {
         bank.accept(&bank.order(&format!("k{n}"))).await;
     }
-    let mut taken = vec![];
-    // More rounds than it takes, since a starter skips what another one is just taking.
+    let mut claimed = vec![];
+    // More rounds than necessary, since a claim skips rows that another one has locked.
     for _ in 0..8 {
-        let round = join_all((0..8).map(|_| bank.ledger.claim_accepted(7, LEASE_MS, ROOM))).await;
-        taken.extend(round.into_iter().flat_map(|batch| ids(&batch.unwrap())));
+        let round = join_all((0..8).map(|_| bank.ledger.claim_accepted(7, LEASE_MS, MAX_IN_FLIGHT))).await;
+        claimed.extend(round.into_iter().flat_map(|batch| ids(&batch.unwrap())));
     }
-    assert_eq!((taken.len(), taken.iter().collect::<BTreeSet<_>>().len()), (80, 80));
+    assert_eq!((claimed.len(), claimed.iter().collect::<BTreeSet<_>>().len()), (80, 80));
     bank.close().await;
 }
 
-/// R23: one row that cannot be read does not keep the others from being started.
+/// R23: a row that cannot be deserialized does not block the others.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r23_an_unreadable_payment_does_not_stop_the_queue(pool: PgPool) {
     let bank = Bank::new(pool);
-    let poison = bank.payment_at(Stage::Accepted, "poison").await;
+    let unreadable = bank.payment_at(Stage::Accepted, "unreadable").await;
     let p = bank.payment_at(Stage::Accepted, "sound").await;
     bank.sql(&format!(
         "UPDATE payments SET profile = profile || '{{\"unheard_of\": 1}}' WHERE payment_id = '{}'",
-        poison.id
+        unreadable.id
     ))
     .await;
-    assert_eq!(ids(&bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap()), [p.id.to_string()]);
+    assert_eq!(
+        ids(&bank.ledger.claim_accepted(10, LEASE_MS, MAX_IN_FLIGHT).await.unwrap()),
+        [p.id.to_string()]
+    );
 }
 
-/// Whoever takes a payment is told what speaks against starting it.
+/// A claimed payment carries whether a cancel is requested and whether its deadline has passed.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_claim_reports_a_cancel_request_and_a_passed_deadline(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -137,12 +154,12 @@ async fn a_claim_reports_a_cancel_request_and_a_passed_deadline(pool: PgPool) {
         if late {
             bank.sql(&format!("UPDATE payments SET valid_until = now() WHERE payment_id = '{}'", p.id)).await;
         }
-        let taken = bank.ledger.claim_accepted(1, LEASE_MS, ROOM).await.unwrap();
-        assert_eq!((taken[0].cancel_requested, taken[0].too_late), (cancelled, late), "{key}");
+        let claimed = bank.ledger.claim_accepted(1, LEASE_MS, MAX_IN_FLIGHT).await.unwrap();
+        assert_eq!((claimed[0].cancel_requested, claimed[0].too_late), (cancelled, late), "{key}");
     }
 }
 
-/// Five starts that the workflow engine refused, and a person is asked; once.
+/// After five starts that Temporal refused the payment needs an operator, with one alert.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn five_refused_starts_need_an_operator(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -157,10 +174,10 @@ async fn five_refused_starts_need_an_operator(pool: PgPool) {
         bank.words("SELECT kind || ' ' || detail FROM alerts").await,
         ["needs_operator start_refused"]
     );
-    assert_eq!(bank.ledger.claim_accepted(10, LEASE_MS, ROOM).await.unwrap(), []);
+    assert_eq!(bank.ledger.claim_accepted(10, LEASE_MS, MAX_IN_FLIGHT).await.unwrap(), []);
 }
 
-/// Marking a start never takes a payment back from where it stands.
+/// Marking a start never reverts the state.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_late_start_mark_changes_nothing(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -172,11 +189,11 @@ async fn a_late_start_mark_changes_nothing(pool: PgPool) {
     }
 }
 
-/// Open payments of which nothing was heard are looked at; accepted and ended ones are not.
+/// Open payments without a recent update are claimed; accepted and ended ones are not.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn open_payments_without_updates_are_claimed_as_idle(pool: PgPool) {
     let bank = Bank::new(pool);
-    let mut wanted = BTreeSet::new();
+    let mut expected = BTreeSet::new();
     for stage in [
         Stage::Accepted,
         Stage::Reserved,
@@ -190,45 +207,59 @@ async fn open_payments_without_updates_are_claimed_as_idle(pool: PgPool) {
     ] {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
         if !matches!(stage, Stage::Accepted | Stage::Settled | Stage::Released | Stage::Rejected) {
-            wanted.insert(p.id);
+            expected.insert(p.id);
         }
     }
-    assert_eq!(bank.ledger.claim_idle(20, IDLE_MS).await.unwrap(), [], "heard of just now");
-    let_pass(&bank, "61 s").await;
+    assert_eq!(
+        bank.ledger.claim_idle(20, IDLE_MS).await.unwrap(),
+        [],
+        "a recently updated payment was claimed"
+    );
+    age_all(&bank, "61 s").await;
     let idle = bank.ledger.claim_idle(20, IDLE_MS).await.unwrap();
-    assert_eq!(idle.iter().map(|i| i.payment_id.clone()).collect::<BTreeSet<_>>(), wanted);
+    assert_eq!(idle.iter().map(|i| i.payment_id.clone()).collect::<BTreeSet<_>>(), expected);
     assert!(idle.iter().all(|i| i.workflow_id == i.payment_id.as_str()));
-    assert_eq!(bank.ledger.claim_idle(20, IDLE_MS).await.unwrap(), [], "looked at");
-    let_pass(&bank, "61 s").await;
-    assert_eq!(bank.ledger.claim_idle(20, IDLE_MS).await.unwrap().len(), wanted.len(), "looked at again");
+    assert_eq!(bank.ledger.claim_idle(20, IDLE_MS).await.unwrap(), [], "a claimed payment was claimed again");
+    age_all(&bank, "61 s").await;
+    assert_eq!(
+        bank.ledger.claim_idle(20, IDLE_MS).await.unwrap().len(),
+        expected.len(),
+        "expected the payments again after the idle time"
+    );
 }
 
-/// A lost run is followed by resume n+1, by one of those who noticed.
+/// Of concurrent resumes of a lost run one succeeds, with the next number.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn of_concurrent_resumes_one_succeeds(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::with_connections(options, connect, 8).await;
     let p = bank.payment_at(Stage::Sent, "k").await;
     let mut lost = p.id.to_string();
     for n in 1..=5_u32 {
-        let noticed = join_all((0..8).map(|_| bank.ledger.resume(&p.id, &lost))).await;
-        let won: Vec<_> = noticed.into_iter().filter_map(Result::unwrap).collect();
-        assert_eq!(won.len(), 1, "resume {n}");
-        assert_eq!((won[0].payment.resume, won[0].workflow_id.clone()), (n, format!("{}:resume:{n}", p.id)));
-        assert_eq!(bank.ledger.resume(&p.id, &lost).await.unwrap(), None, "an older one is not followed");
-        lost.clone_from(&won[0].workflow_id);
-        assert_eq!(bank.column(&p, "workflow_id").await.unwrap(), lost, "signals go to it");
+        let results = join_all((0..8).map(|_| bank.ledger.resume(&p.id, &lost))).await;
+        let resumed: Vec<_> = results.into_iter().filter_map(Result::unwrap).collect();
+        assert_eq!(resumed.len(), 1, "resume {n}");
+        assert_eq!(
+            (resumed[0].payment.resume, resumed[0].workflow_id.clone()),
+            (n, format!("{}:resume:{n}", p.id))
+        );
+        assert_eq!(bank.ledger.resume(&p.id, &lost).await.unwrap(), None, "an older run was resumed");
+        lost.clone_from(&resumed[0].workflow_id);
+        assert_eq!(
+            bank.column(&p, "workflow_id").await.unwrap(),
+            lost,
+            "the current workflow is not recorded"
+        );
     }
     bank.close().await;
 }
 
-/// What a resume is given at each stage: the top while nothing is written of it, else the resume
-/// form; nothing after the end.
+/// The number of the resume at each stage: 0 (from the beginning) if nothing is recorded, 1 otherwise; `None` after the end.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_lost_run_is_resumed_at_each_open_stage(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
-        // stage                    the number of the resume; 0 is from the top
+        // stage                    number of the resume
         (Stage::Accepted,           Some(0)),
         (Stage::Fenced,             Some(1)),
         (Stage::Reserved,           Some(1)),
@@ -244,18 +275,17 @@ async fn a_lost_run_is_resumed_at_each_open_stage(pool: PgPool) {
     ];
     for (stage, resume) in table {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
-        let followed = bank.ledger.resume(&p.id, p.id.as_str()).await.unwrap();
-        assert_eq!(followed.map(|s| s.payment.resume), resume, "{stage:?}");
+        let resumed = bank.ledger.resume(&p.id, p.id.as_str()).await.unwrap();
+        assert_eq!(resumed.map(|s| s.payment.resume), resume, "{stage:?}");
     }
-    let turned_round = bank.payment_at(Stage::Accepted, "turned round").await;
-    bank.ledger.begin_cancel(&turned_round.id, &Cause::Interrupted).await.unwrap();
-    let followed = bank.ledger.resume(&turned_round.id, turned_round.id.as_str()).await.unwrap();
-    assert_eq!(followed.unwrap().payment.resume, 1, "a cause is on record");
+    let compensating = bank.payment_at(Stage::Accepted, "compensating").await;
+    bank.ledger.begin_cancel(&compensating.id, &Cause::Interrupted).await.unwrap();
+    let resumed = bank.ledger.resume(&compensating.id, compensating.id.as_str()).await.unwrap();
+    assert_eq!(resumed.unwrap().payment.resume, 1, "a cause is recorded");
     bank.audit().await;
 }
 
-/// Room counts what is being worked on, not what waits for the switch; a switch without room leaves
-/// the others theirs.
+/// The in-flight limit counts payments from their start until the switch has accepted them, per switch.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_switch_at_its_in_flight_limit_does_not_block_others(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -264,28 +294,26 @@ async fn a_switch_at_its_in_flight_limit_does_not_block_others(pool: PgPool) {
         order.profile.switch = SwitchName::new(OTHER_SWITCH).unwrap();
         order
     };
-    let room_for_one = async || ids(&bank.ledger.claim_accepted(10, LEASE_MS, 1).await.unwrap());
+    let claim_with_limit_one = async || ids(&bank.ledger.claim_accepted(10, LEASE_MS, 1).await.unwrap());
     let p = bank.payment_at(Stage::Accepted, "first").await;
-    assert_eq!(room_for_one().await, [p.id.to_string()]);
+    assert_eq!(claim_with_limit_one().await, [p.id.to_string()]);
 
-    // In work from its start until the switch has it.
     bank.ledger.mark_started(&p.id).await.unwrap();
     let waits = bank.payment_at(Stage::Accepted, "waits").await;
     let other = bank.order_at(Stage::Accepted, elsewhere("other")).await;
-    assert_eq!(room_for_one().await, [other.id.to_string()], "started");
+    assert_eq!(claim_with_limit_one().await, [other.id.to_string()], "started");
     bank.advance(&p, Stage::Sent).await;
-    assert_eq!(room_for_one().await, [""; 0], "reserved");
-    bank.ledger.record_transfer_found(&p.id).await.unwrap();
-    assert_eq!(room_for_one().await, [waits.id.to_string()], "with the switch");
+    assert_eq!(claim_with_limit_one().await, [""; 0], "reserved");
+    bank.ledger.record_found(&p.id).await.unwrap();
+    assert_eq!(claim_with_limit_one().await, [waits.id.to_string()], "accepted by the switch");
 }
 
-/// A waiting starter hears the nudge.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_wake_up_notification_reaches_the_starter(pool: PgPool) {
     let bank = Bank::new(pool);
     let mut listener = sqlx::postgres::PgListener::connect_with(&bank.pool).await.unwrap();
     listener.listen(payment_ledger::steps::start::START_CHANNEL).await.unwrap();
     bank.ledger.wake_starters().await.unwrap();
-    let heard = tokio::time::timeout(std::time::Duration::from_secs(20), listener.recv()).await;
-    assert_eq!(heard.unwrap().unwrap().channel(), payment_ledger::steps::start::START_CHANNEL);
+    let received = tokio::time::timeout(std::time::Duration::from_secs(20), listener.recv()).await;
+    assert_eq!(received.unwrap().unwrap().channel(), payment_ledger::steps::start::START_CHANNEL);
 }

@@ -1,4 +1,4 @@
-//! Balances at any instant, statements and trial balances, against sums over the whole journal.
+//! `reads::statement`: balances at any instant, account statements and trial balances, compared with sums over all entries.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
@@ -16,14 +16,14 @@ const HOLDING: &str = "internal:holding:EUR";
 const ESCROW: &str = "internal:escrow:EUR";
 const FUNDING: &str = "internal:funding:EUR";
 
-/// Minutes between two entries: they are spread over hours, and one lies on each full hour.
+/// Minutes between two entries, so that they spread over hours with one on each full hour.
 const STEP_M: i64 = 20;
 
 async fn seal(bank: &Bank, entries: i64) {
     assert!(matches!(bank.ledger.seal(BatchSize::new(entries)).await.unwrap(), SealOutcome::Batch { .. }));
 }
 
-/// The start of the book.
+/// The instant before the first entry.
 fn start() -> Timestamp {
     "2026-03-28T22:00:00Z".parse().unwrap()
 }
@@ -32,9 +32,9 @@ fn after(minutes: i64) -> Timestamp {
     start() + SignedDuration::from_mins(minutes)
 }
 
-/// One account and payments of each end; the entries and holds are moved to times of their own before anything is sealed. Half
-/// of the entries are sealed then, not the oldest.
-async fn book(pool: PgPool) -> (Bank, i64) {
+/// Two accounts, and payments at several stages; entries and holds are moved to distinct times. Part of the entries is sealed, not
+/// the oldest. Returns the number of entries.
+async fn bank_with_history(pool: PgPool) -> (Bank, i64) {
     let bank = Bank::new(pool);
     let account = bank.open(ACCOUNT, FUNDS_MINOR).await;
     bank.open("other", FUNDS_MINOR).await;
@@ -57,13 +57,13 @@ async fn book(pool: PgPool) -> (Bank, i64) {
     ))
     .await;
     seal(&bank, 4).await;
-    // These were committed late: their hours are sealed already, or wait.
+    // These entries were committed late: their hours may be sealed already.
     bank.sql("INSERT INTO journal_unsealed TABLE early").await;
     let entries = bank.number("SELECT max(entry_id) FROM journal").await;
     (bank, entries)
 }
 
-/// What an account held at an instant, by all of its entries.
+/// Balance of an account at an instant, as the sum of its entries.
 async fn summed(bank: &Bank, account: &str, at: Timestamp) -> i64 {
     bank.number(&format!(
         "SELECT coalesce(sum(CASE WHEN credit_account = '{account}' THEN amount_minor ELSE -amount_minor END), 0)::bigint
@@ -72,7 +72,7 @@ async fn summed(bank: &Bank, account: &str, at: Timestamp) -> i64 {
     .await
 }
 
-/// What a customer's holds were at an instant: reserved, and not yet settled or released.
+/// Open holds of a customer's account at an instant.
 async fn held(bank: &Bank, account: &str, at: Timestamp) -> i64 {
     bank.number(&format!(
         "SELECT coalesce(sum(CASE j.kind WHEN 'reserve' THEN j.amount_minor ELSE -j.amount_minor END), 0)::bigint
@@ -84,17 +84,21 @@ async fn held(bank: &Bank, account: &str, at: Timestamp) -> i64 {
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r10_a_balance_is_exact_at_every_instant(pool: PgPool) {
-    let (bank, entries) = book(pool).await;
-    let mut looks = 0;
+    let (bank, entries) = bank_with_history(pool).await;
+    let mut non_zero = 0;
     for round in 0..3 {
         for n in -1..=entries + 1 {
             for us in [-1, 0, 1] {
                 let at = after(n * STEP_M) + SignedDuration::from_micros(us);
                 for account in [ACCOUNT, "other", HOLDING, ESCROW, FUNDING] {
-                    let seen = bank.ledger.balance_at(account, None, Some(at)).await.unwrap().unwrap();
-                    let wanted = (summed(&bank, account, at).await, held(&bank, account, at).await);
-                    assert_eq!((seen.available_minor, seen.held_minor), wanted, "{round}: {account} at {at}");
-                    looks += i64::from(seen.ledger_minor() != 0);
+                    let balance = bank.ledger.balance_at(account, None, Some(at)).await.unwrap().unwrap();
+                    let expected = (summed(&bank, account, at).await, held(&bank, account, at).await);
+                    assert_eq!(
+                        (balance.available_minor, balance.held_minor),
+                        expected,
+                        "{round}: {account} at {at}"
+                    );
+                    non_zero += i64::from(balance.ledger_minor() != 0);
                 }
                 let trial = bank.ledger.trial_balance(Some(at)).await.unwrap();
                 assert_eq!(trial.iter().map(|line| line.balance_minor).sum::<i64>(), 0, "{at}: {trial:?}");
@@ -104,16 +108,16 @@ async fn r10_a_balance_is_exact_at_every_instant(pool: PgPool) {
             }
         }
         match round {
-            // What came late is added to hours that were sealed before, in part and then all of it.
+            // Late entries are added to sealed hours, first some and then all.
             0 => seal(&bank, 2).await,
             _ => while bank.ledger.seal(BatchSize::new(3)).await.unwrap() != SealOutcome::NothingToSeal {},
         }
     }
-    assert!(looks > 50, "most instants have something to show");
+    assert!(non_zero > 50, "only {non_zero} balances are not zero");
     assert_eq!(bank.ledger.verify(None).await.unwrap().findings, []);
 }
 
-/// As it went: each step's balance is found again at its instant.
+/// The balance observed after each step is returned later for that instant.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r10_past_balances_are_those_observed_then(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -122,27 +126,28 @@ async fn r10_past_balances_are_those_observed_then(pool: PgPool) {
     let one = bank.accept(&order).await;
     let other = NewPayment { source_account: account.clone(), ..bank.order("other") };
     let other = bank.accept(&other).await;
-    let mut seen = vec![];
+    let mut observed = vec![];
     let steps =
         [(&one, Stage::Accepted), (&one, Stage::Reserved), (&other, Stage::Released), (&one, Stage::Settled)];
     for (p, stage) in steps {
         bank.advance(p, stage).await;
         let now = bank.words("SELECT to_json(clock_timestamp()) #>> '{}'").await.pop().unwrap();
         let account = bank.ledger.account(&tenant(), &account).await.unwrap().unwrap();
-        seen.push((now.parse::<Timestamp>().unwrap(), account));
+        observed.push((now.parse::<Timestamp>().unwrap(), account));
     }
-    let amounts: Vec<_> = seen.iter().map(|(_, seen)| (seen.available_minor, seen.held_minor)).collect();
+    let amounts: Vec<_> =
+        observed.iter().map(|(_, account)| (account.available_minor, account.held_minor)).collect();
     let left = FUNDS_MINOR - AMOUNT_MINOR;
     assert_eq!(amounts, [(FUNDS_MINOR, 0), (left, AMOUNT_MINOR), (left, AMOUNT_MINOR), (left, 0)]);
-    for (at, account) in seen {
+    for (at, account) in observed {
         let then =
             bank.ledger.balance_at(&account.account_id, Some(&tenant()), Some(at)).await.unwrap().unwrap();
-        let seen = (account.available_minor, account.held_minor);
-        assert_eq!((then.available_minor, then.held_minor), seen, "{at}");
+        let expected = (account.available_minor, account.held_minor);
+        assert_eq!((then.available_minor, then.held_minor), expected, "{at}");
     }
 }
 
-/// All pages of a period.
+/// All pages of a period: the last page, and the lines of all.
 async fn pages(
     bank: &Bank,
     account: &str,
@@ -165,7 +170,7 @@ async fn pages(
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r10_statement_lines_lead_from_opening_to_closing_balance(pool: PgPool) {
-    let (bank, entries) = book(pool).await;
+    let (bank, entries) = bank_with_history(pool).await;
     for account in [ACCOUNT, "other", HOLDING, ESCROW, FUNDING] {
         for (from, to) in
             [(0, entries * STEP_M + 1), (STEP_M, 4 * STEP_M), (3 * STEP_M, 3 * STEP_M + 1), (70, 75)]
@@ -196,11 +201,11 @@ async fn r10_statement_lines_lead_from_opening_to_closing_balance(pool: PgPool) 
             assert_eq!(bank.number(&counted).await, i64::try_from(all.len()).unwrap());
         }
     }
-    // A customer sees what was set aside, given back and debited.
+    // A customer's statement has funds, reserves and releases.
     let (whole, all) = pages(&bank, ACCOUNT, after(0), after(1_000), 100).await;
     let kinds: Vec<_> = all.iter().map(|line| (line.kind.as_str(), line.amount_minor)).collect();
-    let (taken, given) = (("reserve", -AMOUNT_MINOR), ("release", AMOUNT_MINOR));
-    assert_eq!(kinds, [("fund", FUNDS_MINOR), taken, taken, given, taken, taken]);
+    let (reserve, release) = (("reserve", -AMOUNT_MINOR), ("release", AMOUNT_MINOR));
+    assert_eq!(kinds, [("fund", FUNDS_MINOR), reserve, reserve, release, reserve, reserve]);
     assert_eq!(whole.opening.ledger_minor(), 0);
     let closing = (whole.closing.available_minor, whole.closing.held_minor, whole.closing.ledger_minor());
     assert_eq!(closing, (FUNDS_MINOR - 3 * AMOUNT_MINOR, AMOUNT_MINOR, FUNDS_MINOR - 2 * AMOUNT_MINOR));
@@ -208,11 +213,11 @@ async fn r10_statement_lines_lead_from_opening_to_closing_balance(pool: PgPool) 
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn another_tenants_account_history_is_not_found(pool: PgPool) {
-    let (bank, _) = book(pool).await;
-    let stranger = payment_protocol::ids::TenantId::new("stranger").unwrap();
-    let period = StatementQuery { from: after(0), to: None, after: None, limit: 10 };
+    let (bank, _) = bank_with_history(pool).await;
+    let other_tenant = payment_protocol::ids::TenantId::new("other").unwrap();
+    let period = Period { from: after(0), to: None, after: None, limit: 10 };
     let (own, account) = (tenant(), account_id(ACCOUNT));
-    for (account, tenant) in [(account.as_str(), &stranger), ("nobody", &own), (HOLDING, &own)] {
+    for (account, tenant) in [(account.as_str(), &other_tenant), ("nobody", &own), (HOLDING, &own)] {
         assert_eq!(bank.ledger.balance_at(account, Some(tenant), None).await.unwrap(), None, "{account}");
         assert_eq!(bank.ledger.statement(account, Some(tenant), &period).await.unwrap(), None, "{account}");
     }

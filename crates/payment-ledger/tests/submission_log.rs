@@ -1,4 +1,5 @@
-//! What our own books know of what was sent: the log, what became of it, and by what a switch without references is asked.
+//! `switch::submission_log`: attempts with their answers, reconciliation with callbacks, and the lookup key for a switch without
+//! references.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
@@ -18,7 +19,7 @@ use support::{
     AMOUNT_MINOR, Bank, OTHER_SWITCH, SWITCH_NOW_MS, Stage, at, eur, event, failure, first_run, success,
 };
 
-/// An order by a switch without references.
+/// A payment at a switch without references.
 fn without_references(bank: &Bank, key: &str, destination: &str) -> NewPayment {
     let mut order = bank.order(key);
     order.destination_account = AccountId::new(destination).unwrap();
@@ -28,7 +29,7 @@ fn without_references(bank: &Bank, key: &str, destination: &str) -> NewPayment {
     order
 }
 
-/// S0.11, C: what the last attempt brought; one without a known answer is ambiguous.
+/// S0.11, write_ahead: the log returns the result of the last attempt; without a known answer it is pending.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s0_11_the_submission_log_returns_the_last_attempt(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -36,7 +37,7 @@ async fn s0_11_the_submission_log_returns_the_last_attempt(pool: PgPool) {
     assert_eq!(bank.ledger.last_submission(&p.id).await.unwrap(), None);
     #[rustfmt::skip]
     let table = [
-        // the attempt's answer                                 the log
+        // answer                                               logged
         (None,                                                  LoggedSubmission::Pending),
         (Some(SendAnswer::Unknown { detail: "cut".into() }),    LoggedSubmission::Pending),
         (Some(SendAnswer::Refused { reason: "limit".into() }),  LoggedSubmission::Refused { reason: "limit".into() }),
@@ -47,7 +48,7 @@ async fn s0_11_the_submission_log_returns_the_last_attempt(pool: PgPool) {
         assert_eq!(
             bank.ledger.last_submission(&p.id).await.unwrap(),
             Some(LoggedSubmission::Pending),
-            "before it is sent"
+            "the log before the answer"
         );
         if let Some(answer) = answer {
             bank.ledger.record_answer(&p.id, n, &answer, None).await.unwrap();
@@ -57,14 +58,14 @@ async fn s0_11_the_submission_log_returns_the_last_attempt(pool: PgPool) {
     bank.audit().await;
 }
 
-/// S0.11, D: the final_status, else a FAILURE of the payment's own switch, else nothing.
+/// S0.11, at_most_once: the final status, else a FAILURE from the payment's own switch, else unknown.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s0_11_a_submission_is_reconciled_with_stored_callbacks(pool: PgPool) {
     let bank = Bank::new(pool);
     let failed = || ReconcileOutcome::Failed { reason: "account closed".into() };
     #[rustfmt::skip]
     let table = [
-        // stage             then FAILURE of   outcome
+        // stage             FAILURE from      outcome
         (Stage::Sent,        None,             ReconcileOutcome::Unknown),
         (Stage::Sent,        Some("our own"),  failed()),
         (Stage::Sent,        Some("another"),  ReconcileOutcome::Unknown),
@@ -85,7 +86,7 @@ async fn s0_11_a_submission_is_reconciled_with_stored_callbacks(pool: PgPool) {
         }
         assert_eq!(bank.ledger.reconcile_submission(&p.id).await.unwrap(), outcome, "row {n}");
     }
-    // FAILURE first, then SUCCESS: it settled.
+    // FAILURE and then SUCCESS is settled.
     let p = bank.payment_at(Stage::Sent, "both").await;
     bank.ledger.store_callback(&failure(&p, &event(&p, "f"))).await.unwrap();
     bank.ledger.store_callback(&success(&p, &event(&p, "s"))).await.unwrap();
@@ -93,7 +94,7 @@ async fn s0_11_a_submission_is_reconciled_with_stored_callbacks(pool: PgPool) {
     bank.audit().await;
 }
 
-/// The marker goes with the attempt, before it is sent; the first name that the switch's transfer has stands.
+/// The marker is recorded with the attempt, before it is sent; the first recorded transfer id is kept.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_lookup_key_is_recorded_before_the_attempt_is_sent(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -125,23 +126,28 @@ async fn the_lookup_key_is_recorded_before_the_attempt_is_sent(pool: PgPool) {
     bank.audit().await;
 }
 
-/// S1.5: another open payment to the same account at the same switch that was sent bars the attempt, until its end.
+/// S1.5: an open payment with an attempt to the same account at the same switch fences other attempts until its end.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s1_5_an_account_has_one_transfer_in_flight(pool: PgPool) {
     let bank = Bank::new(pool);
     let busy = AttemptRuling::NotSent(NotSent::AccountBusy);
     let held = bank.order_at(Stage::Reserved, without_references(&bank, "held", "DE-1")).await;
     let first = bank.order_at(Stage::Reserved, without_references(&bank, "first", "DE-1")).await;
-    assert_eq!(bank.attempt(&first).await, AttemptRuling::Send(1), "what was not sent bars nobody");
+    assert_eq!(
+        bank.attempt(&first).await,
+        AttemptRuling::Send(1),
+        "a payment without an attempt fenced another"
+    );
     assert_eq!(bank.attempt(&held).await, busy);
     assert_eq!(
         bank.attempt(&first).await,
         AttemptRuling::NotSent(NotSent::SecondAttemptForbidden),
-        "nor itself"
+        "a payment fenced itself"
     );
 
-    let elsewhere = bank.order_at(Stage::Reserved, without_references(&bank, "elsewhere", "DE-2")).await;
-    assert_eq!(bank.attempt(&elsewhere).await, AttemptRuling::Send(1));
+    let other_account =
+        bank.order_at(Stage::Reserved, without_references(&bank, "other account", "DE-2")).await;
+    assert_eq!(bank.attempt(&other_account).await, AttemptRuling::Send(1));
     let mut order = without_references(&bank, "other switch", "DE-1");
     order.profile.switch = payment_protocol::ids::SwitchName::new(OTHER_SWITCH).unwrap();
     let other = bank.order_at(Stage::Reserved, order).await;
@@ -156,7 +162,7 @@ async fn s1_5_an_account_has_one_transfer_in_flight(pool: PgPool) {
     bank.audit().await;
 }
 
-/// S1.5: sixteen payments to one account at once: one is let out, since the rows' locks alone would let out all.
+/// S1.5: of sixteen concurrent attempts to one account one is allowed; row locks alone would allow all.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s1_5_of_sixteen_concurrent_attempts_to_an_account_one_is_sent(
     options: PgPoolOptions,

@@ -1,4 +1,4 @@
-//! Attempts at the switch: which are let out, what each sends, and what fences them.
+//! `steps::submit`: which attempts are allowed, what each sends, and what fences them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
@@ -14,7 +14,7 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{AMOUNT_MINOR, Bank, SWITCH_NOW_MS, Sample, Stage, at, eur, first_run, run};
 
-/// Which attempt is let out at each stage: of the run that reserved, and of another.
+/// The ruling on an attempt at each stage, for the run that reserved and for another run.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn an_attempt_is_allowed_or_fenced_at_each_stage(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -43,7 +43,11 @@ async fn an_attempt_is_allowed_or_fenced_at_each_stage(pool: PgPool) {
         let (ruling, transfer) =
             bank.ledger.record_attempt(&p.id, &run("another"), at(SWITCH_NOW_MS), None).await.unwrap();
         assert_eq!((ruling, transfer), (other, None), "{stage:?}");
-        assert_eq!(bank.column(&p, "attempts").await.unwrap(), attempts, "{stage:?}: nothing recorded");
+        assert_eq!(
+            bank.column(&p, "attempts").await.unwrap(),
+            attempts,
+            "{stage:?}: a fenced attempt was recorded"
+        );
         let (ruling, transfer) =
             bank.ledger.record_attempt(&p.id, &first_run(), at(SWITCH_NOW_MS), None).await.unwrap();
         assert_eq!(ruling, same, "{stage:?}");
@@ -52,24 +56,24 @@ async fn an_attempt_is_allowed_or_fenced_at_each_stage(pool: PgPool) {
     bank.audit().await;
 }
 
-/// What goes out is the same on every attempt, to the last digit: a switch that deduplicates may
-/// compare the bodies. The deadline is fixed before the first attempt.
+/// Every attempt sends identical bytes, since a switch that deduplicates may compare the bodies. The deadline is fixed before the
+/// first attempt.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn every_attempt_sends_the_same_transfer(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Reserved, "k").await;
-    // As finely as a clock can tell.
-    let heard = Timestamp::new(1_700_000_000, 123_456_789).unwrap();
-    let (ruling, first) = bank.ledger.record_attempt(&p.id, &first_run(), heard, None).await.unwrap();
+    // With nanoseconds, which the database does not store.
+    let switch_time = Timestamp::new(1_700_000_000, 123_456_789).unwrap();
+    let (ruling, first) = bank.ledger.record_attempt(&p.id, &first_run(), switch_time, None).await.unwrap();
     assert_eq!(ruling, Send(1));
     let first = first.unwrap();
     assert_eq!(first.reference.as_str(), format!("{}:submit", p.tx));
     assert_eq!((first.money, first.destination_account.as_str()), (eur(AMOUNT_MINOR), "DE-far-away"));
     assert_eq!(first.end_to_end_id.as_deref(), Some("invoice k"));
-    let distance = first.deadline.duration_since(heard);
+    let distance = first.deadline.duration_since(switch_time);
     assert!((distance - SignedDuration::from_secs(60)).abs() < SignedDuration::from_millis(1), "{distance}");
     for n in 2..=4 {
-        let later = heard + SignedDuration::from_secs(i64::from(n) * 1_000);
+        let later = switch_time + SignedDuration::from_secs(i64::from(n) * 1_000);
         let (ruling, transfer) = bank.ledger.record_attempt(&p.id, &first_run(), later, None).await.unwrap();
         assert_eq!(ruling, Send(n));
         assert_eq!(transfer.unwrap(), first, "attempt {n}");
@@ -79,7 +83,7 @@ async fn every_attempt_sends_the_same_transfer(pool: PgPool) {
     bank.audit().await;
 }
 
-/// A switch without deduplication is sent one attempt, whatever became of it and whoever asks.
+/// A switch without deduplication receives one attempt, whatever its outcome is.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn without_deduplication_only_one_attempt_is_sent(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -103,7 +107,7 @@ async fn without_deduplication_only_one_attempt_is_sent(pool: PgPool) {
     bank.audit().await;
 }
 
-/// What fences the next attempt, one thing at a time.
+/// Each reason that fences the next attempt.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_next_attempt_is_fenced_for_each_reason(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -112,9 +116,9 @@ async fn the_next_attempt_is_fenced_for_each_reason(pool: PgPool) {
     bank.customer_cancel(&cancelled).await;
     assert_eq!(bank.attempt(&cancelled).await, No(NotSent::CustomerCancel));
 
-    let asked = bank.payment_at(Stage::Reserved, "cancel asked").await;
-    bank.ledger.begin_cancel(&asked.id, &Cause::Interrupted).await.unwrap();
-    assert_eq!(bank.attempt(&asked).await, No(NotSent::CancelStarted));
+    let cancelling = bank.payment_at(Stage::Reserved, "cancelling").await;
+    bank.ledger.begin_cancel(&cancelling.id, &Cause::Interrupted).await.unwrap();
+    assert_eq!(bank.attempt(&cancelling).await, No(NotSent::CancelStarted));
 
     let released = bank.payment_at(Stage::Reserved, "released").await;
     bank.ledger.release(&released.id, &Cause::Interrupted).await.unwrap();
@@ -128,11 +132,11 @@ async fn no_attempt_is_allowed_after_the_retention(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
-        // age of the first attempt         the next one
+        // age of the first attempt         next attempt
         ("86400 s",                         No(NotSent::SwitchRetentionExpired)),
         ("86390 s",                         Send(2)),
         ("2 days",                          No(NotSent::SwitchRetentionExpired)),
-        // A clock set back counts as no age.
+        // A negative age after a clock change counts as zero.
         ("-1 hour",                         Send(2)),
     ];
     for (age, ruling) in table {
@@ -151,7 +155,7 @@ async fn no_attempt_is_allowed_after_the_retention(pool: PgPool) {
     bank.audit().await;
 }
 
-/// An answer is recorded once, and shows the payment as submitted only when it was accepted.
+/// The first answer is recorded, and changes the state to submitted only if it is accepted.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn an_answer_is_recorded_once_and_never_reverts_the_state(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -173,7 +177,7 @@ async fn an_answer_is_recorded_once_and_never_reverts_the_state(pool: PgPool) {
         let p = bank.payment_at(stage, &format!("row {n}")).await;
         bank.ledger.record_answer(&p.id, 1, answer, None).await.unwrap();
         bank.ledger
-            .record_answer(&p.id, 1, &SendAnswer::Unknown { detail: "a late twin".into() }, None)
+            .record_answer(&p.id, 1, &SendAnswer::Unknown { detail: "a late repeat".into() }, None)
             .await
             .unwrap();
         assert_eq!(bank.state(&p).await, state, "row {n}");
@@ -187,7 +191,7 @@ async fn an_answer_is_recorded_once_and_never_reverts_the_state(pool: PgPool) {
     bank.audit().await;
 }
 
-/// R23: the switch's words may hold a NUL, which a text column cannot.
+/// R23: JSON strings may contain NUL, text columns may not.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r23_nul_characters_in_the_switchs_answer_are_stored(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -199,7 +203,7 @@ async fn r23_nul_characters_in_the_switchs_answer_are_stored(pool: PgPool) {
     bank.audit().await;
 }
 
-/// R3: many attempts at once are numbered without a gap; without deduplication one is let out.
+/// R3: concurrent attempts are numbered without gaps; without deduplication only one is allowed.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn r3_concurrent_attempts_are_numbered_without_gaps(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::with_connections(options, connect, 16).await;
@@ -209,20 +213,20 @@ async fn r3_concurrent_attempts_are_numbered_without_gaps(options: PgPoolOptions
         sent.sort_unstable();
         sent
     };
-    let all_at_once = async |p: &Sample| join_all((0..16).map(|_| bank.attempt(p))).await;
+    let concurrently = async |p: &Sample| join_all((0..16).map(|_| bank.attempt(p))).await;
 
     let p = bank.payment_at(Stage::Reserved, "deduplicates").await;
-    assert_eq!(sent(&all_at_once(&p).await), (1..=16).collect::<Vec<_>>());
+    assert_eq!(sent(&concurrently(&p).await), (1..=16).collect::<Vec<_>>());
 
-    let mut order = bank.order("does not");
+    let mut order = bank.order("does not deduplicate");
     order.profile.deduplicates = false;
     let p = bank.order_at(Stage::Reserved, order).await;
-    assert_eq!(sent(&all_at_once(&p).await), [1]);
+    assert_eq!(sent(&concurrently(&p).await), [1]);
     bank.audit().await;
     bank.close().await;
 }
 
-/// Beginning to cancel beside an attempt: an attempt that was let out is on record for the asking.
+/// A cancel concurrent with an attempt: the attempt is fenced, or recorded so that the cancel knows it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn an_attempt_concurrent_with_a_cancel_is_fenced_or_recorded(
     options: PgPoolOptions,
@@ -239,7 +243,11 @@ async fn an_attempt_concurrent_with_a_cancel_is_fenced_or_recorded(
             No(NotSent::CancelStarted) => assert!(begun.never_sent),
             other => panic!("{other:?}"),
         }
-        assert_eq!(bank.attempt(&p).await, No(NotSent::CancelStarted), "none goes out after");
+        assert_eq!(
+            bank.attempt(&p).await,
+            No(NotSent::CancelStarted),
+            "an attempt was allowed after the cancel"
+        );
     }
     bank.audit().await;
     bank.close().await;

@@ -53,4 +53,16 @@ impl Bank {
         );
         self.number(&sql).await
     }
+
+    /// Moves the payment's timestamps `seconds` into the past.
+    pub(crate) async fn age(&self, p: &Sample, seconds: i64) {
+        self.sql(&format!(
+            "UPDATE payments SET accepted_at = accepted_at - interval '{seconds} s', updated_at = updated_at - interval '{seconds} s',
+                    needs_operator_since = needs_operator_since - interval '{seconds} s',
+                    cancelling_since = cancelling_since - interval '{seconds} s'
+             WHERE payment_id = '{}'",
+            p.id
+        ))
+        .await;
+    }
 }
