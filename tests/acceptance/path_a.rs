@@ -56,7 +56,7 @@ async fn s0_11_strategy_reference_sends_again_and_the_switch_deduplicates() -> a
 }
 
 #[tokio::test]
-async fn s0_8_nothing_found_is_invalid_signature_before_the_deadline() -> anyhow::Result<()> {
+async fn s0_8_nothing_found_is_not_believed_before_the_deadline() -> anyhow::Result<()> {
     let options = Options::default()
         .profile("tombstones", false)
         // Long after the first asking, however late that is.
