@@ -105,7 +105,7 @@ mod tests {
             "expected one item for each payment, not for each stream"
         );
 
-        updates.publish(vec![(id("a"), 7), (id("without a stream"), 9)]);
+        updates.publish(vec![(id("a"), 7), (id("unstreamed"), 9)]);
         assert!(second.has_changed().unwrap() && !other.has_changed().unwrap());
         second.mark_unchanged();
         updates.publish(vec![(id("a"), 7), (id("b"), 3)]);

@@ -7,7 +7,6 @@ mod secrets;
 
 use outbound_webhooks::{EndpointId, WebhookEvent, fan_out};
 use serde_json::{Value, json};
-use sqlx::PgPool;
 
 use crate::support::{ACME, Api};
 
