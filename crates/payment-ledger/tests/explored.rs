@@ -312,11 +312,11 @@ impl Both {
         let journal = bank.journal;
         let mut posted = Vec::new();
         for (times, kind) in [
+            (journal.debit, "debit"),
             (journal.late_debit, "late_debit"),
             (journal.claim, "late_debit claims"),
             (journal.release, "release"),
             (journal.reserve, "reserve"),
-            (journal.debit, "debit"),
         ] {
             posted.extend(std::iter::repeat_n(kind.to_owned(), usize::from(times)));
         }
