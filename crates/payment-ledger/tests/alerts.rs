@@ -93,7 +93,7 @@ async fn r6_an_end_is_delivered_to_a_payment_that_needs_an_operator(pool: PgPool
         }
         assert_eq!(bank.state(&p).await, end, "{case}");
         let mut messages = bank.ledger.claim_undelivered(100, 300_000).await.unwrap();
-        messages.retain(|message| message.kind == InboxMessageKind::Verdict);
+        messages.retain(|message| message.kind == InboxMessageKind::FinalStatusRecorded);
         let delivered: Vec<_> =
             messages.into_iter().map(|message| (message.payment_id, message.ended)).collect();
         let expected: Vec<_> = reason.iter().map(|_| (p.id.clone(), true)).collect();

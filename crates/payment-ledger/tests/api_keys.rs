@@ -108,8 +108,8 @@ async fn rotated_keys_overlap_and_never_live_longer(pool: PgPool) {
         is_valid(&ledger, 1).await && is_valid(&ledger, 2).await,
         "both keys must be valid during the overlap"
     );
-    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, Rotation::RotatedTo(id(2)));
-    assert_eq!(rotate(&ledger, 9, 3, DAY_S).await, Rotation::Unknown);
+    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, RotateKeyOutcome::AlreadyRotated(id(2)));
+    assert_eq!(rotate(&ledger, 9, 3, DAY_S).await, RotateKeyOutcome::UnknownKey);
     assert!(!is_valid(&ledger, 3).await, "a refused rotation stored a key");
 
     // Without overlap the old key expires at once.
@@ -137,7 +137,7 @@ async fn a_revocation_is_immediate_and_final(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
     rotate(&ledger, 1, 2, DAY_S).await;
-    let Revocation::Done(revoked) = ledger.revoke_key(&id(1)).await.unwrap() else {
+    let RevokeKeyOutcome::Revoked(revoked) = ledger.revoke_api_key(&id(1)).await.unwrap() else {
         panic!("expected a revocation")
     };
     assert_eq!(revoked.status, KeyStatus::Revoked);
@@ -145,9 +145,9 @@ async fn a_revocation_is_immediate_and_final(pool: PgPool) {
         !is_valid(&ledger, 1).await && is_valid(&ledger, 2).await,
         "expected the successor to stay valid"
     );
-    assert_eq!(ledger.revoke_key(&id(1)).await.unwrap(), Revocation::Before(revoked));
-    assert_eq!(ledger.revoke_key(&id(9)).await.unwrap(), Revocation::Unknown);
-    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, Rotation::Over(KeyStatus::Revoked));
+    assert_eq!(ledger.revoke_api_key(&id(1)).await.unwrap(), RevokeKeyOutcome::AlreadyRevoked(revoked));
+    assert_eq!(ledger.revoke_api_key(&id(9)).await.unwrap(), RevokeKeyOutcome::UnknownKey);
+    assert_eq!(rotate(&ledger, 1, 3, DAY_S).await, RotateKeyOutcome::Inactive(KeyStatus::Revoked));
     store(&ledger, 1, None).await;
     assert!(!is_valid(&ledger, 1).await, "storing the key again made it valid");
 }
@@ -191,7 +191,7 @@ async fn a_key_from_before_scopes_has_all_scopes(pool: PgPool) {
     let key = ledger.active_api_key(&hash(1)).await.unwrap().unwrap();
     assert_eq!((&key.caller, &key.scopes), (&caller("acme", "shop"), &Scopes::all()));
     assert!(is_valid(&ledger, 2).await && !is_valid(&ledger, 3).await, "a revoked key became valid");
-    let Revocation::Done(view) = ledger.revoke_key(&key.id).await.unwrap() else {
+    let RevokeKeyOutcome::Revoked(view) = ledger.revoke_api_key(&key.id).await.unwrap() else {
         panic!("expected a revocation by the new id")
     };
     assert_eq!((view.prefix.as_str(), view.expires_at), ("sk_01234", None));

@@ -193,12 +193,12 @@ async fn a_correction_is_checked_again_at_its_confirmation(pool: PgPool) {
     let id = &proposed.decision_id;
     assert_eq!(
         refused(bank.ledger.confirm(id, "ANN ", "yes").await),
-        DecisionRefused::SamePerson("Ann".into())
+        DecisionRefusedError::SameOperator("Ann".into())
     );
     bank.ledger.close_exception(exception_id, "Carol", "nothing in it").await.unwrap();
     assert_eq!(
         refused(bank.ledger.confirm(id, "Bob", "yes").await),
-        DecisionRefused::ExceptionClosed(exception_id)
+        DecisionRefusedError::ExceptionClosed(exception_id)
     );
     assert_eq!(bank.available(&p).await, FUNDS_MINOR);
     bank.ledger.withdraw(id, "Ann", "nothing in it").await.unwrap();
@@ -260,10 +260,10 @@ async fn one_operator_closes_an_exception_with_a_reason(pool: PgPool) {
     let unmatched = bank.number("SELECT exception_id FROM exceptions").await;
     let of_payment = contradict(&bank, &p, "f").await;
     for exception_id in [unmatched, of_payment] {
-        assert_eq!(refused(bank.ledger.close_exception(exception_id, "", "").await), DecisionRefused::NoName);
+        assert_eq!(refused(bank.ledger.close_exception(exception_id, "", "").await), DecisionRefusedError::MissingOperator);
         assert_eq!(
             refused(bank.ledger.close_exception(exception_id, "Ann", "").await),
-            DecisionRefused::NoReason
+            DecisionRefusedError::MissingReason
         );
         let decision_id = bank.ledger.close_exception(exception_id, "Ann", "called them").await.unwrap();
         let again = bank.ledger.close_exception(exception_id, "ann ", "called them").await.unwrap();
@@ -279,7 +279,7 @@ async fn one_operator_closes_an_exception_with_a_reason(pool: PgPool) {
     }
     assert_eq!(
         refused(bank.ledger.close_exception(-1, "Ann", "why").await),
-        DecisionRefused::UnknownException(-1)
+        DecisionRefusedError::UnknownException(-1)
     );
     assert_eq!(bank.ledger.exceptions(true, None, 10).await.unwrap(), []);
     bank.audit().await;
@@ -333,7 +333,7 @@ async fn an_amount_charged_to_claims_is_written_off_or_returned(pool: PgPool) {
     let charged = bank.open_exception(&p).await;
     let refused = bank.ledger.close_exception(charged, "Ann", "no").await.unwrap_err();
     assert!(
-        matches!(refused, DecideError::Refused(DecisionRefused::BornByClaims(id)) if id == charged),
+        matches!(refused, DecideError::Refused(DecisionRefusedError::OnClaimsAccount(id)) if id == charged),
         "{refused:?}"
     );
     correct(&bank, charged, Correction::WriteOff).await.unwrap();

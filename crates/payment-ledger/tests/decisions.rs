@@ -56,24 +56,24 @@ async fn a_proposal_is_refused_for_the_first_reason(pool: PgPool) {
     bank.needs_operator(&unstartable, OperatorReason::WorkflowStartRefused).await;
     let taken = undecided(&bank, "taken").await;
     let open = bank.propose(&taken, Release).await;
-    let not_allowed = |action, reason| DecisionRefused::NotAllowed { action, reason };
+    let not_allowed = |action, reason| DecisionRefusedError::ActionNotAllowed { action, reason };
     #[rustfmt::skip]
     let table = [
         // payment          action    by      reason  evidence      refused
-        (&nowhere,          Debit,   "",     "",     None,         DecisionRefused::NoName),
-        (&nowhere,          Debit,   " \t",  "why",  None,         DecisionRefused::NoName),
-        (&nowhere,          Debit,   "Ann",  "  ",   None,         DecisionRefused::NoReason),
-        (&nowhere,          Debit,   "Ann",  "why",  None,         DecisionRefused::UnknownPayment(nowhere.clone())),
-        (&ended.id,         Debit,   "Ann",  "why",  None,         DecisionRefused::Ended(FinalState::TimedOut)),
-        (&moving.id,        Debit,   "Ann",  "why",  None,         DecisionRefused::NotStanding(PaymentState::Cancelling)),
+        (&nowhere,          Debit,   "",     "",     None,         DecisionRefusedError::MissingOperator),
+        (&nowhere,          Debit,   " \t",  "why",  None,         DecisionRefusedError::MissingOperator),
+        (&nowhere,          Debit,   "Ann",  "  ",   None,         DecisionRefusedError::MissingReason),
+        (&nowhere,          Debit,   "Ann",  "why",  None,         DecisionRefusedError::UnknownPayment(nowhere.clone())),
+        (&ended.id,         Debit,   "Ann",  "why",  None,         DecisionRefusedError::Ended(FinalState::TimedOut)),
+        (&moving.id,        Debit,   "Ann",  "why",  None,         DecisionRefusedError::NotWaiting(PaymentState::Cancelling)),
         (&recalled.id,      Release,  "Ann",  "why",  None,         not_allowed(Release, OperatorReason::RecallRefused)),
         (&recalled.id,      RetryCancel, "Ann",  "why",  None,         not_allowed(RetryCancel, OperatorReason::RecallRefused)),
         (&unstartable.id,   Debit,   "Ann",  "why",  None,         not_allowed(Debit, OperatorReason::WorkflowStartRefused)),
-        (&taken.id,         Debit,   "Ann",  "why",  None,         DecisionRefused::NoEvidence(Debit)),
-        (&taken.id,         Release,  "Ann",  "why",  Some(" "),    DecisionRefused::NoEvidence(Release)),
-        (&taken.id,         Debit,   "Ann",  "why",  Some("fax"),  DecisionRefused::AnotherIsOpen(open.clone())),
-        (&taken.id,         RetryCancel, "Ann",  "why",  None,         DecisionRefused::AnotherIsOpen(open.clone())),
-        (&taken.id,         Release,  "Bob",  "undecided", Some("letter 7"), DecisionRefused::AnotherIsOpen(open.clone())),
+        (&taken.id,         Debit,   "Ann",  "why",  None,         DecisionRefusedError::MissingEvidence(Debit)),
+        (&taken.id,         Release,  "Ann",  "why",  Some(" "),    DecisionRefusedError::MissingEvidence(Release)),
+        (&taken.id,         Debit,   "Ann",  "why",  Some("fax"),  DecisionRefusedError::AnotherDecisionOpen(open.clone())),
+        (&taken.id,         RetryCancel, "Ann",  "why",  None,         DecisionRefusedError::AnotherDecisionOpen(open.clone())),
+        (&taken.id,         Release,  "Bob",  "undecided", Some("letter 7"), DecisionRefusedError::AnotherDecisionOpen(open.clone())),
     ];
     for (n, (payment, action, by, reason, evidence, expected)) in table.into_iter().enumerate() {
         let outcome = bank.ledger.propose(payment, action, by, reason, evidence).await;
@@ -105,26 +105,26 @@ async fn a_confirmation_is_refused_for_the_first_reason(pool: PgPool) {
     #[rustfmt::skip]
     let table = [
         // decision           by         reason   refused
-        (&decision_id("dec_none"),    "",        "",      DecisionRefused::NoName),
-        (&decision_id("dec_none"),    "Bob",     " ",     DecisionRefused::NoReason),
-        (&decision_id("dec_none"),    "Bob",     "yes",   DecisionRefused::UnknownDecision(decision_id("dec_none"))),
-        (&withdrawn,          "Ann",     "yes",   DecisionRefused::Closed(DecisionStatus::Withdrawn)),
-        (&closed_by_end,               "Ann",     "yes",   DecisionRefused::Closed(DecisionStatus::Withdrawn)),
-        (&confirmed,          "Ann",     "yes",   DecisionRefused::AlreadyConfirmed("Bob".into())),
-        (&confirmed,          "Carol",   "yes",   DecisionRefused::AlreadyConfirmed("Bob".into())),
-        (&proposed,           "Ann",     "yes",   DecisionRefused::SamePerson("Ann".into())),
-        (&proposed,           " aNN\n",  "yes",   DecisionRefused::SamePerson("Ann".into())),
-        (&no_longer_allowed,       "Bob",     "yes",   DecisionRefused::NotAllowed { action: Action::Release, reason: OperatorReason::RecallUnsupported }),
+        (&decision_id("dec_none"),    "",        "",      DecisionRefusedError::MissingOperator),
+        (&decision_id("dec_none"),    "Bob",     " ",     DecisionRefusedError::MissingReason),
+        (&decision_id("dec_none"),    "Bob",     "yes",   DecisionRefusedError::UnknownDecision(decision_id("dec_none"))),
+        (&withdrawn,          "Ann",     "yes",   DecisionRefusedError::Closed(DecisionStatus::Withdrawn)),
+        (&closed_by_end,               "Ann",     "yes",   DecisionRefusedError::Closed(DecisionStatus::Withdrawn)),
+        (&confirmed,          "Ann",     "yes",   DecisionRefusedError::AlreadyConfirmed("Bob".into())),
+        (&confirmed,          "Carol",   "yes",   DecisionRefusedError::AlreadyConfirmed("Bob".into())),
+        (&proposed,           "Ann",     "yes",   DecisionRefusedError::SameOperator("Ann".into())),
+        (&proposed,           " aNN\n",  "yes",   DecisionRefusedError::SameOperator("Ann".into())),
+        (&no_longer_allowed,       "Bob",     "yes",   DecisionRefusedError::ActionNotAllowed { action: Action::Release, reason: OperatorReason::RecallUnsupported }),
     ];
     for (n, (decision_id, by, reason, expected)) in table.into_iter().enumerate() {
         assert_eq!(refused(bank.ledger.confirm(decision_id, by, reason).await), expected, "row {n}");
     }
     #[rustfmt::skip]
     let table = [
-        (&decision_id("dec_none"),    "",        "",      DecisionRefused::NoName),
-        (&decision_id("dec_none"),    "Bob",     " ",     DecisionRefused::NoReason),
-        (&decision_id("dec_none"),    "Bob",     "no",    DecisionRefused::UnknownDecision(decision_id("dec_none"))),
-        (&confirmed,          "Bob",     "no",    DecisionRefused::UnderWay),
+        (&decision_id("dec_none"),    "",        "",      DecisionRefusedError::MissingOperator),
+        (&decision_id("dec_none"),    "Bob",     " ",     DecisionRefusedError::MissingReason),
+        (&decision_id("dec_none"),    "Bob",     "no",    DecisionRefusedError::UnknownDecision(decision_id("dec_none"))),
+        (&confirmed,          "Bob",     "no",    DecisionRefusedError::AlreadyApplying),
     ];
     for (n, (decision_id, by, reason, expected)) in table.into_iter().enumerate() {
         assert_eq!(
@@ -148,7 +148,7 @@ async fn an_action_that_moves_money_needs_two_operators(pool: PgPool) {
     assert_eq!(repeated, proposed, "a repeated proposal differs from the first one");
 
     let confirmed = bank.ledger.confirm(&proposed.decision_id, "Bob", "seen it").await.unwrap();
-    let Confirmed::ToCarryOut(message) = &confirmed else { panic!("expected a message, got {confirmed:?}") };
+    let ConfirmOutcome::ToApply(message) = &confirmed else { panic!("expected a message, got {confirmed:?}") };
     let decision = Decision { decision_id: proposed.decision_id.clone(), action: Action::Debit };
     assert_eq!((&message.kind, message.ended), (&InboxMessageKind::Decision(decision), false));
     assert_eq!((&message.payment_id, message.workflow_id.as_str()), (&p.id, p.id.as_str()));
@@ -161,8 +161,8 @@ async fn an_action_that_moves_money_needs_two_operators(pool: PgPool) {
 
     let recorded = bank.ledger.decisions(&p.id).await.unwrap().pop().unwrap();
     assert_eq!(
-        (recorded.deed, recorded.status),
-        (OperatorAction::Standing(Action::Debit), DecisionStatus::Confirmed)
+        (recorded.action, recorded.status),
+        (OperatorAction::OpenPayment(Action::Debit), DecisionStatus::Confirmed)
     );
     assert_eq!((recorded.proposed_by.as_str(), recorded.confirmed_by.as_deref()), ("Ann", Some("Bob")));
     assert_eq!((recorded.reason.as_str(), recorded.confirm_reason.as_deref()), ("paid", Some("seen it")));
@@ -285,7 +285,7 @@ async fn a_decision_is_delivered_again_after_a_lost_run(pool: PgPool) {
 
     bank.ledger.release_by_decision(&p.id, &decision_id).await.unwrap();
     let left: Vec<_> = messages(&bank).await.into_iter().map(|message| message.kind).collect();
-    assert_eq!(left, [InboxMessageKind::Verdict], "expected the end and no applied decision");
+    assert_eq!(left, [InboxMessageKind::FinalStatusRecorded], "expected the end and no applied decision");
     bank.audit().await;
 }
 

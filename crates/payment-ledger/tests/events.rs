@@ -158,7 +158,7 @@ fn s3_5_every_kind_has_a_schema_an_example_and_a_catalogue_entry() {
             assert_eq!(is_valid, kind == other, "the example of {other} against the schema of {kind}");
         }
         let event: Event = serde_json::from_value(example(*kind)).unwrap();
-        let body: Transfer = serde_json::from_value(event.body.clone()).unwrap();
+        let body: TransferEvent = serde_json::from_value(event.body.clone()).unwrap();
         assert_eq!(serde_json::to_value(body).unwrap(), event.body, "the example of {kind} lacks fields");
     }
     let existing: BTreeSet<String> = std::fs::read_dir(catalogue())
@@ -171,7 +171,7 @@ fn s3_5_every_kind_has_a_schema_an_example_and_a_catalogue_entry() {
 #[test]
 fn s3_5_every_final_state_has_an_event() {
     for state in PaymentState::ALL {
-        let has_event = EventKind::of(*state).is_some();
+        let has_event = EventKind::for_state(*state).is_some();
         assert!(has_event || state.end().is_none(), "the final state {state} has no event");
     }
 }

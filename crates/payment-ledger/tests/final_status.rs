@@ -106,7 +106,7 @@ async fn each_callback_has_its_documented_effect_at_each_stage(pool: PgPool) {
         let callback = sent.callback(&p);
         let (hold, available) = (bank.hold(&p).await, bank.available(&p).await);
         match bank.ledger.store_callback(&callback).await.unwrap() {
-            Stored::New(message) => assert_eq!(message.is_some(), is_notified, "{row}: notified"),
+            StoreCallbackOutcome::New(message) => assert_eq!(message.is_some(), is_notified, "{row}: notified"),
             other => panic!("{row}: {other:?}"),
         }
         assert_eq!(
@@ -135,12 +135,12 @@ async fn each_callback_has_its_documented_effect_at_each_stage(pool: PgPool) {
 async fn the_first_final_status_is_kept_from_each_source(pool: PgPool) {
     let bank = Bank::new(pool);
     for (source, name) in
-        [(Source::Callback, "callback"), (Source::Query, "query"), (Source::Cancel, "cancel")]
+        [(FinalStatusSource::Callback, "callback"), (FinalStatusSource::Query, "query"), (FinalStatusSource::Cancel, "cancel")]
     {
         let p = bank.payment_at(Stage::Cancelling, name).await;
         let ruling = bank.ledger.record_settled(&p.id, &report(&p), source).await.unwrap();
         assert_eq!(ruling, FinalStatusRuling::First);
-        for repeated in [Source::Callback, Source::Query, Source::Cancel] {
+        for repeated in [FinalStatusSource::Callback, FinalStatusSource::Query, FinalStatusSource::Cancel] {
             let ruling = bank.ledger.record_settled(&p.id, &report(&p), repeated).await.unwrap();
             assert_eq!(ruling, FinalStatusRuling::Same);
         }
@@ -168,7 +168,7 @@ async fn void_is_kept_for_each_reason(pool: PgPool) {
             bank.ledger.record_void(&p.id, VoidReason::Rejected).await.unwrap(),
             FinalStatusRuling::Same
         );
-        let ruling = bank.ledger.record_settled(&p.id, &report(&p), Source::Cancel).await.unwrap();
+        let ruling = bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Cancel).await.unwrap();
         assert_eq!(ruling, FinalStatusRuling::Contradicts);
         assert_eq!(bank.column(&p, "final_status_source").await.as_deref(), Some(source));
         assert_eq!(bank.exceptions(&p).await, ["contradictory_final_status"]);
@@ -195,7 +195,7 @@ async fn a_differing_report_is_an_exception_and_moves_no_money(pool: PgPool) {
         let mut differing = report(&p);
         change(&mut differing);
         for _ in 0..2 {
-            let ruling = bank.ledger.record_settled(&p.id, &differing, Source::Query).await.unwrap();
+            let ruling = bank.ledger.record_settled(&p.id, &differing, FinalStatusSource::Query).await.unwrap();
             assert_eq!(ruling, FinalStatusRuling::Differs(difference), "row {n}");
         }
         assert_eq!(bank.exceptions(&p).await, [exception], "row {n}");
@@ -270,7 +270,7 @@ async fn a_success_without_an_attempt_is_an_exception(pool: PgPool) {
     let bank = Bank::new(pool);
     for stage in [Stage::Fenced, Stage::Reserved, Stage::ReleasedUnreserved, Stage::Rejected] {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
-        let ruling = bank.ledger.record_settled(&p.id, &report(&p), Source::Query).await.unwrap();
+        let ruling = bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
         assert_eq!(ruling, FinalStatusRuling::NoAttempt, "{stage:?}");
         assert_eq!(bank.exceptions(&p).await, ["settled_without_attempt"], "{stage:?}");
     }

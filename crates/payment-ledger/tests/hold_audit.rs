@@ -81,7 +81,7 @@ async fn s0_15_holds_are_counted_by_state_and_by_who_decides(pool: PgPool) {
     assert_eq!(non_empty, expected);
 
     // Open holds are on the holding account, debited amounts on escrow.
-    let internal = bank.ledger.internal_accounts().await.unwrap();
+    let internal = bank.ledger.internal_balances().await.unwrap();
     let balance = |name: &str, currency: &str| {
         let found = internal.iter().find(|account| account.name == name && account.currency == currency);
         found.map(|account| account.balance_minor)
@@ -92,9 +92,9 @@ async fn s0_15_holds_are_counted_by_state_and_by_who_decides(pool: PgPool) {
     assert_eq!(balance("holding", "USD"), Some(0));
     assert_eq!(internal.iter().filter(|account| account.currency == "EUR").count(), 5);
     bank.ledger.seal(payment_ledger::audit::seal::BatchSize::new(1_000)).await.unwrap();
-    assert_eq!(bank.ledger.internal_accounts().await.unwrap(), internal, "sealing changed a balance");
+    assert_eq!(bank.ledger.internal_balances().await.unwrap(), internal, "sealing changed a balance");
     let audited = bank.ledger.audit_holds(TOLERANCE).await.unwrap();
-    assert_eq!((audited.payments, audited.found), (7, vec![]), "expected no findings");
+    assert_eq!((audited.payments, audited.findings), (7, vec![]), "expected no findings");
 }
 
 /// One inconsistency of each kind, seeded without triggers: the next audit finds it, once, and nothing else.
@@ -151,7 +151,7 @@ async fn s0_15_the_hold_audit_finds_each_inconsistent_hold(pool: PgPool) {
     assert_eq!(bank.new_findings().await, BTreeMap::from([(slow.id.to_string(), Drift::StuckCancelling)]));
 
     assert_eq!(bank.new_findings().await, BTreeMap::new(), "a known finding was opened again");
-    let known = bank.ledger.audit_holds(TOLERANCE).await.unwrap().found;
+    let known = bank.ledger.audit_holds(TOLERANCE).await.unwrap().findings;
     assert_eq!(known.len(), 6, "{known:?}");
     let kinds = "SELECT kind || ' ' || count(*) FROM exceptions GROUP BY kind ORDER BY kind";
     let expected = ["journal_hash_mismatch 1", "missing_hold 2", "orphan_hold 2", "stuck_cancelling 1"];

@@ -42,7 +42,7 @@ async fn used(bank: &Bank) -> Vec<String> {
 async fn r10_a_limit_can_be_reached_and_not_exceeded(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.avoid_midnight().await;
-    let bounds = |per_payment_minor, per_day_minor, per_day_count| Bounds {
+    let bounds = |per_payment_minor, per_day_minor, per_day_count| LimitBounds {
         per_payment_minor,
         per_day_minor,
         per_day_count,
@@ -164,14 +164,14 @@ async fn the_newest_limit_applies_and_old_rows_never_change(pool: PgPool) {
     for (minor, outcome) in
         [(Some(10), EXCEEDED), (Some(1_000), ReserveOutcome::Held), (None, ReserveOutcome::Held)]
     {
-        set(&bank, &scope, Bounds { per_payment_minor: minor, ..Bounds::default() }).await;
+        set(&bank, &scope, LimitBounds { per_payment_minor: minor, ..LimitBounds::default() }).await;
         let p = accept_payment(&bank, &account, 1_000, &minor.unwrap_or(0).to_string()).await;
         assert_eq!(bank.reserve(&p).await, outcome, "{minor:?}");
     }
     assert_eq!(bank.ledger.limits(10).await.unwrap(), []);
     assert_eq!(bank.number("SELECT count(*) FROM limits").await, 3);
     // A limit applies to its currency only.
-    let dollars = Bounds { per_payment_minor: Some(1), ..Bounds::default() };
+    let dollars = LimitBounds { per_payment_minor: Some(1), ..LimitBounds::default() };
     bank.ledger.set_limit(&scope, Currency::USD, dollars, "ann", "a test").await.unwrap();
     assert_eq!(
         bank.reserve(&accept_payment(&bank, &account, 1_000, "euros").await).await,
@@ -201,12 +201,12 @@ async fn limits_and_kill_switches_require_a_name_and_a_reason(pool: PgPool) {
         ("ann", "a\0b", InvisibleCharacters("the reason")),
         ("ann", &long, TooLong("the reason")),
     ];
-    let (active, _) = bank.ledger.stop(&target, " ann ", "a test\n").await.unwrap();
+    let (active, _) = bank.ledger.activate_kill_switch(&target, " ann ", "a test\n").await.unwrap();
     for (by, reason, refused) in table {
         let outcomes = [
-            bank.ledger.set_limit(&account, Currency::EUR, Bounds::default(), by, reason).await,
-            bank.ledger.stop(&target, by, reason).await.map(drop),
-            bank.ledger.lift(active, by, reason).await.map(drop),
+            bank.ledger.set_limit(&account, Currency::EUR, LimitBounds::default(), by, reason).await,
+            bank.ledger.activate_kill_switch(&target, by, reason).await.map(drop),
+            bank.ledger.lift_kill_switch(active, by, reason).await.map(drop),
         ];
         for outcome in outcomes {
             match outcome {

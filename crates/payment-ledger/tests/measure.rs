@@ -8,7 +8,7 @@ use iso_currency::Currency;
 use payment_ledger::admission::kill_switches::Target;
 use payment_ledger::admission::limits::{Bounds, LimitScope};
 use payment_ledger::audit::reconcile::drift::Drift;
-use payment_ledger::reads::measure::Restrained;
+use payment_ledger::reads::measure::RestrictionCounts;
 use payment_ledger::steps::accept::NewPayment;
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
@@ -72,7 +72,7 @@ async fn exceptions_and_payments_that_need_operators_are_measured(pool: PgPool) 
 async fn limits_kill_switches_and_reconciliation_age_are_measured(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.avoid_midnight().await;
-    assert_eq!(bank.ledger.restrained().await.unwrap(), Restrained::default());
+    assert_eq!(bank.ledger.restrictions().await.unwrap(), RestrictionCounts::default());
     let (account, tenant) = (bank.open("purse", 5_000).await, LimitScope::Tenant(tenant()));
     let account = LimitScope::Account(account);
     let euro = Currency::EUR;
@@ -84,17 +84,17 @@ async fn limits_kill_switches_and_reconciliation_age_are_measured(pool: PgPool) 
     let p = bank.accept(&order).await;
     bank.reserve(&p).await;
     let target = Target::Switch(SwitchName::new(SWITCH).unwrap());
-    bank.ledger.stop(&target, "ann", "a test").await.unwrap();
+    bank.ledger.activate_kill_switch(&target, "ann", "a test").await.unwrap();
     bank.damage("UPDATE kill_switches SET activated_at = activated_at - interval '200 s'".into()).await;
-    let measured = bank.ledger.restrained().await.unwrap();
-    let expected = Restrained {
+    let measured = bank.ledger.restrictions().await.unwrap();
+    let expected = RestrictionCounts {
         switches_stopped: 1,
         stop_oldest_s: measured.stop_oldest_s,
         accounts_limited: 1,
         tenants_limited: 2,
         accounts_used_up: 1,
         tenants_used_up: 1,
-        ..Restrained::default()
+        ..RestrictionCounts::default()
     };
     assert_eq!(measured, expected);
     assert_eq!(measured.stop_oldest_s / 100, 2);

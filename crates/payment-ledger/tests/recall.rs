@@ -63,7 +63,7 @@ async fn path_c_releases_after_a_recall_and_not_after_a_refusal(pool: PgPool) {
     assert_eq!(bank.column(&recalled, "final_status").await.as_deref(), Some("settled"));
 
     let refused = bank.payment_at(Stage::RecallRefused, "refused").await;
-    let not_allowed = Release::Refused(ReleaseRefusal::MayStillSettle);
+    let not_allowed = ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle);
     assert_eq!(bank.ledger.release(&refused.id, &cause).await.unwrap(), not_allowed);
     bank.audit().await;
 }

@@ -45,7 +45,7 @@ impl Bank {
     /// One reconciliation run in batches of three.
     async fn reconcile(&self, running: &[String]) -> (ReconciliationRunId, Vec<Finding>) {
         let run = self.ledger.begin_reconciliation_run().await.unwrap();
-        self.ledger.note_running(run, running).await.unwrap();
+        self.ledger.record_running_workflows(run, running).await.unwrap();
         let sources = Sources { statements: vec![switch()], workflows: Some(run) };
         let mut findings = Vec::new();
         let mut after: Option<PaymentId> = None;
@@ -223,19 +223,19 @@ async fn r36_each_seeded_drift_is_found_and_nothing_else(pool: PgPool) {
 async fn check_exceptions(bank: &Bank, findings: &[Finding]) {
     let before = bank.number("SELECT count(*) FROM exceptions").await;
     let known = bank.ledger.open_findings(findings).await.unwrap();
-    let opened = known.iter().filter(|known| matches!(known, Known::Opened(_))).count();
+    let opened = known.iter().filter(|known| matches!(known, FindingOutcome::Opened(_))).count();
     assert_eq!(opened, findings.len() - 1, "the unmatched callback already had an exception: {known:?}");
     assert_eq!(bank.number("SELECT count(*) FROM exceptions").await, before + i64::try_from(opened).unwrap());
     let repeated = bank.ledger.open_findings(findings).await.unwrap();
-    assert!(repeated.iter().all(|known| matches!(known, Known::Open(_))), "{repeated:?}");
+    assert!(repeated.iter().all(|known| matches!(known, FindingOutcome::AlreadyOpen(_))), "{repeated:?}");
 
-    let Some(Known::Open(id)) = repeated.first() else { panic!("expected an open exception: {repeated:?}") };
+    let Some(FindingOutcome::AlreadyOpen(id)) = repeated.first() else { panic!("expected an open exception: {repeated:?}") };
     bank.ledger.close_exception(*id, "ann", "checked").await.unwrap();
     let after_close = bank.ledger.open_findings(&findings[..1]).await.unwrap();
-    assert_eq!(after_close, [Known::Closed(*id)]);
+    assert_eq!(after_close, [FindingOutcome::AlreadyClosed(*id)]);
     let changed = Finding { detail: "the difference is larger".into(), ..findings[0].clone() };
     let after_change = bank.ledger.open_findings(std::slice::from_ref(&changed)).await.unwrap();
-    assert!(matches!(after_change[..], [Known::Opened(other)] if other != *id), "{after_change:?}");
+    assert!(matches!(after_change[..], [FindingOutcome::Opened(other)] if other != *id), "{after_change:?}");
 }
 
 /// A line is stored once, also if its page is read repeatedly, and the cursor of the last line is kept.

@@ -16,9 +16,9 @@ use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, failure};
 async fn a_release_is_done_or_refused_at_each_stage(pool: PgPool) {
     let bank = Bank::new(pool);
     let cause = Cause::FailureReported { reason: "no such account".into() };
-    let done = |cause: &Cause| Release::Done(cause.clone());
-    let not_allowed = || Release::Refused(ReleaseRefusal::MayStillSettle);
-    let debited = || Release::Refused(ReleaseRefusal::HoldSettled);
+    let done = |cause: &Cause| ReleaseStepOutcome::Done(cause.clone());
+    let not_allowed = || ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle);
+    let debited = || ReleaseStepOutcome::Refused(ReleaseRefusal::HoldSettled);
     let held = FUNDS_MINOR - AMOUNT_MINOR;
     #[rustfmt::skip]
     let table = [

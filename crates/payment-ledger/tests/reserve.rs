@@ -220,7 +220,7 @@ async fn r8_a_reserve_after_compensation_began_changes_nothing(pool: PgPool) {
         let fenced = bank.ledger.fence_reserve(&p.id).await.unwrap();
         assert_eq!(fenced, FenceOutcome::Open(Some(Cause::ReserveUnknown)), "{condition}");
         let released = bank.ledger.release(&p.id, &Cause::Interrupted).await.unwrap();
-        assert_eq!(released, Release::Done(Cause::ReserveUnknown), "{condition}");
+        assert_eq!(released, ReleaseStepOutcome::Done(Cause::ReserveUnknown), "{condition}");
         assert_eq!(bank.state(&p).await, "failed", "{condition}");
         assert_eq!(bank.available(&p).await, FUNDS_MINOR, "{condition}");
     }

@@ -39,7 +39,7 @@ async fn assert_all_sealed(bank: &Bank) {
 /// Internal balances from the ledger, and as the sum of all entries, on one connection.
 async fn balances(connection: &mut PgConnection) -> Vec<(String, i64, i64)> {
     let mut balances = vec![];
-    for account in [Internal::Holding, Internal::Escrow, Internal::Funding] {
+    for account in [InternalAccount::Holding, InternalAccount::Escrow, InternalAccount::Funding] {
         let reported = internal_balance(&mut *connection, account, Currency::EUR).await.unwrap();
         let id = account.account(Currency::EUR);
         let summed = sqlx::query_scalar(

@@ -48,7 +48,7 @@ async fn a_claimed_payment_is_the_complete_workflow_input(pool: PgPool) {
         resume: 0,
     };
     let workflow_id = p.id.to_string();
-    assert_eq!(claimed, [Startable { payment, workflow_id, cancel_requested: false, too_late: false }]);
+    assert_eq!(claimed, [StartablePayment { payment, workflow_id, cancel_requested: false, too_late: false }]);
 }
 
 /// The order is by time of acceptance, not by position in the table.
@@ -304,7 +304,7 @@ async fn a_switch_at_its_in_flight_limit_does_not_block_others(pool: PgPool) {
     assert_eq!(claim_with_limit_one().await, [other.id.to_string()], "started");
     bank.advance(&p, Stage::Sent).await;
     assert_eq!(claim_with_limit_one().await, [""; 0], "reserved");
-    bank.ledger.record_found(&p.id).await.unwrap();
+    bank.ledger.record_transfer_found(&p.id).await.unwrap();
     assert_eq!(claim_with_limit_one().await, [waits.id.to_string()], "accepted by the switch");
 }
 

@@ -215,7 +215,7 @@ async fn r10_statement_lines_lead_from_opening_to_closing_balance(pool: PgPool) 
 async fn another_tenants_account_history_is_not_found(pool: PgPool) {
     let (bank, _) = bank_with_history(pool).await;
     let other_tenant = payment_protocol::ids::TenantId::new("other").unwrap();
-    let period = Period { from: after(0), to: None, after: None, limit: 10 };
+    let period = StatementQuery { from: after(0), to: None, after: None, limit: 10 };
     let (own, account) = (tenant(), account_id(ACCOUNT));
     for (account, tenant) in [(account.as_str(), &other_tenant), ("nobody", &own), (HOLDING, &own)] {
         assert_eq!(bank.ledger.balance_at(account, Some(tenant), None).await.unwrap(), None, "{account}");

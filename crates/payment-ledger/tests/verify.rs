@@ -4,7 +4,7 @@
 
 mod support;
 
-use payment_ledger::audit::seal::{BatchSize, Sealed};
+use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use sqlx::PgPool;
 use support::{Bank, FUNDS_MINOR, Stage};
 
@@ -96,7 +96,7 @@ async fn r36_each_tampering_is_found(pool: PgPool) {
     bank.open("three", FUNDS_MINOR).await;
     bank.open("four", FUNDS_MINOR).await;
     let mut sealed = 0;
-    while let Sealed::Batch { entries, .. } = bank.ledger.seal(BatchSize::new(2)).await.unwrap() {
+    while let SealOutcome::Batch { entries, .. } = bank.ledger.seal(BatchSize::new(2)).await.unwrap() {
         sealed += entries;
     }
     assert_eq!(sealed, 10);
