@@ -5,8 +5,8 @@
 mod support;
 
 use iso_currency::Currency;
-use payment_ledger::admission::kill_switches::Target;
-use payment_ledger::admission::limits::{Bounds, LimitScope};
+use payment_ledger::admission::kill_switches::KillSwitchTarget;
+use payment_ledger::admission::limits::{LimitBounds, LimitScope};
 use payment_ledger::audit::reconcile::drift::Drift;
 use payment_ledger::reads::measure::RestrictionCounts;
 use payment_ledger::steps::accept::NewPayment;
@@ -47,7 +47,7 @@ async fn exceptions_and_payments_that_need_operators_are_measured(pool: PgPool) 
     let opened_by_reconciliation = Drift::ALL.iter().map(|drift| (drift.as_str(), 0));
     assert_eq!(known, opened_by_callbacks.into_iter().chain(opened_by_reconciliation).collect::<Vec<_>>());
     assert_eq!(bank.ledger.open_exceptions().await.unwrap(), 3);
-    let by_reason = bank.ledger.needing_operator_by_reason().await.unwrap();
+    let by_reason = bank.ledger.needs_operator_by_reason().await.unwrap();
     assert_eq!(by_reason.len(), OperatorReason::ALL.len());
     let non_empty: Vec<_> = by_reason
         .iter()
@@ -58,7 +58,7 @@ async fn exceptions_and_payments_that_need_operators_are_measured(pool: PgPool) 
         non_empty,
         [(OperatorReason::ConfirmationMismatch, 1, 3), (OperatorReason::NoCancelOrQuery, 2, 2)]
     );
-    let alerted = bank.ledger.alerted_by_kind().await.unwrap();
+    let alerted = bank.ledger.alerts_by_kind().await.unwrap();
     let alerted: Vec<_> = alerted.iter().map(|alerted| (alerted.kind.as_str(), alerted.count)).collect();
     let empty = [("compensation_failed", 0), ("cancel_undecided", 0), ("recall_undecided", 0)];
     assert_eq!(alerted, [&[("needs_operator", 3)], &empty[..]].concat());
@@ -76,14 +76,14 @@ async fn limits_kill_switches_and_reconciliation_age_are_measured(pool: PgPool) 
     let (account, tenant) = (bank.open("purse", 5_000).await, LimitScope::Tenant(tenant()));
     let account = LimitScope::Account(account);
     let euro = Currency::EUR;
-    let day = |minor| Bounds { per_day_minor: Some(minor), ..Bounds::default() };
+    let day = |minor| LimitBounds { per_day_minor: Some(minor), ..LimitBounds::default() };
     bank.ledger.set_limit(&account, euro, day(1_000), "ann", "a test").await.unwrap();
     bank.ledger.set_limit(&tenant, euro, day(1_001), "ann", "a test").await.unwrap();
     bank.ledger.set_limit(&tenant, Currency::USD, day(0), "ann", "a test").await.unwrap();
     let order = NewPayment { source_account: account_id("purse"), ..bank.order("k") };
     let p = bank.accept(&order).await;
     bank.reserve(&p).await;
-    let target = Target::Switch(SwitchName::new(SWITCH).unwrap());
+    let target = KillSwitchTarget::Switch(SwitchName::new(SWITCH).unwrap());
     bank.ledger.activate_kill_switch(&target, "ann", "a test").await.unwrap();
     bank.damage("UPDATE kill_switches SET activated_at = activated_at - interval '200 s'".into()).await;
     let measured = bank.ledger.restrictions().await.unwrap();

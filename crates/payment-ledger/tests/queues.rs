@@ -5,7 +5,7 @@
 mod support;
 
 use payment_ledger::operator::decisions::DecisionStatus;
-use payment_ledger::reads::queues::ListFilter;
+use payment_ledger::reads::queues::OperatorPaymentFilter;
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::Action;

@@ -108,11 +108,11 @@ async fn r36_each_tampering_is_found(pool: PgPool) {
         for (kind, of) in *expected {
             let of = of.replace("HEAD", &head.to_string());
             let is_found =
-                verified.findings.iter().any(|finding| finding.kind == *kind && finding.of.starts_with(&of));
+                verified.findings.iter().any(|finding| finding.kind == *kind && finding.subject.starts_with(&of));
             assert!(is_found, "{statement}\n{kind} {of} is not among {:#?}", verified.findings);
         }
         for finding in verified.findings.iter().filter(|finding| finding.kind.starts_with("entry_")) {
-            let is_expected = expected.contains(&(finding.kind, finding.of.as_str()));
+            let is_expected = expected.contains(&(finding.kind, finding.subject.as_str()));
             assert!(is_expected, "{statement}\nunexpected finding {finding:?}");
         }
         restore(&bank).await;
