@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use payment_worker::reconciliation::{ReconciliationWorkflow, ReconciliationSummary, Tolerance};
+use payment_worker::reconciliation::{ReconciliationSummary, ReconciliationWorkflow, Tolerance};
 use serde_json::json;
 use temporalio_client::{
     WorkflowExecutionStatus, WorkflowGetResultOptions, WorkflowStartOptions, WorkflowTerminateOptions,

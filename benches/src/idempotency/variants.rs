@@ -97,8 +97,12 @@ impl Variants {
                 let outcome =
                     self.batcher.execute(&order.scope(), &order.fingerprint(), order.clone()).await?;
                 match outcome {
-                    RequestOutcome::Executed(answer) => Ok(OrderResponse { body: answer.body, replayed: false }),
-                    RequestOutcome::Replayed(answer) => Ok(OrderResponse { body: answer.body, replayed: true }),
+                    RequestOutcome::Executed(answer) => {
+                        Ok(OrderResponse { body: answer.body, replayed: false })
+                    }
+                    RequestOutcome::Replayed(answer) => {
+                        Ok(OrderResponse { body: answer.body, replayed: true })
+                    }
                     // Many callers replay few keys concurrently: one of them is answered that the key is in progress.
                     RequestOutcome::InProgress => Ok(OrderResponse { body: Vec::new(), replayed: true }),
                     RequestOutcome::Mismatch => anyhow::bail!("the key was used with another body"),

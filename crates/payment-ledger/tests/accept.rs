@@ -109,7 +109,8 @@ async fn s0_1_each_payment_of_a_batch_has_its_own_result(pool: PgPool) {
     let mut tx = bank.pool.begin().await.unwrap();
     let accepted = accept(&mut tx, &orders).await.unwrap();
     tx.commit().await.unwrap();
-    let before = AcceptOutcome::Existing { request_hash: before.request_hash, response_body: before.response_body };
+    let before =
+        AcceptOutcome::Existing { request_hash: before.request_hash, response_body: before.response_body };
     assert_eq!(accepted, [AcceptOutcome::New, before, AcceptOutcome::New]);
     let stored =
         "SELECT coalesce(end_to_end_id, 'none') || ' ' || amount_minor FROM payments WHERE payment_id = $1";

@@ -73,7 +73,8 @@ async fn r3_of_a_concurrent_debit_and_release_one_succeeds(
         let cause = Cause::SlaExpired;
         let pairs = (0..8).map(|_| join(bank.debit(&p), bank.ledger.release(&p.id, &cause)));
         for (debited, released) in join_all(pairs).await {
-            let done = (debited == DebitOutcome::Done, matches!(released.unwrap(), ReleaseStepOutcome::Done(_)));
+            let done =
+                (debited == DebitOutcome::Done, matches!(released.unwrap(), ReleaseStepOutcome::Done(_)));
             let expected = (stage == Stage::Confirmed, matches!(stage, Stage::Void | Stage::Recalled));
             assert_eq!(done, expected, "{stage:?}");
         }

@@ -96,7 +96,9 @@ async fn each_correction_posts_to_the_account_that_bears_the_amount(pool: PgPool
                 }
             };
             let done = correct(&bank, exception_id, correction).await.unwrap();
-            let ConfirmOutcome::Corrected { detail } = done else { panic!("expected a correction, got {done:?}") };
+            let ConfirmOutcome::Corrected { detail } = done else {
+                panic!("expected a correction, got {done:?}")
+            };
             let closed = bank.ledger.exceptions(false, Some(&p.id), 10).await.unwrap();
             let closed = closed.into_iter().find(|e| e.exception_id == exception_id).unwrap();
             let decision = bank.ledger.decisions(&p.id).await.unwrap().pop().unwrap();
@@ -260,7 +262,10 @@ async fn one_operator_closes_an_exception_with_a_reason(pool: PgPool) {
     let unmatched = bank.number("SELECT exception_id FROM exceptions").await;
     let of_payment = contradict(&bank, &p, "f").await;
     for exception_id in [unmatched, of_payment] {
-        assert_eq!(refused(bank.ledger.close_exception(exception_id, "", "").await), DecisionRefusedError::MissingOperator);
+        assert_eq!(
+            refused(bank.ledger.close_exception(exception_id, "", "").await),
+            DecisionRefusedError::MissingOperator
+        );
         assert_eq!(
             refused(bank.ledger.close_exception(exception_id, "Ann", "").await),
             DecisionRefusedError::MissingReason

@@ -148,7 +148,9 @@ async fn an_action_that_moves_money_needs_two_operators(pool: PgPool) {
     assert_eq!(repeated, proposed, "a repeated proposal differs from the first one");
 
     let confirmed = bank.ledger.confirm(&proposed.decision_id, "Bob", "seen it").await.unwrap();
-    let ConfirmOutcome::ToApply(message) = &confirmed else { panic!("expected a message, got {confirmed:?}") };
+    let ConfirmOutcome::ToApply(message) = &confirmed else {
+        panic!("expected a message, got {confirmed:?}")
+    };
     let decision = Decision { decision_id: proposed.decision_id.clone(), action: Action::Debit };
     assert_eq!((&message.kind, message.ended), (&InboxMessageKind::Decision(decision), false));
     assert_eq!((&message.payment_id, message.workflow_id.as_str()), (&p.id, p.id.as_str()));

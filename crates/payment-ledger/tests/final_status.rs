@@ -106,7 +106,9 @@ async fn each_callback_has_its_documented_effect_at_each_stage(pool: PgPool) {
         let callback = sent.callback(&p);
         let (hold, available) = (bank.hold(&p).await, bank.available(&p).await);
         match bank.ledger.store_callback(&callback).await.unwrap() {
-            StoreCallbackOutcome::New(message) => assert_eq!(message.is_some(), is_notified, "{row}: notified"),
+            StoreCallbackOutcome::New(message) => {
+                assert_eq!(message.is_some(), is_notified, "{row}: notified")
+            }
             other => panic!("{row}: {other:?}"),
         }
         assert_eq!(
@@ -134,9 +136,11 @@ async fn each_callback_has_its_documented_effect_at_each_stage(pool: PgPool) {
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_first_final_status_is_kept_from_each_source(pool: PgPool) {
     let bank = Bank::new(pool);
-    for (source, name) in
-        [(FinalStatusSource::Callback, "callback"), (FinalStatusSource::Query, "query"), (FinalStatusSource::Cancel, "cancel")]
-    {
+    for (source, name) in [
+        (FinalStatusSource::Callback, "callback"),
+        (FinalStatusSource::Query, "query"),
+        (FinalStatusSource::Cancel, "cancel"),
+    ] {
         let p = bank.payment_at(Stage::Cancelling, name).await;
         let ruling = bank.ledger.record_settled(&p.id, &report(&p), source).await.unwrap();
         assert_eq!(ruling, FinalStatusRuling::First);
@@ -195,7 +199,8 @@ async fn a_differing_report_is_an_exception_and_moves_no_money(pool: PgPool) {
         let mut differing = report(&p);
         change(&mut differing);
         for _ in 0..2 {
-            let ruling = bank.ledger.record_settled(&p.id, &differing, FinalStatusSource::Query).await.unwrap();
+            let ruling =
+                bank.ledger.record_settled(&p.id, &differing, FinalStatusSource::Query).await.unwrap();
             assert_eq!(ruling, FinalStatusRuling::Differs(difference), "row {n}");
         }
         assert_eq!(bank.exceptions(&p).await, [exception], "row {n}");

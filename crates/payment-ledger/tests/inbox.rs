@@ -11,9 +11,9 @@ use futures::future::{join, join_all};
 use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_ledger::switch::inbox::CancelRequestOutcome;
-use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::Cause;
+use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::port::DebitOutcome;
 use payment_protocol::rules::FinalStatusRuling;
 use payment_protocol::state::FinalState;
@@ -38,7 +38,8 @@ async fn a_callback_is_stored_completely_and_delivered(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let callback = Callback { body: vec![0xff, 0x00, b'{'], ..failure(&p, "evt-1") };
-    let StoreCallbackOutcome::New(Some(message)) = bank.ledger.store_callback(&callback).await.unwrap() else {
+    let StoreCallbackOutcome::New(Some(message)) = bank.ledger.store_callback(&callback).await.unwrap()
+    else {
         panic!("expected a message");
     };
     assert_eq!(
@@ -118,7 +119,10 @@ async fn r23_a_callback_with_nul_characters_is_stored(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let callback = Callback { reason: Some("closed\0".into()), ..failure(&p, "evt-1") };
-    assert!(matches!(bank.ledger.store_callback(&callback).await.unwrap(), StoreCallbackOutcome::New(Some(_))));
+    assert!(matches!(
+        bank.ledger.store_callback(&callback).await.unwrap(),
+        StoreCallbackOutcome::New(Some(_))
+    ));
     let callback = Callback { reference: "\0".into(), currency: "\0".into(), ..success(&p, "evt-2") };
     assert_eq!(bank.ledger.store_callback(&callback).await.unwrap(), StoreCallbackOutcome::New(None));
     bank.audit().await;
@@ -132,8 +136,12 @@ async fn r17_concurrent_copies_of_a_callback_are_one_row(options: PgPoolOptions,
         let p = bank.payment_at(Stage::Sent, &format!("round {round}")).await;
         let callback = success(&p, &event(&p, "s"));
         let stored = join_all((0..32).map(|_| bank.ledger.store_callback(&callback))).await;
-        let new = stored.iter().filter(|s| matches!(s.as_ref().unwrap(), StoreCallbackOutcome::New(Some(_)))).count();
-        let duplicates = stored.iter().filter(|s| matches!(s.as_ref().unwrap(), StoreCallbackOutcome::Duplicate)).count();
+        let new = stored
+            .iter()
+            .filter(|s| matches!(s.as_ref().unwrap(), StoreCallbackOutcome::New(Some(_))))
+            .count();
+        let duplicates =
+            stored.iter().filter(|s| matches!(s.as_ref().unwrap(), StoreCallbackOutcome::Duplicate)).count();
         assert_eq!((new, duplicates), (1, 31));
         let messages = format!("SELECT count(*) FROM inbox WHERE payment_id = '{}'", p.id);
         assert_eq!(bank.number(&messages).await, 1);
@@ -226,8 +234,11 @@ async fn claimed_messages_name_the_current_workflow(pool: PgPool) {
     due(&bank).await;
     let claimed = bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap();
     let kinds: Vec<_> = claimed.iter().map(|message| message.kind.clone()).collect();
-    let callback =
-        InboxMessageKind::Callback { status: CallbackStatus::Success, reason: None, event_id: "evt-1".into() };
+    let callback = InboxMessageKind::Callback {
+        status: CallbackStatus::Success,
+        reason: None,
+        event_id: "evt-1".into(),
+    };
     assert_eq!(kinds, [InboxMessageKind::Cancel, callback]);
     for message in &claimed {
         assert_eq!(message.workflow_id, format!("{}:resume:1", p.id));
@@ -300,7 +311,11 @@ async fn a_customer_cancel_is_stored_once_and_not_after_the_end(pool: PgPool) {
                     panic!("{stage:?}: expected a message");
                 };
                 assert_eq!((&message.payment_id, message.kind), (&p.id, InboxMessageKind::Cancel));
-                assert_eq!(bank.customer_cancel(&p).await, CancelRequestOutcome::Requested(None), "{stage:?}");
+                assert_eq!(
+                    bank.customer_cancel(&p).await,
+                    CancelRequestOutcome::Requested(None),
+                    "{stage:?}"
+                );
                 assert_eq!(bank.number(&messages).await, 1, "{stage:?}");
             }
             Some(end) => {
@@ -391,7 +406,11 @@ async fn r19_of_a_concurrent_release_and_attempt_one_succeeds(
         let cause = Cause::Interrupted;
         let (ruling, released) = join(bank.attempt(&p), bank.ledger.release(&p.id, &cause)).await;
         let is_sent = matches!(ruling, payment_protocol::rules::AttemptRuling::Send(1));
-        assert_eq!(is_sent, matches!(released.unwrap(), ReleaseStepOutcome::Refused(_)), "expected exactly one of both");
+        assert_eq!(
+            is_sent,
+            matches!(released.unwrap(), ReleaseStepOutcome::Refused(_)),
+            "expected exactly one of both"
+        );
     }
     bank.audit().await;
     bank.close().await;

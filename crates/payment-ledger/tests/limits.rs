@@ -129,8 +129,12 @@ async fn r10_a_release_restores_the_limit_of_its_day(pool: PgPool) {
 async fn r34_concurrent_reserves_do_not_exceed_a_limit(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::with_connections(options, connect, 32).await;
     bank.avoid_midnight().await;
-    set(&bank, &LimitScope::Tenant(tenant()), LimitBounds { per_day_minor: Some(2_500), ..LimitBounds::default() })
-        .await;
+    set(
+        &bank,
+        &LimitScope::Tenant(tenant()),
+        LimitBounds { per_day_minor: Some(2_500), ..LimitBounds::default() },
+    )
+    .await;
     let mut payments = vec![];
     for n in 0..64 {
         let account = account_id(&format!("purse-{}", n % 8));

@@ -229,7 +229,9 @@ async fn check_exceptions(bank: &Bank, findings: &[Finding]) {
     let repeated = bank.ledger.open_findings(findings).await.unwrap();
     assert!(repeated.iter().all(|known| matches!(known, FindingOutcome::AlreadyOpen(_))), "{repeated:?}");
 
-    let Some(FindingOutcome::AlreadyOpen(id)) = repeated.first() else { panic!("expected an open exception: {repeated:?}") };
+    let Some(FindingOutcome::AlreadyOpen(id)) = repeated.first() else {
+        panic!("expected an open exception: {repeated:?}")
+    };
     bank.ledger.close_exception(*id, "ann", "checked").await.unwrap();
     let after_close = bank.ledger.open_findings(&findings[..1]).await.unwrap();
     assert_eq!(after_close, [FindingOutcome::AlreadyClosed(*id)]);

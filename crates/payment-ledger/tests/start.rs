@@ -48,7 +48,10 @@ async fn a_claimed_payment_is_the_complete_workflow_input(pool: PgPool) {
         resume: 0,
     };
     let workflow_id = p.id.to_string();
-    assert_eq!(claimed, [StartablePayment { payment, workflow_id, cancel_requested: false, too_late: false }]);
+    assert_eq!(
+        claimed,
+        [StartablePayment { payment, workflow_id, cancel_requested: false, too_late: false }]
+    );
 }
 
 /// The order is by time of acceptance, not by position in the table.

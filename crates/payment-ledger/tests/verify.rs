@@ -107,8 +107,10 @@ async fn r36_each_tampering_is_found(pool: PgPool) {
         let verified = bank.ledger.verify(Some(head)).await.unwrap();
         for (kind, of) in *expected {
             let of = of.replace("HEAD", &head.to_string());
-            let is_found =
-                verified.findings.iter().any(|finding| finding.kind == *kind && finding.subject.starts_with(&of));
+            let is_found = verified
+                .findings
+                .iter()
+                .any(|finding| finding.kind == *kind && finding.subject.starts_with(&of));
             assert!(is_found, "{statement}\n{kind} {of} is not among {:#?}", verified.findings);
         }
         for finding in verified.findings.iter().filter(|finding| finding.kind.starts_with("entry_")) {

@@ -29,7 +29,9 @@ impl Webhooks {
         let new = NewEndpoint { tenant: "acme", target: &target, kinds: &[] };
         let mut connection = pool.acquire().await.unwrap();
         let created = endpoints::create(&mut connection, options.master_key.as_ref().unwrap(), new, 10).await;
-        let CreateEndpointOutcome::Created(endpoint) = created.unwrap() else { panic!("expected a new endpoint") };
+        let CreateEndpointOutcome::Created(endpoint) = created.unwrap() else {
+            panic!("expected a new endpoint")
+        };
         for event_id in ["pay_1:transfer_pending", "pay_1:transfer_sent"] {
             let (at, data) = (Timestamp::UNIX_EPOCH, json!({}));
             let (kind, key) = ("transfer_sent", "pay_1");

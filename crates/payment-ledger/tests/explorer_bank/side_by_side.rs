@@ -2,8 +2,8 @@
 
 use payment_explorer::bank::{self, Exception, OpenDecision};
 use payment_ledger::steps::release::ReleaseStepOutcome;
-use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
+use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_ledger::switch::inbox::CancelRequestOutcome;
 use payment_protocol::Payment;
 use payment_protocol::cancel::{CancelContext, VoidReason};

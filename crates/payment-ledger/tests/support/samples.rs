@@ -2,9 +2,9 @@
 
 use iso_currency::Currency;
 use payment_ledger::switch::callbacks::Callback;
-use payment_protocol::inbox::CallbackStatus;
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{AccountId, EventId, RunId, SwitchName, TenantId};
+use payment_protocol::inbox::CallbackStatus;
 use payment_protocol::keys;
 use payment_protocol::money::Money;
 use payment_protocol::profile::Strategy;

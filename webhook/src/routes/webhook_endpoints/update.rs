@@ -82,7 +82,9 @@ pub(crate) async fn update_webhook_endpoint(
     let change = EndpointChange { target: target.as_ref(), kinds: kinds.as_deref(), status };
     let changed = endpoints::change(claimed.connection(), caller.tenant.as_str(), &id, change).await?;
     match changed {
-        EndpointUpdateOutcome::Done(endpoint) => claimed.complete(WebhookEndpoint::of(*endpoint).to_response(200)?).await,
+        EndpointUpdateOutcome::Done(endpoint) => {
+            claimed.complete(WebhookEndpoint::of(*endpoint).to_response(200)?).await
+        }
         EndpointUpdateOutcome::NotFound => claimed.refuse(not_found(id.as_str())).await,
         EndpointUpdateOutcome::DisabledByOperator => claimed.refuse(disabled_by_operator()).await,
     }

@@ -3,7 +3,7 @@
 use idempotency::StoredResponse;
 use jiff::Timestamp;
 use outbound_webhooks::EndpointId;
-use outbound_webhooks::deliveries::{DeliveryAttempt, Delivery};
+use outbound_webhooks::deliveries::{Delivery, DeliveryAttempt};
 use outbound_webhooks::endpoints::{DisabledReason, Endpoint};
 use outbound_webhooks::secret::MasterKey;
 use secrecy::ExposeSecret as _;

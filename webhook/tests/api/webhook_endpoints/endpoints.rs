@@ -107,7 +107,10 @@ async fn an_endpoint_is_updated_unless_an_operator_disabled_it(pool: PgPool) {
     assert_eq!(changed.json["url"], "https://bank.example/other");
     assert_eq!(changed.json["kinds"], json!(["transfer_sent"]));
     let disabled = change("c2", json!({"status": "disabled"})).await.json;
-    assert_eq!((&disabled["status"], &disabled["disabled_reason"]), (&json!("disabled"), &json!("by_tenant")));
+    assert_eq!(
+        (&disabled["status"], &disabled["disabled_reason"]),
+        (&json!("disabled"), &json!("by_tenant"))
+    );
     assert_eq!(disabled["url"], "https://bank.example/other", "expected omitted fields to stay unchanged");
     assert_eq!(change("c3", json!({"status": "active"})).await.json["status"], "active");
     change("c4", json!({"status": "unknown"})).await.assert_problem(422, "invalid_status", "unknown");

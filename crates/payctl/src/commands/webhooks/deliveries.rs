@@ -3,7 +3,9 @@
 use anyhow::{Context as _, bail};
 use jiff::{SignedDuration, Timestamp};
 use outbound_webhooks::EndpointId;
-use outbound_webhooks::deliveries::{self, Delivery, DeliveryState, DeliveryFilter, REPLAYED_MAX, ReplayOutcome};
+use outbound_webhooks::deliveries::{
+    self, Delivery, DeliveryFilter, DeliveryState, REPLAYED_MAX, ReplayOutcome,
+};
 use payment_ledger::Ledger;
 use serde_json::{Value, json};
 

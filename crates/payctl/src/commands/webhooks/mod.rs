@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use jiff::Timestamp;
 use outbound_webhooks::EndpointId;
 use outbound_webhooks::deliveries::DeliveryState;
-use outbound_webhooks::endpoints::{Endpoint, EndpointStatus, EndpointScope, get};
+use outbound_webhooks::endpoints::{Endpoint, EndpointScope, EndpointStatus, get};
 use payment_protocol::ids::TenantId;
 use sqlx::PgConnection;
 
