@@ -139,7 +139,7 @@ async fn rotate(args: RotateArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     let key = ApiKey::generate()?;
     let rotation = ledger.rotate_api_key(&args.id, &key.successor(), args.overlap_hours * HOUR_S).await?;
     let RotatedKeys { old, new } = match rotation {
-        RotateKeyOutcome::RotatedKeys(rotated) => *rotated,
+        RotateKeyOutcome::Rotated(rotated) => *rotated,
         RotateKeyOutcome::UnknownKey => bail!(unknown(&args.id)),
         RotateKeyOutcome::AlreadyRotated(next) => {
             bail!("API key {} was rotated before; rotate its successor {next}", args.id)
