@@ -1,4 +1,4 @@
-//! The first table of crates/ARCHITECTURE.md matches the dependencies between the workspace members.
+//! The table "Dependencies" of crates/ARCHITECTURE.md matches the dependencies between the workspace members.
 //!
 //! The first cell of a row has one or more crates, the second the workspace members that each of them depends on, all in
 //! backticks; a crate without dependencies on members has a second cell without backticks. Dependencies for tests and build
@@ -23,11 +23,11 @@ fn names(cell: &str) -> impl Iterator<Item = String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned)
 }
 
-/// The rows of the first table.
+/// The rows of the first table below the heading "Dependencies".
 fn documented(text: &str) -> anyhow::Result<Dependencies> {
     let mut dependencies = Dependencies::new();
-    let table =
-        text.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let section = text.lines().skip_while(|line| *line != "## Dependencies");
+    let table = section.skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
     for row in table.skip(2) {
         let mut cells = row.trim_matches('|').split('|');
         let (crates, members) =

@@ -17,8 +17,6 @@ text_enum!(
         JournalSealing = "journal_sealing",
         /// Maintains the partitions of idempotency keys and deletes old events.
         PartitionMaintenance = "partition_maintenance",
-        /// Has published again what the broker has lost.
-        Mend = "mend",
     }
 );
 
@@ -29,7 +27,7 @@ impl BackgroundTask {
     pub fn stalled_after(self) -> Duration {
         Duration::from_secs(match self {
             Self::InboxDelivery | Self::MetricsCollection | Self::JournalSealing => 60,
-            Self::HoldAudit | Self::Mend => 300,
+            Self::HoldAudit => 300,
             // Partitions are created three days ahead.
             Self::PartitionMaintenance => 1_800,
         })

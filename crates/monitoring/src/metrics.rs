@@ -92,7 +92,6 @@ pub const METRICS: &[MetricEntry] = &[
     entry(&[BackgroundWorker], Counter, "outbox_published_total", &[], "events", "Outbox events confirmed by the broker"),
     entry(&[BackgroundWorker], Counter, "outbox_rejected_total", &[], "attempts", "Publish attempts that the broker refused"),
     entry(&[BackgroundWorker], Counter, "outbox_unconfirmed_rounds_total", &[], "rounds", "Publishing rounds in which a confirmation of the broker was missing; their unconfirmed events are published again"),
-    entry(&[BackgroundWorker], Counter, "outbox_lost_total", &[], "events", "Events that the broker had lost and that were published again"),
     entry(&[BackgroundWorker], Counter, "idempotency_partitions_dropped_total", &[], "partitions", "Day partitions of idempotency keys dropped after their retention"),
     entry(&[BackgroundWorker], Counter, "idempotency_reaped_total", &[], "claims", "Claims of idempotency keys released because their process was gone"),
 

@@ -93,7 +93,6 @@ fn task_alert(task: BackgroundTask) -> Alert {
         BackgroundTask::PartitionMaintenance => {
             (Warning, "Idempotency keys and published events use more and more disk space.")
         }
-        BackgroundTask::Mend => (Warning, "Events that the broker lost are not published again."),
     };
     let name = format!("{}Stalled", pascal_case(word));
     Alert {

@@ -174,29 +174,6 @@ async fn keys_are_listed_by_tenant_and_client(pool: PgPool) {
     assert_eq!(listed(Some("nobody"), None).await, []);
 }
 
-/// Keys stored before scopes existed keep all rights.
-#[sqlx::test(migrations = false)]
-async fn a_key_from_before_scopes_has_all_scopes(pool: PgPool) {
-    payment_ledger::MIGRATOR.run_to(5, &pool).await.unwrap();
-    for (n, revoked_at) in [(1_u8, "NULL"), (2, "NULL"), (3, "now()")] {
-        let insert = format!(
-            "INSERT INTO api_keys (key_hash, prefix, tenant_id, client_id, revoked_at)
-             VALUES ($1, 'sk_01234', 'acme', 'shop', {revoked_at})"
-        );
-        sqlx::query(AssertSqlSafe(insert)).bind([n; 32].to_vec()).execute(&pool).await.unwrap();
-    }
-    payment_ledger::MIGRATOR.run(&pool).await.unwrap();
-
-    let ledger = Ledger::new(pool);
-    let key = ledger.active_api_key(&hash(1)).await.unwrap().unwrap();
-    assert_eq!((&key.caller, &key.scopes), (&caller("acme", "shop"), &Scopes::all()));
-    assert!(is_valid(&ledger, 2).await && !is_valid(&ledger, 3).await, "a revoked key became valid");
-    let RevokeKeyOutcome::Revoked(view) = ledger.revoke_api_key(&key.id).await.unwrap() else {
-        panic!("expected a revocation by the new id")
-    };
-    assert_eq!((view.prefix.as_str(), view.expires_at), ("sk_01234", None));
-}
-
 /// The database refuses to change a key's owner or hash, to add scopes, to extend its life, to undelete or to delete it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_database_rejects_changes_to_a_key(pool: PgPool) {

@@ -71,10 +71,10 @@ fn hold_violations(open: &Sample, void: &Sample, settled: &Sample, released: &Sa
     vec![
         // A hold is closed once.
         (RESTRICT, "is settled",  format!("UPDATE holds SET status = 'released' {}", row_of(settled))),
-        (RESTRICT, "is released", format!("UPDATE holds SET status = 'settled' {}", row_of(released))),
+        (RESTRICT, "is released", format!("UPDATE holds SET status = 'debited' {}", row_of(released))),
         (RESTRICT, "is released", format!("UPDATE holds SET status = 'open', closed_at = NULL {}", row_of(released))),
         // A hold changes by entries only, which have its amount and account.
-        (RESTRICT, "a hold changes by entries", format!("UPDATE holds SET status = 'settled', closed_at = now() {}", row_of(open))),
+        (RESTRICT, "a hold changes by entries", format!("UPDATE holds SET status = 'debited', closed_at = now() {}", row_of(open))),
         (RESTRICT, "a hold changes by entries", format!("UPDATE holds SET amount_minor = 1 {}", row_of(open))),
         (RESTRICT, "a hold changes by entries", format!("DELETE FROM holds {}", row_of(released))),
         (RESTRICT, "a hold changes by entries", "TRUNCATE holds".into()),

@@ -18,7 +18,7 @@ async fn a_release_is_done_or_refused_at_each_stage(pool: PgPool) {
     let cause = Cause::FailureReported { reason: "no such account".into() };
     let done = |cause: &Cause| ReleaseStepOutcome::Done(cause.clone());
     let not_allowed = || ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle);
-    let debited = || ReleaseStepOutcome::Refused(ReleaseRefusal::HoldSettled);
+    let debited = || ReleaseStepOutcome::Refused(ReleaseRefusal::HoldDebited);
     let held = FUNDS_MINOR - AMOUNT_MINOR;
     #[rustfmt::skip]
     let table = [

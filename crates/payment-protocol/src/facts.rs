@@ -22,7 +22,7 @@ text_enum!(
         /// The amount is blocked.
         Open = "open",
         /// The customer was debited.
-        Settled = "settled",
+        Debited = "debited",
         /// The amount was released to the customer.
         Released = "released",
     }

@@ -192,7 +192,7 @@ pub enum DebitRuling {
 #[must_use]
 pub fn debit(facts: &Facts) -> DebitRuling {
     match (facts.hold, facts.final_status) {
-        (Some(HoldStatus::Settled), _) => DebitRuling::Already,
+        (Some(HoldStatus::Debited), _) => DebitRuling::Already,
         (Some(HoldStatus::Open), Some(FinalStatus::Settled)) => match &facts.debit_refused {
             Some(reason) => DebitRuling::Refused(reason.clone()),
             // A recall follows a refused debit only; returned money is never debited.
@@ -208,7 +208,7 @@ text_enum!(
     /// Why a release is refused.
     ReleaseRefusal {
         /// The hold was debited.
-        HoldSettled = "hold_settled",
+        HoldDebited = "hold_debited",
         /// The transfer may still settle at the switch.
         MayStillSettle = "may_still_settle",
     }
@@ -235,7 +235,7 @@ pub fn release(facts: &Facts) -> ReleaseRuling {
     let void = facts.final_status == Some(FinalStatus::Void);
     let recalled = facts.recall == Some(RecallRecord::Recalled);
     match (facts.hold, facts.state.end()) {
-        (Some(HoldStatus::Settled), _) => ReleaseRuling::Refused(ReleaseRefusal::HoldSettled),
+        (Some(HoldStatus::Debited), _) => ReleaseRuling::Refused(ReleaseRefusal::HoldDebited),
         // A decision debited the claims account for money that left.
         (Some(HoldStatus::Released), Some(FinalState::Settled)) => ReleaseRuling::Ended(FinalState::Settled),
         (Some(HoldStatus::Released), _) => ReleaseRuling::Already,

@@ -89,7 +89,7 @@ fn a_submit_attempt_is_ruled_by_the_recorded_facts() {
         (Facts::accepted(),                                            "a", &full,             No(NotSent::AnotherRun)),
         (hold(None),                                                   "a", &full,             No(NotSent::NoOpenHold)),
         (hold(Some(HoldStatus::Released)),                             "a", &full,             No(NotSent::NoOpenHold)),
-        (hold(Some(HoldStatus::Settled)),                              "a", &full,             No(NotSent::NoOpenHold)),
+        (hold(Some(HoldStatus::Debited)),                              "a", &full,             No(NotSent::NoOpenHold)),
         (Facts { cause: Some(Cause::SlaExpired), ..sent() },           "a", &full,             No(NotSent::CancelStarted)),
         (Facts { final_status: Some(FinalStatus::Void), ..sent() },    "a", &full,             No(NotSent::CancelStarted)),
         (Facts { cancel_requested: true, ..held() },                   "a", &full,             No(NotSent::CustomerCancel)),
@@ -112,7 +112,7 @@ fn a_debit_is_ruled_by_the_recorded_facts() {
     let settled = Some(FinalStatus::Settled);
     let void = Some(FinalStatus::Void);
     let (open, debited, released) =
-        (Some(HoldStatus::Open), Some(HoldStatus::Settled), Some(HoldStatus::Released));
+        (Some(HoldStatus::Open), Some(HoldStatus::Debited), Some(HoldStatus::Released));
     #[rustfmt::skip]
     let table = [
         // hold    final_status  differs  refused  ruling
@@ -143,9 +143,9 @@ fn a_debit_is_ruled_by_the_recorded_facts() {
 fn a_release_is_ruled_by_the_recorded_facts() {
     use ReleaseRuling::{Already, Fence, Release};
     let may_still_settle = ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle);
-    let hold_settled = ReleaseRuling::Refused(ReleaseRefusal::HoldSettled);
+    let hold_debited = ReleaseRuling::Refused(ReleaseRefusal::HoldDebited);
     let (open, settled, released) =
-        (Some(HoldStatus::Open), Some(HoldStatus::Settled), Some(HoldStatus::Released));
+        (Some(HoldStatus::Open), Some(HoldStatus::Debited), Some(HoldStatus::Released));
     let (success, void) = (Some(FinalStatus::Settled), Some(FinalStatus::Void));
     let (recalled, refused) = (Some(RecallRecord::Recalled), Some(RecallRecord::Refused));
     let (cancelling, failed) = (PaymentState::Cancelling, PaymentState::Failed);
@@ -166,8 +166,8 @@ fn a_release_is_ruled_by_the_recorded_facts() {
         (None,     0,        None,         None,     failed,     ReleaseRuling::Ended(FinalState::Failed)),
         (released, 1,        void,         None,     failed,     Already),
         (released, 1,        success,      recalled, failed,     Already),
-        (settled,  1,        success,      None,     failed,     hold_settled),
-        (settled,  1,        success,      recalled, failed,     hold_settled),
+        (settled,  1,        success,      None,     failed,     hold_debited),
+        (settled,  1,        success,      recalled, failed,     hold_debited),
     ];
     for (n, (hold, attempts, final_status, recall, state, ruling)) in table.into_iter().enumerate() {
         let facts = Facts { hold, attempts, final_status, recall, state, ..held() };
@@ -197,7 +197,7 @@ fn a_success_without_an_attempt_forbids_a_release_without_a_cancel() {
 
 /// Every combination of facts that a rule of money reads.
 fn all_facts() -> Vec<Facts> {
-    let holds = [None, Some(HoldStatus::Open), Some(HoldStatus::Settled), Some(HoldStatus::Released)];
+    let holds = [None, Some(HoldStatus::Open), Some(HoldStatus::Debited), Some(HoldStatus::Released)];
     let final_statuses = [None, Some(FinalStatus::Settled), Some(FinalStatus::Void)];
     let recalls = [None, Some(RecallRecord::Recalled), Some(RecallRecord::Refused)];
     let mut all = Vec::new();

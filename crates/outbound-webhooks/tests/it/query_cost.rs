@@ -31,7 +31,7 @@ async fn s3_5_deliveries_scheduled_for_later_are_not_read(pool: PgPool) {
     let waits = webhooks.endpoint("acme", &server.url("hook"), &["late"]).await.id;
     let well = webhooks.endpoint("acme", &server.url("hook"), &["happened"]).await.id;
     sqlx::query(
-        "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body, tries, next_attempt_at)
+        "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body, failed_attempts, next_attempt_at)
          SELECT $1, 'late:' || n, 'late', '{}', 3, now() + interval '1 hour' FROM generate_series(1, $2) n",
     )
     .bind(waits.as_str())

@@ -70,7 +70,7 @@ async fn a_confirmed_decision_without_a_workflow_stays_recorded() {
     let stuck = bank.payctl(&["stuck", "--older-than", "0s"]).await.success();
     assert!(stuck.contains(&format!("{id}: release, confirmed, not applied yet")), "{stuck}");
     let error = decide(&bank, &["withdraw", id.as_str()], "Ann", &[]).await.refused();
-    assert!(error.contains("it can not be withdrawn"), "{error}");
+    assert!(error.contains("the decision is confirmed and cannot be withdrawn"), "{error}");
 }
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn a_decision_about_an_open_or_unknown_object_is_refused() {
     let bank = Bank::open().await;
     let submitted = bank.submitted("submitted").await.id;
     for (args, refusal) in [
-        ([submitted.as_str(), "retry-cancel"], "the payment is submitted and moves by itself"),
+        ([submitted.as_str(), "retry-cancel"], "the payment is submitted and does not need an operator"),
         (["pay_nobody", "retry-cancel"], "there is no payment pay_nobody"),
         (["confirm", "dec_nobody"], "there is no decision dec_nobody"),
         (["close", "99"], "there is no exception 99"),

@@ -35,7 +35,7 @@ async fn a_limit_is_set_listed_and_removed() {
         assert!(error.contains(expected), "{wrong:?}: {error}");
     }
     for (by, reason, expected) in [
-        (" ", "x", "no name is given"),
+        (" ", "x", "the operator's name is missing"),
         ("ann\u{200b}", "x", "a name is 1 to 64 letters"),
         ("ann", " ", "the reason is missing"),
         ("ann", "a\u{202e}b", "invisible characters"),

@@ -28,7 +28,7 @@ async fn every_invariant_holds_for_a_settled_payment() {
     for part in [
         " state settled ",
         " tenant, client acme, shop ",
-        " hold 12.50 EUR in DE-one: settled ",
+        " hold 12.50 EUR in DE-one: debited ",
         " final status settled, source: callback ",
         " switch reports settled: 12.50 EUR",
         " Temporal reports unavailable: Temporal at http://127.0.0.1:1 does not answer; check temporal.address ",
@@ -142,7 +142,7 @@ async fn needs_operator_is_shown_with_reason_and_allowed_actions() {
         "; reason: not_found_is_inconclusive",
         "retry-cancel, debit, release; next: payctl decide ",
         "unavailable: the switch gave no answer: no connection",
-        "stands before a person: not_found_is_inconclusive",
+        "needs an operator: not_found_is_inconclusive",
     ] {
         assert!(output.contains(part), "{part}\n{output}");
     }

@@ -93,7 +93,7 @@ impl Bank {
     }
 
     pub(super) fn debit_hold(&mut self) {
-        self.hold = Some(HoldStatus::Settled);
+        self.hold = Some(HoldStatus::Debited);
         self.journal.debit += 1;
         self.state = PaymentState::Settled;
     }

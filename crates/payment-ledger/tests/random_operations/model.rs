@@ -158,7 +158,7 @@ impl Modelled {
     pub(crate) fn release(&mut self, cause: &Cause, account: &mut ModelledAccount) -> String {
         let first = self.cause.clone().unwrap_or_else(|| cause.clone());
         if self.hold == Some("settled") {
-            return "Refused(HoldSettled)".into();
+            return "Refused(HoldDebited)".into();
         }
         match self.end {
             Some(end) if self.cause.is_none() && self.hold.is_none() => return format!("Ended({end})"),

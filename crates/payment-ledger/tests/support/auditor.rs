@@ -46,7 +46,7 @@ const CHECKS: &[(&str, &str)] = &[
          LEFT JOIN holds h USING (payment_id)
          LEFT JOIN (SELECT payment_id, string_agg(kind, '+' ORDER BY entry_id) AS kinds
                     FROM journal WHERE kind IN ('reserve', 'debit', 'release') GROUP BY payment_id) j USING (payment_id)
-         WHERE coalesce(j.kinds, 'none') <> CASE h.status WHEN 'open' THEN 'reserve' WHEN 'settled' THEN 'reserve+debit'
+         WHERE coalesce(j.kinds, 'none') <> CASE h.status WHEN 'open' THEN 'reserve' WHEN 'debited' THEN 'reserve+debit'
                                                           WHEN 'released' THEN 'reserve+release' ELSE 'none' END",
     ),
     (

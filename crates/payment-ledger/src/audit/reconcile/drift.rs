@@ -182,7 +182,7 @@ mod tests {
             state: PaymentState::Settled,
             operator_reason: None,
             attempts: 1,
-            hold: Some(HoldStatus::Settled),
+            hold: Some(HoldStatus::Debited),
             is_reserved: true,
             debits: 1,
             settled: Some(1),
