@@ -52,9 +52,9 @@ async fn a_debit_decision_is_applied_once_at_each_stage(pool: PgPool) {
     #[rustfmt::skip]
     let table = [
         // stage                account     ruling                     hold        available    posted
-        (Stage::Cancelling,     "active",   Charge,                    "settled",  HELD,        vec!["debit holding escrow"]),
-        (Stage::Differing,      "active",   Charge,                    "settled",  HELD,        vec!["debit holding escrow"]),
-        (Stage::RecallRefused,  "active",   Charge,                    "settled",  HELD,        vec!["debit holding escrow"]),
+        (Stage::Cancelling,     "active",   Charge,                    "debited",  HELD,        vec!["debit holding escrow"]),
+        (Stage::Differing,      "active",   Charge,                    "debited",  HELD,        vec!["debit holding escrow"]),
+        (Stage::RecallRefused,  "active",   Charge,                    "debited",  HELD,        vec!["debit holding escrow"]),
         (Stage::RecallRefused,  "frozen",   Charge,                    "released", FUNDS_MINOR, vec!["release holding source", from_claims]),
         (Stage::Cancelling,     "closed",   Charge,                    "released", FUNDS_MINOR, vec!["release holding source", from_claims]),
         (Stage::Fenced,         "active",   Charge,                    "none",     HELD,        vec!["late_debit source escrow"]),
@@ -257,7 +257,7 @@ async fn the_first_outcome_of_a_decision_is_kept(pool: PgPool) {
         assert_eq!(recorded.detail.as_deref(), Some("in\u{fffd}words"));
         let stored = bank.ledger.decision_outcome(&decision_id).await.unwrap().unwrap();
         assert_eq!(format!("{stored:?}").replace('\u{fffd}', "\\0"), format!("{outcome:?}"));
-        let pattern = format!("%decision {decision_id}: was %carried out: in%words");
+        let pattern = format!("%decision {decision_id}: was %applied: in%words");
         let lines =
             bank.number(&format!("SELECT count(*) FROM timeline WHERE detail LIKE '{pattern}'")).await;
         assert_eq!(lines, 1);

@@ -142,7 +142,7 @@ async fn a_freeze_concurrent_with_a_debit_precedes_or_follows_it(
         let (outcome, ()) = join(bank.debit(&p), bank.freeze(&p)).await;
         let hold = bank.hold(&p).await;
         match &outcome {
-            DebitOutcome::Done => assert_eq!(hold, "settled"),
+            DebitOutcome::Done => assert_eq!(hold, "debited"),
             DebitOutcome::Refused { .. } => assert_eq!(hold, "open"),
             other => panic!("{other:?}"),
         }

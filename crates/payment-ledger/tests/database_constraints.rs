@@ -54,11 +54,11 @@ fn journal_violations(open: &Sample, void: &Sample, settled: &Sample, released: 
         (CHECK, "journal_amount_positive", entry(open.id.as_str(), "debit", "x").replace(", 1, ", ", -1, ")),
         (CHECK, "journal_two_accounts",    entry(open.id.as_str(), "debit", "x").replace("escrow", "holding")),
         (CHECK, "journal_kind_known",      entry(open.id.as_str(), "adjust", "x")),
-        (CHECK, "journal_payment_named",   entry(open.id.as_str(), "fund", "x")),
+        (CHECK, "journal_payment_unless_fund",   entry(open.id.as_str(), "fund", "x")),
         // An entry is between the accounts of its kind, in the account's currency.
-        (CHECK, "journal_way_fits_its_kind", entry(open.id.as_str(), "debit", "x").replace("escrow", "claims")),
-        (CHECK, "journal_way_fits_its_kind", entry(open.id.as_str(), "debit", "x").replace("escrow:EUR", "escrow:USD")),
-        (CHECK, "journal_way_fits_its_kind", entry(open.id.as_str(), "release", "x").replace("from-open", "internal:funding:EUR")),
+        (CHECK, "journal_valid_accounts_for_kind", entry(open.id.as_str(), "debit", "x").replace("escrow", "claims")),
+        (CHECK, "journal_valid_accounts_for_kind", entry(open.id.as_str(), "debit", "x").replace("escrow:EUR", "escrow:USD")),
+        (CHECK, "journal_valid_accounts_for_kind", entry(open.id.as_str(), "release", "x").replace("from-open", "internal:funding:EUR")),
         (RESTRICT, "there is no account from-open in USD", entry(open.id.as_str(), "release", "x").replace("EUR", "USD")),
         (RESTRICT, "there is no account from-open in USD", entry(open.id.as_str(), "reserve", "x").replace("EUR", "USD")),
         (RESTRICT, "there is no account nobody in EUR",  entry(open.id.as_str(), "release", "x").replace("from-open", "nobody")),
@@ -70,19 +70,19 @@ fn journal_violations(open: &Sample, void: &Sample, settled: &Sample, released: 
 fn hold_violations(open: &Sample, void: &Sample, settled: &Sample, released: &Sample) -> Vec<Violation> {
     vec![
         // A hold is closed once.
-        (RESTRICT, "is settled",  format!("UPDATE holds SET status = 'released' {}", row_of(settled))),
-        (RESTRICT, "is released", format!("UPDATE holds SET status = 'debited' {}", row_of(released))),
-        (RESTRICT, "is released", format!("UPDATE holds SET status = 'open', closed_at = NULL {}", row_of(released))),
+        (RESTRICT, "is closed: debited",  format!("UPDATE holds SET status = 'released' {}", row_of(settled))),
+        (RESTRICT, "is closed: released", format!("UPDATE holds SET status = 'debited' {}", row_of(released))),
+        (RESTRICT, "is closed: released", format!("UPDATE holds SET status = 'open', closed_at = NULL {}", row_of(released))),
         // A hold changes by entries only, which have its amount and account.
-        (RESTRICT, "a hold changes by entries", format!("UPDATE holds SET status = 'debited', closed_at = now() {}", row_of(open))),
-        (RESTRICT, "a hold changes by entries", format!("UPDATE holds SET amount_minor = 1 {}", row_of(open))),
-        (RESTRICT, "a hold changes by entries", format!("DELETE FROM holds {}", row_of(released))),
-        (RESTRICT, "a hold changes by entries", "TRUNCATE holds".into()),
-        (RESTRICT, "a hold changes by entries", format!("INSERT INTO holds (payment_id, account_id, amount_minor, currency)
+        (RESTRICT, "a hold changes by journal entries", format!("UPDATE holds SET status = 'debited', closed_at = now() {}", row_of(open))),
+        (RESTRICT, "a hold changes by journal entries", format!("UPDATE holds SET amount_minor = 1 {}", row_of(open))),
+        (RESTRICT, "a hold changes by journal entries", format!("DELETE FROM holds {}", row_of(released))),
+        (RESTRICT, "a hold changes by journal entries", "TRUNCATE holds".into()),
+        (RESTRICT, "a hold changes by journal entries", format!("INSERT INTO holds (payment_id, account_id, amount_minor, currency)
                                                          SELECT payment_id, account_id, 1, currency FROM holds {}", row_of(released))),
-        (RESTRICT, "holds nothing that this debit is of",  entry(open.id.as_str(), "debit", "x")),
-        (RESTRICT, "holds nothing that this release is of", entry(void.id.as_str(), "release", "x").replace(", 1, ", ", 1000, ")),
-        (RESTRICT, "holds nothing that this release is of", entry("nobody", "release", "x")),
+        (RESTRICT, "has no hold that matches this debit",  entry(open.id.as_str(), "debit", "x")),
+        (RESTRICT, "has no hold that matches this release", entry(void.id.as_str(), "release", "x").replace(", 1, ", ", 1000, ")),
+        (RESTRICT, "has no hold that matches this release", entry("nobody", "release", "x")),
     ]
 }
 
@@ -91,16 +91,16 @@ fn hold_violations(open: &Sample, void: &Sample, settled: &Sample, released: &Sa
 fn payment_violations(open: &Sample, void: &Sample, settled: &Sample, released: &Sample) -> Vec<Violation> {
     vec![
         // The final status, the run and the final state are written once.
-        (RESTRICT, "is written: settled", format!("UPDATE payments SET final_status = 'void' {}", row_of(settled))),
-        (RESTRICT, "is written: void",    format!("UPDATE payments SET final_status = 'settled' {}", row_of(void))),
-        (RESTRICT, "is written: void",    format!("UPDATE payments SET final_status = NULL, final_status_source = NULL {}", row_of(void))),
-        (RESTRICT, "the run of",          format!("UPDATE payments SET run_id = 'another' {}", row_of(open))),
-        (RESTRICT, "the run of",          format!("UPDATE payments SET run_id = NULL {}", row_of(open))),
+        (RESTRICT, "is final: settled", format!("UPDATE payments SET final_status = 'void' {}", row_of(settled))),
+        (RESTRICT, "is final: void",    format!("UPDATE payments SET final_status = 'settled' {}", row_of(void))),
+        (RESTRICT, "is final: void",    format!("UPDATE payments SET final_status = NULL, final_status_source = NULL {}", row_of(void))),
+        (RESTRICT, "the run of payment",          format!("UPDATE payments SET run_id = 'another' {}", row_of(open))),
+        (RESTRICT, "the run of payment",          format!("UPDATE payments SET run_id = NULL {}", row_of(open))),
         (RESTRICT, "has ended: settled",  format!("UPDATE payments SET state = 'failed' {}", row_of(settled))),
         (RESTRICT, "has ended: timed_out",format!("UPDATE payments SET state = 'cancelling', ended_at = NULL {}", row_of(released))),
         (CHECK, "payments_end_has_a_time",      format!("UPDATE payments SET state = 'failed' {}", row_of(open))),
         (CHECK, "payments_final_status_has_a_source",format!("UPDATE payments SET final_status = 'settled' {}", row_of(open))),
-        (CHECK, "payments_attempts_begin_once", format!("UPDATE payments SET attempts = 0 {}", row_of(open))),
+        (CHECK, "payments_first_attempt_has_a_time", format!("UPDATE payments SET attempts = 0 {}", row_of(open))),
         (CHECK, "payments_state_known",         format!("UPDATE payments SET state = 'blocked' {}", row_of(open))),
         // A payment has one cancel.
         (UNIQUE, "inbox_one_cancel", format!("INSERT INTO inbox (payment_id, kind) VALUES ('{0}', 'cancel'), ('{0}', 'cancel')", open.id)),
@@ -114,14 +114,14 @@ fn account_violations(open: &Sample, settled: &Sample) -> Vec<Violation> {
         // No customer's balance is negative.
         (CHECK, "accounts_available_not_negative", entry(open.id.as_str(), "reserve", "x").replace(", 1, ", ", 9001, ")),
         // A balance changes by entries only.
-        (RESTRICT, "a balance changes by entries", "UPDATE accounts SET available_minor = available_minor + 1 WHERE account_id = 'from-open'".into()),
-        (RESTRICT, "a balance changes by entries", "UPDATE accounts SET available_minor = 0 WHERE kind = 'internal'".into()),
-        (RESTRICT, "a balance changes by entries", "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor) VALUES ('rich', 't', 'customer', 'EUR', 1)".into()),
-        (CHECK, "accounts_only_customers_keep_a_balance", "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor) VALUES ('internal:x', 't', 'internal', 'EUR', 0)".into()),
+        (RESTRICT, "a balance changes by journal entries", "UPDATE accounts SET available_minor = available_minor + 1 WHERE account_id = 'from-open'".into()),
+        (RESTRICT, "a balance changes by journal entries", "UPDATE accounts SET available_minor = 0 WHERE kind = 'internal'".into()),
+        (RESTRICT, "a balance changes by journal entries", "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor) VALUES ('rich', 't', 'customer', 'EUR', 1)".into()),
+        (CHECK, "accounts_balance_only_for_customers", "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor) VALUES ('internal:x', 't', 'internal', 'EUR', 0)".into()),
         // A key is recorded once, a refusal with its reason.
         (UNIQUE, "operations_pkey", format!("INSERT INTO operations (operation_key, outcome) VALUES ('{}:debit', 'done')", settled.tx)),
-        (CHECK, "operations_refusal_has_a_reason", "INSERT INTO operations (operation_key, outcome) VALUES ('x', 'refused')".into()),
-        (CHECK, "operations_refusal_has_a_reason", "INSERT INTO operations (operation_key, outcome, reason) VALUES ('x', 'done', 'y')".into()),
+        (CHECK, "operations_reason_unless_done", "INSERT INTO operations (operation_key, outcome) VALUES ('x', 'refused')".into()),
+        (CHECK, "operations_reason_unless_done", "INSERT INTO operations (operation_key, outcome, reason) VALUES ('x', 'done', 'y')".into()),
     ]
 }
 

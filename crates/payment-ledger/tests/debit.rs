@@ -31,7 +31,7 @@ async fn a_debit_follows_the_final_status_at_each_stage(pool: PgPool) {
         (Stage::DebitRefused,             refused(),     "confirmed",    "open",     held),
         (Stage::Recalled,           refused(),     "confirmed",    "open",     held),
         (Stage::RecallRefused,      refused(),     "confirmed",    "open",     held),
-        (Stage::Settled,            Done,         "settled",      "settled",  held),
+        (Stage::Settled,            Done,         "settled",      "debited",  held),
         (Stage::Released,           NotConfirmed, "timed_out",    "released", FUNDS_MINOR),
         (Stage::ReleasedUnreserved, NotConfirmed, "failed",       "none",     FUNDS_MINOR),
         (Stage::Rejected,           NotConfirmed, "rejected",     "none",     FUNDS_MINOR),

@@ -187,7 +187,7 @@ async fn undelivered_messages_are_claimed_with_growing_backoff(pool: PgPool) {
         "expected the message to be due a second after it was stored"
     );
     // Set explicitly, since the second may have passed already.
-    bank.sql("UPDATE inbox SET deliver_at = now() + interval '1 hour'").await;
+    bank.sql("UPDATE inbox SET next_delivery_at = now() + interval '1 hour'").await;
     assert_eq!(
         bank.ledger.claim_undelivered(10, BACKOFF_MS).await.unwrap(),
         [],

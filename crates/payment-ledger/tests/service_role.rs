@@ -58,7 +58,7 @@ const FORBIDDEN: &[&str] = &[
     "DELETE FROM journal",
     "TRUNCATE journal",
     "ALTER TABLE journal DISABLE TRIGGER ALL",
-    "DROP TRIGGER journal_is_append_only ON journal",
+    "DROP TRIGGER journal_append_only ON journal",
     "SET session_replication_role = replica",
     "CREATE RULE r AS ON INSERT TO journal DO INSTEAD NOTHING",
     "UPDATE operations SET outcome = 'done'",
@@ -94,7 +94,7 @@ const FORBIDDEN: &[&str] = &[
     "UPDATE webhook_endpoints SET tenant_id = 'mine'",
     "UPDATE webhook_deliveries SET body = '{}'",
     "UPDATE webhook_deliveries SET event_id = 'forged'",
-    "UPDATE webhook_attempts SET status = 200",
+    "UPDATE webhook_attempts SET response_status = 200",
 ];
 
 /// R36: no statement of the service role can change history.
