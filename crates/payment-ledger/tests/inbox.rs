@@ -205,8 +205,10 @@ async fn undelivered_messages_are_claimed_with_growing_backoff(pool: PgPool) {
             "a claimed message was claimed again"
         );
         backoffs_s.push(
-            bank.number("SELECT round(extract(epoch FROM deliver_at - now()) / 10)::bigint * 10 FROM inbox")
-                .await,
+            bank.number(
+                "SELECT round(extract(epoch FROM next_delivery_at - now()) / 10)::bigint * 10 FROM inbox",
+            )
+            .await,
         );
     }
     assert_eq!(backoffs_s, [60, 120, 240, 300, 300], "expected doubling up to five minutes");

@@ -34,7 +34,7 @@ async fn a_release_is_done_or_refused_at_each_stage(pool: PgPool) {
         (Stage::DebitRefused,             not_allowed(),                        "confirmed",   "open",     held),
         (Stage::Recalled,           done(&cause),                  "failed",      "released", FUNDS_MINOR),
         (Stage::RecallRefused,      not_allowed(),                        "confirmed",   "open",     held),
-        (Stage::Settled,            debited(),                       "settled",     "settled",  held),
+        (Stage::Settled,            debited(),                       "settled",      "debited",  held),
         (Stage::Released,           done(&Cause::SlaExpired),       "timed_out",   "released", FUNDS_MINOR),
         (Stage::ReleasedUnreserved, done(&Cause::ReserveUnknown),  "failed",      "none",     FUNDS_MINOR),
     ];

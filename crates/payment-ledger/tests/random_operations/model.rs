@@ -141,13 +141,13 @@ impl Modelled {
 
     pub(crate) fn debit(&mut self, account: &ModelledAccount) -> &'static str {
         match (self.hold, self.final_status) {
-            (Some("settled"), _) => "Done",
+            (Some("debited"), _) => "Done",
             (Some("open"), Some("Settled")) if self.debit_refused || account.is_frozen => {
                 self.debit_refused = true;
                 "Refused"
             }
             (Some("open"), Some("Settled")) => {
-                (self.hold, self.end) = (Some("settled"), Some("Settled"));
+                (self.hold, self.end) = (Some("debited"), Some("Settled"));
                 "Done"
             }
             (_, None) if self.has_mismatch => "Differs",
@@ -157,7 +157,7 @@ impl Modelled {
 
     pub(crate) fn release(&mut self, cause: &Cause, account: &mut ModelledAccount) -> String {
         let first = self.cause.clone().unwrap_or_else(|| cause.clone());
-        if self.hold == Some("settled") {
+        if self.hold == Some("debited") {
             return "Refused(HoldDebited)".into();
         }
         match self.end {

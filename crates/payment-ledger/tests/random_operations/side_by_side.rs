@@ -233,7 +233,7 @@ impl SideBySide {
         let moved: Vec<_> =
             balances.iter().zip(self.initial_balances).map(|(now, initial)| now - initial).collect();
         actual.push(format!("{moved:?}"));
-        let [held, debited] = ["open", "settled"].map(|status| self.hold_count(status) * AMOUNT_MINOR);
+        let [held, debited] = ["open", "debited"].map(|status| self.hold_count(status) * AMOUNT_MINOR);
         modelled.push(format!("{:?}", [held, debited, -self.deposits.iter().sum::<i64>()]));
         (actual, modelled)
     }
