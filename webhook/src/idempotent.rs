@@ -82,6 +82,7 @@ pub(crate) async fn claim(
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the claim and the effect of a request share one transaction")]
 async fn attempt(
     app: &App,
     context: &IdempotencyContext,

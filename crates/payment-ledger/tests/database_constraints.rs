@@ -35,7 +35,7 @@ fn row_of(p: &Sample) -> String {
 
 /// Violations of the journal.
 #[rustfmt::skip]
-fn journal_violations(open: &Sample, void: &Sample, settled: &Sample, released: &Sample) -> Vec<Violation> {
+fn journal_violations(open: &Sample, settled: &Sample, released: &Sample) -> Vec<Violation> {
     vec![
         // The journal is append-only.
         (RESTRICT, "journal is append-only: UPDATE refused",   "UPDATE journal SET amount_minor = 1".into()),
@@ -133,7 +133,7 @@ async fn the_database_enforces_the_ledgers_invariants(pool: PgPool) {
     let settled = bank.payment_at(Stage::Settled, "settled").await;
     let released = bank.payment_at(Stage::Released, "released").await;
     let violations = [
-        journal_violations(&open, &void, &settled, &released),
+        journal_violations(&open, &settled, &released),
         hold_violations(&open, &void, &settled, &released),
         payment_violations(&open, &void, &settled, &released),
         account_violations(&open, &settled),

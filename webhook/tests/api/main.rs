@@ -2,6 +2,7 @@
 //! Modules mirror the routes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed setup fails the test")]
+#![expect(clippy::disallowed_methods, reason = "tests plan their own transactions")]
 
 mod accounts;
 mod api_keys;

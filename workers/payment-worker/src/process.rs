@@ -1,5 +1,7 @@
 //! Start-up and shutdown of the process.
 
+#![expect(clippy::disallowed_methods, reason = "the process waits for Temporal outside workflow code")]
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;

@@ -3,6 +3,8 @@
 //! Payments start at the pace at which the switch accepts submits (the in-flight limit). A burst of acceptances only
 //! adds latency; it never causes a compensation.
 
+#![expect(clippy::disallowed_methods, reason = "the starter is a loop of the process, not workflow code")]
+
 use std::time::Duration;
 
 use futures::future::join_all;

@@ -117,6 +117,7 @@ impl Bank {
             response_body: b"{}".to_vec(),
             accepted_at: Timestamp::now(),
         };
+        #[expect(clippy::disallowed_methods, reason = "the test accepts a payment as the API does")]
         let mut tx = self.ledger.pool().begin().await.unwrap();
         accept(&mut tx, slice::from_ref(&order)).await.unwrap();
         tx.commit().await.unwrap();

@@ -62,15 +62,14 @@ impl Api {
     }
 
     async fn fail_all_deliveries(&self) {
-        sqlx::query("UPDATE webhook_deliveries SET state = 'failed', tries = 10, ended_at = now()")
+        sqlx::query("UPDATE webhook_deliveries SET state = 'failed', failed_attempts = 10, ended_at = now()")
             .execute(&self.pool)
             .await
             .unwrap();
     }
 
     async fn scheduled_events(&self) -> Vec<String> {
-        let due =
-            "SELECT event_id FROM webhook_deliveries WHERE state = 'pending' AND tries = 0 ORDER BY event_id";
+        let due = "SELECT event_id FROM webhook_deliveries WHERE state = 'pending' AND failed_attempts = 0 ORDER BY event_id";
         sqlx::query_scalar(due).fetch_all(&self.pool).await.unwrap()
     }
 }

@@ -79,7 +79,7 @@ async fn entries_of_one_payment_are_committed_in_number_order(pool: PgPool) {
     assert_eq!(cancelled.status, 202);
     let events = open(&api, &id, None).await.take(3).await;
     let details: Vec<_> = events[1..].iter().map(|event| event.data["detail"].clone()).collect();
-    assert_eq!(details, ["the first number", "the customer asked to cancel"]);
+    assert_eq!(details, ["the first number", "the customer requested a cancel"]);
 }
 
 /// One commit writes both: a read during this commit must not find the end without its entry.
