@@ -33,7 +33,6 @@ CREATE TABLE operations (
     CONSTRAINT operations_reason_unless_done CHECK ((outcome = 'done') = (reason IS NULL))
 );
 
-CREATE INDEX operations_by_age ON operations (recorded_at);
 
 -- Double entry: one row debits one account and credits another by the same amount, so an unbalanced entry cannot be written.
 -- Corrections, by an operator decision after the payment's end:
