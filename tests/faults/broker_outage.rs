@@ -45,7 +45,7 @@ async fn r32_s0_13_a_broker_outage_under_load_delays_events_and_no_payment() -> 
     bank.wait_for_notifications(&ids).await?;
     until("the metrics show no unpublished event", WITHIN, || async {
         let unpublished = metric(&bank.system.background_worker, "outbox_unpublished").await?;
-        let oldest_s = metric(&bank.system.background_worker, "outbox_oldest_unpublished_seconds").await?;
+        let oldest_s = metric(&bank.system.background_worker, "outbox_unpublished_oldest_seconds").await?;
         Ok((unpublished <= 0.0 && oldest_s <= 0.0).then_some(()))
     })
     .await?;
@@ -82,7 +82,7 @@ async fn outage(
     until("the metrics show the unpublished events", WITHIN, || async {
         let is_counted =
             metric(&system.background_worker, "outbox_unpublished").await? >= (2 * settled) as f64;
-        let is_old = metric(&system.background_worker, "outbox_oldest_unpublished_seconds").await? > 0.5;
+        let is_old = metric(&system.background_worker, "outbox_unpublished_oldest_seconds").await? > 0.5;
         Ok((is_counted && is_old).then_some(()))
     })
     .await?;

@@ -145,7 +145,7 @@ async fn r23_an_unprocessable_event_is_parked_and_others_are_delivered() -> anyh
     until("the metrics show the parked events", WITHIN, || async {
         let relay = &bank.system.background_worker;
         let events = metric(relay, "outbox_parked").await?;
-        let deliveries = metric(relay, "outbox_parked_deliveries").await?;
+        let deliveries = metric(relay, "consumer_parked_messages").await?;
         // Each of the two consumers parks the messages that are no events.
         Ok((events >= 1.0 && deliveries >= 17.0).then_some(()))
     })

@@ -33,7 +33,7 @@ async fn r6_a_late_release_ends_the_workflow_that_needs_an_operator() -> anyhow:
             .bind(id)
             .fetch_all(&system.database.pool)
             .await?;
-    assert_eq!(alerts, ["needs_operator", "compensation_failed"]);
+    assert_eq!(alerts, ["compensation_failed", "needs_operator"]);
     assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while the payment needs an operator");
     // The workflow has received the callback and sends no requests, so only the late release can wake it.
     system.wait_until_inbox_delivered(id).await?;
