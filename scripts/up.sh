@@ -148,7 +148,7 @@ print_addresses() {
   Database, as its owner            $owner_url
   Logs                              ${log_dir#"$root"/}
 
-  To receive webhooks on this machine, see README.md, section "Your own systems are told"
+  To receive webhooks on this machine, see docs/operation.md, section "Outbound webhooks"
 
   The next payment:
 
