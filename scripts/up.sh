@@ -2,12 +2,20 @@
 # `./dev up`: starts the whole system on this machine, makes one payment, prints the addresses, and runs until Ctrl-C.
 
 up() {
-  local kind=up cluster temporal_file broker_folder
-  case ${1:-} in
-    '') ;;
-    --once) kind=once ;;
-    *) fail "up accepts no argument except --once" ;;
-  esac
+  local kind=up strategy=query cluster temporal_file broker_folder
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --once) kind=once ;;
+      --strategy)
+        strategy=${2:-}
+        [ $# = 1 ] || shift
+        ;;
+      --strategy=*) strategy=${1#*=} ;;
+      *) fail "up does not accept '$1'; it accepts --once and --strategy NAME" ;;
+    esac
+    shift
+  done
+  configure_strategy "$strategy"
   start_run "$kind"
   require_free_ports
   install_tools
@@ -159,14 +167,15 @@ print_addresses() {
 TEXT
 }
 
-# Waits in the foreground. If one process ends unexpectedly, all are stopped. stderr is closed meanwhile, because bash would
-# report a killed process too.
+# Waits in the foreground. A service that ends is started again, so that a reader may kill it; if anything else ends, or a
+# service ends too often, everything is stopped. stderr is closed meanwhile, because bash would report a killed process too.
 watch_processes() {
   local ended=
   log_step "the system is up; Ctrl-C stops it"
-  while [ -z "$ended" ]; do
+  while true; do
     sleep 1
     find_ended_process
+    [ -z "$ended" ] || restart_service "$ended" || break
   done 2>/dev/null
   if [ "$ended" = database ]; then
     print_log_tail "$cluster_log"
@@ -176,11 +185,32 @@ watch_processes() {
   require_alive "${ended%.process}" "$(sed -n 1p "$run_dir"/*-"$ended")"
 }
 
-# Leaves the record of an ended process in `ended`, if there is one.
+# Leaves the record of an ended process in `ended`; empties it if every process runs.
 find_ended_process() {
   local record
+  ended=
   kill -0 "$cluster_pid" || ended=database
   for record in "$run_dir"/*.process; do
     kill -0 "$(sed -n 1p "$record")" || ended=$record
   done
+}
+
+# restart_service RECORD: starts an ended service again; its earlier log gets a number. Fails if the record is not of a
+# service, or if services have ended more than restarts_bound times in this run.
+restarts=0
+restarts_bound=20
+restart_service() {
+  local name=${1##*/??-} code=0
+  name=${name%.process}
+  case $name in
+    mock-switch | payments-api | payment-worker | background-worker | notifier) ;;
+    *) return 1 ;;
+  esac
+  [ "$restarts" -lt "$restarts_bound" ] || return 1
+  restarts=$((restarts + 1))
+  wait "$(sed -n 1p "$1")" || code=$?
+  log_step "$name ended (exit code $code$([ "$code" -le 128 ] || printf ', signal %s' "$(kill -l "$code")")); starting it again"
+  rm -f "$1"
+  mv "$log_dir/$name.log" "$log_dir/$name.$restarts.log"
+  start_process "$name" "$programs/$name"
 }
