@@ -15,7 +15,7 @@ async fn deliveries_are_listed_and_replayed(pool: PgPool) {
     }
     api.fail_all_deliveries().await;
     sqlx::query(
-        "INSERT INTO webhook_attempts (position, took_ms, status, error, answer)
+        "INSERT INTO webhook_attempts (position, duration_ms, response_status, error, response_excerpt)
          SELECT position, 12, 500, 'answered 500', 'sorry' FROM webhook_deliveries",
     )
     .execute(&api.pool)
@@ -83,7 +83,7 @@ async fn deliveries_are_filtered_by_state_and_a_leased_one_is_kept(pool: PgPool)
         assert_eq!(listed, events, "{state}");
     }
     // As during a delivery attempt.
-    let lease = "UPDATE webhook_deliveries SET lease = gen_random_uuid(), next_at = now() + interval '1 hour'
+    let lease = "UPDATE webhook_deliveries SET lease = gen_random_uuid(), next_attempt_at = now() + interval '1 hour'
                  WHERE event_id = 'e2' RETURNING lease::text";
     let lease: String = sqlx::query_scalar(lease).fetch_one(&api.pool).await.unwrap();
     let again = api.post(ACME, &format!("{deliveries}/e2/replay"), "p", "").await;
