@@ -8,6 +8,6 @@
 //! | `faults/` | callbacks, cancels, interruptions, clocks, starts and full disks (R17 to R22, R30, R31, R35); failures of background-worker, broker and notifier (R23, R32) |
 //! | `http/` | requests generated from the OpenAPI document (R24) |
 //! | `replay/` | recorded workflow histories against the current code (R27) |
-//! | `tidy/` | mechanical checks of the repository: cited tests, replaced words, dependencies between crates |
+//! | `tidy/` | mechanical checks of the repository: cited tests and paths, replaced words, dependencies between crates |
 //!
 //! `requirements.md` and `faults.md` list the tests of each requirement and each fault.

@@ -1,5 +1,6 @@
 //! Mechanical checks of the repository. They need neither PostgreSQL nor Temporal.
 
+mod cited_paths;
 mod cited_tests;
 mod crate_dependencies;
 mod replaced_words;
