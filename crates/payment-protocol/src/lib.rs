@@ -31,7 +31,6 @@ pub mod recall;
 pub mod report;
 pub mod rules;
 pub mod state;
-pub mod state_diagram;
 pub mod submit;
 
 pub use cause::{Cause, OperatorReason, PaymentError};

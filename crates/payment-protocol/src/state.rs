@@ -91,7 +91,7 @@ impl PaymentState {
     }
 
     /// The states that may follow this state; empty for a final state. The only table of transitions: the
-    /// explorer compares every step of the protocol with it, and [`crate::state_diagram`] draws it.
+    /// explorer compares every step of the protocol with it, and docs/state-diagram.md is generated from it.
     #[must_use]
     pub fn successors(self) -> &'static [Self] {
         match self {
