@@ -15,7 +15,7 @@ use crate::root;
 /// Dependencies by crate.
 type Dependencies = BTreeMap<String, BTreeSet<String>>;
 
-/// Packages that are not part of the service: they may depend on every crate and need no row.
+/// Packages that are not part of the service: they depends on every crate and need no row.
 const TEST_PACKAGES: [&str; 3] = ["benches", "system-tests", "testkit"];
 
 /// The text in backticks of a table cell.
@@ -84,7 +84,7 @@ fn differences(documented: &Dependencies, declared: &Dependencies) -> Vec<String
 
 /// The table as the manifests require it.
 fn required_table(declared: &Dependencies) -> String {
-    let mut text = String::from("| crate | may depend on |\n|---|---|\n");
+    let mut text = String::from("| crate | depends on |\n|---|---|\n");
     for (name, members) in declared.iter().filter(|(name, _)| !TEST_PACKAGES.contains(&name.as_str())) {
         let members: Vec<_> = members.iter().map(|member| format!("`{member}`")).collect();
         let members = if members.is_empty() { "no other crate".to_owned() } else { members.join(", ") };
@@ -100,7 +100,7 @@ fn the_architecture_lists_the_dependencies_between_crates() -> anyhow::Result<()
     let differences = differences(&documented, &declared);
     ensure!(
         differences.is_empty(),
-        "the first table of crates/ARCHITECTURE.md differs from the manifests:\n{}\n\nRequired:\n{}",
+        "the table \"Dependencies\" of crates/ARCHITECTURE.md differs from the manifests:\n{}\n\nRequired:\n{}",
         differences.join("\n"),
         required_table(&declared)
     );
@@ -109,7 +109,7 @@ fn the_architecture_lists_the_dependencies_between_crates() -> anyhow::Result<()
 
 #[test]
 fn each_kind_of_difference_is_reported() -> anyhow::Result<()> {
-    let table = "text\n\n| crate | may depend on |\n|---|---|\n| `a`, `b` | `c` |\n| `gone` | none |\n\n| `d` | `e` |\n";
+    let table = "text\n\n## Dependencies\n\n| crate | depends on |\n|---|---|\n| `a`, `b` | `c` |\n| `gone` | none |\n\n| `d` | `e` |\n";
     let crates = [("a", vec!["c", "b"]), ("b", vec![]), ("c", vec![]), ("testkit", vec!["a"])];
     let declared = crates.map(|(name, members)| {
         (name.to_owned(), members.into_iter().map(str::to_owned).collect::<BTreeSet<_>>())
