@@ -16,7 +16,6 @@ use payment_protocol::ids::SwitchName;
 use secrecy::ExposeSecret as _;
 use service_kit::bounds::bounded;
 use service_kit::metrics::Metrics;
-use service_kit::signature::{SIGNATURE_HEADER, Secret};
 use service_kit::task::Trigger;
 use sqlx::PgPool;
 use switch_client::CheckedSwitches;
@@ -26,6 +25,7 @@ use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetReques
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
+use webhook_signature::{SIGNATURE_HEADER, Secret};
 use workflow_api::Signaller;
 
 use crate::auth::ByApiKey;

@@ -12,8 +12,8 @@ use payment_ledger::{DatabaseOptions, DatabaseOptionsError};
 use serde::Deserialize;
 use service_kit::bounds::Bounds;
 use service_kit::connection::ConnectionBounds;
-use service_kit::signature::SecretError;
 use switch_client::{SwitchConfigError, Switches};
+use webhook_signature::SecretError;
 use workflow_api::TemporalOptions;
 
 pub use crate::limits::RateOptions;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::redirect::Policy;
-use service_kit::signature::{self, ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use webhook_signature::{ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER};
 
 use crate::book::callbacks::{self, AttemptOutcome, ClaimedCallback};
 use crate::state::SharedSwitch;
@@ -102,7 +102,7 @@ async fn attempt(switch: SharedSwitch, client: reqwest::Client, callback: Claime
     let timestamp_s = Timestamp::now().as_second();
     let body = callback.body.into_bytes();
     let secret = &switch.config.callback_secret;
-    let signature = signature::sign(secret, &callback.event_id, timestamp_s, &body);
+    let signature = webhook_signature::sign(secret, &callback.event_id, timestamp_s, &body);
     let response = client
         .post(&switch.config.callback_url)
         .header(CONTENT_TYPE, "application/json")

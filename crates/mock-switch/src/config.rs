@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use secrecy::SecretString;
 use serde::Deserialize;
-use service_kit::signature::Secret;
+use webhook_signature::Secret;
 
 use crate::settings::Shape;
 

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
-use service_kit::signature::{self, Secret};
 use sha2::Sha256;
+use webhook_signature::Secret;
 
 use crate::EndpointId;
 
@@ -50,7 +50,7 @@ impl MasterKey {
     /// The secret of an endpoint as its tenant receives it: `whsec_` and base64.
     #[must_use]
     pub fn encoded_secret(&self, endpoint: &EndpointId, version: i32) -> SecretString {
-        signature::encode_secret(self.bytes(endpoint, version)).into()
+        webhook_signature::encode_secret(self.bytes(endpoint, version)).into()
     }
 
     /// The secret of an endpoint, for signing.
@@ -106,7 +106,7 @@ mod tests {
         ];
         assert_eq!(std::collections::BTreeSet::from(all.clone()).len(), all.len());
         assert_ne!(key(7).check(&one), key(8).check(&one));
-        let sign = |secret: &Secret| signature::sign(secret, "id", 1, b"body");
+        let sign = |secret: &Secret| webhook_signature::sign(secret, "id", 1, b"body");
         assert_eq!(sign(&all[0].parse().unwrap()), sign(&key(7).secret(&one, 1)));
     }
 

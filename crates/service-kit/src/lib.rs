@@ -1,5 +1,5 @@
 //! Shared by every process: configuration, logs, metrics, shutdown, background loops, HTTP serving, errors as problem
-//! documents, and webhook signatures.
+//! documents.
 //!
 //! This crate knows nothing of payments and of databases, so any service can use it, and so can an independent party
 //! (the mock switch).
@@ -11,6 +11,5 @@ pub mod metrics;
 pub mod problem;
 pub mod serve;
 pub mod shutdown;
-pub mod signature;
 pub mod task;
 pub mod telemetry;

@@ -13,8 +13,8 @@ use payment_protocol::ids::{EventId, SwitchName};
 use payment_protocol::inbox::CallbackStatus;
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem};
-use service_kit::signature::{self, Secret};
 use utoipa::ToSchema;
+use webhook_signature::Secret;
 
 use crate::app::App;
 use crate::error::{ApiError, excerpt};
@@ -99,7 +99,7 @@ pub(crate) async fn receive_callback(
     // The body is not even parsed before its signature is verified.
     let now_s = Timestamp::now().as_second();
     let event_id =
-        signature::verify(secrets, &headers, &body, now_s, app.callback_tolerance_s).map_err(|reason| {
+        webhook_signature::verify(secrets, &headers, &body, now_s, app.callback_tolerance_s).map_err(|reason| {
             tracing::warn!(switch = %switch, %reason, "refused a callback with an invalid signature");
             count(switch, "invalid_signature");
             Problem::new(StatusCode::UNAUTHORIZED, "invalid_signature", "Invalid signature")
@@ -147,21 +147,16 @@ fn parse(switch: &SwitchName, event_id: &str, body: &[u8]) -> Result<Callback, S
     Ok(Callback {
         switch: switch.clone(),
         event_id,
-        reference: storable(parsed.reference),
+        reference: parsed.reference,
         status: match parsed.status {
             Status::Success => CallbackStatus::Success,
             Status::Failure => CallbackStatus::Failure,
         },
         amount_minor: parsed.amount_minor,
-        currency: storable(parsed.currency),
-        reason: parsed.reason.map(storable),
+        currency: parsed.currency,
+        reason: parsed.reason,
         body: body.to_vec(),
     })
-}
-
-/// Replaces NUL, which PostgreSQL text cannot contain; the stored body keeps it.
-fn storable(text: String) -> String {
-    if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
 fn count(switch: &SwitchName, outcome: &'static str) {

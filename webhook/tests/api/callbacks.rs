@@ -2,9 +2,9 @@
 
 use futures::future::join_all;
 use serde_json::{Value, json};
-use service_kit::signature::{ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use webhook_signature::{ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER};
 
 use crate::support::{
     Api, NORTH, NORTH_SECRET, NORTH_SECRET_OLD, SOUTH, SOUTH_SECRET, Signed, report, signed,

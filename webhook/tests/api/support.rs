@@ -12,10 +12,10 @@ use payment_protocol::ids::{AccountId, ClientId, KeyId, TenantId};
 use payment_protocol::money::{Money, parse_currency};
 use payments_api::Config;
 use serde_json::{Value, json};
-use service_kit::signature::{self, ID_HEADER, SIGNATURE_HEADER, Secret, TIMESTAMP_HEADER};
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
+use webhook_signature::{ID_HEADER, SIGNATURE_HEADER, Secret, TIMESTAMP_HEADER};
 
 pub(crate) const PAYMENTS: &str = "/api/v1/payments";
 /// API key of tenant acme, client shop.
@@ -244,7 +244,7 @@ pub(crate) fn signed(secret: &str, event_id: &str, age_s: i64, body: impl Into<V
     let body = body.into();
     let timestamp_s = Timestamp::now().as_second() - age_s;
     let secret: Secret = secret.parse().unwrap();
-    let signature = signature::sign(&secret, event_id, timestamp_s, &body);
+    let signature = webhook_signature::sign(&secret, event_id, timestamp_s, &body);
     let headers = BTreeMap::from([
         (ID_HEADER, event_id.to_owned()),
         (TIMESTAMP_HEADER, timestamp_s.to_string()),

@@ -11,10 +11,10 @@ use axum::routing::post;
 use mock_switch::{Config, RunningSwitch};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
-use service_kit::signature::{self, Secret};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio_util::sync::CancellationToken;
+use webhook_signature::Secret;
 
 /// Longest wait for an asynchronous effect.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
@@ -62,7 +62,7 @@ impl Bank {
 async fn receive(State(bank): State<Bank>, headers: HeaderMap, body: Bytes) -> StatusCode {
     let secret: Secret = Config::default().callback_secret;
     let now_s = jiff::Timestamp::now().as_second();
-    let Ok(id) = signature::verify(&[secret], &headers, &body, now_s, 60) else {
+    let Ok(id) = webhook_signature::verify(&[secret], &headers, &body, now_s, 60) else {
         return StatusCode::UNAUTHORIZED;
     };
     let body = serde_json::from_slice(&body).unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, ClientBuilder, Response};
-use service_kit::signature::{self, ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER};
+use webhook_signature::{ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER};
 
 use super::claim::ClaimedDelivery;
 use crate::CheckedOutboundWebhooks;
@@ -113,7 +113,10 @@ impl HttpSender {
             .post(target.url().clone())
             .header(ID_HEADER, &claimed.event_id)
             .header(TIMESTAMP_HEADER, now_s)
-            .header(SIGNATURE_HEADER, signature::sign_with_each(&secrets, &claimed.event_id, now_s, body))
+            .header(
+                SIGNATURE_HEADER,
+                webhook_signature::sign_with_each(&secrets, &claimed.event_id, now_s, body),
+            )
             .header(CONTENT_TYPE, "application/json")
             .body(body.to_vec())
             .send()
@@ -167,9 +170,11 @@ async fn read(mut response: Response) -> AttemptResponse {
             break;
         }
     }
-    // PostgreSQL's type text cannot store NUL.
-    let excerpt = String::from_utf8_lossy(&excerpt).replace('\0', "\u{fffd}");
-    AttemptResponse::Received { status, retry_after, excerpt }
+    AttemptResponse::Received {
+        status,
+        retry_after,
+        excerpt: replace_nul(&String::from_utf8_lossy(&excerpt)),
+    }
 }
 
 /// The root cause of an error, in one line.
@@ -178,5 +183,10 @@ fn root_cause(error: &reqwest::Error) -> String {
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
-    cause.to_string().replace('\0', "\u{fffd}")
+    replace_nul(&cause.to_string())
+}
+
+/// Replaces NUL, which PostgreSQL's type text cannot store, by U+FFFD.
+fn replace_nul(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
 }

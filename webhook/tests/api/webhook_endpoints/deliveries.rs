@@ -83,7 +83,8 @@ async fn deliveries_are_filtered_by_state_and_a_leased_one_is_kept(pool: PgPool)
         assert_eq!(listed, events, "{state}");
     }
     // As during a delivery attempt.
-    let lease = "UPDATE webhook_deliveries SET lease = gen_random_uuid(), next_attempt_at = now() + interval '1 hour'
+    let lease =
+        "UPDATE webhook_deliveries SET lease = gen_random_uuid(), next_attempt_at = now() + interval '1 hour'
                  WHERE event_id = 'e2' RETURNING lease::text";
     let lease: String = sqlx::query_scalar(lease).fetch_one(&api.pool).await.unwrap();
     let again = api.post(ACME, &format!("{deliveries}/e2/replay"), "p", "").await;

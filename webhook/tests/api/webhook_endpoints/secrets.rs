@@ -16,7 +16,7 @@ async fn an_endpoint_is_created_once_and_its_secret_is_not_stored(pool: PgPool) 
     assert_eq!(first.json["kinds"], json!(["transfer_failed", "transfer_sent"]));
     assert_eq!((&first.json["status"], &first.json["secret_version"]), (&json!("active"), &json!(1)));
     let secret = first.json["secret"].as_str().unwrap();
-    assert!(secret.parse::<service_kit::signature::Secret>().is_ok(), "{secret}");
+    assert!(secret.parse::<webhook_signature::Secret>().is_ok(), "{secret}");
 
     let retry = api.post(ACME, ENDPOINTS, "k", &body).await;
     assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &first.bytes));

@@ -10,9 +10,9 @@ use axum::http::{HeaderMap, Response};
 use axum::routing::post;
 use axum::serve::Listener;
 use jiff::Timestamp;
-use service_kit::signature::Secret;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use webhook_signature::Secret;
 
 /// A received request.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ impl ReceivedRequest {
     pub(crate) fn has_valid_signature(&self, secret: &Secret) -> bool {
         let now_s = Timestamp::now().as_second();
         let secrets = std::slice::from_ref(secret);
-        service_kit::signature::verify(secrets, &self.headers, &self.body, now_s, 300).is_ok()
+        webhook_signature::verify(secrets, &self.headers, &self.body, now_s, 300).is_ok()
     }
 }
 

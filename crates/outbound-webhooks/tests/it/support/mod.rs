@@ -13,10 +13,10 @@ use outbound_webhooks::{
     CheckedOutboundWebhooks, DeliverySender, EndpointId, OutboundWebhooksOptions, WebhookEvent, fan_out,
 };
 use serde_json::json;
-use service_kit::signature::Secret;
 use sqlx::PgPool;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use webhook_signature::Secret;
 
 pub(crate) use endpoint::{Reply, TestEndpoint, body_until, held_response, status};
 

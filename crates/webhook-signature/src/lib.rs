@@ -6,10 +6,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use axum::http::HeaderMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
+use http::HeaderMap;
 use serde::Deserialize;
 use sha2::Sha256;
 

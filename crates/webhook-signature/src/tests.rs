@@ -1,6 +1,6 @@
 //! Known vectors, and every kind of tampering.
 
-use axum::http::HeaderValue;
+use http::HeaderValue;
 
 use super::*;
 
