@@ -29,6 +29,7 @@ pub mod reads;
 mod row_lock;
 pub mod steps;
 pub mod switch;
+mod transaction;
 mod writes;
 
 use sqlx::PgPool;

@@ -189,32 +189,3 @@ text_enum!(
         DebitedToClaims = "debited_to_claims",
     }
 );
-
-/// Opens an exception unless one of the same kind and origin is open.
-pub(crate) async fn open_exception(
-    tx: &mut PgConnection,
-    payment_id: Option<&PaymentId>,
-    kind: ExceptionKind,
-    origin: &str,
-    detail: &str,
-) -> Result<(), LedgerError> {
-    let opened = sqlx::query!(
-        "INSERT INTO exceptions (payment_id, kind, origin, detail) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (kind, origin) WHERE closed_at IS NULL DO NOTHING",
-        payment_id.map(PaymentId::as_str),
-        kind.as_str(),
-        &*replace_nul(origin),
-        &*replace_nul(detail),
-    )
-    .execute(&mut *tx)
-    .await?;
-    if opened.rows_affected() > 0 {
-        tracing::error!(
-            payment.id = payment_id.map(PaymentId::as_str),
-            exception.kind = kind.as_str(),
-            detail,
-            "exception detected"
-        );
-    }
-    Ok(())
-}

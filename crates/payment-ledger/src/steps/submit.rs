@@ -11,6 +11,7 @@ use payment_protocol::submit::SendAnswer;
 use sqlx::PgConnection;
 
 use crate::row_lock::{LockedPayment, lock_payment};
+use crate::transaction::LedgerTransaction;
 use crate::writes::ExceptionKind;
 use crate::{Ledger, LedgerError, writes};
 
@@ -149,12 +150,11 @@ impl Ledger {
         &self,
         payment_id: &PaymentId,
     ) -> Result<Option<NotSent>, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         if locked.facts.attempts == 0 {
             let detail = "the switch has a transfer without a recorded attempt";
-            writes::open_exception(
-                &mut tx,
+            tx.open_exception(
                 Some(payment_id),
                 ExceptionKind::SettledWithoutAttempt,
                 payment_id.as_str(),

@@ -14,6 +14,7 @@ use sqlx::PgConnection;
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::switch::final_status::{FinalStatusSource, write_settled};
 use crate::switch::inbox::current_workflow;
+use crate::transaction::LedgerTransaction;
 use crate::writes::ExceptionKind;
 use crate::{Ledger, LedgerError, writes};
 
@@ -55,7 +56,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]: not stored, or unknown; the switch repeats the callback.
     pub async fn store_callback(&self, callback: &Callback) -> Result<StoreCallbackOutcome, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let tx_id = Reference::from_switch(&callback.reference).and_then(|reference| reference.tx_id());
         let known = match &tx_id {
             None => None,
@@ -76,14 +77,7 @@ impl Ledger {
             }
             let origin = format!("{}:{}", callback.switch, callback.event_id);
             let detail = format!("event {origin} was received again with another body");
-            writes::open_exception(
-                &mut tx,
-                known.as_ref(),
-                ExceptionKind::CallbackEventIdReused,
-                &origin,
-                &detail,
-            )
-            .await?;
+            tx.open_exception(known.as_ref(), ExceptionKind::CallbackEventIdReused, &origin, &detail).await?;
             tx.commit().await?;
             return Ok(StoreCallbackOutcome::CallbackEventIdReused);
         }
@@ -92,14 +86,7 @@ impl Ledger {
                 let origin = format!("{}:{}", callback.switch, callback.event_id);
                 let detail =
                     format!("{} for unknown reference {}", callback.status.as_str(), callback.reference);
-                writes::open_exception(
-                    &mut tx,
-                    None,
-                    ExceptionKind::CallbackForUnknownPayment,
-                    &origin,
-                    &detail,
-                )
-                .await?;
+                tx.open_exception(None, ExceptionKind::CallbackForUnknownPayment, &origin, &detail).await?;
                 None
             }
             Some(locked) if apply_callback(&mut tx, &locked, callback).await? => {
@@ -150,7 +137,7 @@ async fn insert(
 
 /// Writes the consequences of a callback; returns whether the workflow receives a message.
 async fn apply_callback(
-    tx: &mut PgConnection,
+    tx: &mut LedgerTransaction,
     locked: &LockedPayment,
     callback: &Callback,
 ) -> Result<bool, LedgerError> {
@@ -178,26 +165,13 @@ async fn apply_callback(
     let origin = format!("{}:{}", callback.switch, callback.event_id);
     if callback.switch != locked.profile.switch {
         let detail = format!("FAILURE from another switch, {}: {reason}", callback.switch);
-        writes::open_exception(
-            tx,
-            Some(payment_id),
-            ExceptionKind::CallbackFromOtherSwitch,
-            &origin,
-            &detail,
-        )
-        .await?;
+        tx.open_exception(Some(payment_id), ExceptionKind::CallbackFromOtherSwitch, &origin, &detail).await?;
         return Ok(false);
     }
     if locked.facts.final_status == Some(FinalStatus::Settled) {
         let detail = format!("FAILURE after the SUCCESS: {reason}");
-        writes::open_exception(
-            tx,
-            Some(payment_id),
-            ExceptionKind::ContradictoryFinalStatus,
-            &origin,
-            &detail,
-        )
-        .await?;
+        tx.open_exception(Some(payment_id), ExceptionKind::ContradictoryFinalStatus, &origin, &detail)
+            .await?;
         return Ok(false);
     }
     if open {

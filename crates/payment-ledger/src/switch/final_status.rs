@@ -13,6 +13,7 @@ use payment_protocol::rules::{self, FinalStatusRuling};
 use sqlx::PgConnection;
 
 use crate::row_lock::{LockedPayment, lock_payment};
+use crate::transaction::LedgerTransaction;
 use crate::writes::ExceptionKind;
 use crate::{Ledger, LedgerError, writes};
 
@@ -51,7 +52,7 @@ impl Ledger {
         report: &SettledReport,
         source: FinalStatusSource,
     ) -> Result<FinalStatusRuling, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         let ruling = write_settled(&mut tx, &locked, report, source).await?;
         tx.commit().await?;
@@ -67,7 +68,7 @@ impl Ledger {
         payment_id: &PaymentId,
         void_reason: VoidReason,
     ) -> Result<FinalStatusRuling, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         let (source, event) = match void_reason {
             VoidReason::NeverSent => ("never_sent", "no transfer was sent"),
@@ -89,8 +90,7 @@ impl Ledger {
             FinalStatusRuling::Contradicts => {
                 let origin = format!("{payment_id}:{source}");
                 let detail = format!("{event}, after the switch had reported SUCCESS");
-                writes::open_exception(
-                    &mut tx,
+                tx.open_exception(
                     Some(payment_id),
                     ExceptionKind::ContradictoryFinalStatus,
                     &origin,
@@ -107,7 +107,7 @@ impl Ledger {
 
 /// Writes a SUCCESS as the final status, or opens the exception that it is.
 pub(crate) async fn write_settled(
-    tx: &mut PgConnection,
+    tx: &mut LedgerTransaction,
     locked: &LockedPayment,
     report: &SettledReport,
     source: FinalStatusSource,
@@ -149,13 +149,13 @@ pub(crate) async fn write_settled(
         ),
     };
     let origin = format!("{payment_id}:{report_text}");
-    writes::open_exception(tx, Some(payment_id), kind, &origin, &detail).await?;
+    tx.open_exception(Some(payment_id), kind, &origin, &detail).await?;
     Ok(ruling)
 }
 
 /// An earlier FAILURE of the same switch contradicts a SUCCESS.
 pub(crate) async fn open_exceptions_for_failures(
-    tx: &mut PgConnection,
+    tx: &mut LedgerTransaction,
     locked: &LockedPayment,
 ) -> Result<(), LedgerError> {
     let LockedPayment { payment_id, profile, .. } = locked;
@@ -164,19 +164,13 @@ pub(crate) async fn open_exceptions_for_failures(
         payment_id.as_str(),
         profile.switch.as_str(),
     )
-    .fetch_all(&mut *tx)
+    .fetch_all(&mut **tx)
     .await?;
     for failure in failures {
         let detail = format!("FAILURE before the SUCCESS, in event {}", failure.event_id);
         let origin = format!("{}:{}", profile.switch, failure.event_id);
-        writes::open_exception(
-            tx,
-            Some(payment_id),
-            ExceptionKind::ContradictoryFinalStatus,
-            &origin,
-            &detail,
-        )
-        .await?;
+        tx.open_exception(Some(payment_id), ExceptionKind::ContradictoryFinalStatus, &origin, &detail)
+            .await?;
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ use sqlx::PgConnection;
 use super::{DecisionStatus, OperatorAction, charge, rows};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::release::{release_hold, write_cause};
+use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, steps::reserve, switch::final_status, writes};
 
 impl Ledger {
@@ -37,7 +38,7 @@ impl Ledger {
         outcome: &DecisionOutcome,
         detail: &str,
     ) -> Result<(), LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let Some(decision) = rows::find(&mut tx, decision_id).await? else { return Ok(()) };
         let Some(payment_id) = decision.payment_id.and_then(|id| PaymentId::new(id).ok()) else {
             return Ok(());
@@ -69,7 +70,7 @@ impl Ledger {
         payment_id: &PaymentId,
         decision_id: &DecisionId,
     ) -> Result<DebitByDecisionRuling, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         match readiness(&mut tx, payment_id, decision_id, Action::Debit).await? {
             DecisionReadiness::Ready => {}
@@ -108,7 +109,7 @@ impl Ledger {
         payment_id: &PaymentId,
         decision_id: &DecisionId,
     ) -> Result<(ReleaseByDecisionRuling, Cause), LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         let cause = rules::first_cause(&locked.facts, &Cause::ReleasedByDecision);
         match readiness(&mut tx, payment_id, decision_id, Action::Release).await? {
@@ -186,7 +187,7 @@ async fn close_as_ended(
 
 /// Writes the final status unless the switch's own is recorded.
 async fn write_final_status(
-    tx: &mut PgConnection,
+    tx: &mut LedgerTransaction,
     locked: &LockedPayment,
     decided: FinalStatus,
 ) -> Result<(), LedgerError> {

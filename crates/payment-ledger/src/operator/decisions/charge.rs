@@ -10,11 +10,12 @@ use crate::LedgerError;
 use crate::accounts::{self, InternalAccount, JournalPosting};
 use crate::row_lock::LockedPayment;
 use crate::steps::release::release_hold;
+use crate::transaction::LedgerTransaction;
 use crate::writes::{self, ExceptionKind};
 
 /// Debits an open payment under the decision's own key. Returns in words what was booked.
 pub(super) async fn by_decision(
-    tx: &mut PgConnection,
+    tx: &mut LedgerTransaction,
     locked: &LockedPayment,
     decision_id: &DecisionId,
 ) -> Result<String, LedgerError> {
@@ -46,7 +47,7 @@ pub(super) async fn by_decision(
 /// Debits money that left without a hold: from the customer if the account may be debited and has the funds, else from
 /// the claims account, which opens an exception. Returns in words what was booked.
 pub(super) async fn late_debit(
-    tx: &mut PgConnection,
+    tx: &mut LedgerTransaction,
     locked: &LockedPayment,
     key: &StepKey,
 ) -> Result<String, LedgerError> {
@@ -75,14 +76,8 @@ pub(super) async fn late_debit(
         Some(reason) => {
             accounts::post(tx, posting).await?;
             let detail = format!("{money} charged to the claims account: {reason}");
-            writes::open_exception(
-                tx,
-                Some(payment_id),
-                ExceptionKind::DebitedToClaims,
-                key.as_str(),
-                &detail,
-            )
-            .await?;
+            tx.open_exception(Some(payment_id), ExceptionKind::DebitedToClaims, key.as_str(), &detail)
+                .await?;
             Ok(detail)
         }
     }

@@ -11,6 +11,7 @@ use super::{
     ConfirmOutcome, DecideError, DecisionRefusedError, DecisionStatus, DecisionView, OperatorAction,
 };
 use crate::row_lock::{LockedPayment, lock_payment};
+use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError};
 
 impl Ledger {
@@ -30,7 +31,7 @@ impl Ledger {
         reason: &str,
     ) -> Result<ConfirmOutcome, DecideError> {
         let (by, reason) = validate_operator_and_reason(by, reason)?;
-        let mut tx = self.pool.begin().await?;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let (decision, locked) = lock_decision(&mut tx, decision_id).await?;
         let is_repeat = decision.confirmed_by.as_deref().is_some_and(|first| is_same_operator(first, &by));
         match (decision.status, decision.confirmed_by.as_deref()) {
@@ -80,7 +81,7 @@ impl Ledger {
         reason: &str,
     ) -> Result<(), DecideError> {
         let (by, reason) = validate_operator_and_reason(by, reason)?;
-        let mut tx = self.pool.begin().await?;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let (decision, locked) = lock_decision(&mut tx, decision_id).await?;
         match decision.status {
             DecisionStatus::Proposed => {}

@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 use super::{Correction, DecideError, DecisionRefusedError, DecisionStatus, charge, rows};
 use crate::accounts::{self, InternalAccount, JournalPosting};
 use crate::row_lock::{LockedPayment, lock_payment};
+use crate::transaction::LedgerTransaction;
 use crate::{LedgerError, writes};
 
 /// What is booked for a payment outside its hold.
@@ -86,7 +87,7 @@ pub(super) async fn check_allowed(
 
 /// Books an allowed correction and closes decision and exception. Returns in words what was booked.
 pub(super) async fn book(
-    tx: &mut PgConnection,
+    tx: &mut LedgerTransaction,
     locked: &LockedPayment,
     correction: Correction,
     decision_id: &DecisionId,

@@ -1,0 +1,81 @@
+//! A transaction that opens exceptions and logs them after its COMMIT: a log line never reports what was rolled back.
+
+use std::ops::{Deref, DerefMut};
+
+use payment_protocol::ids::PaymentId;
+use sqlx::{PgConnection, PgPool, Postgres, Transaction};
+
+use crate::LedgerError;
+use crate::writes::{ExceptionKind, replace_nul};
+
+/// A transaction of the ledger. It is rolled back unless [`LedgerTransaction::commit`] succeeds.
+pub(crate) struct LedgerTransaction {
+    inner: Transaction<'static, Postgres>,
+    opened: Vec<OpenedException>,
+}
+
+/// An exception that this transaction inserted.
+struct OpenedException {
+    payment_id: Option<PaymentId>,
+    kind: ExceptionKind,
+    detail: String,
+}
+
+impl LedgerTransaction {
+    pub(crate) async fn begin(pool: &PgPool) -> Result<Self, LedgerError> {
+        Ok(Self { inner: pool.begin().await?, opened: Vec::new() })
+    }
+
+    /// Commits, then logs the exceptions that were opened.
+    pub(crate) async fn commit(self) -> Result<(), LedgerError> {
+        self.inner.commit().await?;
+        for exception in self.opened {
+            tracing::error!(
+                payment.id = exception.payment_id.as_ref().map(PaymentId::as_str),
+                exception.kind = exception.kind.as_str(),
+                detail = exception.detail,
+                "opened an exception"
+            );
+        }
+        Ok(())
+    }
+
+    /// Opens an exception unless one of the same kind and origin is open.
+    pub(crate) async fn open_exception(
+        &mut self,
+        payment_id: Option<&PaymentId>,
+        kind: ExceptionKind,
+        origin: &str,
+        detail: &str,
+    ) -> Result<(), LedgerError> {
+        let inserted = sqlx::query!(
+            "INSERT INTO exceptions (payment_id, kind, origin, detail) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (kind, origin) WHERE closed_at IS NULL DO NOTHING",
+            payment_id.map(PaymentId::as_str),
+            kind.as_str(),
+            &*replace_nul(origin),
+            &*replace_nul(detail),
+        )
+        .execute(&mut *self.inner)
+        .await?;
+        if inserted.rows_affected() > 0 {
+            let (payment_id, detail) = (payment_id.cloned(), detail.to_owned());
+            self.opened.push(OpenedException { payment_id, kind, detail });
+        }
+        Ok(())
+    }
+}
+
+impl Deref for LedgerTransaction {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.inner
+    }
+}
+
+impl DerefMut for LedgerTransaction {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.inner
+    }
+}
