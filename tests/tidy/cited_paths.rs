@@ -6,7 +6,8 @@ use std::process::Command;
 use crate::root;
 
 /// Top folders of the repository: a text in backticks that begins with one of them and `/` is a path from the root.
-const TOP_FOLDERS: [&str; 8] = ["benches", "crates", "deploy", "docs", "scripts", "tests", "webhook", "workers"];
+const TOP_FOLDERS: [&str; 8] =
+    ["benches", "crates", "deploy", "docs", "scripts", "tests", "webhook", "workers"];
 
 /// Targets of the links in a Markdown text, without the web and without the anchor; a link to an anchor alone is left out.
 fn link_targets(text: &str) -> impl Iterator<Item = &str> {

@@ -144,7 +144,6 @@ fn insufficient_scope(scope: Scope) -> Problem {
         Scope::Pay => "Bearer error=\"insufficient_scope\", scope=\"pay\"",
         Scope::Read => "Bearer error=\"insufficient_scope\", scope=\"read\"",
         Scope::Webhooks => "Bearer error=\"insufficient_scope\", scope=\"webhooks\"",
-        Scope::Operate => "Bearer error=\"insufficient_scope\", scope=\"operate\"",
     };
     Problem::new(StatusCode::FORBIDDEN, "insufficient_scope", "Insufficient scope")
         .detail(format!("the API key does not have the scope {scope}; use a key that has it"))

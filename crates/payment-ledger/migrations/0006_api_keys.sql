@@ -15,7 +15,7 @@ CREATE TABLE api_keys (
     rotated_to text,
     CONSTRAINT api_keys_id_unique UNIQUE (id),
     CONSTRAINT api_keys_id_format CHECK (id ~ '^pk_[0-9a-f]{12}$'),
-    CONSTRAINT api_keys_scopes_known CHECK (scopes <@ '{pay,read,webhooks,operate}'),
+    CONSTRAINT api_keys_scopes_known CHECK (scopes <@ '{pay,read,webhooks}'),
     CONSTRAINT api_keys_scopes_not_empty CHECK (cardinality(scopes) > 0),
     CONSTRAINT api_keys_rotated_to_another CHECK (rotated_to <> id),
     CONSTRAINT api_keys_rotated_expires CHECK (rotated_to IS NULL OR expires_at IS NOT NULL),

@@ -186,7 +186,7 @@ async fn the_database_rejects_changes_to_a_key(pool: PgPool) {
     for statement in [
         format!("UPDATE api_keys SET tenant_id = 'globex' {first}"),
         format!("UPDATE api_keys SET client_id = 'till' {first}"),
-        format!("UPDATE api_keys SET scopes = '{{pay,read,operate}}' {first}"),
+        format!("UPDATE api_keys SET scopes = '{{pay,read,webhooks}}' {first}"),
         format!("UPDATE api_keys SET key_hash = 'x' {first}"),
         format!("UPDATE api_keys SET id = 'pk_00000000000a' {first}"),
         format!("UPDATE api_keys SET expires_at = NULL {first}"),

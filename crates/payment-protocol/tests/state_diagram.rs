@@ -11,7 +11,8 @@ use payment_protocol::state::PaymentState;
 /// Set to `1`, this variable makes the tests write the diagrams.
 const UPDATE: &str = "UPDATE_STATE_DIAGRAM";
 
-const README_START: &str = "<!-- Generated: UPDATE_STATE_DIAGRAM=1 cargo test -p payment-protocol --test state_diagram -->\n";
+const README_START: &str =
+    "<!-- Generated: UPDATE_STATE_DIAGRAM=1 cargo test -p payment-protocol --test state_diagram -->\n";
 const README_END: &str = "<!-- End of the generated diagram -->";
 
 #[test]
@@ -37,9 +38,11 @@ fn the_state_diagram_document_matches_the_table_of_transitions() {
 fn the_state_diagram_of_the_readme_matches_the_table_of_transitions() {
     let readme = root().join("README.md");
     let text = std::fs::read_to_string(&readme).unwrap();
-    let (before, rest) = text.split_once(README_START).expect("README.md has the start marker of the state diagram");
+    let (before, rest) =
+        text.split_once(README_START).expect("README.md has the start marker of the state diagram");
     let (_, after) = rest.split_once(README_END).expect("README.md has the end marker of the state diagram");
-    let states: Vec<_> = PaymentState::ALL.iter().copied().filter(|&state| state != PaymentState::NeedsOperator).collect();
+    let states: Vec<_> =
+        PaymentState::ALL.iter().copied().filter(|&state| state != PaymentState::NeedsOperator).collect();
     compare(&readme, &format!("{before}{README_START}{}{README_END}{after}", mermaid(&states)));
 }
 
@@ -59,7 +62,8 @@ fn compare(file: &Path, expected: &str) {
 
 /// The transitions among `states` as a Mermaid code block. States have the words of the API.
 fn mermaid(states: &[PaymentState]) -> String {
-    let mut diagram = format!("```mermaid\nstateDiagram-v2\n    direction LR\n    [*] --> {}\n", states[0].as_str());
+    let mut diagram =
+        format!("```mermaid\nstateDiagram-v2\n    direction LR\n    [*] --> {}\n", states[0].as_str());
     for state in states {
         for next in state.successors().iter().filter(|next| states.contains(next)) {
             writeln!(diagram, "    {} --> {}", state.as_str(), next.as_str()).unwrap();

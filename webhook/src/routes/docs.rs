@@ -55,7 +55,7 @@ impl Modify for ApiKey {
         let scheme =
             HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
                 "Your API key. Its scopes are: pay (create and cancel payments), read (retrieve payments and accounts), \
-                 webhooks (manage webhook endpoints), operate (reserved)",
+                 webhooks (manage webhook endpoints)",
             )).build();
         if let Some(components) = document.components.as_mut() {
             components.add_security_scheme("api_key", SecurityScheme::Http(scheme));

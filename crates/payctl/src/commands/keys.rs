@@ -39,7 +39,7 @@ pub(crate) struct CreateArgs {
     /// Client of the tenant that uses the key
     #[arg(long, value_parser = super::id::<ClientId>)]
     client: ClientId,
-    /// Scope of the key: pay, read, webhooks or operate; repeat the option for several [default: pay and read]
+    /// Scope of the key: pay, read or webhooks; repeat the option for several [default: pay and read]
     #[arg(long = "scope", value_name = "SCOPE", value_parser = str::parse::<Scope>)]
     scopes: Vec<Scope>,
     /// Lifetime of the key in days, 1 to 3650 [default: until the key is rotated or revoked]

@@ -101,12 +101,12 @@ The first line is the API key. It is not shown again.
 #[tokio::test]
 async fn a_key_is_created_with_scopes_and_expiry() {
     let keys = Keys::open().await;
-    let key = keys.create(&["--scope", "read", "--scope", "operate", "--expires-in-days", "90"]).await;
-    assert_eq!((&key["scopes"], &key["status"]), (&json!(["read", "operate"]), &json!("active")));
+    let key = keys.create(&["--scope", "read", "--scope", "webhooks", "--expires-in-days", "90"]).await;
+    assert_eq!((&key["scopes"], &key["status"]), (&json!(["read", "webhooks"]), &json!("active")));
     assert_eq!(days_to(&key["expires_at"]), 90);
-    assert_eq!(keys.valid(&key["key"]).await.unwrap().scopes.words(), ["read", "operate"]);
+    assert_eq!(keys.valid(&key["key"]).await.unwrap().scopes.words(), ["read", "webhooks"]);
     for (wrong, expected) in [
-        (&["--scope", "rule"][..], "the scopes are pay, read, webhooks and operate"),
+        (&["--scope", "rule"][..], "the scopes are pay, read and webhooks"),
         (&["--expires-in-days", "0"], "0 is not in 1..=3650"),
     ] {
         let create = [&["create", "--tenant", "acme", "--client", "shop"], wrong].concat();

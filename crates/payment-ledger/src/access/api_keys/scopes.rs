@@ -13,18 +13,16 @@ pub enum Scope {
     Read,
     /// Manage the tenant's webhook endpoints and read their deliveries.
     Webhooks,
-    /// Operate the service. No API route needs it yet.
-    Operate,
 }
 
 /// An unknown scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the scopes are pay, read, webhooks and operate")]
+#[error("the scopes are pay, read and webhooks; use one of them")]
 pub struct UnknownScope;
 
 impl Scope {
     /// Every scope.
-    pub const ALL: [Self; 4] = [Self::Pay, Self::Read, Self::Webhooks, Self::Operate];
+    pub const ALL: [Self; 3] = [Self::Pay, Self::Read, Self::Webhooks];
 
     /// The word, as stored and shown.
     #[must_use]
@@ -33,7 +31,6 @@ impl Scope {
             Self::Pay => "pay",
             Self::Read => "read",
             Self::Webhooks => "webhooks",
-            Self::Operate => "operate",
         }
     }
 }
