@@ -51,7 +51,7 @@ async fn r32_a_relay_killed_before_marking_republishes_and_notifies_once() -> an
     bank.wait_for_notifications(&later).await?;
     bank.wait_for_notifications(&ids).await?;
     until("the notifier has recognized the repeats", WITHIN, || async {
-        let repeats = "events_consumed_total{consumer=\"notifier\",as=\"before\"}";
+        let repeats = "events_consumed_total{consumer=\"notifier\",outcome=\"duplicate\"}";
         let count = metric(&bank.notifier, repeats).await.unwrap_or(0.0);
         Ok((count >= 6.0).then_some(()))
     })
@@ -76,7 +76,7 @@ async fn r32_republished_events_of_a_lost_stream_notify_once() -> anyhow::Result
     assert_eq!(republished, 8);
     bank.wait_for_notifications(&ids).await?;
     until("the repeated events are recognised", WITHIN, || async {
-        let label = "events_consumed_total{consumer=\"notifier\",as=\"before\"}";
+        let label = "events_consumed_total{consumer=\"notifier\",outcome=\"duplicate\"}";
         let repeated = metric(&bank.notifier, label).await.unwrap_or(0.0);
         Ok((repeated >= 2.0).then_some(()))
     })

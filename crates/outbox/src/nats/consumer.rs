@@ -171,11 +171,11 @@ impl<E: Effect> Consumer<E> {
                     );
                 }
                 self.out_of_order().remove(&event.event_id);
-                self.count_consumed("now");
+                self.count_consumed("processed");
                 AckKind::Ack
             }
             Ok(ConsumeOutcome::Duplicate) => {
-                self.count_consumed("before");
+                self.count_consumed("duplicate");
                 AckKind::Ack
             }
             Ok(ConsumeOutcome::OutOfOrder) => {
@@ -205,7 +205,7 @@ impl<E: Effect> Consumer<E> {
 
     fn count_consumed(&self, outcome: &'static str) {
         let consumer = self.options.name.clone();
-        metrics::counter!("events_consumed_total", "consumer" => consumer, "as" => outcome).increment(1);
+        metrics::counter!("events_consumed_total", "consumer" => consumer, "outcome" => outcome).increment(1);
     }
 
     fn out_of_order(&self) -> MutexGuard<'_, HashMap<String, u32>> {
