@@ -51,7 +51,7 @@ async fn r32_a_relay_killed_before_marking_republishes_and_notifies_once() -> an
     bank.wait_for_notifications(&later).await?;
     bank.wait_for_notifications(&ids).await?;
     until("the notifier has recognized the repeats", WITHIN, || async {
-        let repeats = "events_consumed_total{consumer=\"notifier\",as=\"before\"}";
+        let repeats = "events_consumed_total{consumer=\"notifier\",outcome=\"duplicate\"}";
         let count = metric(&bank.notifier, repeats).await.unwrap_or(0.0);
         Ok((count >= 6.0).then_some(()))
     })
@@ -71,11 +71,12 @@ async fn r32_republished_events_of_a_lost_stream_notify_once() -> anyhow::Result
     bank.jetstream().await?.delete_stream("EVENTS").await?;
     bank.notifier.restart().await?;
     // As `payctl events republish` does.
-    let republished = outbox::keep::republish(&bank.system.database.pool, Duration::from_secs(3_600)).await?;
+    let republished =
+        outbox::operator::republish(&bank.system.database.pool, Duration::from_secs(3_600)).await?;
     assert_eq!(republished, 8);
     bank.wait_for_notifications(&ids).await?;
     until("the repeated events are recognised", WITHIN, || async {
-        let label = "events_consumed_total{consumer=\"notifier\",as=\"before\"}";
+        let label = "events_consumed_total{consumer=\"notifier\",outcome=\"duplicate\"}";
         let repeated = metric(&bank.notifier, label).await.unwrap_or(0.0);
         Ok((repeated >= 2.0).then_some(()))
     })
@@ -137,7 +138,7 @@ async fn r23_an_unprocessable_event_is_parked_and_others_are_delivered() -> anyh
     }
     tx.commit().await?;
     let jetstream = bank.jetstream().await?;
-    for partition in 0..outbox::nats::LANES {
+    for partition in 0..outbox::nats::PARTITIONS {
         jetstream.publish(format!("events.{partition}.transfer_sent"), "{".into()).await?.await?;
     }
     let ids = bank.settle_payments(6).await?;
@@ -150,9 +151,9 @@ async fn r23_an_unprocessable_event_is_parked_and_others_are_delivered() -> anyh
         Ok((events >= 1.0 && deliveries >= 17.0).then_some(()))
     })
     .await?;
-    let events = outbox::keep::parked(&bank.system.database.pool, 10).await?;
+    let events = outbox::operator::parked_events(&bank.system.database.pool, 10).await?;
     assert_eq!(events.iter().map(|one| one.key.as_str()).collect::<Vec<_>>(), ["pay_no_subject"]);
-    let deliveries = outbox::intake::parked(&bank.system.database.pool, 20).await?;
+    let deliveries = outbox::operator::parked_deliveries(&bank.system.database.pool, 20).await?;
     let count = |consumer: &str| deliveries.iter().filter(|(one, _)| one.consumer == consumer).count();
     assert_eq!((count("notifier"), count("webhooks")), (9, 8), "{deliveries:?}");
     assert!(

@@ -115,7 +115,7 @@ pub const METRICS: &[MetricEntry] = &[
     entry(&[PaymentsApi], Histogram, "idempotency_batch_requests", &[], "requests", "Requests that shared one transaction of the idempotency store"),
     entry(&[PaymentsApi], Counter, "idempotency_batches_redone_total", &[], "batches", "Batches whose transaction failed and whose requests were repeated one at a time"),
 
-    entry(&[Notifier], Counter, "events_consumed_total", &["consumer", "as"], "events", "Events consumed: processed now, or recognised as already processed"),
+    entry(&[Notifier], Counter, "events_consumed_total", &["consumer", "outcome"], "events", "Events consumed, by outcome: processed, or a duplicate of a processed event"),
     entry(&[Notifier], Counter, "events_out_of_order_total", &["consumer"], "deliveries", "Deliveries of an event ahead of an earlier event of its key; the event is deferred"),
     entry(&[Notifier], Counter, "events_deferred_total", &["consumer"], "deliveries", "Deliveries of an event that were deferred because the database was unavailable"),
     entry(&[Notifier], Counter, "events_parked_total", &["consumer"], "events", "Events parked because the consumer failed to process them repeatedly"),

@@ -74,5 +74,5 @@ CREATE TABLE parked_deliveries (
         CHECK ((discarded_at IS NULL) = (discarded_by IS NULL) AND (discarded_at IS NULL) = (discarded_reason IS NULL))
 );
 
--- Tells a parked event from one that was never delivered.
+-- Distinguishes a parked event from one that was never delivered.
 CREATE INDEX parked_deliveries_by_event ON parked_deliveries (consumer, event_id);

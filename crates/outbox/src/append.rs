@@ -1,30 +1,30 @@
-//! An event is written in the transaction of what it tells of.
+//! Writes an event in the transaction that it reports.
 
 use serde_json::Value;
 use sqlx::PgConnection;
 
 use crate::OutboxError;
 
-/// An event that is to be written.
+/// A new event.
 #[derive(Clone, Copy, Debug)]
 pub struct NewEvent<'a> {
     /// See [`crate::Event::event_id`].
     pub event_id: &'a str,
-    /// Letters, digits and `_`: it becomes a part of the message's subject.
+    /// Letters, digits and `_`; it becomes a part of the message's subject.
     pub kind: &'a str,
-    /// From 1.
+    /// See [`crate::Event::version`].
     pub version: i32,
-    /// What is to be told in order.
+    /// See [`crate::Event::key`].
     pub key: &'a str,
-    /// In the form of kind and version.
+    /// See [`crate::Event::body`].
     pub body: &'a Value,
 }
 
-/// Writes the event in the caller's transaction and gives its number among those of its key; none where an event of this id
-/// is kept already, and nothing is written then.
+/// Writes the event in the caller's transaction and returns its sequence number among the events of its key; `None` if an
+/// event with this id is stored already, and nothing is written.
 ///
-/// The key's row stays locked until the transaction ends, so writers of one key come one after the other. Two who write the
-/// same id at once are the caller's to keep apart: the second fails.
+/// The key's row stays locked until the transaction ends, so transactions that write events of one key run one after the
+/// other. If two transactions write the same id at the same time, the second one fails.
 ///
 /// # Errors
 /// [`OutboxError`]: the transaction must not be committed.

@@ -1,9 +1,10 @@
-//! What can go wrong in the database of events.
+//! Errors of the outbox tables.
 
-/// No outcome.
+/// A query failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboxError {
-    /// No answer, a lost connection, a conflict: whether it is stored is not known.
-    #[error("the database of events did not answer")]
+    /// The database did not answer, the connection was lost, or transactions conflicted. Whether changes are stored is
+    /// unknown.
+    #[error("the outbox database failed")]
     Database(#[from] sqlx::Error),
 }

@@ -1,24 +1,24 @@
-//! An event, as it is stored and as it is told.
+//! An event, as a row and as a message.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What happened. Its JSON is the message; fields that a reader does not know are to be ignored.
+/// An event. Its JSON is the message; readers must ignore unknown fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Unique for ever: who takes it in twice, sees so by this.
+    /// Unique for ever; consumers deduplicate by it.
     pub event_id: String,
-    /// What kind of thing happened.
+    /// Kind of event.
     pub kind: String,
-    /// Version of the body's form, from 1. Another version is another form; fields may be added within one.
+    /// Schema version of the body, from 1. Fields may be added within a version.
     pub version: i32,
-    /// Events of one key are published in order.
+    /// The subject of the event; events of one key are published in order.
     pub key: String,
-    /// Its place among the events of its key, from 1, without a gap.
+    /// Sequence number among the events of its key, from 1, without a gap.
     pub sequence: i64,
-    /// When it was written, by the database's clock.
+    /// When the event was written, by the database's clock.
     pub appended_at: Timestamp,
-    /// What happened, in the form of its kind and version.
+    /// The payload, by kind and version.
     pub body: Value,
 }

@@ -1,44 +1,47 @@
-//! Events written in the transaction of what happened, published to a broker afterwards, and taken in once by whoever
-//! consumes them.
+//! Events that are written in the transaction they report, published to a broker afterwards, and consumed once.
 //!
-//! An event is a row that is true together with what it tells of. A relay publishes the rows, in order for each key, until
-//! the broker has confirmed them: at least once. A consumer writes the event's id in the transaction of its effect: once.
+//! An event is a row of the table `outbox`. The relay publishes the rows, in order per key, until the broker has confirmed
+//! them: at least once. A consumer stores the event's id in the transaction of its effect: the effect happens once.
 //!
-//! This crate knows nothing of what the events tell.
+//! This crate does not interpret the events.
 //!
-//! | file | question |
+//! | file | content |
 //! |---|---|
-//! | [`append`] | how is an event written? |
-//! | [`Event`] | what is an event, as a row and as a message? |
-//! | [`Relay`], `seat` | who publishes, in which order, and what when it fails? |
-//! | [`Publisher`] | what must a broker do? |
-//! | [`Nudge`] | how does the relay hear of a new event at once? |
-//! | [`keep`] | how do the tables stay small, and how is something published again? |
-//! | [`measure`] | how much waits, and since when? |
-//! | [`intake`] | how is an event taken in once, and what of one that cannot be? |
-//! | [`nats`] | the broker: NATS JetStream |
+//! | [`append`] | writes an event in the caller's transaction |
+//! | [`Event`] | an event, as a row and as a message |
+//! | [`Relay`], `leader_lock` | publishing: order, retries, and one active relay at a time |
+//! | [`Publisher`] | the broker, as the relay uses it |
+//! | [`wake_relay`] | the wake-up notification after a commit |
+//! | [`consume`] | consuming an event once, and parking a message that cannot be consumed |
+//! | [`operator`] | commands of operators: list, retry, discard and republish |
+//! | [`retention`] | deleting old rows |
+//! | [`measure`], [`ConsumerLagMonitor`] | the gauges |
+//! | [`nats`] | the broker NATS JetStream |
 
 mod append;
+pub mod consume;
+mod consumer_lag;
 mod error;
 mod event;
-pub mod intake;
-pub mod keep;
+mod leader_lock;
 mod measure;
 pub mod nats;
-mod nudge;
+pub mod operator;
 mod publisher;
 mod relay;
-mod seat;
+pub mod retention;
+mod wake_up;
 
 use sqlx::migrate::Migrator;
 
 pub use append::{NewEvent, append};
+pub use consumer_lag::{ConsumerLag, ConsumerLagMonitor};
 pub use error::OutboxError;
 pub use event::Event;
-pub use measure::{Behind, Measured, Watch, measure};
-pub use nudge::Nudge;
+pub use measure::{OutboxBacklog, measure};
 pub use publisher::{PublishError, Publisher};
 pub use relay::{Relay, RelayOptions};
+pub use wake_up::wake_relay;
 
 /// Migrations of the tables `outbox_keys`, `outbox`, `processed_events`, `consumer_positions` and `parked_deliveries`.
 pub static MIGRATOR: Migrator = sqlx::migrate!();

@@ -1,32 +1,33 @@
-//! What the relay needs of a broker.
+//! The broker, as the relay uses it.
 
 use std::future::Future;
 
 use crate::Event;
 
-/// A broker that says when it has an event.
+/// A broker that confirms events.
 pub trait Publisher: Send + Sync {
-    /// Publishes, and is done when the broker has confirmed that it keeps the event. Publishing an event again must be
-    /// harmless. It must end by itself, within a few seconds.
+    /// Publishes the event and returns after the broker has confirmed that it stored the event. Publishing an event again must
+    /// be harmless. The call must end within a few seconds.
     ///
     /// # Errors
     /// [`PublishError`].
     fn publish(&self, event: &Event) -> impl Future<Output = Result<(), PublishError>> + Send;
 }
 
-/// An event that is not known to be published.
+/// The broker has not confirmed an event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
-    /// The broker, or we on its behalf, will not take this very event, whenever it is tried.
-    #[error("the broker refuses the event: {reason}")]
-    Refused {
-        /// In words.
+    /// The broker, or the publisher for it, rejects this event; a repeat would be rejected too.
+    #[error("the broker rejected the event: {reason}")]
+    Rejected {
+        /// Why, in words.
         reason: String,
     },
-    /// No answer, no connection, no room: it may be published or not, and is to be published again.
-    #[error("whether the event is published is not known: {reason}")]
-    Unknown {
-        /// In words.
+    /// No connection, no answer, or a broker without disk space. Whether the event is published is unknown; it must be
+    /// published again.
+    #[error("the broker did not confirm the event: {reason}")]
+    Unconfirmed {
+        /// Why, in words.
         reason: String,
     },
 }

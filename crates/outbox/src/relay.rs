@@ -1,7 +1,7 @@
-//! Publishes what is written, in order for each key, until the broker has confirmed it.
+//! Publishes stored events, in order per key, until the broker has confirmed them.
 //!
-//! Published means confirmed. What is not known to be published is published again, for as long as it takes; what the broker
-//! refuses is parked after some tries and keeps back only the later events of its own key.
+//! The relay marks an event as published after the broker has confirmed it. It publishes an unconfirmed event again, without a
+//! limit. It parks an event that the broker has rejected repeatedly; a parked event blocks only the later events of its key.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,28 +12,30 @@ use sqlx::{PgConnection, PgPool};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::nudge::CHANNEL;
-use crate::seat::Seat;
+use crate::leader_lock::LeaderLock;
+use crate::wake_up::CHANNEL;
 use crate::{Event, OutboxError, PublishError, Publisher};
 
-/// How long one look may publish; what is left waits for the next. Well below what ends the seat's session.
-const PUBLISH_WITHIN: Duration = Duration::from_secs(5);
-/// How long the rows of one look may take to be read or marked.
-const ROWS_WITHIN: Duration = Duration::from_secs(5);
+/// Time in which one round publishes; the next round continues. Much shorter than the idle timeout of the session with the
+/// leader lock.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of each query of a round.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a relay works.
+/// Options of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayOptions {
-    /// Pause between two looks when nobody nudges, and between two tries to take the seat. Default 250 ms; S3.5 allows 500.
+    /// Pause between two rounds without a wake-up notification, and between two requests for the leader lock. Default 250 ms;
+    /// S3.5 allows 500.
     pub poll_interval: Duration,
-    /// Events taken in one look, at least 1. Default 256.
+    /// Most events of one round, at least 1. Default 256.
     pub batch: i64,
-    /// Keys published at once, at least 1. Default 32.
-    pub width: usize,
-    /// Times an event is refused before it is parked, at least 1. Default 5.
-    pub refusals_max: i32,
-    /// Pause after the first rejection; doubled each time. Default 200 ms.
-    pub refused_pause: Duration,
+    /// In-flight limit: keys whose events are published at the same time, at least 1. Default 32.
+    pub max_in_flight: usize,
+    /// Rejections after which an event is parked, at least 1. Default 5.
+    pub rejections_max: i32,
+    /// Pause after the first rejection; doubled after each further one. Default 200 ms.
+    pub rejection_pause: Duration,
 }
 
 impl Default for RelayOptions {
@@ -41,14 +43,15 @@ impl Default for RelayOptions {
         Self {
             poll_interval: Duration::from_millis(250),
             batch: 256,
-            width: 32,
-            refusals_max: 5,
-            refused_pause: Duration::from_millis(200),
+            max_in_flight: 32,
+            rejections_max: 5,
+            rejection_pause: Duration::from_millis(200),
         }
     }
 }
 
-/// The relay over a pool and a broker. Any number may run; one is at work, and another takes over when it dies.
+/// The relay between the table and a broker. Any number may run; the one with the leader lock publishes, and another takes
+/// over when its process ends.
 #[derive(Debug)]
 pub struct Relay<P> {
     pool: PgPool,
@@ -56,18 +59,18 @@ pub struct Relay<P> {
     options: RelayOptions,
 }
 
-/// A stored event and its row.
-struct Due {
+/// An event that is due to be published.
+struct DueRow {
     position: i64,
     rejections: i32,
     event: Event,
 }
 
-/// What became of an event of one look.
-enum Told {
-    Published(i64),
-    Refused { position: i64, rejections: i32, event_id: String, reason: String },
-    Unknown(String),
+/// Outcome of publishing an event.
+enum PublishOutcome {
+    Published { position: i64 },
+    Rejected { position: i64, rejections: i32, event_id: String, reason: String },
+    Unconfirmed { event_id: String, reason: String },
 }
 
 impl<P: Publisher> Relay<P> {
@@ -77,19 +80,19 @@ impl<P: Publisher> Relay<P> {
         Self { pool, publisher, options }
     }
 
-    /// Publishes until `stop`; while another relay is at work, waits for its seat.
+    /// Publishes until `stop`; waits while another relay holds the leader lock.
     pub async fn run(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            match Seat::take(&self.pool).await {
-                Ok(Some(seat)) => {
-                    tracing::info!("this relay publishes now");
-                    self.publish(seat, stop).await;
+            match LeaderLock::try_acquire(&self.pool).await {
+                Ok(Some(lock)) => {
+                    tracing::info!("the relay acquired the leader lock and publishes events");
+                    self.publish_while_leader(lock, stop).await;
                 }
-                Ok(None) => tracing::debug!("another relay publishes"),
+                Ok(None) => tracing::debug!("another relay holds the leader lock; this relay waits"),
                 Err(error) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "the relay's seat cannot be taken"
+                        "the relay did not get the leader lock; retrying"
                     );
                 }
             }
@@ -97,90 +100,60 @@ impl<P: Publisher> Relay<P> {
         }
     }
 
-    /// Publishes until `stop` or until the seat is lost.
-    async fn publish(&self, mut seat: Seat, stop: &CancellationToken) {
-        let mut nudges = listen(&self.pool).await;
+    /// Publishes until `stop` or until the leader lock is lost.
+    async fn publish_while_leader(&self, mut lock: LeaderLock, stop: &CancellationToken) {
+        let mut listener = listen(&self.pool).await;
         while !stop.is_cancelled() {
-            match self.look(seat.session()).await {
-                // Where there is more and the broker takes it, there is no reason to wait.
-                Ok(full_and_going) if full_and_going => continue,
+            match self.publish_round(lock.session()).await {
+                Ok(may_continue) if may_continue => continue,
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "the relay's seat is lost");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "the relay gave up the leader lock because its database session failed; retrying"
+                    );
                     return;
                 }
             }
             tokio::select! {
                 () = pause(self.options.poll_interval, stop) => {}
-                () = nudged(&mut nudges) => {}
+                () = wake_up(&mut listener) => {}
             }
         }
-        seat.leave().await;
+        lock.release().await;
     }
 
-    /// One look: publishes what is due and marks what became of it. Says whether there may be more that can go at once.
-    async fn look(&self, session: &mut PgConnection) -> Result<bool, OutboxError> {
-        let due = bounded(due(session, self.options.batch)).await?;
-        let full = i64::try_from(due.len()).is_ok_and(|count| count >= self.options.batch);
+    /// Publishes the due events of one round and records the outcomes. Returns whether more events may be due and the broker
+    /// confirms events, so that the next round follows without a pause.
+    async fn publish_round(&self, session: &mut PgConnection) -> Result<bool, OutboxError> {
+        let due = with_timeout(due(session, self.options.batch)).await?;
+        let is_full = i64::try_from(due.len()).is_ok_and(|count| count >= self.options.batch);
         if due.is_empty() {
             return Ok(false);
         }
-        let told = self.tell(due).await;
-        let published: Vec<i64> = told
-            .iter()
-            .filter_map(|told| if let Told::Published(position) = told { Some(*position) } else { None })
-            .collect();
-        bounded(mark_published(session, &published)).await?;
-        metrics::counter!("outbox_published_total").increment(published.len() as u64);
-        for one in &told {
-            match one {
-                Told::Published(_) => {}
-                Told::Refused { position, rejections, event_id, reason } => {
-                    let rejections = rejections.saturating_add(1);
-                    let parks = rejections >= self.options.refusals_max;
-                    bounded(mark_refused(
-                        session,
-                        *position,
-                        rejections,
-                        reason,
-                        self.try_after(rejections),
-                        parks,
-                    ))
-                    .await?;
-                    metrics::counter!("outbox_rejected_total").increment(1);
-                    if parks {
-                        tracing::error!(event.id = event_id, reason, "event parked: the broker refuses it");
-                    }
-                }
-                Told::Unknown(reason) => tracing::debug!(reason, "event to be published again"),
-            }
-        }
-        if let Some(reason) = told.iter().find_map(|told| match told {
-            Told::Unknown(reason) => Some(reason),
-            _ => None,
-        }) {
-            metrics::counter!("outbox_unconfirmed_rounds_total").increment(1);
-            tracing::warn!(reason, "events are published again, since whether they are is not known");
-        }
-        Ok(full && !published.is_empty())
+        let outcomes = self.publish_all(due).await;
+        let published = record_published(session, &outcomes).await?;
+        self.record_rejected(session, &outcomes).await?;
+        report_unconfirmed(&outcomes);
+        Ok(is_full && published > 0)
     }
 
-    /// Publishes events, those of one key one after the other: after one that is not published, the later ones of its key
-    /// wait for another look.
-    async fn tell(&self, due: Vec<Due>) -> Vec<Told> {
-        let mut by_key: HashMap<String, Vec<Due>> = HashMap::new();
-        let mut order = Vec::new();
-        for one in due {
-            let of_key = by_key.entry(one.event.key.clone()).or_insert_with(|| {
-                order.push(one.event.key.clone());
+    /// Publishes events; the events of one key one after the other. After an event that was not published, the later events of
+    /// its key wait for another round.
+    async fn publish_all(&self, due: Vec<DueRow>) -> Vec<PublishOutcome> {
+        let mut by_key: HashMap<String, Vec<DueRow>> = HashMap::new();
+        let mut keys = Vec::new();
+        for row in due {
+            let of_key = by_key.entry(row.event.key.clone()).or_insert_with(|| {
+                keys.push(row.event.key.clone());
                 Vec::new()
             });
-            of_key.push(one);
+            of_key.push(row);
         }
-        let deadline = Instant::now() + PUBLISH_WITHIN;
-        let lines = order.into_iter().filter_map(|key| by_key.remove(&key));
-        futures::stream::iter(lines.map(|line| self.tell_line(line, deadline)))
-            .buffer_unordered(self.options.width.max(1))
+        let deadline = Instant::now() + ROUND_TIMEOUT;
+        let rows_by_key = keys.into_iter().filter_map(|key| by_key.remove(&key));
+        futures::stream::iter(rows_by_key.map(|rows| self.publish_key(rows, deadline)))
+            .buffer_unordered(self.options.max_in_flight.max(1))
             .collect::<Vec<_>>()
             .await
             .into_iter()
@@ -188,37 +161,111 @@ impl<P: Publisher> Relay<P> {
             .collect()
     }
 
-    async fn tell_line(&self, line: Vec<Due>, deadline: Instant) -> Vec<Told> {
-        let mut told = Vec::with_capacity(line.len());
-        for Due { position, rejections, event } in line {
-            let outcome = tokio::time::timeout_at(deadline, self.publisher.publish(&event)).await;
-            let one = match outcome {
-                Ok(Ok(())) => Told::Published(position),
-                Ok(Err(PublishError::Refused { reason })) => {
-                    Told::Refused { position, rejections, event_id: event.event_id, reason }
+    /// Publishes the events of one key, up to the first one that is not published.
+    async fn publish_key(&self, rows: Vec<DueRow>, deadline: Instant) -> Vec<PublishOutcome> {
+        let mut outcomes = Vec::with_capacity(rows.len());
+        for DueRow { position, rejections, event } in rows {
+            let result = tokio::time::timeout_at(deadline, self.publisher.publish(&event)).await;
+            let event_id = event.event_id;
+            let outcome = match result {
+                Ok(Ok(())) => PublishOutcome::Published { position },
+                Ok(Err(PublishError::Rejected { reason })) => {
+                    PublishOutcome::Rejected { position, rejections, event_id, reason }
                 }
-                Ok(Err(PublishError::Unknown { reason })) => Told::Unknown(reason),
-                Err(_) => Told::Unknown(format!("no confirmation within {PUBLISH_WITHIN:?}")),
+                Ok(Err(PublishError::Unconfirmed { reason })) => {
+                    PublishOutcome::Unconfirmed { event_id, reason }
+                }
+                Err(_) => {
+                    let reason = format!("no confirmation within {ROUND_TIMEOUT:?}");
+                    PublishOutcome::Unconfirmed { event_id, reason }
+                }
             };
-            let goes_on = matches!(one, Told::Published(_));
-            told.push(one);
-            if !goes_on {
+            let is_published = matches!(outcome, PublishOutcome::Published { .. });
+            outcomes.push(outcome);
+            if !is_published {
                 break;
             }
         }
-        told
+        outcomes
     }
 
-    /// Pause before the next try of an event that was refused so often.
-    fn try_after(&self, rejections: i32) -> Duration {
-        let doubled = u32::try_from(rejections.saturating_sub(1)).unwrap_or(0).min(8);
-        self.options.refused_pause.saturating_mul(2_u32.saturating_pow(doubled))
+    /// Schedules rejected events for another attempt, or parks them.
+    async fn record_rejected(
+        &self,
+        session: &mut PgConnection,
+        outcomes: &[PublishOutcome],
+    ) -> Result<(), OutboxError> {
+        for outcome in outcomes {
+            let PublishOutcome::Rejected { position, rejections, event_id, reason } = outcome else {
+                continue;
+            };
+            let rejections = rejections.saturating_add(1);
+            let is_parked = rejections >= self.options.rejections_max;
+            let delay = self.delay(rejections);
+            with_timeout(mark_rejected(session, *position, rejections, reason, delay, is_parked)).await?;
+            metrics::counter!("outbox_rejected_total").increment(1);
+            if is_parked {
+                tracing::error!(
+                    event.id = event_id,
+                    rejections,
+                    reason,
+                    "the relay parked an event that the broker rejected repeatedly; an operator must retry it"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Pause before the next attempt of an event with this number of rejections.
+    fn delay(&self, rejections: i32) -> Duration {
+        let doublings = u32::try_from(rejections.saturating_sub(1)).unwrap_or(0).min(8);
+        self.options.rejection_pause.saturating_mul(2_u32.saturating_pow(doublings))
     }
 }
 
-/// What is to be published now, in the order it was written. What stands behind a parked event of its key, or behind one
-/// that is tried again later, is not.
-async fn due(session: &mut PgConnection, batch: i64) -> Result<Vec<Due>, OutboxError> {
+/// Marks the published events; returns their number.
+async fn record_published(
+    session: &mut PgConnection,
+    outcomes: &[PublishOutcome],
+) -> Result<usize, OutboxError> {
+    let positions: Vec<i64> = outcomes
+        .iter()
+        .filter_map(|outcome| match outcome {
+            PublishOutcome::Published { position } => Some(*position),
+            _ => None,
+        })
+        .collect();
+    with_timeout(mark_published(session, &positions)).await?;
+    metrics::counter!("outbox_published_total").increment(positions.len() as u64);
+    Ok(positions.len())
+}
+
+/// Logs and counts unconfirmed events. Their rows are unchanged, so the next round publishes them again.
+fn report_unconfirmed(outcomes: &[PublishOutcome]) {
+    let mut unconfirmed = 0_usize;
+    let mut first_reason = None;
+    for outcome in outcomes {
+        let PublishOutcome::Unconfirmed { event_id, reason } = outcome else { continue };
+        tracing::debug!(
+            event.id = event_id,
+            reason,
+            "the broker did not confirm an event; the relay publishes it again"
+        );
+        unconfirmed += 1;
+        first_reason.get_or_insert(reason);
+    }
+    if let Some(reason) = first_reason {
+        metrics::counter!("outbox_unconfirmed_rounds_total").increment(1);
+        tracing::warn!(
+            reason,
+            "the publish of {unconfirmed} events was not confirmed by the broker; the relay publishes them again"
+        );
+    }
+}
+
+/// Events to publish now, in the order of their positions: without the events behind a parked event of their key, and without
+/// those behind an event whose next attempt is later.
+async fn due(session: &mut PgConnection, batch: i64) -> Result<Vec<DueRow>, OutboxError> {
     let rows = sqlx::query!(
         "SELECT o.position, o.event_id, o.kind, o.version, o.subject_key, o.sequence, o.body, o.appended_at, o.rejections
          FROM outbox o
@@ -234,7 +281,7 @@ async fn due(session: &mut PgConnection, batch: i64) -> Result<Vec<Due>, OutboxE
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| Due {
+        .map(|row| DueRow {
             position: row.position,
             rejections: row.rejections,
             event: Event {
@@ -260,13 +307,13 @@ async fn mark_published(session: &mut PgConnection, positions: &[i64]) -> Result
     Ok(())
 }
 
-async fn mark_refused(
+async fn mark_rejected(
     session: &mut PgConnection,
     position: i64,
     rejections: i32,
     reason: &str,
-    try_after: Duration,
-    parks: bool,
+    delay: Duration,
+    is_parked: bool,
 ) -> Result<(), OutboxError> {
     sqlx::query!(
         "UPDATE outbox
@@ -276,35 +323,35 @@ async fn mark_refused(
         position,
         rejections,
         reason,
-        try_after.as_secs_f64(),
-        parks,
+        delay.as_secs_f64(),
+        is_parked,
     )
     .execute(session)
     .await?;
     Ok(())
 }
 
-/// A session that does not answer is lost.
-async fn bounded<T>(rows: impl Future<Output = Result<T, OutboxError>>) -> Result<T, OutboxError> {
-    let late = |_| OutboxError::Database(sqlx::Error::PoolTimedOut);
-    tokio::time::timeout(ROWS_WITHIN, rows).await.map_err(late)?
+/// Limits the duration of a query. The session is unusable after a timeout.
+async fn with_timeout<T>(query: impl Future<Output = Result<T, OutboxError>>) -> Result<T, OutboxError> {
+    let timed_out = |_| OutboxError::Database(sqlx::Error::PoolTimedOut);
+    tokio::time::timeout(QUERY_TIMEOUT, query).await.map_err(timed_out)?
 }
 
-/// A connection that hears nudges; without one the relay looks by its interval alone.
+/// A connection that receives wake-up notifications; `None` if it fails, and the relay only polls.
 async fn listen(pool: &PgPool) -> Option<PgListener> {
     let mut listener = PgListener::connect_with(pool).await.ok()?;
     listener.listen(CHANNEL).await.ok()?;
     Some(listener)
 }
 
-/// Waits for a nudge; for ever when there is nobody to hear it from.
-async fn nudged(nudges: &mut Option<PgListener>) {
-    if let Some(listener) = nudges
+/// Waits for a wake-up notification; without a working listener for ever.
+async fn wake_up(listener: &mut Option<PgListener>) {
+    if let Some(listener) = listener
         && listener.try_recv().await.is_ok()
     {
         return;
     }
-    // The listener reconnects when it is asked again; until then the interval serves.
+    // The listener reconnects at the next call; until then the relay polls.
     std::future::pending::<()>().await;
 }
 

@@ -1,4 +1,4 @@
-//! An event is true together with what it tells of, and keeps its place among those of its key.
+//! An event is stored with its transaction, and numbered in the order of its key.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on fails")]
 
@@ -17,17 +17,21 @@ fn event<'a>(event_id: &'a str, key: &'a str, body: &'a serde_json::Value) -> Ne
 async fn s3_5_an_event_is_stored_with_its_transaction_or_not_at_all(pool: PgPool) {
     let body = json!({});
     let mut tx = pool.begin().await.unwrap();
-    assert_eq!(append(&mut tx, event("lost", "k", &body)).await.unwrap(), Some(1));
+    assert_eq!(append(&mut tx, event("rolled-back", "k", &body)).await.unwrap(), Some(1));
     tx.rollback().await.unwrap();
     assert_eq!(support::unpublished(&pool).await, 0);
     let mut tx = pool.begin().await.unwrap();
-    assert_eq!(append(&mut tx, event("kept", "k", &body)).await.unwrap(), Some(1), "no gap");
+    assert_eq!(
+        append(&mut tx, event("committed", "k", &body)).await.unwrap(),
+        Some(1),
+        "expected no gap after a rollback"
+    );
     tx.commit().await.unwrap();
     assert_eq!(support::unpublished(&pool).await, 1);
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_6_an_event_of_one_id_is_written_once_and_leaves_no_gap(pool: PgPool) {
+async fn s3_6_a_repeated_event_id_is_written_once_without_a_gap(pool: PgPool) {
     let body = json!({});
     let mut tx = pool.begin().await.unwrap();
     assert_eq!(append(&mut tx, event("one", "k", &body)).await.unwrap(), Some(1));
@@ -42,27 +46,30 @@ async fn s3_6_an_event_of_one_id_is_written_once_and_leaves_no_gap(pool: PgPool)
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_5_writers_of_one_key_have_one_number_each(_: PgPoolOptions, connect: PgConnectOptions) {
+async fn s3_5_concurrent_writers_of_a_key_get_consecutive_numbers(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let pool = PgPoolOptions::new().max_connections(16).connect_with(connect).await.unwrap();
     let writers = (0..64).map(|n| {
         let pool = pool.clone();
         tokio::spawn(async move {
             let mut tx = pool.begin().await.unwrap();
             let id = format!("event-{n}");
-            let number = append(&mut tx, event(&id, "k", &json!({}))).await.unwrap();
+            let sequence = append(&mut tx, event(&id, "k", &json!({}))).await.unwrap();
             tx.commit().await.unwrap();
-            number
+            sequence
         })
     });
-    let mut numbers = Vec::new();
+    let mut sequences = Vec::new();
     for writer in writers.collect::<Vec<_>>() {
-        numbers.push(writer.await.unwrap().unwrap());
+        sequences.push(writer.await.unwrap().unwrap());
     }
-    numbers.sort_unstable();
-    assert_eq!(numbers, (1..=64).collect::<Vec<i64>>());
-    // Whoever reads by position reads each key in order.
+    sequences.sort_unstable();
+    assert_eq!(sequences, (1..=64).collect::<Vec<i64>>());
+    // Reading by position reads each key in order.
     let by_position: Vec<i64> =
         sqlx::query_scalar("SELECT sequence FROM outbox ORDER BY position").fetch_all(&pool).await.unwrap();
-    assert_eq!(by_position, numbers);
+    assert_eq!(by_position, sequences);
     pool.close().await;
 }

@@ -80,7 +80,7 @@ mod tests {
         let ledger = Ledger::new(pool);
         let (tenant, account) = (TenantId::new("acme").unwrap(), AccountId::new("purse").unwrap());
         ledger.open_account(&tenant, &account, Currency::EUR).await.unwrap();
-        metrics_collection::collect(&ledger, &mut outbox_publishing::watches()).await.unwrap();
+        metrics_collection::collect(&ledger, &mut outbox_publishing::lag_monitors()).await.unwrap();
         audit(&ledger).await.unwrap();
         let rendered = recorder.render();
         let assert_has = |gauge: &str| {

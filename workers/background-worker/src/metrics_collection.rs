@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use monitoring::background_task::BackgroundTask;
-use outbox::Watch;
+use outbox::ConsumerLagMonitor;
 use payment_ledger::Ledger;
 use tokio_util::sync::CancellationToken;
 
@@ -15,10 +15,10 @@ use crate::periodic::{self, RoundOutcome};
 
 /// Runs until `stop`.
 pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop: &CancellationToken) {
-    let mut watches = outbox_publishing::watches();
+    let mut lag_monitors = outbox_publishing::lag_monitors();
     let interval = Duration::from_millis(options.metrics_interval_ms);
     periodic::run(BackgroundTask::MetricsCollection, interval, stop, async || {
-        collect(ledger, &mut watches).await?;
+        collect(ledger, &mut lag_monitors).await?;
         Ok(RoundOutcome::Idle)
     })
     .await;
@@ -26,7 +26,7 @@ pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop
 
 /// Sets every gauge once.
 #[allow(clippy::cast_precision_loss, reason = "gauges are doubles; counts and ages stay far below 2^53")]
-pub(crate) async fn collect(ledger: &Ledger, watches: &mut [Watch]) -> Result<()> {
+pub(crate) async fn collect(ledger: &Ledger, lag_monitors: &mut [ConsumerLagMonitor]) -> Result<()> {
     for open in ledger.open_by_state().await? {
         let state = open.state.as_str();
         metrics::gauge!("payments_open", "state" => state).set(open.count as f64);
@@ -63,6 +63,6 @@ pub(crate) async fn collect(ledger: &Ledger, watches: &mut [Watch]) -> Result<()
     let run = ledger.last_reconciliation_run().await?;
     metrics::gauge!("reconciliation_last_run_age_seconds").set(run.finished_s as f64);
     metrics::gauge!("reconciliation_unread_sources").set(run.not_compared as f64);
-    outbox_publishing::set_gauges(ledger.pool(), watches).await?;
+    outbox_publishing::set_gauges(ledger.pool(), lag_monitors).await?;
     Ok(())
 }

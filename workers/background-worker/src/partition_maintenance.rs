@@ -45,8 +45,9 @@ async fn maintain_partitions(pool: &PgPool) -> Result<()> {
 }
 
 async fn prune_events(pool: &PgPool, retention: Duration) -> Result<()> {
-    let deleted =
-        outbox::keep::prune_published(pool, retention).await.context("published events were not deleted")?;
+    let deleted = outbox::retention::prune_published(pool, retention)
+        .await
+        .context("published events were not deleted")?;
     if deleted > 0 {
         tracing::info!(events = deleted, "published events deleted after their retention");
     }

@@ -50,7 +50,7 @@ async fn main() -> anyhow::Result<()> {
     let webhooks = Webhooks::new(options.database.pool("notifier-webhooks")?, broker, endpoints, &webhooks)?;
     let retention = Duration::from_secs(options.notifier.marks_kept_s);
     // The broker no longer has events of that age.
-    let delete_marks = async || outbox::keep::prune_processed(ledger.pool(), retention).await;
+    let delete_marks = async || outbox::retention::prune_processed(ledger.pool(), retention).await;
     let work = async {
         tokio::join!(
             consumer.run(&stop),

@@ -1,7 +1,7 @@
 //! The effect of an event on notifications: one notification to the customer.
 
 use outbox::Event;
-use outbox::intake::{Effect, EffectError};
+use outbox::consume::{Effect, EffectError};
 use payment_ledger::events::notifications::notify;
 use payment_ledger::events::{EventKind, TransferEvent, VERSION};
 use payment_protocol::ids::PaymentId;

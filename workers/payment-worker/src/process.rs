@@ -13,9 +13,9 @@ use anyhow::Context as _;
 use futures::future::try_join_all;
 use monitoring::measure;
 use monitoring::metrics::Process;
-use outbox::Nudge;
 use payment_ledger::Ledger;
 use payment_protocol::ids::SwitchName;
+use service_kit::task::Trigger;
 use service_kit::{metrics, serve, shutdown};
 use switch_client::SwitchClient;
 use temporalio_client::Client;
@@ -36,6 +36,8 @@ use crate::workflow::InterBankPaymentWorkflow;
 
 /// Interval between two attempts to connect to Temporal at start-up.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(500);
+/// Shortest time between two wake-up notifications of this process to the outbox relay.
+const WAKE_UP_PAUSE: Duration = Duration::from_millis(50);
 
 /// Runs until SIGTERM.
 ///
@@ -70,8 +72,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             options: &options.worker,
         };
         let reconciler = Reconciler::new(ledger.clone(), profiles, running)?;
-        let nudge = Nudge::start(ledger.pool().clone(), stop.clone());
-        let mut workers = vec![worker_set.payments(reconciler, nudge)?];
+        let wake_relay = start_wake_ups(ledger.clone(), stop.clone());
+        let mut workers = vec![worker_set.payments(reconciler, wake_relay)?];
         workers.extend(worker_set.switches()?);
         if let Some(interval) = options.worker.reconciliation_interval() {
             reconciliation::create_schedule(&client, &options.temporal.task_queue, interval).await;
@@ -84,6 +86,22 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     tokio::try_join!(server, work)?;
     tracing::info!("payment-worker has stopped");
     Ok(())
+}
+
+/// Wake-up notifications to the outbox relay, after the transactions of events and at most one in each pause.
+fn start_wake_ups(ledger: Ledger, stop: CancellationToken) -> Trigger {
+    Trigger::start(WAKE_UP_PAUSE, stop, move || {
+        let ledger = ledger.clone();
+        async move {
+            if let Err(error) = outbox::wake_relay(ledger.pool()).await {
+                // The relay polls, so it only publishes the event a little later.
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "a wake-up notification to the outbox relay was not sent"
+                );
+            }
+        }
+    })
 }
 
 /// Builds the Temporal workers of this process.
@@ -103,7 +121,7 @@ impl WorkerSet<'_> {
     }
 
     /// The worker of the main task queue: every workflow, and the activities of the ledger.
-    fn payments(&self, reconciler: Reconciler, nudge: Nudge) -> anyhow::Result<Worker> {
+    fn payments(&self, reconciler: Reconciler, wake_relay: Trigger) -> anyhow::Result<Worker> {
         let locks = LockActivities {
             ledger: self.ledger.clone(),
             client: self.client.clone(),
@@ -114,7 +132,7 @@ impl WorkerSet<'_> {
             .register_workflow::<InterBankPaymentWorkflow>()?
             .register_workflow::<AccountLockWorkflow>()?
             .register_workflow::<ReconciliationWorkflow>()?
-            .register_activities(LedgerActivities { ledger: self.ledger.clone(), nudge })
+            .register_activities(LedgerActivities { ledger: self.ledger.clone(), wake_relay })
             .register_activities(locks)
             .register_activities(ReconciliationActivities { reconciler })
             .max_cached_workflows(self.options.cached_workflows)

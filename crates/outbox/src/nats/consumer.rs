@@ -1,6 +1,7 @@
-//! Taking events in: a durable pull consumer for each lane. The broker brings the events of a key in order, save what it brings
-//! again or brings to two processes; where one comes before its turn, it waits until the one before it had its effect or was
-//! parked. What waits so keeps nothing else back.
+//! Consumes events: a durable pull consumer for each partition.
+//!
+//! The broker delivers the events of a key in order, except for redeliveries and deliveries to two processes. An event that
+//! arrives before an earlier one of its key waits until the earlier one was processed or parked. Other keys do not wait.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,41 +15,43 @@ use futures::future::join_all;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
-use super::{Broker, BrokerError, BrokerOptions, LANES};
+use super::{Broker, BrokerError, BrokerOptions, PARTITIONS};
 use crate::Event;
-use crate::intake::{self, Effect, EffectError, ParkedDelivery, Taken, Turn};
+use crate::consume::{self, ConsumeOutcome, Effect, EffectError, KeyOrder, ParkedDelivery};
 
-/// Pause before the broker is asked again.
-const PAUSE: Duration = Duration::from_millis(500);
-/// How often the broker says that it is there while nothing comes; two that are missing end a pull.
+/// Pause before the next request after the broker failed.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+/// Interval of the broker's heartbeats while there are no messages; a pull ends after two missing ones.
 const HEARTBEAT: Duration = Duration::from_secs(2);
-/// How long one pull is open.
-const PULL: Duration = Duration::from_secs(10);
-/// Messages of a lane that are delivered and not yet confirmed, in all processes. Those that wait for their turn, and those whose
-/// consumer died, count until they come again: there must be room beside them, or one key would stop its lane.
-const UNDER_WAY: i64 = 256;
-/// Events whose coming too early is remembered: all that wait for their turn, and as many that others have taken in since.
-const EARLY_MAX: usize = 2 * LANES as usize * UNDER_WAY as usize;
-/// Messages of one pull. What waits in our memory is on the clock of `ack_wait`.
-const PULLED: usize = 4;
-/// Longest pause before a message is delivered again.
-const AGAIN_MAX: Duration = Duration::from_secs(5);
+/// How long one pull waits for messages.
+const PULL_EXPIRY: Duration = Duration::from_secs(10);
+/// In-flight limit: unacknowledged messages of a partition in all processes. It includes the messages of a process that died and
+/// messages that wait for an earlier event, until their redelivery, so it must leave capacity for other keys.
+const ACK_PENDING_MAX: i64 = 256;
+/// Events whose out-of-order deliveries are counted: every event in flight, and as many that other processes have consumed
+/// since.
+const OUT_OF_ORDER_TRACKED_MAX: usize = 2 * PARTITIONS as usize * ACK_PENDING_MAX as usize;
+/// Messages of one pull. `ack_wait` also elapses for messages that wait in the memory of this process.
+const BATCH: usize = 4;
+/// Longest pause before a redelivery.
+const REDELIVERY_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// How a consumer works.
+/// Options of a consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerOptions {
-    /// Its name, also of its marks in the database. For ever: another name takes everything in anew.
+    /// Name at the broker and of the marks in the database. It must never change: a renamed consumer consumes every event
+    /// again.
     pub name: String,
-    /// How long an effect may take until the broker delivers again, also after a crash. Longer than the database lets a
-    /// transaction take. Default 15 s.
+    /// Time after which the broker redelivers a message without an acknowledgement. Longer than a transaction of the effect can
+    /// take. Default 15 s.
     pub ack_wait: Duration,
-    /// Deliveries of a message that cannot be taken in, until it is parked; at least 1. Default 5.
+    /// Deliveries after which a message that cannot be consumed is parked, at least 1. Default 5.
     pub deliveries_max: i64,
-    /// Pause before it is delivered again; doubled each time, 5 s at most. Default 200 ms.
-    pub again_after: Duration,
-    /// Times an event is put off because an earlier one of its key was not taken in; then it is taken in before that. With the
-    /// pauses between them this must be longer than `ack_wait`, in which the one before it comes again. Default 20: about 80 s.
-    pub turns_max: u32,
+    /// Pause before the first redelivery; doubled for each further one, up to 5 s. Default 200 ms.
+    pub redelivery_pause: Duration,
+    /// Out-of-order deliveries of an event after which the event is consumed before the earlier one of its key. The pauses
+    /// between them must be longer than `ack_wait`, after which the earlier event is redelivered. Default 20: about 80 s.
+    pub out_of_order_max: u32,
 }
 
 impl ConsumerOptions {
@@ -59,147 +62,186 @@ impl ConsumerOptions {
             name: name.into(),
             ack_wait: Duration::from_secs(15),
             deliveries_max: 5,
-            again_after: Duration::from_millis(200),
-            turns_max: 20,
+            redelivery_pause: Duration::from_millis(200),
+            out_of_order_max: 20,
         }
     }
 }
 
-/// Takes events in, each one once. Any number of processes may, under one name.
+/// Consumes each event once. Any number of processes may run a consumer under one name.
 #[derive(Debug)]
 pub struct Consumer<E> {
     broker: Broker,
     pool: PgPool,
     effect: E,
     options: ConsumerOptions,
-    /// How often each event that is under way here came too early. A delivery that failed for another reason does not count:
-    /// after an outage of the database nothing may overtake what waited as long.
-    early: Mutex<HashMap<String, u32>>,
+    /// Out-of-order deliveries to this process by event id. Deliveries that failed for another reason do not count: after an
+    /// outage of the database no event may overtake an earlier one that failed as long.
+    out_of_order: Mutex<HashMap<String, u32>>,
 }
 
 impl<E: Effect> Consumer<E> {
     /// A consumer with its effect; the tables must be migrated.
     #[must_use]
     pub fn new(broker: Broker, pool: PgPool, effect: E, options: ConsumerOptions) -> Self {
-        Self { broker, pool, effect, options, early: Mutex::default() }
+        Self { broker, pool, effect, options, out_of_order: Mutex::default() }
     }
 
-    /// Takes in until `stop`; what is under way then is finished.
+    /// Consumes until `stop`; messages in progress are completed.
     pub async fn run(&self, stop: &CancellationToken) {
-        join_all((0..LANES).map(|lane| self.keep_lane(lane, stop))).await;
+        join_all((0..PARTITIONS).map(|partition| self.consume_partition(partition, stop))).await;
     }
 
-    async fn keep_lane(&self, lane: u8, stop: &CancellationToken) {
+    /// Consumes a partition until `stop`; retries when the broker fails.
+    async fn consume_partition(&self, partition: u8, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            if let Err(error) = self.take_lane(lane, stop).await {
-                tracing::warn!(lane, error = &error as &dyn std::error::Error, "no events come in");
+            if let Err(error) = self.receive_messages(partition, stop).await {
+                tracing::warn!(
+                    consumer = self.options.name,
+                    partition,
+                    error = &error as &dyn std::error::Error,
+                    "the consumer received no events from the broker; retrying"
+                );
             }
-            let _ = stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await;
+            let _ = stop.run_until_cancelled(tokio::time::sleep(RETRY_PAUSE)).await;
         }
     }
 
-    /// Takes a lane in until `stop` or until the broker is gone.
-    async fn take_lane(&self, lane: u8, stop: &CancellationToken) -> Result<(), BrokerError> {
-        let name = place_name(&self.options.name, lane);
-        let lost = |source: Box<dyn std::error::Error + Send + Sync>| BrokerError::Consumer {
+    /// Consumes a partition until `stop` or until the broker fails.
+    async fn receive_messages(&self, partition: u8, stop: &CancellationToken) -> Result<(), BrokerError> {
+        let name = durable_name(&self.options.name, partition);
+        let failed = |source: Box<dyn std::error::Error + Send + Sync>| BrokerError::Consumer {
             consumer: name.clone(),
             source,
         };
-        let config = place(&self.broker.options, &self.options, lane);
+        let config = durable_config(&self.broker.options, &self.options, partition);
         let stream = self.broker.stream().await?;
-        let consumer = stream.create_consumer(config).await.map_err(|error| lost(error.into()))?;
-        let messages =
-            consumer.stream().max_messages_per_batch(PULLED).heartbeat(HEARTBEAT).expires(PULL).messages();
-        let mut messages = messages.await.map_err(|error| lost(error.into()))?;
+        let consumer = stream.create_consumer(config).await.map_err(|error| failed(error.into()))?;
+        let messages = consumer
+            .stream()
+            .max_messages_per_batch(BATCH)
+            .heartbeat(HEARTBEAT)
+            .expires(PULL_EXPIRY)
+            .messages();
+        let mut messages = messages.await.map_err(|error| failed(error.into()))?;
         while let Some(Some(message)) = stop.run_until_cancelled(messages.next()).await {
-            self.take(&message.map_err(|error| lost(error.into()))?).await;
+            self.consume_message(&message.map_err(|error| failed(error.into()))?).await;
         }
         Ok(())
     }
 
-    /// Takes one message in and tells the broker. Where that cannot be told it comes again, and is known by its id.
-    async fn take(&self, message: &Message) {
-        let told = match serde_json::from_slice::<Event>(&message.payload) {
-            // PostgreSQL's text holds no NUL, and would refuse it for ever.
+    /// Consumes a message and acknowledges it. Without an acknowledgement the broker redelivers the message, and its event is
+    /// a duplicate.
+    async fn consume_message(&self, message: &Message) {
+        let ack = match serde_json::from_slice::<Event>(&message.payload) {
+            // A PostgreSQL text cannot contain NUL, so the database would refuse the event at each delivery.
             Ok(event)
                 if [&event.event_id, &event.kind, &event.key].iter().any(|text| text.contains('\0')) =>
             {
-                self.poison(message, None, "there is a NUL in its id, kind or key".into()).await
+                self.reject(message, None, "the id, kind or key contains a NUL character".into()).await
             }
-            Ok(event) => self.take_event(message, &event).await,
-            Err(error) => self.poison(message, None, format!("this is no event: {error}")).await,
+            Ok(event) => self.consume_event(message, &event).await,
+            Err(error) => self.reject(message, None, format!("the message is not an event: {error}")).await,
         };
-        if let Err(error) = message.ack_with(told).await {
-            tracing::debug!(error = &*error as &dyn std::error::Error, "the broker was not told");
+        if let Err(error) = message.ack_with(ack).await {
+            tracing::debug!(
+                consumer = self.options.name,
+                error = &*error as &dyn std::error::Error,
+                "the broker received no acknowledgement of a message; it redelivers the message"
+            );
         }
     }
 
-    /// Takes an event in; what the broker is to be told.
-    async fn take_event(&self, message: &Message, event: &Event) -> AckKind {
+    /// Consumes an event; returns the acknowledgement for the broker.
+    async fn consume_event(&self, message: &Message, event: &Event) -> AckKind {
         let deliveries = deliveries(message);
-        let early = self.early().get(&event.event_id).copied().unwrap_or(0);
-        let turn = if early < self.options.turns_max { Turn::Kept } else { Turn::Waived };
-        let again = AckKind::Nak(Some(self.again_after(deliveries)));
-        let taken_as = |what: &'static str| {
-            metrics::counter!("events_consumed_total", "consumer" => self.options.name.clone(), "as" => what)
-                .increment(1);
-            AckKind::Ack
-        };
-        match intake::take_in(&self.pool, &self.options.name, event, turn, &self.effect).await {
-            Ok(Taken::Now) => {
-                if turn == Turn::Waived {
+        let out_of_order = self.out_of_order().get(&event.event_id).copied().unwrap_or(0);
+        let is_waived = out_of_order >= self.options.out_of_order_max;
+        let order = if is_waived { KeyOrder::Waived } else { KeyOrder::Required };
+        let redeliver = AckKind::Nak(Some(self.redelivery_pause(deliveries)));
+        let consumer = &self.options.name;
+        match consume::consume(&self.pool, consumer, event, order, &self.effect).await {
+            Ok(ConsumeOutcome::Processed) => {
+                if is_waived {
                     tracing::warn!(
+                        consumer,
                         event.id = event.event_id,
-                        "event taken in, perhaps before an earlier one"
+                        out_of_order,
+                        "the consumer processed an event, possibly before an earlier event of its key, because the earlier one did not arrive"
                     );
                 }
-                self.early().remove(&event.event_id);
-                taken_as("now")
+                self.out_of_order().remove(&event.event_id);
+                self.count_consumed("processed");
+                AckKind::Ack
             }
-            Ok(Taken::Before) => taken_as("before"),
-            Ok(Taken::TooEarly) => {
-                metrics::counter!("events_out_of_order_total", "consumer" => self.options.name.clone())
-                    .increment(1);
-                tracing::info!(event.id = event.event_id, deliveries, "event waits for the one before it");
-                self.note_early(&event.event_id);
-                again
+            Ok(ConsumeOutcome::Duplicate) => {
+                self.count_consumed("duplicate");
+                AckKind::Ack
             }
-            Err(EffectError::Poison(reason)) => self.poison(message, Some(event), reason).await,
+            Ok(ConsumeOutcome::OutOfOrder) => {
+                metrics::counter!("events_out_of_order_total", "consumer" => consumer.clone()).increment(1);
+                tracing::info!(
+                    consumer,
+                    event.id = event.event_id,
+                    deliveries,
+                    "the consumer deferred an event: an earlier event of its key was not consumed yet"
+                );
+                self.count_out_of_order(&event.event_id);
+                redeliver
+            }
+            Err(EffectError::Poison(reason)) => self.reject(message, Some(event), reason).await,
             Err(EffectError::Unavailable(error)) => {
-                metrics::counter!("events_deferred_total", "consumer" => self.options.name.clone())
-                    .increment(1);
-                let error = &*error as &dyn std::error::Error;
-                tracing::warn!(event.id = event.event_id, error, "event put off");
-                again
+                metrics::counter!("events_deferred_total", "consumer" => consumer.clone()).increment(1);
+                tracing::warn!(
+                    consumer,
+                    event.id = event.event_id,
+                    error = &*error as &dyn std::error::Error,
+                    "the consumer deferred an event: its effect could not be written"
+                );
+                redeliver
             }
         }
     }
 
-    fn early(&self) -> MutexGuard<'_, HashMap<String, u32>> {
-        self.early.lock().unwrap_or_else(PoisonError::into_inner)
+    fn count_consumed(&self, outcome: &'static str) {
+        let consumer = self.options.name.clone();
+        metrics::counter!("events_consumed_total", "consumer" => consumer, "outcome" => outcome).increment(1);
     }
 
-    /// What was brought to another process in the end stays behind here; when that is much, everybody's count begins anew.
-    fn note_early(&self, event_id: &str) {
-        let mut early = self.early();
-        if early.len() >= EARLY_MAX {
-            early.clear();
+    fn out_of_order(&self) -> MutexGuard<'_, HashMap<String, u32>> {
+        self.out_of_order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts an out-of-order delivery. Events that another process consumed later stay in the map; a full map is cleared,
+    /// which restarts every count.
+    fn count_out_of_order(&self, event_id: &str) {
+        let mut out_of_order = self.out_of_order();
+        if out_of_order.len() >= OUT_OF_ORDER_TRACKED_MAX {
+            out_of_order.clear();
         }
-        *early.entry(event_id.to_owned()).or_default() += 1;
+        *out_of_order.entry(event_id.to_owned()).or_default() += 1;
     }
 
-    /// A message that cannot be taken in: again, until it is parked in our database and not before.
-    async fn poison(&self, message: &Message, event: Option<&Event>, reason: String) -> AckKind {
+    /// Has a message that cannot be consumed redelivered, or parks it after its last delivery; returns the acknowledgement. The
+    /// broker drops the message only after the database has stored it.
+    async fn reject(&self, message: &Message, event: Option<&Event>, reason: String) -> AckKind {
         let event_id = event.map(|event| event.event_id.clone()).or_else(|| message_id(message));
+        let consumer = &self.options.name;
         let deliveries = deliveries(message);
-        let again = AckKind::Nak(Some(self.again_after(deliveries)));
+        let redeliver = AckKind::Nak(Some(self.redelivery_pause(deliveries)));
         if deliveries < self.options.deliveries_max {
-            tracing::warn!(event.id = event_id, deliveries, reason, "event cannot be taken in");
-            return again;
+            tracing::warn!(
+                consumer,
+                event.id = event_id,
+                deliveries,
+                reason,
+                "the consumer could not consume a message; the broker redelivers it"
+            );
+            return redeliver;
         }
-        let Ok(info) = message.info() else { return again };
+        let Ok(info) = message.info() else { return redeliver };
         let parked = ParkedDelivery {
-            consumer: self.options.name.clone(),
+            consumer: consumer.clone(),
             stream: info.stream.to_owned(),
             stream_sequence: i64::try_from(info.stream_sequence).unwrap_or(i64::MAX),
             subject: message.subject.to_string(),
@@ -208,54 +250,67 @@ impl<E: Effect> Consumer<E> {
             reason,
             deliveries,
         };
-        match intake::park(&self.pool, &parked, event).await {
+        match consume::park(&self.pool, &parked, event).await {
             Ok(()) => {
-                metrics::counter!("events_parked_total", "consumer" => self.options.name.clone())
-                    .increment(1);
+                metrics::counter!("events_parked_total", "consumer" => consumer.clone()).increment(1);
                 let ParkedDelivery { event_id, reason, .. } = parked;
-                tracing::error!(event.id = event_id, deliveries, reason, "message parked");
+                tracing::error!(
+                    consumer,
+                    event.id = event_id,
+                    deliveries,
+                    reason,
+                    "the consumer parked a message after its last delivery; an operator must republish or discard it"
+                );
                 AckKind::Term
             }
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "a message could not be parked");
-                again
+                tracing::warn!(
+                    consumer,
+                    event.id = parked.event_id,
+                    error = &error as &dyn std::error::Error,
+                    "the consumer could not park a message; the broker redelivers it"
+                );
+                redeliver
             }
         }
     }
 
-    fn again_after(&self, deliveries: i64) -> Duration {
-        let doubled = u32::try_from(deliveries.saturating_sub(1)).unwrap_or(0).min(8);
-        self.options.again_after.saturating_mul(2_u32.saturating_pow(doubled)).min(AGAIN_MAX)
+    fn redelivery_pause(&self, deliveries: i64) -> Duration {
+        let doublings = u32::try_from(deliveries.saturating_sub(1)).unwrap_or(0).min(8);
+        self.options
+            .redelivery_pause
+            .saturating_mul(2_u32.saturating_pow(doublings))
+            .min(REDELIVERY_PAUSE_MAX)
     }
 }
 
-/// What the broker calls a consumer's place in a lane.
-fn place_name(consumer: &str, lane: u8) -> String {
-    format!("{consumer}-{lane}")
+/// Name of the durable consumer of a partition at the broker.
+fn durable_name(consumer: &str, partition: u8) -> String {
+    format!("{consumer}-{partition}")
 }
 
-/// A consumer's place in a lane, which the broker keeps whether the consumer runs or not.
-fn place(broker: &BrokerOptions, options: &ConsumerOptions, lane: u8) -> pull::Config {
+/// The durable consumer of a partition; the broker stores its position while no process runs.
+fn durable_config(broker: &BrokerOptions, options: &ConsumerOptions, partition: u8) -> pull::Config {
     pull::Config {
-        durable_name: Some(place_name(&options.name, lane)),
-        filter_subject: format!("{}.{lane}.*", broker.subjects),
+        durable_name: Some(durable_name(&options.name, partition)),
+        filter_subject: format!("{}.{partition}.*", broker.subjects),
         deliver_policy: DeliverPolicy::All,
         ack_policy: AckPolicy::Explicit,
         ack_wait: options.ack_wait,
-        // Without end: how often is our own decision.
+        // Unlimited: this crate decides when to park a message.
         max_deliver: -1,
-        max_ack_pending: UNDER_WAY,
+        max_ack_pending: ACK_PENDING_MAX,
         ..pull::Config::default()
     }
 }
 
-/// The id that it was published under: the event's, also where nothing else can be read.
+/// The id under which the message was published: the event id, also if the payload is unreadable.
 fn message_id(message: &Message) -> Option<String> {
     let id = message.headers.as_ref()?.get(NATS_MESSAGE_ID)?;
     Some(id.as_str().to_owned())
 }
 
-/// Times the broker has delivered the message, this time included.
+/// Number of deliveries of the message, including this one.
 fn deliveries(message: &Message) -> i64 {
     message.info().map_or(1, |info| info.delivered)
 }

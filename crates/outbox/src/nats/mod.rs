@@ -1,7 +1,7 @@
-//! The broker: NATS JetStream. One stream keeps all events; a message's subject is `{subjects}.{lane}.{kind}`.
+//! NATS JetStream. One stream contains all events; the subject of a message is `{subjects}.{partition}.{kind}`.
 //!
-//! A lane is a part of the keys. A consumer takes each lane in by itself, so that a key's events mostly come one after the other
-//! and eight effects at once are under way.
+//! A partition is a part of the keys. Each consumer reads each partition on its own, so the events of a key are mostly
+//! processed one after the other, and eight effects run at the same time.
 
 mod consumer;
 mod publisher;
@@ -17,44 +17,42 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 pub use consumer::{Consumer, ConsumerOptions};
-pub use publisher::JetStream;
+pub use publisher::JetStreamPublisher;
 
-/// Parts of the keys. For ever: what a broker keeps lies in these.
-pub const LANES: u8 = 8;
+/// Number of partitions. It must never change: the subjects of stored messages contain the partition.
+pub const PARTITIONS: u8 = 8;
 
-/// How long the broker may take to answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// How long a connection may take to be made.
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// Longest pause between two tries to connect again.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest pause between two attempts to reconnect.
 const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(1);
-/// A broker that is silent for about two of these is taken for gone.
-const PING_EVERY: Duration = Duration::from_secs(5);
-/// In which the broker knows a message's id again; who takes events in must know it for ever. It only spares work where a relay
-/// did not hear the answer, and it must be short: a message that the broker has dropped since is taken for a duplicate, too, and
-/// can be told again only when this is over.
+/// Interval of pings; the connection is closed after about two missing answers.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+/// Time in which the broker recognises the id of a repeated message. It only saves work when the relay did not receive a
+/// confirmation; consumers deduplicate without a time limit. It must be short: the broker also discards a republished message
+/// as a duplicate in this time if it has dropped the first one since.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(10);
 
 /// Section `[broker]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BrokerOptions {
-    /// Where it is. Default `nats://127.0.0.1:4222`; `tls://..` for an encrypted connection.
+    /// URL of the broker; `tls://..` for an encrypted connection. Default `nats://127.0.0.1:4222`.
     pub url: String,
-    /// Who we are; with `password`. Default: nobody.
+    /// User name; requires `password`. Default: none.
     pub user: Option<String>,
-    /// With `user`.
+    /// Password of `user`. Default: none.
     pub password: Option<SecretString>,
-    /// The stream, made when it is not there. Default `EVENTS`.
+    /// Name of the stream, created if it does not exist. Default `EVENTS`.
     pub stream: String,
-    /// First part of all subjects. Default `events`.
+    /// First token of all subjects. Default `events`.
     pub subjects: String,
-    /// How large the stream may become, in bytes; then the oldest make room. Whoever is further behind misses them until they are
-    /// published again ([`crate::keep::republish`]). Default 1 GiB.
+    /// Largest size of the stream, in bytes. A full stream drops its oldest messages; a consumer that had not consumed them
+    /// misses them until an operator republishes them ([`crate::operator::republish`]). Default 1 GiB.
     pub max_bytes: i64,
-    /// How long a message is kept, in seconds. Default 7 days.
+    /// Retention of messages in the stream, in seconds. Default 7 days.
     pub max_age_s: u64,
-    /// Copies in a cluster, 1 to 5. Default 1.
+    /// Replicas of the stream in a cluster, 1 to 5. Default 1.
     pub replicas: usize,
 }
 
@@ -73,57 +71,59 @@ impl Default for BrokerOptions {
     }
 }
 
-/// Why the broker cannot be used.
+/// The broker cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
-    /// The URL cannot be read, or the connection is refused for good.
-    #[error("the broker at {url} cannot be used; set broker.url to one like nats://host:4222")]
+    /// The URL is invalid, or the broker rejected the connection for good.
+    #[error("the broker at {url} cannot be used; set broker.url to a URL like nats://host:4222")]
     Connect {
         /// As configured.
         url: String,
-        /// What is wrong.
+        /// Why.
         source: ConnectError,
     },
-    /// No connection at the moment.
+    /// No connection at the moment; the client reconnects on its own.
     #[error("there is no connection to the broker")]
     NotConnected,
-    /// The stream cannot be looked at or made.
-    #[error("the stream {stream} cannot be had")]
+    /// The stream could not be read or created.
+    #[error("the stream {stream} could not be read or created")]
     Stream {
-        /// Which.
+        /// Name of the stream.
         stream: String,
-        /// What the broker said.
+        /// The broker's answer.
         source: CreateStreamError,
     },
-    /// A stream of this name is there and is another.
+    /// A stream of this name exists with settings that cannot be changed.
     #[error(
-        "the stream {stream} is set up otherwise: {what}; if it was ours, delete it there and have its events published again; otherwise name another in broker.stream"
+        "the stream {stream} exists with {setting}; if it belongs to this service, delete it at the broker and republish its events; otherwise set broker.stream to an unused name"
     )]
     StreamDiffers {
-        /// Which.
+        /// Name of the stream.
         stream: String,
-        /// In what.
-        what: &'static str,
+        /// The first setting that differs.
+        setting: &'static str,
     },
-    /// The stream's bounds cannot be changed to those that are configured.
-    #[error("the bounds of the stream {stream} cannot be changed")]
-    Bounds {
-        /// Which.
+    /// The broker refused the configured limits.
+    #[error(
+        "the stream {stream} could not be changed to the configured broker.max_bytes, broker.max_age_s and broker.replicas"
+    )]
+    StreamLimits {
+        /// Name of the stream.
         stream: String,
-        /// What the broker said.
+        /// The broker's answer.
         source: UpdateStreamError,
     },
-    /// The consumer cannot be had, or what it brings has ended.
-    #[error("the consumer {consumer} cannot be had")]
+    /// The durable consumer could not be created, or its messages ended.
+    #[error("the consumer {consumer} could not receive messages from the broker")]
     Consumer {
-        /// Which.
+        /// Durable name of the consumer.
         consumer: String,
-        /// What the broker said.
+        /// The broker's answer.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
-/// A connection that comes and goes with the broker, and the stream.
+/// A connection to the broker, restored on its own after an outage, and the stream.
 #[derive(Clone, Debug)]
 pub struct Broker {
     client: Client,
@@ -132,20 +132,20 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// A connection under the process's name. The broker need not be there yet.
+    /// Connects under the name of the process. Also succeeds while the broker is unavailable.
     ///
     /// # Errors
-    /// [`BrokerError::Connect`]: a URL that is none.
+    /// [`BrokerError::Connect`]: the URL is invalid.
     pub async fn connect(options: &BrokerOptions, process: &str) -> Result<Self, BrokerError> {
         let mut connect = ConnectOptions::new()
             .name(process)
             .retry_on_initial_connect()
-            .connection_timeout(CONNECT_WITHIN)
-            .request_timeout(Some(ANSWER_WITHIN))
-            .ping_interval(PING_EVERY)
-            .reconnect_delay_callback(|tries| {
-                let tries = u32::try_from(tries).unwrap_or(u32::MAX);
-                Duration::from_millis(50).saturating_mul(tries.min(1_000)).min(RECONNECT_PAUSE_MAX)
+            .connection_timeout(CONNECT_TIMEOUT)
+            .request_timeout(Some(REQUEST_TIMEOUT))
+            .ping_interval(PING_INTERVAL)
+            .reconnect_delay_callback(|attempts| {
+                let attempts = u32::try_from(attempts).unwrap_or(u32::MAX);
+                Duration::from_millis(50).saturating_mul(attempts.min(1_000)).min(RECONNECT_PAUSE_MAX)
             });
         if let (Some(user), Some(password)) = (&options.user, &options.password) {
             connect = connect.user_and_password(user.clone(), password.expose_secret().to_owned());
@@ -154,79 +154,97 @@ impl Broker {
             .connect(options.url.as_str())
             .await
             .map_err(|source| BrokerError::Connect { url: options.url.clone(), source })?;
-        let context = ContextBuilder::new().timeout(ANSWER_WITHIN).build(client.clone());
+        let context = ContextBuilder::new().timeout(REQUEST_TIMEOUT).build(client.clone());
         Ok(Self { client, context, options: options.clone() })
     }
 
-    /// Whether the broker is connected now. What is sent while it is not would wait in memory and be sent late.
+    /// Checks that the broker is connected. Without a connection the client would keep messages in memory and send them late.
     ///
     /// # Errors
     /// [`BrokerError::NotConnected`].
-    pub fn is_connected(&self) -> Result<(), BrokerError> {
+    pub fn ensure_connected(&self) -> Result<(), BrokerError> {
         match self.client.connection_state() {
             State::Connected => Ok(()),
             State::Pending | State::Disconnected => Err(BrokerError::NotConnected),
         }
     }
 
-    /// The stream, made if it is not there.
+    /// The stream, created if it does not exist, with the configured limits.
     ///
     /// # Errors
     /// [`BrokerError`].
     pub async fn stream(&self) -> Result<Stream, BrokerError> {
-        self.is_connected()?;
-        let BrokerOptions { stream, subjects, max_bytes, max_age_s, replicas, .. } = &self.options;
-        let wanted = Config {
-            name: stream.clone(),
-            subjects: vec![format!("{subjects}.>")],
-            // Never dropped for having been taken in: a broker that was started again has dropped so what others had not.
-            retention: RetentionPolicy::Limits,
-            // Who is so far behind keeps nobody else from being told.
-            discard: DiscardPolicy::Old,
-            max_bytes: *max_bytes,
-            max_age: Duration::from_secs(*max_age_s),
-            storage: StorageType::File,
-            num_replicas: *replicas,
-            duplicate_window: DUPLICATE_WINDOW.min(Duration::from_secs(*max_age_s)),
-            ..Config::default()
+        self.ensure_connected()?;
+        let name = &self.options.stream;
+        let expected = stream_config(&self.options);
+        let get_or_create = async || {
+            let stream = self.context.get_or_create_stream(expected.clone()).await;
+            stream.map_err(|source| BrokerError::Stream { stream: name.clone(), source })
         };
-        let get = async || {
-            let found = self.context.get_or_create_stream(wanted.clone()).await;
-            found.map_err(|source| BrokerError::Stream { stream: stream.clone(), source })
-        };
-        let found = get().await?;
-        let is = &found.cached_info().config;
-        let what = if is.subjects != wanted.subjects {
-            "its subjects"
-        } else if is.retention != wanted.retention {
-            "what it keeps"
-        } else if is.discard != wanted.discard {
-            "what it does when it is full"
-        } else if is.storage != wanted.storage || is.no_ack || is.sealed {
-            "how it keeps messages"
-        } else if (is.max_bytes, is.max_age, is.num_replicas, is.duplicate_window)
-            == (wanted.max_bytes, wanted.max_age, wanted.num_replicas, wanted.duplicate_window)
-        {
-            return Ok(found);
-        } else {
-            let lost = |source| BrokerError::Bounds { stream: stream.clone(), source };
-            self.context.update_stream(&wanted).await.map_err(lost)?;
-            return get().await;
-        };
-        Err(BrokerError::StreamDiffers { stream: stream.clone(), what })
+        let stream = get_or_create().await?;
+        let actual = &stream.cached_info().config;
+        if let Some(setting) = fixed_difference(actual, &expected) {
+            return Err(BrokerError::StreamDiffers { stream: name.clone(), setting });
+        }
+        if has_same_limits(actual, &expected) {
+            return Ok(stream);
+        }
+        let refused = |source| BrokerError::StreamLimits { stream: name.clone(), source };
+        self.context.update_stream(&expected).await.map_err(refused)?;
+        get_or_create().await
     }
 
-    /// The subject of an event; none for a kind that cannot be a part of one.
+    /// The subject of an event; `None` if the kind cannot be a token of a subject.
     fn subject(&self, key: &str, kind: &str) -> Option<String> {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        let is_token = !kind.is_empty() && kind.len() <= 64 && kind.bytes().all(plain);
-        is_token.then(|| format!("{}.{}.{kind}", self.options.subjects, lane(key)))
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let is_token = !kind.is_empty() && kind.len() <= 64 && kind.bytes().all(is_plain);
+        is_token.then(|| format!("{}.{}.{kind}", self.options.subjects, partition(key)))
     }
 }
 
-/// The lane of a key.
-fn lane(key: &str) -> u8 {
-    Sha256::digest(key.as_bytes())[0] % LANES
+fn stream_config(options: &BrokerOptions) -> Config {
+    let max_age = Duration::from_secs(options.max_age_s);
+    Config {
+        name: options.stream.clone(),
+        subjects: vec![format!("{}.>", options.subjects)],
+        // Messages stay after their consumption: with interest retention, a restarted broker had dropped messages that other
+        // consumers had not consumed.
+        retention: RetentionPolicy::Limits,
+        // A slow consumer must not stop the publication of events.
+        discard: DiscardPolicy::Old,
+        max_bytes: options.max_bytes,
+        max_age,
+        storage: StorageType::File,
+        num_replicas: options.replicas,
+        duplicate_window: DUPLICATE_WINDOW.min(max_age),
+        ..Config::default()
+    }
+}
+
+/// The first difference in a setting that an existing stream cannot or should not change.
+fn fixed_difference(actual: &Config, expected: &Config) -> Option<&'static str> {
+    if actual.subjects != expected.subjects {
+        Some("other subjects")
+    } else if actual.retention != expected.retention {
+        Some("another retention policy")
+    } else if actual.discard != expected.discard {
+        Some("another discard policy")
+    } else if actual.storage != expected.storage || actual.no_ack || actual.sealed {
+        Some("another storage type, without acknowledgements, or sealed")
+    } else {
+        None
+    }
+}
+
+fn has_same_limits(actual: &Config, expected: &Config) -> bool {
+    let limits =
+        |config: &Config| (config.max_bytes, config.max_age, config.num_replicas, config.duplicate_window);
+    limits(actual) == limits(expected)
+}
+
+/// The partition of a key.
+fn partition(key: &str) -> u8 {
+    Sha256::digest(key.as_bytes())[0] % PARTITIONS
 }
 
 #[cfg(test)]
@@ -234,11 +252,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_keeps_its_lane() {
-        // Written down: messages of former releases lie in these lanes.
-        assert_eq!(["a", "b", "pay_0", "pay_1"].map(lane), [2, 6, 1, 6]);
-        let mut used = [false; LANES as usize];
-        (0..200).for_each(|n| used[usize::from(lane(&format!("key {n}")))] = true);
-        assert_eq!(used, [true; LANES as usize], "every lane has keys");
+    fn the_partition_of_a_key_never_changes() {
+        // Literal values: messages of earlier releases are stored in these partitions.
+        assert_eq!(["a", "b", "pay_0", "pay_1"].map(partition), [2, 6, 1, 6]);
+        let mut used = [false; PARTITIONS as usize];
+        (0..200).for_each(|n| used[usize::from(partition(&format!("key {n}")))] = true);
+        assert_eq!(used, [true; PARTITIONS as usize], "expected keys in every partition");
     }
 }

@@ -1,5 +1,4 @@
-//! Publishing: the message's id is the event's, so that the broker keeps a repeat out for a while; published is what the
-//! broker has confirmed.
+//! Publishes to the stream. The message id is the event id, so the broker discards a repeat for a while.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,67 +10,68 @@ use async_nats::jetstream::message::PublishMessage;
 use super::Broker;
 use crate::{Event, PublishError, Publisher};
 
-/// Publishes to the stream.
+/// Publishes to the stream and waits for its acknowledgement.
 #[derive(Debug)]
-pub struct JetStream {
+pub struct JetStreamPublisher {
     broker: Broker,
-    /// The stream was seen since the broker last said that there is none.
-    is_seen: AtomicBool,
+    /// Whether the stream existed at the last publish.
+    stream_exists: AtomicBool,
 }
 
-impl JetStream {
-    /// Over a connection; the stream is looked for, or made, before the first event.
+impl JetStreamPublisher {
+    /// Over a connection; the stream is created before the first event if it does not exist.
     #[must_use]
     pub fn new(broker: Broker) -> Self {
-        Self { broker, is_seen: AtomicBool::new(false) }
+        Self { broker, stream_exists: AtomicBool::new(false) }
     }
 }
 
-impl Publisher for JetStream {
+impl Publisher for JetStreamPublisher {
     async fn publish(&self, event: &Event) -> Result<(), PublishError> {
-        let unknown = |error: &dyn std::error::Error| PublishError::Unknown { reason: chain(error) };
-        let refused = |reason: String| PublishError::Refused { reason };
-        self.broker.is_connected().map_err(|error| unknown(&error))?;
-        if !self.is_seen.load(Ordering::Relaxed) {
-            self.broker.stream().await.map_err(|error| unknown(&error))?;
-            self.is_seen.store(true, Ordering::Relaxed);
+        let unconfirmed =
+            |error: &dyn std::error::Error| PublishError::Unconfirmed { reason: error_chain(error) };
+        let rejected = |reason: String| PublishError::Rejected { reason };
+        self.broker.ensure_connected().map_err(|error| unconfirmed(&error))?;
+        if !self.stream_exists.load(Ordering::Relaxed) {
+            self.broker.stream().await.map_err(|error| unconfirmed(&error))?;
+            self.stream_exists.store(true, Ordering::Relaxed);
         }
         let subject = self
             .broker
             .subject(&event.key, &event.kind)
-            .ok_or_else(|| refused(format!("{:?} cannot be a part of a subject", event.kind)))?;
-        let payload = serde_json::to_vec(event).map_err(|error| refused(error.to_string()))?;
+            .ok_or_else(|| rejected(format!("the kind {:?} cannot be part of a subject", event.kind)))?;
+        let payload = serde_json::to_vec(event).map_err(|error| rejected(error.to_string()))?;
         let message = PublishMessage::build().payload(payload.into()).message_id(&event.event_id);
-        let sent = async { self.broker.context.send_publish(subject, message).await?.await };
-        match sent.await {
+        let acknowledgement = async { self.broker.context.send_publish(subject, message).await?.await };
+        match acknowledgement.await {
             Ok(_) => Ok(()),
-            Err(error) if is_refusal(&error) => Err(refused(chain(&error))),
+            Err(error) if is_rejection(&error) => Err(rejected(error_chain(&error))),
             Err(error) => {
                 if error.kind() == PublishErrorKind::StreamNotFound {
-                    self.is_seen.store(false, Ordering::Relaxed);
+                    self.stream_exists.store(false, Ordering::Relaxed);
                 }
-                Err(unknown(&error))
+                Err(unconfirmed(&error))
             }
         }
     }
 }
 
-/// Whether the broker will not take this very message. Everything else, a full disk too, may pass.
-fn is_refusal(error: &NatsError) -> bool {
-    let said = std::error::Error::source(error).and_then(|source| source.downcast_ref::<JetStreamError>());
+/// Whether the broker rejects this message for good. Other errors, such as a full disk, may be temporary.
+fn is_rejection(error: &NatsError) -> bool {
+    let answer = std::error::Error::source(error).and_then(|source| source.downcast_ref::<JetStreamError>());
     let too_large = [ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM, ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM];
     error.kind() == PublishErrorKind::MaxPayloadExceeded
-        || said.is_some_and(|said| too_large.contains(&said.error_code()))
+        || answer.is_some_and(|answer| too_large.contains(&answer.error_code()))
 }
 
 /// An error and its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
+fn error_chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        words.push_str(": ");
-        words.push_str(&cause.to_string());
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
         source = cause.source();
     }
-    words
+    text
 }

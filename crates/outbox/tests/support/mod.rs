@@ -1,6 +1,6 @@
-//! Events of a test's own, a broker in memory, and looks at the tables in plain SQL.
+//! Events, a broker in memory, and queries that do not use the crate's own functions.
 
-#![allow(dead_code, reason = "each test file is a binary of its own and uses a part of this")]
+#![allow(dead_code, reason = "each test binary uses a part of this module")]
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -12,10 +12,13 @@ use sqlx::PgPool;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take here.
-const WITHIN: Duration = Duration::from_secs(30);
+/// Timeout of every wait.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Writes the next event of a key, as `{key}-{n}`.
+/// Sequence numbers by key.
+pub(crate) type SequencesByKey = BTreeMap<String, Vec<i64>>;
+
+/// Writes the next event of a key, with the id `{key}-{n}`.
 pub(crate) async fn write(pool: &PgPool, key: &str, n: i64) {
     let mut tx = pool.begin().await.unwrap();
     let id = format!("{key}-{n}");
@@ -25,11 +28,11 @@ pub(crate) async fn write(pool: &PgPool, key: &str, n: i64) {
     tx.commit().await.unwrap();
 }
 
-/// Looks until `look` is true.
-pub(crate) async fn until(what: &str, mut look: impl AsyncFnMut() -> bool) {
-    let begun = Instant::now();
-    while !look().await {
-        assert!(begun.elapsed() < WITHIN, "waited in vain: {what}");
+/// Repeats `condition` until it is true.
+pub(crate) async fn until(description: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !condition().await {
+        assert!(start.elapsed() < TIMEOUT, "timed out waiting until {description}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -39,91 +42,97 @@ pub(crate) async fn unpublished(pool: &PgPool) -> i64 {
 }
 
 pub(crate) async fn until_all_published(pool: &PgPool) {
-    until("everything is published", async || unpublished(pool).await == 0).await;
+    until("all events are published", async || unpublished(pool).await == 0).await;
 }
 
-/// How a broker takes one event.
-pub(crate) type Manner = Arc<dyn Fn(&Event, usize) -> Result<(), PublishError> + Send + Sync>;
+/// The broker's answer to an event and the number of its attempt, from 1.
+pub(crate) type Answer = Arc<dyn Fn(&Event, usize) -> Result<(), PublishError> + Send + Sync>;
 
-/// A broker in memory: what came to it, in order, by whom.
+/// A broker in memory, as one relay reaches it. Clones share the broker.
 #[derive(Clone)]
-pub(crate) struct Memory {
-    pub(crate) came: Arc<Mutex<Vec<(String, Event)>>>,
-    /// Who is told of by `came`.
-    pub(crate) relay: String,
-    /// What is answered to the event and the number of its try, from 1.
-    manner: Manner,
-    tries: Arc<Mutex<HashMap<String, usize>>>,
+pub(crate) struct MemoryBroker {
+    /// Received events with the name of the relay, in order.
+    received: Arc<Mutex<Vec<(String, Event)>>>,
+    /// Name of the relay.
+    relay: String,
+    answer: Answer,
+    /// Attempts by event id.
+    attempts: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-/// No answer since the event was lost on its way.
-pub(crate) fn lost() -> PublishError {
-    PublishError::Unknown { reason: LOST.into() }
+const EVENT_LOST: &str = "the event was lost";
+
+/// No confirmation: the event did not reach the broker.
+pub(crate) fn event_lost() -> PublishError {
+    PublishError::Unconfirmed { reason: EVENT_LOST.into() }
 }
 
-/// No answer since that was lost on its way back.
-pub(crate) fn unanswered() -> PublishError {
-    PublishError::Unknown { reason: "the answer was lost".into() }
+/// No confirmation: the broker received the event, and its answer was lost.
+pub(crate) fn answer_lost() -> PublishError {
+    PublishError::Unconfirmed { reason: "the answer was lost".into() }
 }
 
-const LOST: &str = "the event was lost";
-
-impl Memory {
+impl MemoryBroker {
     pub(crate) fn new(
-        manner: impl Fn(&Event, usize) -> Result<(), PublishError> + Send + Sync + 'static,
+        answer: impl Fn(&Event, usize) -> Result<(), PublishError> + Send + Sync + 'static,
     ) -> Self {
-        Self { came: Arc::default(), relay: "first".into(), manner: Arc::new(manner), tries: Arc::default() }
+        Self {
+            received: Arc::default(),
+            relay: "first".into(),
+            answer: Arc::new(answer),
+            attempts: Arc::default(),
+        }
     }
 
-    /// The same broker, reached by another relay.
-    pub(crate) fn by(&self, relay: &str) -> Self {
+    /// The same broker, as another relay reaches it.
+    pub(crate) fn for_relay(&self, relay: &str) -> Self {
         Self { relay: relay.into(), ..self.clone() }
     }
 
-    /// The numbers of each key in the order in which they first came.
-    pub(crate) fn orders(&self) -> BTreeMap<String, Vec<i64>> {
-        let mut seen = HashSet::new();
-        let mut orders: BTreeMap<String, Vec<i64>> = BTreeMap::new();
-        for (_, event) in self.came.lock().unwrap().iter() {
-            if seen.insert(event.event_id.clone()) {
-                orders.entry(event.key.clone()).or_default().push(event.sequence);
+    /// The sequence numbers of each key in the order of their first receipt.
+    pub(crate) fn sequences(&self) -> SequencesByKey {
+        let mut ids = HashSet::new();
+        let mut sequences = SequencesByKey::new();
+        for (_, event) in self.received.lock().unwrap().iter() {
+            if ids.insert(event.event_id.clone()) {
+                sequences.entry(event.key.clone()).or_default().push(event.sequence);
             }
         }
-        orders
+        sequences
     }
 
-    /// Times an event came.
-    pub(crate) fn times(&self, event_id: &str) -> usize {
-        self.came.lock().unwrap().iter().filter(|(_, event)| event.event_id == event_id).count()
+    /// How often the broker received an event.
+    pub(crate) fn receipts(&self, event_id: &str) -> usize {
+        self.received.lock().unwrap().iter().filter(|(_, event)| event.event_id == event_id).count()
     }
 
-    /// Times it was tried to publish an event.
-    pub(crate) fn tries(&self, event_id: &str) -> usize {
-        self.tries.lock().unwrap().get(event_id).copied().unwrap_or_default()
+    /// How often a relay tried to publish an event.
+    pub(crate) fn attempts(&self, event_id: &str) -> usize {
+        self.attempts.lock().unwrap().get(event_id).copied().unwrap_or_default()
     }
 
-    /// Who told of events, each once, in order.
+    /// The relays in the order of their events, without consecutive repeats.
     pub(crate) fn relays(&self) -> Vec<String> {
         let mut relays: Vec<String> =
-            self.came.lock().unwrap().iter().map(|(relay, _)| relay.clone()).collect();
+            self.received.lock().unwrap().iter().map(|(relay, _)| relay.clone()).collect();
         relays.dedup();
         relays
     }
 }
 
-impl Publisher for Memory {
+impl Publisher for MemoryBroker {
     async fn publish(&self, event: &Event) -> Result<(), PublishError> {
-        // As a real one: others go on meanwhile.
+        // Other tasks run meanwhile, as with a real broker.
         tokio::task::yield_now().await;
-        let tries = {
-            let mut tries = self.tries.lock().unwrap();
-            let tries = tries.entry(event.event_id.clone()).or_default();
-            *tries += 1;
-            *tries
+        let attempt = {
+            let mut attempts = self.attempts.lock().unwrap();
+            let attempts = attempts.entry(event.event_id.clone()).or_default();
+            *attempts += 1;
+            *attempts
         };
-        let answer = (self.manner)(event, tries);
-        if answer != Err(lost()) {
-            self.came.lock().unwrap().push((self.relay.clone(), event.clone()));
+        let answer = (self.answer)(event, attempt);
+        if answer != Err(event_lost()) {
+            self.received.lock().unwrap().push((self.relay.clone(), event.clone()));
         }
         answer
     }
@@ -133,32 +142,32 @@ pub(crate) fn options() -> RelayOptions {
     RelayOptions {
         poll_interval: Duration::from_millis(20),
         batch: 7,
-        refused_pause: Duration::from_millis(5),
+        rejection_pause: Duration::from_millis(5),
         ..RelayOptions::default()
     }
 }
 
 /// A relay that runs until it is dropped.
-pub(crate) struct Running {
+pub(crate) struct RunningRelay {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-impl Running {
+impl RunningRelay {
     pub(crate) fn start<P: Publisher + 'static>(pool: &PgPool, publisher: P, options: RelayOptions) -> Self {
         let (stop, relay) = (CancellationToken::new(), Relay::new(pool.clone(), publisher, options));
         let stopping = stop.clone();
         Self { stop, task: tokio::spawn(async move { relay.run(&stopping).await }) }
     }
 
-    /// Stops it as a process is stopped.
+    /// Stops the relay as a process is stopped.
     pub(crate) async fn stop(mut self) {
         self.stop.cancel();
-        tokio::time::timeout(WITHIN, &mut self.task).await.unwrap().unwrap();
+        tokio::time::timeout(TIMEOUT, &mut self.task).await.unwrap().unwrap();
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningRelay {
     fn drop(&mut self) {
         self.task.abort();
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use outbox::intake::{Discard, ParkedDelivery};
-use outbox::keep::Parked;
+use outbox::consume::ParkedDelivery;
+use outbox::operator::{Discard, ParkedEvent};
 use payment_ledger::operator::decisions::validate_operator_and_reason;
 use serde_json::{Value, json};
 
@@ -74,7 +74,7 @@ pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Resul
         Command::Parked { config, limit, json } => list_parked(&config, limit, json, out).await,
         Command::Retry { config, event_id } => {
             let ledger = config.read()?.ledger().await?;
-            let was_parked = outbox::keep::retry(ledger.pool(), &event_id).await?;
+            let was_parked = outbox::operator::retry_event(ledger.pool(), &event_id).await?;
             anyhow::ensure!(was_parked, "event {event_id} is not parked; see: payctl events parked");
             out.write_line(format_args!("event {event_id} queued to be published again"))?;
             Ok(CommandOutcome::Success)
@@ -89,7 +89,7 @@ pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Resul
                 by: &by,
                 reason: &reason,
             };
-            let was_parked = outbox::intake::discard(ledger.pool(), discard).await?;
+            let was_parked = outbox::operator::discard(ledger.pool(), discard).await?;
             anyhow::ensure!(
                 was_parked,
                 "message {stream} {number} is not parked for consumer {consumer}; see: payctl events parked"
@@ -100,7 +100,7 @@ pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Resul
         Command::Republish { config, since } => {
             let ledger = config.read()?.ledger().await?;
             let since = Duration::from_secs(u64::try_from(since).context("--since must not be negative")?);
-            let events = outbox::keep::republish(ledger.pool(), since).await?;
+            let events = outbox::operator::republish(ledger.pool(), since).await?;
             out.write_line(format_args!("{events} events queued to be published again"))?;
             Ok(CommandOutcome::Success)
         }
@@ -114,8 +114,8 @@ async fn list_parked(
     out: &mut Output<'_>,
 ) -> anyhow::Result<CommandOutcome> {
     let ledger = config.read()?.ledger().await?;
-    let events = outbox::keep::parked(ledger.pool(), limit).await?;
-    let messages = outbox::intake::parked(ledger.pool(), limit).await?;
+    let events = outbox::operator::parked_events(ledger.pool(), limit).await?;
+    let messages = outbox::operator::parked_deliveries(ledger.pool(), limit).await?;
     if json {
         let events: Vec<Value> = events.iter().map(event_document).collect();
         let messages: Vec<Value> =
@@ -144,7 +144,7 @@ async fn list_parked(
     Ok(if is_empty { CommandOutcome::Success } else { CommandOutcome::CheckFailed })
 }
 
-fn events_table(events: &[Parked], now: Timestamp) -> Table<4> {
+fn events_table(events: &[ParkedEvent], now: Timestamp) -> Table<4> {
     let left = Align::Left;
     let mut table = Table::new([
         ("event", left),
@@ -177,7 +177,7 @@ fn messages_table(messages: &[(ParkedDelivery, Timestamp)], now: Timestamp) -> T
     table
 }
 
-fn event_document(event: &Parked) -> Value {
+fn event_document(event: &ParkedEvent) -> Value {
     json!({
         "event_id": event.event_id,
         "kind": event.kind,

@@ -1,6 +1,6 @@
 //! `payctl events`, and the customer notifications in `payctl show`.
 
-use outbox::intake::{ParkedDelivery, park};
+use outbox::consume::{ParkedDelivery, park};
 
 use crate::bank::Bank;
 

@@ -3,7 +3,7 @@
 
 use outbound_webhooks::{FanOutError, WebhookEvent, fan_out};
 use outbox::Event;
-use outbox::intake::{Effect, EffectError};
+use outbox::consume::{Effect, EffectError};
 use serde::Deserialize as _;
 use sqlx::PgConnection;
 

@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use outbox::Nudge;
 use payment_ledger::Ledger;
 use payment_ledger::operator::alerts::AlertKind;
 use payment_ledger::steps::release::ReleaseStepOutcome;
@@ -15,6 +14,7 @@ use payment_protocol::port::{
     DebitOutcome, FenceOutcome, NeedsOperatorOutcome, ReconcileOutcome, ReleaseOutcome, ReserveOutcome,
 };
 use serde::{Deserialize, Serialize};
+use service_kit::task::Trigger;
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
 
@@ -65,7 +65,7 @@ pub struct LedgerActivities {
     /// The ledger.
     pub ledger: Ledger,
     /// Wakes the outbox relay after a step that may have written an event.
-    pub nudge: Nudge,
+    pub wake_relay: Trigger,
 }
 
 /// The workflow run that this activity belongs to.
@@ -86,7 +86,7 @@ impl LedgerActivities {
     ) -> Result<ReserveOutcome, ActivityError> {
         let run = run_id(&ctx)?;
         let reserved = self.ledger.reserve(&payment_id, &run).await;
-        self.nudge.ask();
+        self.wake_relay.fire();
         match reserved {
             Err(error) if error.is_final() => {
                 tracing::error!(payment.id = %payment_id, error = error_chain(&error), "the ledger refused the reserve; its outcome is unknown");
@@ -104,7 +104,7 @@ impl LedgerActivities {
         payment_id: PaymentId,
     ) -> Result<(), ActivityError> {
         let rejected = self.ledger.refuse_unreserved(&payment_id, ReserveRefusal::Invalid).await;
-        self.nudge.ask();
+        self.wake_relay.fire();
         rejected.map_err(ledger_failure)
     }
 
@@ -147,7 +147,7 @@ impl LedgerActivities {
         payment_id: PaymentId,
     ) -> Result<DebitOutcome, ActivityError> {
         let outcome = self.ledger.debit(&payment_id).await.map_err(ledger_failure)?;
-        self.nudge.ask();
+        self.wake_relay.fire();
         if outcome == DebitOutcome::Done {
             metrics::counter!("payments_ended_total", "state" => "settled").increment(1);
         }
@@ -163,7 +163,7 @@ impl LedgerActivities {
     ) -> Result<ReleaseOutcome, ActivityError> {
         let ReleaseInput { payment_id, cause } = input;
         let released = self.ledger.release(&payment_id, &cause).await;
-        self.nudge.ask();
+        self.wake_relay.fire();
         match released {
             Ok(ReleaseStepOutcome::Done(first)) => {
                 metrics::counter!("payments_ended_total", "state" => first.end().as_str()).increment(1);
@@ -187,7 +187,7 @@ impl LedgerActivities {
     ) -> Result<NeedsOperatorOutcome, ActivityError> {
         metrics::counter!("payments_needs_operator_total", "reason" => input.reason.as_str()).increment(1);
         let outcome = self.ledger.needs_operator(&input.payment_id, input.reason).await;
-        self.nudge.ask();
+        self.wake_relay.fire();
         outcome.map_err(ledger_failure)
     }
 

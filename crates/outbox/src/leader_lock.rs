@@ -1,0 +1,60 @@
+//! The leader lock: an advisory lock, held by the database session of the active relay.
+//!
+//! The relay changes rows only in this session. A relay that has lost the lock has lost the session too and changes nothing.
+
+use std::time::Duration;
+
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
+
+use crate::OutboxError;
+
+/// Key of the advisory lock, in the database of the outbox.
+const LOCK: i64 = 0x006f_7574_626f_7801;
+
+/// Time without a query after which the database ends the session, so that a stalled relay loses the lock. Longer than a
+/// publishing round.
+const SESSION_IDLE_MAX: Duration = Duration::from_secs(15);
+
+/// Timeout of acquiring the lock, and of closing the session.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A session that holds the lock. Dropping it closes the connection, which releases the lock.
+pub(crate) struct LeaderLock(PgConnection);
+
+impl LeaderLock {
+    /// Acquires the lock; `None` if another session holds it.
+    ///
+    /// # Errors
+    /// [`OutboxError::Database`].
+    pub(crate) async fn try_acquire(pool: &PgPool) -> Result<Option<Self>, OutboxError> {
+        let acquire = async {
+            let mut session = pool.connect_options().as_ref().clone().connect().await?;
+            // SET takes no parameters, so the timeout is set by `set_config`.
+            let idle_max_ms = SESSION_IDLE_MAX.as_millis().to_string();
+            let is_acquired = sqlx::query_scalar!(
+                r#"SELECT pg_try_advisory_lock($1) AS "free!" FROM set_config('idle_session_timeout', $2, false)"#,
+                LOCK,
+                idle_max_ms,
+            )
+            .fetch_one(&mut session)
+            .await?;
+            if is_acquired {
+                return Ok(Some(Self(session)));
+            }
+            session.close().await?;
+            Ok(None)
+        };
+        tokio::time::timeout(TIMEOUT, acquire).await.map_err(|_| sqlx::Error::PoolTimedOut)?
+    }
+
+    /// The session, for every change that only the active relay may make.
+    pub(crate) fn session(&mut self) -> &mut PgConnection {
+        &mut self.0
+    }
+
+    /// Closes the session, so that another relay acquires the lock without a wait.
+    pub(crate) async fn release(self) {
+        // After an error or timeout the connection is dropped, which ends the session too.
+        let _ = tokio::time::timeout(TIMEOUT, self.0.close()).await;
+    }
+}

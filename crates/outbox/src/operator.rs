@@ -1,0 +1,178 @@
+//! Commands of operators: list and retry parked events, list and discard parked deliveries, republish events.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use sqlx::PgPool;
+
+use crate::OutboxError;
+use crate::consume::ParkedDelivery;
+
+/// Rows updated in one statement.
+const BATCH: i64 = 1_000;
+
+/// An event that the broker rejected until the relay parked it. It blocks the later events of its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParkedEvent {
+    /// See [`crate::Event::event_id`].
+    pub event_id: String,
+    /// See [`crate::Event::kind`].
+    pub kind: String,
+    /// See [`crate::Event::key`].
+    pub key: String,
+    /// See [`crate::Event::sequence`].
+    pub sequence: i64,
+    /// Reason of the last rejection.
+    pub rejection: String,
+    /// Number of rejections.
+    pub rejections: i32,
+    /// When the relay parked the event.
+    pub parked_at: Timestamp,
+}
+
+/// Lists parked events, oldest first, at most `limit`.
+///
+/// # Errors
+/// [`OutboxError`].
+pub async fn parked_events(pool: &PgPool, limit: i64) -> Result<Vec<ParkedEvent>, OutboxError> {
+    let rows = sqlx::query!(
+        r#"SELECT event_id, kind, subject_key, sequence, rejection AS "rejection!", rejections, parked_at AS "parked_at!"
+           FROM outbox WHERE published_at IS NULL AND parked_at IS NOT NULL ORDER BY position LIMIT $1"#,
+        limit,
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| ParkedEvent {
+            event_id: row.event_id,
+            kind: row.kind,
+            key: row.subject_key,
+            sequence: row.sequence,
+            rejection: row.rejection,
+            rejections: row.rejections,
+            parked_at: row.parked_at.to_jiff(),
+        })
+        .collect())
+}
+
+/// Queues a parked event to be published again, with zero rejections. False if the event is not parked.
+///
+/// # Errors
+/// [`OutboxError`].
+pub async fn retry_event(pool: &PgPool, event_id: &str) -> Result<bool, OutboxError> {
+    let rows = sqlx::query!(
+        "UPDATE outbox SET parked_at = NULL, rejections = 0, next_attempt_at = clock_timestamp()
+         WHERE event_id = $1 AND parked_at IS NOT NULL",
+        event_id,
+    )
+    .execute(pool)
+    .await?;
+    Ok(rows.rows_affected() > 0)
+}
+
+/// Queues all events that were published in the last `since` to be published again, oldest first; returns their number. For
+/// consumers that missed events because the broker lost or dropped them, or that lost their own data. Works in short
+/// statements, and the relay publishes meanwhile.
+///
+/// # Errors
+/// [`OutboxError`]; events that were queued before stay queued, and the call can be repeated.
+pub async fn republish(pool: &PgPool, since: Duration) -> Result<u64, OutboxError> {
+    // Events that the relay publishes from now on are not republished again by this call.
+    let now = sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#).fetch_one(pool).await?;
+    let (mut after, mut republished) = (0, 0);
+    loop {
+        let rows = sqlx::query_scalar!(
+            "UPDATE outbox SET published_at = NULL, rejections = 0, next_attempt_at = clock_timestamp()
+             WHERE position IN (SELECT position FROM outbox
+                                WHERE published_at >= $1::timestamptz - $2 * interval '1 second' AND published_at < $1
+                                  AND position > $3
+                                ORDER BY position LIMIT $4)
+             RETURNING position",
+            now,
+            since.as_secs_f64(),
+            after,
+            BATCH,
+        )
+        .fetch_all(pool)
+        .await?;
+        republished += rows.len() as u64;
+        match rows.into_iter().max() {
+            Some(last) => after = last,
+            None => return Ok(republished),
+        }
+    }
+}
+
+/// Lists messages that are parked, were not processed since and not discarded, oldest first, at most `limit`; with the time at
+/// which each was parked.
+///
+/// # Errors
+/// [`OutboxError`].
+pub async fn parked_deliveries(
+    pool: &PgPool,
+    limit: i64,
+) -> Result<Vec<(ParkedDelivery, Timestamp)>, OutboxError> {
+    let rows = sqlx::query!(
+        "SELECT consumer, stream, stream_sequence, subject, event_id, payload, reason, deliveries, parked_at
+         FROM parked_deliveries d
+         WHERE discarded_at IS NULL
+           AND NOT EXISTS (SELECT FROM processed_events p WHERE p.consumer = d.consumer AND p.event_id = d.event_id)
+         ORDER BY parked_at, consumer, stream_sequence LIMIT $1",
+        limit,
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let delivery = ParkedDelivery {
+                consumer: row.consumer,
+                stream: row.stream,
+                stream_sequence: row.stream_sequence,
+                subject: row.subject,
+                event_id: row.event_id,
+                payload: row.payload,
+                reason: row.reason,
+                deliveries: row.deliveries,
+            };
+            (delivery, row.parked_at.to_jiff())
+        })
+        .collect())
+}
+
+/// An operator's decision that a consumer will never process a parked message.
+#[derive(Clone, Copy, Debug)]
+pub struct Discard<'a> {
+    /// The consumer that parked the message.
+    pub consumer: &'a str,
+    /// The broker's stream.
+    pub stream: &'a str,
+    /// Sequence number of the message in the stream.
+    pub stream_sequence: i64,
+    /// The operator.
+    pub by: &'a str,
+    /// Why.
+    pub reason: &'a str,
+}
+
+/// Discards a parked message; its row stays as a record and is no longer listed. False if the message is not parked, was
+/// processed since, or was discarded before.
+///
+/// # Errors
+/// [`OutboxError`].
+pub async fn discard(pool: &PgPool, discard: Discard<'_>) -> Result<bool, OutboxError> {
+    let rows = sqlx::query!(
+        "UPDATE parked_deliveries d SET discarded_at = clock_timestamp(), discarded_by = $4, discarded_reason = $5
+         WHERE consumer = $1 AND stream = $2 AND stream_sequence = $3 AND discarded_at IS NULL
+           AND NOT EXISTS (SELECT FROM processed_events p WHERE p.consumer = d.consumer AND p.event_id = d.event_id)",
+        discard.consumer,
+        discard.stream,
+        discard.stream_sequence,
+        discard.by,
+        discard.reason,
+    )
+    .execute(pool)
+    .await?;
+    Ok(rows.rows_affected() > 0)
+}

@@ -1,0 +1,99 @@
+//! Deletes rows beyond the retention.
+//!
+//! Published events are stored for a while so that they can be republished.
+
+use std::time::Duration;
+
+use sqlx::PgPool;
+use sqlx::postgres::PgQueryResult;
+
+use crate::OutboxError;
+
+/// Rows deleted in one statement.
+const BATCH: i64 = 1_000;
+/// Most statements in one call; the next call continues.
+const BATCHES_MAX: usize = 100;
+
+/// Deletes events that were published longer than `retention` ago; returns their number.
+///
+/// # Errors
+/// [`OutboxError`]; rows that were deleted before stay deleted.
+pub async fn prune_published(pool: &PgPool, retention: Duration) -> Result<u64, OutboxError> {
+    in_batches(|| {
+        sqlx::query!(
+            "DELETE FROM outbox WHERE position IN (
+                 SELECT position FROM outbox
+                 WHERE published_at < clock_timestamp() - $1 * interval '1 second'
+                 ORDER BY published_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
+            retention.as_secs_f64(),
+            BATCH,
+        )
+        .execute(pool)
+    })
+    .await
+}
+
+/// Deletes the marks of events that consumers consumed longer than `retention` ago, their positions in keys without an event
+/// since, and parked deliveries that were processed or discarded as long ago; returns the number of marks. `retention` must be
+/// longer than the broker's retention of messages. The mark of an event whose row is stored stays, because the event can be
+/// republished.
+///
+/// # Errors
+/// [`OutboxError`]; rows that were deleted before stay deleted.
+pub async fn prune_processed(pool: &PgPool, retention: Duration) -> Result<u64, OutboxError> {
+    in_batches(|| {
+        sqlx::query!(
+            "DELETE FROM consumer_positions WHERE (consumer, subject_key) IN (
+                 SELECT consumer, subject_key FROM consumer_positions
+                 WHERE updated_at < clock_timestamp() - $1 * interval '1 second'
+                 ORDER BY updated_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
+            retention.as_secs_f64(),
+            BATCH,
+        )
+        .execute(pool)
+    })
+    .await?;
+    // Before the marks: without its mark a delivery that was processed after it was parked would be listed again.
+    in_batches(|| {
+        sqlx::query!(
+            "DELETE FROM parked_deliveries WHERE (consumer, stream, stream_sequence) IN (
+                 SELECT d.consumer, d.stream, d.stream_sequence
+                 FROM parked_deliveries d LEFT JOIN processed_events p USING (consumer, event_id)
+                 WHERE least(p.processed_at, d.discarded_at) < clock_timestamp() - $1 * interval '1 second'
+                   AND NOT EXISTS (SELECT FROM outbox o WHERE o.event_id = d.event_id) LIMIT $2)",
+            retention.as_secs_f64(),
+            BATCH,
+        )
+        .execute(pool)
+    })
+    .await?;
+    in_batches(|| {
+        sqlx::query!(
+            "DELETE FROM processed_events WHERE (consumer, event_id) IN (
+                 SELECT consumer, event_id FROM processed_events p
+                 WHERE processed_at < clock_timestamp() - $1 * interval '1 second'
+                   AND NOT EXISTS (SELECT FROM outbox o WHERE o.event_id = p.event_id)
+                 ORDER BY processed_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
+            retention.as_secs_f64(),
+            BATCH,
+        )
+        .execute(pool)
+    })
+    .await
+}
+
+/// Deletes batch by batch until one is not full; returns the number of rows.
+async fn in_batches<D>(delete: impl Fn() -> D) -> Result<u64, OutboxError>
+where
+    D: Future<Output = Result<PgQueryResult, sqlx::Error>>,
+{
+    let mut deleted = 0;
+    for _ in 0..BATCHES_MAX {
+        let rows = delete().await?.rows_affected();
+        deleted += rows;
+        if rows < BATCH.unsigned_abs() {
+            break;
+        }
+    }
+    Ok(deleted)
+}

@@ -1,0 +1,18 @@
+//! The wake-up notification that ends a wait of the relay.
+
+use sqlx::PgPool;
+
+use crate::OutboxError;
+
+/// Channel on which relays listen.
+pub(crate) const CHANNEL: &str = "outbox_appended";
+
+/// Sends the wake-up notification to the relays of all processes. Call it after the commit and outside any transaction:
+/// inside one, NOTIFY serialises all commits. The caller limits the rate.
+///
+/// # Errors
+/// [`OutboxError`]; harmless, since relays also poll.
+pub async fn wake_relay(pool: &PgPool) -> Result<(), OutboxError> {
+    sqlx::query!("SELECT pg_notify($1, '') AS notified", CHANNEL).fetch_one(pool).await?;
+    Ok(())
+}
