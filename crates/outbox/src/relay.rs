@@ -7,13 +7,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use sqlx::postgres::PgListener;
 use sqlx::{PgConnection, PgPool};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::leader_lock::LeaderLock;
-use crate::wake_up::CHANNEL;
+use crate::wake_up::{CHANNEL, WakeUpListener};
 use crate::{Event, OutboxError, PublishError, Publisher};
 
 /// Time in which one round publishes; the next round continues. Much shorter than the idle timeout of the session with the
@@ -102,7 +101,7 @@ impl<P: Publisher> Relay<P> {
 
     /// Publishes until `stop` or until the leader lock is lost.
     async fn publish_while_leader(&self, mut lock: LeaderLock, stop: &CancellationToken) {
-        let mut listener = listen(&self.pool).await;
+        let mut wake_up = WakeUpListener::open(&self.pool, CHANNEL).await;
         while !stop.is_cancelled() {
             match self.publish_round(lock.session()).await {
                 Ok(may_continue) if may_continue => continue,
@@ -117,7 +116,7 @@ impl<P: Publisher> Relay<P> {
             }
             tokio::select! {
                 () = pause(self.options.poll_interval, stop) => {}
-                () = wake_up(&mut listener) => {}
+                () = wake_up.wait() => {}
             }
         }
         lock.release().await;
@@ -335,24 +334,6 @@ async fn mark_rejected(
 async fn with_timeout<T>(query: impl Future<Output = Result<T, OutboxError>>) -> Result<T, OutboxError> {
     let timed_out = |_| OutboxError::Database(sqlx::Error::PoolTimedOut);
     tokio::time::timeout(QUERY_TIMEOUT, query).await.map_err(timed_out)?
-}
-
-/// A connection that receives wake-up notifications; `None` if it fails, and the relay only polls.
-async fn listen(pool: &PgPool) -> Option<PgListener> {
-    let mut listener = PgListener::connect_with(pool).await.ok()?;
-    listener.listen(CHANNEL).await.ok()?;
-    Some(listener)
-}
-
-/// Waits for a wake-up notification; without a working listener for ever.
-async fn wake_up(listener: &mut Option<PgListener>) {
-    if let Some(listener) = listener
-        && listener.try_recv().await.is_ok()
-    {
-        return;
-    }
-    // The listener reconnects at the next call; until then the relay polls.
-    std::future::pending::<()>().await;
 }
 
 async fn pause(length: Duration, stop: &CancellationToken) {

@@ -8,10 +8,10 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use outbox::WakeUpListener;
 use payment_ledger::steps::start::{START_CHANNEL, StartablePayment};
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::cause::ReserveRefusal;
-use sqlx::postgres::PgListener;
 use temporalio_client::errors::{WorkflowInteractionError, WorkflowStartError};
 use temporalio_client::{
     Client, UntypedWorkflow, WorkflowDescribeOptions, WorkflowExecutionStatus, WorkflowIdReusePolicy,
@@ -49,7 +49,7 @@ enum StartOutcome {
 impl Starter<'_> {
     /// Claims and starts accepted payments until `stop`.
     pub(crate) async fn start_accepted(&self, stop: CancellationToken) {
-        let mut listener = self.listen().await;
+        let mut wake_up = WakeUpListener::open(self.ledger.pool(), START_CHANNEL).await;
         while !stop.is_cancelled() {
             let claimed = self.start_batch().await;
             if let Err(error) = &claimed {
@@ -66,7 +66,7 @@ impl Starter<'_> {
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = interval => {}
-                () = wake_up(&mut listener) => {}
+                () = wake_up.wait() => {}
             }
         }
     }
@@ -87,13 +87,6 @@ impl Starter<'_> {
                 () = tokio::time::sleep(Duration::from_millis(self.options.liveness_check_interval_ms)) => {}
             }
         }
-    }
-
-    /// Listens for wake-up notifications. `None` if that fails: the starter then relies on its interval.
-    async fn listen(&self) -> Option<PgListener> {
-        let mut listener = PgListener::connect_with(self.ledger.pool()).await.ok()?;
-        listener.listen(START_CHANNEL).await.ok()?;
-        Some(listener)
     }
 
     /// Claims and starts one batch; returns its size.
@@ -204,19 +197,6 @@ impl Starter<'_> {
             // An unreachable server does not mean that the workflow is lost.
             Err(_) => false,
         }
-    }
-}
-
-/// Waits for a wake-up notification; forever without a listener.
-async fn wake_up(listener: &mut Option<PgListener>) {
-    match listener {
-        Some(listener) => {
-            if listener.try_recv().await.is_err() {
-                // The pool reconnects by itself; until then the interval applies.
-                std::future::pending::<()>().await;
-            }
-        }
-        None => std::future::pending().await,
     }
 }
 
