@@ -150,7 +150,7 @@ async fn s4_5_an_interrupted_drop_is_finished(pool: PgPool) {
                   || to_char((now() AT TIME ZONE 'UTC')::date - 4, 'YYYYMMDD')); END $$";
     sqlx::raw_sql(detach).execute(&pool).await.unwrap();
     assert_eq!(maintain_partitions(&pool).await.unwrap().dropped, 4);
-    assert_eq!(partition_tables(&pool).await, 5, "expected yesterday, today and three days ahead");
+    assert_eq!(partition_tables(&pool).await, 5, "expected the partitions of yesterday, today and the next three days");
 }
 
 /// Maintains the table until a run succeeds: a run that waits too long for a lock fails, and the next one finishes. Returns the

@@ -321,7 +321,7 @@ const API_RULES: &[Rule] = &[
         summary: "More than 1 % of the API requests are answered with a 5xx status",
         description: "Clients must repeat their requests, which is safe. Check first which route and status fail.",
     },
-    // A burst is over within a minute.
+    // A burst ends within a minute.
     Rule {
         name: "ApiOverloaded",
         expr: "sum(increase(api_overloaded_total[5m])) > 0",

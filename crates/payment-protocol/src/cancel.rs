@@ -51,7 +51,7 @@ pub enum CancelAnswer {
 pub struct CancelContext {
     /// The payment's final state; `None` if the payment is open.
     pub end: Option<FinalState>,
-    /// The switch's first definite answer; `None` if there is none.
+    /// The switch's first definite answer; `None` if no definite answer is recorded.
     pub final_status: Option<FinalStatus>,
     /// Nothing was ever sent ([`crate::rules::never_sent`]).
     pub never_sent: bool,

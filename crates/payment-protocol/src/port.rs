@@ -132,7 +132,7 @@ pub enum ReleaseOutcome {
 /// Outcome of fencing reserve, the first step of a recovery workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FenceOutcome {
-    /// The payment is open and its reserve is fenced; with the recorded cause, `None` if there is none.
+    /// The payment is open and its reserve is fenced; with the cause, `None` if no cause is recorded.
     Open(Option<Cause>),
     /// The payment has ended.
     Ended(FinalState),

@@ -31,7 +31,7 @@ pub(super) struct AttemptResult {
     pub(super) response: AttemptResponse,
 }
 
-/// The endpoint's response, or why there is none.
+/// The endpoint's response, or why no response was received.
 #[derive(Debug)]
 pub(super) enum AttemptResponse {
     Received {

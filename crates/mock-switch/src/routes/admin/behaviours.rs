@@ -62,7 +62,7 @@ pub(super) async fn show(
     Ok(Json(behaviour.ok_or_else(missing)?))
 }
 
-/// `DELETE /admin/behaviours/{reference}`: succeeds even if there is none.
+/// `DELETE /admin/behaviours/{reference}`: succeeds even if the reference has no behaviour.
 pub(super) async fn remove(
     State(switch): State<SharedSwitch>,
     Path(reference): Path<String>,
