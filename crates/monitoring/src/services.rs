@@ -333,7 +333,7 @@ const API_RULES: &[Rule] = &[
     // A single one may be a late repetition; more than ten in ten minutes is a wrong secret, a wrong clock or an attack.
     Rule {
         name: "CallbackSignaturesInvalid",
-        expr: "sum by (switch) (increase(switch_callbacks_total{outcome=\"not_believed\"}[10m])) > 10",
+        expr: "sum by (switch) (increase(switch_callbacks_total{outcome=\"invalid_signature\"}[10m])) > 10",
         pending_s: 0,
         severity: Warning,
         summary: "Callbacks of switch {{ $labels.switch }} fail signature verification",
