@@ -213,7 +213,7 @@ pub(crate) async fn open_exception(
             payment.id = payment_id.map(PaymentId::as_str),
             exception.kind = kind.as_str(),
             detail,
-            "exception detected"
+            "detected a contradiction between the books, which opens an exception"
         );
     }
     Ok(())

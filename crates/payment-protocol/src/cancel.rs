@@ -41,7 +41,7 @@ pub enum CancelAnswer {
     },
     /// No answer, or an unreadable one.
     NoAnswer {
-        /// What happened instead.
+        /// The reason: no answer arrived, or the content that could not be read.
         detail: String,
     },
 }
@@ -110,7 +110,7 @@ pub enum CancelAttemptOutcome {
     },
 }
 
-/// What one cancel attempt can do.
+/// The actions of one cancel attempt.
 #[allow(async_fn_in_trait, reason = "driven in place, never spawned through the trait")]
 pub trait CancelPort {
     /// The adapter's own error: the ledger did not answer.

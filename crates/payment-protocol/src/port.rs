@@ -124,7 +124,7 @@ pub enum ReleaseOutcome {
     Ended(FinalState),
     /// The release failed permanently.
     Failed {
-        /// What failed, for the alert.
+        /// The failure, for the alert.
         detail: String,
     },
 }
@@ -174,7 +174,7 @@ pub enum WaitOutcome {
 pub enum OperatorAlert {
     /// A compensation failed permanently.
     CompensationFailed {
-        /// What failed.
+        /// The failure.
         detail: String,
     },
 }

@@ -39,7 +39,7 @@ pub enum RecallAttemptOutcome {
     },
 }
 
-/// What one recall attempt can do.
+/// The actions of one recall attempt.
 #[allow(async_fn_in_trait, reason = "driven in place, never spawned through the trait")]
 pub trait RecallPort {
     /// The adapter's own error: the ledger did not answer.

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percent_encoding_keeps_a_text_in_one_segment() {
+    fn a_percent_encoded_text_stays_in_one_path_segment() {
         assert_eq!(percent_encode("FR-BOB_1.x~"), "FR-BOB_1.x~");
         assert_eq!(percent_encode("a/b?c=d&e é"), "a%2Fb%3Fc%3Dd%26e%20%C3%A9");
     }

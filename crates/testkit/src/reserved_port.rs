@@ -48,7 +48,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn a_reserved_port_can_be_listened_on_repeatedly() {
+    async fn a_reserved_test_port_can_be_listened_on_repeatedly() {
         let port = ReservedPort::reserve().unwrap();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
         for _ in 0..3 {

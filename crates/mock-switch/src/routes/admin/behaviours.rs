@@ -58,7 +58,12 @@ pub(super) async fn show(
     )
     .fetch_optional(&switch.pool)
     .await?;
-    let missing = || Problem::missing("no_behaviour", "this reference has no behaviour of its own");
+    let missing = || {
+        Problem::missing(
+            "no_behaviour",
+            "this reference has no behaviour of its own; set one or read the behaviour of default",
+        )
+    };
     Ok(Json(behaviour.ok_or_else(missing)?))
 }
 

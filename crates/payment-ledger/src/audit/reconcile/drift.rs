@@ -104,9 +104,9 @@ pub struct PaymentEvidence {
     pub is_reserved: bool,
     /// Debits less return credits: 0 or 1 if consistent.
     pub debits: i64,
-    /// Its transfers that the statement shows as settled and not recalled. `None` without a statement to compare.
+    /// Transfers of the payment that the statement shows as settled and not recalled. `None` without a statement to compare.
     pub settled: Option<i64>,
-    /// Those of them with another amount or currency.
+    /// Settled transfers with another amount or currency.
     pub other_amounts: i64,
     /// Seconds since the newest of them settled, by the switch's clock.
     pub settled_for_s: Option<i64>,

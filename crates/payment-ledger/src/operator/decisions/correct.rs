@@ -10,9 +10,9 @@ use crate::accounts::{self, InternalAccount, JournalPosting};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::{LedgerError, writes};
 
-/// What is booked for a payment outside its hold.
+/// The postings of a payment outside its hold.
 struct PaymentPostings {
-    /// The account that was debited in favour of escrow; `None` if none was.
+    /// The account that was debited in favour of escrow; `None` without such a debit.
     debited_account: Option<String>,
     returned: bool,
     written_off: bool,
@@ -84,7 +84,7 @@ pub(super) async fn check_allowed(
     Err(refused.into())
 }
 
-/// Books an allowed correction and closes decision and exception. Returns in words what was booked.
+/// Books an allowed correction and closes decision and exception. Returns a description of the posting.
 pub(super) async fn book(
     tx: &mut PgConnection,
     locked: &LockedPayment,
