@@ -25,7 +25,7 @@ impl ReservedPort {
     pub(crate) fn reserve() -> anyhow::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
-        socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).context("no port is free")?;
+        socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).context("no local port could be reserved")?;
         let number = socket.local_addr()?.port();
         Ok(Self {
             number,

@@ -75,7 +75,7 @@ impl Ledger {
                 return Ok(StoreCallbackOutcome::Duplicate);
             }
             let origin = format!("{}:{}", callback.switch, callback.event_id);
-            let detail = format!("event {origin} was received again with another body");
+            let detail = format!("callback event {origin} was received again with another body");
             writes::open_exception(
                 &mut tx,
                 known.as_ref(),
@@ -90,8 +90,11 @@ impl Ledger {
         let message = match locked {
             None => {
                 let origin = format!("{}:{}", callback.switch, callback.event_id);
-                let detail =
-                    format!("{} for unknown reference {}", callback.status.as_str(), callback.reference);
+                let detail = format!(
+                    "the switch reported {} for reference {}, which belongs to no payment",
+                    callback.status.as_str(),
+                    callback.reference
+                );
                 writes::open_exception(
                     &mut tx,
                     None,
@@ -177,7 +180,8 @@ async fn apply_callback(
     // Event ids are unique per switch only.
     let origin = format!("{}:{}", callback.switch, callback.event_id);
     if callback.switch != locked.profile.switch {
-        let detail = format!("FAILURE from another switch, {}: {reason}", callback.switch);
+        let detail =
+            format!("another switch than the payment's, {}, reported FAILURE: {reason}", callback.switch);
         writes::open_exception(
             tx,
             Some(payment_id),
@@ -189,7 +193,7 @@ async fn apply_callback(
         return Ok(false);
     }
     if locked.facts.final_status == Some(FinalStatus::Settled) {
-        let detail = format!("FAILURE after the SUCCESS: {reason}");
+        let detail = format!("the switch reported FAILURE after it had reported SUCCESS: {reason}");
         writes::open_exception(
             tx,
             Some(payment_id),
