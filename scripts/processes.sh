@@ -2,7 +2,7 @@
 # Starts, monitors and stops processes. Each runs in its own session, so that Ctrl-C in the terminal reaches only this
 # script, which then stops them in order. A process is identified by pid and command line, never by name alone.
 
-foreground_pid= # pid of the long-running foreground command; empty if there is none
+foreground_pid= # pid of the long-running foreground command; empty without one
 
 # Replaces the subshell by the command as leader of a new session. macOS has no setsid program; perl replaces it.
 exec_in_session() {

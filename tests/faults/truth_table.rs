@@ -41,7 +41,7 @@ struct Cell {
 }
 
 #[tokio::test]
-async fn r17_r18_r21_r21b_every_callback_in_every_state() -> anyhow::Result<()> {
+async fn r17_r18_r21_r21b_every_callback_in_every_state_acts_as_listed() -> anyhow::Result<()> {
     let _alone = crate::ALONE.lock().await;
     let table = GoldenTable::parse(include_str!("truth_table.txt"))?;
     let options = SystemOptions::default()

@@ -55,7 +55,7 @@ fn rename_activities(events: &mut Vec<HistoryEvent>) {
 }
 
 #[tokio::test]
-async fn r27_an_incompatible_change_is_detected() -> anyhow::Result<()> {
+async fn r27_a_replay_detects_an_incompatible_workflow_change() -> anyhow::Result<()> {
     let other_submit = is_detected("settled", rename_activities);
     assert!(other_submit.await?, "another activity instead of submit");
     let other_holder_check = is_detected("account_lock", rename_activities);

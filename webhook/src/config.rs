@@ -104,7 +104,7 @@ impl Default for ApiOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// The database options are invalid.
-    #[error("the section [database] is invalid")]
+    #[error("the configuration section [database] is invalid")]
     Database(#[from] DatabaseOptionsError),
     /// A number is zero that must not be.
     #[error("{0} must be greater than zero")]
@@ -142,10 +142,10 @@ pub enum SetupError {
         request_timeout_s: u64,
     },
     /// The options of a switch are invalid.
-    #[error("a section [switches.NAME] is invalid")]
+    #[error("the configuration of the switches is invalid")]
     Switch(#[from] SwitchConfigError),
     /// A callback secret is malformed.
-    #[error("[switches.{switch}] has an invalid entry in callback_secrets")]
+    #[error("callback_secrets of [switches.{switch}] has an entry that is no webhook secret")]
     CallbackSecret {
         /// Name of the switch.
         switch: String,
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_accepted_and_contradictions_refused() {
+    fn the_default_api_options_are_valid_and_contradictory_ones_refused() {
         let options = ApiOptions::default();
         assert!(options.bounds().is_ok());
         assert_eq!(options.connection_bounds().unwrap(), ConnectionBounds::default());

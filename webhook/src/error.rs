@@ -32,7 +32,7 @@ pub(crate) enum ApiError {
     #[error(transparent)]
     Webhooks(WebhooksError),
     /// A response could not be serialized.
-    #[error("the response could not be serialized as JSON")]
+    #[error("a response of the payments API could not be serialized as JSON")]
     Serialize(#[from] serde_json::Error),
 }
 
@@ -67,18 +67,24 @@ impl ApiError {
             Self::Refused(problem) => problem,
             Self::Ledger(LedgerError::UnknownPayment(id)) => payment_not_found(&id),
             Self::Ledger(error @ LedgerError::Unavailable(_)) => {
-                tracing::warn!(error = &error as &dyn Error, "the database did not answer a request");
+                tracing::warn!(
+                    error = &error as &dyn Error,
+                    "a request failed with 503 because the ledger's database did not answer"
+                );
                 store_unavailable()
             }
             Self::Idempotency(error) if RequestRefusal::from(&error) != RequestRefusal::Defect => {
                 tracing::warn!(
                     error = &error as &dyn Error,
-                    "the idempotency store did not answer a request"
+                    "a request failed with 503 because the idempotency store did not answer"
                 );
                 idempotent::problem(&RequestRefusal::from(&error))
             }
             defect => {
-                tracing::error!(error = &defect as &dyn Error, "a request failed with an internal error");
+                tracing::error!(
+                    error = &defect as &dyn Error,
+                    "a request failed with 500 because of an internal error"
+                );
                 Problem::internal()
             }
         }

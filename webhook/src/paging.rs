@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_1_to_200_and_50_by_default() {
+    fn a_page_limit_is_1_to_200_and_50_by_default() {
         assert_eq!(page_limit(None).unwrap(), 50);
         assert_eq!(page_limit(Some(1)).unwrap(), 1);
         assert_eq!(page_limit(Some(200)).unwrap(), 200);

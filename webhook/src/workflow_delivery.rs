@@ -15,7 +15,7 @@ pub(crate) async fn deliver_to_workflow(app: &App, message: &InboxMessage) {
                 tracing::warn!(
                     payment.id = %message.payment_id,
                     error = &error as &dyn std::error::Error,
-                    "an inbox message was delivered but not marked; the background worker delivers it again"
+                    "an inbox message was delivered but not marked as delivered; the background-worker delivers it again"
                 );
                 "not_marked"
             }
@@ -25,7 +25,7 @@ pub(crate) async fn deliver_to_workflow(app: &App, message: &InboxMessage) {
             tracing::info!(
                 payment.id = %message.payment_id,
                 detail,
-                "an inbox message was not delivered; the background worker retries it"
+                "an inbox message was not delivered to its workflow; the background-worker delivers it later"
             );
             "deferred"
         }

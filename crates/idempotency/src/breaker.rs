@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn s4_6_opens_after_consecutive_failures_and_closes_on_an_answer() {
+    fn s4_6_the_circuit_opens_after_failures_and_closes_on_an_answer() {
         let breaker = StoreBreaker::new(2, Duration::from_secs(60));
         breaker.record(Some(&unavailable()));
         breaker.record(None);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_by_the_store_counts_as_an_answer() {
+    fn a_refusal_by_the_store_counts_as_an_answer_of_the_store() {
         let breaker = StoreBreaker::new(1, Duration::from_secs(60));
         breaker.record(Some(&IdempotencyError::ClaimLost));
         assert!(breaker.check().is_ok());

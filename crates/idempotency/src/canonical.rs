@@ -11,10 +11,10 @@ const DEPTH_MAX: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum CanonicalError {
     /// The body is not JSON.
-    #[error("the body is not JSON")]
+    #[error("the request body is not JSON")]
     NotJson(#[from] serde_json::Error),
     /// The body is nested too deeply.
-    #[error("the body is nested more than {DEPTH_MAX} levels deep")]
+    #[error("the request body is nested more than {DEPTH_MAX} levels deep; nest it less")]
     TooDeep,
 }
 
@@ -73,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn equivalent_bodies_have_one_canonical_form() {
+    fn equivalent_json_bodies_have_one_canonical_form() {
         let one = of(r#"{"a":1,"b":["x",{"c":null,"d":true}]}"#);
         assert_eq!(one, r#"{"a":1,"b":["x",{"c":null,"d":true}]}"#);
         assert_eq!(of(" { \"b\" : [ \"\\u0078\", {\"d\":true ,\"c\":null} ] ,\n \"a\" : 1 } "), one);
     }
 
     #[test]
-    fn different_bodies_stay_different() {
+    fn different_json_bodies_have_different_canonical_forms() {
         let bodies = [
             r#"{"a":1}"#,
             r#"{"a":1.0}"#,

@@ -6,28 +6,36 @@
 pub enum IdempotencyError {
     /// The store did not answer, the connection was lost or the lease was cut off: whether the transaction was committed is
     /// unknown.
-    #[error("the idempotency store did not answer; whether the transaction was committed is unknown")]
+    #[error(
+        "the idempotency store did not answer and the outcome of the request is unknown; retry it with the same key"
+    )]
     Database(#[from] sqlx::Error),
     /// The effect of the request failed.
-    #[error("the effect of the request failed")]
+    #[error("the effect of an idempotent request failed")]
     Effect(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The transaction took longer than the lease.
-    #[error("the transaction exceeded its lease")]
+    #[error(
+        "the transaction of a request took longer than the lease of its idempotency key; retry it with the same key"
+    )]
     LeaseExceeded,
     /// The circuit is open: the store was not contacted and the request was not executed.
-    #[error("the idempotency store is unavailable; the request was not executed")]
+    #[error("the idempotency store is unavailable and the request was not executed; retry it later")]
     Unavailable,
     /// Too many requests are queued: the request was not executed.
-    #[error("the queue of the idempotency store is full; the request was not executed")]
+    #[error("the queue of the idempotency store is full and the request was not executed; retry it later")]
     QueueFull,
     /// The process is stopping, or the batch worker is gone: whether the request was executed is unknown.
     #[error("the outcome of the request is unknown; retry it with the same key")]
     OutcomeUnknown,
     /// No partition exists for today: call [`crate::create_partitions`] and retry.
-    #[error("idempotency_keys has no partition for today")]
+    #[error(
+        "the table idempotency_keys has no partition for today; create the partition and retry the request"
+    )]
     PartitionMissing,
     /// The row was written by a later release, and its hash may have another meaning.
-    #[error("the idempotency row has schema version {version}; this release supports up to {supported}")]
+    #[error(
+        "the idempotency row has schema version {version}; this release supports up to {supported}; deploy a later release"
+    )]
     UnsupportedSchemaVersion {
         /// Version of the row.
         version: i16,
@@ -41,10 +49,12 @@ pub enum IdempotencyError {
         status: u16,
     },
     /// Another request has taken the key over. The transaction must be rolled back.
-    #[error("another request took the key over")]
+    #[error("another request took over the idempotency key; roll the transaction back")]
     ClaimLost,
     /// A defect of an [`crate::Effect`].
-    #[error("the effect returned {outcomes} outcomes for {requests} requests")]
+    #[error(
+        "the effect of a batch returned {outcomes} outcomes for {requests} requests, which is a software defect"
+    )]
     OutcomeCount {
         /// Requests passed to the effect.
         requests: usize,

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quoted_and_bare_are_the_same_key() {
+    fn a_quoted_and_a_bare_header_are_the_same_key() {
         let bare = IdempotencyKey::parse(b"8e03978e-40d5").unwrap();
         assert_eq!(IdempotencyKey::parse(b"\"8e03978e-40d5\"").unwrap(), bare);
         assert_eq!(bare.as_str(), "8e03978e-40d5");

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_outside_their_bounds_are_refused() {
+    fn idempotency_options_outside_their_bounds_are_refused() {
         assert_eq!(IdempotencyOptions::new(24, LEASE_MAX), Ok(IdempotencyOptions::default()));
         assert!(IdempotencyOptions::new(72, LEASE_MIN).is_ok());
         for retention_h in [0, 23, 73] {

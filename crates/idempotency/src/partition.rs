@@ -1,4 +1,4 @@
-//! Day partitions: created ahead of time and by a claim that finds today's missing, dropped once all their keys have expired.
+//! Day partitions: created before their day begins, or by a claim if today's is missing; dropped once all their keys have expired.
 //!
 //! A day is a UTC date by the database's clock. A new partition is created as a table and then attached, and an old one is
 //! detached concurrently before it is dropped: neither makes a claim wait.
@@ -10,8 +10,8 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
 
 use crate::IdempotencyError;
 
-/// Partitions created ahead, besides today's.
-const DAYS_AHEAD: i32 = 3;
+/// Future days that have a partition, besides today.
+const FUTURE_DAYS: i32 = 3;
 /// Smallest age of a dropped partition in days: a transaction that began before midnight writes into the previous day.
 const AGE_MIN_DAYS: i32 = 2;
 /// Advisory lock of processes that create and drop partitions.
@@ -41,7 +41,7 @@ pub async fn create_partitions(pool: &PgPool) -> Result<u32, IdempotencyError> {
            FROM generate_series((now() AT TIME ZONE 'UTC')::date, (now() AT TIME ZONE 'UTC')::date + $1::int, interval '1 day')
                 AS day
            WHERE to_regclass('idempotency_keys_' || to_char(day, 'YYYYMMDD')) IS NULL"#,
-        DAYS_AHEAD,
+        FUTURE_DAYS,
     )
     .fetch_all(&mut *tx)
     .await?;
@@ -59,7 +59,7 @@ pub async fn create_partitions(pool: &PgPool) -> Result<u32, IdempotencyError> {
     Ok(u32::try_from(missing.len()).unwrap_or(u32::MAX))
 }
 
-/// Creates partitions ahead and drops old ones without live keys. If another process holds the maintenance lock, nothing is
+/// Creates the partitions of today and the next days, and drops old ones without live keys. If another process holds the maintenance lock, nothing is
 /// dropped.
 ///
 /// # Errors
@@ -98,7 +98,7 @@ async fn drop_partitions(connection: &mut PgConnection) -> Result<u32, Idempoten
         }
         if partition.is_old {
             run(connection, format!("DROP TABLE {name}")).await?;
-            tracing::info!(partition = name, "dropped a partition of idempotency keys");
+            tracing::info!(partition = name, "dropped an expired day partition of idempotency_keys");
             dropped += 1;
         }
     }

@@ -39,7 +39,7 @@ async fn execute_all(
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r25_of_64_duplicates_one_is_executed(pool: PgPool) {
+async fn r25_of_64_duplicate_requests_one_is_executed(pool: PgPool) {
     create_table(&pool).await;
     // Duplicates in one batch, and in batches of several concurrent workers.
     for (n, width) in
@@ -117,7 +117,7 @@ impl Effect for ClaimTimes {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s4_3_a_claim_is_later_than_its_request(pool: PgPool) {
+async fn s4_3_the_claim_time_is_later_than_its_request(pool: PgPool) {
     let (options, breaker) = (IdempotencyOptions::default(), Arc::new(StoreBreaker::default()));
     let batcher =
         Batcher::start(ClaimTimes, pool.clone(), options, ONE_WORKER, breaker, &CancellationToken::new());

@@ -98,7 +98,7 @@ async fn s4_2_a_key_belongs_to_its_tenant_and_client(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r25_of_64_duplicates_one_is_claimed(pool: PgPool) {
+async fn r25_of_64_duplicate_requests_one_claims_the_key(pool: PgPool) {
     let options = pool.connect_options().as_ref().clone();
     let wide = PgPoolOptions::new().max_connections(64).connect_with(options).await.unwrap();
     let key = key("duplicates");
@@ -185,7 +185,7 @@ async fn s3_3_a_server_error_is_never_stored(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn an_expired_key_is_unused(pool: PgPool) {
+async fn an_expired_key_counts_as_unused(pool: PgPool) {
     let key = key("old");
     assert_eq!(execute(&pool, &key, "a").await, "claimed");
     support::age(&pool, 25).await;

@@ -249,7 +249,7 @@ impl System {
         (is_ok.to_string(), expected.to_string())
     }
 
-    /// Changes a row by SQL, as the passage of time would.
+    /// Changes a row by SQL to what it becomes after a lease or a retention has expired.
     async fn change_row(&self, op: Op, model: &mut [KeyModel]) -> (String, String) {
         match op {
             Op::ExpireLease(key) => {

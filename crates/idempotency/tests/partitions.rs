@@ -49,7 +49,7 @@ async fn drop_all_partitions(pool: &PgPool) {
 
 /// The migration runs after the wait, because it creates partitions itself.
 #[sqlx::test(migrations = false)]
-async fn s4_5_partitions_are_created_ahead_once(pool: PgPool) {
+async fn s4_5_partitions_of_the_next_days_are_created_once(pool: PgPool) {
     avoid_midnight(&pool).await;
     MIGRATOR.run(&pool).await.unwrap();
     assert_eq!(attached_days(&pool).await, [0, 1], "expected two partitions from the migration");
@@ -150,7 +150,11 @@ async fn s4_5_an_interrupted_drop_is_finished(pool: PgPool) {
                   || to_char((now() AT TIME ZONE 'UTC')::date - 4, 'YYYYMMDD')); END $$";
     sqlx::raw_sql(detach).execute(&pool).await.unwrap();
     assert_eq!(maintain_partitions(&pool).await.unwrap().dropped, 4);
-    assert_eq!(partition_tables(&pool).await, 5, "expected yesterday, today and three days ahead");
+    assert_eq!(
+        partition_tables(&pool).await,
+        5,
+        "expected the partitions of yesterday, today and the next three days"
+    );
 }
 
 /// Maintains the table until a run succeeds: a run that waits too long for a lock fails, and the next one finishes. Returns the

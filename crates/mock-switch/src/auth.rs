@@ -23,8 +23,12 @@ pub(crate) async fn bearer(
     let expected = switch.config.api_token.expose_secret();
     match given {
         Some(token) if constant_time_eq(token.as_bytes(), expected.as_bytes()) => Ok(next.run(request).await),
-        Some(_) => Err(Problem::unauthorized("the bearer token is not the configured one")),
-        None => Err(Problem::unauthorized("a bearer token is required")),
+        Some(_) => Err(Problem::unauthorized(
+            "the bearer token is not the one configured for this switch; send that one",
+        )),
+        None => {
+            Err(Problem::unauthorized("the request has no bearer token; send Authorization: Bearer TOKEN"))
+        }
     }
 }
 

@@ -55,7 +55,7 @@ impl CallbackSender {
         if let Err(error) = callbacks::release_leases(&self.switch.pool).await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "leases of an earlier process were not released; they expire by themselves"
+                "callback leases of an earlier process were not released; they expire by themselves"
             );
         }
         while !stop.is_cancelled() {
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retry_delays_double_up_to_a_bound() {
+    fn callback_retry_delays_double_up_to_a_bound() {
         let delays: Vec<_> = (1..=7).map(|attempts| retry_delay(attempts).as_millis()).collect();
         assert_eq!(delays, [200, 400, 800, 1600, 3200, 5000, 5000]);
         assert_eq!(retry_delay(MAX_ATTEMPTS), MAX_RETRY_DELAY);

@@ -10,7 +10,7 @@ pub(crate) enum RequestError {
     #[error(transparent)]
     Problem(#[from] Problem),
     /// The error is logged; the caller only learns that the outcome is unknown.
-    #[error("the switch's database failed")]
+    #[error("the mock switch's database did not answer; retry the request")]
     Database(#[from] sqlx::Error),
 }
 
@@ -21,11 +21,11 @@ impl IntoResponse for RequestError {
             Self::Database(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "a request failed because of the switch's database"
+                    "a request to the mock switch failed because its database did not answer"
                 );
                 match error {
                     sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => {
-                        Problem::unavailable("the switch's database is unreachable; try again")
+                        Problem::unavailable("the mock switch's database did not answer; retry the request")
                             .into_response()
                     }
                     _ => Problem::internal().into_response(),

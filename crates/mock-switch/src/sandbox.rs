@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_readme_has_this_table() {
+    fn the_readme_has_the_table_of_sandbox_amounts() {
         let readme = include_str!("../README.md");
         let lines: Vec<_> = readme.lines().filter(|line| line.starts_with("| 90")).collect();
         let expected: Vec<_> =
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_is_found_by_its_last_four_digits() {
+    fn a_sandbox_amount_is_found_by_its_last_four_digits() {
         assert_eq!(find(129_006).map(|entry| entry.code), Some(9006));
         assert!(find(906).is_none() && find(1_250).is_none());
         for entry in TABLE {

@@ -54,21 +54,21 @@ impl RunningSwitch {
     pub async fn finished(mut self) -> anyhow::Result<()> {
         let [completion, callbacks] = &mut self.tasks;
         let ended = tokio::select! {
-            result = &mut self.server => result.context("the server task failed"),
-            result = completion => result.context("the completion task failed"),
-            result = callbacks => result.context("the callback task failed"),
+            result = &mut self.server => result.context("the HTTP server task of the mock switch failed"),
+            result = completion => result.context("the task of the mock switch that completes transfers failed"),
+            result = callbacks => result.context("the task of the mock switch that sends callbacks failed"),
         };
         let requested = self.stop.is_cancelled();
         self.stop.cancel();
         if !self.server.is_finished() {
-            (&mut self.server).await.context("the server task failed")?;
+            (&mut self.server).await.context("the HTTP server task of the mock switch failed")?;
         }
         for task in self.tasks.iter_mut().filter(|task| !task.is_finished()) {
-            task.await.context("a background task failed")?;
+            task.await.context("a background task of the mock switch failed")?;
         }
         self.pool.close().await;
         ended?;
-        anyhow::ensure!(requested, "a task of the switch ended before the shutdown");
+        anyhow::ensure!(requested, "a task of the mock switch ended before the shutdown");
         Ok(())
     }
 }
@@ -81,24 +81,24 @@ pub async fn connect(config: &Config) -> anyhow::Result<PgPool> {
     const SETTING: &str = "see MOCK_SWITCH_DATABASE_URL (database_url)";
     let url = config.database_url.as_str();
     let options = PgConnectOptions::from_str(url)
-        .with_context(|| format!("the database address is malformed; {SETTING}"))?
+        .with_context(|| format!("the database address of the mock switch is malformed; {SETTING}"))?
         .application_name("mock-switch")
         .options([("statement_timeout", STATEMENT_TIMEOUT_MS)]);
     let exists = sqlx::Postgres::database_exists(url)
         .await
-        .with_context(|| format!("the database server is unreachable; {SETTING}"))?;
+        .with_context(|| format!("the database server of the mock switch is unreachable; {SETTING}"))?;
     if !exists {
-        sqlx::Postgres::create_database(url)
-            .await
-            .with_context(|| format!("the database does not exist and could not be created; {SETTING}"))?;
-        tracing::info!("database created");
+        sqlx::Postgres::create_database(url).await.with_context(|| {
+            format!("the database of the mock switch does not exist and could not be created; {SETTING}")
+        })?;
+        tracing::info!("created the mock switch's database");
     }
     PgPoolOptions::new()
         .max_connections(POOL_SIZE)
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .connect_with(options)
         .await
-        .with_context(|| format!("no connection to the database; {SETTING}"))
+        .with_context(|| format!("the mock switch could not connect to its database; {SETTING}"))
 }
 
 /// Migrates the database, and starts the listener and both background tasks.
@@ -111,9 +111,11 @@ pub async fn start(
     metrics: Metrics,
     shutdown: CancellationToken,
 ) -> anyhow::Result<RunningSwitch> {
-    MIGRATOR.run(&pool).await.context("the switch's database could not be migrated")?;
+    MIGRATOR.run(&pool).await.context("the mock switch's database could not be migrated")?;
     let configured = CurrentSettings { shape: config.shape, clock_offset_ms: config.clock_offset_ms };
-    let settings = Settings::load(&pool, configured).await.context("the settings could not be read")?;
+    let settings = Settings::load(&pool, configured)
+        .await
+        .context("the settings of the mock switch could not be read from its database")?;
     let listener = service_kit::serve::bind(config.listen, "MOCK_SWITCH_LISTEN (listen)").await?;
     let address = listener.local_addr().context("the bound address could not be read")?;
     let switch = Arc::new(Switch {

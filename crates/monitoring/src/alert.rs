@@ -62,7 +62,7 @@ pub struct Alert {
     pub severity: Severity,
     /// Problem, in one sentence. Prometheus templates are allowed.
     pub summary: String,
-    /// Who or what is affected, and the first thing to do.
+    /// The affected customers, payments or processes, and the first action.
     pub description: String,
     /// Page of the runbook.
     pub page: Page,

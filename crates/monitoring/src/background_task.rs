@@ -28,7 +28,7 @@ impl BackgroundTask {
         Duration::from_secs(match self {
             Self::InboxDelivery | Self::MetricsCollection | Self::JournalSealing => 60,
             Self::HoldAudit => 300,
-            // Partitions are created three days ahead.
+            // The next three days already have partitions.
             Self::PartitionMaintenance => 1_800,
         })
     }

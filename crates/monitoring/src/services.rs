@@ -321,7 +321,7 @@ const API_RULES: &[Rule] = &[
         summary: "More than 1 % of the API requests are answered with a 5xx status",
         description: "Clients must repeat their requests, which is safe. Check first which route and status fail.",
     },
-    // A burst is over within a minute.
+    // A burst ends within a minute.
     Rule {
         name: "ApiOverloaded",
         expr: "sum(increase(api_overloaded_total[5m])) > 0",
@@ -333,7 +333,7 @@ const API_RULES: &[Rule] = &[
     // A single one may be a late repetition; more than ten in ten minutes is a wrong secret, a wrong clock or an attack.
     Rule {
         name: "CallbackSignaturesInvalid",
-        expr: "sum by (switch) (increase(switch_callbacks_total{outcome=\"not_believed\"}[10m])) > 10",
+        expr: "sum by (switch) (increase(switch_callbacks_total{outcome=\"invalid_signature\"}[10m])) > 10",
         pending_s: 0,
         severity: Warning,
         summary: "Callbacks of switch {{ $labels.switch }} fail signature verification",

@@ -58,7 +58,7 @@ pub struct AddressPolicy {
 
 /// No address of a name is permitted. The error does not contain the addresses, which would reveal our network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the name has no permitted address")]
+#[error("the host name of the webhook URL resolves to no permitted address")]
 pub struct AddressNotPermittedError;
 
 impl AddressPolicy {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn only_configured_networks_are_permitted_too() {
+    fn configured_networks_are_permitted_besides_public_addresses() {
         let policy = AddressPolicy::new(vec!["127.0.0.0/8".parse().unwrap(), "fd00:1::/32".parse().unwrap()]);
         for (text, allowed) in [
             ("127.0.0.1", true),

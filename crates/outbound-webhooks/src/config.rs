@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_accepted_and_contradictions_are_rejected() {
+    fn default_webhook_options_are_valid_and_contradictory_ones_rejected() {
         assert!(OutboundWebhooksOptions::default().check().unwrap().master_key.is_none());
         let error = |change: fn(&mut OutboundWebhooksOptions)| {
             let mut options = OutboundWebhooksOptions::default();

@@ -4,10 +4,14 @@
 #[derive(Debug, thiserror::Error)]
 pub enum WebhooksError {
     /// No answer, a lost connection or a conflict: whether the change is stored is unknown.
-    #[error("the webhook database failed")]
+    #[error(
+        "the database of outbound webhooks did not answer and the outcome of the change is unknown; repeat the change"
+    )]
     Database(#[from] sqlx::Error),
     /// A column has a value that this version does not know.
-    #[error("webhook row {id} has the unknown value {value:?} in column {column}")]
+    #[error(
+        "column {column} of webhook row {id} has the value {value:?}, which this version cannot parse; deploy the version that wrote it"
+    )]
     InvalidValue {
         /// Id of the row.
         id: String,

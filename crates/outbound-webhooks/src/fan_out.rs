@@ -45,13 +45,17 @@ struct DeliveryBody<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum FanOutError {
     /// The id is not a header value, or contains a dot, which would make the signed text ambiguous.
-    #[error("the event id must have 1 to {EVENT_ID_BYTES_MAX} visible ASCII characters and no dot")]
+    #[error(
+        "the webhook deliveries of an event were not written: its id must have 1 to {EVENT_ID_BYTES_MAX} visible ASCII characters and no dot"
+    )]
     EventId,
     /// The body could not be serialised.
-    #[error("the event could not be serialised as JSON")]
+    #[error("the webhook deliveries of an event were not written: its body could not be serialised as JSON")]
     Serialization(#[from] serde_json::Error),
     /// Whether the deliveries are stored is unknown.
-    #[error("the webhook database failed")]
+    #[error(
+        "the database did not answer while the webhook deliveries of an event were written; repeat the event"
+    )]
     Database(#[from] sqlx::Error),
 }
 

@@ -14,7 +14,7 @@ pub struct EndpointId(String);
 
 /// The text is not the id of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the id of an endpoint must be whe_ and {DIGITS} hexadecimal digits")]
+#[error("the id of the webhook endpoint is malformed; it is whe_ and {DIGITS} hexadecimal digits")]
 pub struct EndpointIdError;
 
 impl EndpointId {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_random_id_is_parsed_and_malformed_ids_are_rejected() {
+    fn a_random_endpoint_id_is_parsed_and_malformed_ones_are_rejected() {
         let id = EndpointId::random();
         assert_eq!(EndpointId::new(id.as_str()), Ok(id.clone()));
         assert_ne!(EndpointId::random(), id);

@@ -58,7 +58,7 @@ mod tests {
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     #[test]
-    fn delays_follow_the_schedule_and_end() {
+    fn retry_delays_follow_the_schedule_and_then_end() {
         let schedule = crate::OutboundWebhooksOptions::default().check().unwrap().schedule;
         let hours = |h: u64| S(h * 3_600);
         let expected =

@@ -28,25 +28,27 @@ pub struct Target(Url);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// Longer than [`URL_BYTES_MAX`].
-    #[error("the URL must have at most {URL_BYTES_MAX} bytes")]
+    #[error("the webhook URL must have at most {URL_BYTES_MAX} bytes")]
     TooLong,
     /// Not a URL with a host.
-    #[error("the text is not a URL with a host")]
+    #[error("the webhook URL is not a URL with a host")]
     Malformed,
     /// Not `https`.
-    #[error("the URL must begin with https://")]
+    #[error("the webhook URL must begin with https://")]
     Scheme,
     /// A user or a password.
-    #[error("the URL must contain no user and no password, because it is stored and shown in clear text")]
+    #[error(
+        "the webhook URL must contain no user and no password, because it is stored and shown in clear text"
+    )]
     UserInfo,
     /// A fragment, which is never sent to a server.
-    #[error("the URL must have no fragment (#..)")]
+    #[error("the webhook URL must have no fragment (#..)")]
     Fragment,
     /// A port that is not permitted.
-    #[error("port {0} is not permitted")]
+    #[error("port {0} of the webhook URL is not permitted; use a permitted port")]
     Port(u16),
     /// An address that is not permitted.
-    #[error("the address is not permitted")]
+    #[error("the address of the webhook URL is not permitted; use a public address")]
     Address,
 }
 
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn permitted_networks_and_http_are_accepted() {
+    fn a_url_with_http_or_a_permitted_network_is_accepted_if_configured() {
         let relaxed = rules(true, &[], &["127.0.0.0/8"]);
         assert!(Target::parse("http://127.0.0.1:8123/hook", &relaxed).is_ok());
         assert_eq!(Target::parse("http://10.0.0.1/", &relaxed), Err(TargetError::Address));

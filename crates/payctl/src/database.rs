@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_output_contains_the_password() {
+    fn no_output_of_payctl_contains_the_database_password() {
         let args = |url: &str| DatabaseArgs { database_url: url.into() };
         let good = args("postgres://user:hunter2@db.example:5432/payments");
         assert_eq!(describe(&good.options().unwrap()), "database payments at db.example:5432");

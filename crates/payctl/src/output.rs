@@ -14,13 +14,13 @@ pub(crate) struct Output<'a>(&'a mut dyn Write);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
     /// The reader closed the pipe.
-    #[error("the reader closed the output")]
+    #[error("the reader of stdout closed it before the result was complete")]
     Closed,
     /// Another I/O error, for example a full disk.
-    #[error("the result cannot be written to stdout")]
+    #[error("the result of the command cannot be written to stdout")]
     Io(#[source] io::Error),
     /// The result cannot be serialized.
-    #[error("the result cannot be written as JSON")]
+    #[error("the result of the command cannot be written as JSON")]
     Json(#[source] serde_json::Error),
 }
 

@@ -1,4 +1,4 @@
-//! What must hold in every state, by its number in `crates/ARCHITECTURE.md`.
+//! The invariants, which hold in every state, by their numbers in `crates/ARCHITECTURE.md`.
 
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::facts::{FinalStatus, HoldStatus, RecallRecord};

@@ -25,7 +25,7 @@
 //! - The switch's clocks differ by less than `max_skew`. A switch that does not honour deadlines receives no
 //!   request that was delayed for longer than its retention (the warning under which such a profile is
 //!   accepted).
-//! - Operators tell the truth when only their evidence counts, and do not decide a debit while a recall is in
+//! - Operators report the truth when only their evidence counts, and do not decide a debit while a recall is in
 //!   transit; when the switch can answer, operators may be wrong.
 //! - One sequence has at most as many faults, decisions and recoveries as [`model::Bounds`] allows.
 

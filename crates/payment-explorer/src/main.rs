@@ -83,7 +83,7 @@ fn replay(out: &mut String, sequence: &Sequence, walk: &Walk) -> anyhow::Result<
     // The numbers of a sequence are valid for a model whose search has completed.
     let _ = search::search(&model, &walk.first_states(), walk.states_max);
     let description = search::describe(&model, &walk.first_states(), sequence)
-        .context("there is no such sequence with this profile and these bounds")?;
+        .context("the profile and bounds have no sequence of moves with these numbers; replay with the arguments that were printed with it")?;
     write_lines(out, &description)
 }
 

@@ -1,4 +1,4 @@
-//! The explored switches: every accepted profile that the protocol can tell apart from the others.
+//! The explored switches: one of each group of accepted profiles that the protocol treats alike.
 
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::SwitchName;
@@ -59,7 +59,7 @@ pub fn name(profile: &SwitchProfile) -> String {
     format!("{}:{}", profile.strategy, words.join("+"))
 }
 
-/// Every accepted profile; one of several profiles that the protocol cannot tell apart.
+/// The accepted profiles; one of each group that the protocol treats alike.
 ///
 /// # Errors
 /// As [`named`].

@@ -99,7 +99,7 @@ impl<'a, C: Eq + Hash, R: Clone + Eq + Hash> Replay<'a, C, R> {
         Self { exchanges, history, next: Cell::new(0), awaited: RefCell::new(None) }
     }
 
-    /// Replies with the recorded reply; never returns if there is none.
+    /// Replies with the recorded reply; never returns at the end of the history.
     pub async fn call(&self, call: C) -> R {
         let at = self.next.get();
         if let Some(exchange) = self.history.get(at).and_then(|index| self.exchanges.value(*index))

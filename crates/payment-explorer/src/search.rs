@@ -160,7 +160,7 @@ fn is_bounded(model: &Model, state: &State) -> bool {
     waits && state.bank.may_await_operator() && state.budget.decisions == 0 && none_open
 }
 
-/// The first state from which no benign moves lead to a finished one; `None` if there is none. First means
+/// The first state from which no benign moves lead to a finished one; `None` if every state can finish. First means
 /// nearest to the first states: states are numbered in the order in which they were found.
 fn dead_end(states: usize, benign: &[(u32, u32)], finished: &[u32]) -> Option<u32> {
     // Moves backwards, grouped by their target: counting sort keeps them in two flat vectors.
@@ -220,8 +220,8 @@ pub fn describe(model: &Model, first_states: &[State], sequence: &Sequence) -> O
     let (first, rest) = sequence.0.split_first()?;
     let mut state = first_states.get(usize::from(*first))?.clone();
     let mut lines = vec![format!("accepted; the account has the funds: {}", state.bank.funds)];
-    for taken in rest {
-        let next = moves(model, &state, true).into_iter().nth(usize::from(*taken))?;
+    for choice in rest {
+        let next = moves(model, &state, true).into_iter().nth(usize::from(*choice))?;
         lines.push(next.description);
         state = next.next;
     }

@@ -36,7 +36,7 @@ pub struct State {
     pub in_transit: Vec<Request>,
     /// Inbox messages that have not been signalled yet.
     pub messages: Vec<WaitOutcome>,
-    /// What may still go wrong or be requested.
+    /// The remaining faults, decisions and recoveries.
     pub budget: Budget,
 }
 
@@ -56,7 +56,7 @@ pub enum WorkflowState {
 /// A running workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RunningWorkflow {
-    /// Its run.
+    /// The run of the attempt.
     pub run: RunNumber,
     /// 0 for the forward workflow, n for the n-th recovery workflow.
     pub resume: u8,

@@ -13,14 +13,14 @@ fn r38_no_order_of_events_breaks_an_invariant() {
 }
 
 #[test]
-fn a_sequence_is_described_in_words() {
+fn an_explored_sequence_is_described_in_words() {
     let output = explore(&["--profile", "at_most_once:statement", "--faults", "0", "--replay", "0.0.0"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && text.contains("ledger: Reserve"), "{text}");
 }
 
 #[test]
-fn an_unknown_name_is_refused_with_the_known_ones() {
+fn an_unknown_profile_name_is_refused_with_the_known_names() {
     for (args, expected) in [
         (["--profile", "ask:query"], "use one of query, reference"),
         (["--profile", "query:qery"], "use one of query, dedup"),

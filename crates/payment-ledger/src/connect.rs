@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_output_omits_the_password() {
+    fn the_debug_output_of_database_options_omits_the_password() {
         let options = DatabaseOptions { url: "postgres://u:hidden@h/d".into(), ..DatabaseOptions::default() };
         assert!(!format!("{options:?}").contains("hidden"));
     }

@@ -4,16 +4,20 @@
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// No answer, a lost connection or a conflict: the outcome is unknown. Repeat under the same key.
-    #[error("the database did not answer: the outcome is unknown, repeat the step")]
+    #[error("the ledger's database did not answer and the outcome of the step is unknown; repeat the step")]
     Unavailable(#[source] sqlx::Error),
     /// A constraint refused a change that the rules allowed. A defect: a repeat does not help.
-    #[error("a constraint of the database refused the change, which is a defect")]
+    #[error(
+        "a constraint of the ledger's database refused the change; this is a software defect, do not repeat the step"
+    )]
     Refused(#[source] sqlx::Error),
     /// No such payment.
-    #[error("there is no payment {0}")]
+    #[error("there is no payment {0}; check the id")]
     UnknownPayment(String),
     /// A stored value cannot be parsed.
-    #[error("the stored {column} of {id} cannot be parsed: {value:?}")]
+    #[error(
+        "column {column} of ledger row {id} has the value {value:?}, which this version cannot parse; deploy the version that wrote it"
+    )]
     Unreadable {
         /// Id of the row.
         id: String,

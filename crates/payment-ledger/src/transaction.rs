@@ -34,7 +34,7 @@ impl LedgerTransaction {
                 payment.id = exception.payment_id.as_ref().map(PaymentId::as_str),
                 exception.kind = exception.kind.as_str(),
                 detail = exception.detail,
-                "opened an exception"
+                "detected a contradiction between the books, which opens an exception"
             );
         }
         Ok(())

@@ -209,7 +209,7 @@ async fn a_correction_is_checked_again_at_its_confirmation(pool: PgPool) {
 
 /// Sixteen concurrent confirmations post once and return the same result.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn concurrent_confirmations_are_one_correction(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn concurrent_confirmations_book_a_correction_once(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::with_connections(options, connect, 16).await;
     let (p, exception_id) = contradicted(&bank, Stage::Released, "k").await;
     let proposed = bank

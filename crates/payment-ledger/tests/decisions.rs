@@ -221,7 +221,7 @@ async fn a_withdrawn_proposal_allows_another_one(pool: PgPool) {
 
 /// Sixteen concurrent proposals and sixteen concurrent confirmations are one decision with one message.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn concurrent_proposals_and_confirmations_are_one_decision(
+async fn concurrent_proposals_and_confirmations_apply_one_decision(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {

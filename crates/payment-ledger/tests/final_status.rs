@@ -158,7 +158,7 @@ async fn the_first_final_status_is_kept_from_each_source(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn void_is_kept_for_each_reason(pool: PgPool) {
+async fn a_void_final_status_is_kept_for_each_reason(pool: PgPool) {
     let bank = Bank::new(pool);
     let reasons = [
         (VoidReason::Cancelled, "cancelled"),
@@ -234,7 +234,7 @@ async fn r20_contradictory_callbacks_in_both_orders_are_an_exception(pool: PgPoo
 
 /// Event ids are unique per switch, so the same id of two switches are two events.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn one_event_id_of_two_switches_is_two_contradictions(pool: PgPool) {
+async fn an_event_id_used_by_two_switches_opens_two_exceptions(pool: PgPool) {
     let bank = Bank::new(pool);
     let northern = bank.payment_at(Stage::Confirmed, "north").await;
     let mut order = bank.order("south");
@@ -253,7 +253,7 @@ async fn one_event_id_of_two_switches_is_two_contradictions(pool: PgPool) {
 
 /// A FAILURE from another switch does not contradict a SUCCESS.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_failure_from_another_switch_contradicts_nothing(pool: PgPool) {
+async fn a_failure_from_another_switch_does_not_contradict_a_success(pool: PgPool) {
     let bank = Bank::new(pool);
     for order in ["failure first", "success first"] {
         let p = bank.payment_at(Stage::Sent, order).await;

@@ -33,7 +33,7 @@ impl Bank {
 
 /// The result has a row for every state and every currency, also for final states, which have no holds.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_15_holds_are_counted_by_state_and_by_who_decides(pool: PgPool) {
+async fn s0_15_holds_are_counted_by_state_and_deciding_party(pool: PgPool) {
     let bank = Bank::new(pool);
     assert_eq!(bank.ledger.held_by_state().await.unwrap(), [], "expected no rows without accounts");
     bank.ledger.open_account(&tenant(), &account_id("dollars"), Currency::USD).await.unwrap();

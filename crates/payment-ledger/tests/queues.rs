@@ -14,7 +14,7 @@ use sqlx::PgPool;
 use support::{Bank, OTHER_SWITCH, SWITCH, Stage, event, success, tenant};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn list_returns_all_tenants_newest_first(pool: PgPool) {
+async fn payments_of_all_tenants_are_listed_newest_first(pool: PgPool) {
     let bank = Bank::new(pool);
     let ours = bank.payment_at(Stage::Settled, "ours").await;
     bank.age(&ours, 300).await;
@@ -81,7 +81,7 @@ async fn stuck_payments_are_listed_with_their_allowed_actions(pool: PgPool) {
 
 /// The customer's view shows since when an operator is needed, and no longer after the payment has moved.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_view_shows_since_when_an_operator_is_needed(pool: PgPool) {
+async fn a_payment_view_shows_since_when_it_needs_an_operator(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Cancelling, "k").await;
     let view = async || bank.ledger.payment(&tenant(), &p.id).await.unwrap().unwrap();

@@ -269,7 +269,7 @@ async fn a_fence_is_written_only_if_no_outcome_is_recorded(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn refuse_unreserved_changes_unreserved_payments_only(pool: PgPool) {
+async fn an_invalid_payment_is_rejected_only_before_its_reserve(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -312,5 +312,5 @@ async fn an_unknown_payment_is_an_error_with_its_id(pool: PgPool) {
     let id = bank.order("never accepted").payment_id;
     let error = bank.ledger.reserve(&id, &first_run()).await.unwrap_err();
     assert!(matches!(error, LedgerError::UnknownPayment(_)), "{error:?}");
-    assert_eq!(error.to_string(), format!("there is no payment {id}"));
+    assert_eq!(error.to_string(), format!("there is no payment {id}; check the id"));
 }

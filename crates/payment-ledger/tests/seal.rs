@@ -92,7 +92,7 @@ async fn r36_the_hash_chain_is_as_documented(pool: PgPool) {
 
 /// An entry that is committed after a later one is sealed is sealed next.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_an_entry_committed_late_is_sealed_next(pool: PgPool) {
+async fn r36_a_journal_entry_committed_late_is_sealed_next(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.open("purse", 0).await;
     let fund = |key: &str| {

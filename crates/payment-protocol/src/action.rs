@@ -3,7 +3,7 @@
 use crate::state::text_enum;
 
 text_enum!(
-    /// What an operator may decide about a payment that needs an operator.
+    /// An operator's decision about a payment that needs an operator.
     Action {
         /// Cancel at the switch again, and follow its answer.
         RetryCancel = "retry_cancel",
@@ -15,7 +15,7 @@ text_enum!(
 );
 
 impl Action {
-    /// Whether the action moves money and therefore needs the approval of a second person.
+    /// Whether the action moves money and therefore needs the approval of a second operator.
     #[must_use]
     pub fn moves_money(self) -> bool {
         match self {

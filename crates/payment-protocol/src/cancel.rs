@@ -41,7 +41,7 @@ pub enum CancelAnswer {
     },
     /// No answer, or an unreadable one.
     NoAnswer {
-        /// What happened instead.
+        /// The reason: no answer arrived, or the content that could not be read.
         detail: String,
     },
 }
@@ -51,7 +51,7 @@ pub enum CancelAnswer {
 pub struct CancelContext {
     /// The payment's final state; `None` if the payment is open.
     pub end: Option<FinalState>,
-    /// The switch's first definite answer; `None` if there is none.
+    /// The switch's first definite answer; `None` if no definite answer is recorded.
     pub final_status: Option<FinalStatus>,
     /// Nothing was ever sent ([`crate::rules::never_sent`]).
     pub never_sent: bool,
@@ -110,7 +110,7 @@ pub enum CancelAttemptOutcome {
     },
 }
 
-/// What one cancel attempt can do.
+/// The actions of one cancel attempt.
 #[allow(async_fn_in_trait, reason = "driven in place, never spawned through the trait")]
 pub trait CancelPort {
     /// The adapter's own error: the ledger did not answer.

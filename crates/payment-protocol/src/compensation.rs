@@ -1,6 +1,6 @@
 //! The compensations of a payment: registered before the step they reverse, run last-in first-out (S0.14).
 
-/// What reverses a step.
+/// The action that reverses a completed step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compensation {
     /// Reverses reserve: release the hold, or fence a reserve that has not reached the ledger.

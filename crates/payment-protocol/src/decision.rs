@@ -21,7 +21,7 @@ use crate::submit::QueryAnswer;
 pub struct Decision {
     /// The decision's id; the last part of its keys.
     pub decision_id: DecisionId,
-    /// What the operator decided.
+    /// The decided action.
     pub action: Action,
 }
 
@@ -45,7 +45,7 @@ pub enum DecisionOutcome {
     Ended(FinalState),
 }
 
-/// What applying a decision can do, besides cancelling and querying at the switch.
+/// The actions of applying a decision, besides cancelling and querying at the switch.
 #[allow(async_fn_in_trait, reason = "driven in place, never spawned through the trait")]
 pub trait DecisionPort: CancelPort {
     /// The recorded outcome of this decision; `None` if it has not been applied.

@@ -5,7 +5,7 @@ use crate::ids::PaymentId;
 use crate::state::text_enum;
 
 text_enum!(
-    /// What a switch callback reports about a transfer.
+    /// The result of a transfer in a switch callback.
     CallbackStatus {
         /// The transfer settled.
         Success = "SUCCESS",
@@ -34,7 +34,7 @@ pub struct InboxMessage {
 pub enum InboxMessageKind {
     /// A callback of the switch was stored.
     Callback {
-        /// What the switch reported.
+        /// The reported result.
         status: CallbackStatus,
         /// The switch's reason, mostly for a failure.
         reason: Option<String>,

@@ -124,7 +124,7 @@ pub enum ReleaseOutcome {
     Ended(FinalState),
     /// The release failed permanently.
     Failed {
-        /// What failed, for the alert.
+        /// The failure, for the alert.
         detail: String,
     },
 }
@@ -132,7 +132,7 @@ pub enum ReleaseOutcome {
 /// Outcome of fencing reserve, the first step of a recovery workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FenceOutcome {
-    /// The payment is open and its reserve is fenced; with the recorded cause, `None` if there is none.
+    /// The payment is open and its reserve is fenced; with the cause, `None` if no cause is recorded.
     Open(Option<Cause>),
     /// The payment has ended.
     Ended(FinalState),
@@ -174,7 +174,7 @@ pub enum WaitOutcome {
 pub enum OperatorAlert {
     /// A compensation failed permanently.
     CompensationFailed {
-        /// What failed.
+        /// The failure.
         detail: String,
     },
 }

@@ -39,12 +39,12 @@ pub enum RecallAttemptOutcome {
     },
 }
 
-/// What one recall attempt can do.
+/// The actions of one recall attempt.
 #[allow(async_fn_in_trait, reason = "driven in place, never spawned through the trait")]
 pub trait RecallPort {
     /// The adapter's own error: the ledger did not answer.
     type Error;
-    /// The outcome recorded under recall's key; `None` if there is none.
+    /// The outcome recorded under recall's key; `None` without a record.
     async fn recorded(&self) -> Result<Option<RecallRecord>, Self::Error>;
     /// Sends the recall to the switch, under recall's own key.
     async fn recall(

@@ -1,4 +1,4 @@
-//! What may be written next, given what is written. Pure functions over [`Facts`].
+//! The writes that the recorded facts allow next. Pure functions over [`Facts`].
 //!
 //! The ledger reads the facts under the payment row's lock, calls a rule, and writes the result in the same
 //! transaction. No step decides from memory: a delayed attempt is judged by the facts at its arrival.
@@ -10,7 +10,7 @@ use crate::profile::SwitchProfile;
 use crate::report::{Difference, ExpectedTransfer, SettledReport, compare};
 use crate::state::{FinalState, text_enum};
 
-/// What a reserve may do.
+/// Ruling on a reserve.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReserveRuling {
     /// Check the account, then hold the amount or record the refusal.
@@ -70,7 +70,7 @@ text_enum!(
     }
 );
 
-/// What a submit attempt may do.
+/// Ruling on a submit attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptRuling {
     /// Record the attempt with this number (from 1), then send.
@@ -173,7 +173,7 @@ pub fn never_sent(facts: &Facts) -> bool {
     facts.attempts == 0 && !facts.reported_without_attempt
 }
 
-/// What a debit may do.
+/// Ruling on a debit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DebitRuling {
     /// Debit, or record why the account cannot be debited.
@@ -214,7 +214,7 @@ text_enum!(
     }
 );
 
-/// What a release may do.
+/// Ruling on a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseRuling {
     /// Release the hold.
@@ -265,7 +265,7 @@ text_enum!(
     }
 );
 
-/// What a debit by decision may do.
+/// Ruling on a debit by decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DebitByDecisionRuling {
     /// Debit the hold if the account may be debited, else charge the claims account.
@@ -293,7 +293,7 @@ pub fn debit_by_decision(facts: &Facts) -> DebitByDecisionRuling {
     }
 }
 
-/// What a release by decision may do.
+/// Ruling on a release by decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseByDecisionRuling {
     /// Release the hold, or fence a reserve that is not recorded, and end the payment.

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_parse_to_their_values_and_final_states_are_states() {
+    fn states_are_parsed_from_their_text_and_include_the_final_states() {
         for state in PaymentState::ALL {
             assert_eq!(PaymentState::parse(state.as_str()), Some(*state));
         }

@@ -29,7 +29,7 @@ pub enum QueryAnswer {
     },
     /// No answer, or an unreadable one.
     NoAnswer {
-        /// What happened instead.
+        /// The reason why no answer was read.
         detail: String,
     },
 }
@@ -46,7 +46,7 @@ pub enum SendAnswer {
     },
     /// The switch may or may not have the transfer.
     Unknown {
-        /// What happened instead of an answer.
+        /// The reason why no answer was read.
         detail: String,
     },
 }
@@ -67,7 +67,7 @@ pub enum SubmitAttemptOutcome {
     NotSent(NotSent),
     /// The outcome is unknown; the attempt may be repeated.
     Unknown {
-        /// What happened.
+        /// The reason.
         detail: String,
     },
 }
@@ -86,7 +86,7 @@ pub enum LoggedSubmission {
     },
 }
 
-/// What one submit attempt can do. If the ledger does not answer, the outcome of the attempt is unknown.
+/// The actions of one submit attempt. If the ledger does not answer, the outcome of the attempt is unknown.
 #[allow(async_fn_in_trait, reason = "driven in place, never spawned through the trait")]
 pub trait SubmitPort {
     /// The adapter's own error: the ledger did not answer.

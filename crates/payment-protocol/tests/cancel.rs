@@ -303,7 +303,7 @@ fn a_recorded_status_is_used_without_a_request_to_the_switch() {
 
 /// The first recorded definite answer is used, whatever the switch answers now.
 #[test]
-fn the_first_recorded_answer_outranks_a_later_one() {
+fn the_first_recorded_switch_answer_outranks_a_later_one() {
     let rejected = || CancelAnswer::AlreadyRejected;
     let settled = || CancelAnswer::AlreadySettled(report());
     #[rustfmt::skip]
@@ -340,7 +340,7 @@ fn a_cancel_that_stays_undecided_raises_an_alert_by_its_age() {
 
 /// If our ledger does not answer any one call, the attempt concludes nothing.
 #[test]
-fn a_ledger_that_is_down_leads_to_no_outcome() {
+fn an_attempt_while_the_ledger_is_down_has_no_outcome() {
     #[rustfmt::skip]
     let table = [
         ("begin",   CancelAnswer::AlreadyRejected,          "begin"),

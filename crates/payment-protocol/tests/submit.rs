@@ -203,7 +203,7 @@ fn a_transfer_found_without_a_recorded_attempt_is_not_sent_again() {
 }
 
 #[test]
-fn a_ledger_that_is_down_leads_to_no_outcome() {
+fn an_attempt_while_the_ledger_is_down_has_no_outcome() {
     #[rustfmt::skip]
     let table = [
         ("found",   QueryAnswer::Pending,           "query found"),

@@ -27,7 +27,7 @@ pub enum ReconciliationError {
     #[error("the reconciliation run was aborted by a ledger error; start it again")]
     Ledger(#[from] LedgerError),
     /// The report cannot be serialized, which is a defect.
-    #[error("the reconciliation report cannot be serialized")]
+    #[error("the reconciliation report cannot be serialized, which is a software defect")]
     Report(#[from] serde_json::Error),
 }
 
@@ -98,7 +98,7 @@ impl Reconciler {
             lines = report.lines,
             drift = report.drift_count(),
             not_compared = report.not_compared.len(),
-            "reconciliation run finished"
+            "a reconciliation run finished"
         );
         Ok(report)
     }
@@ -252,7 +252,7 @@ impl Reconciler {
         let known = self.ledger.open_findings(&findings).await?;
         for (finding, known) in findings.iter().zip(&known) {
             tracing::warn!(drift = finding.drift.as_str(), payment.id = finding.payment_id.as_ref().map(PaymentId::as_str),
-                detail = finding.detail, exception = ?known, "drift found");
+                detail = finding.detail, exception = ?known, "a reconciliation run found drift");
         }
         report.add_findings(findings, &known);
         Ok(())

@@ -66,7 +66,7 @@ pub struct Metric {
     pub unit: &'static str,
     /// Names of the labels.
     pub labels: &'static [&'static str],
-    /// What the value means.
+    /// Meaning of the value.
     pub meaning: &'static str,
 }
 
@@ -84,7 +84,7 @@ impl Metric {
 
 /// The metrics recorder could not be installed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot install the metrics recorder")]
+#[error("the metrics recorder of the process could not be installed")]
 pub struct MetricsError(#[from] BuildError);
 
 /// The metrics of this process. Cheap to clone; all clones show the same values.

@@ -49,7 +49,7 @@ pub async fn bind(addr: SocketAddr, setting: &str) -> anyhow::Result<TcpListener
         _ => anyhow::Error::new(error).context(format!("cannot listen on {addr}; set {setting}")),
     })?;
     let bound = listener.local_addr().context("cannot read the bound address")?;
-    tracing::info!(address = %bound, "listening");
+    tracing::info!(address = %bound, "the HTTP server is listening");
     Ok(listener)
 }
 
@@ -82,7 +82,7 @@ pub async fn serve_on<L, S>(
     if tokio::time::timeout(GRACE, finished).await.is_err() {
         tracing::warn!(
             grace_s = GRACE.as_secs(),
-            "requests still running after the grace period were aborted"
+            "aborted HTTP requests that were still running after the grace period"
         );
     }
 }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn port_in_use_names_the_setting() {
+    async fn a_port_in_use_is_reported_with_its_setting() {
         let taken = bind(SocketAddr::from(([127, 0, 0, 1], 0)), "X").await.unwrap();
         let addr = taken.local_addr().unwrap();
         let error = bind(addr, "DEMO_LISTEN").await.unwrap_err().to_string();

@@ -18,7 +18,7 @@ pub fn on_signals() -> CancellationToken {
         }
         (Err(error), _) | (_, Err(error)) => {
             // A service without graceful stop is better than none.
-            tracing::error!(%error, "signal handlers could not be installed; a stop will not be graceful");
+            tracing::error!(%error, "signal handlers could not be installed; the process will not stop gracefully");
         }
     }
     token
@@ -26,10 +26,10 @@ pub fn on_signals() -> CancellationToken {
 
 async fn watch(token: CancellationToken, mut terminate: Signal, mut interrupt: Signal) {
     let name = next(&mut terminate, &mut interrupt).await;
-    tracing::info!(signal = name, "received a signal; stopping");
+    tracing::info!(signal = name, "received a stop signal; the process is stopping");
     token.cancel();
     let name = next(&mut terminate, &mut interrupt).await;
-    tracing::warn!(signal = name, "received a second signal; exiting at once");
+    tracing::warn!(signal = name, "received a second stop signal; the process exits at once");
     std::process::exit(SECOND_SIGNAL_EXIT_CODE);
 }
 

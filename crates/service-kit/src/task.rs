@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_runs_until_the_stop() {
+    async fn a_periodic_action_runs_until_the_stop() {
         let (stop, runs) = (CancellationToken::new(), AtomicUsize::new(0));
         let action = || {
             if runs.fetch_add(1, Ordering::SeqCst) == 2 {

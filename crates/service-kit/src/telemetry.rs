@@ -21,6 +21,6 @@ pub fn init(service: &'static str) {
         registry.with(layer.with_ansi(std::io::stderr().is_terminal())).try_init()
     };
     if started.is_ok() {
-        tracing::info!(service, version = env!("CARGO_PKG_VERSION"), "starting");
+        tracing::info!(service, version = env!("CARGO_PKG_VERSION"), "the process is starting");
     }
 }

@@ -50,7 +50,7 @@ pub enum SwitchConfigError {
     #[error("no switch is configured; add a [switches.NAME] section")]
     None,
     /// The name of a switch is invalid.
-    #[error("[switches.{0:?}] is not a valid name of a switch")]
+    #[error("[switches.{0:?}] has an invalid switch name; use A-Z, a-z, 0-9, '.', '_', ':' and '-'")]
     Name(String),
     /// The profile is malformed.
     #[error("[switches.{switch}.profile] is malformed: {detail}")]
@@ -135,7 +135,7 @@ impl Switches {
                 source,
             })?;
             for warning in warnings {
-                tracing::warn!(switch = %name, %warning, "payments of this switch may need an operator");
+                tracing::warn!(switch = %name, %warning, "the profile of a switch has a warning: its payments may need an operator");
             }
             if profile.has_callback && options.callback_secrets.is_empty() {
                 return Err(SwitchConfigError::NoSecret(text));

@@ -49,7 +49,7 @@ impl SwitchClient {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| failure(&error))? {
             if body.len().saturating_add(chunk.len()) > BODY_BYTES_MAX {
-                return Err(format!("the response is longer than {BODY_BYTES_MAX} bytes"));
+                return Err(format!("the response of the switch is longer than {BODY_BYTES_MAX} bytes"));
             }
             body.extend_from_slice(&chunk);
         }
@@ -72,7 +72,8 @@ impl SwitchClient {
 impl HttpResponse {
     /// Parses the body as JSON.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, String> {
-        serde_json::from_slice(&self.body).map_err(|_| format!("unreadable response: {}", self.excerpt()))
+        serde_json::from_slice(&self.body)
+            .map_err(|_| format!("the response of the switch is unreadable: {}", self.excerpt()))
     }
 
     /// Whether a 404 means that the transfer is unknown, rather than the path.
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percent_encoding_keeps_a_text_in_one_segment() {
+    fn a_percent_encoded_text_stays_in_one_path_segment() {
         assert_eq!(percent_encode("FR-BOB_1.x~"), "FR-BOB_1.x~");
         assert_eq!(percent_encode("a/b?c=d&e é"), "a%2Fb%3Fc%3Dd%26e%20%C3%A9");
     }

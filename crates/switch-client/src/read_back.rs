@@ -112,8 +112,10 @@ impl SwitchClient {
 
     fn only_candidate(&self, mut candidates: Vec<TransferView>, lookup_key: &LookupKey) -> ReadBackOutcome {
         if candidates.len() > 1 {
-            let detail =
-                format!("ambiguous: {} listed transfers have this amount and currency", candidates.len());
+            let detail = format!(
+                "the switch lists {} transfers of this amount and currency; the payment's own is ambiguous",
+                candidates.len()
+            );
             return ReadBackOutcome::NoAnswer { detail };
         }
         let Some(transfer) = candidates.pop() else { return ReadBackOutcome::NoMatch };
@@ -122,7 +124,9 @@ impl SwitchClient {
                 transfer_id,
                 answer: self.query_answer(transfer, Some(&lookup_key.reference)),
             },
-            None => ReadBackOutcome::NoAnswer { detail: "a listed transfer has no transfer_id".into() },
+            None => ReadBackOutcome::NoAnswer {
+                detail: "the switch lists a transfer without a transfer_id".into(),
+            },
         }
     }
 

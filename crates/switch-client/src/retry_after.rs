@@ -27,7 +27,7 @@ impl RetryAfter {
         *recorded = until.max(*recorded);
     }
 
-    /// The rest of the pause; `None` if there is none.
+    /// The rest of the pause; `None` if no pause is in effect.
     pub(crate) fn remaining(&self, now: Instant) -> Option<Duration> {
         let until = (*self.until.lock().unwrap_or_else(PoisonError::into_inner))?;
         until.checked_duration_since(now).filter(|remaining| !remaining.is_zero())

@@ -99,7 +99,7 @@ async fn each_response_to_a_submit_is_accepted_refused_or_unknown() {
 }
 
 #[tokio::test]
-async fn each_response_to_a_query_has_one_answer() {
+async fn each_response_to_a_query_is_mapped_to_one_answer() {
     for (status, body, expected) in [
         (200, transfer("PENDING"), "pending"),
         (200, transfer("SETTLED"), "settled"),
@@ -133,7 +133,7 @@ async fn each_response_to_a_query_has_one_answer() {
 }
 
 #[tokio::test]
-async fn each_response_to_a_cancel_has_one_answer() {
+async fn each_response_to_a_cancel_is_mapped_to_one_answer() {
     let answered = |code: &str| json!({"answer": code, "known": true}).to_string();
     for (status, body, expected) in [
         (200, answered("CANCELLED"), "cancelled"),
@@ -171,7 +171,7 @@ async fn each_response_to_a_cancel_has_one_answer() {
 }
 
 #[tokio::test]
-async fn each_response_to_a_recall_has_one_answer() {
+async fn each_response_to_a_recall_is_mapped_to_one_answer() {
     let answered = |code: &str| json!({"answer": code}).to_string();
     for (status, body, expected) in [
         (200, answered("RECALLED"), "recalled"),
@@ -200,7 +200,7 @@ async fn each_response_to_a_recall_has_one_answer() {
 }
 
 #[tokio::test]
-async fn no_connection_is_unknown_and_the_date_header_sets_the_clock() {
+async fn a_failed_connection_is_unknown_and_a_date_header_sets_the_clock() {
     let unreachable = client_of("http://127.0.0.1:9");
     assert!(matches!(unreachable.send(&order()).await.answer, SendAnswer::Unknown { .. }));
     assert!(matches!(

@@ -122,7 +122,7 @@ pub async fn sample_during<T>(
         result = work => result?,
         violation = sampling => return Err(violation),
     };
-    check_conservation(pool).await.context("the last sample")?;
+    check_conservation(pool).await.context("the last sample of the balances violates an invariant")?;
     Ok((result, samples.load(Ordering::Relaxed) + 1))
 }
 

@@ -163,7 +163,7 @@ impl Process {
             let exited = child.try_wait();
             async move {
                 if let (None, Ok(Some(status))) = (&address, exited) {
-                    bail!("it exited with {status}");
+                    bail!("the process exited with {status}");
                 }
                 Ok(address)
             }

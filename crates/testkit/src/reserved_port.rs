@@ -25,7 +25,7 @@ impl ReservedPort {
     pub(crate) fn reserve() -> anyhow::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
-        socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).context("no port is free")?;
+        socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).context("no local port could be reserved")?;
         let number = socket.local_addr()?.port();
         Ok(Self {
             number,
@@ -48,7 +48,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn a_reserved_port_can_be_listened_on_repeatedly() {
+    async fn a_reserved_test_port_can_be_listened_on_repeatedly() {
         let port = ReservedPort::reserve().unwrap();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
         for _ in 0..3 {

@@ -66,10 +66,10 @@ impl PaymentEventStream {
                 }
             }
             let chunk = tokio::time::timeout(WITHIN, self.response.chunk()).await;
-            match chunk.with_context(|| format!("no event within {WITHIN:?}"))?? {
+            match chunk.with_context(|| format!("the event stream sent no event within {WITHIN:?}"))?? {
                 Some(bytes) => self.buffer.push_str(std::str::from_utf8(&bytes)?),
                 None if self.buffer.is_empty() => return Ok(None),
-                None => bail!("the stream ended inside an event: {:?}", self.buffer),
+                None => bail!("the event stream ended inside an event: {:?}", self.buffer),
             }
         }
     }
@@ -81,7 +81,8 @@ impl PaymentEventStream {
     pub async fn read_until(&mut self, name: &str) -> anyhow::Result<Vec<PaymentEvent>> {
         let mut events = Vec::new();
         loop {
-            let event = self.next().await?.with_context(|| format!("the stream ended after {events:?}"))?;
+            let event =
+                self.next().await?.with_context(|| format!("the event stream ended after {events:?}"))?;
             let is_last = event.name == name;
             events.push(event);
             if is_last {
@@ -95,6 +96,8 @@ impl PaymentEventStream {
 fn parse(block: &str) -> anyhow::Result<Option<PaymentEvent>> {
     let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     let Some(data) = field("data") else { return Ok(None) };
-    let text = |name: &str| field(name).map(str::to_owned).with_context(|| format!("no {name} in {block:?}"));
+    let text = |name: &str| {
+        field(name).map(str::to_owned).with_context(|| format!("the event has no {name}: {block:?}"))
+    };
     Ok(Some(PaymentEvent { id: text("id")?, name: text("event")?, data: serde_json::from_str(data)? }))
 }

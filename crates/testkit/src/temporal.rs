@@ -104,7 +104,9 @@ impl System {
                 run_id: String::new(),
             }),
             reason: "system-test".to_owned(),
-            workflow_task_finish_event_id: point.context("no task was completed yet")?.event_id,
+            workflow_task_finish_event_id: point
+                .context("the workflow has completed no workflow task yet")?
+                .event_id,
             request_id: Uuid::new_v4().to_string(),
             ..Default::default()
         };

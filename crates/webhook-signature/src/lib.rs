@@ -31,7 +31,7 @@ const MAX_ID_BYTES: usize = 256;
 
 /// The text is not a secret. The error never repeats the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a webhook secret must be whsec_ followed by 24 to 64 bytes in base64")]
+#[error("the webhook secret is malformed; it must be whsec_ followed by 24 to 64 bytes in base64")]
 pub struct SecretError;
 
 /// A signing secret, written `whsec_` + base64. `Debug` redacts it.
@@ -83,19 +83,19 @@ impl TryFrom<String> for Secret {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// A header is missing.
-    #[error("header {0} is missing")]
+    #[error("the webhook header {0} is missing")]
     Missing(&'static str),
     /// A header does not have the form of the standard, or is repeated.
-    #[error("header {0} is malformed")]
+    #[error("the webhook header {0} is malformed or repeated")]
     Malformed(&'static str),
     /// The timestamp is older than the tolerance.
-    #[error("the timestamp is {0} s in the past")]
+    #[error("the webhook timestamp is {0} s in the past, which exceeds the tolerance")]
     TooOld(i64),
     /// The timestamp is further in the future than the tolerance.
-    #[error("the timestamp is {0} s in the future")]
+    #[error("the webhook timestamp is {0} s in the future, which exceeds the tolerance")]
     TooNew(i64),
     /// No signature matches these bytes under any of the secrets.
-    #[error("no signature matches")]
+    #[error("the webhook signature matches none of the configured secrets")]
     NoMatch,
 }
 

@@ -41,7 +41,7 @@ pub const PAYMENT_STATUS: &str = "paymentStatus";
 pub struct SwitchConfirmed {
     /// The payment's transaction id.
     pub tx_id: String,
-    /// What the switch reported.
+    /// The reported result.
     pub status: CallbackStatus,
     /// The switch's reason, mostly for a failure.
     pub reason: Option<String>,

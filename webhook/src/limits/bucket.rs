@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_admitted_and_then_the_rate() {
+    fn a_bucket_admits_its_burst_and_then_its_rate() {
         let (buckets, clock) = buckets(2, 6);
         let shop = client("acme", "shop");
         let taken: Vec<_> = (0..8).map(|_| take(&buckets, &shop)).collect();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn only_full_buckets_are_removed() {
+    fn only_full_rate_limit_buckets_are_removed() {
         let (buckets, clock) = buckets(1, 10);
         for n in 0..1_000 {
             take(&buckets, &client("acme", &format!("c{n}")));

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_that_admits_no_or_every_request_is_refused() {
+    fn a_rate_limit_that_admits_no_or_every_request_is_refused() {
         let check = |per_s, burst| RateOptions { per_s, burst }.check("api.writes");
         assert!(RateOptions::default().check("api.writes").is_ok());
         assert!(check(1, 1).is_ok() && check(1, BURST_MAX).is_ok() && check(BURST_MAX, BURST_MAX).is_ok());

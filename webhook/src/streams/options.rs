@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zero_in_any_option_is_refused() {
+    fn zero_in_any_event_stream_option_is_refused() {
         let good = StreamOptions::default();
         assert_eq!(good.lifetime().unwrap(), Duration::from_secs(600));
         for (bad, setting) in [

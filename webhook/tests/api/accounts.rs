@@ -23,7 +23,7 @@ async fn an_account_has_available_and_held_balances(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn other_accounts_are_not_found(pool: PgPool) {
+async fn unknown_internal_and_foreign_accounts_are_not_found(pool: PgPool) {
     let api = Api::new(pool).await;
     for (key, account) in [
         (GLOBEX, "acme-eur"),

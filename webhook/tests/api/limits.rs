@@ -166,7 +166,7 @@ async fn reads_over_the_quota_are_refused(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_invalid_rate_is_refused_at_start_up(pool: PgPool) {
+async fn an_invalid_rate_limit_is_refused_at_start_up(pool: PgPool) {
     let mut config = config_without_north();
     config.api.reads.burst = 0;
     let metrics = service_kit::metrics::install().unwrap();

@@ -9,7 +9,7 @@ use sqlx::postgres::PgPoolOptions;
 use crate::support::{ACME, Api, PAYMENTS, order};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn fallbacks_and_bounds_are_problems(pool: PgPool) {
+async fn unknown_routes_and_exceeded_bounds_are_answered_with_problems(pool: PgPool) {
     let api = Api::new(pool).await;
     let large = format!("{{\"amount\":\"{}\"}}", "1".repeat(16 * 1024));
     api.get(ACME, "/nowhere").await.assert_problem(404, "not_found", "path");

@@ -38,7 +38,11 @@ async fn audit(ledger: &Ledger) -> Result<(), LedgerError> {
             );
         }
     }
-    tracing::debug!(payments = audited.payments, findings = audited.findings.len(), "holds audited");
+    tracing::debug!(
+        payments = audited.payments,
+        findings = audited.findings.len(),
+        "the hold audit finished"
+    );
     Ok(())
 }
 

@@ -36,7 +36,7 @@ async fn main() -> anyhow::Result<()> {
     let options: config::Options = service_kit::config::load("PAYMENTS", "PAYMENTS_CONFIG")?;
     let stop = shutdown::on_signals();
     let ledger = Ledger::new(options.database.pool("background-worker")?);
-    let recorder = metrics::install().context("metrics could not be set up")?;
+    let recorder = metrics::install().context("the metrics of the background-worker could not be set up")?;
     measure::start(Process::BackgroundWorker, ledger.pool().clone(), stop.clone());
     // Until its first success, a task counts as successful since the start of the process.
     BackgroundTask::ALL.iter().for_each(|task| task.record_success());

@@ -20,7 +20,10 @@ pub(crate) async fn run(pool: &PgPool, options: &BackgroundWorkerOptions, stop: 
         let partitions = maintain_partitions(pool).await;
         let events = prune_events(pool, event_retention).await;
         if let (Err(_), Err(error)) = (&partitions, &events) {
-            tracing::warn!(error = &**error as &dyn std::error::Error, "published events were not deleted");
+            tracing::warn!(
+                error = &**error as &dyn std::error::Error,
+                "published outbox events were not deleted; the next round tries again"
+            );
         }
         partitions.and(events).map(|()| RoundOutcome::Idle)
     })
@@ -38,7 +41,7 @@ async fn maintain_partitions(pool: &PgPool) -> Result<()> {
             created = days.created,
             dropped = days.dropped,
             claims_released = kept.reaped,
-            "partitions of idempotency keys maintained"
+            "maintained the partitions of idempotency keys"
         );
     }
     Ok(())
@@ -47,9 +50,9 @@ async fn maintain_partitions(pool: &PgPool) -> Result<()> {
 async fn prune_events(pool: &PgPool, retention: Duration) -> Result<()> {
     let deleted = outbox::retention::prune_published(pool, retention)
         .await
-        .context("published events were not deleted")?;
+        .context("published outbox events were not deleted")?;
     if deleted > 0 {
-        tracing::info!(events = deleted, "published events deleted after their retention");
+        tracing::info!(events = deleted, "deleted published outbox events after their retention");
     }
     Ok(())
 }

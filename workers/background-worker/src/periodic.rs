@@ -36,7 +36,8 @@ pub(crate) async fn run(
                 tracing::warn!(
                     task = task.as_str(),
                     error,
-                    "background task failed; it runs again after its interval"
+                    "the background task {} failed; it runs again after its interval",
+                    task.as_str()
                 );
             }
         }
@@ -55,7 +56,7 @@ mod tests {
 
     /// The interval is longer than the test may take, so that only `MoreWork` and `stop` end a round's pause early.
     #[tokio::test]
-    async fn a_round_with_more_work_is_followed_at_once() {
+    async fn a_background_round_with_more_work_is_followed_at_once() {
         let stop = CancellationToken::new();
         let mut rounds = 0;
         let round = async || {
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failed_round_is_repeated_after_the_interval() {
+    async fn a_failed_background_round_is_repeated_after_the_interval() {
         let stop = CancellationToken::new();
         let mut rounds = 0;
         let round = async || {

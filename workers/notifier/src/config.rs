@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_must_outlive_the_events_in_the_broker() {
+    fn consumer_marks_must_be_kept_longer_than_the_brokers_events() {
         let mut options = Options::default();
         assert!(options.customers().is_ok());
         options.notifier.marks_kept_s = options.broker.max_age_s;

@@ -36,7 +36,7 @@ async fn main() -> anyhow::Result<()> {
     let webhooks = options.outbound_webhooks.check()?;
     let stop = shutdown::on_signals();
     let ledger = Ledger::new(options.database.pool("notifier")?);
-    let recorder = metrics::install().context("metrics could not be set up")?;
+    let recorder = metrics::install().context("the metrics of the notifier could not be set up")?;
     measure::start(Process::Notifier, ledger.pool().clone(), stop.clone());
     let ready = ledger.clone();
     let health = metrics::routes(recorder, move || {

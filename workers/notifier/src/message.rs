@@ -8,7 +8,7 @@ pub(crate) fn message(kind: EventKind, transfer: &TransferEvent) -> String {
     let outcome = match kind {
         EventKind::TransferPending => "is pending: the amount is held in your account",
         EventKind::TransferNeedsOperator => {
-            "takes longer: our staff look after it, there is nothing for you to do"
+            "takes longer: our staff are checking it, you need not do anything"
         }
         EventKind::TransferSent => "was sent: your account was debited",
         EventKind::TransferRejected => "was rejected: nothing was charged",

@@ -33,19 +33,20 @@ impl Effect for NotifyCustomer {
             payment.id = event.key,
             event.id = event.event_id,
             event.kind = event.kind,
-            "customer notified"
+            "notified the customer of an event"
         );
     }
 }
 
 /// Parses an event of a payment.
 fn parse(event: &Event) -> Result<(EventKind, PaymentId, TransferEvent), String> {
-    let kind = EventKind::parse(&event.kind).ok_or_else(|| format!("unknown event kind {:?}", event.kind))?;
+    let kind = EventKind::parse(&event.kind)
+        .ok_or_else(|| format!("the notifier does not know the event kind {:?}", event.kind))?;
     if event.version != VERSION {
-        return Err(format!("unknown version {} of the event kind {kind}", event.version));
+        return Err(format!("the notifier does not know version {} of the event kind {kind}", event.version));
     }
     let transfer: TransferEvent = serde_json::from_value(event.body.clone())
-        .map_err(|error| format!("malformed body of the event kind {kind}: {error}"))?;
+        .map_err(|error| format!("the body of the event kind {kind} is malformed: {error}"))?;
     if transfer.payment_id != event.key {
         return Err(format!(
             "the key {} of the event differs from its payment {}",

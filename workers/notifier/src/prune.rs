@@ -16,12 +16,12 @@ pub(crate) async fn prune<E: Error + 'static>(
     while !stop.is_cancelled() {
         match delete().await {
             Ok(0) => {}
-            Ok(deleted) => tracing::info!(rows, deleted, "rows beyond their retention deleted"),
+            Ok(deleted) => tracing::info!(rows, deleted, "deleted {rows} beyond their retention"),
             Err(error) => {
                 tracing::warn!(
                     rows,
                     error = &error as &dyn Error,
-                    "rows beyond their retention could not be deleted; trying again"
+                    "{rows} beyond their retention could not be deleted; trying again"
                 );
             }
         }

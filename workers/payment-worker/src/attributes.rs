@@ -37,10 +37,10 @@ pub(crate) async fn register(client: &Client, namespace: &str) {
     let request =
         AddSearchAttributesRequest { search_attributes: attributes, namespace: namespace.to_owned() };
     match client.connection().operator_service().add_search_attributes(request.into_request()).await {
-        Ok(_) => tracing::info!("search attributes registered"),
+        Ok(_) => tracing::info!("registered the search attributes at Temporal"),
         Err(status) if status.code() == Code::AlreadyExists => {}
         Err(status) => {
-            tracing::warn!(%status, "search attributes were not registered; Temporal refuses payments until they are")
+            tracing::warn!(%status, "the search attributes were not registered; Temporal refuses payments until they are")
         }
     }
 }

@@ -47,7 +47,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let stop = shutdown::on_signals();
     let switches = options.switches.check().context("the configuration of the switches is invalid")?;
     let ledger = Ledger::new(options.database.pool("payment-worker")?);
-    let recorder = metrics::install().context("metrics could not be set up")?;
+    let recorder = metrics::install().context("the metrics of the payment-worker could not be set up")?;
     measure::start(Process::PaymentWorker, ledger.pool().clone(), stop.clone());
     let mut switch_clients = BTreeMap::new();
     for (name, switch, profile) in switches.iter() {

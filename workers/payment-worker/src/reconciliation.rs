@@ -141,7 +141,9 @@ pub(crate) async fn create_schedule(client: &Client, task_queue: &str, interval:
         .overlap_policy(ScheduleOverlapPolicy::Skip)
         .build();
     match client.create_schedule(format!("{SCHEDULE}-{task_queue}"), options).await {
-        Ok(_) => tracing::info!(interval_s = interval.as_secs(), "reconciliation schedule created"),
+        Ok(_) => {
+            tracing::info!(interval_s = interval.as_secs(), "created the reconciliation schedule at Temporal")
+        }
         Err(ScheduleError::Rpc(status)) if status.code() == Code::AlreadyExists => {}
         Err(error) => {
             tracing::error!(

@@ -132,7 +132,7 @@ impl Starter<'_> {
         match self.client.start_workflow(InterBankPaymentWorkflow::run, payment, options).await {
             Ok(_) => {
                 metrics::counter!("payments_started_total").increment(1);
-                tracing::info!(payment.id = %payment_id, workflow.id = workflow_id, "payment workflow started");
+                tracing::info!(payment.id = %payment_id, workflow.id = workflow_id, "started the workflow of a payment");
                 StartOutcome::Started
             }
             // Started before: by another starter, or by this one if it lost Temporal's answer (S1.7).
@@ -141,7 +141,7 @@ impl Starter<'_> {
                 tracing::warn!(
                     payment.id = %payment_id,
                     %status,
-                    "Temporal did not confirm the workflow start; starting again after the lease"
+                    "Temporal did not confirm the start of a payment's workflow; starting it again after the lease"
                 );
                 StartOutcome::Unknown
             }
@@ -149,7 +149,7 @@ impl Starter<'_> {
                 tracing::error!(
                     payment.id = %payment_id,
                     error = &error as &dyn std::error::Error,
-                    "Temporal refused the workflow start"
+                    "Temporal refused to start the workflow of a payment"
                 );
                 StartOutcome::Refused
             }

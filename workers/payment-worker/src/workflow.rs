@@ -50,7 +50,7 @@ pub struct InterBankPaymentWorkflow {
 pub struct TimelineEntry {
     /// The new state.
     pub state: PaymentState,
-    /// What led to it.
+    /// The cause of the state.
     pub detail: String,
     /// Workflow time, in milliseconds since the epoch.
     pub at_ms: u64,

@@ -11,7 +11,7 @@ use super::ids::TransferId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyReusedError;
 
-/// The answer recorded under an idempotency key; `None` if there is none. An answer about a transfer beyond the retention
+/// The answer recorded under an idempotency key; `None` without a record that counts. An answer about a transfer beyond the retention
 /// does not count, an answer without a transfer only if `sticky`.
 pub(super) async fn recorded_answer<A>(
     db: &mut PgConnection,

@@ -68,7 +68,7 @@ pub(crate) async fn lock<'p>(pool: &'p PgPool, reference: &str) -> Result<PgTran
     Ok(tx)
 }
 
-/// The selected transfer; `None` if there is none within the retention.
+/// The selected transfer; `None` if no transfer within the retention matches.
 ///
 /// Only a switch that does not deduplicate has several transfers under one reference. Then a settled one takes precedence,
 /// followed by a pending one.

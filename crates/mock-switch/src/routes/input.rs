@@ -76,8 +76,12 @@ pub(super) fn currency(value: &str) -> Result<(), Problem> {
 
 /// The idempotency key, which cancel and recall require.
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<&str, Problem> {
-    let missing =
-        || Problem::bad_request("idempotency_key_required", "the header Idempotency-Key is required");
+    let missing = || {
+        Problem::bad_request(
+            "idempotency_key_required",
+            "the header Idempotency-Key is missing or not ASCII; send one",
+        )
+    };
     let key = headers.get("idempotency-key").ok_or_else(missing)?;
     let key = key.to_str().map_err(|_| missing())?;
     text("Idempotency-Key", key)?;
@@ -86,7 +90,7 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<&str, Problem> {
 
 /// The problem of an idempotency key that was used for another reference.
 pub(super) fn key_reused() -> Problem {
-    let detail = "this Idempotency-Key was used for another reference";
+    let detail = "this Idempotency-Key was used for another reference; send a new key";
     Problem::conflict("idempotency_key_reused", detail)
 }
 

@@ -40,7 +40,7 @@ pub(super) async fn list(
         input::within("last", last, listing::LIMIT)?;
     }
     if query.after.is_some() && query.last.is_some() {
-        let detail = "after and last exclude each other";
+        let detail = "the parameters after and last exclude each other; send one of them";
         return Err(Problem::bad_request("invalid_field", detail).into());
     }
     let (_, fault) = next_fault(&switch, NAME, Operation::Listing, None, |b| b.listing.as_ref()).await?;

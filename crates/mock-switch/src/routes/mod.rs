@@ -77,7 +77,9 @@ async fn process_despite_disconnect(request: Request, next: Next) -> Result<Resp
     match tokio::spawn(next.run(request)).await {
         Ok(response) => Ok(response),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => Err(Problem::unavailable("the switch is stopping")),
+        Err(_) => Err(Problem::unavailable(
+            "the switch is stopping and did not process the request; retry it later",
+        )),
     }
 }
 

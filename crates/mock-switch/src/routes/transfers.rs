@@ -89,7 +89,7 @@ fn response(reference: &str, outcome: SubmitOutcome) -> Response {
         }
         SubmitOutcome::Tombstoned => refused(Some(reference), CANCELLED_BEFORE_RECEIPT, false),
         SubmitOutcome::Conflict => {
-            let detail = "this reference belongs to a transfer with another amount, currency or account";
+            let detail = "this reference belongs to a transfer with another amount, currency or account; use a new reference";
             Problem::conflict("reference_conflict", detail).into_response()
         }
     }
@@ -118,8 +118,13 @@ pub(super) async fn query_by_id(
 
 async fn query(switch: &Switch, selector: &TransferSelector) -> Result<Response, RequestError> {
     let unknown = || match selector.id {
-        Some(_) => Problem::missing("unknown_transfer", "the switch has no transfer with this id"),
-        None => Problem::missing("unknown_reference", "the switch has no transfer with this reference"),
+        Some(_) => {
+            Problem::missing("unknown_transfer", "the switch has no transfer with this id; check the id")
+        }
+        None => Problem::missing(
+            "unknown_reference",
+            "the switch has no transfer with this reference; check the reference",
+        ),
     };
     let (_, fault) =
         next_fault(switch, &selector.reference, Operation::Query, None, |b| b.query.as_ref()).await?;

@@ -73,7 +73,7 @@ async fn contradicting_callbacks_keep_their_order(options: PgPoolOptions, connec
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn callbacks_can_be_lost_early_or_wrong(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn callbacks_can_be_scripted_as_lost_early_or_wrong(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     switch.set_behaviour("lost", json!({"callback": {"lose": true}})).await;
     switch.submit(order("lost")).await;
@@ -94,7 +94,7 @@ async fn callbacks_can_be_lost_early_or_wrong(options: PgPoolOptions, connect: P
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn the_shape_turns_callbacks_off(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_switch_shaped_without_callbacks_sends_none(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| {
         config.settle_after_ms = 0;
         config.shape.callback = false;
@@ -118,7 +118,7 @@ async fn the_shape_turns_callbacks_off(options: PgPoolOptions, connect: PgConnec
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn the_admin_api_sends_any_callback(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_admin_api_sends_any_callback_on_request(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     let forged = json!({"status": "SUCCESS", "amount_minor": 9, "currency": "USD", "event_id": "evt_1"});
     switch.admin(Method::POST, "transfers/nobody/callback", Some(forged)).await;

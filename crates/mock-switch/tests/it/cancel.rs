@@ -64,7 +64,7 @@ async fn a_cancel_reports_an_earlier_end(options: PgPoolOptions, connect: PgConn
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_scripted_answer_is_not_recorded(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_scripted_cancel_answer_is_not_recorded(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     let script = json!({"cancel": ["refuse", "in_process", "cannot_cancel", "not_found",
                                    {"fault": "unauthorized", "times": 1}]});
@@ -82,7 +82,10 @@ async fn a_scripted_answer_is_not_recorded(options: PgPoolOptions, connect: PgCo
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn the_shape_turns_tombstones_and_cancels_off(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_switch_can_be_shaped_without_tombstones_and_cancels(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     switch.submit(order("r")).await;
     switch.set_shape(json!({"tombstone": false})).await;

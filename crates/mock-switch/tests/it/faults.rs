@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use crate::test_switch::{TestSwitch, eventually, order, order_with, read};
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_request_or_its_answer_is_dropped(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_scripted_fault_drops_a_request_or_its_answer(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_behaviour("r", json!({"submit": ["drop_request", "accept_drop_answer"]})).await;
     assert!(switch.try_submit(order("r")).await.is_err());
@@ -21,7 +21,10 @@ async fn a_request_or_its_answer_is_dropped(options: PgPoolOptions, connect: PgC
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn an_http_fault_records_nothing(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_request_with_a_scripted_http_fault_records_nothing(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     let script = json!({"submit": ["error_500", {"fault": "error_503", "times": 2},
                                    "too_many_requests", "error_404", "error_403", "error_400"]});
@@ -94,7 +97,10 @@ async fn the_default_script_runs_once_per_reference(options: PgPoolOptions, conn
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn sandbox_amounts_misbehave(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_transfer_of_a_sandbox_amount_misbehaves_as_listed(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::with(options, connect, |config| {
         config.settle_after_ms = 0;
         config.sandbox_amounts = true;

@@ -93,7 +93,7 @@ async fn a_cancel_or_recall_by_id_affects_one_transfer(options: PgPoolOptions, c
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn an_unknown_id_is_not_found(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn an_unknown_transfer_id_is_not_found(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     for keys in [true, false] {
         switch.set_shape(json!({"keys": keys})).await;

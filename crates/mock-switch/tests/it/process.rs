@@ -60,7 +60,10 @@ impl Process {
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_killed_process_loses_nothing(_options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_killed_switch_process_loses_nothing_it_answered(
+    _options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let url = connect.to_url_lossy().to_string();
     let bank = Bank::default();
     let callback_url = bank.start().await;

@@ -23,7 +23,7 @@ async fn a_settled_transfer_is_recalled_once(options: PgPoolOptions, connect: Pg
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_recall_refusal_is_final(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_recorded_recall_refusal_is_final(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     switch.submit(order("r")).await;
     switch.admin(Method::POST, "transfers/r/settle", None).await;

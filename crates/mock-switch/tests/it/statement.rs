@@ -18,7 +18,10 @@ fn time(value: &Value) -> Timestamp {
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn entries_are_in_the_order_of_their_ends(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn statement_entries_are_in_the_order_in_which_transfers_ended(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_behaviour("refused", json!({"submit": ["refuse"], "reject_reason": "closed"})).await;
     switch.submit(order_with("settled", json!({"end_to_end_id": "e2e-1"}))).await;
@@ -84,7 +87,10 @@ async fn the_statement_follows_the_clock_and_ignores_the_retention(
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn the_statement_has_bounds_faults_and_a_shape_flag(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_statement_checks_its_query_and_obeys_faults_and_shape(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     for wrong in ["limit=0", "limit=1001", "after=x", "other=1"] {
         assert_eq!(switch.get(&format!("/v1/statement?{wrong}")).await.0, 400, "{wrong}");

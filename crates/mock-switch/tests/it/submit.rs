@@ -139,7 +139,7 @@ async fn an_invalid_request_is_a_problem(options: PgPoolOptions, connect: PgConn
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn the_api_requires_the_token(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_switch_api_requires_its_bearer_token(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| config.api_token = "another".into()).await;
     let (status, problem) = switch.submit(order("r")).await;
     assert_eq!((status, &problem["code"]), (401, &json!("unauthorized")));

@@ -13,7 +13,7 @@ use service_kit::metrics::Kind;
 use crate::read;
 
 #[test]
-fn s0_15_the_generated_files_match_the_code() {
+fn s0_15_the_generated_alert_files_match_the_code() {
     let alerts = alerts();
     let instruction = "run ./dev generate-alerts and commit deploy/alerts";
     assert!(read("deploy/alerts/payments.rules.yml") == document::rules(&alerts), "{instruction}");

@@ -18,7 +18,7 @@ fn promtool(arguments: &[&str]) {
 }
 
 #[test]
-fn s0_15_prometheus_accepts_the_rules() {
+fn s0_15_prometheus_accepts_the_alert_rules() {
     promtool(&["check", "rules", "payments.rules.yml"]);
 }
 

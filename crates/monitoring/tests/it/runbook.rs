@@ -42,7 +42,7 @@ fn pages(file: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn s0_15_every_alert_and_code_has_a_page_and_no_page_is_unused() {
+fn s0_15_every_alert_and_code_has_a_runbook_page_and_none_is_unused() {
     for (file, required) in required_sections() {
         let pages: BTreeSet<_> = pages(&file).into_keys().collect();
         let missing: Vec<_> = required.difference(&pages).collect();
@@ -53,7 +53,7 @@ fn s0_15_every_alert_and_code_has_a_page_and_no_page_is_unused() {
 }
 
 #[test]
-fn s0_15_every_page_has_all_four_parts() {
+fn s0_15_every_runbook_page_has_all_four_parts() {
     for file in required_sections().into_keys() {
         for (heading, page) in pages(&file) {
             let parts: Vec<_> = page.split("### ").skip(1).filter_map(|part| part.split_once('\n')).collect();
@@ -76,7 +76,7 @@ fn s0_15_every_page_has_all_four_parts() {
 }
 
 #[test]
-fn s0_15_the_index_links_to_every_file_and_nothing_else() {
+fn s0_15_the_runbook_index_links_to_every_file_and_nothing_else() {
     let index = read("deploy/runbook/README.md");
     let mut files: BTreeSet<_> = required_sections().into_keys().collect();
     for entry in std::fs::read_dir(root().join("deploy/runbook")).unwrap() {
@@ -97,7 +97,7 @@ fn s0_15_the_index_links_to_every_file_and_nothing_else() {
 }
 
 #[test]
-fn s0_15_the_payctl_commands_of_the_pages_exist() {
+fn s0_15_every_payctl_command_in_the_runbook_exists() {
     let main = read("crates/payctl/src/main.rs");
     let commands = main.split("enum Command {").nth(1).unwrap().split("\n}\n").next().unwrap();
     let names: BTreeSet<String> = commands

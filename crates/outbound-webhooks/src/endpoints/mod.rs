@@ -35,11 +35,11 @@ pub enum EndpointStatus {
 /// Why an endpoint is disabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DisabledReason {
-    /// Its tenant disabled it.
-    Asked,
+    /// The tenant disabled the endpoint.
+    Tenant,
     /// An operator disabled it; its tenant cannot enable it.
     Operator,
-    /// It answered 410.
+    /// The endpoint answered 410.
     Gone,
     /// Every attempt failed for longer than `disable_after_s`.
     Failing,
@@ -67,7 +67,7 @@ impl DisabledReason {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Asked => "by_tenant",
+            Self::Tenant => "by_tenant",
             Self::Operator => "by_operator",
             Self::Gone => "endpoint_gone",
             Self::Failing => "failing",
@@ -75,7 +75,7 @@ impl DisabledReason {
     }
 
     fn parse(word: &str) -> Option<Self> {
-        [Self::Asked, Self::Operator, Self::Gone, Self::Failing]
+        [Self::Tenant, Self::Operator, Self::Gone, Self::Failing]
             .into_iter()
             .find(|reason| reason.as_str() == word)
     }

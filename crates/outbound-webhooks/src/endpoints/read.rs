@@ -8,9 +8,9 @@ use crate::{EndpointId, WebhooksError};
 /// The endpoints that a caller may see.
 #[derive(Clone, Copy, Debug)]
 pub enum EndpointScope<'a> {
-    /// Those of one tenant.
+    /// Endpoints of one tenant.
     Tenant(&'a str),
-    /// Those of every tenant: for operators.
+    /// Endpoints of every tenant: for operators.
     All,
 }
 

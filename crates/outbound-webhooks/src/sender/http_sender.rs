@@ -31,7 +31,7 @@ pub(super) struct AttemptResult {
     pub(super) response: AttemptResponse,
 }
 
-/// The endpoint's response, or why there is none.
+/// The endpoint's response, or why no response was received.
 #[derive(Debug)]
 pub(super) enum AttemptResponse {
     Received {
@@ -74,7 +74,10 @@ impl HttpSender {
         }
         let https = https.build().map_err(|error| root_cause(&error));
         if let Err(reason) = &https {
-            tracing::warn!(reason, "webhooks cannot be sent over https: this machine has no certificates");
+            tracing::warn!(
+                reason,
+                "webhooks cannot be sent over https: this machine has no root certificates; install them"
+            );
         }
         Ok(Self { master_key, rules: options.rules.clone(), timeout: options.attempt_timeout, http, https })
     }
@@ -93,7 +96,9 @@ impl HttpSender {
             |reason: &dyn Display| AttemptResponse::NotSent { error: format!("not sent: {reason}") };
         // The receiver does not know a secret of another master key.
         if claimed.secret_check != self.master_key.check(&claimed.endpoint) {
-            return Err(not_sent(&"the secret was made of another outbound_webhooks.master_key; rotate it"));
+            return Err(not_sent(
+                &"the signing secret was derived from another outbound_webhooks.master_key; rotate the secret",
+            ));
         }
         // The rules may have changed since the endpoint was created.
         let target = Target::parse(&claimed.url, &self.rules).map_err(|error| not_sent(&error))?;

@@ -58,7 +58,10 @@ async fn an_address_that_is_no_longer_permitted_is_not_connected_to(pool: PgPool
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, _| status(200)).await;
     let (answer, error) = attempt(&webhooks, &server.url("hook"), &["10.0.0.0/8"]).await;
-    assert_eq!((answer, error.as_deref()), (None, Some("not sent: the address is not permitted")));
+    assert_eq!(
+        (answer, error.as_deref()),
+        (None, Some("not sent: the address of the webhook URL is not permitted; use a public address"))
+    );
     assert_eq!(server.requests().len(), 0);
 }
 
@@ -80,7 +83,7 @@ async fn a_redirect_is_not_followed(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn a_response_that_is_not_http_is_a_failed_attempt(pool: PgPool) {
+async fn a_response_that_is_not_http_fails_the_attempt(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());

@@ -69,7 +69,7 @@ async fn s3_5_a_failed_delivery_is_retried_with_the_same_id(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn a_timeout_is_a_failed_attempt(pool: PgPool) {
+async fn an_endpoint_that_times_out_fails_the_attempt(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, times| if times == 1 { Reply::Never } else { status(200) }).await;
     let endpoint = webhooks.endpoint("acme", &server.url("hook"), &[]).await;

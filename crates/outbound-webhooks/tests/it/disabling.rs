@@ -59,7 +59,7 @@ async fn an_endpoint_that_answers_410_is_disabled(pool: PgPool) {
 
 /// A 410 from the previous URL does not disable the endpoint, and does not replace the reason of an operator.
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn a_late_answer_reverts_no_later_change(pool: PgPool) {
+async fn a_late_answer_of_an_endpoint_reverts_no_later_change(pool: PgPool) {
     let webhooks = TestWebhooks::with_long_timeouts(pool);
     let (release, held) = watch::channel(false);
     let server = TestEndpoint::start(move |_, _| held_response(410, &held)).await;

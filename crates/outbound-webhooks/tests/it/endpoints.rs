@@ -125,7 +125,7 @@ async fn a_tenant_cannot_enable_what_an_operator_disabled(pool: PgPool) {
     };
     assert_eq!(
         change(EndpointStatus::Disabled).await,
-        Some((EndpointStatus::Disabled, Some(DisabledReason::Asked)))
+        Some((EndpointStatus::Disabled, Some(DisabledReason::Tenant)))
     );
     assert_eq!(change(EndpointStatus::Active).await, Some((EndpointStatus::Active, None)));
 

@@ -10,7 +10,7 @@ use sqlx::PgPool;
 use crate::support::{CLOSED_PORT_URL, TestEndpoint, TestWebhooks, status, until};
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn rows_beyond_the_retention_are_deleted(pool: PgPool) {
+async fn webhook_rows_beyond_the_retention_are_deleted(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, _| status(200)).await;
     let id = webhooks.endpoint("acme", &server.url("hook"), &["happened"]).await.id;
@@ -101,7 +101,7 @@ async fn s3_5_a_delivery_with_further_attempts_is_kept_at_any_age(pool: PgPool) 
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn the_backlog_is_measured(pool: PgPool) {
+async fn the_backlog_of_webhook_deliveries_is_measured(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let id = webhooks.endpoint("acme", CLOSED_PORT_URL, &[]).await.id;
     let disabled = webhooks.endpoint("acme", CLOSED_PORT_URL, &[]).await.id;

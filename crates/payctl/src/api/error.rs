@@ -12,14 +12,16 @@ const EXCERPT_CHARS_MAX: usize = 200;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     /// No connection: nothing was sent.
-    #[error("no connection to the API at {url}; check --url (PAYMENTS_API_URL) and that payments-api runs")]
+    #[error(
+        "no connection to the payments API at {url}; check --url (PAYMENTS_API_URL) and that payments-api runs"
+    )]
     Unreachable {
         url: String,
         #[source]
         source: reqwest::Error,
     },
     /// The request was sent at least in part; the response is lost or late.
-    #[error("no response from the API at {url}")]
+    #[error("the payments API at {url} did not respond to the request")]
     NoResponse {
         url: String,
         #[source]

@@ -83,7 +83,7 @@ impl ApiArgs {
             http = http.no_proxy();
         }
         Ok(ApiClient {
-            http: http.build().context("the HTTP client cannot be built")?,
+            http: http.build().context("the HTTP client for the payments API cannot be built")?,
             base: self.url.as_str().trim_end_matches('/').to_owned(),
             key: self.key.clone(),
         })

@@ -41,7 +41,7 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     for (schema, migrator) in SCHEMAS {
         let applied = apply(migrator, &mut connection)
             .await
-            .with_context(|| format!("the migrations of {schema} failed"))?;
+            .with_context(|| format!("the migrations of the {schema} tables failed"))?;
         for migration in &applied {
             out.write_line(format_args!("{schema}: applied {migration}"))?;
         }

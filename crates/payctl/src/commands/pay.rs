@@ -134,7 +134,7 @@ fn not_accepted(error: ApiError, key: &IdempotencyKey) -> anyhow::Error {
         return anyhow::Error::new(error).context(context);
     }
     // An earlier request under the same key may have made one.
-    anyhow::Error::new(error).context("this request made no payment")
+    anyhow::Error::new(error).context("the request created no payment")
 }
 
 /// The final state, or how to read the payment later.
@@ -179,5 +179,5 @@ fn balances(
 
 fn raw_json<T>(response: Option<&ApiResponse<T>>) -> anyhow::Result<Option<&RawValue>> {
     let document = response.map(|response| serde_json::from_str(&response.body)).transpose();
-    document.context("a response of the API is not JSON")
+    document.context("a response of the payments API is not JSON; check --url (PAYMENTS_API_URL)")
 }

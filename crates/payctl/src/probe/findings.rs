@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What a switch may offer.
+/// A capability that a switch may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Capability {

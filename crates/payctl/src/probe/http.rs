@@ -117,7 +117,7 @@ impl SwitchHttp {
         Ok(Self {
             base: options.base_url.trim_end_matches('/').to_owned(),
             token: options.api_token.clone(),
-            http: http.build().context("the HTTP client cannot be built")?,
+            http: http.build().context("the HTTP client of the probe cannot be built")?,
             order,
         })
     }

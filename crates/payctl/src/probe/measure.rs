@@ -88,7 +88,9 @@ impl Probe {
 
     async fn measure_clock(&mut self) -> anyhow::Result<()> {
         let health = self.http.health().await;
-        let reply = health.map_err(anyhow::Error::msg).context("the switch does not answer")?;
+        let reply = health
+            .map_err(anyhow::Error::msg)
+            .context("the switch did not answer the probe's first request")?;
         self.clock_offset = Some(clock_offset(&reply));
         self.clocks = reply.date.map(|date| (date, reply.mid_call_at));
         Ok(())

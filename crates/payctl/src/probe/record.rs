@@ -29,7 +29,7 @@ impl ProbeSubmitOutcome {
     }
 }
 
-/// What was sent under one reference.
+/// The requests sent under one reference.
 #[derive(Clone, Debug)]
 pub(super) struct TransferRecord {
     pub(super) reference: String,

@@ -20,7 +20,7 @@ async fn s0_8_money_moves_after_another_operators_confirmation() {
     let payment = bank.needs_operator("one", OperatorReason::NotFoundIsInconclusive).await.id;
     let debit = [payment.as_str(), "debit"];
     let error = decide(&bank, &debit, "Ann", &[]).await.refused();
-    assert!(error.contains("nothing was decided: debit needs evidence"), "{error}");
+    assert!(error.contains("nothing was decided: the decision debit needs evidence"), "{error}");
     let output = decide(&bank, &debit, "Ann", &["--evidence", "letter 7"]).await.success();
     let expected = format!(
         "debit of payment {payment}, proposed by Ann\nnext: another operator confirms it with payctl decide confirm dec_"
@@ -32,7 +32,7 @@ async fn s0_8_money_moves_after_another_operators_confirmation() {
 
     let confirm = ["confirm", id.as_str()];
     let error = decide(&bank, &confirm, " ann ", &[]).await.refused();
-    assert!(error.contains("another person must confirm"), "{error}");
+    assert!(error.contains("another operator must confirm"), "{error}");
 
     // The test applies the decision in the worker's place.
     let args = [&["decide"], &confirm[..], &["--by", "Bob"], &REASON, &["--wait", "30"]].concat();
@@ -65,7 +65,10 @@ async fn a_confirmed_decision_without_a_workflow_stays_recorded() {
     let id = decision_id(&serde_json::from_str(&proposed).unwrap());
     let result = decide(&bank, &["confirm", id.as_str()], "Bob", &["--wait", "2"]).await;
     assert_eq!(result.code, Some(3), "{result:?}");
-    assert!(result.stdout.contains("not delivered: the workflow cannot be reached: "), "{result:?}");
+    assert!(
+        result.stdout.contains("not delivered: the payment's workflow cannot be reached: "),
+        "{result:?}"
+    );
     assert!(result.stdout.contains("is recorded and is delivered until it is applied"), "{result:?}");
     let stuck = bank.payctl(&["stuck", "--older-than", "0s"]).await.success();
     assert!(stuck.contains(&format!("{id}: release, confirmed, not applied yet")), "{stuck}");
@@ -118,14 +121,14 @@ async fn a_late_debit_needs_two_operators_and_posts_once() {
     let error = decide(&bank, &["write-off", &number], "Ann", &[]).await.refused();
     assert!(error.contains("nothing to write off"), "{error}");
     let error = decide(&bank, &["late-debit", &number], "Ann", &[]).await.refused();
-    assert!(error.contains("late_debit needs evidence"), "{error}");
+    assert!(error.contains("the decision late_debit needs evidence"), "{error}");
     let evidence = ["--evidence", "statement 7, line 3", "--json"];
     let proposed = decide(&bank, &["late-debit", &number], "Ann", &evidence).await.success();
     let id = decision_id(&serde_json::from_str(&proposed).unwrap());
     assert_eq!(bank.available("late").await, 10_000);
     for proposer in ["Ann.", " ANN ", "a n n"] {
         let error = decide(&bank, &["confirm", id.as_str()], proposer, &[]).await.refused();
-        assert!(error.contains("another person must confirm"), "{error}");
+        assert!(error.contains("another operator must confirm"), "{error}");
     }
     mock.settle(&late.reference, AMOUNT_MINOR).await;
     let output = decide(&bank, &["confirm", id.as_str()], "Bob", &[]).await.success();
@@ -172,7 +175,7 @@ async fn ambiguous_names_and_unreadable_evidence_are_refused() {
     let long = "a".repeat(70_000);
     for by in ["ann\u{200B}", "\u{0430}nn", "...", &long] {
         let error = decide(&bank, &release, by, &["--evidence", "x"]).await.refused();
-        assert!(error.contains("a name is 1 to 64 letters"), "{error}");
+        assert!(error.contains("use 1 to 64 ASCII letters"), "{error}");
     }
     for evidence in ["of \u{202E}ylrae", &long] {
         let error = decide(&bank, &release, "Ann", &["--evidence", evidence]).await.refused();

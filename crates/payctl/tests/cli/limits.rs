@@ -36,7 +36,7 @@ async fn a_limit_is_set_listed_and_removed() {
     }
     for (by, reason, expected) in [
         (" ", "x", "the operator's name is missing"),
-        ("ann\u{200b}", "x", "a name is 1 to 64 letters"),
+        ("ann\u{200b}", "x", "use 1 to 64 ASCII letters"),
         ("ann", " ", "the reason is missing"),
         ("ann", "a\u{202e}b", "invisible characters"),
     ] {

@@ -98,16 +98,16 @@ async fn without_watch_only_the_acceptance_is_printed() {
 }
 
 #[tokio::test]
-async fn a_refused_request_makes_no_payment() {
+async fn a_refused_payment_request_creates_no_payment() {
     let problem = json!({"code": "no_route", "title": "t", "detail": "no switch serves B"});
     let api = ApiStub { acceptance: (422, problem), ..ApiStub::default() }.serve().await;
     let error = pay(&api, &["--watch"]).await.refused();
-    let expected = "this request made no payment: 422 Unprocessable Entity: no switch serves B (no_route)";
+    let expected = "the request created no payment: 422 Unprocessable Entity: no switch serves B (no_route)";
     assert_eq!(error, format!("payctl: {expected}\n"));
 }
 
 #[tokio::test]
-async fn an_unknown_acceptance_names_the_key_to_repeat() {
+async fn a_request_without_an_answer_prints_the_key_to_repeat_it_with() {
     let api = ApiStub { acceptance: (503, json!({"code": "store_unavailable"})), ..ApiStub::default() };
     let api = api.serve().await;
     let error = pay(&api, &[]).await.refused();

@@ -32,7 +32,7 @@ fn parse(output: &str) -> Value {
 }
 
 #[tokio::test]
-async fn list_shows_the_configured_switches_without_their_tokens() {
+async fn configured_switches_are_listed_without_their_tokens() {
     let listed = switch(&["list"], &[]).await.success();
     let mock = listed.lines().find(|line| line.starts_with("mock ")).unwrap();
     assert!(mock.contains("   query      query dedup tombstone deadline cancel recall "), "{listed}");
@@ -70,7 +70,7 @@ async fn a_probe_measures_every_capability_and_cancels_its_transfers() {
 }
 
 #[tokio::test]
-async fn a_missing_capability_is_shown_beside_its_setting() {
+async fn a_probe_shows_a_missing_capability_beside_its_setting() {
     let shape = Shape { query: false, dedup: false, tombstone: false, deadline: false, ..Shape::default() };
     let mock = MockSwitch::start(shape, 3_600_000).await;
     let output = probe(&mock.url, &[]).await.check_failed();
@@ -93,7 +93,7 @@ async fn a_missing_capability_is_shown_beside_its_setting() {
 }
 
 #[tokio::test]
-async fn a_recall_is_measured_with_a_settled_transfer() {
+async fn a_probe_measures_recalls_with_a_settled_transfer() {
     let mock = MockSwitch::start(Shape::default(), 300).await;
     let document = parse(&probe(&mock.url, &["--json", "--let-one-settle"]).await.success());
     assert!(measured(&document).contains(&"recall: yes".into()), "{document}");
@@ -112,7 +112,7 @@ async fn a_recall_is_measured_with_a_settled_transfer() {
 }
 
 #[tokio::test]
-async fn a_reply_that_contradicts_the_switchs_behaviour_is_detected() {
+async fn a_probe_detects_replies_that_contradict_the_switchs_behaviour() {
     let check_failed = |result: CommandResult| parse(&result.check_failed());
     let duplicate = check_failed(probe(&serve(Fault::DuplicateTransfer).await, &["--json"]).await);
     assert_eq!(duplicate["findings"][2]["evidence"], "the listing has two transfers");
@@ -141,7 +141,7 @@ async fn s1_8_a_switch_without_references_is_probed_by_its_own_ids() {
 }
 
 #[tokio::test]
-async fn a_missing_reply_leaves_the_capability_unknown() {
+async fn a_probe_without_a_reply_leaves_the_capability_unknown() {
     let result = probe(&serve(Fault::SubmitUnavailable).await, &["--json"]).await;
     assert_eq!(result.code, Some(3), "{result:?}");
     let document = parse(&result.stdout);
@@ -158,7 +158,7 @@ async fn an_unconfirmed_unreachable_or_unknown_switch_is_not_probed() {
     let error = probe("https://switch.example", &[]).await.refused();
     assert!(error.contains("is not on this machine") && error.contains("add --yes"), "{error}");
     let error = probe("http://127.0.0.1:1", &[]).await.refused();
-    assert!(error.contains("the switch does not answer: no connection"), "{error}");
+    assert!(error.contains("the switch did not answer the probe's first request: no connection"), "{error}");
     let error = switch(&["probe", "nobody"], &[]).await.refused();
     assert!(error.contains("switch nobody is not configured; configured: "), "{error}");
 }

@@ -40,9 +40,9 @@ pub struct Journal {
 /// An operator decision, from its approval on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OpenDecision {
-    /// Its number.
+    /// Number of the decision.
     pub id: u8,
-    /// What the operators decided.
+    /// The decided action.
     pub action: Action,
     /// The outcome; `None` until the decision is closed.
     pub outcome: Option<DecisionOutcome>,

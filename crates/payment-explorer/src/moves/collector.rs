@@ -11,7 +11,7 @@ pub struct Move {
     pub next: State,
     /// Whether nothing goes wrong in the move.
     pub benign: bool,
-    /// What happens, for people; empty unless requested.
+    /// Description of the move for a reader; empty unless requested.
     pub description: String,
 }
 

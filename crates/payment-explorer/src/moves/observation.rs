@@ -1,4 +1,4 @@
-//! What the next calls observe.
+//! The state that the next calls observe.
 //!
 //! A freeze, a tick of the clock, a customer's cancel or a signal changes nothing until a call observes it. Such an
 //! event at *any* earlier moment leads to the same result as the event right before the first observation, so the
@@ -15,7 +15,7 @@ use crate::replay::Progress;
 use crate::state::{State, WorkflowState, Zombie};
 use crate::workflow::PortCall;
 
-/// What the next calls would observe.
+/// The state that the next calls would observe.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Observation {
     /// The switch's clock, the first attempt's age, and whether references are retained.

@@ -80,7 +80,7 @@ impl Ledger {
                 payment.id = payment_id.as_str(),
                 alert.kind = kind.as_str(),
                 detail,
-                "alert raised"
+                "raised an alert for a payment"
             );
         }
         Ok(())

@@ -32,7 +32,7 @@ pub struct StuckPayment {
     pub tenant_id: String,
     /// How long it has needed an operator, been cancelling or not been updated, in seconds.
     pub age_s: i64,
-    /// Its open decision: it awaits confirmation, or is being applied.
+    /// The open decision, which awaits confirmation or is being applied.
     pub pending: Option<DecisionView>,
 }
 
@@ -41,7 +41,7 @@ pub struct StuckPayment {
 pub struct ExceptionView {
     /// Its number.
     pub exception_id: i64,
-    /// Its payment; `None` if it has none.
+    /// The payment; `None` if the exception has no payment.
     pub payment_id: Option<String>,
     /// Its kind.
     pub kind: String,

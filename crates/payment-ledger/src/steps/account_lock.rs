@@ -1,4 +1,4 @@
-//! What the lock of a destination account reads and records, at a switch without references.
+//! Reads and writes of the account lock, which a switch without references needs.
 
 use payment_protocol::PaymentState;
 use payment_protocol::ids::PaymentId;

@@ -8,7 +8,7 @@ use crate::row_lock::lock_payment;
 use crate::{Ledger, LedgerError, writes};
 
 impl Ledger {
-    /// The recorded answer to the recall; `None` if there is none.
+    /// The recorded answer to the recall; `None` if no definite answer is recorded.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.

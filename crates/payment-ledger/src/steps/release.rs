@@ -26,7 +26,7 @@ pub enum ReleaseStepOutcome {
 
 impl Ledger {
     /// Releases the hold, once, under `{tx_id}:comp-reserve`, and ends the payment for the first
-    /// recorded cause (`cause` if there is none). Without a hold it writes the fence, so that a late
+    /// recorded cause (`cause` without one). Without a hold it writes the fence, so that a late
     /// reserve is refused.
     ///
     /// # Errors

@@ -76,7 +76,7 @@ impl Ledger {
                 return Ok(StoreCallbackOutcome::Duplicate);
             }
             let origin = format!("{}:{}", callback.switch, callback.event_id);
-            let detail = format!("event {origin} was received again with another body");
+            let detail = format!("callback event {origin} was received again with another body");
             tx.open_exception(known.as_ref(), ExceptionKind::CallbackEventIdReused, &origin, &detail).await?;
             tx.commit().await?;
             return Ok(StoreCallbackOutcome::CallbackEventIdReused);
@@ -84,8 +84,11 @@ impl Ledger {
         let message = match locked {
             None => {
                 let origin = format!("{}:{}", callback.switch, callback.event_id);
-                let detail =
-                    format!("{} for unknown reference {}", callback.status.as_str(), callback.reference);
+                let detail = format!(
+                    "the switch reported {} for reference {}, which belongs to no payment",
+                    callback.status.as_str(),
+                    callback.reference
+                );
                 tx.open_exception(None, ExceptionKind::CallbackForUnknownPayment, &origin, &detail).await?;
                 None
             }
@@ -164,12 +167,13 @@ async fn apply_callback(
     // Event ids are unique per switch only.
     let origin = format!("{}:{}", callback.switch, callback.event_id);
     if callback.switch != locked.profile.switch {
-        let detail = format!("FAILURE from another switch, {}: {reason}", callback.switch);
+        let detail =
+            format!("another switch than the payment's, {}, reported FAILURE: {reason}", callback.switch);
         tx.open_exception(Some(payment_id), ExceptionKind::CallbackFromOtherSwitch, &origin, &detail).await?;
         return Ok(false);
     }
     if locked.facts.final_status == Some(FinalStatus::Settled) {
-        let detail = format!("FAILURE after the SUCCESS: {reason}");
+        let detail = format!("the switch reported FAILURE after it had reported SUCCESS: {reason}");
         tx.open_exception(Some(payment_id), ExceptionKind::ContradictoryFinalStatus, &origin, &detail)
             .await?;
         return Ok(false);

@@ -105,7 +105,7 @@ impl Ledger {
     }
 }
 
-/// Writes a SUCCESS as the final status, or opens the exception that it is.
+/// Writes a SUCCESS as the final status, or opens an exception if the SUCCESS contradicts the records.
 pub(crate) async fn write_settled(
     tx: &mut LedgerTransaction,
     locked: &LockedPayment,
@@ -129,23 +129,28 @@ pub(crate) async fn write_settled(
             writes::move_to_state(tx, payment_id, PaymentState::Confirmed, &detail).await?;
             return open_exceptions_for_failures(tx, locked).await.map(|()| ruling);
         }
-        FinalStatusRuling::Differs(Difference::Switch) => {
-            (ExceptionKind::CallbackFromOtherSwitch, format!("SUCCESS from another switch: {report_text}"))
-        }
-        FinalStatusRuling::Differs(difference) => {
-            (ExceptionKind::ConfirmationMismatch, format!("SUCCESS differs in {difference}: {report_text}"))
-        }
+        FinalStatusRuling::Differs(Difference::Switch) => (
+            ExceptionKind::CallbackFromOtherSwitch,
+            format!("another switch than the payment's reported SUCCESS: {report_text}"),
+        ),
+        FinalStatusRuling::Differs(difference) => (
+            ExceptionKind::ConfirmationMismatch,
+            format!("the reported SUCCESS differs from the payment in {difference}: {report_text}"),
+        ),
         FinalStatusRuling::NoAttempt => (
             ExceptionKind::SettledWithoutAttempt,
-            format!("SUCCESS without a recorded attempt: {report_text}"),
+            format!("the switch reported SUCCESS for a payment without a recorded attempt: {report_text}"),
         ),
         FinalStatusRuling::Contradicts if locked.facts.state.end().is_some() => (
             ExceptionKind::LateConfirmation,
-            format!("SUCCESS after the payment was {}: {report_text}", locked.facts.state),
+            format!(
+                "the switch reported SUCCESS after the payment had ended as {}: {report_text}",
+                locked.facts.state
+            ),
         ),
         FinalStatusRuling::Contradicts => (
             ExceptionKind::ContradictoryFinalStatus,
-            format!("SUCCESS after the switch had reported the transfer as void: {report_text}"),
+            format!("the switch reported SUCCESS after it had reported the transfer as void: {report_text}"),
         ),
     };
     let origin = format!("{payment_id}:{report_text}");
@@ -167,7 +172,7 @@ pub(crate) async fn open_exceptions_for_failures(
     .fetch_all(&mut **tx)
     .await?;
     for failure in failures {
-        let detail = format!("FAILURE before the SUCCESS, in event {}", failure.event_id);
+        let detail = format!("the switch reported FAILURE in event {} and SUCCESS later", failure.event_id);
         let origin = format!("{}:{}", profile.switch, failure.event_id);
         tx.open_exception(Some(payment_id), ExceptionKind::ContradictoryFinalStatus, &origin, &detail)
             .await?;
@@ -183,8 +188,8 @@ async fn write_and_wake_workflow(
     source: &str,
 ) -> Result<(), LedgerError> {
     write(tx, &locked.payment_id, final_status, source).await?;
-    // A payment that needs an operator no longer polls the switch: a late answer must wake its workflow. The state does not
-    // tell, since a late cancel attempt may have changed it.
+    // A payment that needs an operator no longer polls the switch: a late answer must wake its workflow. The state is
+    // no criterion, since a late cancel attempt may have changed it.
     if locked.needed_operator {
         let id = locked.payment_id.as_str();
         sqlx::query!("INSERT INTO inbox (payment_id, kind) VALUES ($1, 'final_status')", id)

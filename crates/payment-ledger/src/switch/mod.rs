@@ -1,4 +1,4 @@
-//! What is recorded about the switch: its reports, its final status, and the transfers sent to it.
+//! Records about the switch: its reports, its final status, and the transfers sent to it.
 
 pub mod callbacks;
 pub mod final_status;

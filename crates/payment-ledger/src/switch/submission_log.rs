@@ -8,7 +8,7 @@ use payment_protocol::submit::LoggedSubmission;
 use crate::row_lock::lock_payment;
 use crate::{Ledger, LedgerError, writes};
 
-/// What a transfer is found by at a switch without references.
+/// The data by which a transfer is found at a switch without references.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupKey {
     /// The newest transfer to the account before our first attempt: ours is newer. `None` if there was no transfer, or nothing was

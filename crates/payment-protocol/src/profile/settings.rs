@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::strategy::Strategy;
 use crate::ids::SwitchName;
 
-/// What one switch offers, and the times it is given. Times are in milliseconds unless the name says seconds.
+/// The capabilities of one switch, and the times given to it. Times are in milliseconds unless the name says seconds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchProfile {

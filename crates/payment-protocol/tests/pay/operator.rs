@@ -72,7 +72,7 @@ fn an_undecidable_cancel_keeps_the_hold() {
 /// A final status that is recorded before or while the payment needs an operator is followed: no payment waits
 /// for an operator if the switch has decided.
 #[test]
-fn a_late_final_status_is_followed() {
+fn a_late_final_status_advances_a_payment_that_needs_an_operator() {
     let recorded = |final_status| Reply::NeedsOperator(NeedsOperatorOutcome::FinalStatus(final_status));
     let undecidable = || cancel(CancelOutcome::Undecidable(OperatorReason::SwitchRetentionExpired));
     let written = || Reply::Wait(WaitOutcome::FinalStatusRecorded);

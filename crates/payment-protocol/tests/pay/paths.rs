@@ -59,7 +59,7 @@ fn each_outcome_of_reserve_leads_to_its_next_step() {
 /// Path A (S0.8): a refused, unknown or unsent submit only leads to a cancel. The compensation was registered
 /// before the step, and compensations run last-in first-out.
 #[test]
-fn s0_8_path_a_submit_fails() {
+fn s0_8_path_a_an_unsuccessful_submit_follows_the_cancel_answer() {
     let unknown = || Reply::Submit(SubmitOutcome::Unknown);
     let unsent = |reason| Reply::Submit(SubmitOutcome::NotSent(reason));
     let limit = || Cause::SubmitRefused { reason: "limit".into() };
@@ -84,7 +84,7 @@ fn s0_8_path_a_submit_fails() {
 
 /// Path B (S0.9): the SLA, a FAILURE and a customer's cancel lead to a cancel, whose answer is followed.
 #[test]
-fn s0_9_path_b_no_confirmation() {
+fn s0_9_path_b_a_missing_confirmation_follows_the_cancel_answer() {
     let closed = || Cause::FailureReported { reason: "closed".into() };
     let waited = |event, then: Vec<Reply>| [vec![HELD, ACCEPTED, event], then].concat();
     #[rustfmt::skip]
@@ -109,7 +109,7 @@ fn s0_9_path_b_no_confirmation() {
 
 /// A SUCCESS of another transfer changes nothing: the SLA continues.
 #[test]
-fn a_success_of_another_transfer_leaves_the_sla_running() {
+fn a_success_of_another_transfer_does_not_stop_the_sla_timer() {
     #[rustfmt::skip]
     check(0, vec![
         (vec![HELD, ACCEPTED, SUCCESS, UNCONFIRMED],                                       "waits",   "reserve submit wait debit"),
@@ -123,7 +123,7 @@ fn a_success_of_another_transfer_leaves_the_sla_running() {
 /// Path C (S0.10): the bank cannot debit. Returned money is released without a cancel; any other answer needs an
 /// operator, and no request is repeated.
 #[test]
-fn s0_10_path_c_debit_fails() {
+fn s0_10_path_c_a_refused_debit_follows_the_recall_answer() {
     let no = || Reply::Recall(RecallOutcome::Refused);
     let cannot = || Reply::Recall(RecallOutcome::RecallUnsupported);
     let confirmed = |then: Vec<Reply>| [vec![HELD, ACCEPTED, SUCCESS, debit_refused()], then].concat();

@@ -37,7 +37,7 @@ async fn send(method: &str, path: &str, kind: &str, body: &str) -> (Response, Va
 }
 
 #[tokio::test]
-async fn rejections_are_problems() {
+async fn a_rejected_request_is_answered_with_a_problem() {
     let long = format!("{{\"number\": {}}}", "1".repeat(100));
     let cases = [
         ("POST", "/sample", "application/json", "{", 400, "malformed_json"),

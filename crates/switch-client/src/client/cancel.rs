@@ -85,18 +85,18 @@ impl SwitchClient {
                 match body.transfer.and_then(|transfer| self.settled_report(transfer, reference)) {
                     Some(report) => CancelAnswer::AlreadySettled(report),
                     None => CancelAnswer::Undecided {
-                        detail: "ALREADY_SETTLED without a complete transfer".into(),
+                        detail: "the switch answered ALREADY_SETTLED without a complete transfer".into(),
                     },
                 }
             }
             CancelAnswerCode::NotFound => CancelAnswer::NotFound,
             CancelAnswerCode::CannotCancel => CancelAnswer::CannotCancel,
-            CancelAnswerCode::Refused => {
-                CancelAnswer::Undecided { detail: format!("refused: {}", reason(body.reason)) }
-            }
-            CancelAnswerCode::InProcess => {
-                CancelAnswer::Undecided { detail: format!("in process: {}", reason(body.reason)) }
-            }
+            CancelAnswerCode::Refused => CancelAnswer::Undecided {
+                detail: format!("the switch refused the cancel: {}", reason(body.reason)),
+            },
+            CancelAnswerCode::InProcess => CancelAnswer::Undecided {
+                detail: format!("the switch still processes the transfer: {}", reason(body.reason)),
+            },
         }
     }
 }

@@ -21,7 +21,8 @@ impl SwitchClient {
                 match self.settled_report(transfer, reference) {
                     Some(report) => QueryAnswer::Settled(report),
                     None => QueryAnswer::NoAnswer {
-                        detail: "SETTLED without a reference, an amount or a currency".into(),
+                        detail: "the switch answered SETTLED without a reference, an amount or a currency"
+                            .into(),
                     },
                 }
             }

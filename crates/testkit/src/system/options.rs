@@ -1,4 +1,4 @@
-//! What a test can configure in its system. All times are short, since tests wait for them.
+//! The options of a test's system. All times are short, since tests wait for them.
 
 use serde_json::{Value, json};
 

@@ -55,7 +55,10 @@ impl System {
             bail!("the payment was not accepted: {status} {body}");
         }
         let text = |field: &str| {
-            body[field].as_str().map(str::to_owned).with_context(|| format!("no {field} in {body}"))
+            body[field]
+                .as_str()
+                .map(str::to_owned)
+                .with_context(|| format!("the response has no {field}: {body}"))
         };
         Ok(AcceptedPayment {
             payment_id: text("payment_id")?,

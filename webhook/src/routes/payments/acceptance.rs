@@ -73,7 +73,7 @@ pub(crate) struct PaymentAcceptance {
 pub(crate) enum AcceptanceError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    #[error("the response could not be serialized as JSON")]
+    #[error("a response of the payments API could not be serialized as JSON")]
     Serialize(#[from] serde_json::Error),
 }
 

@@ -92,11 +92,17 @@ fn filter(query: ListPaymentsQuery) -> Result<PaymentFilter, Problem> {
         .transpose()?;
     let source_account = query
         .source_account
-        .map(|text| AccountId::new(text).map_err(|error| malformed_query(format!("source_account: {error}"))))
+        .map(|text| {
+            AccountId::new(text)
+                .map_err(|error| malformed_query(format!("source_account is malformed: {error}")))
+        })
         .transpose()?;
     let after = query
         .after
-        .map(|text| PaymentId::new(text).map_err(|error| malformed_query(format!("after: {error}"))))
+        .map(|text| {
+            PaymentId::new(text)
+                .map_err(|error| malformed_query(format!("after is not a cursor of this list: {error}")))
+        })
         .transpose()?;
     if query.end_to_end_id.as_deref().is_some_and(|id| !is_end_to_end_id(id)) {
         return Err(malformed_query("end_to_end_id must be 1 to 35 printable ASCII characters".into()));

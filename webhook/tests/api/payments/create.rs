@@ -78,7 +78,7 @@ async fn s4_1_a_key_in_use_is_409_with_retry_after(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r25_of_64_duplicates_one_is_201(pool: PgPool) {
+async fn r25_of_64_duplicate_requests_one_is_answered_201(pool: PgPool) {
     let api = Api::new(pool).await;
     let body = order();
     let responses = join_all((0..64).map(|_| api.pay("k", &body))).await;
@@ -249,7 +249,7 @@ async fn headers_are_checked_before_the_body(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r13_without_the_database_503_and_a_retry_succeeds(pool: PgPool) {
+async fn r13_a_payment_without_the_database_is_503_and_its_retry_succeeds(pool: PgPool) {
     let api = Api::new(pool.clone()).await;
     let lost = PgPoolOptions::new().connect_lazy_with(pool.connect_options().as_ref().clone());
     lost.close().await;
@@ -260,7 +260,7 @@ async fn r13_without_the_database_503_and_a_retry_succeeds(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r35_one_database_connection_is_sufficient(pool: PgPool) {
+async fn r35_concurrent_payments_succeed_with_one_database_connection(pool: PgPool) {
     let api = Api::new(pool.clone()).await;
     let options = pool.connect_options().as_ref().clone();
     let narrow = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);

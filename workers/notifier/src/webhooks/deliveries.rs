@@ -39,6 +39,6 @@ impl Effect for WriteDeliveries {
     }
 
     fn committed(&self, event: &Event) {
-        tracing::debug!(event.id = event.event_id, "webhook deliveries of an event written");
+        tracing::debug!(event.id = event.event_id, "wrote the webhook deliveries of an event");
     }
 }

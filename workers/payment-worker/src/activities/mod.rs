@@ -27,7 +27,10 @@ pub fn cancel_queue(prefix: &str, switch: &str) -> String {
 /// A ledger step without an outcome is retried: an unknown outcome never counts as a failure.
 fn ledger_failure(error: LedgerError) -> ActivityError {
     if !matches!(error, LedgerError::Unavailable(_)) {
-        tracing::error!(error = &error as &dyn std::error::Error, "a ledger step failed and will be retried");
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "a ledger step of a payment failed; Temporal retries it"
+        );
     }
     retryable("ledger_unavailable", &error_chain(&error), None)
 }

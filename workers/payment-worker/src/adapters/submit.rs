@@ -20,13 +20,17 @@ pub(crate) enum SubmitAdapterError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
     /// The circuit is open, or the switch's `Retry-After` has not passed. Nothing was recorded or sent.
-    #[error("not sent: submits to switch {switch} are held back (circuit open or Retry-After); retry later")]
+    #[error(
+        "the transfer was not sent: submits to switch {switch} are held back (circuit open or Retry-After); retry later"
+    )]
     SubmitsHeldBack {
         /// The switch.
         switch: SwitchName,
     },
     /// The switch's clock, on which the submit deadline counts, is unknown. Nothing was recorded or sent.
-    #[error("not sent: the clock of switch {switch} is unknown: {detail}")]
+    #[error(
+        "the transfer was not sent: the clock of switch {switch}, on which its deadline counts, is unknown: {detail}; retry later"
+    )]
     SwitchClock {
         /// The switch.
         switch: SwitchName,
@@ -34,7 +38,9 @@ pub(crate) enum SubmitAdapterError {
         detail: String,
     },
     /// The listing in which the transfer is looked up later could not be read. Nothing was recorded or sent.
-    #[error("not sent: the transfer listing of switch {switch} could not be read: {detail}")]
+    #[error(
+        "the transfer was not sent: the transfer listing of switch {switch} could not be read: {detail}; retry later"
+    )]
     ListingUnavailable {
         /// The switch.
         switch: SwitchName,
@@ -122,13 +128,15 @@ impl SubmitPort for SubmitAdapter<'_> {
     async fn send(&self, _reference: &Reference) -> SendAnswer {
         // The recorded order carries the reference.
         let Some((n, order)) = self.attempt.get() else {
-            return SendAnswer::Unknown { detail: "not sent: the ledger recorded no attempt".into() };
+            return SendAnswer::Unknown {
+                detail: "the transfer was not sent: the ledger recorded no attempt".into(),
+            };
         };
         if self.session.reads_back()
             && let Err(detail) = self.record_marker(*n, order).await
         {
             return SendAnswer::Unknown {
-                detail: format!("not sent: the marker could not be recorded: {detail}"),
+                detail: format!("the transfer was not sent: the marker could not be recorded: {detail}"),
             };
         }
         let reply = self.session.client.send(order).await;

@@ -58,11 +58,16 @@ pub(super) async fn show(
     )
     .fetch_optional(&switch.pool)
     .await?;
-    let missing = || Problem::missing("no_behaviour", "this reference has no behaviour of its own");
+    let missing = || {
+        Problem::missing(
+            "no_behaviour",
+            "this reference has no behaviour of its own; set one or read the behaviour of default",
+        )
+    };
     Ok(Json(behaviour.ok_or_else(missing)?))
 }
 
-/// `DELETE /admin/behaviours/{reference}`: succeeds even if there is none.
+/// `DELETE /admin/behaviours/{reference}`: succeeds even if the reference has no behaviour.
 pub(super) async fn remove(
     State(switch): State<SharedSwitch>,
     Path(reference): Path<String>,

@@ -38,7 +38,7 @@ async fn complete(
     reason: Option<String>,
 ) -> Result<StatusCode, RequestError> {
     if !complete_now(switch, reference, status, reason).await? {
-        let detail = "this reference has no pending transfer";
+        let detail = "this reference has no pending transfer that could be completed";
         return Err(Problem::conflict("not_pending", detail).into());
     }
     switch.callback_due.notify_one();
@@ -98,7 +98,7 @@ pub(super) async fn callback(
     let amount = request.amount_minor.or(known.and_then(|transfer| transfer.amount_minor));
     let currency = request.currency.or(known.and_then(|transfer| transfer.currency.clone()));
     let (Some(status), Some(amount_minor), Some(currency)) = (status, amount, currency) else {
-        let detail = "the book has no such transfer: status, amount_minor and currency are required";
+        let detail = "the switch has no transfer with this reference; send status, amount_minor and currency with the callback";
         return Err(Problem::bad_request("invalid_field", detail).into());
     };
     let end = TransferEnd {

@@ -17,7 +17,7 @@ pub enum Scope {
 
 /// An unknown scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the scopes are pay, read and webhooks; use one of them")]
+#[error("the scope is unknown; use pay, read or webhooks")]
 pub struct UnknownScope;
 
 impl Scope {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scope_words_round_trip() {
+    fn a_scope_is_parsed_from_its_own_text() {
         for scope in Scope::ALL {
             assert_eq!(scope.as_str().parse(), Ok(scope));
         }

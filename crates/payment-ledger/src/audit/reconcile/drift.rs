@@ -1,5 +1,5 @@
-//! Drift between ledger, switch statements and workflows, told apart from what is in progress. Pure: the evidence about one
-//! payment in, the kinds of drift out.
+//! Drift between ledger, switch statements and workflows. A difference that a payment in progress explains is no drift. Pure
+//! functions: they map the evidence about one payment to kinds of drift.
 
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
@@ -43,7 +43,7 @@ text_enum!(
 );
 
 impl Drift {
-    /// Decisions that may resolve it. An open payment is decided by a payment decision; money after the end moves by a
+    /// Decisions that may resolve this drift. An open payment is decided by a payment decision; money after the end moves by a
     /// correction, with four-eyes.
     #[must_use]
     pub fn allowed(self) -> &'static [OperatorAction] {
@@ -104,9 +104,9 @@ pub struct PaymentEvidence {
     pub is_reserved: bool,
     /// Debits less return credits: 0 or 1 if consistent.
     pub debits: i64,
-    /// Its transfers that the statement shows as settled and not recalled. `None` without a statement to compare.
+    /// Transfers of the payment that the statement shows as settled and not recalled. `None` without a statement to compare.
     pub settled: Option<i64>,
-    /// Those of them with another amount or currency.
+    /// Settled transfers with another amount or currency.
     pub other_amounts: i64,
     /// Seconds since the newest of them settled, by the switch's clock.
     pub settled_for_s: Option<i64>,

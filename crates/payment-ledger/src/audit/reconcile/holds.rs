@@ -1,4 +1,4 @@
-//! The hold audit: open holds by state and by who decides them, and holds that are inconsistent. Uses the rules of
+//! The hold audit: open holds by state and deciding party, and inconsistent holds. Uses the rules of
 //! [`super::drift`] with the ledger alone: it needs neither Temporal nor a switch.
 
 use payment_protocol::PaymentState;
@@ -30,13 +30,13 @@ pub struct HeldInState {
     pub state: PaymentState,
     /// ISO 4217 code. Every currency with internal accounts is listed.
     pub currency: String,
-    /// The party that decides.
+    /// The deciding party.
     pub decided_by: DecidedBy,
     /// Number of holds.
     pub count: i64,
-    /// Their sum, in minor units.
+    /// Sum of the holds, in minor units.
     pub amount_minor: i64,
-    /// Age of the oldest, in seconds.
+    /// Age of the oldest hold, in seconds.
     pub oldest_s: i64,
 }
 

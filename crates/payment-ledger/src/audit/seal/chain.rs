@@ -21,7 +21,7 @@ pub struct SealHash([u8; HASH_BYTES]);
 
 /// Not a [`SealHash`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a seal hash is 64 hexadecimal digits")]
+#[error("the text is not a seal hash; give 64 hexadecimal digits")]
 pub struct SealHashError;
 
 impl SealHash {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn entry_hash_covers_every_field() {
+    fn the_hash_of_a_journal_entry_covers_every_field() {
         type Change = fn(&mut Entry);
         let changes: [Change; 11] = [
             |entry| entry.entry_id = 2,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn batch_hash_covers_number_position_previous_hash_and_order() {
+    fn a_seal_hash_covers_number_position_previous_hash_and_order() {
         let (a, b) = (SealHash([1; 32]), SealHash([2; 32]));
         let link = |batch, first, previous: &SealHash, entries: &[SealHash]| {
             let mut link = Link::new(batch, first, previous);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn hash_text_round_trips() {
+    fn a_seal_hash_is_parsed_from_its_own_text() {
         let hash = entry().hash();
         assert_eq!(hash.to_string().parse(), Ok(hash));
         for wrong in ["", "00", &"+1".repeat(32), &"é".repeat(32), &hash.to_string()[1..]] {

@@ -20,11 +20,11 @@ const STATEMENT_TIMEOUT: &str = "SET LOCAL statement_timeout = '15min'";
 /// One violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerificationFinding {
-    /// Its kind, a stable word.
+    /// Kind of the violation, a stable word.
     pub kind: &'static str,
     /// The entry, position, batch, account, payment or currency.
     pub subject: String,
-    /// What is wrong.
+    /// Description of the violation.
     pub detail: String,
 }
 

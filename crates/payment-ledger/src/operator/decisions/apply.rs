@@ -17,7 +17,7 @@ use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, steps::reserve, switch::final_status, writes};
 
 impl Ledger {
-    /// The outcome of a decision; `None` while it is open, or if its workflow recorded none.
+    /// The outcome of a decision; `None` while the decision is open, or if its workflow recorded no outcome.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -47,7 +47,7 @@ impl Ledger {
         let confirmed = rows::find(&mut tx, decision_id)
             .await?
             .is_some_and(|decision| decision.status == DecisionStatus::Confirmed);
-        // An unconfirmed decision stays open, whoever sends its id.
+        // An unconfirmed decision stays open even if a caller knows its id.
         if confirmed {
             close(&mut tx, &locked, decision_id, outcome, detail).await?;
             if *outcome == DecisionOutcome::RetryCancel && locked.facts.state == PaymentState::NeedsOperator {
@@ -60,8 +60,8 @@ impl Ledger {
     }
 
     /// Debits by a decision, once, under `{tx_id}:debit:{decision_id}`, and ends the payment as settled: from the hold if the
-    /// account may be debited, else from the customer or the claims account ([`charge`]). A repeat gets the same
-    /// answer.
+    /// account may be debited, else from the customer or the claims account ([`charge`]). A repeat returns the same
+    /// outcome.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -99,8 +99,8 @@ impl Ledger {
     }
 
     /// Releases by a decision, once, under `{tx_id}:comp-reserve:{decision_id}`, and ends the payment for the first
-    /// recorded cause ([`Cause::ReleasedByDecision`] if there is none), which is returned. Without a hold it
-    /// writes the fence, so that a late reserve is refused. A repeat gets the same answer.
+    /// recorded cause ([`Cause::ReleasedByDecision`] without one), which is returned. Without a hold it
+    /// writes the fence, so that a late reserve is refused. A repeat returns the same outcome.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.

@@ -1,4 +1,4 @@
-//! Confirming and withdrawing decisions: the second person of the four-eyes approval.
+//! Confirming and withdrawing decisions: the four-eyes approval by a second operator.
 
 use payment_protocol::decision::Decision;
 use payment_protocol::ids::{DecisionId, PaymentId};
@@ -16,8 +16,8 @@ use crate::{Ledger, LedgerError};
 
 impl Ledger {
     /// Confirms a proposal by another operator; names are compared trimmed and without regard to case. A decision about an
-    /// open payment goes into the inbox, in the same transaction; a correction is booked in it. A repeat of the
-    /// confirmation gets the same answer.
+    /// open payment is written to the inbox and a correction is booked, in the same transaction. A repeat of the
+    /// confirmation returns the same outcome.
     ///
     /// Refusals in order of precedence: no operator, no reason, unknown decision, closed, confirmed by another, the
     /// proposer's own name, and then every refusal of the proposal.
@@ -68,7 +68,7 @@ impl Ledger {
         Ok(confirmed)
     }
 
-    /// Withdraws a proposal; any operator may, and is recorded. A repeat changes nothing.
+    /// Withdraws a proposal and records the operator, who may be any operator. A repeat changes nothing.
     ///
     /// Refusals in order of precedence: no operator, no reason, unknown decision, confirmed, closed.
     ///
@@ -114,7 +114,7 @@ async fn lock_decision(
         value: payment_id,
     })?;
     let locked = lock_payment(tx, &payment_id).await?;
-    // It may have changed before the lock was granted.
+    // The decision may have changed before the lock was granted.
     let decision = rows::find(tx, decision_id).await?.ok_or_else(unknown)?;
     Ok((decision, locked))
 }

@@ -11,9 +11,9 @@ use crate::row_lock::{LockedPayment, lock_payment};
 use crate::transaction::LedgerTransaction;
 use crate::{LedgerError, writes};
 
-/// What is booked for a payment outside its hold.
+/// The postings of a payment outside its hold.
 struct PaymentPostings {
-    /// The account that was debited in favour of escrow; `None` if none was.
+    /// The account that was debited in favour of escrow; `None` without such a debit.
     debited_account: Option<String>,
     returned: bool,
     written_off: bool,
@@ -85,7 +85,7 @@ pub(super) async fn check_allowed(
     Err(refused.into())
 }
 
-/// Books an allowed correction and closes decision and exception. Returns in words what was booked.
+/// Books an allowed correction and closes decision and exception. Returns a description of the posting.
 pub(super) async fn book(
     tx: &mut LedgerTransaction,
     locked: &LockedPayment,

@@ -173,7 +173,7 @@ pub enum ConfirmOutcome {
     ToApply(InboxMessage),
     /// A correction, booked in the transaction of the confirmation.
     Corrected {
-        /// What was booked, in words.
+        /// Description of the posting.
         detail: String,
     },
 }
@@ -185,7 +185,7 @@ pub enum DecideError {
     #[error(transparent)]
     Refused(#[from] DecisionRefusedError),
     /// The outcome is unknown: repeat.
-    #[error("the decision has no outcome; repeat it")]
+    #[error("the ledger did not confirm whether the decision is recorded; repeat the decision")]
     Ledger(#[from] LedgerError),
 }
 

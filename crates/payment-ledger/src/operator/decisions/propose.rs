@@ -120,8 +120,8 @@ pub(super) async fn check_allowed(
     .await?;
     let reason = row.operator_reason.as_deref().and_then(OperatorReason::parse);
     match reason {
-        // The state does not tell: a late cancel attempt shows a payment that needs an operator as cancelling. Its workflow checks
-        // again when it receives the decision.
+        // The state is no criterion: after a late cancel attempt, a payment that needs an operator is shown as cancelling. Its
+        // workflow checks again when it receives the decision.
         Some(reason) if reason.allowed().contains(&action) => Ok(()),
         Some(reason) => Err(DecisionRefusedError::ActionNotAllowed { action, reason }.into()),
         None => Err(DecisionRefusedError::NotWaiting(locked.facts.state).into()),

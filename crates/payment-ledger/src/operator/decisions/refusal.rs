@@ -12,45 +12,45 @@ use super::{Correction, DecisionStatus};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecisionRefusedError {
     /// The audit trail needs an operator.
-    #[error("the operator's name is missing")]
+    #[error("the operator's name is missing; give it")]
     MissingOperator,
     /// A name that could be mistaken for another.
-    #[error("a name is 1 to 64 letters, digits, spaces and . _ - @ of ASCII")]
+    #[error("the operator's name is invalid; use 1 to 64 ASCII letters, digits, spaces and . _ - @")]
     InvalidOperator,
     /// A text over the limit.
-    #[error("{0} is longer than {max} characters", max = super::rows::TEXT_MAX)]
+    #[error("{0} is longer than {max} characters; shorten it", max = super::rows::TEXT_MAX)]
     TooLong(&'static str),
     /// A text with invisible characters.
-    #[error("{0} has invisible characters: remove them")]
+    #[error("{0} has invisible characters; remove them")]
     InvisibleCharacters(&'static str),
     /// The audit trail needs a reason.
-    #[error("the reason is missing")]
+    #[error("the reason is missing; give one for the audit trail")]
     MissingReason,
     /// Debit and release by decision need evidence.
-    #[error("{0} needs evidence of how the transfer ended, and where it is stored")]
+    #[error("the decision {0} needs evidence; state how the transfer ended and where the proof is stored")]
     MissingEvidence(Action),
     /// A correction that depends on the switch needs evidence.
-    #[error("{0} needs evidence of how the transfer ended, and where it is stored")]
+    #[error("the decision {0} needs evidence; state how the transfer ended and where the proof is stored")]
     MissingCorrectionEvidence(Correction),
-    /// Closing it would leave the amount on the claims account.
+    /// Closing the exception would leave the amount on the claims account.
     #[error(
-        "the payment of exception {0} is on the claims account: a write_off or return_credit closes the exception"
+        "exception {0} cannot be closed while its payment is on the claims account; decide write_off or return_credit, which closes it"
     )]
     OnClaimsAccount(i64),
     /// No such payment.
-    #[error("there is no payment {0}")]
+    #[error("there is no payment {0}; check the id")]
     UnknownPayment(PaymentId),
     /// No such decision.
-    #[error("there is no decision {0}")]
+    #[error("there is no decision {0}; check the id")]
     UnknownDecision(DecisionId),
     /// No such exception.
-    #[error("there is no exception {0}")]
+    #[error("there is no exception {0}; check the number")]
     UnknownException(i64),
     /// The payment has ended.
-    #[error("the payment has ended as {0}: only a correction of one of its open exceptions can move money")]
+    #[error("the payment has ended as {0}; only a correction of one of its open exceptions can move money")]
     Ended(FinalState),
     /// The payment does not need an operator.
-    #[error("the payment is {0} and does not need an operator")]
+    #[error("the payment is {0} and does not need an operator; decide only about payments that do")]
     NotWaiting(PaymentState),
     /// The operator reason does not allow the action.
     #[error("{action} is not allowed for the operator reason {reason}; allowed: {}", action_list(reason.allowed()))]
@@ -61,40 +61,42 @@ pub enum DecisionRefusedError {
         reason: OperatorReason,
     },
     /// A payment has one open decision at a time.
-    #[error("decision {0} on this payment is open: confirm or withdraw it first")]
+    #[error("decision {0} about this payment is open; confirm or withdraw it first")]
     AnotherDecisionOpen(DecisionId),
-    /// Four-eyes: the confirming operator is another person.
-    #[error("{0} proposed the decision: another person must confirm it")]
+    /// Four-eyes: the proposing operator cannot confirm.
+    #[error("operator {0} proposed this decision; another operator must confirm it")]
     SameOperator(String),
     /// Another operator confirmed it first.
-    #[error("{0} has already confirmed the decision")]
+    #[error("operator {0} has already confirmed this decision; no further confirmation is needed")]
     AlreadyConfirmed(String),
     /// The decision is closed.
-    #[error("the decision is {0}: propose it again if it is still needed")]
+    #[error("the decision is closed with status {0}; propose it again if it is still needed")]
     Closed(DecisionStatus),
-    /// It is confirmed and may have been applied.
-    #[error("the decision is confirmed and cannot be withdrawn")]
+    /// The decision is confirmed and may have been applied.
+    #[error("the decision is confirmed and cannot be withdrawn; wait for its outcome")]
     AlreadyApplying,
     /// An earlier decision closed the exception.
-    #[error("exception {0} is already closed")]
+    #[error("exception {0} was closed by an earlier decision; nothing is left to decide")]
     ExceptionClosed(i64),
     /// The exception has no payment.
-    #[error("exception {0} has no payment: it can only be closed")]
+    #[error("exception {0} has no payment to correct; it can only be closed")]
     WithoutPayment(i64),
     /// The exception protects an open payment.
-    #[error("the payment is still open as {0}: decide on the payment, not on its exception")]
+    #[error(
+        "the payment of the exception is open in state {0}; decide about the payment, not about its exception"
+    )]
     PaymentOpen(PaymentState),
     /// Late debit of a debited payment.
-    #[error("the payment is already debited")]
+    #[error("the payment was already debited; a late_debit is not possible")]
     AlreadyDebited,
     /// Return credit of a payment that was not debited.
-    #[error("the payment was not debited: there is nothing to return")]
+    #[error("the payment was not debited; a return_credit is not possible")]
     NotDebited,
     /// A second return credit.
-    #[error("the debit has already been returned")]
+    #[error("the debit of the payment was already returned; a second return_credit is not possible")]
     AlreadyReturned,
     /// Write-off without an amount on the claims account.
-    #[error("the claims account holds nothing of this payment: there is nothing to write off")]
+    #[error("no amount of this payment is on the claims account; there is nothing to write off")]
     NothingOnClaims,
 }
 

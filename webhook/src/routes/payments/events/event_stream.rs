@@ -105,7 +105,10 @@ impl EventStream {
             self.may_have_more = true;
         }
         while let Err(error) = self.read_page().await {
-            tracing::debug!(error = &error as &dyn std::error::Error, "reading a streamed payment failed");
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "the timeline of a streamed payment could not be read; trying again"
+            );
             tokio::time::sleep(RETRY_PAUSE).await;
         }
     }

@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_event_is_a_position_or_end_and_the_header_wins() {
+    fn last_event_id_is_a_position_or_end_and_its_header_has_precedence() {
         let parse = |header: Option<&str>, query: Option<&str>| {
             let mut headers = HeaderMap::new();
             if let Some(text) = header {
