@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use payment_worker::reconciliation::{ReconciliationSummary, ReconciliationWorkflow, Tolerance};
+use payment_protocol::drift::Tolerance;
+use payment_worker::reconciliation::{ReconciliationSummary, ReconciliationWorkflow};
 use serde_json::json;
 use temporalio_client::{
     WorkflowExecutionStatus, WorkflowGetResultOptions, WorkflowStartOptions, WorkflowTerminateOptions,

@@ -37,7 +37,6 @@ use sqlx::migrate::Migrator;
 
 pub use connect::{DatabaseOptions, DatabaseOptionsError};
 pub use error::LedgerError;
-pub use writes::ExceptionKind;
 
 /// Migrations of the ledger's tables, including those of the outbox and of outbound webhooks.
 pub static MIGRATOR: Migrator = sqlx::migrate!();

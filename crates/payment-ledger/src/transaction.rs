@@ -6,7 +6,8 @@ use payment_protocol::ids::PaymentId;
 use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 
 use crate::LedgerError;
-use crate::writes::{ExceptionKind, replace_nul};
+use crate::writes::replace_nul;
+use payment_protocol::exception::ExceptionKind;
 
 /// A transaction of the ledger. It is rolled back unless [`LedgerTransaction::commit`] succeeds.
 pub(crate) struct LedgerTransaction {

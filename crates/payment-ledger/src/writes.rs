@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use payment_protocol::PaymentState;
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::ids::PaymentId;
-use payment_protocol::text_enum;
 use sqlx::PgConnection;
 
 use crate::{LedgerError, events};
@@ -166,26 +165,3 @@ async fn insert_operation(
     .await?;
     Ok(())
 }
-
-text_enum!(
-    /// Kinds of exceptions found when a switch reports or a decision is applied. Kinds found by a hold audit or a
-    /// reconciliation run: [`crate::audit::reconcile::drift::Drift`].
-    ExceptionKind {
-        /// SUCCESS for a payment that had ended otherwise.
-        LateConfirmation = "late_confirmation",
-        /// A final status that contradicts the recorded one.
-        ContradictoryFinalStatus = "contradictory_final_status",
-        /// SUCCESS with another amount, currency or reference.
-        ConfirmationMismatch = "confirmation_mismatch",
-        /// SUCCESS for a payment without a recorded attempt.
-        SettledWithoutAttempt = "settled_without_attempt",
-        /// An authentic callback with an unknown reference.
-        CallbackForUnknownPayment = "callback_for_unknown_payment",
-        /// A report of one switch about another switch's payment.
-        CallbackFromOtherSwitch = "callback_from_other_switch",
-        /// A callback's event id reused with another body.
-        CallbackEventIdReused = "callback_event_id_reused",
-        /// A debit charged to the claims account because the customer's account could not be debited.
-        DebitedToClaims = "debited_to_claims",
-    }
-);

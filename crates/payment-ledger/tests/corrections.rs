@@ -7,10 +7,11 @@ mod support;
 
 use futures::future::join_all;
 use payment_ledger::operator::decisions::{
-    ConfirmOutcome, Correction, DecideError, DecisionRefusedError, DecisionStatus,
+    ConfirmOutcome, DecideError, DecisionRefusedError, DecisionStatus,
 };
 use payment_ledger::switch::callbacks::Callback;
 use payment_protocol::PaymentState;
+use payment_protocol::action::Correction;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Sample, Stage, event, failure, success};

@@ -7,9 +7,10 @@ mod support;
 
 use futures::future::join_all;
 use payment_ledger::operator::decisions::{
-    ConfirmOutcome, DecideError, DecisionRefusedError, DecisionStatus, OperatorAction,
+    ConfirmOutcome, DecideError, DecisionRefusedError, DecisionStatus,
 };
 use payment_protocol::PaymentState;
+use payment_protocol::action::OperatorAction;
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{Action, Decision};
 use payment_protocol::ids::{ClientId, DecisionId, PaymentId};

@@ -7,11 +7,11 @@ mod support;
 use std::collections::BTreeMap;
 
 use iso_currency::Currency;
-use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
 use payment_ledger::audit::reconcile::findings::FindingOutcome;
 use payment_ledger::audit::reconcile::holds::DecidedBy;
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
+use payment_protocol::drift::{Drift, Tolerance};
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, Stage, account_id, tenant};
 

@@ -6,9 +6,9 @@
 
 mod support;
 
-use payment_ledger::audit::reconcile::drift::Tolerance;
 use payment_ledger::audit::reconcile::payments::Sources;
 use payment_ledger::audit::seal::{BatchSize, SealOutcome};
+use payment_protocol::drift::Tolerance;
 use payment_protocol::ids::{PaymentId, SwitchName};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, SWITCH, Stage, event, failure};

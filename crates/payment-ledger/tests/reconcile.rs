@@ -7,9 +7,9 @@ mod support;
 use std::collections::BTreeMap;
 
 use payment_ledger::audit::reconcile::ReconciliationRunId;
-use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
 use payment_ledger::audit::reconcile::findings::{Finding, FindingOutcome};
 use payment_ledger::audit::reconcile::payments::Sources;
+use payment_protocol::drift::{Drift, Tolerance};
 use payment_protocol::ids::{PaymentId, SwitchName};
 use payment_protocol::keys;
 use payment_protocol::report::{LineStatus, StatementLine};

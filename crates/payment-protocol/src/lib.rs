@@ -13,10 +13,13 @@
 //! | [`rules`] over [`facts::Facts`] | what may be written next to what is written? | the ledger, under the payment row's lock |
 
 pub mod action;
+pub mod alert;
 pub mod cancel;
 pub mod cause;
 pub mod compensation;
 pub mod decision;
+pub mod drift;
+pub mod exception;
 pub mod facts;
 pub mod ids;
 pub mod inbox;

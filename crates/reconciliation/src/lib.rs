@@ -13,6 +13,5 @@
 pub mod report;
 mod run;
 
-pub use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
 pub use report::ReconciliationReport;
 pub use run::{Reconciler, ReconciliationError};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
 use payment_ledger::audit::reconcile::findings::{Finding, FindingOutcome};
 use payment_ledger::audit::reconcile::payments::PaymentComparison;
+use payment_protocol::drift::{Drift, Tolerance};
 use payment_protocol::facts::HoldStatus;
 use serde::{Deserialize, Serialize};
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use payment_ledger::audit::reconcile::ReconciliationRunId;
-use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
 use payment_ledger::audit::reconcile::findings::Finding;
 use payment_ledger::audit::reconcile::payments::Sources;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::SwitchProfile;
+use payment_protocol::drift::{Drift, Tolerance};
 use payment_protocol::ids::{PaymentId, SwitchName};
 use switch_client::SwitchClient;
 use switch_client::client::ClientError;

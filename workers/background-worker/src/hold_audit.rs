@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use monitoring::background_task::BackgroundTask;
-use payment_ledger::audit::reconcile::drift::Tolerance;
 use payment_ledger::audit::reconcile::findings::FindingOutcome;
 use payment_ledger::{Ledger, LedgerError};
+use payment_protocol::drift::Tolerance;
 use payment_protocol::ids::PaymentId;
 use tokio_util::sync::CancellationToken;
 
@@ -108,12 +108,12 @@ mod tests {
         for reason in payment_protocol::OperatorReason::ALL {
             assert_has(&format!("payments_needing_operator{{reason=\"{reason}\"}} 0"));
         }
-        let exceptions = payment_ledger::ExceptionKind::ALL.iter().map(|kind| kind.as_str());
-        let drifts = payment_ledger::audit::reconcile::drift::Drift::ALL.iter().map(|kind| kind.as_str());
+        let exceptions = payment_protocol::exception::ExceptionKind::ALL.iter().map(|kind| kind.as_str());
+        let drifts = payment_protocol::drift::Drift::ALL.iter().map(|kind| kind.as_str());
         for kind in exceptions.chain(drifts) {
             assert_has(&format!("exceptions_open{{kind=\"{kind}\"}} 0"));
         }
-        for kind in payment_ledger::operator::alerts::AlertKind::ALL {
+        for kind in payment_protocol::alert::AlertKind::ALL {
             assert_has(&format!("payments_alerted{{kind=\"{kind}\"}} 0"));
         }
         // Every other gauge that an alert rule reads.

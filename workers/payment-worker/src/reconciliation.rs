@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-pub use reconciliation::Tolerance;
+use payment_protocol::drift::Tolerance;
 use reconciliation::{Reconciler, ReconciliationReport};
 use serde::{Deserialize, Serialize};
 use temporalio_client::Client;

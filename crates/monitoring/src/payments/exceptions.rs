@@ -1,7 +1,7 @@
 //! Alerts about open exceptions.
 
-use payment_ledger::ExceptionKind;
-use payment_ledger::audit::reconcile::drift::Drift;
+use payment_protocol::drift::Drift;
+use payment_protocol::exception::ExceptionKind;
 
 use super::{EXCEPTIONS, SEVERAL_UPDATES, Texts};
 use crate::alert::Severity::{self, Critical, Warning};

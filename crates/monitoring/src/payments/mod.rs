@@ -5,11 +5,11 @@ mod exceptions;
 
 use std::time::Duration;
 
-use payment_ledger::ExceptionKind;
-use payment_ledger::audit::reconcile::drift::{Drift, Tolerance};
-use payment_ledger::operator::alerts::AlertKind;
 use payment_protocol::PaymentState;
+use payment_protocol::alert::AlertKind;
 use payment_protocol::cause::OperatorReason;
+use payment_protocol::drift::{Drift, Tolerance};
+use payment_protocol::exception::ExceptionKind;
 
 use crate::alert::Severity::{self, Critical, Warning};
 use crate::alert::{Alert, Page, pascal_case};

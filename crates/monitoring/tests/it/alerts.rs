@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use monitoring::metrics::METRICS;
 use monitoring::{alerts, document};
-use payment_ledger::ExceptionKind;
-use payment_ledger::audit::reconcile::drift::Drift;
-use payment_ledger::operator::alerts::AlertKind;
+use payment_protocol::alert::AlertKind;
+use payment_protocol::drift::Drift;
+use payment_protocol::exception::ExceptionKind;
 use payment_protocol::{OperatorReason, PaymentState};
 use service_kit::metrics::Kind;
 

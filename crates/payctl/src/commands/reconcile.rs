@@ -1,7 +1,8 @@
 //! `payctl reconcile`: one reconciliation run over the switch statements, the ledger and the running workflows.
 
+use payment_protocol::drift::Tolerance;
 use reconciliation::report::{PaymentSum, ReportedFinding, SwitchTotals};
-use reconciliation::{Reconciler, ReconciliationReport, Tolerance};
+use reconciliation::{Reconciler, ReconciliationReport};
 use workflow_api::RunningWorkflows;
 
 use crate::config::ConfigArgs;

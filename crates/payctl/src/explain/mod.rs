@@ -14,8 +14,8 @@ mod workflow;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use payment_ledger::Ledger;
-use payment_ledger::operator::decisions::Correction;
 use payment_ledger::reads::explain::PaymentExplanation as LedgerExplanation;
+use payment_protocol::action::Correction;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::submit::QueryAnswer;
 

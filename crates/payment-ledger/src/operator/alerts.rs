@@ -1,27 +1,13 @@
 //! Payments that need an operator, and alerts.
 
 use payment_protocol::PaymentState;
+use payment_protocol::alert::AlertKind;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::port::NeedsOperatorOutcome;
-use payment_protocol::text_enum;
 
 use crate::row_lock::lock_payment;
 use crate::{Ledger, LedgerError, operator::decisions, writes};
-
-text_enum!(
-    /// Kinds of alerts about one payment.
-    AlertKind {
-        /// The payment needs an operator.
-        NeedsOperator = "needs_operator",
-        /// A compensation failed; the other ones go on.
-        CompensationFailed = "compensation_failed",
-        /// The cancel is undecided for longer than the profile's `alert_after_ms`, or the switch rejects our cancel request as invalid.
-        CancelUndecided = "cancel_undecided",
-        /// The recall is undecided.
-        RecallUndecided = "recall_undecided",
-    }
-);
 
 impl Ledger {
     /// Records that the payment needs an operator, and raises the alert; or returns the recorded end or final status.

@@ -3,10 +3,10 @@
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
 
-use crate::audit::reconcile::drift::Drift;
-use crate::operator::alerts::AlertKind;
-use crate::writes::ExceptionKind;
 use crate::{Ledger, LedgerError};
+use payment_protocol::alert::AlertKind;
+use payment_protocol::drift::Drift;
+use payment_protocol::exception::ExceptionKind;
 
 /// Open payments in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use sqlx::PgConnection;
 
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::transaction::LedgerTransaction;
-use crate::writes::ExceptionKind;
 use crate::{Ledger, LedgerError, writes};
+use payment_protocol::exception::ExceptionKind;
 
 /// The transfer to send; the same on every attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]

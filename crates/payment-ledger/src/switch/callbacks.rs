@@ -15,8 +15,8 @@ use crate::row_lock::{LockedPayment, lock_payment};
 use crate::switch::final_status::{FinalStatusSource, write_settled};
 use crate::switch::inbox::current_workflow;
 use crate::transaction::LedgerTransaction;
-use crate::writes::ExceptionKind;
 use crate::{Ledger, LedgerError, writes};
+use payment_protocol::exception::ExceptionKind;
 
 /// An authentic callback: its signature over the raw body was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use sqlx::PgConnection;
 
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::transaction::LedgerTransaction;
-use crate::writes::ExceptionKind;
 use crate::{Ledger, LedgerError, writes};
+use payment_protocol::exception::ExceptionKind;
 
 /// The source of a final status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use payment_ledger::Ledger;
-use payment_ledger::operator::alerts::AlertKind;
 use payment_ledger::steps::release::ReleaseStepOutcome;
+use payment_protocol::alert::AlertKind;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::ids::{DecisionId, PaymentId, RunId};

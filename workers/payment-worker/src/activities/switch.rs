@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use payment_ledger::Ledger;
-use payment_ledger::operator::alerts::AlertKind;
 use payment_protocol::Payment;
+use payment_protocol::alert::AlertKind;
 use payment_protocol::cancel::{self, CancelAttemptOutcome};
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{self, Decision, DecisionOutcome};

@@ -20,7 +20,7 @@ use std::pin::pin;
 use std::time::SystemTime;
 
 use futures::FutureExt as _;
-use payment_ledger::operator::alerts::AlertKind;
+use payment_protocol::alert::AlertKind;
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{Decision, DecisionOutcome};
 use payment_protocol::payment::InvalidPayment;

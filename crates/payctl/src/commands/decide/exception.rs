@@ -1,6 +1,6 @@
 //! Decisions about an exception: corrections, which need two operators, and closing without moving money.
 
-use payment_ledger::operator::decisions::Correction;
+use payment_protocol::action::Correction;
 use serde_json::json;
 
 use super::{ExceptionArgs, not_decided};

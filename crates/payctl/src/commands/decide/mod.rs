@@ -4,7 +4,8 @@ mod exception;
 mod payment;
 mod wait;
 
-use payment_ledger::operator::decisions::{Correction, DecideError};
+use payment_ledger::operator::decisions::DecideError;
+use payment_protocol::action::Correction;
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{DecisionId, PaymentId};
 

@@ -1,7 +1,8 @@
 //! Decisions about a payment that needs an operator: propose, confirm, withdraw.
 
 use payment_ledger::Ledger;
-use payment_ledger::operator::decisions::{ConfirmOutcome, DecisionStatus, DecisionView, OperatorAction};
+use payment_ledger::operator::decisions::{ConfirmOutcome, DecisionStatus, DecisionView};
+use payment_protocol::action::OperatorAction;
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use serde_json::json;

@@ -2,8 +2,8 @@
 
 use payment_protocol::ids::PaymentId;
 
-use super::drift::Drift;
 use crate::{Ledger, LedgerError, writes};
+use payment_protocol::drift::Drift;
 
 /// One instance of drift.
 #[derive(Clone, Debug, PartialEq, Eq)]

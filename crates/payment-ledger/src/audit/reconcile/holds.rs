@@ -5,10 +5,10 @@ use payment_protocol::PaymentState;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::text_enum;
 
-use super::drift::{Drift, Tolerance};
 use super::findings::{Finding, FindingOutcome};
 use super::payments::{Sources, read_id};
 use crate::{Ledger, LedgerError};
+use payment_protocol::drift::{Drift, Tolerance};
 
 /// Payments compared per batch.
 const BATCH: i64 = 1_000;

@@ -6,14 +6,13 @@
 //!
 //! | file | question |
 //! |---|---|
-//! | [`drift`] | Which differences are drift, and which are in progress? |
+//! | [`payment_protocol::drift`] | Which differences are drift, and which are in progress? |
 //! | [`statement`] | Which statement lines are stored? |
 //! | [`payments`] | What is the evidence about each payment? |
 //! | [`holds`] | Which holds are open, and are they consistent? |
 //! | [`unmatched`] | Which statement lines, callbacks and workflows have no payment? |
 //! | [`findings`] | Which exceptions are opened? |
 
-pub mod drift;
 pub mod findings;
 pub mod holds;
 pub mod payments;

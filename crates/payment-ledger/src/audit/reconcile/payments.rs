@@ -6,9 +6,9 @@ use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::{PaymentId, SwitchName};
 
 use super::ReconciliationRunId;
-use super::drift::{PaymentEvidence, Tolerance, find_drift};
 use super::findings::Finding;
 use crate::{Ledger, LedgerError};
+use payment_protocol::drift::{PaymentEvidence, Tolerance, find_drift};
 
 /// One payment with the evidence about it.
 #[derive(Clone, Debug, PartialEq, Eq)]

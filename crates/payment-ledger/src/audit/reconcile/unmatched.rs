@@ -1,9 +1,9 @@
 //! Statement lines, callbacks and workflows without a payment.
 
 use super::ReconciliationRunId;
-use super::drift::{Drift, Tolerance};
 use super::findings::Finding;
 use crate::{Ledger, LedgerError};
+use payment_protocol::drift::{Drift, Tolerance};
 
 /// One page of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,11 +10,12 @@ use payment_protocol::state::FinalState;
 use payment_protocol::{PaymentState, keys};
 use sqlx::PgConnection;
 
-use super::{DecisionStatus, OperatorAction, charge, rows};
+use super::{DecisionStatus, charge, rows};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::release::{release_hold, write_cause};
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, steps::reserve, switch::final_status, writes};
+use payment_protocol::action::OperatorAction;
 
 impl Ledger {
     /// The outcome of a decision; `None` while the decision is open, or if its workflow recorded no outcome.

@@ -11,7 +11,8 @@ use crate::accounts::{self, InternalAccount, JournalPosting};
 use crate::row_lock::LockedPayment;
 use crate::steps::release::release_hold;
 use crate::transaction::LedgerTransaction;
-use crate::writes::{self, ExceptionKind};
+use crate::writes;
+use payment_protocol::exception::ExceptionKind;
 
 /// Debits an open payment under the decision's own key. Returns in words what was booked.
 pub(super) async fn by_decision(

@@ -5,9 +5,10 @@ use sqlx::PgConnection;
 
 use super::correct;
 use super::rows::{self, is_same_operator, validate_operator_and_reason};
-use super::{Correction, DecideError, DecisionRefusedError, OperatorAction};
+use super::{DecideError, DecisionRefusedError};
 use crate::Ledger;
-use crate::writes::ExceptionKind;
+use payment_protocol::action::{Correction, OperatorAction};
+use payment_protocol::exception::ExceptionKind;
 
 impl Ledger {
     /// Closes an exception without moving money. A repeat by the same operator returns the first decision.

@@ -7,12 +7,11 @@ use sqlx::PgConnection;
 use super::correct;
 use super::propose::check_allowed;
 use super::rows::{self, is_same_operator, validate_operator_and_reason};
-use super::{
-    ConfirmOutcome, DecideError, DecisionRefusedError, DecisionStatus, DecisionView, OperatorAction,
-};
+use super::{ConfirmOutcome, DecideError, DecisionRefusedError, DecisionStatus, DecisionView};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError};
+use payment_protocol::action::OperatorAction;
 
 impl Ledger {
     /// Confirms a proposal by another operator; names are compared trimmed and without regard to case. A decision about an

@@ -5,11 +5,12 @@ use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::keys;
 use sqlx::PgConnection;
 
-use super::{Correction, DecideError, DecisionRefusedError, DecisionStatus, charge, rows};
+use super::{DecideError, DecisionRefusedError, DecisionStatus, charge, rows};
 use crate::accounts::{self, InternalAccount, JournalPosting};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::transaction::LedgerTransaction;
 use crate::{LedgerError, writes};
+use payment_protocol::action::Correction;
 
 /// The postings of a payment outside its hold.
 struct PaymentPostings {

@@ -7,9 +7,10 @@ use sqlx::PgConnection;
 
 use super::correct;
 use super::rows::{self, NewDecision, checked_text, is_same_operator, validate_operator_and_reason};
-use super::{Correction, DecideError, DecisionRefusedError, OperatorAction, Proposal};
+use super::{DecideError, DecisionRefusedError, Proposal};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::{Ledger, LedgerError};
+use payment_protocol::action::{Correction, OperatorAction};
 
 impl Ledger {
     /// Proposes `action` on a payment that needs an operator. An action that moves no money is confirmed at once.

@@ -6,7 +6,8 @@ use payment_protocol::decision::Action;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::state::FinalState;
 
-use super::{Correction, DecisionStatus};
+use super::DecisionStatus;
+use payment_protocol::action::Correction;
 
 /// A refused decision; nothing is written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,8 +6,9 @@ use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
 use sqlx::PgConnection;
 
-use super::{DecisionRefusedError, DecisionStatus, DecisionView, OperatorAction};
+use super::{DecisionRefusedError, DecisionStatus, DecisionView};
 use crate::{Ledger, LedgerError, writes};
+use payment_protocol::action::OperatorAction;
 
 /// Columns of a decision.
 pub(crate) struct DecisionRow {

@@ -1,14 +1,13 @@
 //! Drift between ledger, switch statements and workflows. A difference that a payment in progress explains is no drift. Pure
 //! functions: they map the evidence about one payment to kinds of drift.
 
-use payment_protocol::PaymentState;
-use payment_protocol::cause::OperatorReason;
-use payment_protocol::decision::Action;
-use payment_protocol::facts::HoldStatus;
-use payment_protocol::text_enum;
+use crate::PaymentState;
+use crate::cause::OperatorReason;
+use crate::facts::HoldStatus;
+use crate::state::text_enum;
 use serde::{Deserialize, Serialize};
 
-use crate::operator::decisions::{Correction, OperatorAction};
+use crate::action::{Action, Correction, OperatorAction};
 
 text_enum!(
     /// Kinds of drift, in the order of reports.

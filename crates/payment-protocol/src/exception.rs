@@ -1,0 +1,26 @@
+//! Contradictions between the books that open an exception.
+
+use crate::state::text_enum;
+
+text_enum!(
+    /// Kinds of exceptions found when a switch reports or a decision is applied. Kinds found by a hold audit or a
+    /// reconciliation run: [`crate::drift::Drift`].
+    ExceptionKind {
+        /// SUCCESS for a payment that had ended otherwise.
+        LateConfirmation = "late_confirmation",
+        /// A final status that contradicts the recorded one.
+        ContradictoryFinalStatus = "contradictory_final_status",
+        /// SUCCESS with another amount, currency or reference.
+        ConfirmationMismatch = "confirmation_mismatch",
+        /// SUCCESS for a payment without a recorded attempt.
+        SettledWithoutAttempt = "settled_without_attempt",
+        /// An authentic callback with an unknown reference.
+        CallbackForUnknownPayment = "callback_for_unknown_payment",
+        /// A report of one switch about another switch's payment.
+        CallbackFromOtherSwitch = "callback_from_other_switch",
+        /// A callback's event id reused with another body.
+        CallbackEventIdReused = "callback_event_id_reused",
+        /// A debit charged to the claims account because the customer's account could not be debited.
+        DebitedToClaims = "debited_to_claims",
+    }
+);
