@@ -52,6 +52,16 @@ up() {
   watch_processes
 }
 
+# `./dev reset`: deletes what `./dev up` keeps between runs.
+reset_data() {
+  [ $# = 0 ] || fail "reset takes no arguments"
+  start_run reset
+  [ ! -d "$dev_dir/run/up" ] || fail "the system is up in this clone; stop it with Ctrl-C first"
+  persistent_cluster_folder
+  rm -rf "$REPLY" "$dev_dir/broker" "$dev_dir/webhooks.key" "$dev_dir"/temporal.db*
+  log_step "deleted the database, the workflows and the events of ./dev up"
+}
+
 # Configures every process: the demo file, overridden by the addresses of this run.
 configure_services() {
   local payments_url switch_url
@@ -99,7 +109,8 @@ start_services() {
   start_process mock-switch "$programs/mock-switch"
   wait_ready mock-switch "$mock_switch/ready"
   log_step "applying the migrations and opening the demo accounts"
-  run_in_foreground "$programs/payctl" migrate --database-url "$owner_url" >"$log_dir/migrate.log" 2>&1 || fail_with_log migrate "the migrations failed"
+  run_in_foreground "$programs/payctl" migrate --database-url "$owner_url" >"$log_dir/migrate.log" 2>&1 || fail_with_log migrate \
+      "the migrations failed; if the database is of another version of this repository, delete it with: ./dev reset"
   create_service_login "$pg_port"
   run_in_foreground "$programs/payctl" demo --json --database-url "$owner_url" >"$demo" 2>"$log_dir/demo.log" || fail_with_log demo "the demo accounts could not be opened"
   api_key=$(json_text api_key "$demo")
