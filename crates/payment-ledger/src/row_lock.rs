@@ -135,11 +135,10 @@ impl LockedPaymentRow {
             .map_err(|_| unreadable("source_account", &self.source_account))?;
         let facts = self.facts(unreadable)?;
         // Pairs with the journal entry of steps/reserve.rs, from which the database opens the hold.
-        debug_assert!(self.hold_matches != Some(false), "hold of {payment_id} differs from its payment");
-        debug_assert!(
-            facts.hold.is_none() || facts.reserve == Some(ReserveRecord::Held),
-            "hold of {payment_id} without a recorded reserve"
-        );
+        let hold_matches = self.hold_matches != Some(false);
+        LedgerError::unless(hold_matches, payment_id, "the hold differs from the payment")?;
+        let is_reserved = facts.hold.is_none() || facts.reserve == Some(ReserveRecord::Held);
+        LedgerError::unless(is_reserved, payment_id, "there is a hold without a recorded reserve")?;
         Ok(LockedPayment {
             payment_id: payment_id.clone(),
             tx_id,

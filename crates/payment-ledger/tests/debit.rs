@@ -123,3 +123,17 @@ async fn s0_13_the_amount_moves_from_source_to_escrow_once(pool: PgPool) {
     );
     bank.audit().await;
 }
+
+/// A hold that was changed outside the service: the step fails and writes nothing, in every build.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_hold_that_differs_from_its_payment_is_not_debited(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Confirmed, "changed").await;
+    let change = "SET session_replication_role = replica; UPDATE holds SET amount_minor = amount_minor + 1;
+                  SET session_replication_role = DEFAULT";
+    sqlx::raw_sql(change).execute(&bank.pool).await.unwrap();
+    let error = bank.ledger.debit(&p.id).await.unwrap_err();
+    assert!(error.to_string().contains("the hold differs from the payment; nothing was written"), "{error}");
+    assert!(!error.is_final(), "expected Temporal to retry until the records are repaired");
+    assert_eq!((bank.state(&p).await.as_str(), bank.hold(&p).await.as_str()), ("confirmed", "open"));
+}

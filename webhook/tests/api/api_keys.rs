@@ -88,7 +88,7 @@ async fn a_key_is_admitted_exactly_where_it_has_the_scope(pool: PgPool) {
             assert_eq!(api.row_counts().await, before, "{scopes:?}");
         }
     }
-    assert_eq!(requests, 15 * 17, "expected every set of scopes at every route that requires a key");
+    assert_eq!(requests, 7 * 17, "expected every set of scopes at every route that requires a key");
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]

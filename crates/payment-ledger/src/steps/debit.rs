@@ -28,11 +28,8 @@ impl Ledger {
             DebitRuling::Debit => {}
         }
         let LockedPayment { tx_id, source_account, money, .. } = &locked;
-        debug_assert_eq!(
-            locked.facts.hold,
-            Some(HoldStatus::Open),
-            "debit of {payment_id} without an open hold"
-        );
+        let is_open = locked.facts.hold == Some(HoldStatus::Open);
+        LedgerError::unless(is_open, payment_id, "the debit has no open hold")?;
         let key = keys::debit(tx_id);
         let account = sqlx::query!(
             "SELECT status FROM accounts WHERE account_id = $1 FOR SHARE",

@@ -66,11 +66,8 @@ pub(crate) async fn release_hold(
     key: &CompensationKey,
 ) -> Result<(), LedgerError> {
     let LockedPayment { payment_id, source_account, money, .. } = locked;
-    debug_assert_eq!(
-        locked.facts.hold,
-        Some(HoldStatus::Open),
-        "release of {payment_id} without an open hold"
-    );
+    let is_open = locked.facts.hold == Some(HoldStatus::Open);
+    LedgerError::unless(is_open, payment_id, "the release has no open hold")?;
     accounts::post(
         tx,
         accounts::JournalPosting {
