@@ -137,7 +137,7 @@ pub async fn start(
     tracing::info!(
         name = switch.config.name,
         callback_url = switch.config.callback_url,
-        "mock-switch is ready"
+        "the process mock-switch is ready"
     );
     Ok(RunningSwitch {
         address,

@@ -5,7 +5,7 @@
 pub enum WebhooksError {
     /// No answer, a lost connection or a conflict: whether the change is stored is unknown.
     #[error(
-        "the database of outbound webhooks did not answer and the outcome of the change is unknown; repeat the change"
+        "the database of outbound webhooks did not answer and the outcome of the change is unknown; the caller repeats the change"
     )]
     Database(#[from] sqlx::Error),
     /// A column has a value that this version does not know.
