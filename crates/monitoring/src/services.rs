@@ -344,7 +344,7 @@ const API_RULES: &[Rule] = &[
         expr: "sum by (switch) (increase(switch_callbacks_total{outcome=\"invalid_signature\"}[10m])) > 10",
         pending_s: 0,
         severity: Warning,
-        summary: "Callbacks of switch {{ $labels.switch }} fail signature verification",
+        summary: "The payments-api refuses callbacks of switch {{ $labels.switch }}: their signatures are wrong",
         description: "Customers' payments through the switch confirm late, by query only. Read the refused callbacks in the payments-api's log first: a wrong secret, a wrong clock, or an attack.",
     },
     Rule {

@@ -171,7 +171,7 @@ fn reason_alert(reason: OperatorReason) -> Alert {
     let (severity, summary, description) = match reason {
         OperatorReason::SettledWithoutAttempt => (
             Critical,
-            "its switch settled a transfer without submit attempt",
+            "its switch settled a transfer that the ledger did not submit",
             "Money left that the ledger did not record as sent; the bank bears it. A submit attempt was lost, or another party sends with the bank's references: find out first whether the ledger's database was restored from a backup.",
         ),
         OperatorReason::CompensationFailed => (
@@ -187,13 +187,13 @@ fn reason_alert(reason: OperatorReason) -> Alert {
         OperatorReason::RecallRefused => (Warning, "its switch refused to return the money", MONEY_LEFT),
         OperatorReason::RecallUnsupported => (Warning, "its switch cannot return the money", MONEY_LEFT),
         OperatorReason::ConfirmationMismatch => {
-            (Warning, "its switch confirmed other data than it sent", HELD)
+            (Warning, "its switch confirmed data that differ from the payment", HELD)
         }
         OperatorReason::SwitchRetentionExpired => {
-            (Warning, "its switch has deleted the reference by now", HELD)
+            (Warning, "the switch's retention of its reference has expired", HELD)
         }
         OperatorReason::NotFoundIsInconclusive => {
-            (Warning, "its switch finds no transfer, which proves nothing", HELD)
+            (Warning, "its switch does not find the transfer, which is inconclusive", HELD)
         }
         OperatorReason::NoCancelOrQuery => (Warning, "its switch supports neither cancel nor query", HELD),
     };
