@@ -116,7 +116,9 @@ pub enum SetupError {
         given: usize,
     },
     /// A rate admits no request, or every request.
-    #[error("[{section}] requires 1 <= per_s <= burst <= {burst_max}, not per_s = {per_s}, burst = {burst}")]
+    #[error(
+        "the configuration section [{section}] requires 1 <= per_s <= burst <= {burst_max}, not per_s = {per_s}, burst = {burst}"
+    )]
     Rate {
         /// Section of the rate.
         section: &'static str,

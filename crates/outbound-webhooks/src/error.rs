@@ -10,7 +10,7 @@ pub enum WebhooksError {
     Database(#[from] sqlx::Error),
     /// A column has a value that this version does not know.
     #[error(
-        "column {column} of webhook row {id} has the value {value:?}, which this version cannot parse; deploy the version that wrote it"
+        "column {column} of webhook row {id} has the value {value:?}, which this version cannot parse; deploy the version that wrote the row"
     )]
     InvalidValue {
         /// Id of the row.

@@ -18,7 +18,7 @@ pub enum LedgerError {
     UnknownPayment(String),
     /// A stored value cannot be parsed.
     #[error(
-        "column {column} of ledger row {id} has the value {value:?}, which this version cannot parse; deploy the version that wrote it"
+        "column {column} of ledger row {id} has the value {value:?}, which this version cannot parse; deploy the version that wrote the row"
     )]
     Unreadable {
         /// Id of the row.

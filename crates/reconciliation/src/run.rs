@@ -102,7 +102,7 @@ impl Reconciler {
             lines = report.lines,
             drift = report.drift_count(),
             not_compared = report.not_compared.len(),
-            "a reconciliation run finished"
+            "a reconciliation run compared the ledger, the switch statements and the workflows"
         );
         Ok(report)
     }

@@ -116,7 +116,7 @@ pub enum BrokerError {
         source: UpdateStreamError,
     },
     /// The durable consumer could not be created, or its messages ended.
-    #[error("the consumer {consumer} could not receive messages from the broker")]
+    #[error("the event consumer {consumer} could not receive messages from the broker")]
     Consumer {
         /// Durable name of the consumer.
         consumer: String,

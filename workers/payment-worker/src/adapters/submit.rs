@@ -136,7 +136,9 @@ impl SubmitPort for SubmitAdapter<'_> {
             && let Err(detail) = self.record_marker(*n, order).await
         {
             return SendAnswer::Unknown {
-                detail: format!("the transfer was not sent: the marker could not be recorded: {detail}"),
+                detail: format!(
+                    "the transfer was not sent: the ledger could not record the marker in the switch's transfer listing: {detail}"
+                ),
             };
         }
         let reply = self.session.client.send(order).await;

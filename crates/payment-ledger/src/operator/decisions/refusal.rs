@@ -19,10 +19,10 @@ pub enum DecisionRefusedError {
     #[error("the operator's name is invalid; use 1 to 64 ASCII letters, digits, spaces and . _ - @")]
     InvalidOperator,
     /// A text over the limit.
-    #[error("{0} is longer than {max} characters; shorten it", max = super::rows::TEXT_MAX)]
+    #[error("{0} is longer than {max} characters; shorten the text", max = super::rows::TEXT_MAX)]
     TooLong(&'static str),
     /// A text with invisible characters.
-    #[error("{0} has invisible characters; remove them")]
+    #[error("{0} has invisible characters; remove these characters")]
     InvisibleCharacters(&'static str),
     /// The audit trail needs a reason.
     #[error("the reason is missing; state why the operator acts, for the audit trail")]
@@ -80,7 +80,9 @@ pub enum DecisionRefusedError {
     #[error("the decision is {0} and can no longer change; propose the action again if it is still needed")]
     Closed(DecisionStatus),
     /// The decision is confirmed and may have been applied.
-    #[error("the decision is confirmed and cannot be withdrawn; wait for its outcome")]
+    #[error(
+        "the decision is confirmed and cannot be withdrawn; wait until the payment's workflow applies or refuses it"
+    )]
     AlreadyApplying,
     /// An earlier decision closed the exception.
     #[error("exception {0} was closed by an earlier decision; nothing is left to decide")]
