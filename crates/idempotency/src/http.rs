@@ -199,7 +199,7 @@ pub enum RequestRefusal {
     Mismatch,
     /// The store did not answer, or the circuit is open.
     #[error(
-        "the service's database did not answer and the outcome of the request is unknown; retry the request with the same Idempotency-Key"
+        "the service's database did not answer; retry the request with the same Idempotency-Key, which is safe"
     )]
     StoreUnavailable,
     /// A defect of the service.
