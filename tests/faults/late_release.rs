@@ -55,7 +55,10 @@ async fn r6_a_late_release_ends_the_workflow_that_needs_an_operator() -> anyhow:
         anyhow::bail!("{ended:?}");
     };
     let message = ended.failure.unwrap_or_default().message;
-    assert_eq!(message, "failed: the payment had already ended: failed");
+    assert_eq!(
+        message,
+        "failed: the payment had already ended in the state failed; the workflow did nothing"
+    );
     system.wait_until_inbox_delivered(id).await?;
     assert_eq!(system.available().await?, OPENING_MINOR);
     let audit = system.audit().await?;

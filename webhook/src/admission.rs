@@ -18,7 +18,7 @@ pub(crate) async fn admit(State(permits): State<Arc<Semaphore>>, request: Reques
         Err(_) => {
             metrics::counter!("api_overloaded_total").increment(1);
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", "Too many requests in flight")
-                .detail("the service is at its limit of concurrent requests and nothing was done; retry the request later")
+                .detail("the payments API is at its limit of concurrent requests and nothing was done; retry the request later")
                 .retry_after(Duration::from_secs(1))
                 .into_response()
         }

@@ -147,7 +147,7 @@ fn start_wake_ups(ledger: Ledger, stopping: CancellationToken) -> Trigger {
                 // The payment workers poll, so they only start the payment a little later.
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,
-                    "the wake-up notification to the payment workers was not sent; they find new payments by polling"
+                    "the payments-api could not send the wake-up notification to the payment-workers; they find the new payments by polling"
                 );
             }
         }

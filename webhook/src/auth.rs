@@ -125,11 +125,11 @@ impl Identify for ByApiKey {
 /// 401 or 403, with the reason in `WWW-Authenticate` (RFC 6750).
 async fn authorize(parts: &Parts, app: &App, scope: Scope) -> Result<Caller, ApiError> {
     let key = bearer(&parts.headers).ok_or_else(|| {
-        Problem::unauthorized("the request has no API key; send one as Authorization: Bearer <key>")
+        Problem::unauthorized("the request has no API key; send an API key as Authorization: Bearer <key>")
     })?;
     // The response is the same for unknown, revoked and expired keys, so that it helps no attacker.
     let key = app.ledger.active_api_key(&key_hash(key)).await?.ok_or_else(|| {
-        Problem::unauthorized("the API key is not valid; send a valid one")
+        Problem::unauthorized("the request's API key is unknown, revoked or expired; send a valid API key")
             .challenge("Bearer error=\"invalid_token\"")
     })?;
     tracing::Span::current().record("api_key.id", key.id.as_str());

@@ -107,7 +107,7 @@ pub enum SetupError {
     #[error("the configuration section [database] is invalid")]
     Database(#[from] DatabaseOptionsError),
     /// A number is zero that must not be.
-    #[error("{0} must be greater than zero")]
+    #[error("the configuration key {0} must be greater than zero")]
     Zero(&'static str),
     /// The largest head is smaller than the HTTP server supports.
     #[error("api.head_limit_bytes must be at least {}, not {given}", ConnectionBounds::HEAD_BYTES_MIN)]
@@ -116,7 +116,9 @@ pub enum SetupError {
         given: usize,
     },
     /// A rate admits no request, or every request.
-    #[error("[{section}] requires 1 <= per_s <= burst <= {burst_max}, not per_s = {per_s}, burst = {burst}")]
+    #[error(
+        "the configuration section [{section}] requires 1 <= per_s <= burst <= {burst_max}, not per_s = {per_s}, burst = {burst}"
+    )]
     Rate {
         /// Section of the rate.
         section: &'static str,
@@ -131,7 +133,7 @@ pub enum SetupError {
     #[error(transparent)]
     Webhooks(#[from] OutboundWebhooksConfigError),
     /// The retention of idempotency keys is too short or too long.
-    #[error("api.idempotency_retention_h is invalid")]
+    #[error("the configuration key api.idempotency_retention_h is invalid")]
     Idempotency(#[from] IdempotencyOptionsError),
     /// The longest wait would exceed the request timeout.
     #[error("api.wait_max_s ({wait_max_s}) must be less than api.request_timeout_s ({request_timeout_s})")]
@@ -142,10 +144,12 @@ pub enum SetupError {
         request_timeout_s: u64,
     },
     /// The options of a switch are invalid.
-    #[error("the configuration of the switches is invalid")]
+    #[error("the configuration section [switches] is invalid")]
     Switch(#[from] SwitchConfigError),
     /// A callback secret is malformed.
-    #[error("callback_secrets of [switches.{switch}] has an entry that is no webhook secret")]
+    #[error(
+        "callback_secrets in the configuration section [switches.{switch}] has an entry that is no webhook secret"
+    )]
     CallbackSecret {
         /// Name of the switch.
         switch: String,

@@ -32,7 +32,7 @@ pub(crate) enum ApiError {
     #[error(transparent)]
     Webhooks(WebhooksError),
     /// A response could not be serialized.
-    #[error("a response of the payments API could not be serialized as JSON")]
+    #[error("a response of the payments API could not be serialized as JSON; this is a software defect")]
     Serialize(#[from] serde_json::Error),
 }
 
@@ -69,21 +69,21 @@ impl ApiError {
             Self::Ledger(error @ LedgerError::Unavailable(_)) => {
                 tracing::warn!(
                     error = &error as &dyn Error,
-                    "a request failed with 503 because the ledger's database did not answer"
+                    "the payments-api answered a request with 503 because the ledger's database did not answer"
                 );
                 store_unavailable()
             }
             Self::Idempotency(error) if RequestRefusal::from(&error) != RequestRefusal::Defect => {
                 tracing::warn!(
                     error = &error as &dyn Error,
-                    "a request failed with 503 because the idempotency store did not answer"
+                    "the payments-api answered a request with 503 because the idempotency store did not answer"
                 );
                 idempotent::problem(&RequestRefusal::from(&error))
             }
             defect => {
                 tracing::error!(
                     error = &defect as &dyn Error,
-                    "a request failed with 500 because of an internal error"
+                    "the payments-api answered a request with 500 because of an internal error"
                 );
                 Problem::internal()
             }
@@ -100,7 +100,7 @@ impl IntoResponse for ApiError {
 /// 503: the outcome of the request is unknown, so it must be retried with the same key.
 fn store_unavailable() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", "The database is unavailable")
-        .detail("the database did not answer and the outcome of the request is unknown; retry it with the same Idempotency-Key")
+        .detail("the service's database did not answer and the outcome of the request is unknown; retry the request with the same Idempotency-Key")
         .retry_after(RETRY_AFTER)
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn account_not_found(id: &str) -> Problem {
 
 /// 400: a query parameter is malformed.
 pub(crate) fn malformed_query(detail: String) -> Problem {
-    Problem::bad_request("malformed_query", detail)
+    Problem::bad_request("malformed_query", format!("the query parameter {detail}"))
 }
 
 /// The beginning of a text that a client sent, short enough for a response.

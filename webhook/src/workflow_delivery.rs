@@ -15,7 +15,7 @@ pub(crate) async fn deliver_to_workflow(app: &App, message: &InboxMessage) {
                 tracing::warn!(
                     payment.id = %message.payment_id,
                     error = &error as &dyn std::error::Error,
-                    "an inbox message was delivered but not marked as delivered; the background-worker delivers it again"
+                    "the payments-api delivered an inbox message to its workflow but could not mark it as delivered; the background-worker delivers the message again"
                 );
                 "not_marked"
             }
@@ -25,7 +25,7 @@ pub(crate) async fn deliver_to_workflow(app: &App, message: &InboxMessage) {
             tracing::info!(
                 payment.id = %message.payment_id,
                 detail,
-                "an inbox message was not delivered to its workflow; the background-worker delivers it later"
+                "the payments-api could not deliver an inbox message to its workflow; the background-worker delivers the message later"
             );
             "deferred"
         }

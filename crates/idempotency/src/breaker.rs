@@ -52,7 +52,9 @@ impl StoreBreaker {
         let mut state = self.lock();
         if !error.is_some_and(IdempotencyError::is_store_unavailable) {
             if state.probe_at.is_some() {
-                tracing::info!("the idempotency store answered again; circuit closed");
+                tracing::info!(
+                    "the idempotency store answered again, so its circuit is closed and requests are accepted"
+                );
                 set_gauge(false);
             }
             *state = State::default();
@@ -64,7 +66,7 @@ impl StoreBreaker {
                 tracing::warn!(
                     failures = state.failures,
                     pause_ms = self.pause.as_millis() as u64,
-                    "the idempotency store did not answer; circuit open, one probe follows in each pause"
+                    "the idempotency store did not answer, so its circuit is open and requests are refused; one request per pause probes the store"
                 );
             }
             state.probe_at = Some(Instant::now() + self.pause);

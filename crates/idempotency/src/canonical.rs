@@ -11,10 +11,10 @@ const DEPTH_MAX: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum CanonicalError {
     /// The body is not JSON.
-    #[error("the request body is not JSON")]
+    #[error("the request body is not JSON; send a JSON document")]
     NotJson(#[from] serde_json::Error),
     /// The body is nested too deeply.
-    #[error("the request body is nested more than {DEPTH_MAX} levels deep; nest it less")]
+    #[error("the request body is nested more than {DEPTH_MAX} levels deep; send a flatter document")]
     TooDeep,
 }
 

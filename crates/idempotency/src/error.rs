@@ -7,34 +7,42 @@ pub enum IdempotencyError {
     /// The store did not answer, the connection was lost or the lease was cut off: whether the transaction was committed is
     /// unknown.
     #[error(
-        "the idempotency store did not answer and the outcome of the request is unknown; retry it with the same key"
+        "the database of the idempotency store did not answer and the outcome of the request is unknown; the client retries the request with the same Idempotency-Key"
     )]
     Database(#[from] sqlx::Error),
     /// The effect of the request failed.
-    #[error("the effect of an idempotent request failed")]
+    #[error(
+        "the effect of an idempotent request failed, so its transaction was rolled back and nothing was stored"
+    )]
     Effect(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The transaction took longer than the lease.
     #[error(
-        "the transaction of a request took longer than the lease of its idempotency key; retry it with the same key"
+        "the transaction of a request took longer than the lease of its idempotency key; the client retries the request with the same Idempotency-Key"
     )]
     LeaseExceeded,
     /// The circuit is open: the store was not contacted and the request was not executed.
-    #[error("the idempotency store is unavailable and the request was not executed; retry it later")]
+    #[error(
+        "the circuit of the idempotency store is open and the request was not executed; the client retries the request later"
+    )]
     Unavailable,
     /// Too many requests are queued: the request was not executed.
-    #[error("the queue of the idempotency store is full and the request was not executed; retry it later")]
+    #[error(
+        "the queue of the idempotency store is full and the request was not executed; the client retries the request later"
+    )]
     QueueFull,
     /// The process is stopping, or the batch worker is gone: whether the request was executed is unknown.
-    #[error("the outcome of the request is unknown; retry it with the same key")]
+    #[error(
+        "the process stopped before the request had an outcome, which is therefore unknown; the client retries the request with the same Idempotency-Key"
+    )]
     OutcomeUnknown,
     /// No partition exists for today: call [`crate::create_partitions`] and retry.
     #[error(
-        "the table idempotency_keys has no partition for today; create the partition and retry the request"
+        "the table idempotency_keys has no partition for today; the caller must create the partition and repeat the request"
     )]
     PartitionMissing,
     /// The row was written by a later release, and its hash may have another meaning.
     #[error(
-        "the idempotency row has schema version {version}; this release supports up to {supported}; deploy a later release"
+        "the row of an idempotency key has schema version {version}, but this release supports only versions up to {supported}; deploy the release that wrote the row"
     )]
     UnsupportedSchemaVersion {
         /// Version of the row.
@@ -43,17 +51,21 @@ pub enum IdempotencyError {
         supported: i16,
     },
     /// A server error is never stored, because a retry may succeed.
-    #[error("a response with status {status} cannot be stored; only 200 to 499 can")]
+    #[error(
+        "a response with status {status} cannot be stored for an idempotency key; only statuses 200 to 499 can"
+    )]
     NotStorable {
         /// The given status.
         status: u16,
     },
     /// Another request has taken the key over. The transaction must be rolled back.
-    #[error("another request took over the idempotency key; roll the transaction back")]
+    #[error(
+        "another request took over the idempotency key while this request ran; the caller must roll this request's transaction back"
+    )]
     ClaimLost,
     /// A defect of an [`crate::Effect`].
     #[error(
-        "the effect of a batch returned {outcomes} outcomes for {requests} requests, which is a software defect"
+        "the effect of a batch of idempotent requests returned {outcomes} outcomes for {requests} requests; this is a software defect"
     )]
     OutcomeCount {
         /// Requests passed to the effect.

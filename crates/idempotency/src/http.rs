@@ -169,7 +169,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyContext {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, StatusCode> {
         parts.extensions.get::<Self>().cloned().ok_or_else(|| {
-            tracing::error!("a route extracts IdempotencyContext but has no IdempotencyLayer");
+            tracing::error!("the handler of an HTTP route extracts IdempotencyContext, but the route has no IdempotencyLayer; the request is answered with 500");
             StatusCode::INTERNAL_SERVER_ERROR
         })
     }
@@ -180,27 +180,31 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyContext {
 pub enum RequestRefusal {
     /// The request has no key.
     #[error(
-        "the Idempotency-Key header is missing; send one, and the same one with every retry of this request"
+        "the request has no Idempotency-Key header; send one, with the same key in every retry of the request"
     )]
     KeyMissing,
     /// The request has several keys.
-    #[error("the request has more than one Idempotency-Key header; send one")]
+    #[error("the request has more than one Idempotency-Key header; send exactly one")]
     KeyRepeated,
     /// The header is not a key.
     #[error(transparent)]
     KeyMalformed(KeyError),
     /// The first request is in progress.
-    #[error("the first request with this Idempotency-Key is still in progress; retry it later")]
+    #[error(
+        "the first request with this Idempotency-Key is still in progress; retry the request later with the same key"
+    )]
     InProgress,
     /// The key was used for a different request.
     #[error("this Idempotency-Key was used for a different request; send a new request with a new key")]
     Mismatch,
     /// The store did not answer, or the circuit is open.
-    #[error("the database did not answer; retry the request with the same Idempotency-Key")]
+    #[error(
+        "the service's database did not answer; retry the request with the same Idempotency-Key, which is safe"
+    )]
     StoreUnavailable,
     /// A defect of the service.
     #[error(
-        "the request failed with an internal error; it is safe to retry it with the same Idempotency-Key"
+        "the request failed with an internal error of the service; retrying the request with the same Idempotency-Key is safe"
     )]
     Defect,
 }

@@ -16,8 +16,8 @@ pub struct IdempotencyKey(String);
 /// The header value is not a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Idempotency-Key must be 1 to {KEY_BYTES_MAX} visible ASCII characters without quotes and backslashes, \
-     or the same in double quotes"
+    "the Idempotency-Key header must be 1 to {KEY_BYTES_MAX} visible ASCII characters without quotes and backslashes, \
+     or such characters in double quotes"
 )]
 pub struct KeyError;
 

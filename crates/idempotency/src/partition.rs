@@ -98,7 +98,10 @@ async fn drop_partitions(connection: &mut PgConnection) -> Result<u32, Idempoten
         }
         if partition.is_old {
             run(connection, format!("DROP TABLE {name}")).await?;
-            tracing::info!(partition = name, "dropped an expired day partition of idempotency_keys");
+            tracing::info!(
+                partition = name,
+                "partition maintenance dropped an expired day partition of the table idempotency_keys"
+            );
             dropped += 1;
         }
     }

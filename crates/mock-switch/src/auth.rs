@@ -24,7 +24,7 @@ pub(crate) async fn bearer(
     match given {
         Some(token) if constant_time_eq(token.as_bytes(), expected.as_bytes()) => Ok(next.run(request).await),
         Some(_) => Err(Problem::unauthorized(
-            "the bearer token is not the one configured for this switch; send that one",
+            "the bearer token of the request is not the configured api_token of the mock switch; send the configured token",
         )),
         None => {
             Err(Problem::unauthorized("the request has no bearer token; send Authorization: Bearer TOKEN"))

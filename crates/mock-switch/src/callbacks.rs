@@ -55,7 +55,7 @@ impl CallbackSender {
         if let Err(error) = callbacks::release_leases(&self.switch.pool).await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "callback leases of an earlier process were not released; they expire by themselves"
+                "the mock switch could not release the callback leases of its earlier process; the leases expire by themselves"
             );
         }
         while !stop.is_cancelled() {
@@ -87,7 +87,7 @@ impl CallbackSender {
             Err(error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "due callbacks were not claimed; trying again"
+                    "the mock switch could not claim due callbacks; it tries again"
                 );
                 FAILURE_PAUSE
             }
@@ -130,12 +130,12 @@ async fn attempt(switch: SharedSwitch, client: reqwest::Client, callback: Claime
             event.attempt = callback.attempts,
             event.elapsed_ms = started.elapsed().as_millis() as u64,
             outcome = label,
-            "callback attempt recorded"
+            "the mock switch recorded an attempt to send a callback"
         ),
         Err(error) => tracing::warn!(
             event.id = callback.event_id,
             error = &error as &dyn std::error::Error,
-            "a callback attempt was not recorded; it is repeated with the same id after its lease"
+            "the mock switch could not record an attempt to send a callback; it repeats the attempt with the same id after the lease"
         ),
     }
 }

@@ -27,7 +27,7 @@ pub(crate) async fn run(switch: SharedSwitch, stop: CancellationToken) {
             Err(error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "due transfers were not completed; trying again"
+                    "the mock switch could not complete due transfers; it tries again"
                 );
                 FAILURE_PAUSE
             }

@@ -10,7 +10,9 @@ pub(crate) enum RequestError {
     #[error(transparent)]
     Problem(#[from] Problem),
     /// The error is logged; the caller only learns that the outcome is unknown.
-    #[error("the mock switch's database did not answer; retry the request")]
+    #[error(
+        "the mock switch's database did not answer and the outcome of the request is unknown; retry the request"
+    )]
     Database(#[from] sqlx::Error),
 }
 
@@ -25,7 +27,7 @@ impl IntoResponse for RequestError {
                 );
                 match error {
                     sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed => {
-                        Problem::unavailable("the mock switch's database did not answer; retry the request")
+                        Problem::unavailable("the mock switch's database did not answer and the outcome of the request is unknown; retry the request")
                             .into_response()
                     }
                     _ => Problem::internal().into_response(),

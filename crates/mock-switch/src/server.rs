@@ -91,7 +91,7 @@ pub async fn connect(config: &Config) -> anyhow::Result<PgPool> {
         sqlx::Postgres::create_database(url).await.with_context(|| {
             format!("the database of the mock switch does not exist and could not be created; {SETTING}")
         })?;
-        tracing::info!("created the mock switch's database");
+        tracing::info!("the mock switch created its database");
     }
     PgPoolOptions::new()
         .max_connections(POOL_SIZE)
@@ -137,7 +137,7 @@ pub async fn start(
     tracing::info!(
         name = switch.config.name,
         callback_url = switch.config.callback_url,
-        "mock-switch is ready"
+        "the process mock-switch is ready"
     );
     Ok(RunningSwitch {
         address,

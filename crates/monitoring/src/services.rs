@@ -53,19 +53,19 @@ fn process_alert(process: Process) -> Alert {
     let (severity, description) = match process {
         Process::PaymentsApi => (
             Critical,
-            "Customers cannot create or read payments, and switches cannot send callbacks. Start the process and read the end of its log.",
+            "Customers cannot create or read payments, and switches cannot send callbacks. Read the end of the payments-api's log for why it stopped, and start it again.",
         ),
         Process::PaymentWorker => (
             Critical,
-            "Accepted payments do not start and open payments do not advance. Start the process and read the end of its log.",
+            "Customers' accepted payments do not start and open payments do not advance. Read the end of the payment-worker's log for why it stopped, and start it again.",
         ),
         Process::BackgroundWorker => (
             Critical,
-            "Most other alerts are silent because their metrics are missing; no event is published and no journal entry is sealed. Start the process and read the end of its log.",
+            "Most other alerts are silent because their metrics are missing; customers and tenants get no notifications, and no journal entry is sealed. Read the end of the background-worker's log for why it stopped, and start it again.",
         ),
         Process::Notifier => (
             Warning,
-            "Customers and webhook endpoints are not notified; payments continue. Start the process and read the end of its log.",
+            "Customers and tenants get no notifications and webhooks; payments continue. Read the end of the notifier's log for why it stopped, and start it again.",
         ),
     };
     let name = format!("{}Down", pascal_case(job));
@@ -73,7 +73,7 @@ fn process_alert(process: Process) -> Alert {
         expr: format!("absent(up{{job=\"{job}\"}} == 1)"),
         pending_for: Duration::from_secs(60),
         severity,
-        summary: format!("No {job} answers scrapes"),
+        summary: format!("Prometheus reaches no {job} process"),
         description: description.to_owned(),
         page: Page::new(SERVICE_ALERTS, &name),
         name,
@@ -84,15 +84,23 @@ fn process_alert(process: Process) -> Alert {
 fn task_alert(task: BackgroundTask) -> Alert {
     let (word, limit_s) = (task.as_str(), task.stalled_after().as_secs());
     let (severity, affected) = match task {
-        BackgroundTask::InboxDelivery => {
-            (Critical, "Callbacks, cancel requests and operator decisions may not reach their payments.")
+        BackgroundTask::InboxDelivery => (
+            Critical,
+            "Callbacks, customers' cancel requests and operator decisions may not reach their payments.",
+        ),
+        BackgroundTask::MetricsCollection => {
+            (Critical, "Nobody is affected yet, but most gauges are stale, so other alerts may not fire.")
         }
-        BackgroundTask::MetricsCollection => (Critical, "Gauges are stale, so other alerts may not fire."),
-        BackgroundTask::HoldAudit => (Critical, "Wrong holds are not detected."),
-        BackgroundTask::JournalSealing => (Critical, "A change of unsealed journal entries is not detected."),
-        BackgroundTask::PartitionMaintenance => {
-            (Warning, "Idempotency keys and published events use more and more disk space.")
+        BackgroundTask::HoldAudit => {
+            (Critical, "Nobody is affected yet, but a wrong hold in a customer's account is not detected.")
         }
+        BackgroundTask::JournalSealing => {
+            (Critical, "Nobody is affected yet, but a change of unsealed journal entries is not detected.")
+        }
+        BackgroundTask::PartitionMaintenance => (
+            Warning,
+            "Nobody is affected yet, but idempotency keys and published events use more and more disk space.",
+        ),
     };
     let name = format!("{}Stalled", pascal_case(word));
     Alert {
@@ -101,10 +109,10 @@ fn task_alert(task: BackgroundTask) -> Alert {
         ),
         pending_for: Duration::ZERO,
         severity,
-        summary: format!("The background task {word} has had no success for {limit_s} s"),
-        description: format!(
-            "{affected} Read the cause in the background-worker's log, in the warnings of the task."
+        summary: format!(
+            "The background task {word} of the background-worker has not succeeded for {limit_s} s"
         ),
+        description: format!("{affected} Read why the task {word} fails in the background-worker's log."),
         page: Page::new(SERVICE_ALERTS, &name),
         name,
     }
@@ -118,8 +126,8 @@ const BACKLOG_RULES: &[Rule] = &[
         expr: "max(inbox_undelivered_oldest_seconds) > 600",
         pending_s: 60,
         severity: Critical,
-        summary: "A callback, cancel request, final status or decision has not reached its workflow for 10 minutes",
-        description: "The payment does not advance. Check first that Temporal answers and that a payment-worker is running.",
+        summary: "A callback, cancel request, final status or operator decision has not reached its workflow for 10 minutes",
+        description: "The customer's payment does not advance. Check first that Temporal answers and that a payment-worker is running.",
     },
     // Entries are sealed every second.
     Rule {
@@ -127,8 +135,8 @@ const BACKLOG_RULES: &[Rule] = &[
         expr: "max(journal_unsealed_oldest_seconds) > 60",
         pending_s: 30,
         severity: Critical,
-        summary: "Journal entries have not been sealed for 1 minute",
-        description: "A change of these entries is not detected; no customer is affected. Check first whether JournalSealingStalled or BackgroundWorkerDown fires.",
+        summary: "Entries of the ledger's journal have not been sealed into the hash chain for 1 minute",
+        description: "Nobody is affected yet, but a change of an unsealed entry is not detected. Check first whether the alert JournalSealingStalled or BackgroundWorkerDown fires, and follow it.",
     },
     // A run starts every hour, and may take until the next one is due.
     Rule {
@@ -136,8 +144,8 @@ const BACKLOG_RULES: &[Rule] = &[
         expr: "max(reconciliation_last_run_age_seconds) > 10800",
         pending_s: 60,
         severity: Warning,
-        summary: "No reconciliation run has finished for 3 hours",
-        description: "Differences between the ledger and the switches are not detected. Check first the reconciliation schedule in the Temporal UI.",
+        summary: "No reconciliation run (ledger against switch statements and workflows) has finished for 3 hours",
+        description: "Nobody is affected yet, but drift between the ledger and the switches is not detected. Check first in the Temporal UI whether the reconciliation schedule exists and why its last run failed.",
     },
     // Two runs have missed the source. A switch without a statement counts as unread.
     Rule {
@@ -145,8 +153,8 @@ const BACKLOG_RULES: &[Rule] = &[
         expr: "max(reconciliation_unread_sources) > 0",
         pending_s: 7_200,
         severity: Warning,
-        summary: "Reconciliation runs could not read a source for 2 hours",
-        description: "Differences with this source are not detected. Find the source and the cause with `payctl reconcile`.",
+        summary: "Reconciliation runs could not read a switch statement or the list of workflows for 2 hours",
+        description: "Nobody is affected yet, but drift between the ledger and the unread statement or list is not detected. `payctl reconcile` shows what could not be read and why.",
     },
 ];
 
@@ -158,24 +166,24 @@ const EVENT_RULES: &[Rule] = &[
         expr: "max(outbox_unpublished_oldest_seconds) > 60",
         pending_s: 30,
         severity: Warning,
-        summary: "Events have been waiting for 1 minute to be published",
-        description: "Customers and webhook endpoints are notified late; no event is lost. Check first that the broker answers.",
+        summary: "Outbox events have been waiting for 1 minute to be published to the broker",
+        description: "Customers and tenants get notifications and webhooks late; no event is lost. Check first that the broker answers, then read the outbox relay's warnings in the background-worker's log.",
     },
     Rule {
         name: "OutboxEventParked",
         expr: "max(outbox_parked) > 0",
         pending_s: 15,
         severity: Warning,
-        summary: "The broker refused an event repeatedly and the event was parked",
-        description: "This event and later events of its payment are not published until an operator retries it. Start with `payctl events parked`.",
+        summary: "The broker refused an outbox event repeatedly and the outbox relay parked it",
+        description: "The customer and the tenant get no updates of the payment: its later events wait, too. Read the broker's reason with `payctl events parked`, remove the cause, and run `payctl events retry`.",
     },
     Rule {
         name: "ConsumerMessageParked",
         expr: "max(consumer_parked_messages) > 0",
         pending_s: 15,
         severity: Warning,
-        summary: "A consumer failed to process a message repeatedly and the message was parked",
-        description: "A customer or a webhook endpoint was not notified, and no retry follows. Start with `payctl events parked`.",
+        summary: "A consumer of the notifier failed to process a message repeatedly and parked it",
+        description: "A customer or a tenant was not notified, and no retry follows. Read why with `payctl events parked`, then run `payctl events republish`, or `payctl events discard` if the message can never be processed.",
     },
     // Events are processed within a second; the backlog is counted up to 10,000.
     Rule {
@@ -183,8 +191,8 @@ const EVENT_RULES: &[Rule] = &[
         expr: "max by (consumer) (events_unprocessed_oldest_seconds) > 60 or max by (consumer) (events_unprocessed) >= 10000",
         pending_s: 30,
         severity: Warning,
-        summary: "The consumer {{ $labels.consumer }} lags behind the published events",
-        description: "Customers or webhook endpoints are notified late. Check first that a notifier is running.",
+        summary: "The notifier's consumer {{ $labels.consumer }} lags behind the published events",
+        description: "Customers or tenants are notified late. Check first that a notifier is running, then read the consumer's warnings in its log.",
     },
 ];
 
@@ -196,8 +204,8 @@ const WEBHOOK_RULES: &[Rule] = &[
         expr: "max(outbound_webhook_oldest_due_seconds) > 300",
         pending_s: 60,
         severity: Warning,
-        summary: "A webhook delivery has been due for 5 minutes without an attempt",
-        description: "Tenants receive their events late; payments continue. Check first that a notifier is running and has a master key.",
+        summary: "An outbound webhook delivery has been due for 5 minutes without a delivery attempt",
+        description: "Tenants receive their events late; payments continue. Check first that a notifier is running and that outbound_webhooks.master_key is set in its configuration.",
     },
     // An endpoint that is down is attempted less and less often: half of all attempts is an error of ours or of a large tenant.
     Rule {
@@ -205,24 +213,24 @@ const WEBHOOK_RULES: &[Rule] = &[
         expr: "sum(rate(outbound_webhook_attempts_total{outcome!~\"delivered|taken_over\"}[15m])) / sum(rate(outbound_webhook_attempts_total{outcome!=\"taken_over\"}[15m])) > 0.5",
         pending_s: 900,
         severity: Warning,
-        summary: "More than half of the webhook delivery attempts have failed for 15 minutes",
-        description: "Tenants receive their events late. Check first with `payctl webhooks list` whether one tenant or all are affected.",
+        summary: "More than half of the delivery attempts of outbound webhooks have failed for 15 minutes",
+        description: "Tenants receive their events late. Check first with `payctl webhooks list` whether the endpoints of one tenant or of all tenants fail.",
     },
     Rule {
         name: "WebhookSendingBlocked",
         expr: "sum(increase(outbound_webhook_attempts_total{outcome=\"not_sent\"}[15m])) > 0",
         pending_s: 0,
         severity: Warning,
-        summary: "Webhook deliveries are deferred because this service cannot send them",
-        description: "Tenants receive no events until our configuration is corrected: master key, certificates or allowed networks. Start with `payctl webhooks deliveries`.",
+        summary: "Outbound webhook deliveries are deferred because the notifier cannot send them",
+        description: "Tenants receive no events until the notifier's configuration is corrected: master key, root certificates or allowed networks. Read why with `payctl webhooks deliveries ENDPOINT`.",
     },
     Rule {
         name: "WebhookEndpointDisabled",
         expr: "sum by (reason) (increase(outbound_webhook_endpoints_disabled_total[1h])) > 0",
         pending_s: 15,
         severity: Info,
-        summary: "The service disabled a webhook endpoint because of its responses (reason: {{ $labels.reason }})",
-        description: "The tenant receives no events at this endpoint until the tenant enables it. Inform the tenant.",
+        summary: "The notifier disabled a tenant's webhook endpoint because of its responses (reason: {{ $labels.reason }})",
+        description: "The tenant receives no events at the endpoint until the tenant enables it. Find the endpoint with `payctl webhooks list` and inform its tenant.",
     },
 ];
 
@@ -234,8 +242,8 @@ const CIRCUIT_RULES: &[Rule] = &[
         expr: "max(idempotency_circuit_open) > 0",
         pending_s: 10,
         severity: Critical,
-        summary: "The circuit of the idempotency store is open",
-        description: "All new payments are refused with 503; repeating them is safe. Check first that the database answers and accepts writes.",
+        summary: "The circuit of the idempotency store is open: its database did not answer several times in a row",
+        description: "Customers' new payments are all refused with 503; clients may repeat them safely. Check first that the payments-api's database answers and accepts writes.",
     },
     // The circuit opens after the profile's `breaker_failures`, 20 by default, and probes every 2 s.
     Rule {
@@ -243,8 +251,8 @@ const CIRCUIT_RULES: &[Rule] = &[
         expr: "max by (switch) (switch_circuit_open) > 0",
         pending_s: 60,
         severity: Critical,
-        summary: "The circuit of switch {{ $labels.switch }} is open: its submits are held back",
-        description: "Payments to this switch are cancelled when their submit budget ends. Contact the switch's operators first.",
+        summary: "The circuit of switch {{ $labels.switch }} is open: submits to it are held back after failures in a row",
+        description: "Customers' payments through the switch fail when their submit time budget (submit_budget_ms) ends. Ask the switch's operators first whether the switch is down.",
     },
     // A connection is awaited for 3 s at most.
     Rule {
@@ -252,8 +260,8 @@ const CIRCUIT_RULES: &[Rule] = &[
         expr: "database_connections_idle == 0 and database_connections >= database_connections_max",
         pending_s: 60,
         severity: Warning,
-        summary: "{{ $labels.job }} has used all of its database connections for 1 minute",
-        description: "Requests and steps fail after 3 s of waiting for a connection and are repeated. Check first `pg_stat_activity` for locks and slow statements.",
+        summary: "The process {{ $labels.job }} has used all of its database connections for 1 minute",
+        description: "Customers' requests or payment steps fail after waiting 3 s for a connection; clients or Temporal repeat them. Look first in `pg_stat_activity` for locks and slow statements.",
     },
 ];
 
@@ -264,16 +272,16 @@ const ADMISSION_RULES: &[Rule] = &[
         expr: "max(kill_switches_active{target=\"switch\"}) > 0",
         pending_s: 900,
         severity: Info,
-        summary: "A kill switch has stopped new payments to a switch for 15 minutes",
-        description: "New payments to the switch are refused with 503; accepted payments continue. `payctl kill-switch list` shows who set it and why.",
+        summary: "An operator's kill switch has stopped new payments to a switch for 15 minutes",
+        description: "Customers' new payments to the switch are refused with 503; accepted payments continue. `payctl kill-switch list` shows who set the kill switch and why.",
     },
     Rule {
         name: "KillSwitchActiveForCorridor",
         expr: "max(kill_switches_active{target=\"corridor\"}) > 0",
         pending_s: 900,
         severity: Info,
-        summary: "A kill switch has stopped new payments of a corridor for 15 minutes",
-        description: "New payments of the corridor are refused with 503; accepted payments continue. `payctl kill-switch list` shows who set it and why.",
+        summary: "An operator's kill switch has stopped new payments of a corridor for 15 minutes",
+        description: "Customers' new payments in the corridor's currency and accounts are refused with 503; accepted payments continue. `payctl kill-switch list` shows who set the kill switch and why.",
     },
     // A kill switch is meant for an emergency.
     Rule {
@@ -282,23 +290,23 @@ const ADMISSION_RULES: &[Rule] = &[
         pending_s: 60,
         severity: Warning,
         summary: "A kill switch has been active for more than 1 day",
-        description: "New payments of its switch or corridor are still refused. Ask the operator who set it whether it can be lifted.",
+        description: "Customers' new payments of its switch or corridor are still refused with 503. Find who set it with `payctl kill-switch list`, and ask that operator whether to lift it.",
     },
     Rule {
         name: "AccountLimitExhausted",
         expr: "max(limits_exhausted{scope=\"account\"}) > 0",
         pending_s: 15,
         severity: Info,
-        summary: "Accounts have exhausted a limit of the current day (limits: {{ $value }})",
-        description: "Further payments from these accounts are rejected until midnight UTC, as configured. `payctl limits list` shows limits and use.",
+        summary: "Customers' accounts have used up a payment limit for today (limits: {{ $value }})",
+        description: "Further payments from the accounts are rejected until midnight UTC, as the limits require. `payctl limits list` shows the accounts, limits and use.",
     },
     Rule {
         name: "TenantLimitExhausted",
         expr: "max(limits_exhausted{scope=\"tenant\"}) > 0",
         pending_s: 15,
         severity: Warning,
-        summary: "Tenants have exhausted a limit of the current day (limits: {{ $value }})",
-        description: "Payments of all their customers are rejected until midnight UTC. Check first with `payctl limits list` whether the volume is legitimate.",
+        summary: "Tenants have used up a payment limit for today (limits: {{ $value }})",
+        description: "Payments of all customers of these tenants are rejected until midnight UTC. Find the tenants with `payctl limits list`, and ask them whether the volume is legitimate.",
     },
 ];
 
@@ -309,8 +317,8 @@ const API_RULES: &[Rule] = &[
         expr: "sum(increase(payments_resumed_total[15m])) > 0",
         pending_s: 0,
         severity: Warning,
-        summary: "Payments lost their workflow and were recovered (payments: {{ $value }})",
-        description: "The recovered payments are cancelled unless they had settled. Find out first who or what terminated the workflows in Temporal.",
+        summary: "Open payments lost their Temporal workflow; recovery workflows started (payments: {{ $value }})",
+        description: "Customers' payments fail although nothing was wrong with them: a recovery workflow cancels each payment that had not settled. Find out first in the Temporal UI who or what ended their workflows.",
     },
     // Clients repeat failed requests, and a restart stays below 1 % over 5 minutes.
     Rule {
@@ -318,8 +326,8 @@ const API_RULES: &[Rule] = &[
         expr: "sum(rate(http_request_duration_seconds_count{status=~\"5..\"}[5m])) / sum(rate(http_request_duration_seconds_count[5m])) > 0.01",
         pending_s: 120,
         severity: Critical,
-        summary: "More than 1 % of the API requests are answered with a 5xx status",
-        description: "Clients must repeat their requests, which is safe. Check first which route and status fail.",
+        summary: "The payments-api answers more than 1 % of its requests with a 5xx status",
+        description: "Customers' clients must repeat their requests, which is safe. Find the failing routes first in the metric http_request_duration_seconds, then the errors in the payments-api's log.",
     },
     // A burst ends within a minute.
     Rule {
@@ -327,8 +335,8 @@ const API_RULES: &[Rule] = &[
         expr: "sum(increase(api_overloaded_total[5m])) > 0",
         pending_s: 60,
         severity: Warning,
-        summary: "Requests are refused because too many requests are in flight",
-        description: "Clients receive 503 `overloaded` and repeat. Check first whether requests are slow or more numerous than usual.",
+        summary: "The payments-api refuses requests because too many requests are in flight",
+        description: "Customers' clients receive 503 `overloaded` and repeat. Check first in the metric http_request_duration_seconds whether requests are slower or more numerous than usual.",
     },
     // A single one may be a late repetition; more than ten in ten minutes is a wrong secret, a wrong clock or an attack.
     Rule {
@@ -336,15 +344,15 @@ const API_RULES: &[Rule] = &[
         expr: "sum by (switch) (increase(switch_callbacks_total{outcome=\"invalid_signature\"}[10m])) > 10",
         pending_s: 0,
         severity: Warning,
-        summary: "Callbacks of switch {{ $labels.switch }} fail signature verification",
-        description: "Confirmations of this switch are found by query only, and so later. Check first the secret and the clocks in the payments-api's log.",
+        summary: "The payments-api refuses callbacks of switch {{ $labels.switch }}: their signatures are wrong",
+        description: "Customers' payments through the switch confirm late, by query only. Read the refused callbacks in the payments-api's log first: a wrong secret, a wrong clock, or an attack.",
     },
     Rule {
         name: "CallbacksUnreadable",
         expr: "sum by (switch) (increase(switch_callbacks_total{outcome=\"unreadable\"}[10m])) > 0",
         pending_s: 0,
         severity: Critical,
-        summary: "Switch {{ $labels.switch }} sends authentic callbacks that cannot be parsed",
-        description: "Confirmations of this switch are not received. Compare the body in the payments-api's log with the documented format first.",
+        summary: "Switch {{ $labels.switch }} sends correctly signed callbacks that the payments-api cannot parse",
+        description: "The switch's confirmations do not reach their payments: customers' amounts stay held. Compare the callback body in the payments-api's log with the documented callback format first.",
     },
 ];

@@ -58,7 +58,9 @@ pub struct AddressPolicy {
 
 /// No address of a name is permitted. The error does not contain the addresses, which would reveal our network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the host name of the webhook URL resolves to no permitted address")]
+#[error(
+    "the host name of the webhook URL resolves to no permitted address; the tenant must use a host with a public address"
+)]
 pub struct AddressNotPermittedError;
 
 impl AddressPolicy {

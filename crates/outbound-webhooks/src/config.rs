@@ -128,7 +128,7 @@ pub enum OutboundWebhooksConfigError {
         pauses_s: u64,
     },
     /// The file of certificate authorities is missing or invalid.
-    #[error("outbound_webhooks.ca_file {} could not be loaded", path.display())]
+    #[error("the certificates in outbound_webhooks.ca_file {} could not be loaded; name a readable PEM file", path.display())]
     CaFile {
         /// As configured.
         path: PathBuf,

@@ -46,15 +46,17 @@ struct DeliveryBody<'a> {
 pub enum FanOutError {
     /// The id is not a header value, or contains a dot, which would make the signed text ambiguous.
     #[error(
-        "the webhook deliveries of an event were not written: its id must have 1 to {EVENT_ID_BYTES_MAX} visible ASCII characters and no dot"
+        "the webhook deliveries of an event were not written: the event's id must have 1 to {EVENT_ID_BYTES_MAX} visible ASCII characters and no dot"
     )]
     EventId,
     /// The body could not be serialised.
-    #[error("the webhook deliveries of an event were not written: its body could not be serialised as JSON")]
+    #[error(
+        "the webhook deliveries of an event were not written: the event's body could not be serialised as JSON; this is a software defect"
+    )]
     Serialization(#[from] serde_json::Error),
     /// Whether the deliveries are stored is unknown.
     #[error(
-        "the database did not answer while the webhook deliveries of an event were written; repeat the event"
+        "the database did not answer while the webhook deliveries of an event were written; the broker delivers the event again"
     )]
     Database(#[from] sqlx::Error),
 }

@@ -31,7 +31,7 @@ pub enum TargetError {
     #[error("the webhook URL must have at most {URL_BYTES_MAX} bytes")]
     TooLong,
     /// Not a URL with a host.
-    #[error("the webhook URL is not a URL with a host")]
+    #[error("the webhook URL is not a URL with a host; write it like https://example.com/hooks")]
     Malformed,
     /// Not `https`.
     #[error("the webhook URL must begin with https://")]
@@ -45,7 +45,7 @@ pub enum TargetError {
     #[error("the webhook URL must have no fragment (#..)")]
     Fragment,
     /// A port that is not permitted.
-    #[error("port {0} of the webhook URL is not permitted; use a permitted port")]
+    #[error("port {0} of the webhook URL is not permitted; use a port that the bank permits, such as 443")]
     Port(u16),
     /// An address that is not permitted.
     #[error("the address of the webhook URL is not permitted; use a public address")]

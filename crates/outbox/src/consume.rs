@@ -28,10 +28,10 @@ pub trait Effect: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 pub enum EffectError {
     /// The event can never be consumed; it is parked after some deliveries.
-    #[error("the event cannot be consumed: {0}")]
+    #[error("the event can never be consumed: {0}")]
     Poison(String),
     /// The event cannot be consumed now; it is delivered again, without a limit.
-    #[error("the event cannot be consumed now")]
+    #[error("the effect of the event could not be written now; the broker delivers the event again")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
 }
 

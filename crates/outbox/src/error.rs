@@ -5,6 +5,8 @@
 pub enum OutboxError {
     /// The database did not answer, the connection was lost, or transactions conflicted. Whether changes are stored is
     /// unknown.
-    #[error("the outbox database failed")]
+    #[error(
+        "the database with the outbox tables did not answer and it is unknown whether the change was stored; the caller repeats it"
+    )]
     Database(#[from] sqlx::Error),
 }

@@ -84,14 +84,16 @@ impl<P: Publisher> Relay<P> {
         while !stop.is_cancelled() {
             match LeaderLock::try_acquire(&self.pool).await {
                 Ok(Some(lock)) => {
-                    tracing::info!("the relay acquired the leader lock and publishes events");
+                    tracing::info!("the outbox relay acquired the leader lock and publishes events");
                     self.publish_while_leader(lock, stop).await;
                 }
-                Ok(None) => tracing::debug!("another relay holds the leader lock; this relay waits"),
+                Ok(None) => tracing::debug!(
+                    "the outbox relay waits because the relay of another process holds the leader lock"
+                ),
                 Err(error) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "the relay did not get the leader lock; retrying"
+                        "the outbox relay could not query the leader lock; it tries again"
                     );
                 }
             }
@@ -109,7 +111,7 @@ impl<P: Publisher> Relay<P> {
                 Err(error) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "the relay gave up the leader lock because its database session failed; retrying"
+                        "the outbox relay gave up the leader lock because its database session failed; it tries to become leader again"
                     );
                     return;
                 }
@@ -208,7 +210,7 @@ impl<P: Publisher> Relay<P> {
                     event.id = event_id,
                     rejections,
                     reason,
-                    "the relay parked an event that the broker rejected repeatedly; an operator must retry it"
+                    "the outbox relay parked an event that the broker rejected repeatedly; an operator must retry the event (payctl events retry)"
                 );
             }
         }
@@ -248,7 +250,7 @@ fn report_unconfirmed(outcomes: &[PublishOutcome]) {
         tracing::debug!(
             event.id = event_id,
             reason,
-            "the broker did not confirm an event; the relay publishes it again"
+            "the broker did not confirm an event; the outbox relay publishes the event again"
         );
         unconfirmed += 1;
         first_reason.get_or_insert(reason);
@@ -257,7 +259,7 @@ fn report_unconfirmed(outcomes: &[PublishOutcome]) {
         metrics::counter!("outbox_unconfirmed_rounds_total").increment(1);
         tracing::warn!(
             reason,
-            "the publish of {unconfirmed} events was not confirmed by the broker; the relay publishes them again"
+            "the broker did not confirm {unconfirmed} published events; the outbox relay publishes them again"
         );
     }
 }

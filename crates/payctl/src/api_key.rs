@@ -70,7 +70,7 @@ pub(crate) async fn import(ledger: &Ledger, secret: &SecretString, caller: &Call
     let key = ApiKey::import(secret.clone())?;
     ledger.insert_api_key(&key.new_key(caller, &Scopes::all(), None)).await?;
     let valid = ledger.active_api_key(&key.hash).await?;
-    let owner = valid.context("this API key is revoked or has expired; use another key")?.caller;
+    let owner = valid.context("the API key is revoked or has expired; use another API key")?.caller;
     anyhow::ensure!(
         owner == *caller,
         "this API key belongs to client {} of tenant {}; use another key",

@@ -70,7 +70,7 @@ impl Config {
         let migrated = database::is_up_to_date(&pool).await.with_context(|| {
             format!("{database} cannot be opened; check --config and PAYMENTS_DATABASE__URL")
         })?;
-        anyhow::ensure!(migrated, "{database} is not up to date; run: payctl migrate");
+        anyhow::ensure!(migrated, "{database} lacks migrations; run: payctl migrate");
         Ok(Ledger::new(pool))
     }
 

@@ -59,7 +59,7 @@ impl DatabaseArgs {
             .connect_with(options)
             .await
             .with_context(|| format!("{database} cannot be opened; check --database-url"))?;
-        anyhow::ensure!(is_up_to_date(&pool).await?, "{database} is not up to date; run: payctl migrate");
+        anyhow::ensure!(is_up_to_date(&pool).await?, "{database} lacks migrations; run: payctl migrate");
         Ok(Ledger::new(pool))
     }
 }

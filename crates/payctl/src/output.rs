@@ -14,7 +14,7 @@ pub(crate) struct Output<'a>(&'a mut dyn Write);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputError {
     /// The reader closed the pipe.
-    #[error("the reader of stdout closed it before the result was complete")]
+    #[error("the reader of payctl's stdout closed the pipe before the result was complete")]
     Closed,
     /// Another I/O error, for example a full disk.
     #[error("the result of the command cannot be written to stdout")]

@@ -6,19 +6,21 @@ use payment_protocol::ids::PaymentId;
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// No answer, a lost connection or a conflict: the outcome is unknown. Repeat under the same key.
-    #[error("the ledger's database did not answer and the outcome of the step is unknown; repeat the step")]
+    #[error(
+        "the ledger's database did not answer and it is unknown whether the change was stored; Temporal repeats a payment's step, any other caller repeats its request"
+    )]
     Unavailable(#[source] sqlx::Error),
     /// A constraint refused a change that the rules allowed. A defect: a repeat does not help.
     #[error(
-        "a constraint of the ledger's database refused the change; this is a software defect, do not repeat the step"
+        "a constraint of the ledger's database refused the change and nothing was stored; this is a software defect, so repeating the request does not help"
     )]
     Refused(#[source] sqlx::Error),
     /// No such payment.
-    #[error("there is no payment {0}; check the id")]
+    #[error("the ledger has no payment {0}; check the payment id")]
     UnknownPayment(String),
     /// A stored value cannot be parsed.
     #[error(
-        "column {column} of ledger row {id} has the value {value:?}, which this version cannot parse; deploy the version that wrote it"
+        "column {column} of ledger row {id} has the value {value:?}, which this version cannot parse; deploy the version that wrote the row"
     )]
     Unreadable {
         /// Id of the row.

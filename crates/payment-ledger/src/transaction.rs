@@ -35,7 +35,7 @@ impl LedgerTransaction {
                 payment.id = exception.payment_id.as_ref().map(PaymentId::as_str),
                 exception.kind = exception.kind.as_str(),
                 detail = exception.detail,
-                "detected a contradiction between the books, which opens an exception"
+                "the ledger found a contradiction and opens an exception; an operator must decide it (payctl exceptions)"
             );
         }
         Ok(())

@@ -312,5 +312,5 @@ async fn an_unknown_payment_is_an_error_with_its_id(pool: PgPool) {
     let id = bank.order("never accepted").payment_id;
     let error = bank.ledger.reserve(&id, &first_run()).await.unwrap_err();
     assert!(matches!(error, LedgerError::UnknownPayment(_)), "{error:?}");
-    assert_eq!(error.to_string(), format!("there is no payment {id}; check the id"));
+    assert_eq!(error.to_string(), format!("the ledger has no payment {id}; check the payment id"));
 }

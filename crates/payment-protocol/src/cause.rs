@@ -12,7 +12,7 @@ use crate::state::{FinalState, text_enum};
 #[serde(tag = "code", rename_all = "snake_case")]
 pub enum Cause {
     /// Reserve ended without a known outcome, and nothing was sent.
-    #[error("the outcome of reserve is unknown")]
+    #[error("the ledger did not confirm that it reserved the amount")]
     ReserveUnknown,
     /// The switch refused the submit (Path A).
     #[error("the switch refused the transfer: {reason}")]
@@ -21,42 +21,42 @@ pub enum Cause {
         reason: String,
     },
     /// The attempts of submit used up their time budget without an answer (Path A).
-    #[error("the switch did not answer the transfer within the time budget")]
+    #[error("the switch answered no submit of the transfer within the time budget")]
     SubmitUnknown,
     /// Our own ledger refused the attempt, so nothing was sent.
-    #[error("the transfer was not sent: {reason}")]
+    #[error("the bank did not send the transfer to the switch: {reason}")]
     NotSent {
         /// Which rule of the ledger refused the attempt.
         reason: String,
     },
     /// The switch reported FAILURE, which only leads to a cancel.
-    #[error("the switch reported a failure: {reason}")]
+    #[error("the switch reported that the transfer failed: {reason}")]
     FailureReported {
         /// The switch's words.
         reason: String,
     },
     /// The switch did not confirm within the SLA (Path B).
-    #[error("the switch did not confirm within the SLA")]
+    #[error("the switch did not confirm the transfer within the SLA")]
     SlaExpired,
     /// The customer cancelled, or somebody cancelled the workflow.
     #[error("the customer cancelled the payment")]
     CustomerCancel,
     /// The bank could not debit after the switch had settled, and the switch returned the money (Path C).
-    #[error("the bank could not debit the account: {reason}")]
+    #[error("the bank could not debit the customer's account: {reason}")]
     DebitRefused {
         /// Why the ledger refused.
         reason: String,
     },
     /// An approved decision released the payment, after a cancel at the switch. The switch's answer decides
     /// whether the payment is released; without an answer the decision does.
-    #[error("operators decided to release the payment")]
+    #[error("operators decided to release the hold")]
     ReleasedByDecision,
     /// An operator retried the cancel of a payment that had not been cancelled before.
-    #[error("an operator decided to cancel at the switch")]
+    #[error("an operator decided to cancel the transfer at the switch")]
     CancelRetriedByDecision,
     /// The workflow was lost (terminated, reset, restored, or its retention expired), and the recovery workflow
     /// could not continue forward.
-    #[error("the payment's workflow was interrupted and recovered")]
+    #[error("the payment's workflow ended unexpectedly; a recovery workflow continued the payment")]
     Interrupted,
 }
 
@@ -202,16 +202,16 @@ impl OperatorReason {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum PaymentError {
     /// Invalid; nothing was called.
-    #[error("the payment is not valid")]
+    #[error("the payment's transaction id or amount is invalid; the bank reserved and sent nothing")]
     Invalid(#[source] InvalidPayment),
     /// The ledger refused to hold the amount; nothing was sent.
-    #[error("the ledger refused to reserve the amount: {0}")]
+    #[error("the ledger refused to reserve the amount in the customer's account: {0}")]
     ReserveRefused(ReserveRefusal),
     /// All completed steps were compensated.
-    #[error("the payment was compensated")]
+    #[error("the payment did not settle and its completed steps were compensated")]
     Compensated(#[source] Cause),
     /// The payment had already ended when this run read it; the run did nothing.
-    #[error("the payment had already ended: {0}")]
+    #[error("the payment had already ended in the state {0}; the workflow did nothing")]
     AlreadyEnded(FinalState),
 }
 

@@ -74,7 +74,10 @@ pub async fn apply_decision<P: DecisionPort>(
         return Ok(outcome);
     }
     if !reason.allowed().contains(&decision.action) {
-        let detail = format!("action {} is not allowed for operator reason {reason}", decision.action);
+        let detail = format!(
+            "the action {} is not allowed for a payment that needs an operator because of {reason}",
+            decision.action
+        );
         return refuse(port, detail).await;
     }
     match decision.action {
@@ -110,7 +113,11 @@ async fn debit<P: DecisionPort>(
                 return close(port, outcome, "the switch reported settled; the workflow debits").await;
             }
             FinalStatusRuling::Contradicts => {
-                return refuse(port, "the switch had reported that the transfer is void".into()).await;
+                return refuse(
+                    port,
+                    "the switch had reported that the transfer is void, so it cannot be debited".into(),
+                )
+                .await;
             }
             // The transfer settled, but differs from the payment: the decision says how to book it.
             FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt => {}
@@ -119,7 +126,11 @@ async fn debit<P: DecisionPort>(
             return refuse(port, format!("the switch reports that the transfer is void: {reason}")).await;
         }
         Some(QueryAnswer::Pending) => {
-            return refuse(port, "the switch has not decided".into()).await;
+            return refuse(
+                port,
+                "the switch has not decided about the transfer yet; propose the decision again later".into(),
+            )
+            .await;
         }
         Some(QueryAnswer::OurFault { detail } | QueryAnswer::NoAnswer { detail }) => {
             return refuse(port, format!("the query at the switch failed: {detail}")).await;

@@ -25,14 +25,16 @@ pub struct Money {
 pub enum MoneyError {
     /// Not a plain decimal. Valid: digits, at most one point, no sign, no exponent, no grouping.
     #[error(
-        "amount {0:?} is not a plain decimal number; write an amount like 12.50, without signs, spaces or exponents"
+        "the amount {0:?} is not a plain decimal number; write an amount like 12.50, without signs, spaces or exponents"
     )]
     NotADecimal(String),
     /// Zero or negative.
-    #[error("amount must be greater than zero")]
+    #[error("the amount must be greater than zero")]
     NotPositive,
     /// More decimals than the currency has.
-    #[error("{currency} has {allowed} decimals; the amount has {given}")]
+    #[error(
+        "{currency} has {allowed} decimals, but the amount has {given}; write the amount with at most {allowed}"
+    )]
     TooManyDecimals {
         /// The currency's ISO 4217 code.
         currency: String,
@@ -42,10 +44,10 @@ pub enum MoneyError {
         given: usize,
     },
     /// Over [`AMOUNT_MINOR_MAX`].
-    #[error("amount exceeds the maximum of {AMOUNT_MINOR_MAX} minor units")]
+    #[error("the amount exceeds the maximum of {AMOUNT_MINOR_MAX} minor units; send a smaller amount")]
     OverMaximum,
     /// Not an ISO 4217 code, or a code without minor units (precious metals, test codes).
-    #[error("{0:?} is not an ISO 4217 currency with minor units; use a code like EUR")]
+    #[error("the currency {0:?} is not an ISO 4217 currency with minor units; use a code like EUR")]
     UnknownCurrency(String),
 }
 

@@ -29,10 +29,10 @@ pub struct Payment {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum InvalidPayment {
     /// The transaction id is not derived from the payment id: keys would not match.
-    #[error("the transaction id does not belong to the payment id")]
+    #[error("the payment's transaction id is not derived from its payment id")]
     ForeignTxId,
     /// The amount exceeds the switch's limit.
-    #[error("the amount exceeds the switch's limit of {limit_minor} minor units")]
+    #[error("the payment's amount exceeds the switch's limit of {limit_minor} minor units")]
     OverSwitchLimit {
         /// The limit in the profile, in minor units.
         limit_minor: i64,

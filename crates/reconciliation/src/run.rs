@@ -24,10 +24,14 @@ const BATCH: i64 = 1_000;
 #[derive(Debug, thiserror::Error)]
 pub enum ReconciliationError {
     /// The database is unavailable or refused a statement.
-    #[error("the reconciliation run was aborted by a ledger error; start it again")]
+    #[error(
+        "the reconciliation run ended early because the ledger failed; Temporal repeats a scheduled run, an operator repeats payctl reconcile"
+    )]
     Ledger(#[from] LedgerError),
     /// The report cannot be serialized, which is a defect.
-    #[error("the reconciliation report cannot be serialized, which is a software defect")]
+    #[error(
+        "the report of the reconciliation run could not be serialized as JSON; this is a software defect"
+    )]
     Report(#[from] serde_json::Error),
 }
 
@@ -98,7 +102,7 @@ impl Reconciler {
             lines = report.lines,
             drift = report.drift_count(),
             not_compared = report.not_compared.len(),
-            "a reconciliation run finished"
+            "a reconciliation run compared the ledger, the switch statements and the workflows"
         );
         Ok(report)
     }
@@ -252,7 +256,7 @@ impl Reconciler {
         let known = self.ledger.open_findings(&findings).await?;
         for (finding, known) in findings.iter().zip(&known) {
             tracing::warn!(drift = finding.drift.as_str(), payment.id = finding.payment_id.as_ref().map(PaymentId::as_str),
-                detail = finding.detail, exception = ?known, "a reconciliation run found drift");
+                detail = finding.detail, exception = ?known, "a reconciliation run found drift, which opens an exception unless one is open (payctl exceptions)");
         }
         report.add_findings(findings, &known);
         Ok(())

@@ -121,6 +121,6 @@ fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response {
         .map(|text| (*text).to_owned())
         .or_else(|| cause.downcast_ref::<String>().cloned())
         .unwrap_or_default();
-    tracing::error!(panic = text, "a request handler panicked; the client received 500");
+    tracing::error!(panic = text, "the handler of an HTTP request panicked; the client received 500");
     Problem::internal().into_response()
 }

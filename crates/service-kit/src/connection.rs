@@ -94,14 +94,14 @@ pub(crate) async fn serve<Io, S>(
         tokio::select! {
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::debug!(error, "an HTTP connection ended with an error");
+                    tracing::debug!(error, "the HTTP server closed a connection because of an error");
                 }
                 return;
             }
             () = shutdown.cancelled(), if !is_closing => {}
             () = activity.idle_for(limit) => {
                 if is_closing {
-                    tracing::debug!("dropped an HTTP connection after its close timed out");
+                    tracing::debug!("the HTTP server dropped a connection that did not close in time");
                     return;
                 }
             }

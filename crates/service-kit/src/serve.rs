@@ -82,7 +82,7 @@ pub async fn serve_on<L, S>(
     if tokio::time::timeout(GRACE, finished).await.is_err() {
         tracing::warn!(
             grace_s = GRACE.as_secs(),
-            "aborted HTTP requests that were still running after the grace period"
+            "the HTTP server aborted requests that were still running after the shutdown's grace period"
         );
     }
 }

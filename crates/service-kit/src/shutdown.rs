@@ -18,7 +18,7 @@ pub fn on_signals() -> CancellationToken {
         }
         (Err(error), _) | (_, Err(error)) => {
             // A service without graceful stop is better than none.
-            tracing::error!(%error, "signal handlers could not be installed; the process will not stop gracefully");
+            tracing::error!(%error, "the process could not install its signal handlers; a stop signal ends it without a graceful shutdown");
         }
     }
     token
@@ -26,10 +26,10 @@ pub fn on_signals() -> CancellationToken {
 
 async fn watch(token: CancellationToken, mut terminate: Signal, mut interrupt: Signal) {
     let name = next(&mut terminate, &mut interrupt).await;
-    tracing::info!(signal = name, "received a stop signal; the process is stopping");
+    tracing::info!(signal = name, "the process received a stop signal and is stopping");
     token.cancel();
     let name = next(&mut terminate, &mut interrupt).await;
-    tracing::warn!(signal = name, "received a second stop signal; the process exits at once");
+    tracing::warn!(signal = name, "the process received a second stop signal and exits at once");
     std::process::exit(SECOND_SIGNAL_EXIT_CODE);
 }
 

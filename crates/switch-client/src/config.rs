@@ -50,10 +50,12 @@ pub enum SwitchConfigError {
     #[error("no switch is configured; add a [switches.NAME] section")]
     None,
     /// The name of a switch is invalid.
-    #[error("[switches.{0:?}] has an invalid switch name; use A-Z, a-z, 0-9, '.', '_', ':' and '-'")]
+    #[error(
+        "the configuration section [switches.{0:?}] has an invalid switch name; use A-Z, a-z, 0-9, '.', '_', ':' and '-'"
+    )]
     Name(String),
     /// The profile is malformed.
-    #[error("[switches.{switch}.profile] is malformed: {detail}")]
+    #[error("the configuration section [switches.{switch}.profile] is malformed: {detail}")]
     Malformed {
         /// The switch.
         switch: String,
@@ -61,7 +63,9 @@ pub enum SwitchConfigError {
         detail: String,
     },
     /// The profile is unsafe.
-    #[error("[switches.{switch}.profile] is unsafe; {nearest}")]
+    #[error(
+        "the configuration section [switches.{switch}.profile] is unsafe, so the process does not start; {nearest}"
+    )]
     Unsafe {
         /// The switch.
         switch: String,
@@ -73,11 +77,13 @@ pub enum SwitchConfigError {
     },
     /// The switch sends callbacks that cannot be verified.
     #[error(
-        "[switches.{0}] has has_callback = true but no callback_secrets; add the secret that signs its callbacks"
+        "the configuration section [switches.{0}] has has_callback = true but no callback_secrets; add the secret with which the switch signs its callbacks"
     )]
     NoSecret(String),
     /// Two switches have the same route.
-    #[error("the switches {one} and {other} both have the route {prefix:?}; remove it from one of them")]
+    #[error(
+        "the switches {one} and {other} both have the route {prefix:?} in the configuration; remove the route from one of them"
+    )]
     RouteTwice {
         /// The prefix.
         prefix: String,
@@ -135,7 +141,7 @@ impl Switches {
                 source,
             })?;
             for warning in warnings {
-                tracing::warn!(switch = %name, %warning, "the profile of a switch has a warning: its payments may need an operator");
+                tracing::warn!(switch = %name, %warning, "the profile of a switch is safe but has a warning: payments through the switch may need an operator");
             }
             if profile.has_callback && options.callback_secrets.is_empty() {
                 return Err(SwitchConfigError::NoSecret(text));

@@ -125,7 +125,7 @@ pub(crate) fn percent_encode(text: &str) -> String {
 
 fn failure(error: &reqwest::Error) -> String {
     if error.is_timeout() {
-        "no answer within the attempt timeout".into()
+        "no answer of the switch within the attempt timeout".into()
     } else if error.is_connect() {
         "no connection to the switch".into()
     } else {

@@ -106,7 +106,9 @@ impl SwitchClient {
                 break;
             }
         }
-        let detail = "the listing after the marker is too long to read within one attempt".into();
+        let detail =
+            "the switch's transfer listing after the recorded marker is too long to read within one attempt"
+                .into();
         SwitchReply::new(ReadBackOutcome::NoAnswer { detail }, None)
     }
 

@@ -83,19 +83,23 @@ impl TryFrom<String> for Secret {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// A header is missing.
-    #[error("the webhook header {0} is missing")]
+    #[error("the request has no header {0}, which a signed webhook needs")]
     Missing(&'static str),
     /// A header does not have the form of the standard, or is repeated.
     #[error("the webhook header {0} is malformed or repeated")]
     Malformed(&'static str),
     /// The timestamp is older than the tolerance.
-    #[error("the webhook timestamp is {0} s in the past, which exceeds the tolerance")]
+    #[error(
+        "the webhook timestamp is {0} s in the past, which exceeds the tolerance; check the clocks of sender and receiver"
+    )]
     TooOld(i64),
     /// The timestamp is further in the future than the tolerance.
-    #[error("the webhook timestamp is {0} s in the future, which exceeds the tolerance")]
+    #[error(
+        "the webhook timestamp is {0} s in the future, which exceeds the tolerance; check the clocks of sender and receiver"
+    )]
     TooNew(i64),
     /// No signature matches these bytes under any of the secrets.
-    #[error("the webhook signature matches none of the configured secrets")]
+    #[error("the webhook signature matches none of the receiver's configured secrets")]
     NoMatch,
 }
 

@@ -78,7 +78,7 @@ pub enum ConnectError {
     #[error("temporal.address {0:?} is not a URL; write it like http://127.0.0.1:7233")]
     Address(String),
     /// The server did not answer.
-    #[error("Temporal at {address} does not answer; check temporal.address")]
+    #[error("Temporal at {address} does not answer; check temporal.address and that Temporal runs")]
     Unreachable {
         /// The configured address.
         address: String,
@@ -87,7 +87,7 @@ pub enum ConnectError {
         source: Box<ClientConnectError>,
     },
     /// The client rejected its options.
-    #[error("the Temporal client rejected its options: {0}")]
+    #[error("the Temporal client rejected its options; check the section [temporal]: {0}")]
     Options(String),
 }
 

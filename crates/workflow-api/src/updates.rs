@@ -40,22 +40,28 @@ pub enum UpdateOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpdateError {
     /// Temporal or the worker did not answer, or the workflow is not started yet: retry.
-    #[error("the payment's workflow cannot be reached: {detail}")]
+    #[error(
+        "the payment's workflow cannot be reached and nothing was applied; the background-worker delivers the decision again: {detail}"
+    )]
     Unreachable {
         /// Why.
         detail: String,
     },
     /// The payment does not await an operator at the moment, or another decision is being applied: retry.
-    #[error("the payment's workflow cannot accept the decision now: {detail}")]
+    #[error(
+        "the payment's workflow cannot accept the decision now; the background-worker delivers the decision again: {detail}"
+    )]
     NotNow {
         /// Why.
         detail: String,
     },
     /// The workflow is closed. Another run follows unless the payment has ended.
-    #[error("the payment's workflow is closed and cannot accept the decision")]
+    #[error(
+        "the payment's workflow is closed and cannot accept the decision; a recovery workflow receives the decision unless the payment has ended"
+    )]
     Closed,
     /// The operator reason does not allow the action: do not retry.
-    #[error("the payment's workflow rejected the decision: {detail}")]
+    #[error("the payment's workflow rejected the decision for good and nothing was applied: {detail}")]
     Rejected {
         /// Why.
         detail: String,

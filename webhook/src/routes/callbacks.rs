@@ -100,16 +100,16 @@ pub(crate) async fn receive_callback(
     let now_s = Timestamp::now().as_second();
     let event_id =
         webhook_signature::verify(secrets, &headers, &body, now_s, app.callback_tolerance_s).map_err(|reason| {
-            tracing::warn!(switch = %switch, %reason, "refused a switch callback whose signature could not be verified");
+            tracing::warn!(switch = %switch, %reason, "the payments-api refused a switch's callback because its signature could not be verified");
             count(switch, "invalid_signature");
             Problem::new(StatusCode::UNAUTHORIZED, "invalid_signature", "Invalid signature")
                 .detail(format!("the callback's signature could not be verified: {reason}; sign the raw body with a current secret"))
         })?;
     let callback = parse(switch, &event_id, &body).map_err(|reason| {
         let excerpt = String::from_utf8_lossy(&body[..body.len().min(EXCERPT_BYTES)]);
-        tracing::error!(switch = %switch, event.id = event_id, reason, body = %excerpt, "refused a correctly signed switch callback that could not be parsed");
+        tracing::error!(switch = %switch, event.id = event_id, reason, body = %excerpt, "the payments-api refused a switch's correctly signed callback because its body could not be parsed");
         count(switch, "unreadable");
-        Problem::bad_request("unreadable_callback", reason)
+        Problem::bad_request("unreadable_callback", format!("the callback body cannot be parsed: {reason}"))
     })?;
 
     let outcome = match app.ledger.store_callback(&callback).await? {

@@ -41,12 +41,14 @@ impl StreamSlots {
         // The client's own limit is checked first, because the client can act on it.
         if own >= self.options.per_client_max {
             let detail = format!(
-                "your client has {own} open streams, which is its limit; close one before you open another",
+                "your client has {own} open event streams, which is its limit; close a stream before you open another",
             );
             return Err(refused(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", detail));
         }
         if open.total >= self.options.max {
-            let detail = "the service is at its limit of open streams; retry later".to_owned();
+            let detail =
+                "the payments API is at its limit of open event streams; open the stream again later"
+                    .to_owned();
             return Err(refused(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail));
         }
         open.total += 1;

@@ -57,7 +57,7 @@ impl PaymentUpdates {
                 // The next query finds what this one did not.
                 Err(error) => tracing::debug!(
                     error = &error as &dyn std::error::Error,
-                    "the query for updates of streamed payments failed; trying again"
+                    "the payments-api could not query updates for its event streams; it tries again"
                 ),
             }
             tokio::time::sleep(POLL_INTERVAL).await;

@@ -34,14 +34,14 @@ async fn audit(ledger: &Ledger) -> Result<(), LedgerError> {
                 payment.id = finding.payment_id.as_ref().map(PaymentId::as_str),
                 exception.id = exception_id,
                 detail = finding.detail,
-                "the hold audit opened an exception"
+                "the hold audit found drift and opened an exception; an operator must decide it (payctl exceptions)"
             );
         }
     }
     tracing::debug!(
         payments = audited.payments,
         findings = audited.findings.len(),
-        "the hold audit finished"
+        "the hold audit compared the open holds with payments and journal"
     );
     Ok(())
 }

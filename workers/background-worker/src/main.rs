@@ -61,8 +61,8 @@ async fn main() -> anyhow::Result<()> {
         );
         Ok(())
     };
-    tracing::info!("background-worker is ready");
+    tracing::info!("the process background-worker is ready");
     tokio::try_join!(server, tasks)?;
-    tracing::info!("background-worker has stopped");
+    tracing::info!("the process background-worker has stopped");
     Ok(())
 }

@@ -22,7 +22,7 @@ pub(crate) async fn run(pool: &PgPool, options: &BackgroundWorkerOptions, stop: 
         if let (Err(_), Err(error)) = (&partitions, &events) {
             tracing::warn!(
                 error = &**error as &dyn std::error::Error,
-                "published outbox events were not deleted; the next round tries again"
+                "the background task partition_maintenance could not delete old published outbox events; its next round tries again"
             );
         }
         partitions.and(events).map(|()| RoundOutcome::Idle)
@@ -41,7 +41,7 @@ async fn maintain_partitions(pool: &PgPool) -> Result<()> {
             created = days.created,
             dropped = days.dropped,
             claims_released = kept.reaped,
-            "maintained the partitions of idempotency keys"
+            "the background task partition_maintenance created and dropped day partitions of idempotency keys"
         );
     }
     Ok(())
@@ -52,7 +52,10 @@ async fn prune_events(pool: &PgPool, retention: Duration) -> Result<()> {
         .await
         .context("published outbox events were not deleted")?;
     if deleted > 0 {
-        tracing::info!(events = deleted, "deleted published outbox events after their retention");
+        tracing::info!(
+            events = deleted,
+            "the background task partition_maintenance deleted published outbox events beyond their retention"
+        );
     }
     Ok(())
 }

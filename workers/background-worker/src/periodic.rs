@@ -36,7 +36,7 @@ pub(crate) async fn run(
                 tracing::warn!(
                     task = task.as_str(),
                     error,
-                    "the background task {} failed; it runs again after its interval",
+                    "a round of the background task {} failed; the task runs again after its interval",
                     task.as_str()
                 );
             }

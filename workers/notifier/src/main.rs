@@ -59,8 +59,8 @@ async fn main() -> anyhow::Result<()> {
         );
         Ok(())
     };
-    tracing::info!("notifier is ready");
+    tracing::info!("the process notifier is ready");
     tokio::try_join!(server, work)?;
-    tracing::info!("notifier has stopped");
+    tracing::info!("the process notifier has stopped");
     Ok(())
 }

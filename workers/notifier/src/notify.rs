@@ -33,7 +33,7 @@ impl Effect for NotifyCustomer {
             payment.id = event.key,
             event.id = event.event_id,
             event.kind = event.kind,
-            "notified the customer of an event"
+            "the notifier notified the customer of an event of a payment"
         );
     }
 }

@@ -16,12 +16,14 @@ pub(crate) async fn prune<E: Error + 'static>(
     while !stop.is_cancelled() {
         match delete().await {
             Ok(0) => {}
-            Ok(deleted) => tracing::info!(rows, deleted, "deleted {rows} beyond their retention"),
+            Ok(deleted) => {
+                tracing::info!(rows, deleted, "the notifier deleted {rows} beyond their retention")
+            }
             Err(error) => {
                 tracing::warn!(
                     rows,
                     error = &error as &dyn Error,
-                    "{rows} beyond their retention could not be deleted; trying again"
+                    "the notifier could not delete {rows} beyond their retention; it tries again"
                 );
             }
         }

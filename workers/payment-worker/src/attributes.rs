@@ -37,10 +37,12 @@ pub(crate) async fn register(client: &Client, namespace: &str) {
     let request =
         AddSearchAttributesRequest { search_attributes: attributes, namespace: namespace.to_owned() };
     match client.connection().operator_service().add_search_attributes(request.into_request()).await {
-        Ok(_) => tracing::info!("registered the search attributes at Temporal"),
+        Ok(_) => {
+            tracing::info!("the payment-worker registered the search attributes of payments at Temporal")
+        }
         Err(status) if status.code() == Code::AlreadyExists => {}
         Err(status) => {
-            tracing::warn!(%status, "the search attributes were not registered; Temporal refuses payments until they are")
+            tracing::warn!(%status, "the payment-worker could not register the search attributes of payments; Temporal refuses to start payment workflows until they are registered")
         }
     }
 }

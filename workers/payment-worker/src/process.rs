@@ -80,11 +80,11 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         }
         let starter =
             Starter { ledger, client, task_queue: options.temporal.task_queue, options: &options.worker };
-        tracing::info!(workers = workers.len(), "payment-worker is ready");
+        tracing::info!(workers = workers.len(), "the process payment-worker is ready");
         run_workers(&mut workers, &starter, &stop).await
     };
     tokio::try_join!(server, work)?;
-    tracing::info!("payment-worker has stopped");
+    tracing::info!("the process payment-worker has stopped");
     Ok(())
 }
 
@@ -97,7 +97,7 @@ fn start_wake_ups(ledger: Ledger, stop: CancellationToken) -> Trigger {
                 // The relay polls, so it only publishes the event a little later.
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,
-                    "a wake-up notification to the outbox relay was not sent"
+                    "the payment-worker could not send a wake-up notification to the outbox relay; the relay finds the events by polling"
                 );
             }
         }
@@ -194,7 +194,7 @@ async fn connect(options: &workflow_api::TemporalOptions, stop: &CancellationTok
             Err(error) if !logged => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "Temporal did not answer; connecting again until it does"
+                    "Temporal did not answer the payment-worker; it connects again until Temporal answers"
                 );
                 logged = true;
             }

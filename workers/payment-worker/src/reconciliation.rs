@@ -142,13 +142,16 @@ pub(crate) async fn create_schedule(client: &Client, task_queue: &str, interval:
         .build();
     match client.create_schedule(format!("{SCHEDULE}-{task_queue}"), options).await {
         Ok(_) => {
-            tracing::info!(interval_s = interval.as_secs(), "created the reconciliation schedule at Temporal")
+            tracing::info!(
+                interval_s = interval.as_secs(),
+                "the payment-worker created the schedule of reconciliation runs at Temporal"
+            )
         }
         Err(ScheduleError::Rpc(status)) if status.code() == Code::AlreadyExists => {}
         Err(error) => {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "the reconciliation schedule could not be created; no reconciliation runs until a worker restart creates it"
+                "the payment-worker could not create the schedule of reconciliation runs; no run starts until a payment-worker restarts and creates the schedule"
             );
         }
     }

@@ -55,7 +55,7 @@ impl Starter<'_> {
             if let Err(error) = &claimed {
                 tracing::warn!(
                     error = error as &dyn std::error::Error,
-                    "accepted payments could not be claimed or started; trying again"
+                    "the payment-worker could not claim or start accepted payments; it tries again"
                 );
             }
             // More payments wait after a full batch.
@@ -79,7 +79,7 @@ impl Starter<'_> {
             if let Err(error) = self.recover_lost().await {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "the liveness check of open payments failed; trying again"
+                    "the payment-worker's liveness check of open payments failed; it tries again"
                 );
             }
             tokio::select! {
@@ -132,7 +132,7 @@ impl Starter<'_> {
         match self.client.start_workflow(InterBankPaymentWorkflow::run, payment, options).await {
             Ok(_) => {
                 metrics::counter!("payments_started_total").increment(1);
-                tracing::info!(payment.id = %payment_id, workflow.id = workflow_id, "started the workflow of a payment");
+                tracing::info!(payment.id = %payment_id, workflow.id = workflow_id, "the payment-worker started the workflow of a payment");
                 StartOutcome::Started
             }
             // Started before: by another starter, or by this one if it lost Temporal's answer (S1.7).
@@ -141,7 +141,7 @@ impl Starter<'_> {
                 tracing::warn!(
                     payment.id = %payment_id,
                     %status,
-                    "Temporal did not confirm the start of a payment's workflow; starting it again after the lease"
+                    "Temporal did not confirm the start of a payment's workflow; a payment-worker starts the workflow again after the lease"
                 );
                 StartOutcome::Unknown
             }
@@ -149,7 +149,7 @@ impl Starter<'_> {
                 tracing::error!(
                     payment.id = %payment_id,
                     error = &error as &dyn std::error::Error,
-                    "Temporal refused to start the workflow of a payment"
+                    "Temporal refused to start the workflow of a payment; the payment waits in the state accepted and a payment-worker tries again"
                 );
                 StartOutcome::Refused
             }
@@ -169,7 +169,7 @@ impl Starter<'_> {
                 payment.id = %idle.payment_id,
                 lost = idle.workflow_id,
                 recovery = recovery.workflow_id,
-                "the workflow of an open payment is lost; starting its recovery workflow"
+                "the workflow of an open payment is lost; the payment-worker starts a recovery workflow for the payment"
             );
             metrics::counter!("payments_resumed_total").increment(1);
             // The next liveness check repeats a start with an unknown outcome.

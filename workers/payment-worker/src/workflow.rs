@@ -154,7 +154,7 @@ impl InterBankPaymentWorkflow {
             return Ok(());
         }
         if let Some(other) = self.pending_decision.as_ref().filter(|other| *other != decision_id) {
-            return Err(format!("{NOT_NOW}decision {other} is still being applied").into());
+            return Err(format!("{NOT_NOW}the earlier decision {other} is still being applied").into());
         }
         match self.operator_reason {
             None => {

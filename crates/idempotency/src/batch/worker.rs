@@ -88,7 +88,7 @@ impl<E: Effect> BatchWorker<E> {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, requests = batch.len(), "a batch of idempotent requests failed; retrying its requests one by one");
+                tracing::warn!(%error, requests = batch.len(), "the batch worker of the idempotency store could not commit a batch of requests; it retries the requests one by one");
                 metrics::counter!("idempotency_batches_redone_total").increment(1);
                 self.retry_one_by_one(batch).await;
             }

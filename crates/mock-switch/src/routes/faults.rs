@@ -42,22 +42,28 @@ pub(super) async fn apply_http_fault(fault: &HttpFault) -> Option<Response> {
             tokio::time::sleep(Duration::from_millis(*ms)).await;
             return None;
         }
-        HttpFault::Error400 => Problem::bad_request("malformed_request", "scripted fault"),
-        HttpFault::Unauthorized => Problem::unauthorized("scripted fault"),
-        HttpFault::Error403 => {
-            Problem::new(StatusCode::FORBIDDEN, "forbidden", "Not allowed").detail("scripted fault")
+        HttpFault::Error400 => Problem::bad_request(
+            "malformed_request",
+            "the mock switch was scripted to answer with this fault",
+        ),
+        HttpFault::Unauthorized => {
+            Problem::unauthorized("the mock switch was scripted to answer with this fault")
         }
+        HttpFault::Error403 => Problem::new(StatusCode::FORBIDDEN, "forbidden", "Not allowed")
+            .detail("the mock switch was scripted to answer with this fault"),
         HttpFault::Error404 => Problem::missing("not_found", "there is nothing at this path"),
         HttpFault::TooManyRequests => too_many_requests(1),
         HttpFault::BusyS(seconds) => too_many_requests(*seconds),
-        HttpFault::Error500 => Problem::internal().detail("scripted fault"),
-        HttpFault::Error503 => Problem::unavailable("scripted fault"),
+        HttpFault::Error500 => {
+            Problem::internal().detail("the mock switch was scripted to answer with this fault")
+        }
+        HttpFault::Error503 => Problem::unavailable("the mock switch was scripted to answer with this fault"),
     };
     Some(problem.into_response())
 }
 
 fn too_many_requests(retry_after_s: u64) -> Problem {
     Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", "Too many requests")
-        .detail("scripted fault")
+        .detail("the mock switch was scripted to answer with this fault")
         .retry_after(Duration::from_secs(retry_after_s))
 }

@@ -78,7 +78,7 @@ async fn process_despite_disconnect(request: Request, next: Next) -> Result<Resp
         Ok(response) => Ok(response),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
         Err(_) => Err(Problem::unavailable(
-            "the switch is stopping and did not process the request; retry it later",
+            "the mock switch is stopping and did not process the request; retry the request later",
         )),
     }
 }

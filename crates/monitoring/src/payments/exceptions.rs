@@ -7,50 +7,50 @@ use super::{EXCEPTIONS, SEVERAL_UPDATES, Texts};
 use crate::alert::Severity::{self, Critical, Warning};
 use crate::alert::{Alert, Page, pascal_case};
 
-const NO_MONEY_MOVED: &str = "No customer is affected and no money moved. Start with `payctl exceptions`.";
+const NO_MONEY_MOVED: &str = "Nobody is affected yet: the callback moved no money. Find it with `payctl exceptions` and ask the switch's operators which transfer it means.";
 
 /// The alert on open exceptions of a kind that is recorded while a payment is processed.
 pub(super) fn exception_alert(kind: ExceptionKind) -> Alert {
     let texts = match kind {
         ExceptionKind::LateConfirmation => Texts {
             severity: Critical,
-            summary: "A switch confirmed a payment that had already ended unpaid",
-            description: "The money left and the customer got the amount back: the bank bears it until a correction. Start with `payctl exceptions`.",
+            summary: "A switch confirmed a payment after the payment had ended unpaid",
+            description: "The money left and the customer got the held amount back: the bank bears it until a correction. Find the payment with `payctl exceptions`, then propose `payctl decide late-debit`.",
         },
         ExceptionKind::ContradictoryFinalStatus => Texts {
             severity: Critical,
-            summary: "A switch reported two contradictory final statuses for a transfer",
-            description: "The money may have left although the payment ended unpaid, or the reverse. Ask the switch's operators which status is true.",
+            summary: "A switch reported one transfer both as settled and as void",
+            description: "The bank may bear a transfer that left, or the customer may be charged for one that did not. Find the payment with `payctl exceptions` and ask the switch's operators which status is true.",
         },
         ExceptionKind::SettledWithoutAttempt => Texts {
             severity: Critical,
-            summary: "A switch settled a transfer without a recorded attempt",
-            description: "Money left that this service did not send. Find out first whether the database was restored; otherwise treat it as an attack.",
+            summary: "A switch settled a transfer of which the ledger has no submit attempt",
+            description: "Money left that this service did not send; the bank bears it. Find out first whether the ledger's database was restored from a backup; if not, treat it as an attack and stop the switch with `payctl kill-switch stop`.",
         },
         ExceptionKind::CallbackFromOtherSwitch => Texts {
             severity: Critical,
             summary: "A switch sent a callback about a payment of another switch",
-            description: "No payment was changed, but a callback secret may be compromised. Compare the configured secrets first.",
+            description: "Nobody is affected yet: the callback changed no payment, but a callback secret may be compromised. Compare the `callback_secrets` of both switches first, and rotate a secret that both have.",
         },
         ExceptionKind::CallbackEventIdReused => Texts {
             severity: Critical,
-            summary: "A switch reused the event id of a callback with another body",
-            description: "The second body was not applied. Ask the switch's operators whether they sent it; if they did not, the secret is compromised.",
+            summary: "A switch sent one callback event id with two different bodies",
+            description: "Nobody is affected yet: the service applied the first body only. Ask the switch's operators whether they sent the second; if not, rotate the switch's callback secret.",
         },
         ExceptionKind::ConfirmationMismatch => Texts {
             severity: Warning,
-            summary: "A confirmation of a switch does not match the payment",
-            description: "The customer's amount stays held. Compare amount, currency and reference with `payctl exceptions`.",
+            summary: "A switch confirmed a transfer that differs from what the payment sent",
+            description: "The customer's amount stays held. Compare the confirmed amount, currency and reference with the payment in `payctl exceptions`, then ask the switch's operators what they settled.",
         },
         ExceptionKind::CallbackForUnknownPayment => Texts {
             severity: Warning,
-            summary: "A switch sent a callback for an unknown payment",
+            summary: "A switch sent a signed callback for a payment that the ledger does not have",
             description: NO_MONEY_MOVED,
         },
         ExceptionKind::DebitedToClaims => Texts {
             severity: Warning,
-            summary: "A payment was debited to the claims account instead of the customer",
-            description: "The bank bears the amount until it is returned or written off. Start with `payctl exceptions`.",
+            summary: "A settled payment was debited from the bank's claims account, not from the customer",
+            description: "The bank bears the amount until two operators correct it. Find the payment with `payctl exceptions`, then propose `payctl decide return-credit` if the switch returned the money, else `payctl decide write-off`.",
         },
     };
     open_exception_alert(kind.as_str(), &texts)
@@ -87,57 +87,67 @@ fn drift_severity(kind: Drift) -> Severity {
 
 fn drift_summary(kind: Drift) -> &'static str {
     match kind {
-        Drift::MissingHold => "A reserved payment has no hold",
-        Drift::OrphanHold => "A hold is open without an open payment or without a journal entry",
-        Drift::SettledNotDebited => "A settled transfer has not been debited",
-        Drift::DebitedNotSettled => "A debited payment has no settled transfer in the switch's statement",
-        Drift::ReleasedButSettled => "A transfer settled although the customer's hold was released",
-        Drift::AmountMismatch => "A transfer settled with another amount or currency than was sent",
-        Drift::SettledTwice => "A payment has more than one settled transfer",
-        Drift::TransferWithoutPayment => "A settled transfer belongs to no payment",
-        Drift::PaymentWithoutWorkflow => "An open payment has no running workflow",
-        Drift::WorkflowWithoutPayment => "A workflow is running without an open payment",
-        Drift::UnmatchedCallback => "An authentic callback matches no payment",
-        Drift::StuckCancelling => "The audit recorded a payment that is stuck cancelling",
-        Drift::JournalHashMismatch => "The journal differs from its seal",
+        Drift::MissingHold => "A reserved payment has no hold in the customer's account",
+        Drift::OrphanHold => "A customer's hold is open without an open payment or without a journal entry",
+        Drift::SettledNotDebited => "A switch settled a transfer that the ledger has not debited",
+        Drift::DebitedNotSettled => {
+            "The ledger debited a payment that the switch's statement does not show as settled"
+        }
+        Drift::ReleasedButSettled => "A switch settled a transfer although the customer's hold was released",
+        Drift::AmountMismatch => "A switch settled a transfer with another amount or currency than was sent",
+        Drift::SettledTwice => "A switch settled more than one transfer for one payment",
+        Drift::TransferWithoutPayment => {
+            "A switch settled a transfer that belongs to no payment in the ledger"
+        }
+        Drift::PaymentWithoutWorkflow => "An open payment has no running workflow in Temporal",
+        Drift::WorkflowWithoutPayment => {
+            "A payment workflow is running in Temporal without an open payment in the ledger"
+        }
+        Drift::UnmatchedCallback => {
+            "A reconciliation run found a stored callback that matches no payment in the ledger"
+        }
+        Drift::StuckCancelling => {
+            "A reconciliation run found a payment that is stuck in the state cancelling"
+        }
+        Drift::JournalHashMismatch => "The ledger's journal differs from its seal, the stored hash chain",
     }
 }
 
 fn drift_description(kind: Drift) -> &'static str {
     match kind {
         Drift::MissingHold | Drift::OrphanHold => {
-            "A customer's available balance may be wrong, and the database was changed outside the service. Start with `payctl ledger verify`."
+            "A customer's available balance may be wrong, and the ledger's database was changed outside the service. Find the hold with `payctl exceptions`, then check the journal with `payctl ledger verify`."
         }
         Drift::SettledNotDebited => {
-            "The money left and the bank bears the amount. Check first with `payctl show PAYMENT_ID` whether the payment is open."
+            "The money left and the bank bears the amount. Find the payment with `payctl exceptions`, then check with `payctl show PAYMENT_ID` whether it is still open."
         }
         Drift::DebitedNotSettled => {
-            "A customer may have been charged for a transfer that did not happen. Ask the switch's operators whether it settled."
+            "A customer may have been charged for a transfer that did not happen. Find the payment with `payctl exceptions` and ask the switch's operators whether its transfer settled."
         }
         Drift::ReleasedButSettled => {
-            "The money left and the bank bears the amount until a correction. Start with `payctl exceptions`."
+            "The money left and the customer got the held amount back: the bank bears it until a correction. Find the payment with `payctl exceptions`, then propose `payctl decide late-debit`."
         }
         Drift::AmountMismatch => {
-            "More or other money left than the customer was debited. Ask the switch's operators what was settled."
+            "The customer was debited another amount than the bank paid. Find the payment with `payctl exceptions` and ask the switch's operators which amount they settled."
         }
         Drift::SettledTwice => {
-            "More money left than the customer was debited. Stop the switch first with `payctl kill-switch stop`."
+            "The bank paid more than the customer was debited. Stop new payments to the switch first with `payctl kill-switch stop`, then find the payment with `payctl exceptions`."
         }
         Drift::TransferWithoutPayment => {
-            "Money left for which no customer is debited. Find out first whether the database was restored; otherwise stop the switch."
+            "Money left for which no customer is debited; the bank bears it. Find out first whether the ledger's database was restored from a backup; if not, stop the switch with `payctl kill-switch stop`."
         }
         Drift::PaymentWithoutWorkflow => {
-            "The payment does not move although recovery should have started. Check first that a payment-worker is running and that Temporal answers."
+            "The customer's payment does not advance, although a recovery workflow should have started. Check first that a payment-worker is running and that Temporal answers."
         }
         Drift::WorkflowWithoutPayment => {
-            "The workflow can move no money. Find out first whether the database was restored."
+            "Nobody is affected yet: without an open payment the workflow can move no money. Find out first whether the ledger's database was restored from a backup."
         }
         Drift::UnmatchedCallback => NO_MONEY_MOVED,
         Drift::StuckCancelling => {
-            "The customer's amount stays held. Follow the page of the state, then close the exception."
+            "The customer's amount stays held. Find the payment with `payctl exceptions`, follow the runbook section cancelling in payment-states.md, then close the exception with `payctl decide close`."
         }
         Drift::JournalHashMismatch => {
-            "Ledger history was changed or lost outside the service. Preserve the database and start with `payctl ledger verify`."
+            "Any customer's balance may be wrong: journal entries were changed or lost outside the service. Preserve the ledger's database first, then find the entries with `payctl ledger verify`."
         }
     }
 }
@@ -148,7 +158,7 @@ fn open_exception_alert(word: &str, texts: &Texts) -> Alert {
         expr: format!("max(exceptions_open{{kind=\"{word}\"}}) > 0"),
         pending_for: SEVERAL_UPDATES,
         severity: texts.severity,
-        summary: format!("{} (open exceptions: {{{{ $value }}}})", texts.summary),
+        summary: format!("{} (exceptions to decide: {{{{ $value }}}})", texts.summary),
         description: texts.description.to_owned(),
         page: Page::new(EXCEPTIONS, word),
     }

@@ -67,50 +67,50 @@ fn open_state(state: PaymentState) -> Option<OpenState> {
         S::Accepted => OpenState {
             limit_s: 60,
             severity: Critical,
-            problem: "A payment has been accepted but its workflow has not started",
-            description: "New payments of customers wait; nothing is reserved. Check first that a payment-worker is running and that Temporal answers.",
+            problem: "An accepted payment has been waiting for its workflow to start",
+            description: "Customers' new payments wait; no amount is held yet. Check first that a payment-worker is running and that Temporal answers.",
         },
         // A reserve takes milliseconds and is retried without limit.
         S::Started => OpenState {
             limit_s: 60,
             severity: Critical,
-            problem: "A payment's workflow has started but its amount has not been reserved",
-            description: "The payment waits; no money has moved. Check first the pending activity in the Temporal UI and the database.",
+            problem: "A started payment has been waiting for the ledger to reserve its amount",
+            description: "The customer's payment waits; no money has moved. Check first the payment's pending activity in the Temporal UI, then whether the ledger's database answers.",
         },
         // All submit attempts together may take 30 s; before them a payment may wait 60 s (the SLA) for its account lock.
         S::Reserved => OpenState {
             limit_s: 180,
             severity: Warning,
-            problem: "A payment has been reserved but the switch has not accepted the transfer",
-            description: "The customer's amount is held. Check first with `payctl show PAYMENT_ID` whether an attempt is recorded.",
+            problem: "A reserved payment has been waiting for its switch to accept the transfer",
+            description: "The customer's amount is held. Find the payment with `payctl stuck`, then check with `payctl show PAYMENT_ID` whether a submit attempt is recorded.",
         },
         // The SLA is 60 s, and a recovery workflow starts after 90 s.
         S::Submitted => OpenState {
             limit_s: 300,
             severity: Critical,
-            problem: "A payment has been submitted but neither confirmed nor cancelled",
-            description: "The customer's amount is held and no workflow advances the payment. Check first that a payment-worker is running and that Temporal answers.",
+            problem: "A submitted payment has been neither confirmed nor cancelled",
+            description: "The customer's amount is held, and no workflow enforces the payment's SLA. Check first that a payment-worker is running and that Temporal answers.",
         },
         // A debit takes milliseconds and is retried without limit.
         S::Confirmed => OpenState {
             limit_s: 60,
             severity: Critical,
-            problem: "A payment has settled at the switch but the customer has not been debited",
-            description: "The bank bears the amount until the debit. Check first with `payctl show PAYMENT_ID` whether a refused debit is recorded.",
+            problem: "A payment that settled at its switch has not been debited from the customer",
+            description: "The money left and the bank bears the amount until the debit. Find the payment with `payctl stuck`, then check with `payctl show PAYMENT_ID` whether the ledger refused the debit.",
         },
         // Cancel attempts are at most 5 minutes apart.
         S::Cancelling => OpenState {
             limit_s: Tolerance::default().cancelling_s,
             severity: Critical,
-            problem: "A payment has been cancelling without a final status from the switch",
-            description: "The customer's amount stays held and the transfer may still settle. Check first the switch's last answer with `payctl show PAYMENT_ID`.",
+            problem: "A cancelling payment has had no final status from its switch",
+            description: "The customer's amount stays held and the transfer may still settle. Find the payment with `payctl stuck`, then read the switch's last answer with `payctl show PAYMENT_ID`.",
         },
         // Half a working day for two operators to decide.
         S::NeedsOperator => OpenState {
             limit_s: 4 * 3_600,
             severity: Critical,
-            problem: "A payment has been waiting for an operator decision",
-            description: "The customer's amount stays held until two operators decide. Start with `payctl stuck`.",
+            problem: "A payment that needs an operator has been waiting for a decision",
+            description: "The customer's amount stays held until two operators decide about the payment. Find it and its operator reason with `payctl stuck`, then propose a decision with `payctl decide`.",
         },
         S::Settled | S::Rejected | S::Failed | S::TimedOut | S::Cancelled => return None,
     })
@@ -148,11 +148,11 @@ fn duration_text(seconds: i64) -> String {
 /// left by the service.
 fn hold_alert(state: PaymentState) -> Alert {
     let summary = match state {
-        PaymentState::Settled => "A settled payment still has an open hold",
-        PaymentState::Rejected => "A rejected payment has an open hold",
-        PaymentState::Failed => "A failed payment still has an open hold",
-        PaymentState::TimedOut => "A timed-out payment still has an open hold",
-        _ => "A cancelled payment still has an open hold",
+        PaymentState::Settled => "A payment in the final state settled still has an open hold",
+        PaymentState::Rejected => "A payment in the final state rejected has an open hold",
+        PaymentState::Failed => "A payment in the final state failed still has an open hold",
+        PaymentState::TimedOut => "A payment in the final state timed_out still has an open hold",
+        _ => "A payment in the final state cancelled still has an open hold",
     };
     Alert {
         name: format!("HoldOpenAfter{}", pascal_case(state.as_str())),
@@ -160,42 +160,42 @@ fn hold_alert(state: PaymentState) -> Alert {
         pending_for: TWO_AUDITS,
         severity: Critical,
         summary: summary.to_owned(),
-        description: "The customer cannot spend the held amount, and the database was probably changed outside the service. Start with `payctl exceptions` and `payctl ledger verify`.".to_owned(),
+        description: "The customer cannot spend the held amount, and the ledger's database was probably changed outside the service. Find the hold with `payctl exceptions`, then check the journal with `payctl ledger verify`.".to_owned(),
         page: Page::new(STATES, state.as_str()),
     }
 }
 
 fn reason_alert(reason: OperatorReason) -> Alert {
-    const HELD: &str = "The customer's amount stays held and is safe; only an operator can decide. Start with `payctl stuck`.";
-    const MONEY_LEFT: &str = "The money left, it will not come back, and the customer is not debited. Two operators decide who bears the amount; start with `payctl stuck`.";
+    const HELD: &str = "The customer's amount stays held until operators decide whether the money left. Find the payment with `payctl stuck`, then ask the switch's operators how its transfer ended.";
+    const MONEY_LEFT: &str = "The money left and will not come back; the customer is not debited and the bank bears the amount. Find the payment with `payctl stuck`; two operators decide who bears it (`payctl decide`).";
     let (severity, summary, description) = match reason {
         OperatorReason::SettledWithoutAttempt => (
             Critical,
-            "the switch settled a transfer without a recorded attempt",
-            "Money left that this service did not send: an attempt record is lost, or another party sends with our references. Find out first whether the database was restored.",
+            "its switch settled a transfer that the ledger did not submit",
+            "Money left that the ledger did not record as sent; the bank bears it. A submit attempt was lost, or another party sends with the bank's references: find out first whether the ledger's database was restored from a backup.",
         ),
         OperatorReason::CompensationFailed => (
             Critical,
-            "a compensation failed permanently",
-            "The customer's amount stays held although the transfer is void; the ledger refused the release. Check first the failed invariant with `payctl show PAYMENT_ID`.",
+            "the release of its hold failed permanently",
+            "The customer's amount stays held although the transfer is void: the ledger refused the release. Find the payment with `payctl stuck`, then read the violated invariant with `payctl show PAYMENT_ID`.",
         ),
         OperatorReason::WorkflowStartRefused => (
             Critical,
-            "Temporal refused to start the workflow five times",
-            "The payment waits and nothing is reserved; other payments will follow. Check first the payment-worker's log for Temporal's refusal.",
+            "Temporal refused to start its workflow five times",
+            "The customer's payment waits and no amount is held; Temporal will probably refuse other payments too. Read first in the payment-worker's log why Temporal refuses to start workflows.",
         ),
-        OperatorReason::RecallRefused => (Warning, "the switch refused the recall", MONEY_LEFT),
-        OperatorReason::RecallUnsupported => (Warning, "the switch does not support recalls", MONEY_LEFT),
+        OperatorReason::RecallRefused => (Warning, "its switch refused to return the money", MONEY_LEFT),
+        OperatorReason::RecallUnsupported => (Warning, "its switch cannot return the money", MONEY_LEFT),
         OperatorReason::ConfirmationMismatch => {
-            (Warning, "the switch's confirmation does not match the payment", HELD)
+            (Warning, "its switch confirmed data that differ from the payment", HELD)
         }
         OperatorReason::SwitchRetentionExpired => {
-            (Warning, "the switch's retention of the reference has expired", HELD)
+            (Warning, "the switch's retention of its reference has expired", HELD)
         }
         OperatorReason::NotFoundIsInconclusive => {
-            (Warning, "the switch does not find the transfer and that proves nothing", HELD)
+            (Warning, "its switch does not find the transfer, which is inconclusive", HELD)
         }
-        OperatorReason::NoCancelOrQuery => (Warning, "the switch supports neither cancel nor query", HELD),
+        OperatorReason::NoCancelOrQuery => (Warning, "its switch supports neither cancel nor query", HELD),
     };
     let word = reason.as_str();
     Alert {
@@ -213,24 +213,24 @@ fn recorded_alert(kind: AlertKind) -> Alert {
     let texts = match kind {
         AlertKind::CompensationFailed => Texts {
             severity: Critical,
-            summary: "A compensation of an open payment failed permanently",
-            description: "The customer's amount stays held although the transfer is void. Check first the failed invariant with `payctl show PAYMENT_ID`.",
+            summary: "The release of an open payment's hold failed permanently",
+            description: "The customer's amount stays held although the transfer is void. Find the payment with `payctl stuck`, then read the violated invariant with `payctl show PAYMENT_ID`.",
         },
         // Raised after the profile's `alert_after_ms`, 2 minutes by default, or at once after a 4xx answer.
         AlertKind::CancelUndecided => Texts {
             severity: Warning,
-            summary: "A switch has not decided the cancel of an open payment",
-            description: "The customer's amount stays held. Check first the switch's last answer with `payctl show PAYMENT_ID`: a 4xx answer is an error of our configuration.",
+            summary: "A switch has given no final answer to the cancel of an open payment",
+            description: "The customer's amount stays held. Find the payment with `payctl stuck` and read the switch's last answer with `payctl show PAYMENT_ID`: after a 4xx answer, correct the switch's section of the service's configuration.",
         },
         AlertKind::RecallUndecided => Texts {
             severity: Warning,
-            summary: "A switch has not decided the recall of an open payment",
-            description: "The money left and the customer could not be debited; the bank bears the amount meanwhile. Contact the switch's operators with the reference.",
+            summary: "A switch has given no final answer to the recall of an open payment",
+            description: "The money left and the customer could not be debited: the bank bears the amount meanwhile. Find the payment with `payctl stuck`, and ask the switch's operators to answer the recall of its reference.",
         },
         AlertKind::NeedsOperator => Texts {
             severity: Warning,
-            summary: "Open payments need an operator, whatever the reason",
-            description: "The customers' amounts stay held. The alert of the operator reason fires too and has the instructions; start with `payctl stuck`.",
+            summary: "Open payments need an operator decision, whatever the operator reason",
+            description: "The customers' amounts stay held. List the payments and their operator reasons with `payctl stuck`, then follow the alert PaymentNeedsOperator.. of each reason, which fires too.",
         },
     };
     let word = kind.as_str();

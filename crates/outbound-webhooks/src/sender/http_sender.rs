@@ -76,7 +76,7 @@ impl HttpSender {
         if let Err(reason) = &https {
             tracing::warn!(
                 reason,
-                "webhooks cannot be sent over https: this machine has no root certificates; install them"
+                "the sender of outbound webhooks cannot send over https because the machine has no root certificates; install them"
             );
         }
         Ok(Self { master_key, rules: options.rules.clone(), timeout: options.attempt_timeout, http, https })
@@ -128,7 +128,7 @@ impl HttpSender {
             .await
             .map_err(|error| {
                 let cause = root_cause(&error);
-                tracing::info!(endpoint.id = %claimed.endpoint, cause, "a webhook endpoint did not answer");
+                tracing::info!(endpoint.id = %claimed.endpoint, cause, "a tenant's webhook endpoint did not answer a delivery attempt");
                 AttemptResponse::Missing { error: self.public_error(&error) }
             })
     }

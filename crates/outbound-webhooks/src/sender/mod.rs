@@ -50,7 +50,9 @@ struct Inner {
 
 /// The HTTP client could not be built.
 #[derive(Debug, thiserror::Error)]
-#[error("the HTTP client for webhooks could not be built")]
+#[error(
+    "the HTTP client that sends outbound webhooks could not be built; check the section [outbound_webhooks]"
+)]
 pub struct SenderError(#[from] reqwest::Error);
 
 impl DeliverySender {
@@ -104,7 +106,7 @@ impl DeliverySender {
         let rest = async { while in_flight.join_next().await.is_some() {} };
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, rest).await.is_err() {
             tracing::info!(
-                "webhook attempts were interrupted by the shutdown; they are repeated after their leases"
+                "the shutdown interrupted delivery attempts of outbound webhooks; another process repeats them after their leases"
             );
         }
     }
@@ -124,7 +126,7 @@ impl DeliverySender {
             Err(error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "due webhook deliveries could not be claimed; trying again"
+                    "the sender could not claim due deliveries of outbound webhooks; it tries again"
                 );
                 Vec::new()
             }
@@ -142,7 +144,7 @@ impl Inner {
                     .increment(1);
                 tracing::debug!(
                     endpoint.id = %claimed.endpoint, event.id = claimed.event_id, outcome = outcome.as_str(),
-                    "webhook attempt recorded"
+                    "recorded a delivery attempt of an outbound webhook"
                 );
             }
             // The receiver recognises the repeat by the event id.
@@ -152,7 +154,7 @@ impl Inner {
                 tracing::warn!(
                     endpoint.id = %claimed.endpoint, event.id = claimed.event_id,
                     error = &error as &dyn std::error::Error,
-                    "a webhook attempt was not recorded; it is repeated after its lease"
+                    "the sender could not record a delivery attempt of an outbound webhook; it repeats the attempt after the lease"
                 );
             }
         }

@@ -110,7 +110,7 @@ pub(super) async fn record(
     if let Some(reason) = disabled {
         metrics::counter!("outbound_webhook_endpoints_disabled_total", "reason" => reason.clone())
             .increment(1);
-        tracing::warn!(endpoint.id = %claimed.endpoint, reason, "a webhook endpoint was disabled");
+        tracing::warn!(endpoint.id = %claimed.endpoint, reason, "the sender disabled a tenant's webhook endpoint because of its responses; deliveries wait until the tenant enables it");
     }
     if updated.is_none() {
         return Ok(AttemptOutcome::LeaseLost);
@@ -118,7 +118,7 @@ pub(super) async fn record(
     if matches!(outcome, AttemptOutcome::Failed | AttemptOutcome::Gone) {
         tracing::warn!(
             endpoint.id = %claimed.endpoint, event.id = claimed.event_id, outcome = outcome.as_str(),
-            error, "a webhook delivery failed after its last attempt; it can be replayed"
+            error, "the delivery of an outbound webhook failed after its last attempt; the tenant or an operator can replay it"
         );
     }
     Ok(outcome)

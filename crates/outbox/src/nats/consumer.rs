@@ -100,7 +100,7 @@ impl<E: Effect> Consumer<E> {
                     consumer = self.options.name,
                     partition,
                     error = &error as &dyn std::error::Error,
-                    "the consumer received no events from the broker; retrying"
+                    "the event consumer could not receive events from the broker; it tries again"
                 );
             }
             let _ = stop.run_until_cancelled(tokio::time::sleep(RETRY_PAUSE)).await;
@@ -147,7 +147,7 @@ impl<E: Effect> Consumer<E> {
             tracing::debug!(
                 consumer = self.options.name,
                 error = &*error as &dyn std::error::Error,
-                "the broker received no acknowledgement of a message; it redelivers the message"
+                "the event consumer could not acknowledge a message; the broker delivers the message again"
             );
         }
     }
@@ -167,7 +167,7 @@ impl<E: Effect> Consumer<E> {
                         consumer,
                         event.id = event.event_id,
                         out_of_order,
-                        "the consumer processed an event, possibly before an earlier event of its key, because the earlier one did not arrive"
+                        "the event consumer processed an event, possibly before an earlier event of the same key that did not arrive in time"
                     );
                 }
                 self.out_of_order().remove(&event.event_id);
@@ -184,7 +184,7 @@ impl<E: Effect> Consumer<E> {
                     consumer,
                     event.id = event.event_id,
                     deliveries,
-                    "the consumer deferred an event: an earlier event of its key was not consumed yet"
+                    "the event consumer deferred an event because an earlier event of the same key is not consumed yet; the broker delivers the event again"
                 );
                 self.count_out_of_order(&event.event_id);
                 redeliver
@@ -196,7 +196,7 @@ impl<E: Effect> Consumer<E> {
                     consumer,
                     event.id = event.event_id,
                     error = &*error as &dyn std::error::Error,
-                    "the consumer deferred an event: its effect could not be written"
+                    "the event consumer could not write the effect of an event; the broker delivers the event again"
                 );
                 redeliver
             }
@@ -235,7 +235,7 @@ impl<E: Effect> Consumer<E> {
                 event.id = event_id,
                 deliveries,
                 reason,
-                "the consumer could not consume a message; the broker redelivers it"
+                "the event consumer could not consume a message; the broker delivers the message again"
             );
             return redeliver;
         }
@@ -259,7 +259,7 @@ impl<E: Effect> Consumer<E> {
                     event.id = event_id,
                     deliveries,
                     reason,
-                    "the consumer parked a message after its last delivery; an operator must republish or discard it"
+                    "the event consumer parked a message after its last delivery; an operator must republish or discard the message (payctl events parked)"
                 );
                 AckKind::Term
             }
@@ -268,7 +268,7 @@ impl<E: Effect> Consumer<E> {
                     consumer,
                     event.id = parked.event_id,
                     error = &error as &dyn std::error::Error,
-                    "the consumer could not park a message; the broker redelivers it"
+                    "the event consumer could not park a message; the broker delivers the message again"
                 );
                 redeliver
             }

@@ -75,7 +75,7 @@ impl Default for BrokerOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
     /// The URL is invalid, or the broker rejected the connection for good.
-    #[error("the broker at {url} cannot be used; set broker.url to a URL like nats://host:4222")]
+    #[error("the process cannot use the broker at {url}; set broker.url to a URL like nats://host:4222")]
     Connect {
         /// As configured.
         url: String,
@@ -83,10 +83,12 @@ pub enum BrokerError {
         source: ConnectError,
     },
     /// No connection at the moment; the client reconnects on its own.
-    #[error("there is no connection to the broker")]
+    #[error("the process has no connection to the broker now; the NATS client reconnects by itself")]
     NotConnected,
     /// The stream could not be read or created.
-    #[error("the stream {stream} could not be read or created")]
+    #[error(
+        "the broker's stream {stream} could not be read or created; check that JetStream is enabled at the broker"
+    )]
     Stream {
         /// Name of the stream.
         stream: String,
@@ -95,7 +97,7 @@ pub enum BrokerError {
     },
     /// A stream of this name exists with settings that cannot be changed.
     #[error(
-        "the stream {stream} exists with {setting}; if it belongs to this service, delete it at the broker and republish its events; otherwise set broker.stream to an unused name"
+        "the broker's stream {stream} exists with {setting}; if the stream belongs to this service, delete it at the broker and republish its events; otherwise set broker.stream to an unused name"
     )]
     StreamDiffers {
         /// Name of the stream.
@@ -105,7 +107,7 @@ pub enum BrokerError {
     },
     /// The broker refused the configured limits.
     #[error(
-        "the stream {stream} could not be changed to the configured broker.max_bytes, broker.max_age_s and broker.replicas"
+        "the broker refused to change its stream {stream} to the configured broker.max_bytes, broker.max_age_s and broker.replicas; correct these settings"
     )]
     StreamLimits {
         /// Name of the stream.
@@ -114,7 +116,7 @@ pub enum BrokerError {
         source: UpdateStreamError,
     },
     /// The durable consumer could not be created, or its messages ended.
-    #[error("the consumer {consumer} could not receive messages from the broker")]
+    #[error("the event consumer {consumer} could not receive messages from the broker")]
     Consumer {
         /// Durable name of the consumer.
         consumer: String,

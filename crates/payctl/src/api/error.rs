@@ -13,7 +13,7 @@ const EXCERPT_CHARS_MAX: usize = 200;
 pub(crate) enum ApiError {
     /// No connection: nothing was sent.
     #[error(
-        "no connection to the payments API at {url}; check --url (PAYMENTS_API_URL) and that payments-api runs"
+        "no connection to the payments API at {url}, so nothing was sent; check --url (PAYMENTS_API_URL) and that payments-api runs"
     )]
     Unreachable {
         url: String,
@@ -21,14 +21,14 @@ pub(crate) enum ApiError {
         source: reqwest::Error,
     },
     /// The request was sent at least in part; the response is lost or late.
-    #[error("the payments API at {url} did not respond to the request")]
+    #[error("the payments API at {url} did not respond to the request; the request may have taken effect")]
     NoResponse {
         url: String,
         #[source]
         source: reqwest::Error,
     },
     /// The API answered with an error status.
-    #[error("{status}: {message}")]
+    #[error("the payments API refused the request with {status}: {message}")]
     Refused { status: StatusCode, message: String },
     /// The API answered with success and a body that cannot be parsed.
     #[error("the response of {url} is not a document of the payments API; check --url (PAYMENTS_API_URL)")]

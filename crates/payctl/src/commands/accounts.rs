@@ -13,7 +13,7 @@ use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{Align, Table};
 
-/// Open, fund, freeze and show customers' accounts
+/// Open, fund, freeze, unfreeze and show customers' accounts
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Open an account; an account that is open already stays unchanged
@@ -24,7 +24,7 @@ pub(crate) enum Command {
         #[arg(long, value_parser = parse_currency)]
         currency: Currency,
     },
-    /// Deposit an amount in the account's currency
+    /// Deposit an amount into an account, in the account's currency
     Fund {
         #[command(flatten)]
         account: AccountArgs,

@@ -8,7 +8,7 @@ use crate::output::Output;
 /// Print a shell's completion script, for example: source <(payctl completions bash)
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The shell
+    /// Shell whose completion script is printed
     shell: SupportedShell,
 }
 

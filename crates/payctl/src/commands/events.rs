@@ -15,7 +15,7 @@ use crate::output::Output;
 use crate::table::{self as tables, Align, Table};
 use crate::{age, outcome};
 
-/// List, retry, discard and republish events
+/// List, retry, discard and republish the events that the service publishes to the broker
 #[derive(Debug, clap::Subcommand)]
 #[command(after_help = outcome::EXIT_CODES)]
 pub(crate) enum Command {
@@ -32,7 +32,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Publish a parked event again
+    /// Publish an event again that was parked because the broker refused it
     Retry {
         #[command(flatten)]
         config: ConfigArgs,
@@ -45,12 +45,12 @@ pub(crate) enum Command {
         config: ConfigArgs,
         /// Consumer of the message, as `payctl events parked` lists it
         consumer: String,
-        /// Stream of the message
+        /// Stream of the message at the broker, as `payctl events parked` lists it
         stream: String,
-        /// Number of the message in its stream, 1 or more
+        /// Number of the message in its stream, as `payctl events parked` lists it, 1 or more
         #[arg(value_parser = clap::value_parser!(i64).range(1..))]
         number: i64,
-        /// Operator's name; recorded
+        /// Name of the operator who discards the message; recorded
         #[arg(long, value_name = "NAME")]
         by: String,
         /// Reason for discarding the message; recorded
@@ -59,7 +59,7 @@ pub(crate) enum Command {
     },
     /// Publish again all events that were published recently; consumers skip events that they know
     ///
-    /// background-worker republishes events that the broker lost on its own.
+    /// Needed only by hand: background-worker republishes by itself the events that the broker lost.
     Republish {
         #[command(flatten)]
         config: ConfigArgs,

@@ -33,16 +33,16 @@ pub(crate) enum Command {
 pub(crate) struct CreateArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Tenant whose accounts the key may use
+    /// Tenant whose accounts the API key may use
     #[arg(long, value_parser = super::id::<TenantId>)]
     tenant: TenantId,
-    /// Client of the tenant that uses the key
+    /// Client of the tenant that uses the API key
     #[arg(long, value_parser = super::id::<ClientId>)]
     client: ClientId,
-    /// Scope of the key: pay, read or webhooks; repeat the option for several [default: pay and read]
+    /// Scope of the API key: pay, read or webhooks; repeat the option for several [default: pay and read]
     #[arg(long = "scope", value_name = "SCOPE", value_parser = str::parse::<Scope>)]
     scopes: Vec<Scope>,
-    /// Lifetime of the key in days, 1 to 3650 [default: until the key is rotated or revoked]
+    /// Lifetime of the API key in days, 1 to 3650 [default: until the key is rotated or revoked]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(i64).range(1..=3_650))]
     expires_in_days: Option<i64>,
     /// Print one JSON document

@@ -12,7 +12,7 @@ use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{self as tables, Align, Table};
 
-/// Refuse new payments of a switch or corridor; accepted payments proceed
+/// Stop new payments of a switch or corridor with a kill switch; accepted payments proceed
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Stop(StopArgs),
@@ -26,16 +26,16 @@ pub(crate) enum Command {
 pub(crate) struct StopArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Refuse payments of this switch; its name in the configuration
+    /// Switch whose new payments are refused, by its name in the configuration
     #[arg(long, value_name = "NAME", value_parser = super::id::<SwitchName>)]
     switch: Option<SwitchName>,
-    /// Refuse payments of the corridor in this currency, an ISO 4217 code like EUR
+    /// Currency of the corridor whose new payments are refused, an ISO 4217 code like EUR
     #[arg(long, value_parser = parse_currency, requires = "prefix")]
     currency: Option<Currency>,
-    /// Refuse payments of the corridor to accounts with this prefix, like FR; an empty prefix is every account
+    /// Prefix of the corridor's destination accounts, like FR; an empty prefix is every account
     #[arg(long, value_name = "TEXT", requires = "currency", conflicts_with = "switch")]
     prefix: Option<String>,
-    /// Operator's name; recorded
+    /// Name of the operator who activates the kill switch; recorded
     #[arg(long, value_name = "NAME")]
     by: String,
     /// Reason for the stop; recorded
@@ -51,7 +51,7 @@ pub(crate) struct LiftArgs {
     /// Number of the kill switch, as `payctl kill-switch list` shows it
     #[arg(value_name = "NUMBER")]
     kill_switch_id: i64,
-    /// Operator's name; recorded
+    /// Name of the operator who lifts the kill switch; recorded
     #[arg(long, value_name = "NAME")]
     by: String,
     /// Reason for lifting the kill switch; recorded

@@ -29,10 +29,10 @@ pub(crate) enum Command {
 pub(crate) struct SetArgs {
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Limit this account
+    /// Account that the limit applies to
     #[arg(long, value_name = "ID", value_parser = super::id::<AccountId>)]
     account: Option<AccountId>,
-    /// Limit all accounts of this tenant together
+    /// Tenant whose accounts together the limit applies to
     #[arg(long, value_name = "ID", value_parser = super::id::<TenantId>)]
     tenant: Option<TenantId>,
     /// Currency of the limit, an ISO 4217 code like EUR
@@ -47,7 +47,7 @@ pub(crate) struct SetArgs {
     /// Most payments of one UTC day, 0 or more
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     per_day_count: Option<i64>,
-    /// Operator's name; recorded
+    /// Name of the operator who sets the limit; recorded
     #[arg(long, value_name = "NAME")]
     by: String,
     /// Reason for the limit; recorded

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// Show only payments of this switch
     #[arg(long, value_name = "NAME", value_parser = super::id::<SwitchName>)]
     switch: Option<SwitchName>,
-    /// Show only payments after this one in the list: the next page
+    /// Show only payments after this payment id in the list: the next page
     #[arg(long, value_name = "PAYMENT", value_parser = super::id::<PaymentId>)]
     after: Option<PaymentId>,
     /// Show at most this many payments, 1 to 10000

@@ -37,11 +37,13 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     connection
         .lock()
         .await
-        .context("the lock for migrations could not be taken; run payctl migrate again")?;
+        .context("payctl could not take the database lock for migrations; run payctl migrate again")?;
     for (schema, migrator) in SCHEMAS {
-        let applied = apply(migrator, &mut connection)
-            .await
-            .with_context(|| format!("the migrations of the {schema} tables failed"))?;
+        let applied = apply(migrator, &mut connection).await.with_context(|| {
+            format!(
+                "the migration of the {schema} tables failed; correct the cause and run payctl migrate again"
+            )
+        })?;
         for migration in &applied {
             out.write_line(format_args!("{schema}: applied {migration}"))?;
         }

@@ -19,7 +19,7 @@ use crate::{age, document};
 pub(crate) struct Args {
     #[command(flatten)]
     config: ConfigArgs,
-    /// Grace period: a younger difference is still in progress, like 90s, 10m or 48h
+    /// Grace period: a younger difference between the books is still in progress, like 90s, 10m or 48h
     #[arg(long, value_name = "AGE", default_value = "10m", value_parser = age::parse)]
     grace: i64,
     /// Longest time that a payment may be cancelling without being a drift, like 90s, 10m or 48h

@@ -109,5 +109,5 @@ pub(crate) async fn explain_payment(
 
 async fn read_ledger(ledger: &Ledger, id: &PaymentId) -> anyhow::Result<LedgerExplanation> {
     let payment = ledger.explain(id, TIMELINE_MAX).await?;
-    payment.with_context(|| format!("there is no payment {id}; see: payctl list"))
+    payment.with_context(|| format!("the ledger has no payment {id}; see: payctl list"))
 }

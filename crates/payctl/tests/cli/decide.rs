@@ -66,7 +66,9 @@ async fn a_confirmed_decision_without_a_workflow_stays_recorded() {
     let result = decide(&bank, &["confirm", id.as_str()], "Bob", &["--wait", "2"]).await;
     assert_eq!(result.code, Some(3), "{result:?}");
     assert!(
-        result.stdout.contains("not delivered: the payment's workflow cannot be reached: "),
+        result
+            .stdout
+            .contains("not delivered: the payment's workflow cannot be reached and nothing was applied; "),
         "{result:?}"
     );
     assert!(result.stdout.contains("is recorded and is delivered until it is applied"), "{result:?}");
@@ -188,10 +190,13 @@ async fn a_decision_about_an_open_or_unknown_object_is_refused() {
     let bank = Bank::open().await;
     let submitted = bank.submitted("submitted").await.id;
     for (args, refusal) in [
-        ([submitted.as_str(), "retry-cancel"], "the payment is submitted and does not need an operator"),
-        (["pay_nobody", "retry-cancel"], "there is no payment pay_nobody"),
-        (["confirm", "dec_nobody"], "there is no decision dec_nobody"),
-        (["close", "99"], "there is no exception 99"),
+        (
+            [submitted.as_str(), "retry-cancel"],
+            "the payment is in the state submitted and does not need an operator",
+        ),
+        (["pay_nobody", "retry-cancel"], "the ledger has no payment pay_nobody"),
+        (["confirm", "dec_nobody"], "the ledger has no operator decision dec_nobody"),
+        (["close", "99"], "the ledger has no exception 99"),
     ] {
         let error = decide(&bank, &args, "Ann", &[]).await.refused();
         assert!(error.contains(refusal), "{refusal}: {error}");

@@ -106,7 +106,7 @@ async fn a_key_is_created_with_scopes_and_expiry() {
     assert_eq!(days_to(&key["expires_at"]), 90);
     assert_eq!(keys.valid(&key["key"]).await.unwrap().scopes.words(), ["read", "webhooks"]);
     for (wrong, expected) in [
-        (&["--scope", "rule"][..], "the scope is unknown; use pay, read or webhooks"),
+        (&["--scope", "rule"][..], "the scope is unknown; an API key's scope is pay, read or webhooks"),
         (&["--expires-in-days", "0"], "0 is not in 1..=3650"),
     ] {
         let create = [&["create", "--tenant", "acme", "--client", "shop"], wrong].concat();

@@ -104,7 +104,7 @@ sum in EUR                        0.00 EUR
         "{output}"
     );
     let output = ledger(&["balance", "nobody"]).await.refused();
-    assert!(output.contains("there is no account nobody"), "{output}");
+    assert!(output.contains("the ledger has no account nobody"), "{output}");
 
     // A balance without an entry breaks the trial balance.
     let change = "SET LOCAL session_replication_role = replica; UPDATE accounts SET available_minor = 101 WHERE account_id = 'A-1'";

@@ -31,7 +31,7 @@ async fn every_invariant_holds_for_a_settled_payment() {
         " hold 12.50 EUR in DE-one: debited ",
         " final status settled, source: callback ",
         " switch reports settled: 12.50 EUR",
-        " Temporal reports unavailable: Temporal at http://127.0.0.1:1 does not answer; check temporal.address ",
+        " Temporal reports unavailable: Temporal at http://127.0.0.1:1 does not answer; check temporal.address and that Temporal runs ",
         " decisions: none ",
         " transfer sent",
     ] {
@@ -147,7 +147,7 @@ async fn needs_operator_is_shown_with_reason_and_allowed_actions() {
         assert!(output.contains(part), "{part}\n{output}");
     }
     let error = bank.payctl(&["show", "pay_nobody"]).await.refused();
-    assert!(error.contains("there is no payment pay_nobody"), "{error}");
+    assert!(error.contains("the ledger has no payment pay_nobody"), "{error}");
 }
 
 #[tokio::test]

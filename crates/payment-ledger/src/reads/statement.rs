@@ -50,7 +50,9 @@ pub struct StatementPosition {
 
 /// Not a [`StatementPosition`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the position in the account statement is invalid; pass the value of next unchanged")]
+#[error(
+    "the text is not a position in an account statement; pass the field next of the previous page unchanged"
+)]
 pub struct StatementPositionError;
 
 impl StatementPosition {

@@ -97,7 +97,7 @@ impl Ledger {
                     too_late: row.too_late,
                 }),
                 Err(error) => {
-                    tracing::error!(%error, "an accepted payment was not started: its row cannot be parsed")
+                    tracing::error!(%error, "the ledger could not parse the row of an accepted payment, so the payment's workflow is not started")
                 }
             }
         }

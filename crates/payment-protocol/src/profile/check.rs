@@ -18,7 +18,7 @@ pub enum ProfileError {
     ReferenceWithoutDeduplication,
     /// A `PENDING` in the log could never be resolved.
     #[error(
-        "strategy write_ahead needs has_query or deduplicates to resolve a PENDING in the log; use at_most_once"
+        "strategy write_ahead needs has_query or deduplicates to learn the outcome of a submit without an answer; use strategy at_most_once"
     )]
     LogWithoutResolution,
     /// No transfer could be read back.
@@ -39,7 +39,7 @@ pub enum ProfileError {
     NoStatusSource,
     /// The retention of a reference could expire while its submit may still arrive.
     #[error(
-        "submit_deadline_ms {deadline_ms} + max_skew_ms must be shorter than the retention of {retention_s} s"
+        "submit_deadline_ms ({deadline_ms}) + max_skew_ms must be shorter than the switch's retention of references, retention_s ({retention_s} s)"
     )]
     DeadlineOutlivesRetention {
         /// The configured deadline, in milliseconds.
@@ -49,7 +49,7 @@ pub enum ProfileError {
     },
     /// The budget must allow two attempts and the interval between them.
     #[error(
-        "submit_budget_ms {budget_ms} is too small: two attempts and the interval between them need {needed_ms}"
+        "submit_budget_ms ({budget_ms}) is too small: two submit attempts and the interval between them need {needed_ms} ms"
     )]
     BudgetTooSmall {
         /// The configured budget, in milliseconds.
@@ -58,10 +58,10 @@ pub enum ProfileError {
         needed_ms: u64,
     },
     /// A time of zero.
-    #[error("{0} must be greater than zero")]
+    #[error("the switch profile's {0} must be greater than zero")]
     Zero(&'static str),
     /// An interval over five minutes.
-    #[error("retry_interval_max_ms must be at most 300000 (five minutes)")]
+    #[error("the switch profile's retry_interval_max_ms must be at most 300000 (five minutes)")]
     RetryIntervalTooLong,
 }
 

@@ -25,8 +25,8 @@ fn s0_2_an_invalid_payment_calls_nothing() {
     let mut large = payment(0);
     large.profile.amount_limit_minor = 999;
     for (invalid, call) in [
-        (foreign, "reject: the transaction id does not belong to the payment id"),
-        (large, "reject: the amount exceeds the switch's limit of 999 minor units"),
+        (foreign, "reject: the payment's transaction id is not derived from its payment id"),
+        (large, "reject: the payment's amount exceeds the switch's limit of 999 minor units"),
     ] {
         let error = pay(&port, &invalid).now_or_never().unwrap().unwrap_err();
         assert_eq!((word(&error).as_str(), error.end()), ("invalid", FinalState::Rejected));

@@ -14,7 +14,7 @@ use toml::{Table, Value};
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file named by the environment cannot be opened.
-    #[error("cannot read the configuration file {} named by {variable}", path.display())]
+    #[error("cannot read the configuration file {}; set {variable} to a readable file", path.display())]
     File {
         /// The environment variable that names the file.
         variable: String,
@@ -24,7 +24,7 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// A key is missing, unknown or of the wrong type, or the file is not TOML.
-    #[error("configuration {key}: {reason}; set {hint}")]
+    #[error("the configuration is invalid at {key}: {reason}; set {hint}")]
     Invalid {
         /// The dotted key, for example `database.url`.
         key: String,

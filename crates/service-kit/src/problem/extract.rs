@@ -34,8 +34,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
         if !raw.get().starts_with('{') {
             return Err(Problem::bad_request("malformed_json", "the request body must be a JSON object"));
         }
-        let value = serde_json::from_str(raw.get())
-            .map_err(|error| Problem::bad_request("malformed_json", error.to_string()))?;
+        let value = serde_json::from_str(raw.get()).map_err(|error| {
+            Problem::bad_request("malformed_json", format!("the request body cannot be parsed: {error}"))
+        })?;
         Ok(Self(value))
     }
 }
@@ -89,7 +90,7 @@ impl From<PathRejection> for Problem {
             // Only a handler that does not match its route gets here: a defect of ours.
             tracing::error!(
                 reason = rejection.body_text(),
-                "a handler's path parameters do not match its route"
+                "the handler of an HTTP route reads other path parameters than the route has; the request is answered with 500"
             );
             return Self::internal();
         }

@@ -80,7 +80,7 @@ pub struct SwitchClient {
 
 /// The HTTP client could not be built.
 #[derive(Debug, thiserror::Error)]
-#[error("the HTTP client for switch {switch} could not be built")]
+#[error("the HTTP client for switch {switch} could not be built; check the section [switches.{switch}]")]
 pub struct ClientError {
     switch: SwitchName,
     #[source]

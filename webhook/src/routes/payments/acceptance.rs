@@ -73,7 +73,7 @@ pub(crate) struct PaymentAcceptance {
 pub(crate) enum AcceptanceError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    #[error("a response of the payments API could not be serialized as JSON")]
+    #[error("a response of the payments API could not be serialized as JSON; this is a software defect")]
     Serialize(#[from] serde_json::Error),
 }
 
@@ -214,7 +214,7 @@ fn stopped(kill_switch: &KillSwitchView) -> Problem {
         None => ("corridor_stopped", "The corridor accepts no new payments"),
     };
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, title)
-        .detail("the bank has suspended new payments of this kind and nothing was done; retry later with the same Idempotency-Key")
+        .detail("the bank has suspended new payments to the switch or corridor of destination_account and nothing was done; retry the request later with the same Idempotency-Key")
         .retry_after(KILL_SWITCH_RETRY_AFTER)
 }
 

@@ -131,7 +131,9 @@ pub(super) fn is_end_to_end_id(text: &str) -> bool {
 }
 
 fn account(side: &str, text: String) -> Result<AccountId, Problem> {
-    AccountId::new(text).map_err(|error| Problem::unprocessable("invalid_account", format!("{side} {error}")))
+    AccountId::new(text).map_err(|error| {
+        Problem::unprocessable("invalid_account", format!("{side}_account is malformed: {error}"))
+    })
 }
 
 #[cfg(test)]

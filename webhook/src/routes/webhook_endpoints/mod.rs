@@ -67,7 +67,11 @@ fn kinds(given: &[String]) -> Result<Vec<String>, Problem> {
     let kinds: BTreeSet<&String> = given.iter().collect();
     if let Some(unknown) = kinds.iter().find(|kind| EventKind::parse(kind).is_none()) {
         let known: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        let detail = format!("{} is not a kind of event; send one of {}", excerpt(unknown), known.join(", "));
+        let detail = format!(
+            "kinds contains {}, which is not a kind of event; send some of {}",
+            excerpt(unknown),
+            known.join(", ")
+        );
         return Err(Problem::unprocessable("unknown_kind", detail));
     }
     Ok(kinds.into_iter().cloned().collect())

@@ -39,6 +39,9 @@ impl Effect for WriteDeliveries {
     }
 
     fn committed(&self, event: &Event) {
-        tracing::debug!(event.id = event.event_id, "wrote the webhook deliveries of an event");
+        tracing::debug!(
+            event.id = event.event_id,
+            "the notifier wrote the outbound webhook deliveries of an event"
+        );
     }
 }

@@ -65,7 +65,7 @@ impl Webhooks {
                     if measurements_until_log == 0 {
                         tracing::error!(
                             endpoints = active,
-                            "webhook deliveries are not sent: set outbound_webhooks.master_key (PAYMENTS_OUTBOUND_WEBHOOKS__MASTER_KEY)"
+                            "the notifier sends no outbound webhooks because it has no master key; set outbound_webhooks.master_key (PAYMENTS_OUTBOUND_WEBHOOKS__MASTER_KEY)"
                         );
                         measurements_until_log = LOG_EVERY;
                     }
@@ -75,7 +75,7 @@ impl Webhooks {
                 Err(error) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "the webhook gauges could not be updated; trying again"
+                        "the notifier could not update the gauges of outbound webhooks; it tries again"
                     );
                 }
             }

@@ -89,7 +89,7 @@ impl LedgerActivities {
         self.wake_relay.fire();
         match reserved {
             Err(error) if error.is_final() => {
-                tracing::error!(payment.id = %payment_id, error = error_chain(&error), "the ledger's database refused the reserve of a payment; the outcome is unknown");
+                tracing::error!(payment.id = %payment_id, error = error_chain(&error), "the ledger's database refused the reserve of a payment; the workflow treats the outcome as unknown and compensates");
                 Ok(ReserveOutcome::Unknown)
             }
             outcome => outcome.map_err(ledger_failure),

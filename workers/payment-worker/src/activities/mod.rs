@@ -29,7 +29,7 @@ fn ledger_failure(error: LedgerError) -> ActivityError {
     if !matches!(error, LedgerError::Unavailable(_)) {
         tracing::error!(
             error = &error as &dyn std::error::Error,
-            "a ledger step of a payment failed; Temporal retries it"
+            "an activity of a payment's workflow failed at the ledger; Temporal retries the activity"
         );
     }
     retryable("ledger_unavailable", &error_chain(&error), None)

@@ -71,8 +71,8 @@ impl SwitchActivities {
     fn session<'a>(&'a self, payment: &'a Payment) -> Result<SwitchSession<'a>, ActivityError> {
         let name = &payment.profile.switch;
         let client = self.clients.get(name).ok_or_else(|| {
-            tracing::error!(switch = %name, payment.id = %payment.payment_id, "nothing was sent to a payment's switch because the switch is not configured; add [switches.NAME]");
-            retryable("switch_not_configured", &format!("switch {name} is not configured in this worker; add [switches.{name}]"), None)
+            tracing::error!(switch = %name, payment.id = %payment.payment_id, "the payment-worker sent nothing to a payment's switch because the switch is not configured; add the configuration section [switches.NAME]");
+            retryable("switch_not_configured", &format!("switch {name} is not configured at the payment-worker; add the configuration section [switches.{name}]"), None)
         })?;
         Ok(SwitchSession { ledger: &self.ledger, client, payment })
     }

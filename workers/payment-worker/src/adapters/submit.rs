@@ -21,7 +21,7 @@ pub(crate) enum SubmitAdapterError {
     Ledger(#[from] LedgerError),
     /// The circuit is open, or the switch's `Retry-After` has not passed. Nothing was recorded or sent.
     #[error(
-        "the transfer was not sent: submits to switch {switch} are held back (circuit open or Retry-After); retry later"
+        "the transfer was not sent: submits to switch {switch} are held back (circuit open or Retry-After); Temporal retries the submit"
     )]
     SubmitsHeldBack {
         /// The switch.
@@ -29,7 +29,7 @@ pub(crate) enum SubmitAdapterError {
     },
     /// The switch's clock, on which the submit deadline counts, is unknown. Nothing was recorded or sent.
     #[error(
-        "the transfer was not sent: the clock of switch {switch}, on which its deadline counts, is unknown: {detail}; retry later"
+        "the transfer was not sent: the clock of switch {switch}, by which the switch counts the transfer's deadline, is unknown: {detail}; Temporal retries the submit"
     )]
     SwitchClock {
         /// The switch.
@@ -39,7 +39,7 @@ pub(crate) enum SubmitAdapterError {
     },
     /// The listing in which the transfer is looked up later could not be read. Nothing was recorded or sent.
     #[error(
-        "the transfer was not sent: the transfer listing of switch {switch} could not be read: {detail}; retry later"
+        "the transfer was not sent: the transfer listing of switch {switch} could not be read: {detail}; Temporal retries the submit"
     )]
     ListingUnavailable {
         /// The switch.
@@ -136,7 +136,9 @@ impl SubmitPort for SubmitAdapter<'_> {
             && let Err(detail) = self.record_marker(*n, order).await
         {
             return SendAnswer::Unknown {
-                detail: format!("the transfer was not sent: the marker could not be recorded: {detail}"),
+                detail: format!(
+                    "the transfer was not sent: the ledger could not record the marker in the switch's transfer listing: {detail}"
+                ),
             };
         }
         let reply = self.session.client.send(order).await;

@@ -19,7 +19,9 @@ impl TemporalPaymentPort<'_> {
                 let input = || CloseDecisionInput {
                     decision_id: decision_id.clone(),
                     outcome: outcome.clone(),
-                    detail: format!("the payment had already ended: {end}"),
+                    detail: format!(
+                        "the payment had already ended in the state {end}, so the decision was not applied"
+                    ),
                 };
                 let step = || LedgerActivities::close_decision;
                 self.ledger_step(step, input, "Close the operator decision").await;

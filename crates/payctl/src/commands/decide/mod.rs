@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// Id of the payment that needs an operator
     #[arg(required = true, value_parser = super::id::<PaymentId>)]
     payment: Option<PaymentId>,
-    /// Action to take; `payctl show` lists the allowed actions
+    /// Action to decide on; `payctl show` lists the allowed actions of the payment
     #[arg(required = true, value_parser = action())]
     action: Option<Action>,
     /// Evidence of how the transfer ended, and where it is kept; required for debit and release
@@ -42,15 +42,15 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Confirm another operator's proposal
+    /// Confirm a decision that another operator proposed
     Confirm(DecisionArgs),
-    /// Withdraw a proposal that is not confirmed
+    /// Withdraw a proposed decision that is not confirmed
     Withdraw(DecisionArgs),
-    /// Propose to debit a transfer that settled and was not debited: from the customer, else from the claims account
+    /// Propose to debit a transfer that settled and was not debited: from the customer, else from the bank's claims account
     LateDebit(ExceptionArgs),
-    /// Propose to return a debited amount whose transfer came back or never settled
+    /// Propose to return the debited amount of a payment whose transfer came back or never settled
     ReturnCredit(ExceptionArgs),
-    /// Propose to write the amount in the claims account off as a loss
+    /// Propose to write a payment's amount on the bank's claims account off as a loss
     WriteOff(ExceptionArgs),
     /// Close an exception that needs no correction; moves no money and needs no confirmation
     Close(ExceptionArgs),
@@ -85,7 +85,7 @@ struct ExceptionArgs {
 /// The operator, the reason, and the form of the output.
 #[derive(Debug, clap::Args)]
 struct OperatorArgs {
-    /// Operator's name: 1 to 64 ASCII letters, digits and . _ - @; recorded permanently
+    /// Name of the deciding operator: 1 to 64 ASCII letters, digits and . _ - @; recorded permanently
     #[arg(long, value_name = "NAME")]
     by: String,
     /// Reason for the decision; recorded permanently

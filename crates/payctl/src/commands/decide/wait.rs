@@ -35,7 +35,7 @@ pub(super) async fn for_outcome(
     wait_s: u64,
 ) -> DecisionProgress {
     let deadline = Instant::now() + Duration::from_secs(wait_s);
-    let mut delivery = "the workflow has not answered yet".to_owned();
+    let mut delivery = "the payment's workflow has not answered yet".to_owned();
     let deliver_only = async {
         delivery = deliver(config, ledger, message).await;
         // The outcome is read from the decision's row: another process may deliver the decision.
@@ -60,16 +60,16 @@ async fn deliver(config: &Config, ledger: &Ledger, message: &InboxMessage) -> St
     let sender = UpdateSender::new(config.temporal.clone(), "payctl");
     match sender.decide(&message.workflow_id, decision).await {
         // Not marked as delivered: the run that accepted the decision may be lost before it applies it.
-        Ok(UpdateOutcome::Accepted) => "the workflow accepted the decision and applies it".into(),
+        Ok(UpdateOutcome::Accepted) => "the payment's workflow accepted the decision and applies it".into(),
         Ok(UpdateOutcome::Completed(_)) => {
             let _ = ledger.mark_delivered(message.inbox_id).await;
-            "the workflow applied the decision".into()
+            "the payment's workflow applied the decision".into()
         }
         Err(UpdateError::Rejected { detail }) => {
             // Permanent. Whichever process receives the rejection first closes the decision.
             let outcome = DecisionOutcome::Refused { detail: detail.clone() };
             let _ = ledger.close_decision(&decision.decision_id, &outcome, &detail).await;
-            format!("the workflow rejected the decision: {detail}")
+            format!("the payment's workflow rejected the decision: {detail}")
         }
         Err(error) => format!("the decision was not delivered: {error}"),
     }

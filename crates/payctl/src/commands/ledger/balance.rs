@@ -29,7 +29,8 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let ledger = args.database.ledger().await?;
     let balance = ledger.balance_at(&args.account, None, args.at).await?;
-    let balance = balance.with_context(|| format!("there is no account {}; check the id", args.account))?;
+    let balance = balance
+        .with_context(|| format!("the ledger has no account {}; check the account id", args.account))?;
     if args.json {
         out.write_json(&document(&balance))?;
     } else {

@@ -40,8 +40,8 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     let ledger = args.database.ledger().await?;
     let period = StatementQuery { from: args.from, to: args.to, after: args.after, limit: args.limit };
     let statement = ledger.statement(&args.account, None, &period).await?;
-    let statement =
-        statement.with_context(|| format!("there is no account {}; check the id", args.account))?;
+    let statement = statement
+        .with_context(|| format!("the ledger has no account {}; check the account id", args.account))?;
     if args.json {
         out.write_json(&document(&statement))?;
     } else {

@@ -20,7 +20,7 @@ use crate::{age, outcome};
 #[derive(Debug, clap::Subcommand)]
 #[command(after_help = outcome::EXIT_CODES)]
 pub(crate) enum Command {
-    /// List endpoints by tenant; prints no secrets
+    /// List webhook endpoints by tenant; prints no secrets
     List {
         #[command(flatten)]
         database: DatabaseArgs,
@@ -31,7 +31,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show an endpoint; prints no secrets
+    /// Show a webhook endpoint; prints no secrets
     Show {
         #[command(flatten)]
         database: DatabaseArgs,
@@ -42,7 +42,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// List the deliveries to an endpoint, newest event first
+    /// List the deliveries of events to a webhook endpoint, newest event first
     ///
     /// Exit code 1: a listed delivery failed.
     Deliveries {
@@ -61,7 +61,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Deliver one event to an endpoint again, or all recent events whose delivery failed
+    /// Deliver one event to a webhook endpoint again, or all recent events whose delivery to it failed
     Replay {
         #[command(flatten)]
         database: DatabaseArgs,
@@ -79,21 +79,21 @@ pub(crate) enum Command {
         #[arg(long, value_name = "AGE", value_parser = age::parse)]
         failed_since: Option<i64>,
     },
-    /// Disable an endpoint: stop deliveries until an operator enables it; its tenant cannot enable it
+    /// Disable a webhook endpoint: deliveries stop until an operator enables the endpoint; its tenant cannot
     Disable {
         #[command(flatten)]
         database: DatabaseArgs,
         /// Id of the endpoint, as `payctl webhooks list` shows it
         #[arg(value_name = "ENDPOINT", value_parser = super::id::<EndpointId>)]
         endpoint: EndpointId,
-        /// Operator's name; its tenant can read the name
+        /// Name of the operator who disables the endpoint; the endpoint's tenant can read the name
         #[arg(long, value_name = "NAME")]
         by: String,
-        /// Reason for disabling the endpoint; its tenant can read the reason
+        /// Reason for disabling the endpoint; the endpoint's tenant can read the reason
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
-    /// Enable a disabled endpoint: deliveries start again
+    /// Enable a disabled webhook endpoint: deliveries to it start again
     Enable {
         #[command(flatten)]
         database: DatabaseArgs,

@@ -17,7 +17,7 @@ pub enum Scope {
 
 /// An unknown scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the scope is unknown; use pay, read or webhooks")]
+#[error("the scope is unknown; an API key's scope is pay, read or webhooks")]
 pub struct UnknownScope;
 
 impl Scope {

@@ -93,7 +93,7 @@ impl Ledger {
         let mut verified = VerificationReport { unsealed, ..VerificationReport::default() };
         let contains_expected = walk(&mut tx, &mut verified, expected).await?;
         if let (Some(expected), false) = (expected, contains_expected) {
-            let detail = "the chain does not contain this noted head".into();
+            let detail = "the hash chain does not contain the given head of an earlier verification".into();
             verified.add_finding("head_unknown", expected.to_string(), detail);
         }
         for (kind, query) in CHECKS {

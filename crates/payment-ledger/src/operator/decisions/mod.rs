@@ -116,7 +116,9 @@ pub enum DecideError {
     #[error(transparent)]
     Refused(#[from] DecisionRefusedError),
     /// The outcome is unknown: repeat.
-    #[error("the ledger did not confirm whether the decision is recorded; repeat the decision")]
+    #[error(
+        "the ledger did not confirm whether the operator decision is recorded; repeat the decision, which is recorded only once"
+    )]
     Ledger(#[from] LedgerError),
 }
 

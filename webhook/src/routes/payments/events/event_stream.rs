@@ -107,7 +107,7 @@ impl EventStream {
         while let Err(error) = self.read_page().await {
             tracing::debug!(
                 error = &error as &dyn std::error::Error,
-                "the timeline of a streamed payment could not be read; trying again"
+                "an event stream could not read the timeline of its payment; it tries again"
             );
             tokio::time::sleep(RETRY_PAUSE).await;
         }

@@ -65,7 +65,7 @@ impl FromStr for LastEvent {
             _ => Err(Problem::bad_request(
                 "malformed_last_event_id",
                 format!(
-                    "{:?} is not an event id; send the id of the last received event, a position from 1 or {END}",
+                    "Last-Event-ID {:?} is not an event id; send the id of the last received event, a position from 1 or {END}",
                     excerpt(text)
                 ),
             )),
