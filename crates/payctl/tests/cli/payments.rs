@@ -118,7 +118,7 @@ async fn a_request_without_an_answer_prints_the_key_to_repeat_it_with() {
 #[tokio::test]
 async fn an_unreachable_api_is_named_with_its_setting() {
     let error = payctl(&["show", PAYMENT_ID, "--api", "--url", "http://127.0.0.1:1"]).await.refused();
-    let expected = "no connection to the payments API at http://127.0.0.1:1; check --url (PAYMENTS_API_URL)";
+    let expected = "no connection to the payments API at http://127.0.0.1:1, so nothing was sent; check --url (PAYMENTS_API_URL)";
     assert!(error.contains(expected), "{error}");
 }
 
