@@ -37,7 +37,7 @@ struct Cell {
 type Interruption = (String, Option<String>);
 
 #[tokio::test]
-async fn r30_an_interruption_at_each_await_cancels_and_never_resubmits() -> anyhow::Result<()> {
+async fn r30_a_workflow_interrupted_at_any_await_cancels_and_never_resubmits() -> anyhow::Result<()> {
     let _alone = crate::ALONE.lock().await;
     let table = GoldenTable::parse(include_str!("interruptions.txt"))?;
     let options = SystemOptions::default()

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exactly_one_bearer_key_is_accepted() {
+    fn exactly_one_bearer_api_key_per_request_is_accepted() {
         let read = |values: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in values {

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_limit_is_1_to_200_and_50_by_default() {
+    fn an_api_page_limit_is_1_to_200_and_50_by_default() {
         assert_eq!(page_limit(None).unwrap(), 50);
         assert_eq!(page_limit(Some(1)).unwrap(), 1);
         assert_eq!(page_limit(Some(200)).unwrap(), 200);
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_full_page_has_a_cursor() {
+    fn only_a_full_api_page_has_a_cursor() {
         let items = ["a".to_owned(), "b".to_owned()];
         assert_eq!(next_cursor(&items, 2, |item| item), Some("b".into()));
         assert_eq!(next_cursor(&items, 3, |item| item), None);

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_json_and_deep_nesting_are_refused() {
+    fn the_canonical_form_of_invalid_or_deeply_nested_json_is_refused() {
         for body in ["", "{", "{\"a\":}", "nul", "[1,]", "{} {}"] {
             assert!(matches!(json(body.as_bytes()), Err(CanonicalError::NotJson(_))), "{body}");
         }

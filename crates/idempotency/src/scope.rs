@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_scope_has_its_own_lock() {
+    fn idempotency_keys_of_different_scopes_have_different_lock_numbers() {
         let number = |tenant, client, key: &str| {
             let key = IdempotencyKey::parse(key.as_bytes()).unwrap();
             Scope { tenant, client, key: &key }.id().lock_number()

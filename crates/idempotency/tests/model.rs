@@ -286,7 +286,7 @@ fn text_of(outcome: &RequestOutcome<String>) -> String {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r25_random_sequences_match_the_model(pool: PgPool) {
+async fn r25_random_idempotent_request_sequences_match_the_model(pool: PgPool) {
     create_table(&pool).await;
     let mut runner = TestRunner::default();
     for sequence in 0..SEQUENCES {

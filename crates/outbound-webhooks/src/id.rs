@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_random_endpoint_id_is_parsed_and_malformed_ones_are_rejected() {
+    fn a_random_webhook_endpoint_id_is_parsed_and_malformed_ones_rejected() {
         let id = EndpointId::random();
         assert_eq!(EndpointId::new(id.as_str()), Ok(id.clone()));
         assert_ne!(EndpointId::random(), id);

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_payment_state_maps_to_its_exit_code() {
+    fn every_payment_state_maps_to_its_payctl_exit_code() {
         for state in PaymentState::ALL {
             let code = match state.as_str() {
                 "settled" => 0,

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_without_trailing_spaces() {
+    fn payctl_table_columns_are_aligned_without_trailing_spaces() {
         let mut table =
             Table::new([("account", Align::Left), ("available", Align::Right), ("", Align::Left)]);
         table.row(["DE-A", "1.00 EUR", "active"]);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_of_empty_names_is_not_printed() {
+    fn a_payctl_table_header_of_empty_names_is_not_printed() {
         let mut table = Table::new([("", Align::Left), ("", Align::Left)]);
         table.row(["tenant", "demo"]);
         assert_eq!(table.to_string(), "tenant   demo");

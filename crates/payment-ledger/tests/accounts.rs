@@ -16,7 +16,7 @@ const RESTRICT: &str = "23001";
 
 /// An account is funded once per key, if it is a customer's account and has the currency.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_account_is_funded_once_per_key(pool: PgPool) {
+async fn an_account_is_funded_once_per_operation_key(pool: PgPool) {
     let bank = Bank::new(pool);
     let account = bank.open("purse", FUNDS_MINOR).await;
     assert!(

@@ -148,7 +148,7 @@ async fn the_database_enforces_the_ledgers_invariants(pool: PgPool) {
 
 /// A constraint violation is a defect that repeating does not solve, so the error is final.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_constraint_violation_is_a_final_error(pool: PgPool) {
+async fn a_database_constraint_violation_is_a_final_ledger_error(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Confirmed, "k").await;
     // Another entry already has the key of the debit.

@@ -29,7 +29,7 @@ fn ids(messages: &[InboxMessage]) -> Vec<i64> {
 /// The process that stored a callback has a second to deliver it; then the background worker claims it with growing backoff
 /// until it is marked.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn undelivered_messages_are_claimed_with_growing_backoff(pool: PgPool) {
+async fn undelivered_inbox_messages_are_claimed_with_growing_backoff(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let clock = async || bank.words("SELECT clock_timestamp()::text").await.remove(0);
@@ -84,7 +84,7 @@ async fn undelivered_messages_are_claimed_with_growing_backoff(pool: PgPool) {
 
 /// A claimed message has its kind, the current workflow, and whether the payment has ended.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn claimed_messages_name_the_current_workflow(pool: PgPool) {
+async fn claimed_inbox_messages_name_the_current_workflow(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     bank.customer_cancel(&p).await;
@@ -108,7 +108,7 @@ async fn claimed_messages_name_the_current_workflow(pool: PgPool) {
 
 /// Concurrent claims share the messages: each is claimed once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn concurrent_claims_take_each_message_once(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn concurrent_claims_take_each_inbox_message_once(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::with_connections(options, connect, 8).await;
     let p = bank.payment_at(Stage::Sent, "k").await;
     for n in 0..40 {

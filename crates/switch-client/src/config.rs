@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_matching_prefix_routes_a_destination() {
+    fn the_longest_matching_prefix_routes_a_destination_to_its_switch() {
         let checked =
             switches(serde_json::json!({"a": switch(&["DE"], &[]), "b": switch(&["DE12", ""], &[])}))
                 .check()
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsafe_or_malformed_profile_is_rejected_with_the_reason() {
+    fn an_unsafe_or_malformed_switch_profile_is_rejected_with_the_reason() {
         let error = |json| switches(json).check().unwrap_err();
         assert!(matches!(error(serde_json::json!({})), SwitchConfigError::None));
         let unsafe_profile = switch(&[], &[("has_query", false.into())]);

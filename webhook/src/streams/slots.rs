@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn stream_slots_are_limited_per_client_and_in_total_and_are_released() {
+    fn event_stream_slots_are_limited_per_client_and_in_total_and_released() {
         let options = StreamOptions { max: 3, per_client_max: 2, ..StreamOptions::default() };
         let slots = Arc::new(StreamSlots::new(options));
         let code = |caller: &Caller| slots.acquire(caller).err().map(|problem| problem.code);

@@ -79,7 +79,7 @@ mod tests {
 
     /// Every gauge exists from the start: the ledger of this test holds one account and no payment.
     #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-    async fn s0_15_every_state_reason_and_kind_has_a_gauge(pool: PgPool) {
+    async fn s0_15_every_state_operator_reason_exception_and_drift_has_a_gauge(pool: PgPool) {
         let recorder = service_kit::metrics::install().unwrap();
         let ledger = Ledger::new(pool);
         let (tenant, account) = (TenantId::new("acme").unwrap(), AccountId::new("purse").unwrap());

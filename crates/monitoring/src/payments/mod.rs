@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duration_is_written_in_its_largest_unit() {
+    fn an_alert_duration_is_written_in_its_largest_unit() {
         let written = [3_600, 14_400, 60, 900, 90, 1].map(duration_text);
         assert_eq!(written, ["1 hour", "4 hours", "1 minute", "15 minutes", "90 seconds", "1 second"]);
     }

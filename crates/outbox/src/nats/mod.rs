@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_partition_of_a_key_never_changes() {
+    fn the_nats_partition_of_an_event_key_never_changes() {
         // Literal values: messages of earlier releases are stored in these partitions.
         assert_eq!(["a", "b", "pay_0", "pay_1"].map(partition), [2, 6, 1, 6]);
         let mut used = [false; PARTITIONS as usize];

@@ -384,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_statement_position_is_parsed_from_its_own_text() {
+    fn an_account_statement_position_is_parsed_from_its_own_text() {
         let position = StatementPosition { at: Timestamp::from_microsecond(-5).unwrap(), entry_id: 7 };
         assert_eq!(position.to_string().parse(), Ok(position));
         for wrong in ["", "-", "5", "5-", "-7", "5-0", "5--7", "a-7", "5-7x", "99999999999999999999-1"] {

@@ -85,7 +85,7 @@ async fn run_case(bank: Bank, case: usize, ops: Vec<Op>) -> Result<(), TestCaseE
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_two_hundred_random_operations_match_the_model(pool: PgPool) {
+async fn r10_two_hundred_random_ledger_operations_match_the_model(pool: PgPool) {
     let runtime = tokio::runtime::Handle::current();
     let walk = move || {
         let config =

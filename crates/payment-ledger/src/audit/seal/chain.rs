@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_hash_covers_number_position_previous_hash_and_order() {
+    fn a_seal_batch_hash_covers_number_position_previous_hash_and_order() {
         let (a, b) = (SealHash([1; 32]), SealHash([2; 32]));
         let link = |batch, first, previous: &SealHash, entries: &[SealHash]| {
             let mut link = Link::new(batch, first, previous);
