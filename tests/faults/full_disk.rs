@@ -16,7 +16,7 @@ use testkit::system::payment_request;
 use testkit::wait::until;
 use testkit::{System, SystemOptions, auditor};
 
-/// Concurrent requests.
+/// Number of concurrent requests.
 const CONCURRENCY: usize = 8;
 /// Requests that may succeed in the free space of existing pages, at most.
 const REQUESTS_MAX: usize = 800;

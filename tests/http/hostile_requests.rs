@@ -63,7 +63,7 @@ async fn r24_hostile_requests_without_an_api_key_are_answered_401() -> anyhow::R
     Ok(())
 }
 
-/// With a second switch, whose payments stay pending during the test.
+/// Options of a system with a second switch, whose payments stay pending during the test.
 fn options() -> SystemOptions {
     SystemOptions::default().with_other_switch(&[("sla_ms", json!(WITHIN.as_millis()))])
 }

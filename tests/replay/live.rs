@@ -10,7 +10,7 @@ use crate::groups::{Group, groups};
 use crate::history_files::{self, Histories, replay};
 use crate::paths::{self, Mode};
 
-/// One system at a time, since each runs many payments.
+/// Held while a system runs, one at a time, since each runs many payments.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test]

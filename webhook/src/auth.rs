@@ -26,7 +26,7 @@ const KEY_BYTES_MAX: usize = 256;
 pub(crate) struct Payer {
     /// The authenticated caller.
     pub(crate) caller: Caller,
-    /// Charged once the request is known not to be a retry.
+    /// The write quota, charged once the request is known not to be a retry.
     pub(crate) writes: WriteQuota,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Reader(pub(crate) Caller);
 pub(crate) struct WebhookManager {
     /// The authenticated caller.
     pub(crate) caller: Caller,
-    /// Charged once the request is known not to be a retry.
+    /// The write quota, charged once the request is known not to be a retry.
     pub(crate) writes: WriteQuota,
 }
 

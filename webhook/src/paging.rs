@@ -6,7 +6,7 @@ use crate::error::malformed_query;
 
 /// Items on a page by default.
 const LIMIT_DEFAULT: i64 = 50;
-/// Most items on a page.
+/// Upper bound of items on a page.
 const LIMIT_MAX: i64 = 200;
 
 /// The number of items on a page: the query's `limit`, or the default.

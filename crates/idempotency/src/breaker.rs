@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::IdempotencyError;
 
-/// Opens after consecutive failures and closes with the first answer. While the circuit is open, one request in each pause
-/// probes the store.
+/// A circuit that opens after consecutive failures and closes with the first answer. While the circuit is open, one
+/// request in each pause probes the store.
 #[derive(Debug)]
 pub struct StoreBreaker {
     failures_max: u32,
@@ -16,7 +16,7 @@ pub struct StoreBreaker {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Consecutive failures.
+    /// Consecutive requests that the store did not answer.
     failures: u32,
     /// When the next probe is due; `None` while the circuit is closed.
     probe_at: Option<Instant>,
@@ -83,7 +83,7 @@ fn set_gauge(is_open: bool) {
 }
 
 impl Default for StoreBreaker {
-    /// Three failures, one second.
+    /// Opens after three consecutive failures and probes after each second.
     fn default() -> Self {
         Self::new(3, Duration::from_secs(1))
     }
@@ -115,7 +115,7 @@ mod tests {
         assert!(breaker.check().is_ok());
     }
 
-    /// Also after the store came back, so that the alert clears.
+    /// The gauge is set also after the store came back, so that the alert clears.
     #[test]
     fn s4_6_a_gauge_shows_whether_the_idempotency_circuit_is_open() {
         let recorder = PrometheusBuilder::new().build_recorder();

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-/// Deepest accepted nesting.
+/// Deepest accepted nesting of a JSON body.
 const DEPTH_MAX: usize = 64;
 
-/// The body has no canonical form.
+/// Why a body has no canonical form.
 #[derive(Debug, thiserror::Error)]
 pub enum CanonicalError {
     /// The body is not JSON.

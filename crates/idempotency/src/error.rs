@@ -45,7 +45,7 @@ pub enum IdempotencyError {
     /// A server error is never stored, because a retry may succeed.
     #[error("a response with status {status} cannot be stored; only 200 to 499 can")]
     NotStorable {
-        /// The given status.
+        /// The HTTP status that was to be stored.
         status: u16,
     },
     /// Another request has taken the key over. The transaction must be rolled back.

@@ -14,7 +14,7 @@ impl Fingerprint {
         Self(digest(&[tenant.as_bytes(), method.as_bytes(), path.as_bytes(), body]))
     }
 
-    /// The hash.
+    /// The bytes of the hash.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0

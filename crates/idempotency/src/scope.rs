@@ -31,8 +31,8 @@ impl Scope<'_> {
 pub(crate) struct ScopeId(pub(crate) Uuid);
 
 impl ScopeId {
-    /// Number of the advisory lock. Two scopes with the same number only exclude each other; another user of advisory locks
-    /// in the same database has the same number with a probability of 1 in 2^64.
+    /// Number of the advisory lock of this key. Two scopes with the same number only exclude each other; another user
+    /// of advisory locks in the same database has the same number with a probability of 1 in 2^64.
     pub(crate) fn lock_number(self) -> i64 {
         let (high, low) = self.0.as_u64_pair();
         // Not the id's own bits, which other code may use for locks of its own.

@@ -113,7 +113,7 @@ async fn send_second(service: &Router, state: &str, request: &str, key: &str) ->
     }
 }
 
-/// One row of the table.
+/// One row of the contract table.
 fn row(first: &str, second: &str, response: &TestResponse) -> String {
     let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     let code = serde_json::from_str::<serde_json::Value>(&response.body)

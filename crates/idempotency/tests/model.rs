@@ -28,9 +28,9 @@ enum Op {
     Post(usize, &'static str),
     /// A transaction claims the key and stays open.
     Hold(usize, &'static str),
-    /// That transaction stores its response and commits.
+    /// The open transaction that holds the key stores its response and commits.
     Complete(usize),
-    /// That transaction is rolled back.
+    /// The open transaction that holds the key is rolled back.
     RollBack(usize),
     /// A claim with a token.
     TokenClaim(usize, &'static str),

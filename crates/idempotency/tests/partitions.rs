@@ -140,7 +140,7 @@ async fn s4_5_an_idempotency_partition_is_dropped_once_its_keys_have_expired(poo
     assert_eq!(store_note(&batcher, "k", "a").await.unwrap(), replayed("a"));
 }
 
-/// As after a process died between detaching a partition and dropping it.
+/// The state after a process died between detaching a partition and dropping it.
 #[sqlx::test(migrator = "MIGRATOR")]
 async fn s4_5_an_interrupted_drop_of_an_idempotency_partition_is_finished(pool: PgPool) {
     avoid_midnight(&pool).await;
@@ -180,7 +180,7 @@ async fn r33_idempotency_partitions_are_dropped_during_replays(pool: PgPool) {
     for key in &keys {
         assert_eq!(store_note(&batcher, key, "a").await.unwrap(), executed("a"));
     }
-    // Replays without a pause, while old partitions are created and dropped.
+    // Requests are replayed without a pause while old partitions are created and dropped.
     let stop = CancellationToken::new();
     let replaying = tokio::spawn({
         let (stop, keys) = (stop.clone(), keys.clone());

@@ -5,7 +5,7 @@ use std::fmt;
 use uuid::Uuid;
 
 const PREFIX: &str = "whe_";
-/// Hexadecimal digits after the prefix.
+/// Number of hexadecimal digits of an endpoint id, after the prefix.
 const DIGITS: usize = 32;
 
 /// Id of an endpoint: `whe_` and 32 hexadecimal digits. It is not secret.

@@ -34,7 +34,8 @@ pub(crate) struct Config {
     database: DatabaseOptions,
     /// Connection to Temporal.
     pub(crate) temporal: TemporalOptions,
-    /// Unchecked, so that payctl can also show a profile with which the service does not start.
+    /// The configured switches, unchecked, so that payctl can also show a profile with which the service does not
+    /// start.
     switches: BTreeMap<String, serde_json::Value>,
 }
 

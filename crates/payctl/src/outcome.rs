@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use payment_protocol::PaymentState;
 
-/// Shown below `--help`.
+/// The exit codes, shown below `--help`.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0  success (pay --watch: the payment settled)

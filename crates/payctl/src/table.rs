@@ -13,9 +13,9 @@ const CELL_CHARS_MAX: usize = 500;
 /// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// For text.
+    /// Left-aligned, for text.
     Left,
-    /// For amounts and counts.
+    /// Right-aligned, for amounts and counts.
     Right,
 }
 
@@ -50,7 +50,7 @@ impl<const N: usize> Table<N> {
 }
 
 impl<const N: usize> fmt::Display for Table<N> {
-    /// Without a line break at the end.
+    /// Writes the table without a line break at the end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.header.map(|(name, _)| name.to_owned());
         let has_header = names.iter().any(|name| !name.is_empty());

@@ -14,10 +14,10 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, Stage, failure, success};
 
-/// Longer than any test takes.
+/// Backoff of a delivery, longer than any test takes.
 const BACKOFF_MS: i64 = 60_000;
 
-/// Makes every message due now.
+/// Makes every inbox message due now.
 async fn due(bank: &Bank) {
     bank.sql("UPDATE inbox SET next_delivery_at = now() - interval '1 ms'").await;
 }

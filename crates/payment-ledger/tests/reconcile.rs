@@ -16,7 +16,7 @@ use payment_protocol::report::{LineStatus, StatementLine};
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, SWITCH, Sample, Stage, success};
 
-/// No grace period, but cancelling may take an hour.
+/// Tolerance of the tests: no grace period, and an hour for a cancel.
 const TOLERANCE: Tolerance = Tolerance { grace_s: 0, cancelling_s: 3_600 };
 
 fn switch() -> SwitchName {
@@ -83,7 +83,7 @@ impl Bank {
     }
 }
 
-/// The seeded data: workflows that run, and the expected findings by origin.
+/// What a test of the reconciliation seeded: the workflows that run, and the expected findings by origin.
 #[derive(Default)]
 struct Seeded {
     running: Vec<String>,

@@ -99,8 +99,8 @@ id!(
     DecisionId, "decision id"
 );
 id!(
-    /// The payment. Derived from the caller and its idempotency key, so that a repeated request is the same
-    /// payment. Also the first Workflow ID (S0.1).
+    /// One payment. The id is derived from the caller and its idempotency key, so that a repeated request is the same
+    /// payment; it is also the first Workflow ID (S0.1).
     PaymentId, "payment id"
 );
 id!(

@@ -168,7 +168,7 @@ fn pending() -> QueryAnswer {
     QueryAnswer::Pending
 }
 
-/// (answer x profile x clock) -> outcome.
+/// The table of (answer x profile x clock) -> outcome.
 #[test]
 fn each_switch_answer_to_a_cancel_leads_to_its_outcome() {
     use CancelAnswer::{AlreadyRejected, AlreadySettled, CannotCancel, NotFound};

@@ -115,7 +115,7 @@ fn lost() -> SendAnswer {
     SendAnswer::Unknown { detail: "timeout".into() }
 }
 
-/// (strategy x query answer x ruling of the ledger x answer of the switch) -> outcome.
+/// The table of (strategy x query answer x ruling of the ledger x answer of the switch) -> outcome.
 #[test]
 fn each_switch_and_ledger_answer_to_a_submit_leads_to_its_outcome() {
     use QueryAnswer::{NotFound, Pending};

@@ -6,7 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Opens after consecutive submits without an answer.
+/// A circuit that opens after consecutive submits without an answer.
 #[derive(Debug)]
 pub(crate) struct CircuitBreaker {
     failures_max: u32,

@@ -25,7 +25,7 @@ use serde::Deserialize;
 #[serde(transparent)]
 pub struct Switches(BTreeMap<String, SwitchOptions>);
 
-/// One switch.
+/// Options of one switch.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchOptions {
@@ -67,7 +67,7 @@ pub enum SwitchConfigError {
         switch: String,
         /// The nearest safe profile.
         nearest: NearestSafeProfile,
-        /// Why.
+        /// Why the profile is unsafe.
         #[source]
         source: ProfileError,
     },
@@ -81,7 +81,7 @@ pub enum SwitchConfigError {
     RouteTwice {
         /// The prefix.
         prefix: String,
-        /// One switch.
+        /// The first switch with the route.
         one: String,
         /// The other switch.
         other: String,

@@ -26,7 +26,7 @@ pub enum Direction {
 /// Faults and byte count of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Flow {
-    /// No bytes pass.
+    /// Whether bytes are held back.
     held: bool,
     /// Delay of each chunk.
     delay: Duration,

@@ -42,13 +42,13 @@ pub enum UpdateError {
     /// Temporal or the worker did not answer, or the workflow is not started yet: retry.
     #[error("the payment's workflow cannot be reached: {detail}")]
     Unreachable {
-        /// Why.
+        /// Why the workflow is unreachable.
         detail: String,
     },
     /// The payment does not await an operator at the moment, or another decision is being applied: retry.
     #[error("the payment's workflow cannot accept the decision now: {detail}")]
     NotNow {
-        /// Why.
+        /// Why the decision cannot be applied at the moment.
         detail: String,
     },
     /// The workflow is closed. Another run follows unless the payment has ended.
@@ -57,7 +57,7 @@ pub enum UpdateError {
     /// The operator reason does not allow the action: do not retry.
     #[error("the payment's workflow rejected the decision: {detail}")]
     Rejected {
-        /// Why.
+        /// Why the action is not allowed.
         detail: String,
     },
 }
@@ -69,7 +69,7 @@ pub struct UpdateSender {
 }
 
 impl UpdateSender {
-    /// Does not connect. The Temporal UI shows `identity`.
+    /// A sender that connects on first use. The Temporal UI shows `identity`.
     #[must_use]
     pub fn new(options: TemporalOptions, identity: &'static str) -> Self {
         Self { client: LazyClient::new(options, identity) }

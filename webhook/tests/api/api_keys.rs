@@ -21,7 +21,7 @@ fn complete_response(response: &ApiResponse) -> (u16, BTreeMap<String, Vec<u8>>,
 
 const ENDPOINT: &str = "whe_00000000000000000000000000000001";
 
-/// Resets to one webhook endpoint of acme with one delivery.
+/// Resets the tables to one webhook endpoint of acme with one delivery.
 async fn reset_endpoint(pool: &PgPool) {
     for sql in [
         "DELETE FROM webhook_deliveries",

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::BackgroundWorkerOptions;
 use crate::periodic::{self, RoundOutcome};
 
-/// Runs until `stop`. Several processes may: an exception is opened once.
+/// Audits holds periodically until `stop`. Several processes may: an exception is opened once.
 pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop: &CancellationToken) {
     let interval = Duration::from_millis(options.audit_interval_ms);
     periodic::run(BackgroundTask::HoldAudit, interval, stop, async || {

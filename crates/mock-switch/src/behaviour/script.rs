@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::MAX_HOLD_MS;
 
-/// Most steps of a script.
+/// Upper bound of steps of a script.
 pub(super) const MAX_STEPS: usize = 64;
 
 /// Faults in the order of the requests to which they apply.
@@ -17,14 +17,14 @@ pub struct Script<F>(pub Vec<Step<F>>);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Step<F> {
-    /// For several requests.
+    /// A fault for several requests.
     Repeated {
         /// The fault.
         fault: F,
         /// The number of requests.
         times: Times,
     },
-    /// For one request.
+    /// A fault for one request.
     Once(F),
 }
 

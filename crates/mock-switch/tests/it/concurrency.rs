@@ -12,7 +12,7 @@ use crate::test_switch::{TestSwitch, eventually, order};
 
 const REFERENCES: usize = 200;
 
-/// The last references are held, so that some are cancelled even on a slow machine.
+/// Number of references held pending, so that some are cancelled even on a slow machine.
 const HELD: usize = 10;
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]

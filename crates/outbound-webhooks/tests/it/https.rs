@@ -28,7 +28,7 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Webhooks whose senders trust it.
+    /// Webhooks whose senders trust this authority.
     fn webhooks(&self, pool: PgPool) -> TestWebhooks {
         let file = std::env::temp_dir().join(format!("authority-{}.pem", Uuid::new_v4().simple()));
         std::fs::write(&file, self.0.pem()).unwrap();

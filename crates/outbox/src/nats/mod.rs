@@ -77,9 +77,9 @@ pub enum BrokerError {
     /// The URL is invalid, or the broker rejected the connection for good.
     #[error("the broker at {url} cannot be used; set broker.url to a URL like nats://host:4222")]
     Connect {
-        /// As configured.
+        /// The configured URL.
         url: String,
-        /// Why.
+        /// Why the connection failed.
         source: ConnectError,
     },
     /// No connection at the moment; the client reconnects on its own.

@@ -23,7 +23,7 @@ const OPERATIONS: usize = 200;
 const CASES: u32 = 8;
 const PAYMENTS: usize = 6;
 const ACCOUNTS: usize = 2;
-/// Suffices for two of the three payments of an account.
+/// Opening balance, which suffices for two of the three payments of an account.
 const OPENING_MINOR: i64 = 2_500;
 const CAUSES: [Cause; 3] = [Cause::SlaExpired, Cause::CustomerCancel, Cause::Interrupted];
 

@@ -21,7 +21,7 @@ pub enum ProfileError {
         "strategy write_ahead needs has_query or deduplicates to resolve a PENDING in the log; use at_most_once"
     )]
     LogWithoutResolution,
-    /// No transfer could be read back.
+    /// Strategy validate without a query: no transfer could be read back.
     #[error("strategy validate needs has_query = true to read the transfer back; use strategy at_most_once")]
     ValidateWithoutQuery,
     /// Strategy validate is for a switch without references.

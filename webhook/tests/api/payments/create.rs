@@ -129,7 +129,7 @@ async fn an_idempotent_replay_is_independent_of_later_configuration(pool: PgPool
     assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &first.bytes), "after the key was pruned");
 }
 
-/// Body, status and code; each stores no row and uses up no key.
+/// The table of request body, status and code; each stores no row and uses up no key.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn invalid_payment_requests_are_refused_and_store_nothing(pool: PgPool) {
     let api = Api::new(pool).await;
