@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_of_a_request_changes_its_fingerprint() {
+    fn every_part_of_an_http_request_changes_its_idempotency_fingerprint() {
         let first = Fingerprint::of("t", "POST", "/a", b"{}");
         assert_eq!(first, Fingerprint::of("t", "POST", "/a", b"{}"));
         for other in [

@@ -175,7 +175,7 @@ async fn an_operator_action_that_moves_money_needs_two_operators(pool: PgPool) {
 
 /// A retried cancel moves no money: one operator suffices, and the message is stored at once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn retry_cancel_needs_one_operator(pool: PgPool) {
+async fn the_decision_retry_cancel_needs_one_operator(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = undecided(&bank, "k").await;
     let proposed =
@@ -222,7 +222,7 @@ async fn a_withdrawn_decision_proposal_allows_another_one(pool: PgPool) {
 
 /// Sixteen concurrent proposals and sixteen concurrent confirmations are one decision with one message.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn concurrent_proposals_and_confirmations_apply_one_decision(
+async fn concurrent_decision_proposals_and_confirmations_are_one_decision(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {

@@ -253,7 +253,7 @@ async fn a_callback_event_id_used_by_two_switches_opens_two_exceptions(pool: PgP
 
 /// A FAILURE from another switch does not contradict a SUCCESS.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_failure_from_another_switch_does_not_contradict_a_success(pool: PgPool) {
+async fn a_failure_callback_from_another_switch_does_not_contradict_a_success(pool: PgPool) {
     let bank = Bank::new(pool);
     for order in ["failure first", "success first"] {
         let p = bank.payment_at(Stage::Sent, order).await;
@@ -271,7 +271,7 @@ async fn a_failure_from_another_switch_does_not_contradict_a_success(pool: PgPoo
 
 /// A SUCCESS without an attempt is an exception, also after the release.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_success_without_an_attempt_is_an_exception(pool: PgPool) {
+async fn a_success_without_a_recorded_submit_attempt_is_an_exception(pool: PgPool) {
     let bank = Bank::new(pool);
     for stage in [Stage::Fenced, Stage::Reserved, Stage::ReleasedUnreserved, Stage::Rejected] {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;

@@ -128,7 +128,7 @@ async fn concurrent_claims_take_each_inbox_message_once(options: PgPoolOptions, 
 
 /// A claim does not wait for a row that another one has locked.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_claim_skips_an_inbox_message_that_is_locked(pool: PgPool) {
+async fn a_claim_of_inbox_messages_skips_a_locked_one(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     for n in 0..2 {
@@ -147,7 +147,7 @@ async fn a_claim_skips_an_inbox_message_that_is_locked(pool: PgPool) {
 
 /// A repeated cancel is stored once; a cancel after the end is refused.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_customer_cancel_is_stored_once_and_not_after_the_end(pool: PgPool) {
+async fn a_customers_cancel_is_stored_once_and_refused_after_the_payments_end(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [

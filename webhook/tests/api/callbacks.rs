@@ -215,7 +215,7 @@ async fn r23_a_signed_unreadable_callback_is_400_and_stores_nothing(pool: PgPool
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_callback_without_the_database_is_answered_503(pool: PgPool) {
+async fn the_api_answers_503_to_a_callback_if_the_database_is_unavailable(pool: PgPool) {
     let lost = PgPoolOptions::new().connect_lazy_with(pool.connect_options().as_ref().clone());
     lost.close().await;
     let api = Api::with_options(lost, json!({}));

@@ -7,7 +7,7 @@ use super::{INTERNAL, add_entry, insert_entry, settle, settle_in, wait_for_lock_
 use crate::support::{ACME, ACME_TILL, Api, PAYMENTS};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn timeline_entries_are_sent_as_written_and_the_end_closes_a_stream(pool: PgPool) {
+async fn event_streams_send_timeline_entries_as_written_and_close_at_the_end(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     let mut stream = open(&api, &id, None).await;
