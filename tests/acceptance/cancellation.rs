@@ -7,7 +7,7 @@ use testkit::system::OPENING_MINOR;
 use testkit::{System, SystemOptions};
 
 #[tokio::test]
-async fn r30_a_customers_cancel_cancels_at_the_switch() -> anyhow::Result<()> {
+async fn r30_a_customers_cancel_cancels_the_transfer_at_the_switch() -> anyhow::Result<()> {
     let system = System::start("customer-cancel", SystemOptions::default()).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;
@@ -22,7 +22,7 @@ async fn r30_a_customers_cancel_cancels_at_the_switch() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r30_a_cancelled_workflow_cancels_at_the_switch() -> anyhow::Result<()> {
+async fn r30_a_cancelled_workflow_cancels_the_transfer_at_the_switch() -> anyhow::Result<()> {
     let system = System::start("workflow-cancel", SystemOptions::default()).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;

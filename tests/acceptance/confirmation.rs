@@ -27,7 +27,7 @@ async fn s0_3_to_s0_7_a_confirmed_payment_is_debited_once() -> anyhow::Result<()
 }
 
 #[tokio::test]
-async fn s0_5_the_wait_survives_a_worker_without_a_workflow_cache() -> anyhow::Result<()> {
+async fn s0_5_the_wait_for_confirmation_survives_a_worker_without_a_cache() -> anyhow::Result<()> {
     let options = SystemOptions { cached_workflows: 0, ..SystemOptions::default() };
     let system = System::start("uncached", options).await?;
     let payment = system.pay("1.00").await?;
@@ -71,7 +71,7 @@ async fn s0_6_a_success_with_another_amount_keeps_the_hold() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn s0_3_a_refused_reserve_sends_nothing() -> anyhow::Result<()> {
+async fn s0_3_a_payment_with_a_refused_reserve_sends_nothing_to_the_switch() -> anyhow::Result<()> {
     let system = System::start("refused-reserve", SystemOptions::default()).await?;
     let payment = system.pay("10000.01").await?;
     system.wait_for_state(&payment.payment_id, "rejected").await?;
@@ -83,7 +83,7 @@ async fn s0_3_a_refused_reserve_sends_nothing() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r23_an_unreadable_signal_changes_nothing() -> anyhow::Result<()> {
+async fn r23_an_unreadable_workflow_signal_changes_nothing() -> anyhow::Result<()> {
     let system = System::start("poison-signal", SystemOptions::default()).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;

@@ -109,7 +109,7 @@ async fn s0_6_a_stored_callback_without_a_signal_is_delivered_later() -> anyhow:
 }
 
 #[tokio::test]
-async fn s2_1_a_killed_switch_keeps_accepted_transfers() -> anyhow::Result<()> {
+async fn s2_1_a_killed_mock_switch_keeps_accepted_transfers() -> anyhow::Result<()> {
     let mut system = System::start("switch-killed", SystemOptions::default()).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("5.00").await?;

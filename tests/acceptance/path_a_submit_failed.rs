@@ -5,7 +5,7 @@ use testkit::system::OPENING_MINOR;
 use testkit::{System, SystemOptions};
 
 #[tokio::test]
-async fn s0_8_a_refused_submit_is_released_after_the_cancel_answer() -> anyhow::Result<()> {
+async fn s0_8_after_a_refused_submit_the_release_awaits_the_cancel_answer() -> anyhow::Result<()> {
     let system = System::start("path-a-refused", SystemOptions::default().with_long_attempts()).await?;
     system
         .switch

@@ -21,7 +21,7 @@ async fn s0_9_s0_17_an_expired_sla_cancels_a_pending_transfer() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn s0_9_a_lost_callback_of_a_settled_transfer_ends_settled() -> anyhow::Result<()> {
+async fn s0_9_a_payment_with_a_lost_success_callback_ends_settled() -> anyhow::Result<()> {
     let system = System::start("path-b-settled", short_sla()).await?;
     system.switch.set_default_behaviour(json!({"callback": {"lose": true}})).await?;
     let payment = system.pay("5.00").await?;

@@ -44,7 +44,7 @@ async fn s0_10_s0_17_a_payment_with_a_refused_debit_is_recalled() -> anyhow::Res
 }
 
 #[tokio::test]
-async fn s0_10_a_refused_recall_needs_an_operator() -> anyhow::Result<()> {
+async fn s0_10_a_payment_with_a_refused_recall_needs_an_operator() -> anyhow::Result<()> {
     let system = System::start("path-c-refused", SystemOptions::default()).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold", "recall": ["refuse"]})).await?;
     let payment = settle_on_frozen_account(&system).await?;

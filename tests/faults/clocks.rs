@@ -38,7 +38,7 @@ struct Clocks {
 }
 
 #[tokio::test]
-async fn r22_our_clock_off_by_ten_minutes_changes_no_outcome() -> anyhow::Result<()> {
+async fn r22_our_services_clock_off_by_ten_minutes_changes_no_outcome() -> anyhow::Result<()> {
     let with_offset = |ours_s| assert_unaffected("our-clock", Clocks { ours_s, ..Clocks::default() });
     try_join_all([OFFSET_S, -OFFSET_S].map(with_offset)).await?;
     Ok(())

@@ -17,7 +17,7 @@ async fn pay(system: &System, behaviour: Value) -> anyhow::Result<AcceptedPaymen
 }
 
 #[tokio::test]
-async fn r20_success_decides_in_either_order_with_failure() -> anyhow::Result<()> {
+async fn r20_a_success_callback_decides_in_either_order_with_a_failure() -> anyhow::Result<()> {
     let system = System::start("contradictory", SystemOptions::default()).await?;
     let silent = json!({"outcome": "hold", "callback": {"lose": true}});
     let orders: [(&str, &[&str]); 4] = [

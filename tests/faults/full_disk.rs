@@ -16,7 +16,7 @@ use testkit::system::payment_request;
 use testkit::wait::until;
 use testkit::{System, SystemOptions, auditor};
 
-/// Concurrent requests.
+/// Number of concurrent requests.
 const CONCURRENCY: usize = 8;
 /// Requests that may succeed in the free space of existing pages, at most.
 const REQUESTS_MAX: usize = 800;
@@ -24,7 +24,7 @@ const REQUESTS_MAX: usize = 800;
 const WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn r35_a_full_disk_answers_503_and_leaves_no_partial_write() -> anyhow::Result<()> {
+async fn r35_a_full_database_disk_is_answered_503_and_leaves_no_partial_write() -> anyhow::Result<()> {
     let cluster = Cluster::start("full-disk", Preload::FullDisk).await?;
     // Deadlines are not the subject of this test.
     let options = SystemOptions { database_url: Some(cluster.url.clone()), ..SystemOptions::default() }

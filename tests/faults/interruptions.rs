@@ -26,7 +26,7 @@ const AMOUNT_MINOR: i64 = 500;
 /// Time limit for one step.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// The payment of one cell.
+/// The payment of one table cell.
 struct Cell {
     row: String,
     column: String,
@@ -37,7 +37,7 @@ struct Cell {
 type Interruption = (String, Option<String>);
 
 #[tokio::test]
-async fn r30_an_interruption_at_each_await_cancels_and_never_resubmits() -> anyhow::Result<()> {
+async fn r30_a_workflow_interrupted_at_any_await_cancels_and_never_resubmits() -> anyhow::Result<()> {
     let _alone = crate::ALONE.lock().await;
     let table = GoldenTable::parse(include_str!("interruptions.txt"))?;
     let options = SystemOptions::default()
@@ -80,7 +80,7 @@ async fn r30_an_interruption_at_each_await_cancels_and_never_resubmits() -> anyh
     Ok(())
 }
 
-/// Makes the payments of one row, from the account with the row's name.
+/// Makes the payments of one table row, from the account with the row's name.
 async fn accept(system: &System, table: &GoldenTable, row: &str) -> anyhow::Result<Vec<Cell>> {
     let cells = table.cells().filter(|(head, ..)| *head == row);
     try_join_all(cells.map(|(row, column, _)| async move {
@@ -104,7 +104,7 @@ async fn pay_from(system: &System, account: &str) -> anyhow::Result<AcceptedPaym
     system.pay_with(&body).await
 }
 
-/// Interrupts the payments of one row while they await the switch; returns their results.
+/// Interrupts the payments of one table row while they await the switch; returns their results.
 async fn run_at_switch(system: &System, cells: &[Cell]) -> anyhow::Result<Results> {
     if cells.iter().any(|cell| cell.row == "recall") {
         // Frozen after all payments have reserved, since a reserve from a frozen account is refused.
@@ -144,7 +144,7 @@ async fn run_reserve(system: &System, column: &str, account: &str) -> anyhow::Re
     results(system, &[cell], vec![interruption]).await
 }
 
-/// Interrupts the payments of one row at a ledger step, which waits for the row lock of the account.
+/// Interrupts the payments of one table row at a ledger step, while the step waits for the row lock of the account.
 async fn run_locked(system: &System, table: &GoldenTable, row: &str) -> anyhow::Result<Results> {
     system.open_account(row).await?;
     let cells = accept(system, table, row).await?;

@@ -207,7 +207,7 @@ async fn s3_5_outbound_webhooks_verify_with_the_standards_own_library() -> anyho
 }
 
 #[tokio::test]
-async fn r32_a_notifier_killed_before_recording_posts_the_same_event_again() -> anyhow::Result<()> {
+async fn r32_a_notifier_killed_before_recording_posts_the_same_webhook_again() -> anyhow::Result<()> {
     let mut bank = WebhookBank::start("webhooks-killed").await?;
     bank.receiver.hold_answers(true).await?;
     let mut events = Vec::new();

@@ -35,7 +35,7 @@ fn drift_counts(counts: &[(&str, u64)]) -> BTreeMap<String, u64> {
 }
 
 #[tokio::test]
-async fn r36_a_reconciliation_workflow_finds_each_damage() -> anyhow::Result<()> {
+async fn r36_the_reconciliation_workflow_finds_each_damage_to_the_data() -> anyhow::Result<()> {
     // No liveness check and no SLA interferes while the data is damaged.
     let options = SystemOptions { liveness_check_after_ms: 600_000, ..SystemOptions::default() }
         .with_profile("has_statement", true)

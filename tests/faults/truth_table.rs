@@ -26,7 +26,7 @@ const AMOUNT_MINOR: i64 = 500;
 /// Time limit for one step.
 const WITHIN: Duration = Duration::from_secs(40);
 
-/// The payment of one cell.
+/// The payment of one table cell.
 struct Cell {
     row: String,
     column: String,
@@ -102,7 +102,7 @@ async fn r17_r18_r21_r21b_every_callback_in_every_state_acts_as_listed() -> anyh
     Ok(())
 }
 
-/// Makes the payments of one row and drives them to its state.
+/// Makes the payments of one table row and drives them to the state of the row.
 async fn create_cells(system: &System, table: &GoldenTable, row: &str) -> anyhow::Result<Vec<Cell>> {
     let cells = table.cells().filter(|(head, ..)| *head == row);
     try_join_all(cells.map(|(row, column, expected)| async move {
@@ -169,7 +169,8 @@ async fn send_callbacks(system: &System, cells: &mut [Cell]) -> anyhow::Result<(
     Ok(())
 }
 
-/// Sends the callbacks of the column. For a pending transfer the test first makes SUCCESS and FAILURE true.
+/// Sends the callbacks that the cell's column names. For a pending transfer the test first makes SUCCESS and FAILURE
+/// true.
 async fn send(system: &System, cell: &mut Cell) -> anyhow::Result<()> {
     let reference = cell.payment.reference.as_str();
     let is_pending = system.switch.transfer_status(reference).await?.as_deref() == Some("PENDING");

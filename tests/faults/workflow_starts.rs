@@ -24,7 +24,7 @@ const AMOUNT_MINOR: i64 = 500;
 const WITHIN: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn r31_of_64_concurrent_starts_one_runs_and_debits_once() -> anyhow::Result<()> {
+async fn r31_of_64_concurrent_workflow_starts_one_runs_and_debits_once() -> anyhow::Result<()> {
     let system = System::start("many-starts", SystemOptions::default().with_long_attempts()).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     system.worker.pause()?;
@@ -50,7 +50,7 @@ async fn r31_of_64_concurrent_starts_one_runs_and_debits_once() -> anyhow::Resul
 }
 
 #[tokio::test]
-async fn r31_a_start_with_a_lost_answer_debits_once() -> anyhow::Result<()> {
+async fn r31_a_workflow_start_with_a_lost_answer_debits_once() -> anyhow::Result<()> {
     let temporal = TestEnvironment::load()?.temporal_address;
     let target = temporal.strip_prefix("http://").context("the address of Temporal has no scheme")?;
     let proxy = FaultProxy::start(target).await?;
@@ -71,7 +71,7 @@ async fn r31_a_start_with_a_lost_answer_debits_once() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r31_a_start_after_history_deletion_debits_once() -> anyhow::Result<()> {
+async fn r31_a_workflow_start_after_history_deletion_debits_once() -> anyhow::Result<()> {
     // Without a query before the submit, a second run from the beginning would submit again.
     let options =
         SystemOptions::default().with_profile("strategy", "reference").with_profile("has_query", false);

@@ -29,7 +29,7 @@ enum Authentication {
 }
 
 #[tokio::test]
-async fn r24_hostile_requests_with_a_key_cause_no_server_error() -> anyhow::Result<()> {
+async fn r24_hostile_requests_with_an_api_key_cause_no_server_error() -> anyhow::Result<()> {
     let system = System::start("hostile", options()).await?;
     fuzz(&system, Authentication::ApiKey).await?;
     ensure!(payment_count(&system).await? > 3, "no generated request created a payment");
@@ -49,7 +49,7 @@ async fn r24_hostile_requests_with_a_key_cause_no_server_error() -> anyhow::Resu
 }
 
 #[tokio::test]
-async fn r24_hostile_requests_without_a_key_are_answered_401() -> anyhow::Result<()> {
+async fn r24_hostile_requests_without_an_api_key_are_answered_401() -> anyhow::Result<()> {
     let system = System::start("hostile-keyless", options()).await?;
     fuzz(&system, Authentication::None).await?;
     ensure!(payment_count(&system).await? == 3, "a payment was created without a key");
@@ -63,7 +63,7 @@ async fn r24_hostile_requests_without_a_key_are_answered_401() -> anyhow::Result
     Ok(())
 }
 
-/// With a second switch, whose payments stay pending during the test.
+/// Options of a system with a second switch, whose payments stay pending during the test.
 fn options() -> SystemOptions {
     SystemOptions::default().with_other_switch(&[("sla_ms", json!(WITHIN.as_millis()))])
 }

@@ -27,7 +27,7 @@ fn hold() -> Value {
     json!({"outcome": "hold"})
 }
 
-/// All groups.
+/// All groups of paths.
 pub(crate) fn groups() -> Vec<Group> {
     // The second switch has a short SLA for the paths in which it expires.
     let short_sla = [("sla_ms", json!(700))];

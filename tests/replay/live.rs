@@ -10,11 +10,11 @@ use crate::groups::{Group, groups};
 use crate::history_files::{self, Histories, replay};
 use crate::paths::{self, Mode};
 
-/// One system at a time, since each runs many payments.
+/// Held while a system runs, one at a time, since each runs many payments.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test]
-async fn r27_every_path_ends_as_expected_and_replays() -> anyhow::Result<()> {
+async fn r27_every_payment_path_ends_as_expected_and_its_history_replays() -> anyhow::Result<()> {
     let _alone = ALONE.lock().await;
     let mut observed = Histories::new();
     for Group { name, options, paths } in groups() {
@@ -48,7 +48,7 @@ async fn r27_every_path_ends_as_expected_and_replays() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn r27_every_path_ends_with_a_worker_cache_of_one() -> anyhow::Result<()> {
+async fn r27_every_payment_path_ends_with_a_worker_cache_of_one() -> anyhow::Result<()> {
     let _alone = ALONE.lock().await;
     // One path at a time: evicting a workflow during a local activity fails an assertion in debug builds of
     // temporalio-sdk-core 0.10.1 (`managed_run.rs`, "This is an SDK bug"), which ends the worker.

@@ -10,7 +10,7 @@ use crate::history_files::{self, Histories, event_table, event_table_file, repla
 const EVENTS_MAX: usize = 50;
 
 #[tokio::test]
-async fn r27_every_recorded_history_replays() -> anyhow::Result<()> {
+async fn r27_every_recorded_workflow_history_replays() -> anyhow::Result<()> {
     let histories = history_files::read()?;
     assert!(!histories.is_empty(), "there are no recorded histories");
     let failures = replay(&histories).await?;
@@ -19,7 +19,7 @@ async fn r27_every_recorded_history_replays() -> anyhow::Result<()> {
 }
 
 #[test]
-fn r27_each_history_matches_the_event_table_and_is_small() -> anyhow::Result<()> {
+fn r27_each_workflow_history_matches_the_event_table_and_is_small() -> anyhow::Result<()> {
     let histories = history_files::read()?;
     let recorded = std::fs::read_to_string(event_table_file())?;
     assert_eq!(event_table(&histories), recorded, "events.txt and the histories are not of one recording");

@@ -60,7 +60,7 @@ async fn s1_5_payments_to_one_account_are_sent_one_at_a_time() -> anyhow::Result
 }
 
 #[tokio::test]
-async fn s1_5_a_cancelled_waiter_leaves_the_lock_queue() -> anyhow::Result<()> {
+async fn s1_5_a_cancelled_payment_leaves_the_account_lock_queue() -> anyhow::Result<()> {
     let system = System::start("locked-gives-up", validate().with_profile("sla_ms", 60_000)).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payments = queue(&system, &["5.00", "6.00", "7.00"]).await?;
@@ -78,7 +78,7 @@ async fn s1_5_a_cancelled_waiter_leaves_the_lock_queue() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn s1_5_a_worker_crash_keeps_the_lock_holder_and_the_queue() -> anyhow::Result<()> {
+async fn s1_5_a_worker_crash_keeps_the_account_lock_holder_and_its_queue() -> anyhow::Result<()> {
     let mut system = System::start("locked-killed", validate().with_profile("sla_ms", 60_000)).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payments = queue(&system, &["5.00", "6.00"]).await?;
@@ -95,7 +95,7 @@ async fn s1_5_a_worker_crash_keeps_the_lock_holder_and_the_queue() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn s1_5_a_terminated_holder_keeps_the_account_until_its_payment_ends() -> anyhow::Result<()> {
+async fn s1_5_a_terminated_lock_holder_keeps_the_account_until_its_payment_ends() -> anyhow::Result<()> {
     let system = System::start("locked-terminated", validate().with_profile("sla_ms", 60_000)).await?;
     let refuses = json!({"outcome": "hold", "cancel": [{"fault": "refuse", "times": "always"}]});
     system.switch.set_default_behaviour(refuses).await?;
@@ -116,7 +116,7 @@ async fn s1_5_a_terminated_holder_keeps_the_account_until_its_payment_ends() -> 
 }
 
 #[tokio::test]
-async fn s1_5_a_lost_lock_admits_no_second_payment_to_the_account() -> anyhow::Result<()> {
+async fn s1_5_a_lost_account_lock_admits_no_second_payment_to_the_account() -> anyhow::Result<()> {
     let system = System::start("locked-lost", validate().with_profile("sla_ms", 60_000)).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let first = queue(&system, &["5.00"]).await?.remove(0);
@@ -135,7 +135,7 @@ async fn s1_5_a_lost_lock_admits_no_second_payment_to_the_account() -> anyhow::R
 }
 
 #[tokio::test]
-async fn s1_5_a_lock_that_continues_as_new_keeps_its_queue() -> anyhow::Result<()> {
+async fn s1_5_an_account_lock_that_continues_as_new_keeps_its_queue() -> anyhow::Result<()> {
     let mut options = validate().with_profile("sla_ms", 60_000);
     options.lock_grants_max = 1;
     let system = System::start("locked-new-run", options).await?;

@@ -11,7 +11,7 @@ use testkit::wait::until;
 use crate::switch_kinds::{strategies, transfer_count};
 
 #[tokio::test]
-async fn s0_11_each_strategy_pays_once() -> anyhow::Result<()> {
+async fn s0_11_each_submit_strategy_submits_and_debits_once() -> anyhow::Result<()> {
     for (name, options) in strategies() {
         let system = System::start(&format!("pays-{name}"), options).await?;
         let payment = system.pay("5.00").await?;

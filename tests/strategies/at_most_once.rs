@@ -26,28 +26,28 @@ async fn assert_end(name: &str, sla_ms: u64, behaviour: Value, end: &str) -> any
 }
 
 #[tokio::test]
-async fn s0_11_a_lost_answer_and_a_success_callback_settle() -> anyhow::Result<()> {
+async fn s0_11_at_most_once_settles_on_a_success_after_a_lost_submit_answer() -> anyhow::Result<()> {
     assert_end("one-success", LONG_SLA_MS, json!({"submit": ["accept_drop_answer"]}), "settled").await
 }
 
 #[tokio::test]
-async fn s0_11_a_lost_answer_and_a_failure_callback_lead_to_a_cancel() -> anyhow::Result<()> {
+async fn s0_11_at_most_once_cancels_on_a_failure_after_a_lost_submit_answer() -> anyhow::Result<()> {
     let behaviour = json!({"submit": ["accept_drop_answer"], "outcome": "reject"});
     assert_end("one-failure", LONG_SLA_MS, behaviour, "failed").await
 }
 
 #[tokio::test]
-async fn s0_11_after_a_lost_answer_without_callback_our_cancel_decides() -> anyhow::Result<()> {
+async fn s0_11_at_most_once_without_answer_and_callback_our_cancel_decides() -> anyhow::Result<()> {
     let behaviour = json!({"submit": ["accept_drop_answer"], "callback": {"lose": true}});
     assert_end("one-silence", SHORT_SLA_MS, behaviour, "settled").await
 }
 
 #[tokio::test]
-async fn s0_11_an_attempt_that_never_arrived_is_not_repeated() -> anyhow::Result<()> {
+async fn s0_11_at_most_once_does_not_repeat_a_submit_that_never_arrived() -> anyhow::Result<()> {
     assert_end("one-lost", SHORT_SLA_MS, json!({"submit": ["drop_request"]}), "timed_out").await
 }
 
 #[tokio::test]
-async fn s0_11_an_attempt_answered_with_503_is_not_repeated() -> anyhow::Result<()> {
+async fn s0_11_at_most_once_does_not_repeat_a_submit_answered_with_503() -> anyhow::Result<()> {
     assert_end("one-503", SHORT_SLA_MS, json!({"submit": ["error_503"]}), "timed_out").await
 }

@@ -71,7 +71,7 @@ async fn s0_16_a_customers_cancel_interrupts_polling() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn s0_16_a_switch_with_a_statement_only_settles() -> anyhow::Result<()> {
+async fn s0_16_a_payment_at_a_switch_with_only_a_statement_settles() -> anyhow::Result<()> {
     let system = System::start("statement", statement_only()).await?;
     for amount in ["5.00", "6.00"] {
         let payment = system.pay(amount).await?;

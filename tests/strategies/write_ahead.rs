@@ -7,7 +7,7 @@ use testkit::System;
 use crate::switch_kinds::{transfer_count, write_ahead};
 
 #[tokio::test]
-async fn s0_11_a_pending_submission_is_resolved_by_query() -> anyhow::Result<()> {
+async fn s0_11_write_ahead_resolves_a_pending_submission_by_query() -> anyhow::Result<()> {
     let system = System::start("write-ahead-query", write_ahead()).await?;
     system.switch.set_default_behaviour(json!({"submit": ["accept_drop_answer"]})).await?;
     let payment = system.pay("5.00").await?;
@@ -23,7 +23,7 @@ async fn s0_11_a_pending_submission_is_resolved_by_query() -> anyhow::Result<()>
 }
 
 #[tokio::test]
-async fn s0_11_a_pending_submission_is_resolved_by_deduplication() -> anyhow::Result<()> {
+async fn s0_11_write_ahead_resolves_a_pending_submission_by_deduplication() -> anyhow::Result<()> {
     let mut options = write_ahead().with_profile("deduplicates", true).with_profile("has_query", false);
     options.shape = json!({"query": false});
     let system = System::start("write-ahead-dedup", options).await?;
@@ -43,7 +43,7 @@ async fn s0_11_a_pending_submission_is_resolved_by_deduplication() -> anyhow::Re
 }
 
 #[tokio::test]
-async fn s0_11_no_query_precedes_the_first_attempt() -> anyhow::Result<()> {
+async fn s0_11_write_ahead_sends_no_query_before_the_first_submit() -> anyhow::Result<()> {
     let system = System::start("write-ahead-first", write_ahead()).await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;

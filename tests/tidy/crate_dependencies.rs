@@ -108,7 +108,7 @@ fn the_architecture_lists_the_dependencies_between_crates() -> anyhow::Result<()
 }
 
 #[test]
-fn each_kind_of_dependency_difference_is_reported() -> anyhow::Result<()> {
+fn each_kind_of_crate_dependency_difference_is_reported() -> anyhow::Result<()> {
     let table = "text\n\n## Dependencies\n\n| crate | depends on |\n|---|---|\n| `a`, `b` | `c` |\n| `gone` | none |\n\n| `d` | `e` |\n";
     let crates = [("a", vec!["c", "b"]), ("b", vec![]), ("c", vec![]), ("testkit", vec!["a"])];
     let declared = crates.map(|(name, members)| {

@@ -93,7 +93,7 @@ impl<'a> Line<'a> {
 }
 
 #[test]
-fn a_pattern_matches_whole_words_in_prose_and_identifiers() {
+fn a_replaced_word_pattern_matches_whole_words_in_text_and_identifiers() {
     #[rustfmt::skip]
     let table = [
         // pattern         line                                  matches

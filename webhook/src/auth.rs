@@ -26,7 +26,7 @@ const KEY_BYTES_MAX: usize = 256;
 pub(crate) struct Payer {
     /// The authenticated caller.
     pub(crate) caller: Caller,
-    /// Charged once the request is known not to be a retry.
+    /// The write quota, charged once the request is known not to be a retry.
     pub(crate) writes: WriteQuota,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Reader(pub(crate) Caller);
 pub(crate) struct WebhookManager {
     /// The authenticated caller.
     pub(crate) caller: Caller,
-    /// Charged once the request is known not to be a retry.
+    /// The write quota, charged once the request is known not to be a retry.
     pub(crate) writes: WriteQuota,
 }
 
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exactly_one_bearer_key_is_accepted() {
+    fn exactly_one_bearer_api_key_per_request_is_accepted() {
         let read = |values: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in values {

@@ -54,7 +54,7 @@ pub struct ApiOptions {
     pub body_limit_bytes: usize,
     /// Longest time to receive a body; a slower one is answered 408. Default 10 s.
     pub body_timeout_s: u64,
-    /// Most headers of a request; more are answered 431. Default 64.
+    /// Upper bound of headers of a request; more are answered 431. Default 64.
     pub headers_max: usize,
     /// Largest head of a request, at least 8 KiB; a larger one is answered 431. Default 16 KiB.
     pub head_limit_bytes: usize,
@@ -64,9 +64,9 @@ pub struct ApiOptions {
     pub callback_tolerance_s: u32,
     /// Longest `?wait=`; a longer one is reduced to this. Default 30 s.
     pub wait_max_s: u64,
-    /// Most requests that wait with `?wait=`; a further one is answered without waiting. Default 256.
+    /// Upper bound of requests that wait with `?wait=`; a further one is answered without waiting. Default 256.
     pub waiters_max: usize,
-    /// Most requests in flight; a further one is answered 503 `overloaded`. Default 1024.
+    /// Upper bound of requests in flight; a further one is answered 503 `overloaded`. Default 1024.
     pub max_in_flight: usize,
     /// Longest time of one request, including `?wait=`. Default 40 s.
     pub request_timeout_s: u64,

@@ -13,10 +13,10 @@ use service_kit::problem::Problem;
 
 use crate::idempotent;
 
-/// After so long the database may answer again.
+/// Pause after which the database may answer again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// A request failed.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     /// The request was refused; the problem says what to change.
@@ -111,12 +111,12 @@ pub(crate) fn webhooks_not_configured() -> Problem {
         .detail("the service has no outbound_webhooks.master_key to derive signing secrets from and nothing was done; ask the bank to configure it")
 }
 
-/// 404, also for payments of other tenants.
+/// The problem with status 404, also for payments of other tenants.
 pub(crate) fn payment_not_found(id: &str) -> Problem {
     Problem::missing("payment_not_found", format!("no payment {} exists; check the id", excerpt(id)))
 }
 
-/// 404, also for accounts of other tenants.
+/// The problem with status 404, also for accounts of other tenants.
 pub(crate) fn account_not_found(id: &str) -> Problem {
     Problem::missing("account_not_found", format!("no account {} exists; check the id", excerpt(id)))
 }

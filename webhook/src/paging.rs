@@ -6,7 +6,7 @@ use crate::error::malformed_query;
 
 /// Items on a page by default.
 const LIMIT_DEFAULT: i64 = 50;
-/// Most items on a page.
+/// Upper bound of items on a page.
 const LIMIT_MAX: i64 = 200;
 
 /// The number of items on a page: the query's `limit`, or the default.
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_limit_is_1_to_200_and_50_by_default() {
+    fn an_api_page_limit_is_1_to_200_and_50_by_default() {
         assert_eq!(page_limit(None).unwrap(), 50);
         assert_eq!(page_limit(Some(1)).unwrap(), 1);
         assert_eq!(page_limit(Some(200)).unwrap(), 200);
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_full_page_has_a_cursor() {
+    fn only_a_full_api_page_has_a_cursor() {
         let items = ["a".to_owned(), "b".to_owned()];
         assert_eq!(next_cursor(&items, 2, |item| item), Some("b".into()));
         assert_eq!(next_cursor(&items, 3, |item| item), None);

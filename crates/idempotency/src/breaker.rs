@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::IdempotencyError;
 
-/// Opens after consecutive failures and closes with the first answer. While the circuit is open, one request in each pause
-/// probes the store.
+/// A circuit that opens after consecutive failures and closes with the first answer. While the circuit is open, one
+/// request in each pause probes the store.
 #[derive(Debug)]
 pub struct StoreBreaker {
     failures_max: u32,
@@ -16,7 +16,7 @@ pub struct StoreBreaker {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Consecutive failures.
+    /// Consecutive requests that the store did not answer.
     failures: u32,
     /// When the next probe is due; `None` while the circuit is closed.
     probe_at: Option<Instant>,
@@ -85,7 +85,7 @@ fn set_gauge(is_open: bool) {
 }
 
 impl Default for StoreBreaker {
-    /// Three failures, one second.
+    /// Opens after three consecutive failures and probes after each second.
     fn default() -> Self {
         Self::new(3, Duration::from_secs(1))
     }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn s4_6_the_circuit_opens_after_failures_and_closes_on_an_answer() {
+    fn s4_6_idempotency_circuit_opens_after_failures_and_closes_on_an_answer() {
         let breaker = StoreBreaker::new(2, Duration::from_secs(60));
         breaker.record(Some(&unavailable()));
         breaker.record(None);
@@ -117,9 +117,9 @@ mod tests {
         assert!(breaker.check().is_ok());
     }
 
-    /// Also after the store came back, so that the alert clears.
+    /// The gauge is set also after the store came back, so that the alert clears.
     #[test]
-    fn s4_6_the_gauge_shows_whether_the_circuit_is_open() {
+    fn s4_6_a_gauge_shows_whether_the_idempotency_circuit_is_open() {
         let recorder = PrometheusBuilder::new().build_recorder();
         let handle = recorder.handle();
         let is_shown = |value: &str| handle.render().contains(&format!("idempotency_circuit_open {value}\n"));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn s4_6_one_request_probes_in_each_pause() {
+    fn s4_6_an_open_idempotency_circuit_admits_one_probe_per_pause() {
         let breaker = StoreBreaker::new(1, Duration::ZERO);
         breaker.record(Some(&unavailable()));
         assert!(breaker.check().is_ok(), "expected a probe after the pause");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_by_the_store_counts_as_an_answer_of_the_store() {
+    fn a_refusal_by_the_idempotency_store_does_not_open_its_circuit() {
         let breaker = StoreBreaker::new(1, Duration::from_secs(60));
         breaker.record(Some(&IdempotencyError::ClaimLost));
         assert!(breaker.check().is_ok());

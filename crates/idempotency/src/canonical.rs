@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 
-/// Deepest accepted nesting.
+/// Deepest accepted nesting of a JSON body.
 const DEPTH_MAX: usize = 64;
 
-/// The body has no canonical form.
+/// Why a body has no canonical form.
 #[derive(Debug, thiserror::Error)]
 pub enum CanonicalError {
     /// The body is not JSON.
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_json_and_deep_nesting_are_refused() {
+    fn the_canonical_form_of_invalid_or_deeply_nested_json_is_refused() {
         for body in ["", "{", "{\"a\":}", "nul", "[1,]", "{} {}"] {
             assert!(matches!(json(body.as_bytes()), Err(CanonicalError::NotJson(_))), "{body}");
         }

@@ -55,7 +55,7 @@ pub enum IdempotencyError {
         "a response with status {status} cannot be stored for an idempotency key; only statuses 200 to 499 can"
     )]
     NotStorable {
-        /// The given status.
+        /// The HTTP status that was to be stored.
         status: u16,
     },
     /// Another request has taken the key over. The transaction must be rolled back.

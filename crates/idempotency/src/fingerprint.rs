@@ -14,7 +14,7 @@ impl Fingerprint {
         Self(digest(&[tenant.as_bytes(), method.as_bytes(), path.as_bytes(), body]))
     }
 
-    /// The hash.
+    /// The bytes of the hash.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_of_a_request_changes_its_fingerprint() {
+    fn every_part_of_an_http_request_changes_its_idempotency_fingerprint() {
         let first = Fingerprint::of("t", "POST", "/a", b"{}");
         assert_eq!(first, Fingerprint::of("t", "POST", "/a", b"{}"));
         for other in [

@@ -28,7 +28,7 @@ use crate::{Fingerprint, IdempotencyError, IdempotencyKey, KeyError, Scope};
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The response header that says whether the response is a replay.
 pub const IDEMPOTENT_REPLAY: HeaderName = HeaderName::from_static("idempotent-replay");
-/// After so long the first request has probably ended, or the store is probed again.
+/// Pause after which the first request has probably ended, or the store is probed again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The owner of a request's key.
@@ -189,7 +189,7 @@ pub enum RequestRefusal {
     /// The header is not a key.
     #[error(transparent)]
     KeyMalformed(KeyError),
-    /// The first request is in progress.
+    /// The first request with the key is in progress.
     #[error(
         "the first request with this Idempotency-Key is still in progress; retry the request later with the same key"
     )]
@@ -222,7 +222,7 @@ impl RequestRefusal {
         }
     }
 
-    /// Stable code for programs.
+    /// Stable code of the refusal, for programs.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -289,7 +289,7 @@ pub fn response<R>(outcome: RequestOutcome<R>) -> Result<Response, ResponseError
 /// The request was not executed.
 #[derive(Debug)]
 pub enum ResponseError<R> {
-    /// The key is in use.
+    /// The request was refused because of its key.
     Key(RequestRefusal),
     /// The effect refused the request; the key is unused.
     Effect(R),

@@ -56,14 +56,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quoted_and_a_bare_header_are_the_same_key() {
+    fn a_quoted_and_a_bare_idempotency_key_header_are_the_same_key() {
         let bare = IdempotencyKey::parse(b"8e03978e-40d5").unwrap();
         assert_eq!(IdempotencyKey::parse(b"\"8e03978e-40d5\"").unwrap(), bare);
         assert_eq!(bare.as_str(), "8e03978e-40d5");
     }
 
     #[test]
-    fn a_key_is_bounded_in_length_and_alphabet() {
+    fn an_idempotency_key_has_a_bounded_length_and_alphabet() {
         assert!(IdempotencyKey::parse(&[b'k'; KEY_BYTES_MAX]).is_ok());
         assert!(IdempotencyKey::parse(b"!#$%&'()*+,-./:;<=>?@[]^_`{|}~").is_ok());
         let long = [b'k'; KEY_BYTES_MAX + 1];

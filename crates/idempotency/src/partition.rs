@@ -119,7 +119,7 @@ enum Attachment {
 struct Partition {
     date: Date,
     attachment: Attachment,
-    /// At least [`AGE_MIN_DAYS`] old.
+    /// Whether the partition is at least [`AGE_MIN_DAYS`] old.
     is_old: bool,
 }
 

@@ -18,7 +18,7 @@ pub(crate) const SCHEMA_VERSION: i16 = 2;
 pub(crate) struct KeyRow {
     pub(crate) request_hash: Vec<u8>,
     pub(crate) token: Uuid,
-    /// `None` while in progress.
+    /// The stored response; `None` while the request is in progress.
     pub(crate) response: Option<StoredResponse>,
     pub(crate) is_lease_expired: bool,
     pub(crate) schema_version: i16,

@@ -31,8 +31,8 @@ impl Scope<'_> {
 pub(crate) struct ScopeId(pub(crate) Uuid);
 
 impl ScopeId {
-    /// Number of the advisory lock. Two scopes with the same number only exclude each other; another user of advisory locks
-    /// in the same database has the same number with a probability of 1 in 2^64.
+    /// Number of the advisory lock of this key. Two scopes with the same number only exclude each other; another user
+    /// of advisory locks in the same database has the same number with a probability of 1 in 2^64.
     pub(crate) fn lock_number(self) -> i64 {
         let (high, low) = self.0.as_u64_pair();
         // Not the id's own bits, which other code may use for locks of its own.
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_scope_has_its_own_lock() {
+    fn idempotency_keys_of_different_scopes_have_different_lock_numbers() {
         let number = |tenant, client, key: &str| {
             let key = IdempotencyKey::parse(key.as_bytes()).unwrap();
             Scope { tenant, client, key: &key }.id().lock_number()

@@ -39,7 +39,7 @@ async fn execute_all(
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r25_of_64_duplicate_requests_one_is_executed(pool: PgPool) {
+async fn r25_of_64_requests_with_the_same_idempotency_key_one_is_executed(pool: PgPool) {
     create_table(&pool).await;
     // Duplicates in one batch, and in batches of several concurrent workers.
     for (n, width) in
@@ -62,7 +62,7 @@ async fn r25_of_64_duplicate_requests_one_is_executed(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s4_3_a_bad_request_in_a_batch_fails_alone(pool: PgPool) {
+async fn s4_3_a_failing_request_in_an_idempotency_batch_fails_alone(pool: PgPool) {
     create_table(&pool).await;
     let batcher = batcher(&pool, ONE_WORKER);
     let notes: Vec<(String, &str)> = (0..40)
@@ -117,7 +117,7 @@ impl Effect for ClaimTimes {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s4_3_the_claim_time_is_later_than_its_request(pool: PgPool) {
+async fn s4_3_the_claim_time_of_an_idempotency_key_is_after_its_request(pool: PgPool) {
     let (options, breaker) = (IdempotencyOptions::default(), Arc::new(StoreBreaker::default()));
     let batcher =
         Batcher::start(ClaimTimes, pool.clone(), options, ONE_WORKER, breaker, &CancellationToken::new());
@@ -137,7 +137,7 @@ async fn s4_3_the_claim_time_is_later_than_its_request(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r25_a_held_key_delays_no_other_request_of_its_batch(pool: PgPool) {
+async fn r25_a_held_idempotency_key_delays_no_other_request_of_its_batch(pool: PgPool) {
     create_table(&pool).await;
     let held = key("held");
     let mut holder = pool.begin().await.unwrap();
@@ -229,7 +229,7 @@ async fn forward(
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s4_3_an_unconfirmed_commit_is_recognised_by_its_tokens(pool: PgPool) {
+async fn s4_3_a_batch_with_a_lost_commit_answer_is_recognised_by_claim_tokens(pool: PgPool) {
     create_table(&pool).await;
     let proxy = Proxy::to(&pool).await;
     let proxied = proxy.pool(&pool).await;
@@ -246,7 +246,7 @@ async fn s4_3_an_unconfirmed_commit_is_recognised_by_its_tokens(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s4_6_the_circuit_opens_and_closes_with_the_store(pool: PgPool) {
+async fn s4_6_the_circuit_opens_and_closes_with_the_idempotency_store(pool: PgPool) {
     create_table(&pool).await;
     let proxy = Proxy::to(&pool).await;
     let proxied = proxy.pool(&pool).await;
@@ -285,7 +285,7 @@ async fn s4_6_the_circuit_opens_and_closes_with_the_store(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r35_a_full_queue_refuses_without_waiting_for_a_connection(pool: PgPool) {
+async fn r35_a_full_idempotency_queue_refuses_without_awaiting_a_connection(pool: PgPool) {
     create_table(&pool).await;
     // The only connection is in use, so the worker waits for it, and one request is queued.
     let options = pool.connect_options().as_ref().clone();

@@ -60,7 +60,7 @@ async fn rows(pool: &PgPool) -> i64 {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s4_1_a_second_request_sees_the_state_of_the_first(pool: PgPool) {
+async fn s4_1_a_second_claim_of_an_idempotency_key_sees_the_first_ones_state(pool: PgPool) {
     let completed = key("completed");
     assert_eq!(execute(&pool, &completed, "a").await, "claimed");
     assert_eq!(execute(&pool, &completed, "a").await, "replay");
@@ -81,7 +81,7 @@ async fn s4_1_a_second_request_sees_the_state_of_the_first(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s4_2_a_key_belongs_to_its_tenant_and_client(pool: PgPool) {
+async fn s4_2_an_idempotency_key_belongs_to_its_tenant_and_client(pool: PgPool) {
     let key = key("k");
     for (tenant, client) in [("t", "c"), ("t", "d"), ("u", "c")] {
         let mut tx = pool.begin().await.unwrap();
@@ -98,7 +98,7 @@ async fn s4_2_a_key_belongs_to_its_tenant_and_client(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r25_of_64_duplicate_requests_one_claims_the_key(pool: PgPool) {
+async fn r25_of_64_duplicate_requests_one_claims_the_idempotency_key(pool: PgPool) {
     let options = pool.connect_options().as_ref().clone();
     let wide = PgPoolOptions::new().max_connections(64).connect_with(options).await.unwrap();
     let key = key("duplicates");
@@ -111,7 +111,7 @@ async fn r25_of_64_duplicate_requests_one_claims_the_key(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r26_a_crashed_holder_is_replaced_once_and_cannot_commit(pool: PgPool) {
+async fn r26_a_crashed_idempotency_claim_is_replaced_once_and_cannot_commit(pool: PgPool) {
     let key = key("orphan");
     let options = pool.connect_options();
     let mut connection = PgConnection::connect_with(&options).await.unwrap();
@@ -130,7 +130,7 @@ async fn r26_a_crashed_holder_is_replaced_once_and_cannot_commit(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s4_4_a_stalled_holder_is_disconnected(pool: PgPool) {
+async fn s4_4_a_stalled_idempotency_key_holder_is_disconnected(pool: PgPool) {
     let key = key("paused");
     let options = IdempotencyOptions::new(24, Duration::from_millis(100)).unwrap();
     let mut holder = pool.begin().await.unwrap();
@@ -148,7 +148,7 @@ async fn s4_4_a_stalled_holder_is_disconnected(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s4_4_a_hanging_statement_is_aborted(pool: PgPool) {
+async fn s4_4_a_statement_that_outlasts_its_idempotency_lease_is_aborted(pool: PgPool) {
     let key = key("hanging");
     // Longer than the time from the claim to the statement.
     let options = IdempotencyOptions::new(24, Duration::from_secs(2)).unwrap();
@@ -159,7 +159,7 @@ async fn s4_4_a_hanging_statement_is_aborted(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_1_a_refused_request_uses_up_no_key(pool: PgPool) {
+async fn s3_1_a_refused_request_uses_up_no_idempotency_key(pool: PgPool) {
     let key = key("refused");
     for end in ["commit", "roll back"] {
         let mut tx = pool.begin().await.unwrap();
@@ -174,7 +174,7 @@ async fn s3_1_a_refused_request_uses_up_no_key(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_3_a_server_error_is_never_stored(pool: PgPool) {
+async fn s3_3_a_server_error_is_never_stored_as_an_idempotent_response(pool: PgPool) {
     let key = key("broken");
     let mut tx = pool.begin().await.unwrap();
     let ClaimOutcome::Claimed(lease) = attempt(&mut tx, &key, "a").await else { panic!("the key is unused") };
@@ -185,7 +185,7 @@ async fn s3_3_a_server_error_is_never_stored(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn an_expired_key_counts_as_unused(pool: PgPool) {
+async fn an_expired_idempotency_key_counts_as_unused(pool: PgPool) {
     let key = key("old");
     assert_eq!(execute(&pool, &key, "a").await, "claimed");
     support::age(&pool, 25).await;
@@ -200,7 +200,7 @@ async fn an_expired_key_counts_as_unused(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_2_older_row_versions_are_read_and_newer_ones_refused(pool: PgPool) {
+async fn s3_2_older_idempotency_row_versions_are_read_and_newer_ones_refused(pool: PgPool) {
     for version in [1_i16, 2, 3] {
         let key = key(&format!("of-{version}"));
         assert_eq!(execute(&pool, &key, "a").await, "claimed");
@@ -222,7 +222,7 @@ async fn s3_2_older_row_versions_are_read_and_newer_ones_refused(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn the_longest_key_is_compared_in_full(pool: PgPool) {
+async fn the_longest_idempotency_key_is_compared_in_full(pool: PgPool) {
     let (one, other) = ("k".repeat(KEY_BYTES_MAX), format!("{}l", "k".repeat(KEY_BYTES_MAX - 1)));
     assert_eq!(execute(&pool, &key(&one), "a").await, "claimed");
     assert_eq!(execute(&pool, &key(&other), "b").await, "claimed");

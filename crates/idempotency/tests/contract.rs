@@ -113,7 +113,7 @@ async fn send_second(service: &Router, state: &str, request: &str, key: &str) ->
     }
 }
 
-/// One row of the table.
+/// One row of the contract table.
 fn row(first: &str, second: &str, response: &TestResponse) -> String {
     let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
     let code = serde_json::from_str::<serde_json::Value>(&response.body)
@@ -129,7 +129,7 @@ fn row(first: &str, second: &str, response: &TestResponse) -> String {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r25_s4_1_every_state_and_second_request_match_the_table(pool: PgPool) {
+async fn r25_s4_1_each_repeat_in_each_idempotency_state_matches_the_contract(pool: PgPool) {
     create_table(&pool).await;
     let service = service(batcher(&pool, BatchOptions::default()));
     let mut table = String::new();
@@ -156,7 +156,7 @@ async fn r25_s4_1_every_state_and_second_request_match_the_table(pool: PgPool) {
 
 /// The path is part of the fingerprint; the spelling of the key, quoted or bare, is not.
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_3_the_fingerprint_covers_the_whole_request(pool: PgPool) {
+async fn s3_3_the_idempotency_fingerprint_covers_the_whole_request(pool: PgPool) {
     create_table(&pool).await;
     let service = service(batcher(&pool, BatchOptions::default()));
     let post = async |key: &[u8], path: &str| {
@@ -171,7 +171,7 @@ async fn s3_3_the_fingerprint_covers_the_whole_request(pool: PgPool) {
 
 /// An unknown caller learns nothing about keys; safe methods need none.
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_1_unsafe_methods_require_a_key(pool: PgPool) {
+async fn s3_1_unsafe_http_methods_require_an_idempotency_key(pool: PgPool) {
     create_table(&pool).await;
     let service = service(batcher(&pool, BatchOptions::default()));
     assert_eq!(send(&service, "unknown", None, "/notes", "{}").await.status, 401);

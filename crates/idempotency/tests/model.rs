@@ -28,9 +28,9 @@ enum Op {
     Post(usize, &'static str),
     /// A transaction claims the key and stays open.
     Hold(usize, &'static str),
-    /// That transaction stores its response and commits.
+    /// The open transaction that holds the key stores its response and commits.
     Complete(usize),
-    /// That transaction is rolled back.
+    /// The open transaction that holds the key is rolled back.
     RollBack(usize),
     /// A claim with a token.
     TokenClaim(usize, &'static str),
@@ -286,7 +286,7 @@ fn text_of(outcome: &RequestOutcome<String>) -> String {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r25_random_sequences_match_the_model(pool: PgPool) {
+async fn r25_random_idempotent_request_sequences_match_the_model(pool: PgPool) {
     create_table(&pool).await;
     let mut runner = TestRunner::default();
     for sequence in 0..SEQUENCES {

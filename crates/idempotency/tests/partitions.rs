@@ -49,7 +49,7 @@ async fn drop_all_partitions(pool: &PgPool) {
 
 /// The migration runs after the wait, because it creates partitions itself.
 #[sqlx::test(migrations = false)]
-async fn s4_5_partitions_of_the_next_days_are_created_once(pool: PgPool) {
+async fn s4_5_idempotency_partitions_of_the_next_days_are_created_once(pool: PgPool) {
     avoid_midnight(&pool).await;
     MIGRATOR.run(&pool).await.unwrap();
     assert_eq!(attached_days(&pool).await, [0, 1], "expected two partitions from the migration");
@@ -69,7 +69,7 @@ async fn s4_5_partitions_of_the_next_days_are_created_once(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r33_a_claim_creates_a_missing_partition(pool: PgPool) {
+async fn r33_an_idempotency_claim_creates_a_missing_partition(pool: PgPool) {
     avoid_midnight(&pool).await;
     create_table(&pool).await;
     let batcher = batcher(&pool, BatchOptions::default());
@@ -96,7 +96,7 @@ async fn r33_a_claim_creates_a_missing_partition(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r33_a_key_is_replayed_across_midnight(pool: PgPool) {
+async fn r33_an_idempotency_key_is_replayed_across_midnight(pool: PgPool) {
     create_table(&pool).await;
     let batcher = batcher_with_retention_of_72_h(&pool);
     assert_eq!(store_note(&batcher, "k", "a").await.unwrap(), executed("a"));
@@ -118,7 +118,7 @@ async fn r33_a_key_is_replayed_across_midnight(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s4_5_a_partition_is_dropped_once_its_keys_have_expired(pool: PgPool) {
+async fn s4_5_an_idempotency_partition_is_dropped_once_its_keys_have_expired(pool: PgPool) {
     avoid_midnight(&pool).await;
     create_table(&pool).await;
     let batcher = batcher_with_retention_of_72_h(&pool);
@@ -140,9 +140,9 @@ async fn s4_5_a_partition_is_dropped_once_its_keys_have_expired(pool: PgPool) {
     assert_eq!(store_note(&batcher, "k", "a").await.unwrap(), replayed("a"));
 }
 
-/// As after a process died between detaching a partition and dropping it.
+/// The state after a process died between detaching a partition and dropping it.
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s4_5_an_interrupted_drop_is_finished(pool: PgPool) {
+async fn s4_5_an_interrupted_drop_of_an_idempotency_partition_is_finished(pool: PgPool) {
     avoid_midnight(&pool).await;
     age(&pool, 0).await;
     let detach =
@@ -172,7 +172,7 @@ async fn maintain_until_done(pool: &PgPool) -> Option<u32> {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r33_partitions_are_dropped_during_replays(pool: PgPool) {
+async fn r33_idempotency_partitions_are_dropped_during_replays(pool: PgPool) {
     avoid_midnight(&pool).await;
     create_table(&pool).await;
     let batcher = batcher_with_retention_of_72_h(&pool);
@@ -180,7 +180,7 @@ async fn r33_partitions_are_dropped_during_replays(pool: PgPool) {
     for key in &keys {
         assert_eq!(store_note(&batcher, key, "a").await.unwrap(), executed("a"));
     }
-    // Replays without a pause, while old partitions are created and dropped.
+    // Requests are replayed without a pause while old partitions are created and dropped.
     let stop = CancellationToken::new();
     let replaying = tokio::spawn({
         let (stop, keys) = (stop.clone(), keys.clone());

@@ -25,7 +25,7 @@ fn claimed(outcome: TokenClaimOutcome) -> Holder {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s4_1_a_token_claim_has_the_same_contract(pool: PgPool) {
+async fn s4_1_a_token_claim_has_the_contract_of_a_transactional_claim(pool: PgPool) {
     let first = claimed(claim(&pool, "k", "a").await);
     assert!(matches!(claim(&pool, "k", "a").await, TokenClaimOutcome::InProgress));
     assert!(matches!(claim(&pool, "k", "b").await, TokenClaimOutcome::Mismatch));
@@ -43,7 +43,7 @@ async fn s4_1_a_token_claim_has_the_same_contract(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s4_4_r26_one_retry_takes_over_and_the_old_holder_is_fenced(pool: PgPool) {
+async fn s4_4_r26_one_retry_takes_over_an_expired_claim_and_fences_its_holder(pool: PgPool) {
     let stalled = claimed(claim(&pool, "k", "a").await);
     // Shortened afterwards: a short lease would also limit the time of the claim itself.
     sqlx::query("UPDATE idempotency_keys SET lease_until = clock_timestamp() + interval '50 ms'")
@@ -78,7 +78,7 @@ async fn s4_4_r26_one_retry_takes_over_and_the_old_holder_is_fenced(pool: PgPool
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s4_4_a_late_holder_completes_unless_it_was_replaced(pool: PgPool) {
+async fn s4_4_a_late_idempotency_key_holder_completes_unless_it_was_replaced(pool: PgPool) {
     let late = claimed(claim(&pool, "k", "a").await);
     sqlx::query("UPDATE idempotency_keys SET lease_until = now() - interval '1 hour'")
         .execute(&pool)
@@ -89,7 +89,7 @@ async fn s4_4_a_late_holder_completes_unless_it_was_replaced(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_4_holders_expired_for_over_a_minute_are_reaped(pool: PgPool) {
+async fn s3_4_idempotency_claims_expired_for_over_a_minute_are_reaped(pool: PgPool) {
     // Sixteen at a time, because all at once would exceed the wait for a connection.
     let holders: Vec<Holder> = stream::iter(0..1_500)
         .map(async |n| claimed(claim(&pool, &format!("stuck-{n}"), "a").await))

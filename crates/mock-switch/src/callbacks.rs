@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn callback_retry_delays_double_up_to_a_bound() {
+    fn mock_switch_callback_retry_delays_double_up_to_a_bound() {
         let delays: Vec<_> = (1..=7).map(|attempts| retry_delay(attempts).as_millis()).collect();
         assert_eq!(delays, [200, 400, 800, 1600, 3200, 5000, 5000]);
         assert_eq!(retry_delay(MAX_ATTEMPTS), MAX_RETRY_DELAY);

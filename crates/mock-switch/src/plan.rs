@@ -67,7 +67,8 @@ impl Plan {
     }
 }
 
-/// The plan of one reference. Without `amount_minor`, the amount in the book selects the sandbox behaviour.
+/// The scripted behaviour of one transfer, by its reference. Without `amount_minor`, the amount in the book selects
+/// the sandbox behaviour.
 pub(crate) async fn load(
     db: impl PgExecutor<'_>,
     reference: &str,
@@ -78,7 +79,7 @@ pub(crate) async fn load(
     Ok(plans.into_iter().next().unwrap_or_default())
 }
 
-/// The plans of several references, in their order, with one statement.
+/// The scripted behaviours of several transfers, by their references and in their order, with one SQL statement.
 pub(crate) async fn load_many(
     db: impl PgExecutor<'_>,
     references: &[String],

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_readme_has_the_table_of_sandbox_amounts() {
+    fn the_mock_switch_readme_has_the_table_of_sandbox_amounts() {
         let readme = include_str!("../README.md");
         let lines: Vec<_> = readme.lines().filter(|line| line.starts_with("| 90")).collect();
         let expected: Vec<_> =

@@ -69,7 +69,7 @@ impl Shape {
     }
 }
 
-/// Both settings at one time.
+/// The shape and the clock offset at one time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CurrentSettings {
     pub(crate) shape: Shape,

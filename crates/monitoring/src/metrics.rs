@@ -34,7 +34,7 @@ impl Process {
 /// A metric and the processes that export it.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricEntry {
-    /// The processes.
+    /// The processes that export the metric.
     pub exported_by: &'static [Process],
     /// The metric.
     pub metric: Metric,

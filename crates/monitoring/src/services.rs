@@ -47,7 +47,8 @@ impl Rule {
     }
 }
 
-/// Fires unless one instance of the process answers scrapes. The Prometheus job has the name of the process.
+/// The alert that fires unless one instance of the process answers scrapes. The Prometheus job has the name of the
+/// process.
 fn process_alert(process: Process) -> Alert {
     let job = process.as_str();
     let (severity, description) = match process {
@@ -80,7 +81,7 @@ fn process_alert(process: Process) -> Alert {
     }
 }
 
-/// Of several background-workers, one that succeeds is enough.
+/// The alert on a stalled background task; of several background-workers, one that succeeds is enough.
 fn task_alert(task: BackgroundTask) -> Alert {
     let (word, limit_s) = (task.as_str(), task.stalled_after().as_secs());
     let (severity, affected) = match task {
@@ -118,7 +119,7 @@ fn task_alert(task: BackgroundTask) -> Alert {
     }
 }
 
-/// Backlogs of the background tasks.
+/// Alerts on backlogs of the background tasks.
 const BACKLOG_RULES: &[Rule] = &[
     // Delivery is retried at least every 5 minutes: it has failed twice.
     Rule {
@@ -158,7 +159,7 @@ const BACKLOG_RULES: &[Rule] = &[
     },
 ];
 
-/// Events between outbox, broker and consumers.
+/// Alerts on events between outbox, broker and consumers.
 const EVENT_RULES: &[Rule] = &[
     // Events are published within half a second.
     Rule {
@@ -196,7 +197,7 @@ const EVENT_RULES: &[Rule] = &[
     },
 ];
 
-/// Outbound webhooks.
+/// Alerts on outbound webhooks.
 const WEBHOOK_RULES: &[Rule] = &[
     // A due delivery is attempted at once, an attempt takes 10 s at most, and a slow endpoint delays only itself.
     Rule {
@@ -234,7 +235,7 @@ const WEBHOOK_RULES: &[Rule] = &[
     },
 ];
 
-/// Circuits and connection pools.
+/// Alerts on circuits and connection pools.
 const CIRCUIT_RULES: &[Rule] = &[
     // The circuit opens after 3 failures and probes every second: 10 probes have failed.
     Rule {
@@ -265,7 +266,7 @@ const CIRCUIT_RULES: &[Rule] = &[
     },
 ];
 
-/// Kill switches and limits.
+/// Alerts on kill switches and limits.
 const ADMISSION_RULES: &[Rule] = &[
     Rule {
         name: "KillSwitchActiveForSwitch",
@@ -310,7 +311,7 @@ const ADMISSION_RULES: &[Rule] = &[
     },
 ];
 
-/// The API, the callbacks and workflow recovery.
+/// Alerts on the API, the callbacks and workflow recovery.
 const API_RULES: &[Rule] = &[
     Rule {
         name: "PaymentWorkflowLost",

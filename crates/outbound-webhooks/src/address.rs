@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn special_purpose_addresses_are_not_public() {
+    fn special_purpose_ip_addresses_are_not_public() {
         #[rustfmt::skip]
         let table = [
             ("8.8.8.8", true), ("1.1.1.1", true), ("9.255.255.255", true), ("11.0.0.0", true),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn configured_networks_are_permitted_besides_public_addresses() {
+    fn the_webhook_address_policy_permits_public_and_configured_networks() {
         let policy = AddressPolicy::new(vec!["127.0.0.0/8".parse().unwrap(), "fd00:1::/32".parse().unwrap()]);
         for (text, allowed) in [
             ("127.0.0.1", true),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn only_permitted_addresses_of_a_name_are_used() {
+    fn only_permitted_addresses_of_a_webhook_host_name_are_used() {
         let addresses =
             |texts: &[&str]| texts.iter().map(|text| SocketAddr::new(ip(text), 0)).collect::<Vec<_>>();
         let only = |texts: &[&str]| AddressPolicy::default().permitted(addresses(texts).into_iter());

@@ -27,7 +27,7 @@ pub struct OutboundWebhooksOptions {
     pub allowed_networks: Vec<IpNet>,
     /// PEM file of trusted certificate authorities besides those of the system. Default: none.
     pub ca_file: Option<PathBuf>,
-    /// Most endpoints of one tenant, at least 1. Default 10.
+    /// Upper bound of endpoints of one tenant, at least 1. Default 10.
     pub endpoints_max: i64,
     /// How long the previous secret signs too after a rotation, in seconds. Default 24 hours.
     pub secret_overlap_s: u32,
@@ -112,9 +112,9 @@ pub enum OutboundWebhooksConfigError {
         "outbound_webhooks.lease_ms ({lease_ms}) must be at least twice outbound_webhooks.attempt_timeout_ms ({attempt_timeout_ms})"
     )]
     Lease {
-        /// As configured.
+        /// The configured lease.
         lease_ms: u64,
-        /// As configured.
+        /// The configured timeout of an attempt.
         attempt_timeout_ms: u64,
     },
     /// Deliveries could be deleted before their last attempt.
@@ -122,7 +122,7 @@ pub enum OutboundWebhooksConfigError {
         "outbound_webhooks.retention_s ({retention_s}) must exceed the sum of outbound_webhooks.pauses_ms, with jitter and outbound_webhooks.retry_after_max_s ({pauses_s} s)"
     )]
     Retention {
-        /// As configured.
+        /// The configured retention.
         retention_s: u64,
         /// Longest possible sum of all delays.
         pauses_s: u64,
@@ -130,9 +130,9 @@ pub enum OutboundWebhooksConfigError {
     /// The file of certificate authorities is missing or invalid.
     #[error("the certificates in outbound_webhooks.ca_file {} could not be loaded; name a readable PEM file", path.display())]
     CaFile {
-        /// As configured.
+        /// The configured path.
         path: PathBuf,
-        /// Why.
+        /// Why the file is unusable.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }

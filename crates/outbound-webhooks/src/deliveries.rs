@@ -11,7 +11,7 @@ use crate::{EndpointId, WebhooksError};
 
 /// Attempts shown per delivery, the last ones.
 const ATTEMPTS_SHOWN: i64 = 20;
-/// Most deliveries that one call replays.
+/// Upper bound of deliveries that one call replays.
 pub const REPLAYED_MAX: i64 = 1_000;
 
 /// State of a delivery.

@@ -5,7 +5,7 @@ use std::fmt;
 use uuid::Uuid;
 
 const PREFIX: &str = "whe_";
-/// Hexadecimal digits after the prefix.
+/// Number of hexadecimal digits of an endpoint id, after the prefix.
 const DIGITS: usize = 32;
 
 /// Id of an endpoint: `whe_` and 32 hexadecimal digits. It is not secret.
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_random_endpoint_id_is_parsed_and_malformed_ones_are_rejected() {
+    fn a_random_webhook_endpoint_id_is_parsed_and_malformed_ones_rejected() {
         let id = EndpointId::random();
         assert_eq!(EndpointId::new(id.as_str()), Ok(id.clone()));
         assert_ne!(EndpointId::random(), id);

@@ -4,7 +4,7 @@ use sqlx::PgPool;
 
 use crate::WebhooksError;
 
-/// Most deliveries that are counted, which bounds the cost.
+/// Upper bound of deliveries that are counted, to bound the cost.
 const COUNTED_MAX: i64 = 10_000;
 
 /// Numbers of endpoints and deliveries.
@@ -22,7 +22,7 @@ pub struct WebhookBacklog {
     pub oldest_due_ms: i64,
 }
 
-/// Reads the numbers, by the database's clock and with indexes.
+/// Counts endpoints and deliveries, by the database's clock and with indexes.
 ///
 /// # Errors
 /// [`WebhooksError`].

@@ -9,7 +9,7 @@ use crate::WebhooksError;
 
 /// Rows deleted in one statement.
 const BATCH: i64 = 1_000;
-/// Most statements in one call; the next call continues.
+/// Upper bound of statements in one call; the next call continues.
 const BATCHES_MAX: usize = 100;
 
 /// Deletes the deliveries of deleted endpoints and these endpoints; then deliveries, with their attempts, that ended longer

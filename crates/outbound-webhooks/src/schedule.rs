@@ -58,7 +58,7 @@ mod tests {
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     #[test]
-    fn retry_delays_follow_the_schedule_and_then_end() {
+    fn webhook_retry_delays_follow_the_schedule_and_then_end() {
         let schedule = crate::OutboundWebhooksOptions::default().check().unwrap().schedule;
         let hours = |h: u64| S(h * 3_600);
         let expected =
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_obeyed_up_to_its_maximum() {
+    fn retry_after_of_a_webhook_endpoint_is_obeyed_up_to_its_maximum() {
         let schedule = Schedule::new(vec![S(60)], S(600));
         for (retry_after_s, delay_s) in [(0, 60), (59, 60), (61, 61), (600, 600), (601, 600), (u64::MAX, 600)]
         {

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn each_endpoint_and_version_has_its_own_secret() {
+    fn each_webhook_endpoint_and_secret_version_has_its_own_secret() {
         let (one, other) = (EndpointId::new(ENDPOINT).unwrap(), EndpointId::random());
         let encoded = |key: &MasterKey, id: &EndpointId, version| {
             key.encoded_secret(id, version).expose_secret().to_owned()
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_master_key_is_rejected_and_debug_is_redacted() {
+    fn a_short_webhook_master_key_is_rejected_and_its_debug_output_redacted() {
         for text in ["", "not base64!", &STANDARD.encode([1; 31])] {
             assert!(MasterKey::parse(&text.into()).is_err(), "{text}");
         }

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_accepted_only_if_the_rules_permit_it() {
+    fn a_webhook_url_is_accepted_only_if_the_url_rules_permit_it() {
         let strict = rules(false, &[443, 8443], &[]);
         #[rustfmt::skip]
         let table = [
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_with_http_or_a_permitted_network_is_accepted_if_configured() {
+    fn an_http_or_internal_webhook_url_is_accepted_only_if_configured() {
         let relaxed = rules(true, &[], &["127.0.0.0/8"]);
         assert!(Target::parse("http://127.0.0.1:8123/hook", &relaxed).is_ok());
         assert_eq!(Target::parse("http://10.0.0.1/", &relaxed), Err(TargetError::Address));

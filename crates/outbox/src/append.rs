@@ -10,7 +10,7 @@ use crate::OutboxError;
 pub struct NewEvent<'a> {
     /// See [`crate::Event::event_id`].
     pub event_id: &'a str,
-    /// Letters, digits and `_`; it becomes a part of the message's subject.
+    /// Kind of event, of letters, digits and `_`; it becomes a part of the message's subject.
     pub kind: &'a str,
     /// See [`crate::Event::version`].
     pub version: i32,

@@ -8,7 +8,7 @@ use crate::OutboxError;
 
 /// Published events that one statement reads.
 const WINDOW: i64 = 10_000;
-/// Most statements of one measurement; the next measurement continues.
+/// Upper bound of statements of one measurement; the next measurement continues.
 const WINDOWS_MAX: usize = 100;
 /// Age at which every published event is visible, in seconds: longer than a statement that marks events as published.
 const VISIBLE_AFTER_S: u32 = 60;
@@ -29,7 +29,7 @@ pub struct ConsumerLag {
 #[derive(Debug)]
 pub struct ConsumerLagMonitor {
     consumer: &'static str,
-    /// All events that were published earlier were consumed or parked.
+    /// All events published before this time were consumed or parked.
     consumed_until: Option<Timestamp>,
 }
 
@@ -102,9 +102,9 @@ impl ConsumerLagMonitor {
 struct WindowRow {
     /// Events in the window.
     events: i64,
-    /// When the last one was published.
+    /// When the last event of the window was published.
     last: Option<Timestamp>,
-    /// All events of the window that were published earlier were consumed or parked.
+    /// All events of the window published before this time were consumed or parked.
     consumed_until: Option<Timestamp>,
     lag: ConsumerLag,
 }

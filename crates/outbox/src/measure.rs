@@ -17,7 +17,7 @@ pub struct OutboxBacklog {
     pub parked_deliveries: i64,
 }
 
-/// Reads the numbers, by the database's clock.
+/// Counts unpublished and parked events, by the database's clock.
 ///
 /// # Errors
 /// [`OutboxError`].

@@ -152,7 +152,7 @@ pub struct Discard<'a> {
     pub stream_sequence: i64,
     /// The operator.
     pub by: &'a str,
-    /// Why.
+    /// Why the message is discarded.
     pub reason: &'a str,
 }
 

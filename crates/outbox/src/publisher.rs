@@ -20,14 +20,14 @@ pub enum PublishError {
     /// The broker, or the publisher for it, rejects this event; a repeat would be rejected too.
     #[error("the broker rejected the event: {reason}")]
     Rejected {
-        /// Why, in words.
+        /// Why the event is rejected, in words.
         reason: String,
     },
     /// No connection, no answer, or a broker without disk space. Whether the event is published is unknown; it must be
     /// published again.
     #[error("the broker did not confirm the event: {reason}")]
     Unconfirmed {
-        /// Why, in words.
+        /// Why the event is unconfirmed, in words.
         reason: String,
     },
 }

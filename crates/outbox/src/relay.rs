@@ -27,7 +27,7 @@ pub struct RelayOptions {
     /// Pause between two rounds without a wake-up notification, and between two requests for the leader lock. Default 250 ms;
     /// S3.5 allows 500.
     pub poll_interval: Duration,
-    /// Most events of one round, at least 1. Default 256.
+    /// Upper bound of events of one round, at least 1. Default 256.
     pub batch: i64,
     /// In-flight limit: keys whose events are published at the same time, at least 1. Default 32.
     pub max_in_flight: usize,

@@ -11,7 +11,7 @@ use crate::OutboxError;
 
 /// Rows deleted in one statement.
 const BATCH: i64 = 1_000;
-/// Most statements in one call; the next call continues.
+/// Upper bound of statements in one call; the next call continues.
 const BATCHES_MAX: usize = 100;
 
 /// Deletes events that were published longer than `retention` ago; returns their number.

@@ -21,7 +21,7 @@ pub async fn wake_relay(pool: &PgPool) -> Result<(), OutboxError> {
 /// Receives the wake-up notifications of one channel. Each may get lost, so the task that waits here also polls.
 #[derive(Debug)]
 pub struct WakeUpListener {
-    /// `None` if the connection failed: the task only polls.
+    /// The connection that listens; `None` if it failed: the task only polls.
     listener: Option<PgListener>,
 }
 

@@ -14,7 +14,7 @@ fn event<'a>(event_id: &'a str, key: &'a str, body: &'a serde_json::Value) -> Ne
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_5_an_event_is_stored_with_its_transaction_or_not_at_all(pool: PgPool) {
+async fn s3_5_an_outbox_event_is_stored_with_its_transaction_or_not_at_all(pool: PgPool) {
     let body = json!({});
     let mut tx = pool.begin().await.unwrap();
     assert_eq!(append(&mut tx, event("rolled-back", "k", &body)).await.unwrap(), Some(1));
@@ -31,7 +31,7 @@ async fn s3_5_an_event_is_stored_with_its_transaction_or_not_at_all(pool: PgPool
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_6_a_repeated_event_id_is_written_once_without_a_gap(pool: PgPool) {
+async fn s3_6_a_repeated_outbox_event_id_is_written_once_without_a_gap(pool: PgPool) {
     let body = json!({});
     let mut tx = pool.begin().await.unwrap();
     assert_eq!(append(&mut tx, event("one", "k", &body)).await.unwrap(), Some(1));
@@ -46,7 +46,7 @@ async fn s3_6_a_repeated_event_id_is_written_once_without_a_gap(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_5_concurrent_writers_of_a_key_get_consecutive_numbers(
+async fn s3_5_concurrent_event_writers_of_a_key_get_consecutive_numbers(
     _: PgPoolOptions,
     connect: PgConnectOptions,
 ) {

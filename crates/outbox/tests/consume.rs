@@ -75,7 +75,10 @@ async fn s3_6_an_event_delivered_sixteen_times_at_once_has_one_effect(
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_6_an_effect_that_fails_leaves_no_mark(_: PgPoolOptions, connect: PgConnectOptions) {
+async fn s3_6_a_consumer_effect_that_fails_leaves_no_processed_mark(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let pool = pool_with_effects(connect).await;
     assert!(consume(&pool, "c", &event("e"), KeyOrder::Required, &FAILS).await.is_err());
     assert_eq!(effects(&pool).await, 0);
@@ -138,7 +141,10 @@ async fn s3_6_an_event_waits_for_the_earlier_events_of_its_key(_: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_6_marks_are_kept_for_their_retention(_: PgPoolOptions, connect: PgConnectOptions) {
+async fn s3_6_marks_of_consumed_events_are_kept_for_their_retention(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let pool = pool_with_effects(connect).await;
     for id in ["old", "new"] {
         consume(&pool, "c", &event(id), KeyOrder::Required, &WRITES).await.unwrap();
@@ -167,7 +173,7 @@ async fn s3_6_marks_are_kept_for_their_retention(_: PgPoolOptions, connect: PgCo
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r23_a_poison_message_is_parked_once_and_unchanged(pool: PgPool) {
+async fn r23_a_consumer_parks_a_poison_message_once_and_unchanged(pool: PgPool) {
     let delivery = ParkedDelivery {
         consumer: "c".into(),
         stream: "S".into(),
@@ -199,7 +205,10 @@ async fn r23_a_poison_message_is_parked_once_and_unchanged(pool: PgPool) {
 
 /// The lag counts published events without a mark: unpublished and parked events are measured separately.
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_6_the_lag_of_a_consumer_is_measured_by_its_marks(_: PgPoolOptions, connect: PgConnectOptions) {
+async fn s3_6_the_lag_of_a_consumer_counts_published_events_without_a_mark(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let pool = pool_with_effects(connect).await;
     sqlx::raw_sql(
         "INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body, published_at)
@@ -245,7 +254,10 @@ async fn s3_6_the_lag_of_a_consumer_is_measured_by_its_marks(_: PgPoolOptions, c
 /// An event that the broker lost counts as lag until it is consumed, however many events were published and consumed since, and
 /// after any number of measurements.
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_6_a_lost_event_counts_as_lag_until_it_is_consumed(_: PgPoolOptions, connect: PgConnectOptions) {
+async fn s3_6_an_event_lost_by_the_broker_counts_as_lag_until_consumed(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let pool = pool_with_effects(connect).await;
     let sql = async |sql| sqlx::raw_sql(sql).execute(&pool).await.unwrap();
     // 25,000 events over 25,000 s; all are consumed except one in the middle and the last one.
@@ -337,7 +349,7 @@ async fn r23_a_message_is_parked_per_consumer_until_processed_or_discarded(
 
 /// A delivery without a decision stays at any age; with one, it stays for the retention of marks.
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r23_a_parked_delivery_is_kept_for_the_retention_after_its_end(
+async fn r23_a_parked_event_delivery_is_kept_for_the_retention_after_its_end(
     _: PgPoolOptions,
     connect: PgConnectOptions,
 ) {

@@ -30,7 +30,7 @@ async fn write_all(pool: &PgPool, keys: &[&str], count: i64) -> SequencesByKey {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_5_events_are_published_in_the_order_of_their_key(pool: PgPool) {
+async fn s3_5_the_relay_publishes_events_in_order_within_each_key(pool: PgPool) {
     let broker = MemoryBroker::new(|_, _| Ok(()));
     let relay = RunningRelay::start(&pool, broker.clone(), options());
     let expected = write_all(&pool, &["a", "b", "c", "d"], 20).await;
@@ -41,7 +41,7 @@ async fn s3_5_events_are_published_in_the_order_of_their_key(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r32_unconfirmed_events_are_published_again_in_order(pool: PgPool) {
+async fn r32_the_relay_republishes_unconfirmed_events_in_order(pool: PgPool) {
     // Of every third event, the first attempt is lost, and the answer to the second.
     let broker = MemoryBroker::new(|event, attempt| match (event.sequence % 3, attempt) {
         (0, 1) => Err(event_lost()),
@@ -62,7 +62,7 @@ async fn r32_unconfirmed_events_are_published_again_in_order(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r32_while_the_broker_is_down_the_lag_rises_and_falls_afterwards(pool: PgPool) {
+async fn r32_the_relay_lag_rises_while_the_broker_is_down_and_falls_afterwards(pool: PgPool) {
     let up = Arc::new(AtomicBool::new(false));
     let is_up = up.clone();
     let broker =
@@ -90,7 +90,7 @@ async fn r32_while_the_broker_is_down_the_lag_rises_and_falls_afterwards(pool: P
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r23_a_rejected_event_is_parked_and_blocks_only_its_key(pool: PgPool) {
+async fn r23_an_event_rejected_by_the_broker_is_parked_and_blocks_only_its_key(pool: PgPool) {
     let accepting = Arc::new(AtomicBool::new(false));
     let is_accepting = accepting.clone();
     let broker = MemoryBroker::new(move |event, _| {

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_age_is_parsed_and_formatted() {
+    fn payctl_parses_and_formats_ages() {
         for (text, seconds, formatted) in [
             ("45s", 45, "45 s"),
             ("10m", 600, "10 min 0 s"),

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_generated_key_is_its_id_and_32_random_bytes() {
+    fn a_generated_api_key_is_its_id_and_32_random_bytes() {
         let (one, two) = (ApiKey::generate().unwrap(), ApiKey::generate().unwrap());
         let digits = one.secret.expose_secret().strip_prefix(&format!("{}_", one.id)).unwrap();
         assert_eq!(digits.len(), 2 * KEY_BYTES);

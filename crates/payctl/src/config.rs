@@ -34,7 +34,8 @@ pub(crate) struct Config {
     database: DatabaseOptions,
     /// Connection to Temporal.
     pub(crate) temporal: TemporalOptions,
-    /// Unchecked, so that payctl can also show a profile with which the service does not start.
+    /// The configured switches, unchecked, so that payctl can also show a profile with which the service does not
+    /// start.
     switches: BTreeMap<String, serde_json::Value>,
 }
 
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsafe_profile_is_readable_and_its_token_is_hidden() {
+    fn payctl_reads_an_unsafe_switch_profile_and_hides_its_token() {
         let acme = config(|_| {}).switch(&SwitchName::new("acme").unwrap()).unwrap();
         assert!(acme.profile.check().is_err());
         assert_eq!(acme.profile.switch.as_str(), "acme");
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_missing_switch_or_the_invalid_key() {
+    fn a_payctl_configuration_error_names_the_missing_switch_or_invalid_key() {
         let error =
             |config: Config| format!("{:#}", config.switch(&SwitchName::new("nobody").unwrap()).unwrap_err());
         assert_eq!(error(config(|_| {})), "switch nobody is not configured; configured: acme");

@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-/// A command runs one statement at a time.
+/// Number of connections; a command runs one statement at a time.
 const CONNECTIONS: u32 = 1;
 /// Time for the connection; only `migrate` waits longer, for a server that is starting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

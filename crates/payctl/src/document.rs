@@ -144,14 +144,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_amount_has_its_currencys_decimals() {
+    fn payctl_prints_an_amount_with_the_decimals_of_its_currency() {
         assert_eq!(money(1_250, "EUR"), "12.50 EUR");
         assert_eq!(money(1_250, "JPY"), "1250 JPY");
         assert_eq!(money(1_250, "???"), "1250 minor units of ???");
     }
 
     #[test]
-    fn actions_are_written_as_typed_on_the_command_line() {
+    fn payctl_prints_operator_actions_as_typed_on_the_command_line() {
         assert_eq!(actions(&[Action::RetryCancel, Action::Debit]), "retry-cancel, debit");
     }
 }

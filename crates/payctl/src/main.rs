@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_argument_definitions_are_consistent() {
+    fn the_argument_definitions_of_payctl_are_consistent() {
         Cli::command().debug_assert();
     }
 }

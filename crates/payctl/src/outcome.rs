@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use payment_protocol::PaymentState;
 
-/// Shown below `--help`.
+/// The exit codes, shown below `--help`.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0  success (pay --watch: the payment settled)
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_payment_state_maps_to_its_exit_code() {
+    fn every_payment_state_maps_to_its_payctl_exit_code() {
         for state in PaymentState::ALL {
             let code = match state.as_str() {
                 "settled" => 0,

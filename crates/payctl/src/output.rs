@@ -88,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_and_a_full_disk_are_different_errors() {
+    fn payctl_distinguishes_a_closed_output_pipe_from_a_full_disk() {
         let write = |kind| Output::new(&mut Broken(kind)).write_line("x").unwrap_err();
         assert!(matches!(write(io::ErrorKind::BrokenPipe), OutputError::Closed));
         assert!(matches!(write(io::ErrorKind::StorageFull), OutputError::Io(_)));
     }
 
     #[test]
-    fn control_characters_of_a_foreign_text_are_escaped() {
+    fn payctl_escapes_control_characters_in_text_of_the_switch() {
         assert_eq!(escape_control("no such\taccount\n\u{1b}[31mé"), "no such\\taccount\\n\\u{1b}[31mé");
     }
 }

@@ -13,9 +13,9 @@ const CELL_CHARS_MAX: usize = 500;
 /// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
-    /// For text.
+    /// Left-aligned, for text.
     Left,
-    /// For amounts and counts.
+    /// Right-aligned, for amounts and counts.
     Right,
 }
 
@@ -50,7 +50,7 @@ impl<const N: usize> Table<N> {
 }
 
 impl<const N: usize> fmt::Display for Table<N> {
-    /// Without a line break at the end.
+    /// Writes the table without a line break at the end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.header.map(|(name, _)| name.to_owned());
         let has_header = names.iter().any(|name| !name.is_empty());
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_without_trailing_spaces() {
+    fn payctl_table_columns_are_aligned_without_trailing_spaces() {
         let mut table =
             Table::new([("account", Align::Left), ("available", Align::Right), ("", Align::Left)]);
         table.row(["DE-A", "1.00 EUR", "active"]);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_of_empty_names_is_not_printed() {
+    fn a_payctl_table_header_of_empty_names_is_not_printed() {
         let mut table = Table::new([("", Align::Left), ("", Align::Left)]);
         table.row(["tenant", "demo"]);
         assert_eq!(table.to_string(), "tenant   demo");

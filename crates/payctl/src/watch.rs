@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_watch_line_shows_elapsed_seconds_state_and_detail() {
+    fn a_payctl_watch_line_shows_elapsed_seconds_state_and_detail() {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let accepted_at = at("2026-01-01T00:00:00.100Z");
         let line = |status: &str, time: &str| {

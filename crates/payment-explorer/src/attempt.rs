@@ -91,48 +91,48 @@ pub enum AttemptCall {
 /// The reply to a call of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptReply {
-    /// To a call without a result.
+    /// The reply to a call without a result.
     Done,
-    /// To `Logged`.
+    /// The reply to `Logged`.
     Logged(Option<LoggedSubmission>),
-    /// To `RecordAttempt`.
+    /// The reply to `RecordAttempt`.
     RecordAttempt(AttemptRuling),
-    /// To `RecordFound`.
+    /// The reply to `RecordFound`.
     RecordFound(Option<NotSent>),
-    /// To `RecordSettled` and `RecordVoid`.
+    /// The reply to `RecordSettled` and `RecordVoid`.
     FinalStatus(FinalStatusRuling),
-    /// To `Begin`.
+    /// The reply to `Begin`.
     Begin(CancelContext),
-    /// To `RecallRecorded` and `RecordRecall`.
+    /// The reply to `RecallRecorded` and `RecordRecall`.
     Recall(Option<RecallRecord>),
-    /// To `DecisionRecorded`.
+    /// The reply to `DecisionRecorded`.
     Decision(Option<DecisionOutcome>),
-    /// To `DebitByDecision`.
+    /// The reply to `DebitByDecision`.
     DebitByDecision(DebitByDecisionRuling),
-    /// To `ReleaseByDecision`.
+    /// The reply to `ReleaseByDecision`.
     ReleaseByDecision(ReleaseByDecisionRuling, Cause),
-    /// To `Send`.
+    /// The reply to `Send`.
     SendAnswer(SendAnswer),
-    /// To `Cancel`.
+    /// The reply to `Cancel`.
     CancelAnswer(SwitchResponse<CancelAnswer>),
-    /// To `Query` and `Statement`.
+    /// The reply to `Query` and `Statement`.
     QueryAnswer(SwitchResponse<QueryAnswer>),
-    /// To `Recall`.
+    /// The reply to `Recall`.
     RecallAnswer(SwitchResponse<RecallAnswer>),
 }
 
 /// Outcome of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptOutcome {
-    /// Of submit.
+    /// The outcome of submit.
     Submit(SubmitAttemptOutcome),
-    /// Of cancel.
+    /// The outcome of cancel.
     Cancel(CancelAttemptOutcome),
-    /// Of recall.
+    /// The outcome of recall.
     Recall(RecallAttemptOutcome),
-    /// Of a poll.
+    /// The outcome of a poll.
     Poll(PollOutcome),
-    /// Of applying a decision.
+    /// The outcome of applying a decision.
     ApplyDecision(DecisionOutcome),
 }
 

@@ -85,7 +85,7 @@ fn debits(bank: &Bank) -> u8 {
     bank.journal.debit + bank.journal.late_debit + bank.journal.claim
 }
 
-/// Every entry moves one amount from one account to another; holding contains the open holds.
+/// Whether every entry moves one amount from one account to another; holding contains the open holds.
 fn conserved(bank: &Bank) -> bool {
     let journal = &bank.journal;
     let holding = i16::from(journal.reserve) - i16::from(journal.debit) - i16::from(journal.release);
@@ -114,7 +114,7 @@ fn recorded_before_sent(next: &State) -> bool {
     left.count() <= 1 && (next.bank.attempts > 0 || next.switch.transfers.is_empty())
 }
 
-/// The run of a payment is written once, and only that run's calls reserve and submit.
+/// Whether the run of a payment is written once, and only that run's calls reserve and submit.
 fn one_forward_run(model: &Model, before: &State, next: &State) -> bool {
     let written_once = before.bank.run.is_none() || before.bank.run == next.bank.run;
     let WorkflowState::Running(running) = &next.workflow else { return written_once };
@@ -166,7 +166,7 @@ fn books_agree(model: &Model, next: &State) -> bool {
         && (end == FinalState::Settled || corrected || !next.may_settle(model) || harmless(model, next))
 }
 
-/// The switch can no longer accept a request in transit, or the request was sent after nothing could settle.
+/// Whether the switch can no longer accept a request in transit, or the request was sent after nothing could settle.
 fn harmless(model: &Model, next: &State) -> bool {
     let (profile, switch) = (model.profile(), &next.switch);
     let refused = switch.retention_expired
@@ -176,7 +176,7 @@ fn harmless(model: &Model, next: &State) -> bool {
     !switch.pending() && (refused || next.bank.attempts == 0)
 }
 
-/// A release after a submit follows a definite answer.
+/// Whether a release after a submit follows a definite answer.
 fn compensated_in_order(model: &Model, next: &State) -> bool {
     let WorkflowState::Running(running) = &next.workflow else { return true };
     let progress = model.workflow_at(running.resume, &running.history);

@@ -27,7 +27,7 @@ pub struct SearchResult {
     pub paths: u64,
     /// The violation with the shortest sequence; `None` if every invariant holds.
     pub violation: Option<(Violation, Sequence)>,
-    /// The search stopped at the limit of states, and proves nothing about the rest.
+    /// Whether the search stopped at the limit of states, and proves nothing about the rest.
     pub cut_off: bool,
     /// How often each outcome was reached.
     pub outcomes: HashMap<String, u64>,

@@ -95,11 +95,11 @@ pub struct Budget {
     pub switch_faults: u8,
     /// Operator decisions.
     pub decisions: u8,
-    /// The customer's cancel.
+    /// Whether the customer's cancel may still happen.
     pub customer_cancel: bool,
-    /// A freeze of the account.
+    /// Whether a freeze of the account may still happen.
     pub freeze: bool,
-    /// `valid_until` passing before the start.
+    /// Whether `valid_until` may still pass before the start.
     pub late_start: bool,
 }
 

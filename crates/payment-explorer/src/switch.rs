@@ -23,13 +23,13 @@ pub enum TransferStatus {
 pub struct Switch {
     /// Transfers in order of arrival; more than one only at a switch that does not deduplicate.
     pub transfers: Vec<TransferStatus>,
-    /// The switch received a cancel for an unknown reference.
+    /// Whether the switch received a cancel for an unknown reference.
     pub tombstone: bool,
-    /// The retention of references has expired; a transfer that was accepted may still settle.
+    /// Whether the retention of references has expired; a transfer that was accepted may still settle.
     pub retention_expired: bool,
-    /// The switch repeats "not found" to every cancel, because that was its first answer under the key.
+    /// Whether the switch repeats "not found" to every cancel, because that was its first answer under the key.
     pub stuck_not_found: bool,
-    /// A refusal is recorded under recall's key.
+    /// Whether a refusal is recorded under recall's key.
     pub recall_refused: bool,
 }
 
@@ -158,7 +158,7 @@ impl Switch {
         !self.retention_expired && (self.tombstone || (profile.deduplicates && !self.transfers.is_empty()))
     }
 
-    /// A submit arrives.
+    /// Handles a submit that arrives.
     pub fn submit(&mut self, profile: &SwitchProfile, handling: SubmitHandling) -> SubmitResult {
         if self.knows_submit(profile) {
             let finished = |status: &TransferStatus| {
@@ -180,7 +180,7 @@ impl Switch {
         }
     }
 
-    /// A cancel arrives.
+    /// Handles a cancel that arrives.
     pub fn cancel(&mut self, profile: &SwitchProfile) -> CancelResult {
         if self.stuck_not_found && !self.retention_expired {
             return CancelResult::NotFound;
@@ -212,7 +212,7 @@ impl Switch {
         result
     }
 
-    /// A query arrives.
+    /// Answers a query that arrives.
     #[must_use]
     pub fn query(&self) -> QueryResult {
         if self.retention_expired {
@@ -224,7 +224,7 @@ impl Switch {
         self.status(false)
     }
 
-    /// The statement is read: every final status, also after the retention of references.
+    /// Answers a read of the statement: every final status, also after the retention of references.
     #[must_use]
     pub fn statement(&self) -> QueryResult {
         self.status(true)
@@ -244,7 +244,7 @@ impl Switch {
         }
     }
 
-    /// A recall arrives; `returns` is the switch's choice if it is free to choose.
+    /// Handles a recall that arrives; `returns` is the switch's choice if it is free to choose.
     pub fn recall(&mut self, returns: bool) -> RecallResult {
         if self.retention_expired {
             return RecallResult::Unknown;

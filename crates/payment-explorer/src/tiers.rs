@@ -16,9 +16,9 @@ use crate::{coverage, profiles};
 /// One walk: a profile and its bounds.
 #[derive(Clone, Debug)]
 pub struct Walk {
-    /// The switch.
+    /// Profile of the walked switch.
     pub profile: SwitchProfile,
-    /// The bounds.
+    /// Bounds of the walk.
     pub bounds: Bounds,
     /// The walk stops at this many states, which is reported.
     pub states_max: usize,

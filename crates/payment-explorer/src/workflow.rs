@@ -52,31 +52,31 @@ pub enum PortCall {
 /// The reply to a call of the payment port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PortReply {
-    /// To a call without a result.
+    /// The reply to a call without a result.
     Done,
-    /// To `reserve`.
+    /// The reply to `reserve`.
     Reserve(ReserveOutcome),
-    /// To `fence_reserve`.
+    /// The reply to `fence_reserve`.
     Fence(FenceOutcome),
-    /// To `submit`.
+    /// The reply to `submit`.
     Submit(SubmitOutcome),
-    /// To `reconcile_submission`.
+    /// The reply to `reconcile_submission`.
     Reconcile(ReconcileOutcome),
-    /// To `lock_account`.
+    /// The reply to `lock_account`.
     Lock(AccountLockOutcome),
-    /// To `cancel`.
+    /// The reply to `cancel`.
     Cancel(CancelOutcome),
-    /// To `debit`.
+    /// The reply to `debit`.
     Debit(DebitOutcome),
-    /// To `recall`.
+    /// The reply to `recall`.
     Recall(RecallOutcome),
-    /// To `release`.
+    /// The reply to `release`.
     Release(ReleaseOutcome),
-    /// To both waits.
+    /// The reply to both waits.
     Wait(WaitOutcome),
-    /// To `apply_decision`.
+    /// The reply to `apply_decision`.
     ApplyDecision(DecisionOutcome),
-    /// To `needs_operator`.
+    /// The reply to `needs_operator`.
     NeedsOperator(NeedsOperatorOutcome),
 }
 

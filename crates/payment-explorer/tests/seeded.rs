@@ -146,7 +146,7 @@ fn build(bugs: &[Bug]) -> PathBuf {
 }
 
 #[test]
-fn r38_every_seeded_bug_of_the_protocol_is_found() {
+fn r38_the_explorer_finds_every_seeded_bug_of_the_protocol() {
     let bugs = bugs();
     let programs = build(&bugs);
     let mut wrong = Vec::new();

@@ -5,7 +5,7 @@
 use std::process::Command;
 
 #[test]
-fn r38_no_order_of_events_breaks_an_invariant() {
+fn r38_the_explorer_finds_no_order_of_events_that_breaks_an_invariant() {
     let walked = Command::new(env!("CARGO_BIN_EXE_explore")).output().unwrap();
     let output = String::from_utf8_lossy(&walked.stdout);
     println!("{output}");
@@ -13,14 +13,14 @@ fn r38_no_order_of_events_breaks_an_invariant() {
 }
 
 #[test]
-fn an_explored_sequence_is_described_in_words() {
+fn the_explorer_describes_a_replayed_sequence_in_words() {
     let output = explore(&["--profile", "at_most_once:statement", "--faults", "0", "--replay", "0.0.0"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && text.contains("ledger: Reserve"), "{text}");
 }
 
 #[test]
-fn an_unknown_profile_name_is_refused_with_the_known_names() {
+fn the_explorer_refuses_an_unknown_profile_and_lists_the_known_ones() {
     for (args, expected) in [
         (["--profile", "ask:query"], "use one of query, reference"),
         (["--profile", "query:qery"], "use one of query, dedup"),

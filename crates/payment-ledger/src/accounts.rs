@@ -11,15 +11,15 @@ use crate::{Ledger, LedgerError};
 /// An internal account; one per currency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InternalAccount {
-    /// Open holds.
+    /// The holding account: amounts of open holds.
     Holding,
-    /// Money that left the bank.
+    /// The escrow account: money that left the bank.
     Escrow,
-    /// The source of opening balances.
+    /// The funding account: the source of opening balances.
     Funding,
-    /// Money that left and was debited from no customer; negative by the amount still claimed.
+    /// The claims account: money that left and was debited from no customer; negative by the amount still claimed.
     Claims,
-    /// Claims given up; negative by the total loss.
+    /// The losses account: claims given up; negative by the total loss.
     Losses,
 }
 
@@ -66,7 +66,7 @@ impl Account {
 /// Status that an operator can set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccountStatus {
-    /// May be debited.
+    /// The account may be debited.
     Active,
     /// A legal freeze: may not be debited.
     Frozen,

@@ -20,7 +20,7 @@ const TIMEOUTS: [(&str, &str); 3] =
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatabaseOptions {
-    /// URL. Default `postgres://payments@127.0.0.1:5632/payments`.
+    /// URL of the ledger's database. Default `postgres://payments@127.0.0.1:5632/payments`.
     pub url: SecretString,
     /// Connections per process, at least 1. Default 16.
     pub max_connections: u32,

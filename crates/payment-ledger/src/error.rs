@@ -2,7 +2,7 @@
 
 use payment_protocol::ids::PaymentId;
 
-/// A step without an outcome. Refusals are outcomes, not errors.
+/// Why a step of the ledger has no outcome. Refusals are outcomes, not errors.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// No answer, a lost connection or a conflict: the outcome is unknown. Repeat under the same key.

@@ -21,7 +21,7 @@ pub(crate) struct LockedPayment {
     pub(crate) profile: SwitchProfile,
     pub(crate) submit_deadline: Option<jiff::Timestamp>,
     pub(crate) cancelling_ms: u64,
-    /// The payment needs an operator, or did earlier.
+    /// Whether the payment needs an operator, or did earlier.
     pub(crate) needed_operator: bool,
     pub(crate) too_late: bool,
     pub(crate) facts: Facts,
@@ -67,7 +67,7 @@ struct LockedPaymentRow {
     account_busy: bool,
 }
 
-/// Locks the row, then reads the facts. Two statements: one would join other tables as of before the lock was
+/// Locks a payment's row, then reads its facts. Two statements: one would join other tables as of before the lock was
 /// granted.
 pub(crate) async fn lock_payment(
     tx: &mut PgConnection,

@@ -14,7 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, tenant};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_payment_row_stores_the_request(pool: PgPool) {
+async fn acceptance_stores_the_payment_request_in_the_payment_row(pool: PgPool) {
     let bank = Bank::new(pool);
     let order = bank.order("k");
     let p = bank.accept(&order).await;
@@ -69,7 +69,10 @@ async fn a_rolled_back_acceptance_leaves_no_rows(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r31_of_concurrent_acceptances_one_is_new(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r31_of_concurrent_acceptances_of_one_payment_one_is_new(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::with_connections(options, connect, 16).await;
     let order = bank.order("k");
     let outcomes = join_all((0..16).map(|_| async {
@@ -86,7 +89,7 @@ async fn r31_of_concurrent_acceptances_one_is_new(options: PgPoolOptions, connec
 
 /// Source and destination must differ; the database enforces it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_payment_to_its_own_source_is_refused(pool: PgPool) {
+async fn a_payment_to_its_own_source_account_is_refused(pool: PgPool) {
     let bank = Bank::new(pool);
     let order = bank.order("k");
     let order = NewPayment { destination_account: order.source_account.clone(), ..order };
@@ -97,7 +100,7 @@ async fn a_payment_to_its_own_source_is_refused(pool: PgPool) {
 
 /// The results of a batch are in the order of its requests.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_1_each_payment_of_a_batch_has_its_own_result(pool: PgPool) {
+async fn s0_1_each_payment_of_an_acceptance_batch_has_its_own_result(pool: PgPool) {
     let bank = Bank::new(pool);
     let before = bank.order("k1");
     bank.accept(&before).await;

@@ -16,7 +16,7 @@ const RESTRICT: &str = "23001";
 
 /// An account is funded once per key, if it is a customer's account and has the currency.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_account_is_funded_once_per_key(pool: PgPool) {
+async fn an_account_is_funded_once_per_operation_key(pool: PgPool) {
     let bank = Bank::new(pool);
     let account = bank.open("purse", FUNDS_MINOR).await;
     assert!(
@@ -41,7 +41,7 @@ async fn an_account_is_funded_once_per_key(pool: PgPool) {
 
 /// The view of an account: available balance, open holds, and ledger balance.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_account_shows_its_available_and_held_amounts(pool: PgPool) {
+async fn the_ledger_shows_the_available_and_held_amounts_of_an_account(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -68,7 +68,7 @@ async fn an_account_shows_its_available_and_held_amounts(pool: PgPool) {
 
 /// Currencies with zero, two and three decimals balance separately; an amount that would overflow is refused completely.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_currencies_stay_separate_and_no_sum_overflows(pool: PgPool) {
+async fn r10_balances_of_currencies_stay_separate_and_no_sum_overflows(pool: PgPool) {
     let bank = Bank::new(pool);
     let money = |minor, currency| Money::from_minor(minor, currency).unwrap();
     for currency in [Currency::JPY, Currency::EUR, Currency::BHD] {

@@ -14,7 +14,7 @@ use support::{Bank, Stage, event, success};
 
 /// A payment needs an operator until a matching answer moves it, and never after its end.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn needs_operator_keeps_its_reason_until_the_payment_moves(pool: PgPool) {
+async fn a_payment_keeps_its_reason_to_need_an_operator_until_it_moves(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Differing, "k").await;
     for _ in 0..2 {
@@ -37,7 +37,7 @@ async fn needs_operator_keeps_its_reason_until_the_payment_moves(pool: PgPool) {
 /// A recorded final status is returned instead of needing an operator; one that is recorded later is delivered to the workflow
 /// through the inbox. Otherwise the hold would stay open although the switch has decided.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_late_final_status_is_delivered_while_needing_an_operator(pool: PgPool) {
+async fn a_late_final_status_is_delivered_to_a_payment_that_needs_an_operator(pool: PgPool) {
     let bank = Bank::new(pool);
     let late = bank.payment_at(Stage::Cancelling, "late").await;
     let outcome = bank.ledger.needs_operator(&late.id, OperatorReason::SwitchRetentionExpired).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_late_final_status_is_delivered_while_needing_an_operator(pool: PgPool
 /// A final state recorded by a late attempt is delivered once to a workflow that needs an operator, which would wait for ever
 /// otherwise. Without a need for an operator the run itself recorded the end, and nothing is delivered.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r6_an_end_is_delivered_to_a_payment_that_needs_an_operator(pool: PgPool) {
+async fn r6_a_late_final_state_is_delivered_if_the_payment_needs_an_operator(pool: PgPool) {
     use OperatorReason::{CompensationFailed, ConfirmationMismatch, WorkflowStartRefused};
     let bank = Bank::new(pool);
     #[rustfmt::skip]

@@ -64,7 +64,7 @@ fn lifetime_s(view: &KeyView) -> i64 {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_key_is_found_by_its_hash_with_its_scopes(pool: PgPool) {
+async fn an_api_key_is_found_by_its_hash_with_its_scopes(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
     let key = ledger.active_api_key(&hash(1)).await.unwrap().unwrap();
@@ -85,7 +85,7 @@ async fn a_key_is_found_by_its_hash_with_its_scopes(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_key_expires_by_the_databases_clock(pool: PgPool) {
+async fn an_api_key_expires_by_the_databases_clock(pool: PgPool) {
     let ledger = Ledger::new(pool.clone());
     store(&ledger, 1, Some(DAY_S)).await;
     assert!(is_valid(&ledger, 1).await);
@@ -97,7 +97,7 @@ async fn a_key_expires_by_the_databases_clock(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn rotated_keys_overlap_and_never_live_longer(pool: PgPool) {
+async fn rotated_api_keys_overlap_and_rotation_never_extends_their_life(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
     let RotatedKeys { old, new } = rotated(&ledger, 1, 2, DAY_S).await;
@@ -123,7 +123,7 @@ async fn rotated_keys_overlap_and_never_live_longer(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn of_concurrent_rotations_one_succeeds(pool: PgPool) {
+async fn of_concurrent_api_key_rotations_one_succeeds(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
     let rotations = join_all((2..10).map(|new| rotate(&ledger, 1, new, DAY_S))).await;
@@ -133,7 +133,7 @@ async fn of_concurrent_rotations_one_succeeds(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_revocation_is_immediate_and_final(pool: PgPool) {
+async fn an_api_key_revocation_is_immediate_and_final(pool: PgPool) {
     let ledger = Ledger::new(pool);
     store(&ledger, 1, None).await;
     rotate(&ledger, 1, 2, DAY_S).await;
@@ -153,7 +153,7 @@ async fn a_revocation_is_immediate_and_final(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn keys_are_listed_by_tenant_and_client(pool: PgPool) {
+async fn the_ledger_lists_api_keys_by_tenant_and_client(pool: PgPool) {
     let ledger = Ledger::new(pool);
     for (n, tenant, client) in [(3, "globex", "shop"), (1, "acme", "shop"), (2, "acme", "till")] {
         let (id, hash, caller, scopes) = (id(n), hash(n), caller(tenant, client), Scopes::all());
@@ -176,7 +176,7 @@ async fn keys_are_listed_by_tenant_and_client(pool: PgPool) {
 
 /// The database refuses to change a key's owner or hash, to add scopes, to extend its life, to undelete or to delete it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_database_rejects_changes_to_a_key(pool: PgPool) {
+async fn the_database_rejects_forbidden_changes_to_an_api_key(pool: PgPool) {
     let ledger = Ledger::new(pool.clone());
     store(&ledger, 1, Some(DAY_S)).await;
     rotate(&ledger, 1, 2, DAY_S).await;

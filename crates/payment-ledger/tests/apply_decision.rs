@@ -44,7 +44,7 @@ async fn payment_with_decision(bank: &Bank, stage: Stage, key: &str, action: Act
 
 /// A debit by decision at each stage, applied twice: the debited account, the hold and the balance.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_debit_decision_is_applied_once_at_each_stage(pool: PgPool) {
+async fn a_debit_decision_is_applied_once_at_each_payment_stage(pool: PgPool) {
     use DebitRuling::{Charge, Refused};
     use DecisionRefusal::{RecallUnderWay, Recalled, SwitchSaysVoid};
     let bank = Bank::new(pool);
@@ -110,7 +110,7 @@ async fn a_debit_decision_is_applied_once_at_each_stage(pool: PgPool) {
 
 /// A release by decision at each stage, applied twice: the cause, the final state, the hold and the balance.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_release_decision_is_applied_once_at_each_stage(pool: PgPool) {
+async fn a_release_decision_is_applied_once_at_each_payment_stage(pool: PgPool) {
     use DecisionRefusal::SwitchSaysSettled;
     use ReleaseRuling::{Refused, Release};
     let bank = Bank::new(pool);
@@ -151,7 +151,7 @@ async fn a_release_decision_is_applied_once_at_each_stage(pool: PgPool) {
 
 /// The cancel before applying the decision has changed the state to cancelling, which does not prevent the decision.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_decision_is_applied_while_cancelling(pool: PgPool) {
+async fn an_operator_decision_is_applied_while_the_payment_is_cancelling(pool: PgPool) {
     let bank = Bank::new(pool);
     let (p, release) = payment_with_decision(&bank, Stage::Differing, "release", Action::Release).await;
     bank.ledger.begin_cancel(&p.id, &Cause::Interrupted).await.unwrap();
@@ -167,7 +167,7 @@ async fn a_decision_is_applied_while_cancelling(pool: PgPool) {
 
 /// Money moves only by a decision that is recorded as confirmed, for this payment and this action.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn only_a_confirmed_decision_of_the_payment_is_applied(pool: PgPool) {
+async fn only_a_confirmed_operator_decision_of_the_payment_is_applied(pool: PgPool) {
     let bank = Bank::new(pool);
     let (p, release) = payment_with_decision(&bank, Stage::Differing, "p", Action::Release).await;
     let (q, debit) = payment_with_decision(&bank, Stage::Differing, "q", Action::Debit).await;
@@ -200,7 +200,7 @@ async fn only_a_confirmed_decision_of_the_payment_is_applied(pool: PgPool) {
 /// A decision has its own operation key: the refusal under the step's key does not affect it, and a late repeat of the step
 /// moves nothing.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_12_a_decision_has_its_own_operation_key(pool: PgPool) {
+async fn s0_12_an_operator_decision_has_its_own_operation_key(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::RecallRefused, "k").await;
     bank.needs_operator(&p, OperatorReason::RecallRefused).await;
@@ -236,7 +236,7 @@ async fn a_success_after_a_release_by_decision_is_a_late_confirmation(pool: PgPo
 
 /// The outcome of a decision is recorded once, with an entry in the timeline; later outcomes are ignored.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_first_outcome_of_a_decision_is_kept(pool: PgPool) {
+async fn the_first_outcome_of_an_operator_decision_is_kept(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -269,7 +269,7 @@ async fn the_first_outcome_of_a_decision_is_kept(pool: PgPool) {
 
 /// Sixteen concurrent applications of one decision move money once and return the same ruling.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn concurrent_applications_of_a_decision_have_one_effect(
+async fn concurrent_applications_of_an_operator_decision_have_one_effect(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -289,7 +289,10 @@ async fn concurrent_applications_of_a_decision_have_one_effect(
 
 /// A decision concurrent with a SUCCESS: one of them ends the payment, with one debit.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_decision_concurrent_with_a_success_debits_once(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_debit_decision_concurrent_with_a_success_callback_debits_once(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::with_connections(options, connect, 8).await;
     for round in 0..20 {
         let (p, decision_id) =

@@ -17,7 +17,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, Stage, event, failure, success};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_callback_is_stored_completely_and_delivered(pool: PgPool) {
+async fn a_callback_is_stored_completely_and_delivered_to_the_workflow(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let callback = Callback { body: vec![0xff, 0x00, b'{'], ..failure(&p, "evt-1") };
@@ -44,7 +44,7 @@ async fn a_callback_is_stored_completely_and_delivered(pool: PgPool) {
 
 /// R21b: an event id with another body is an exception, whichever payment the body names, and the first body is kept.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r21b_an_event_id_with_another_body_is_an_exception(pool: PgPool) {
+async fn r21b_a_callback_event_id_with_another_body_is_an_exception(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let other = bank.payment_at(Stage::Sent, "other").await;
@@ -113,7 +113,10 @@ async fn r23_a_callback_with_nul_characters_is_stored(pool: PgPool) {
 
 /// R17: 32 concurrent copies of a callback: one row, one message, one final status.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r17_concurrent_copies_of_a_callback_are_one_row(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r17_concurrent_copies_of_a_callback_are_stored_once(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::with_connections(options, connect, 32).await;
     for round in 0..5 {
         let p = bank.payment_at(Stage::Sent, &format!("round {round}")).await;
@@ -136,7 +139,7 @@ async fn r17_concurrent_copies_of_a_callback_are_one_row(options: PgPoolOptions,
 
 /// Without a payment row there is no row lock to serialize the copies.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn concurrent_copies_of_an_unknown_callback_are_one_exception(
+async fn concurrent_copies_of_an_unmatched_callback_are_one_exception(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -154,7 +157,7 @@ async fn concurrent_copies_of_an_unknown_callback_are_one_exception(
 /// R19: a void and a SUCCESS are recorded concurrently. The second one compares with the first: the SUCCESS is the final status
 /// or an exception.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r19_a_success_concurrent_with_void_is_final_or_an_exception(
+async fn r19_a_success_concurrent_with_a_void_is_final_or_an_exception(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -241,6 +244,6 @@ async fn r19_of_a_concurrent_release_and_submit_attempt_one_succeeds(
 }
 
 #[test]
-fn callback_statuses_have_their_wire_names() {
+fn callback_statuses_are_success_and_failure_on_the_wire() {
     assert_eq!((CallbackStatus::Success.as_str(), CallbackStatus::Failure.as_str()), ("SUCCESS", "FAILURE"));
 }

@@ -20,7 +20,7 @@ const PAYMENTS: usize = 50;
 
 /// R3: 16 concurrent copies of each step, for 50 payments.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r3_sixteen_concurrent_copies_of_a_step_have_one_effect(
+async fn r3_sixteen_concurrent_copies_of_a_ledger_step_have_one_effect(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -132,7 +132,7 @@ async fn concurrent_reserves_never_overdraw_a_balance(options: PgPoolOptions, co
 
 /// A freeze concurrent with a debit: the debit succeeds before it, or its refusal is final.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_freeze_concurrent_with_a_debit_precedes_or_follows_it(
+async fn a_debit_concurrent_with_a_freeze_succeeds_or_is_refused_for_good(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {

@@ -121,7 +121,7 @@ async fn each_correction_posts_to_the_account_that_bears_the_amount(pool: PgPool
 
 /// Every reason for a refusal, also with all later reasons in the order of precedence.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_correction_is_refused_for_the_first_reason(pool: PgPool) {
+async fn a_correction_is_refused_for_the_first_reason_in_precedence(pool: PgPool) {
     use Correction::{LateDebit, ReturnCredit, WriteOff};
     let bank = Bank::new(pool);
     let open = bank.payment_at(Stage::Confirmed, "open").await;
@@ -228,7 +228,7 @@ async fn concurrent_confirmations_book_a_correction_once(options: PgPoolOptions,
 
 /// Unique indexes allow one debit per payment and one correction of each kind.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_database_accepts_each_correction_once(pool: PgPool) {
+async fn the_database_accepts_each_kind_of_correction_once_per_payment(pool: PgPool) {
     let bank = Bank::new(pool);
     let settled = bank.payment_at(Stage::Settled, "settled").await;
     let row = |n: usize, kind: &str, debit: &str, credit: &str| {
@@ -311,7 +311,7 @@ async fn an_exception_that_protects_an_open_payment_stays_open(pool: PgPool) {
 
 /// A contradiction after the close opens a new exception. Operators' reasons are not shown to the customer.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_recurring_cause_opens_a_new_exception_after_the_close(pool: PgPool) {
+async fn a_contradiction_after_a_closed_exception_opens_a_new_exception(pool: PgPool) {
     let bank = Bank::new(pool);
     let (p, first) = contradicted(&bank, Stage::Released, "once").await;
     // A repeated contradiction while the exception is open belongs to the same exception.

@@ -33,7 +33,7 @@ fn row_of(p: &Sample) -> String {
     format!("WHERE payment_id = '{}'", p.id)
 }
 
-/// Violations of the journal.
+/// Statements that violate constraints of the journal.
 #[rustfmt::skip]
 fn journal_violations(open: &Sample, settled: &Sample, released: &Sample) -> Vec<Violation> {
     vec![
@@ -65,7 +65,7 @@ fn journal_violations(open: &Sample, settled: &Sample, released: &Sample) -> Vec
     ]
 }
 
-/// Violations of holds.
+/// Statements that violate constraints of holds.
 #[rustfmt::skip]
 fn hold_violations(open: &Sample, void: &Sample, settled: &Sample, released: &Sample) -> Vec<Violation> {
     vec![
@@ -86,7 +86,7 @@ fn hold_violations(open: &Sample, void: &Sample, settled: &Sample, released: &Sa
     ]
 }
 
-/// Violations of payments and the inbox.
+/// Statements that violate constraints of payments and the inbox.
 #[rustfmt::skip]
 fn payment_violations(open: &Sample, void: &Sample, settled: &Sample, released: &Sample) -> Vec<Violation> {
     vec![
@@ -107,7 +107,7 @@ fn payment_violations(open: &Sample, void: &Sample, settled: &Sample, released: 
     ]
 }
 
-/// Violations of accounts and operations.
+/// Statements that violate constraints of accounts and operations.
 #[rustfmt::skip]
 fn account_violations(open: &Sample, settled: &Sample) -> Vec<Violation> {
     vec![
@@ -148,7 +148,7 @@ async fn the_database_enforces_the_ledgers_invariants(pool: PgPool) {
 
 /// A constraint violation is a defect that repeating does not solve, so the error is final.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_constraint_violation_is_a_final_error(pool: PgPool) {
+async fn a_database_constraint_violation_is_a_final_ledger_error(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Confirmed, "k").await;
     // Another entry already has the key of the debit.

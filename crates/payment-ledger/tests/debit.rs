@@ -12,7 +12,7 @@ use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, success};
 
 /// The outcome of a debit at each stage, repeated, and the resulting state.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_debit_follows_the_final_status_at_each_stage(pool: PgPool) {
+async fn a_debit_follows_the_final_status_at_each_payment_stage(pool: PgPool) {
     use DebitOutcome::{Differs, Done, NotConfirmed, Refused};
     let bank = Bank::new(pool);
     let refused = || Refused { reason: "frozen_account".into() };
@@ -50,7 +50,7 @@ async fn a_debit_follows_the_final_status_at_each_stage(pool: PgPool) {
 /// Path C (S0.10): the refusal is recorded under the debit's key before the recall, and is final also after the freeze is
 /// lifted. Otherwise a paused first attempt would debit a recalled payment.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_10_the_refusal_of_a_frozen_account_is_final(pool: PgPool) {
+async fn s0_10_a_debit_refused_for_a_frozen_account_stays_refused(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Confirmed, "k").await;
     bank.freeze(&p).await;
@@ -64,7 +64,7 @@ async fn s0_10_the_refusal_of_a_frozen_account_is_final(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_freeze_after_the_debit_changes_nothing(pool: PgPool) {
+async fn an_account_freeze_after_the_debit_changes_nothing(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Settled, "k").await;
     bank.freeze(&p).await;
@@ -73,7 +73,7 @@ async fn a_freeze_after_the_debit_changes_nothing(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_closed_account_is_refused_with_its_own_reason(pool: PgPool) {
+async fn a_debit_of_a_closed_account_is_refused_with_its_own_reason(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Confirmed, "k").await;
     bank.sql(&format!("UPDATE accounts SET status = 'closed' WHERE account_id = '{}'", p.account)).await;
@@ -83,7 +83,7 @@ async fn a_closed_account_is_refused_with_its_own_reason(pool: PgPool) {
 
 /// The payment still accepts a matching SUCCESS after one with another amount.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_matching_success_after_a_differing_one_is_debited(pool: PgPool) {
+async fn a_payment_is_debited_on_a_matching_success_after_a_differing_one(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Differing, "k").await;
     assert_eq!(bank.debit(&p).await, DebitOutcome::Differs);
@@ -95,7 +95,7 @@ async fn a_matching_success_after_a_differing_one_is_debited(pool: PgPool) {
 
 /// A payment whose transfer settled while cancelling is debited, whatever the cause was.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_success_while_cancelling_is_debited(pool: PgPool) {
+async fn a_payment_whose_transfer_settles_while_cancelling_is_debited(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Cancelling, "k").await;
     bank.ledger.store_callback(&success(&p, "late")).await.unwrap();

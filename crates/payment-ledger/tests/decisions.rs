@@ -45,7 +45,7 @@ async fn messages(bank: &Bank) -> Vec<InboxMessage> {
 
 /// Every reason for refusing a proposal, also with all later reasons in the order of precedence.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_proposal_is_refused_for_the_first_reason(pool: PgPool) {
+async fn a_decision_proposal_is_refused_for_the_first_reason_in_precedence(pool: PgPool) {
     use Action::{Debit, Release, RetryCancel};
     let bank = Bank::new(pool);
     let nowhere = PaymentId::derive(&tenant(), &ClientId::new("shop").unwrap(), "nowhere");
@@ -86,7 +86,7 @@ async fn a_proposal_is_refused_for_the_first_reason(pool: PgPool) {
 
 /// Every reason for refusing a confirmation or a withdrawal, also with all later reasons in the order of precedence.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_confirmation_is_refused_for_the_first_reason(pool: PgPool) {
+async fn a_decision_confirmation_is_refused_for_the_first_reason(pool: PgPool) {
     let bank = Bank::new(pool);
     let proposal = async |key: &str| {
         let p = undecided(&bank, key).await;
@@ -139,7 +139,7 @@ async fn a_confirmation_is_refused_for_the_first_reason(pool: PgPool) {
 
 /// An action that moves money waits for a second operator; the confirmation stores the message for the workflow.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_action_that_moves_money_needs_two_operators(pool: PgPool) {
+async fn an_operator_action_that_moves_money_needs_two_operators(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = undecided(&bank, "k").await;
     let proposed = bank.ledger.propose(&p.id, Action::Debit, " Ann ", "paid", Some("fax 3")).await.unwrap();
@@ -175,7 +175,7 @@ async fn an_action_that_moves_money_needs_two_operators(pool: PgPool) {
 
 /// A retried cancel moves no money: one operator suffices, and the message is stored at once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn retry_cancel_needs_one_operator(pool: PgPool) {
+async fn the_decision_retry_cancel_needs_one_operator(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = undecided(&bank, "k").await;
     let proposed =
@@ -190,7 +190,7 @@ async fn retry_cancel_needs_one_operator(pool: PgPool) {
 /// A late cancel attempt does not change needs_operator; and a payment that a recovery run shows as cancelling still accepts
 /// decisions.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_late_cancel_does_not_prevent_a_decision(pool: PgPool) {
+async fn a_late_cancel_attempt_does_not_prevent_an_operator_decision(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = undecided(&bank, "k").await;
     bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired).await.unwrap();
@@ -204,7 +204,7 @@ async fn a_late_cancel_does_not_prevent_a_decision(pool: PgPool) {
 
 /// After a withdrawal another proposal is accepted; the withdrawal is recorded with name and reason.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_withdrawn_proposal_allows_another_one(pool: PgPool) {
+async fn a_withdrawn_decision_proposal_allows_another_one(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = undecided(&bank, "k").await;
     let first = bank.propose(&p, Action::Debit).await;
@@ -222,7 +222,7 @@ async fn a_withdrawn_proposal_allows_another_one(pool: PgPool) {
 
 /// Sixteen concurrent proposals and sixteen concurrent confirmations are one decision with one message.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn concurrent_proposals_and_confirmations_apply_one_decision(
+async fn concurrent_decision_proposals_and_confirmations_are_one_decision(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -271,7 +271,7 @@ async fn the_end_of_a_payment_closes_its_open_decisions(pool: PgPool) {
 /// A confirmed decision that was delivered but not applied is delivered again when the payment next needs an operator, since
 /// the run that received it may be lost.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_decision_is_delivered_again_after_a_lost_run(pool: PgPool) {
+async fn an_operator_decision_is_delivered_again_after_a_lost_workflow_run(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = undecided(&bank, "k").await;
     let decision_id = bank.decide(&p, Action::Release).await;

@@ -102,7 +102,7 @@ async fn payments_with_events(bank: &Bank) -> Vec<(Sample, &'static [EventKind])
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s3_5_each_event_is_written_once_and_matches_its_schema(pool: PgPool) {
+async fn s3_5_each_payment_event_is_written_once_and_matches_its_schema(pool: PgPool) {
     let bank = Bank::new(pool);
     let mut seen = BTreeSet::new();
     for (p, expected) in payments_with_events(&bank).await {
@@ -127,7 +127,7 @@ async fn s3_5_each_event_is_written_once_and_matches_its_schema(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s3_5_a_step_whose_event_cannot_be_written_is_rolled_back(pool: PgPool) {
+async fn s3_5_a_ledger_step_whose_event_cannot_be_written_is_rolled_back(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Accepted, "without event").await;
     bank.sql("ALTER TABLE outbox RENAME TO outbox_gone").await;
@@ -142,7 +142,7 @@ async fn s3_5_a_step_whose_event_cannot_be_written_is_rolled_back(pool: PgPool) 
 }
 
 #[test]
-fn s3_5_every_kind_has_a_schema_an_example_and_a_catalogue_entry() {
+fn s3_5_every_event_kind_has_a_schema_an_example_and_a_catalogue_entry() {
     let readme = std::fs::read_to_string(catalogue().join("README.md")).unwrap();
     let mut expected = BTreeSet::from(["README.md".to_owned()]);
     for kind in EventKind::ALL {
@@ -169,7 +169,7 @@ fn s3_5_every_kind_has_a_schema_an_example_and_a_catalogue_entry() {
 }
 
 #[test]
-fn s3_5_every_final_state_has_an_event() {
+fn s3_5_every_final_payment_state_has_an_event_kind() {
     for state in PaymentState::ALL {
         let has_event = EventKind::for_state(*state).is_some();
         assert!(has_event || state.end().is_none(), "the final state {state} has no event");

@@ -98,7 +98,7 @@ const TRUTH_TABLE: &[(Stage, Sent, bool, &str, &str, &str)] = &[
 /// The truth table: whether the workflow is notified, the exception, the final status, and the state afterwards. A duplicate
 /// changes nothing, and no money moves.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn each_callback_has_its_documented_effect_at_each_stage(pool: PgPool) {
+async fn each_callback_has_its_documented_effect_at_each_payment_stage(pool: PgPool) {
     let bank = Bank::new(pool);
     for &(stage, sent, is_notified, exception, final_status, state) in TRUTH_TABLE {
         let row = format!("{stage:?} x {sent:?}");
@@ -134,7 +134,7 @@ async fn each_callback_has_its_documented_effect_at_each_stage(pool: PgPool) {
 
 /// A report of `settled` has the same effect from each source, and the first one is kept.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_first_final_status_is_kept_from_each_source(pool: PgPool) {
+async fn the_first_final_status_of_a_transfer_is_kept_from_each_source(pool: PgPool) {
     let bank = Bank::new(pool);
     for (source, name) in [
         (FinalStatusSource::Callback, "callback"),
@@ -182,7 +182,7 @@ async fn a_void_final_status_is_kept_for_each_reason(pool: PgPool) {
 
 /// Every field is compared; the ruling names the first difference, and the hold stays open.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_differing_report_is_an_exception_and_moves_no_money(pool: PgPool) {
+async fn a_differing_settlement_report_is_an_exception_and_moves_no_money(pool: PgPool) {
     let bank = Bank::new(pool);
     type Change = fn(&mut SettledReport);
     #[rustfmt::skip]
@@ -234,7 +234,7 @@ async fn r20_contradictory_callbacks_in_both_orders_are_an_exception(pool: PgPoo
 
 /// Event ids are unique per switch, so the same id of two switches are two events.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_event_id_used_by_two_switches_opens_two_exceptions(pool: PgPool) {
+async fn a_callback_event_id_used_by_two_switches_opens_two_exceptions(pool: PgPool) {
     let bank = Bank::new(pool);
     let northern = bank.payment_at(Stage::Confirmed, "north").await;
     let mut order = bank.order("south");
@@ -253,7 +253,7 @@ async fn an_event_id_used_by_two_switches_opens_two_exceptions(pool: PgPool) {
 
 /// A FAILURE from another switch does not contradict a SUCCESS.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_failure_from_another_switch_does_not_contradict_a_success(pool: PgPool) {
+async fn a_failure_callback_from_another_switch_does_not_contradict_a_success(pool: PgPool) {
     let bank = Bank::new(pool);
     for order in ["failure first", "success first"] {
         let p = bank.payment_at(Stage::Sent, order).await;
@@ -271,7 +271,7 @@ async fn a_failure_from_another_switch_does_not_contradict_a_success(pool: PgPoo
 
 /// A SUCCESS without an attempt is an exception, also after the release.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_success_without_an_attempt_is_an_exception(pool: PgPool) {
+async fn a_success_without_a_recorded_submit_attempt_is_an_exception(pool: PgPool) {
     let bank = Bank::new(pool);
     for stage in [Stage::Fenced, Stage::Reserved, Stage::ReleasedUnreserved, Stage::Rejected] {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;

@@ -15,7 +15,7 @@ use payment_protocol::drift::{Drift, Tolerance};
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, Stage, account_id, tenant};
 
-/// Cancelling may take an hour.
+/// Tolerance of the tests: a cancel may take an hour.
 const TOLERANCE: Tolerance = Tolerance { grace_s: 600, cancelling_s: 3_600 };
 
 impl Bank {

@@ -14,10 +14,10 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, Stage, failure, success};
 
-/// Longer than any test takes.
+/// Backoff of a delivery, longer than any test takes.
 const BACKOFF_MS: i64 = 60_000;
 
-/// Makes every message due now.
+/// Makes every inbox message due now.
 async fn due(bank: &Bank) {
     bank.sql("UPDATE inbox SET next_delivery_at = now() - interval '1 ms'").await;
 }
@@ -29,7 +29,7 @@ fn ids(messages: &[InboxMessage]) -> Vec<i64> {
 /// The process that stored a callback has a second to deliver it; then the background worker claims it with growing backoff
 /// until it is marked.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn undelivered_messages_are_claimed_with_growing_backoff(pool: PgPool) {
+async fn undelivered_inbox_messages_are_claimed_with_growing_backoff(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let clock = async || bank.words("SELECT clock_timestamp()::text").await.remove(0);
@@ -84,7 +84,7 @@ async fn undelivered_messages_are_claimed_with_growing_backoff(pool: PgPool) {
 
 /// A claimed message has its kind, the current workflow, and whether the payment has ended.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn claimed_messages_name_the_current_workflow(pool: PgPool) {
+async fn claimed_inbox_messages_name_the_current_workflow(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     bank.customer_cancel(&p).await;
@@ -108,7 +108,7 @@ async fn claimed_messages_name_the_current_workflow(pool: PgPool) {
 
 /// Concurrent claims share the messages: each is claimed once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn concurrent_claims_take_each_message_once(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn concurrent_claims_take_each_inbox_message_once(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::with_connections(options, connect, 8).await;
     let p = bank.payment_at(Stage::Sent, "k").await;
     for n in 0..40 {
@@ -128,7 +128,7 @@ async fn concurrent_claims_take_each_message_once(options: PgPoolOptions, connec
 
 /// A claim does not wait for a row that another one has locked.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_claim_skips_an_inbox_message_that_is_locked(pool: PgPool) {
+async fn a_claim_of_inbox_messages_skips_a_locked_one(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     for n in 0..2 {
@@ -147,7 +147,7 @@ async fn a_claim_skips_an_inbox_message_that_is_locked(pool: PgPool) {
 
 /// A repeated cancel is stored once; a cancel after the end is refused.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_customer_cancel_is_stored_once_and_not_after_the_end(pool: PgPool) {
+async fn a_customers_cancel_is_stored_once_and_refused_after_the_payments_end(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [

@@ -39,7 +39,7 @@ async fn used(bank: &Bank) -> Vec<String> {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_a_limit_can_be_reached_and_not_exceeded(pool: PgPool) {
+async fn r10_a_payment_limit_can_be_reached_and_not_exceeded(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.avoid_midnight().await;
     let bounds = |per_payment_minor, per_day_minor, per_day_count| LimitBounds {
@@ -83,7 +83,7 @@ async fn r10_a_limit_can_be_reached_and_not_exceeded(pool: PgPool) {
 
 /// A release restores the usage of the day of its reserve, once. A payment reserved before the limit existed restores nothing.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_a_release_restores_the_limit_of_its_day(pool: PgPool) {
+async fn r10_a_release_restores_the_payment_limit_of_the_reserves_day(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.avoid_midnight().await;
     let account = bank.open("purse", support::FUNDS_MINOR).await;
@@ -126,7 +126,10 @@ async fn r10_a_release_restores_the_limit_of_its_day(pool: PgPool) {
 
 /// 64 concurrent reserves from eight accounts of one tenant: exactly as many succeed as the limit allows.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r34_concurrent_reserves_do_not_exceed_a_limit(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r34_concurrent_reserves_do_not_exceed_a_payment_limit(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::with_connections(options, connect, 32).await;
     bank.avoid_midnight().await;
     set(
@@ -161,7 +164,7 @@ async fn r34_concurrent_reserves_do_not_exceed_a_limit(options: PgPoolOptions, c
 
 /// The newest limit applies, a limit without bounds removes it, and all rows are kept.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_newest_limit_applies_and_old_rows_never_change(pool: PgPool) {
+async fn the_newest_payment_limit_applies_and_old_limit_rows_never_change(pool: PgPool) {
     let bank = Bank::new(pool);
     let account = bank.open("purse", support::FUNDS_MINOR).await;
     let scope = LimitScope::Account(account.clone());
@@ -188,7 +191,7 @@ async fn the_newest_limit_applies_and_old_rows_never_change(pool: PgPool) {
 
 /// Limits and kill switches require a valid name and reason, as decisions do; a refused one is not recorded.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn limits_and_kill_switches_require_a_name_and_a_reason(pool: PgPool) {
+async fn payment_limits_and_kill_switches_require_operator_name_and_reason(pool: PgPool) {
     use DecisionRefusedError::*;
     let bank = Bank::new(pool);
     let account = LimitScope::Account(bank.open("purse", support::FUNDS_MINOR).await);

@@ -14,7 +14,7 @@ use sqlx::PgPool;
 use support::{Bank, OTHER_SWITCH, SWITCH, Stage, event, success, tenant};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn payments_of_all_tenants_are_listed_newest_first(pool: PgPool) {
+async fn the_ledger_lists_payments_of_all_tenants_newest_first(pool: PgPool) {
     let bank = Bank::new(pool);
     let ours = bank.payment_at(Stage::Settled, "ours").await;
     bank.age(&ours, 300).await;
@@ -46,7 +46,7 @@ async fn payments_of_all_tenants_are_listed_newest_first(pool: PgPool) {
 
 /// Payments that need an operator, are cancelling or idle, oldest first, with allowed actions and the open decision.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn stuck_payments_are_listed_with_their_allowed_actions(pool: PgPool) {
+async fn the_ledger_lists_stuck_payments_with_their_allowed_actions(pool: PgPool) {
     let bank = Bank::new(pool);
     let undecided = bank.payment_at(Stage::Cancelling, "undecided").await;
     bank.needs_operator(&undecided, OperatorReason::NotFoundIsInconclusive).await;
@@ -94,7 +94,7 @@ async fn a_payment_view_shows_since_when_it_needs_an_operator(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn explain_returns_every_record_of_the_payment(pool: PgPool) {
+async fn ledger_explain_returns_every_record_of_the_payment(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::RecallRefused, "k").await;
     bank.payment_at(Stage::Settled, "another").await;

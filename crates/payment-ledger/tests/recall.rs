@@ -14,7 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{Bank, FUNDS_MINOR, Stage};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_first_recall_answer_is_kept(pool: PgPool) {
+async fn the_first_recorded_answer_to_a_recall_is_kept(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -46,7 +46,7 @@ async fn the_first_recall_answer_is_kept(pool: PgPool) {
 
 /// Path C: after a recall the hold is released; after a refusal it stays open for an operator.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn path_c_releases_after_a_recall_and_not_after_a_refusal(pool: PgPool) {
+async fn path_c_releases_the_hold_after_a_recall_and_not_after_its_refusal(pool: PgPool) {
     let bank = Bank::new(pool);
     let cause = Cause::DebitRefused { reason: "frozen_account".into() };
 

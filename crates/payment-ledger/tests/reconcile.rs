@@ -16,7 +16,7 @@ use payment_protocol::report::{LineStatus, StatementLine};
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, SWITCH, Sample, Stage, success};
 
-/// No grace period, but cancelling may take an hour.
+/// Tolerance of the tests: no grace period, and an hour for a cancel.
 const TOLERANCE: Tolerance = Tolerance { grace_s: 0, cancelling_s: 3_600 };
 
 fn switch() -> SwitchName {
@@ -83,7 +83,7 @@ impl Bank {
     }
 }
 
-/// The seeded data: workflows that run, and the expected findings by origin.
+/// What a test of the reconciliation seeded: the workflows that run, and the expected findings by origin.
 #[derive(Default)]
 struct Seeded {
     running: Vec<String>,
@@ -197,7 +197,7 @@ impl Seeded {
 
 /// R36, S0.15: one drift of each of the twelve kinds.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_each_seeded_drift_is_found_and_nothing_else(pool: PgPool) {
+async fn r36_reconciliation_finds_each_seeded_drift_and_nothing_else(pool: PgPool) {
     let bank = Bank::new(pool);
     let mut seeded = Seeded::default();
     let sound = seeded.sound_payments(&bank).await;
@@ -242,7 +242,7 @@ async fn check_exceptions(bank: &Bank, findings: &[Finding]) {
 
 /// A line is stored once, also if its page is read repeatedly, and the cursor of the last line is kept.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn statement_lines_are_stored_once_and_the_cursor_advances(pool: PgPool) {
+async fn switch_statement_lines_are_stored_once_and_the_cursor_advances(pool: PgPool) {
     let bank = Bank::new(pool);
     assert_eq!(bank.ledger.statement_cursor(&switch()).await.unwrap(), None);
     bank.lines(&[]).await;

@@ -13,7 +13,7 @@ use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, failure};
 
 /// The outcome of a release at each stage, repeated, and the resulting state.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_release_is_done_or_refused_at_each_stage(pool: PgPool) {
+async fn a_release_is_done_or_refused_at_each_payment_stage(pool: PgPool) {
     let bank = Bank::new(pool);
     let cause = Cause::FailureReported { reason: "no such account".into() };
     let done = |cause: &Cause| ReleaseStepOutcome::Done(cause.clone());
@@ -64,7 +64,7 @@ async fn a_failure_callback_does_not_allow_a_release(pool: PgPool) {
 
 /// The first recorded cause determines the final state, whatever later calls pass.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_first_cause_determines_the_final_state(pool: PgPool) {
+async fn the_first_compensation_cause_determines_the_final_state(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [

@@ -66,7 +66,7 @@ async fn a_reserve_is_refused_for_the_first_reason_in_precedence(pool: PgPool) {
 
 /// S1.3: a refusal changes no balance, is recorded, and is repeated after its reason is gone.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s1_3_a_refusal_is_repeated_after_its_reason_has_gone(pool: PgPool) {
+async fn s1_3_a_reserve_refusal_is_repeated_after_its_reason_has_gone(pool: PgPool) {
     let bank = Bank::new(pool);
 
     let poor = bank.order("poor");
@@ -99,7 +99,7 @@ async fn s1_3_a_refusal_is_repeated_after_its_reason_has_gone(pool: PgPool) {
 
 /// Another tenant's account and internal accounts are unknown as source.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn another_tenants_or_internal_account_is_refused_as_source(pool: PgPool) {
+async fn a_reserve_refuses_another_tenants_or_an_internal_source_account(pool: PgPool) {
     let bank = Bank::new(pool);
     let other_tenant = TenantId::new("other").unwrap();
     bank.ledger.open_account(&other_tenant, &account_id("theirs"), Currency::EUR).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_repeated_reserve_holds_the_amount_once(pool: PgPool) {
 
 /// The outcome of a late reserve at each stage, for the run that reserved and for another run.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_late_reserve_changes_nothing_at_each_stage(pool: PgPool) {
+async fn a_late_reserve_changes_nothing_at_each_payment_stage(pool: PgPool) {
     use ReserveOutcome::{AnotherRun, Ended, Held, Refused};
     let bank = Bank::new(pool);
     let fenced = || Refused(ReserveRefusal::Fenced);
@@ -229,7 +229,7 @@ async fn r8_a_reserve_after_compensation_began_changes_nothing(pool: PgPool) {
 
 /// A cancel or a passed `valid_until` refuses a new reserve, not a repeated one.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_hold_survives_a_cancel_and_its_valid_until(pool: PgPool) {
+async fn a_repeated_reserve_keeps_its_hold_after_a_cancel_or_valid_until(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Reserved, "k").await;
     bank.customer_cancel(&p).await;
@@ -240,7 +240,7 @@ async fn a_hold_survives_a_cancel_and_its_valid_until(pool: PgPool) {
 
 /// A fence records a refusal only if no outcome of the reserve is recorded.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_fence_is_written_only_if_no_outcome_is_recorded(pool: PgPool) {
+async fn a_reserve_is_fenced_only_if_no_outcome_of_it_is_recorded(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -291,7 +291,7 @@ async fn an_invalid_payment_is_rejected_only_before_its_reserve(pool: PgPool) {
 
 /// Of sixteen concurrent runs exactly one reserves.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn of_concurrent_runs_one_reserves(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn of_concurrent_workflow_runs_one_reserves(options: PgPoolOptions, connect: PgConnectOptions) {
     let bank = Bank::with_connections(options, connect, 16).await;
     for round in 0..10 {
         let p = bank.payment_at(Stage::Accepted, &format!("round-{round}")).await;
@@ -307,7 +307,7 @@ async fn of_concurrent_runs_one_reserves(options: PgPoolOptions, connect: PgConn
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_unknown_payment_is_an_error_with_its_id(pool: PgPool) {
+async fn a_reserve_of_an_unknown_payment_is_an_error_with_its_id(pool: PgPool) {
     let bank = Bank::new(pool);
     let id = bank.order("never accepted").payment_id;
     let error = bank.ledger.reserve(&id, &first_run()).await.unwrap_err();

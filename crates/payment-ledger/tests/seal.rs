@@ -57,7 +57,7 @@ async fn balances(connection: &mut PgConnection) -> Vec<(String, i64, i64)> {
 
 /// Computes the chain with PostgreSQL's SHA-256, following the description in decision 0013.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_the_hash_chain_is_as_documented(pool: PgPool) {
+async fn r36_the_hash_chain_of_the_journal_is_as_documented(pool: PgPool) {
     let bank = Bank::new(pool);
     bank.payment_at(Stage::Settled, "k").await;
     assert_eq!(seal_all(&bank, 2).await, 3);
@@ -194,7 +194,7 @@ async fn r36_a_killed_sealer_leaves_no_partial_batch(options: PgPoolOptions, con
 
 /// Unsealed entries are counted, with the age of the oldest.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_unsealed_entries_are_counted_with_their_age(pool: PgPool) {
+async fn r36_unsealed_journal_entries_are_counted_with_the_oldest_age(pool: PgPool) {
     let bank = Bank::new(pool);
     let unsealed = async || {
         let measured = bank.ledger.unsealed().await.unwrap();

@@ -23,7 +23,7 @@ async fn service(options: PgPoolOptions, connect: PgConnectOptions) -> Bank {
 
 /// Every step of a payment works with the privileges of the service role.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_the_service_role_can_run_every_step(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r36_the_service_role_can_run_every_ledger_step(options: PgPoolOptions, connect: PgConnectOptions) {
     let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
     let service = service(options, connect).await;
     for (n, end) in
@@ -99,7 +99,10 @@ const FORBIDDEN: &[&str] = &[
 
 /// R36: no statement of the service role can change history.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_the_service_role_cannot_change_history(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r36_the_service_role_cannot_change_ledger_history(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let owner = Bank::with_connections(PgPoolOptions::new(), connect.clone(), 2).await;
     let p = owner.payment_at(Stage::Settled, "k").await;
     owner.payment_at(Stage::Reserved, "open").await;

@@ -56,7 +56,7 @@ async fn a_claimed_payment_is_the_complete_workflow_input(pool: PgPool) {
 
 /// The order is by time of acceptance, not by position in the table.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn payments_are_claimed_oldest_first(pool: PgPool) {
+async fn accepted_payments_are_claimed_oldest_first(pool: PgPool) {
     let bank = Bank::new(pool);
     let mut oldest_first = vec![];
     for age in 0..60 {
@@ -76,7 +76,7 @@ async fn payments_are_claimed_oldest_first(pool: PgPool) {
 
 /// A leased payment is not claimed again until the lease has expired or the start is marked.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_expired_start_lease_is_claimed_again(pool: PgPool) {
+async fn a_payment_with_an_expired_start_lease_is_claimed_again(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Accepted, "k").await;
     assert_eq!(
@@ -105,7 +105,10 @@ async fn an_expired_start_lease_is_claimed_again(pool: PgPool) {
 
 /// Eight concurrent starters claim each payment once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn concurrent_starters_claim_each_payment_once(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn concurrent_workflow_starters_claim_each_payment_once(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::with_connections(options, connect, 8).await;
     for n in 0..80 {
         bank.accept(&bank.order(&format!("k{n}"))).await;
@@ -122,7 +125,7 @@ async fn concurrent_starters_claim_each_payment_once(options: PgPoolOptions, con
 
 /// R23: a row that cannot be deserialized does not block the others.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r23_an_unreadable_payment_does_not_stop_the_queue(pool: PgPool) {
+async fn r23_an_unreadable_payment_does_not_block_workflow_starts(pool: PgPool) {
     let bank = Bank::new(pool);
     let unreadable = bank.payment_at(Stage::Accepted, "unreadable").await;
     let p = bank.payment_at(Stage::Accepted, "sound").await;
@@ -139,7 +142,7 @@ async fn r23_an_unreadable_payment_does_not_stop_the_queue(pool: PgPool) {
 
 /// A claimed payment carries whether a cancel is requested and whether its deadline has passed.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_claim_reports_a_cancel_request_and_a_passed_deadline(pool: PgPool) {
+async fn a_start_claim_reports_a_cancel_request_and_a_passed_deadline(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -164,7 +167,7 @@ async fn a_claim_reports_a_cancel_request_and_a_passed_deadline(pool: PgPool) {
 
 /// After five starts that Temporal refused the payment needs an operator, with one alert.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn five_refused_starts_need_an_operator(pool: PgPool) {
+async fn a_payment_needs_an_operator_after_five_refused_workflow_starts(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Accepted, "k").await;
     for n in 1..=START_REJECTIONS_MAX + 1 {
@@ -182,7 +185,7 @@ async fn five_refused_starts_need_an_operator(pool: PgPool) {
 
 /// Marking a start never reverts the state.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_late_start_mark_changes_nothing(pool: PgPool) {
+async fn a_late_mark_of_the_workflow_start_changes_no_payment_state(pool: PgPool) {
     let bank = Bank::new(pool);
     for stage in [Stage::Reserved, Stage::Cancelling, Stage::Confirmed, Stage::Settled, Stage::Rejected] {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
@@ -233,7 +236,10 @@ async fn open_payments_without_updates_are_claimed_as_idle(pool: PgPool) {
 
 /// Of concurrent resumes of a lost run one succeeds, with the next number.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn of_concurrent_resumes_one_succeeds(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn of_concurrent_resumes_of_a_lost_workflow_one_succeeds(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::with_connections(options, connect, 8).await;
     let p = bank.payment_at(Stage::Sent, "k").await;
     let mut lost = p.id.to_string();
@@ -258,7 +264,7 @@ async fn of_concurrent_resumes_one_succeeds(options: PgPoolOptions, connect: PgC
 
 /// The number of the resume at each stage: 0 (from the beginning) if nothing is recorded, 1 otherwise; `None` after the end.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_lost_run_is_resumed_at_each_open_stage(pool: PgPool) {
+async fn a_lost_workflow_run_is_resumed_at_each_open_payment_stage(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -290,7 +296,7 @@ async fn a_lost_run_is_resumed_at_each_open_stage(pool: PgPool) {
 
 /// The in-flight limit counts payments from their start until the switch has accepted them, per switch.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_switch_at_its_in_flight_limit_does_not_block_others(pool: PgPool) {
+async fn a_switch_at_its_in_flight_limit_blocks_no_starts_for_other_switches(pool: PgPool) {
     let bank = Bank::new(pool);
     let elsewhere = |key: &str| {
         let mut order = bank.order(key);
@@ -312,7 +318,7 @@ async fn a_switch_at_its_in_flight_limit_does_not_block_others(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_wake_up_notification_reaches_the_starter(pool: PgPool) {
+async fn a_wake_up_notification_reaches_the_workflow_starter(pool: PgPool) {
     let bank = Bank::new(pool);
     let mut listener = sqlx::postgres::PgListener::connect_with(&bank.pool).await.unwrap();
     listener.listen(payment_ledger::steps::start::START_CHANNEL).await.unwrap();

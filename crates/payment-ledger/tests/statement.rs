@@ -83,7 +83,7 @@ async fn held(bank: &Bank, account: &str, at: Timestamp) -> i64 {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_a_balance_is_exact_at_every_instant(pool: PgPool) {
+async fn r10_an_account_balance_is_exact_at_every_instant(pool: PgPool) {
     let (bank, entries) = bank_with_history(pool).await;
     let mut non_zero = 0;
     for round in 0..3 {
@@ -119,7 +119,7 @@ async fn r10_a_balance_is_exact_at_every_instant(pool: PgPool) {
 
 /// The balance observed after each step is returned later for that instant.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_past_balances_are_those_observed_then(pool: PgPool) {
+async fn r10_past_account_balances_are_those_observed_at_that_time(pool: PgPool) {
     let bank = Bank::new(pool);
     let order = bank.order("k");
     let account = bank.open(order.source_account.as_str(), FUNDS_MINOR).await;
@@ -169,7 +169,7 @@ async fn pages(
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_statement_lines_lead_from_opening_to_closing_balance(pool: PgPool) {
+async fn r10_account_statement_lines_lead_from_opening_to_closing_balance(pool: PgPool) {
     let (bank, entries) = bank_with_history(pool).await;
     for account in [ACCOUNT, "other", HOLDING, ESCROW, FUNDING] {
         for (from, to) in

@@ -96,7 +96,7 @@ async fn s0_11_a_submission_is_reconciled_with_stored_callbacks(pool: PgPool) {
 
 /// The marker is recorded with the attempt, before it is sent; the first recorded transfer id is kept.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_lookup_key_is_recorded_before_the_attempt_is_sent(pool: PgPool) {
+async fn the_lookup_key_is_recorded_before_the_submit_attempt_is_sent(pool: PgPool) {
     let bank = Bank::new(pool);
     let lookup_key = |marker: Option<&str>, transfer_id: Option<&str>| LookupKey {
         marker: marker.map(str::to_owned),
@@ -128,7 +128,7 @@ async fn the_lookup_key_is_recorded_before_the_attempt_is_sent(pool: PgPool) {
 
 /// S1.5: an open payment with an attempt to the same account at the same switch fences other attempts until its end.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s1_5_an_account_has_one_transfer_in_flight(pool: PgPool) {
+async fn s1_5_without_references_an_account_has_one_transfer_in_flight(pool: PgPool) {
     let bank = Bank::new(pool);
     let busy = AttemptRuling::NotSent(NotSent::AccountBusy);
     let held = bank.order_at(Stage::Reserved, without_references(&bank, "held", "DE-1")).await;
@@ -164,7 +164,7 @@ async fn s1_5_an_account_has_one_transfer_in_flight(pool: PgPool) {
 
 /// S1.5: of sixteen concurrent attempts to one account one is allowed; row locks alone would allow all.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s1_5_of_sixteen_concurrent_attempts_to_an_account_one_is_sent(
+async fn s1_5_of_sixteen_concurrent_submits_to_an_account_one_is_sent(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {

@@ -16,7 +16,7 @@ use support::{AMOUNT_MINOR, Bank, SWITCH_NOW_MS, Sample, Stage, at, eur, first_r
 
 /// The ruling on an attempt at each stage, for the run that reserved and for another run.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_attempt_is_allowed_or_fenced_at_each_stage(pool: PgPool) {
+async fn a_submit_attempt_is_allowed_or_fenced_at_each_payment_stage(pool: PgPool) {
     let bank = Bank::new(pool);
     let another = No(NotSent::AnotherRun);
     let no_hold = No(NotSent::NoOpenHold);
@@ -59,7 +59,7 @@ async fn an_attempt_is_allowed_or_fenced_at_each_stage(pool: PgPool) {
 /// Every attempt sends identical bytes, since a switch that deduplicates may compare the bodies. The deadline is fixed before the
 /// first attempt.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn every_attempt_sends_the_same_transfer(pool: PgPool) {
+async fn every_submit_attempt_sends_the_same_transfer(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Reserved, "k").await;
     // With nanoseconds, which the database does not store.
@@ -85,7 +85,7 @@ async fn every_attempt_sends_the_same_transfer(pool: PgPool) {
 
 /// A switch without deduplication receives one attempt, whatever its outcome is.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn without_deduplication_only_one_attempt_is_sent(pool: PgPool) {
+async fn a_switch_without_deduplication_gets_only_one_submit_attempt(pool: PgPool) {
     let bank = Bank::new(pool);
     let answers = [
         None,
@@ -109,7 +109,7 @@ async fn without_deduplication_only_one_attempt_is_sent(pool: PgPool) {
 
 /// Each reason that fences the next attempt.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_next_attempt_is_fenced_for_each_reason(pool: PgPool) {
+async fn the_next_submit_attempt_is_fenced_for_each_reason(pool: PgPool) {
     let bank = Bank::new(pool);
 
     let cancelled = bank.payment_at(Stage::Sent, "customer cancel").await;
@@ -128,7 +128,7 @@ async fn the_next_attempt_is_fenced_for_each_reason(pool: PgPool) {
 
 /// The switch's retention counts from the first attempt, by the database's clock.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn no_attempt_is_allowed_after_the_retention(pool: PgPool) {
+async fn no_submit_attempt_is_allowed_after_the_switchs_retention(pool: PgPool) {
     let bank = Bank::new(pool);
     #[rustfmt::skip]
     let table = [
@@ -157,7 +157,7 @@ async fn no_attempt_is_allowed_after_the_retention(pool: PgPool) {
 
 /// The first answer is recorded, and changes the state to submitted only if it is accepted.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_answer_is_recorded_once_and_never_reverts_the_state(pool: PgPool) {
+async fn a_submit_answer_is_recorded_once_and_never_reverts_the_state(pool: PgPool) {
     let bank = Bank::new(pool);
     let accepted = SendAnswer::Accepted;
     let refused = SendAnswer::Refused { reason: "limit".into() };
@@ -205,7 +205,10 @@ async fn r23_nul_characters_in_the_switchs_answer_are_stored(pool: PgPool) {
 
 /// R3: concurrent attempts are numbered without gaps; without deduplication only one is allowed.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r3_concurrent_attempts_are_numbered_without_gaps(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn r3_concurrent_submit_attempts_are_numbered_without_gaps(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let bank = Bank::with_connections(options, connect, 16).await;
     let sent = |rulings: &[AttemptRuling]| {
         let mut sent: Vec<u32> =
@@ -228,7 +231,7 @@ async fn r3_concurrent_attempts_are_numbered_without_gaps(options: PgPoolOptions
 
 /// A cancel concurrent with an attempt: the attempt is fenced, or recorded so that the cancel knows it.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_attempt_concurrent_with_a_cancel_is_fenced_or_recorded(
+async fn a_submit_attempt_concurrent_with_a_cancel_is_fenced_or_recorded(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {

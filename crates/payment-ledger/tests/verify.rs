@@ -87,7 +87,7 @@ const TAMPERINGS: &[Tampering] = &[
 
 /// The owner of the tables can disable the triggers; each change that this allows has its own finding.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r36_verify_finds_each_kind_of_tampering(pool: PgPool) {
+async fn r36_journal_verification_finds_each_kind_of_tampering(pool: PgPool) {
     let bank = Bank::new(pool);
     // Entries 1 to 10, in batches of two: 1-3 and 4-6 are settled payments, 7-8 a reserved one, 9 and 10 fund entries.
     bank.payment_at(Stage::Settled, "one").await;

@@ -48,9 +48,9 @@ impl Correction {
 /// The action of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperatorAction {
-    /// On an open payment that needs an operator.
+    /// An action on an open payment that needs an operator.
     OpenPayment(Action),
-    /// After the end.
+    /// A correction after the end of the payment.
     Correction(Correction),
     /// Close an exception without moving money.
     Close,

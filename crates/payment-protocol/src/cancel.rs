@@ -202,7 +202,8 @@ pub async fn query_status<P: CancelPort>(
     })
 }
 
-/// The transfer may still settle. The status can show that it has settled, but not that it never will.
+/// The outcome of a cancel attempt whose transfer may still settle. The status can show that it has settled, but not
+/// that it never will.
 async fn may_still_settle<P: CancelPort>(
     port: &P,
     payment: &Payment,
@@ -240,8 +241,8 @@ async fn decide_by_query<P: CancelPort>(
     }
 }
 
-/// A cancel did not find the transfer. The switch may have repeated an earlier answer under the same key; a
-/// query has no key, so the answer of a query counts if the switch offers one.
+/// The outcome of a cancel that did not find the transfer. The switch may have repeated an earlier answer under the
+/// same key; a query has no key, so the answer of a query counts if the switch offers one.
 async fn not_found_by_cancel<P: CancelPort>(
     port: &P,
     payment: &Payment,

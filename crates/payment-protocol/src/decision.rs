@@ -89,7 +89,8 @@ pub async fn apply_decision<P: DecisionPort>(
     }
 }
 
-/// A debit queries the transfer first. It never cancels, which would void a transfer that may still settle.
+/// Debits by decision, after a query of the transfer. It never cancels, which would void a transfer that may still
+/// settle.
 async fn debit<P: DecisionPort>(
     port: &P,
     payment: &Payment,
@@ -145,7 +146,7 @@ async fn debit<P: DecisionPort>(
     })
 }
 
-/// A release cancels first, which leaves a tombstone if the switch supports tombstones.
+/// Releases by decision, after a cancel, which leaves a tombstone if the switch supports tombstones.
 async fn release<P: DecisionPort>(port: &P, payment: &Payment) -> Result<DecisionOutcome, P::Error> {
     match cancel::attempt(port, payment).await? {
         CancelAttemptOutcome::Void => {

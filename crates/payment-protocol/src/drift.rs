@@ -82,7 +82,7 @@ pub struct Tolerance {
 }
 
 impl Default for Tolerance {
-    /// 10 minutes and 15 minutes.
+    /// A grace period of 10 minutes, and 15 minutes for a cancel.
     fn default() -> Self {
         Self { grace_s: 600, cancelling_s: 900 }
     }
@@ -95,7 +95,7 @@ pub struct PaymentEvidence {
     pub state: PaymentState,
     /// Why the payment needs an operator, if it does.
     pub operator_reason: Option<OperatorReason>,
-    /// Recorded attempts.
+    /// Recorded submit attempts.
     pub attempts: i32,
     /// Status of its hold.
     pub hold: Option<HoldStatus>,
@@ -107,7 +107,7 @@ pub struct PaymentEvidence {
     pub settled: Option<i64>,
     /// Settled transfers with another amount or currency.
     pub other_amounts: i64,
-    /// Seconds since the newest of them settled, by the switch's clock.
+    /// Seconds since the newest of the settled transfers settled, by the switch's clock.
     pub settled_for_s: Option<i64>,
     /// Seconds from the debit to the reading of the statement; negative if the debit came later.
     pub debited_before_s: Option<i64>,

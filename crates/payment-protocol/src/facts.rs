@@ -49,7 +49,7 @@ pub enum ReserveRecord {
     Refused(ReserveRefusal),
 }
 
-/// Everything the rules read.
+/// Everything about one payment that the rules read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Facts {
     /// The payment's state.
@@ -68,18 +68,18 @@ pub struct Facts {
     pub cause: Option<Cause>,
     /// The switch's first definite answer.
     pub final_status: Option<FinalStatus>,
-    /// A SUCCESS that differs from the payment is recorded.
+    /// Whether a SUCCESS that differs from the payment is recorded.
     pub confirmation_mismatch: bool,
-    /// The switch reported SUCCESS although no attempt was recorded: our database may have been restored from
+    /// Whether the switch reported SUCCESS although no attempt was recorded: our database may have been restored from
     /// an older backup, so "never sent" is not trusted.
     pub reported_without_attempt: bool,
     /// The ledger refused the debit permanently, for this reason.
     pub debit_refused: Option<String>,
     /// The outcome recorded under recall's key.
     pub recall: Option<RecallRecord>,
-    /// A customer's cancel request is in the inbox.
+    /// Whether a customer's cancel request is in the inbox.
     pub cancel_requested: bool,
-    /// Another open payment has sent to the same account at a switch without references: a transfer read back
+    /// Whether another open payment has sent to the same account at a switch without references: a transfer read back
     /// there might belong to the other payment.
     pub account_busy: bool,
 }

@@ -99,8 +99,8 @@ id!(
     DecisionId, "decision id"
 );
 id!(
-    /// The payment. Derived from the caller and its idempotency key, so that a repeated request is the same
-    /// payment. Also the first Workflow ID (S0.1).
+    /// One payment. The id is derived from the caller and its idempotency key, so that a repeated request is the same
+    /// payment; it is also the first Workflow ID (S0.1).
     PaymentId, "payment id"
 );
 id!(
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_has_a_bounded_length_and_alphabet() {
+    fn an_account_id_has_a_bounded_length_and_alphabet() {
         assert!(AccountId::new("a".repeat(ID_BYTES_MAX)).is_ok());
         for bad in ["".to_owned(), "a b".into(), "a\n".into(), "é".into(), "a".repeat(ID_BYTES_MAX + 1)] {
             assert!(AccountId::new(bad.clone()).is_err(), "{bad:?}");

@@ -144,7 +144,7 @@ mod tests {
     use crate::ids::{ClientId, TenantId};
 
     #[test]
-    fn s0_12_keys_have_the_documented_form_and_differ() {
+    fn s0_12_operation_keys_have_the_documented_form_and_differ() {
         let payment = PaymentId::new("pay_1").unwrap();
         let tx = TxId::new("tx_1").unwrap();
         let decision = DecisionId::new("dec_1").unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_fits_iso_20022_and_contains_its_transaction() {
+    fn a_switch_reference_fits_iso_20022_and_contains_its_transaction_id() {
         let payment = PaymentId::derive(&TenantId::new("t").unwrap(), &ClientId::new("c").unwrap(), "k");
         let tx = TxId::derive(&payment);
         let reference = submit(&tx);

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decimal_is_parsed_with_the_exponent_of_its_currency() {
+    fn an_amount_is_parsed_with_the_exponent_of_its_currency() {
         for (raw, currency, minor) in [
             ("12.50", "EUR", 1_250),
             ("12.5", "EUR", 1_250),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_is_formatted_with_all_decimals() {
+    fn an_amount_is_formatted_with_all_decimals_of_its_currency() {
         for (minor, currency, text) in [
             (1_250, "EUR", "12.50"),
             (1, "EUR", "0.01"),

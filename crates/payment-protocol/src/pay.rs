@@ -24,7 +24,7 @@ use crate::state::{FinalState, PaymentState};
 
 /// The next step of the payment.
 enum NextStep {
-    /// None: the payment is in a final state.
+    /// No next step: the payment is in a final state.
     Finished(Result<(), PaymentError>),
     /// Run the compensations, for this cause.
     Compensate(Cause),
@@ -65,7 +65,7 @@ async fn finish<P: PaymentPort>(
     }
 }
 
-/// The forward steps, which a payment runs once.
+/// Runs the forward steps, which a payment runs once.
 async fn run_forward<P: PaymentPort>(
     port: &P,
     payment: &Payment,
@@ -98,7 +98,7 @@ async fn run_forward<P: PaymentPort>(
     }
 }
 
-/// Step reserve. Key `{payment_id}:reserve`; compensation: release, key `{tx_id}:comp-reserve`.
+/// Runs the step reserve. Key `{payment_id}:reserve`; compensation: release, key `{tx_id}:comp-reserve`.
 /// Unknown outcome: cancel, then release, which fences a reserve that has not reached the ledger.
 async fn reserve<P: PaymentPort>(port: &P, compensations: &mut Compensations) -> Result<(), NextStep> {
     compensations.register(Compensation::Release);
@@ -120,7 +120,7 @@ async fn reserve<P: PaymentPort>(port: &P, compensations: &mut Compensations) ->
     }
 }
 
-/// Step submit. Key `{tx_id}:submit`; compensation: cancel, key `{tx_id}:comp-submit`.
+/// Runs the step submit. Key `{tx_id}:submit`; compensation: cancel, key `{tx_id}:comp-submit`.
 /// Unknown outcome: cancel, and follow the answer. Returns whether the switch has already reported SUCCESS.
 async fn submit<P: PaymentPort>(port: &P, payment: &Payment) -> Result<bool, NextStep> {
     match port.submit().await {
@@ -180,7 +180,7 @@ async fn confirm_and_debit<P: PaymentPort>(
     }
 }
 
-/// The steps of a recovery workflow: no reserve, no submit. Fence the reserve, cancel, follow the answer.
+/// Runs the steps of a recovery workflow: no reserve, no submit. Fence the reserve, cancel, follow the answer.
 async fn run_recovery<P: PaymentPort>(port: &P, compensations: &mut Compensations) -> NextStep {
     *compensations = Compensations::all();
     match port.fence_reserve().await {
@@ -189,7 +189,7 @@ async fn run_recovery<P: PaymentPort>(port: &P, compensations: &mut Compensation
     }
 }
 
-/// The payment had ended when this run read it.
+/// The next step of a payment that had ended when this run read it.
 fn already_ended(end: FinalState) -> NextStep {
     NextStep::Finished(match end {
         FinalState::Settled => Ok(()),
@@ -222,7 +222,7 @@ enum DebitOrRecall {
     AwaitOperator(OperatorReason),
 }
 
-/// Debits, because the money left. If the bank cannot debit, recalls the money (Path C, S0.10).
+/// Debits the customer, because the money left. If the bank cannot debit, recalls the money (Path C, S0.10).
 async fn debit_or_recall<P: PaymentPort>(port: &P, compensations: &mut Compensations) -> DebitOrRecall {
     let reason = match port.debit().await {
         DebitOutcome::Done => {

@@ -7,13 +7,13 @@ use crate::keys::{self, Reference};
 use crate::money::Money;
 use crate::profile::SwitchProfile;
 
-/// Workflow input. Contains neither the destination account nor the customer's name, because the input stays in
-/// Temporal's history; submit reads the destination from our own row.
+/// Input of the payment workflow. Contains neither the destination account nor the customer's name, because the input
+/// stays in Temporal's history; submit reads the destination from our own row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Payment {
-    /// Also the Workflow ID of the first run.
+    /// The payment id; also the Workflow ID of the first run.
     pub payment_id: PaymentId,
-    /// Derived from the payment id.
+    /// The transaction id, derived from the payment id.
     pub tx_id: TxId,
     /// The amount that is sent.
     pub money: Money,

@@ -225,7 +225,7 @@ pub enum ReleaseRuling {
     Already,
     /// There is nothing to release: the payment ended without compensation.
     Ended(FinalState),
-    /// Not allowed.
+    /// The release is not allowed, for this reason.
     Refused(ReleaseRefusal),
 }
 
@@ -272,7 +272,7 @@ pub enum DebitByDecisionRuling {
     Charge,
     /// The payment has ended.
     Ended(FinalState),
-    /// Not allowed.
+    /// The debit is not allowed, for this reason.
     Refused(DecisionRefusal),
 }
 
@@ -300,7 +300,7 @@ pub enum ReleaseByDecisionRuling {
     Release,
     /// The payment has ended.
     Ended(FinalState),
-    /// Not allowed.
+    /// The release by decision is not allowed, for this reason.
     Refused(DecisionRefusal),
 }
 

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_are_parsed_from_their_text_and_include_the_final_states() {
+    fn payment_states_are_parsed_from_their_text_and_include_final_states() {
         for state in PaymentState::ALL {
             assert_eq!(PaymentState::parse(state.as_str()), Some(*state));
         }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn final_states_alone_have_no_successors() {
+    fn only_final_payment_states_have_no_successors() {
         for state in PaymentState::ALL {
             assert_eq!(state.successors().is_empty(), state.end().is_some(), "{state}");
             assert!(!state.may_become(*state), "{state} is listed as its own successor");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_is_reachable_and_can_reach_a_final_state() {
+    fn every_payment_state_is_reachable_and_can_reach_a_final_state() {
         for state in PaymentState::ALL {
             assert!(reachable(PaymentState::Accepted).contains(state), "{state} is not reachable");
             let ends = reachable(*state).iter().any(|reached| reached.end().is_some());

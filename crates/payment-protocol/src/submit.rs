@@ -67,7 +67,7 @@ pub enum SubmitAttemptOutcome {
     NotSent(NotSent),
     /// The outcome is unknown; the attempt may be repeated.
     Unknown {
-        /// The reason.
+        /// Why the outcome is unknown.
         detail: String,
     },
 }

@@ -168,9 +168,9 @@ fn pending() -> QueryAnswer {
     QueryAnswer::Pending
 }
 
-/// (answer x profile x clock) -> outcome.
+/// The table of (answer x profile x clock) -> outcome.
 #[test]
-fn each_cancel_answer_leads_to_its_outcome() {
+fn each_switch_answer_to_a_cancel_leads_to_its_outcome() {
     use CancelAnswer::{AlreadyRejected, AlreadySettled, CannotCancel, NotFound};
     use Clock::{Before, Deadline, Expired, NoDate, Past, Retained, Skew};
     let full = full_profile();
@@ -281,7 +281,7 @@ fn each_cancel_answer_leads_to_its_outcome() {
 
 /// A recorded final state or final status makes a request to the switch unnecessary.
 #[test]
-fn a_recorded_status_is_used_without_a_request_to_the_switch() {
+fn a_recorded_final_status_decides_a_cancel_without_a_switch_request() {
     let sent = || ScriptedPort::new(undecided(), pending(), Clock::Before).context;
     #[rustfmt::skip]
     let table = [
@@ -303,7 +303,7 @@ fn a_recorded_status_is_used_without_a_request_to_the_switch() {
 
 /// The first recorded definite answer is used, whatever the switch answers now.
 #[test]
-fn the_first_recorded_switch_answer_outranks_a_later_one() {
+fn the_first_recorded_final_status_outranks_a_later_cancel_answer() {
     let rejected = || CancelAnswer::AlreadyRejected;
     let settled = || CancelAnswer::AlreadySettled(report());
     #[rustfmt::skip]
@@ -340,7 +340,7 @@ fn a_cancel_that_stays_undecided_raises_an_alert_by_its_age() {
 
 /// If our ledger does not answer any one call, the attempt concludes nothing.
 #[test]
-fn an_attempt_while_the_ledger_is_down_has_no_outcome() {
+fn a_cancel_attempt_while_the_ledger_is_down_has_no_outcome() {
     #[rustfmt::skip]
     let table = [
         ("begin",   CancelAnswer::AlreadyRejected,          "begin"),
@@ -357,14 +357,14 @@ fn an_attempt_while_the_ledger_is_down_has_no_outcome() {
 }
 
 #[test]
-fn not_found_without_a_recorded_deadline_is_inconclusive() {
+fn a_cancel_answered_not_found_without_a_deadline_is_inconclusive() {
     let mut port = ScriptedPort::new(CancelAnswer::NotFound, QueryAnswer::NotFound, Clock::Past);
     port.context.deadline_ms = None;
     assert_eq!(port.attempt(&full_profile()).0, "operator: not_found_is_inconclusive");
 }
 
 #[test]
-fn a_clock_at_the_end_of_its_range_neither_overflows_nor_voids() {
+fn an_extreme_deadline_or_clock_skew_neither_overflows_nor_voids() {
     let mut port = ScriptedPort::new(CancelAnswer::NotFound, QueryAnswer::NotFound, Clock::Past);
     port.context.deadline_ms = Some(i64::MAX);
     assert!(port.attempt(&full_profile()).0.starts_with("retry in"));

@@ -37,7 +37,7 @@ fn sent() -> Facts {
 }
 
 #[test]
-fn a_reserve_is_ruled_by_the_recorded_facts() {
+fn a_reserve_is_tried_unless_done_cancelled_late_ended_or_of_another_run() {
     use ReserveRuling::{AnotherRun, Ended, Recorded, Refuse, Try};
     let fresh = Facts::accepted;
     let refused = |refusal| Facts { reserve: Some(ReserveRecord::Refused(refusal)), ..fresh() };
@@ -73,7 +73,7 @@ fn a_reserve_is_ruled_by_the_recorded_facts() {
 }
 
 #[test]
-fn a_submit_attempt_is_ruled_by_the_recorded_facts() {
+fn a_submit_attempt_needs_its_own_run_an_open_hold_and_no_fence() {
     use AttemptRuling::{NotSent as No, Send, Settled};
     let full = full_profile();
     let no_deduplication = SwitchProfile { deduplicates: false, ..full_profile() };
@@ -107,7 +107,7 @@ fn a_submit_attempt_is_ruled_by_the_recorded_facts() {
 }
 
 #[test]
-fn a_debit_is_ruled_by_the_recorded_facts() {
+fn a_debit_needs_an_open_hold_a_settled_status_and_no_recorded_refusal() {
     use DebitRuling::{Already, Debit, Differs, NotConfirmed, Refused};
     let settled = Some(FinalStatus::Settled);
     let void = Some(FinalStatus::Void);
@@ -140,7 +140,7 @@ fn a_debit_is_ruled_by_the_recorded_facts() {
 }
 
 #[test]
-fn a_release_is_ruled_by_the_recorded_facts() {
+fn a_release_needs_an_open_hold_and_an_unsent_void_or_recalled_transfer() {
     use ReleaseRuling::{Already, Fence, Release};
     let may_still_settle = ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle);
     let hold_debited = ReleaseRuling::Refused(ReleaseRefusal::HoldDebited);
@@ -250,7 +250,7 @@ fn only_an_open_hold_of_a_settled_transfer_is_debited() {
 }
 
 #[test]
-fn no_attempt_is_sent_after_a_cancel_or_a_final_status() {
+fn no_submit_attempt_is_sent_after_a_cancel_or_a_final_status() {
     for facts in all_facts() {
         if let AttemptRuling::Send(_) = rules::attempt(&facts, &run("a"), &full_profile()) {
             assert!(facts.hold == Some(HoldStatus::Open) && facts.final_status.is_none(), "{facts:?}");
@@ -261,7 +261,7 @@ fn no_attempt_is_sent_after_a_cancel_or_a_final_status() {
 
 /// A SUCCESS is compared by switch first; then by whether an attempt is recorded.
 #[test]
-fn a_success_is_ruled_by_the_comparison_and_the_recorded_facts() {
+fn a_success_is_compared_by_switch_then_attempt_then_order_fields() {
     use FinalStatusRuling::{Contradicts, Differs, First, NoAttempt, Same};
     let expected = ExpectedTransfer::from(&payment(0));
     let facts = |attempts, final_status| Facts { attempts, final_status, ..held() };
@@ -301,14 +301,14 @@ fn a_success_is_ruled_by_the_comparison_and_the_recorded_facts() {
 }
 
 #[test]
-fn the_first_recorded_cause_is_kept() {
+fn the_first_recorded_compensation_cause_is_kept() {
     let compensating = Facts { cause: Some(Cause::SlaExpired), ..sent() };
     assert_eq!(rules::first_cause(&compensating, &Cause::CustomerCancel), Cause::SlaExpired);
     assert_eq!(rules::first_cause(&sent(), &Cause::CustomerCancel), Cause::CustomerCancel);
 }
 
 #[test]
-fn the_retention_expires_at_the_age_of_the_first_attempt() {
+fn the_switchs_retention_counts_from_the_first_submit_attempt() {
     for (age, expired) in
         [(None, false), (Some(0), false), (Some(RETENTION_MS - 1), false), (Some(RETENTION_MS), true)]
     {

@@ -115,9 +115,9 @@ fn lost() -> SendAnswer {
     SendAnswer::Unknown { detail: "timeout".into() }
 }
 
-/// (strategy x query answer x ruling of the ledger x answer of the switch) -> outcome.
+/// The table of (strategy x query answer x ruling of the ledger x answer of the switch) -> outcome.
 #[test]
-fn each_submit_attempt_leads_to_its_outcome() {
+fn each_switch_and_ledger_answer_to_a_submit_leads_to_its_outcome() {
     use QueryAnswer::{NotFound, Pending};
     use SendAnswer::Accepted;
     let (query, reference) = (Strategy::Query, Strategy::Reference);
@@ -165,7 +165,7 @@ fn each_submit_attempt_leads_to_its_outcome() {
 }
 
 #[test]
-fn a_success_found_by_query_is_judged_by_the_record() {
+fn a_settled_query_answer_before_a_submit_follows_the_ledgers_ruling() {
     #[rustfmt::skip]
     let table = [
         (FinalStatusRuling::First,                       "settled"),
@@ -203,7 +203,7 @@ fn a_transfer_found_without_a_recorded_attempt_is_not_sent_again() {
 }
 
 #[test]
-fn an_attempt_while_the_ledger_is_down_has_no_outcome() {
+fn a_submit_attempt_while_the_ledger_is_down_has_no_outcome() {
     #[rustfmt::skip]
     let table = [
         ("found",   QueryAnswer::Pending,           "query found"),

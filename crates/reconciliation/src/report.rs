@@ -8,7 +8,7 @@ use payment_protocol::drift::{Drift, Tolerance};
 use payment_protocol::facts::HoldStatus;
 use serde::{Deserialize, Serialize};
 
-/// Findings in a report at most. The `exceptions` table has all of them.
+/// Upper bound of findings in a report. The `exceptions` table has all of them.
 pub const REPORTED_FINDINGS_MAX: usize = 200;
 
 /// Result of one reconciliation run.
@@ -18,7 +18,7 @@ pub struct ReconciliationReport {
     pub reconciliation_id: i64,
     /// Ages below which a difference counts as in progress.
     pub tolerance: Tolerance,
-    /// PaymentComparison payments.
+    /// Number of payments that were compared.
     pub payments: u64,
     /// Lines of all switch statements.
     pub lines: u64,
@@ -47,9 +47,9 @@ pub struct SwitchTotals {
     pub currency: String,
     /// Number of payments.
     pub payments: u64,
-    /// Open holds.
+    /// Payments with open holds.
     pub held: PaymentSum,
-    /// Debited and not returned.
+    /// Payments debited and not returned.
     pub committed: PaymentSum,
     /// Settled according to the statement, with the amounts of our payments; `None` if the switch has no statement.
     pub settled_at_switch: Option<PaymentSum>,

@@ -52,7 +52,7 @@ struct StatementSource {
 }
 
 impl Reconciler {
-    /// For the ledger, all switches that have or had payments, and Temporal.
+    /// A reconciler for the ledger, all switches that have or had payments, and Temporal.
     ///
     /// # Errors
     /// [`ClientError`] if the client of a switch cannot be created.

@@ -29,7 +29,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Limits of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionBounds {
-    /// Most headers of a request (HTTP/1.1); more are answered 431. HTTP/2 counts 32 bytes for each
+    /// Upper bound of headers of a request (HTTP/1.1); more are answered 431. HTTP/2 counts 32 bytes for each
     /// against `head_bytes` instead.
     pub headers_max: usize,
     /// Largest head of a request in bytes, at least [`ConnectionBounds::HEAD_BYTES_MIN`]; a larger one is answered 431.
@@ -45,7 +45,7 @@ impl ConnectionBounds {
 }
 
 impl Default for ConnectionBounds {
-    /// 64 headers, 16 KiB, 20 s.
+    /// The default limits: 64 headers, a head of 16 KiB, 20 s without progress.
     fn default() -> Self {
         Self { headers_max: 64, head_bytes: 16 * 1024, idle: Duration::from_secs(20) }
     }

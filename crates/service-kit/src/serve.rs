@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cancelled_token_stops_the_server() {
+    async fn a_cancelled_token_stops_the_http_server() {
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), "X").await.unwrap();
         let token = CancellationToken::new();
         token.cancel();

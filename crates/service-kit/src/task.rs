@@ -68,7 +68,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
 
     #[tokio::test]
-    async fn triggers_before_a_run_are_coalesced_and_a_stop_ends_it() {
+    async fn task_triggers_before_a_run_are_coalesced_and_a_stop_ends_the_task() {
         let (runs, stop) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
         let (counted, ran) = (runs.clone(), Arc::new(Notify::new()));
         let done = ran.clone();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_periodic_action_runs_until_the_stop() {
+    async fn a_periodic_task_runs_until_the_stop() {
         let (stop, runs) = (CancellationToken::new(), AtomicUsize::new(0));
         let action = || {
             if runs.fetch_add(1, Ordering::SeqCst) == 2 {

@@ -134,7 +134,7 @@ async fn write_slowly(stream: TcpStream, byte: u8) -> String {
 }
 
 #[tokio::test]
-async fn too_many_or_too_large_headers_are_431() {
+async fn too_many_or_too_large_request_headers_are_answered_431() {
     let server = Server::start().await;
     let few: String = (0..60).map(|n| format!("x-{n}: y\r\n")).collect();
     let response = head(&mut server.send(&format!("GET / HTTP/1.1\r\nhost: x\r\n{few}\r\n")).await).await;
@@ -150,7 +150,7 @@ async fn too_many_or_too_large_headers_are_431() {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_nothing_is_disconnected() {
+async fn an_http_client_that_sends_nothing_is_disconnected() {
     let server = Server::start().await;
     let started = Instant::now();
     let (mut silent, mut after_one) = (server.connect().await, server.connect().await);
@@ -163,7 +163,7 @@ async fn a_client_that_sends_nothing_is_disconnected() {
 }
 
 #[tokio::test]
-async fn a_head_sent_byte_by_byte_is_disconnected() {
+async fn an_http_client_sending_its_head_byte_by_byte_is_disconnected() {
     let server = Server::start().await;
     let started = Instant::now();
     let slow = server.send("GET / HTTP/1.1\r\nhost: ").await;
@@ -178,7 +178,7 @@ async fn a_head_sent_byte_by_byte_is_disconnected() {
 }
 
 #[tokio::test]
-async fn a_body_sent_byte_by_byte_is_408() {
+async fn a_request_body_sent_byte_by_byte_is_answered_408() {
     let server = Server::start().await;
     let started = Instant::now();
     let slow = server.send("POST /body HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n").await;
@@ -190,7 +190,7 @@ async fn a_body_sent_byte_by_byte_is_408() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_disconnected() {
+async fn an_http_client_that_does_not_read_is_disconnected() {
     let server = Server::start().await;
     let started = Instant::now();
     let not_reading = server.send("GET /endless HTTP/1.1\r\nhost: x\r\n\r\n").await;
@@ -207,7 +207,7 @@ async fn a_client_that_does_not_read_is_disconnected() {
 }
 
 #[tokio::test]
-async fn a_connection_with_a_request_in_flight_is_not_idle() {
+async fn an_http_connection_with_a_request_in_flight_is_not_closed_as_idle() {
     let server = Server::start().await;
     let mut waiting = server.send("GET /wait HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
     // A later connection is closed before this request is answered.
@@ -217,7 +217,7 @@ async fn a_connection_with_a_request_in_flight_is_not_idle() {
 }
 
 #[tokio::test]
-async fn http_2_connections_have_the_same_limits() {
+async fn http_2_connections_have_the_same_limits_as_http_1() {
     let server = Server::start().await;
     let started = Instant::now();
     // The preface and empty settings.
@@ -234,7 +234,7 @@ async fn http_2_connections_have_the_same_limits() {
 }
 
 #[tokio::test]
-async fn a_stop_waits_for_requests_in_flight_only() {
+async fn a_server_stop_waits_for_requests_in_flight_not_idle_connections() {
     // The stop must end the connections, not the idle limit.
     let server = Server::with_idle_limit(LONG * 2).await;
     let mut waiting = server.send("GET /wait HTTP/1.1\r\nhost: x\r\n\r\n").await;

@@ -12,7 +12,7 @@ pub(crate) struct TransferBody<'a> {
     pub(crate) creditor_account: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) end_to_end_id: Option<&'a str>,
-    /// RFC 3339, on the switch's clock. Only sent to a switch that honours it.
+    /// Submit deadline (RFC 3339), on the switch's clock. Only sent to a switch that honours it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) deadline: Option<String>,
 }

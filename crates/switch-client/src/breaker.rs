@@ -6,7 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Opens after consecutive submits without an answer.
+/// A circuit that opens after consecutive submits without an answer.
 #[derive(Debug)]
 pub(crate) struct CircuitBreaker {
     failures_max: u32,
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_circuit_opens_after_consecutive_failures_and_closes_on_an_answer() {
+    fn the_switch_circuit_opens_after_failures_and_closes_on_an_answer() {
         let breaker = CircuitBreaker::new(3, Duration::from_secs(5));
         let start = Instant::now();
         let at = |s: u64| start + Duration::from_secs(s);

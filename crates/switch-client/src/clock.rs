@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_reads_http_dates_and_advances() {
+    fn the_switch_clock_reads_http_dates_and_advances() {
         let clock = SwitchClock::default();
         assert_eq!(clock.now(), None);
         assert_eq!(clock.record("yesterday"), None);

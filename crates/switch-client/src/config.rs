@@ -25,7 +25,7 @@ use serde::Deserialize;
 #[serde(transparent)]
 pub struct Switches(BTreeMap<String, SwitchOptions>);
 
-/// One switch.
+/// Options of one switch.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchOptions {
@@ -71,7 +71,7 @@ pub enum SwitchConfigError {
         switch: String,
         /// The nearest safe profile.
         nearest: NearestSafeProfile,
-        /// Why.
+        /// Why the profile is unsafe.
         #[source]
         source: ProfileError,
     },
@@ -87,7 +87,7 @@ pub enum SwitchConfigError {
     RouteTwice {
         /// The prefix.
         prefix: String,
-        /// One switch.
+        /// The first switch with the route.
         one: String,
         /// The other switch.
         other: String,
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_matching_prefix_routes_a_destination() {
+    fn the_longest_matching_prefix_routes_a_destination_to_its_switch() {
         let checked =
             switches(serde_json::json!({"a": switch(&["DE"], &[]), "b": switch(&["DE12", ""], &[])}))
                 .check()
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsafe_or_malformed_profile_is_rejected_with_the_reason() {
+    fn an_unsafe_or_malformed_switch_profile_is_rejected_with_the_reason() {
         let error = |json| switches(json).check().unwrap_err();
         assert!(matches!(error(serde_json::json!({})), SwitchConfigError::None));
         let unsafe_profile = switch(&[], &[("has_query", false.into())]);

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percent_encoded_text_stays_in_one_path_segment() {
+    fn percent_encoded_text_in_a_switch_url_stays_in_one_path_segment() {
         assert_eq!(percent_encode("FR-BOB_1.x~"), "FR-BOB_1.x~");
         assert_eq!(percent_encode("a/b?c=d&e é"), "a%2Fb%3Fc%3Dd%26e%20%C3%A9");
     }

@@ -16,7 +16,7 @@ use crate::bodies::{ListingBody, TransferView};
 use crate::client::SwitchReply;
 use crate::http::{is_temporary, percent_encode};
 
-/// Most pages of the listing that one lookup reads.
+/// Upper bound of pages of the listing that one lookup reads.
 const PAGES_MAX: usize = 10;
 /// The marker of an account without transfers.
 const START_OF_LISTING: &str = "";

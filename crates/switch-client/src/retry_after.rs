@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retry_after_is_obeyed_up_to_the_bound() {
+    fn retry_after_of_the_switch_is_obeyed_up_to_a_bound() {
         let retry_after = RetryAfter::new(Duration::from_secs(5));
         let start = Instant::now();
         let at = |s: u64| start + Duration::from_secs(s);

@@ -18,13 +18,14 @@ use crate::client::SwitchReply;
 use crate::http::{is_temporary, percent_encode};
 use crate::read_back::LookupKey;
 
-/// Most pages that one call reads.
+/// Upper bound of pages that one call reads.
 const PAGES_MAX: usize = 20;
 /// Entries of a page in a lookup of one transfer.
 const LOOKUP_PAGE_ENTRIES: usize = 100;
-/// Most entries of a page.
+/// Upper bound of entries of a page.
 pub const PAGE_ENTRIES_MAX: usize = 1_000;
-/// Most lookups with a position in memory. Beyond it, lookups start at the positions that the payments recorded.
+/// Upper bound of lookups with a position in memory. Beyond it, lookups start at the positions that the payments
+/// recorded.
 const POSITIONS_MAX: usize = 10_000;
 
 /// Detail of the answer if one call did not reach the end of the statement. The next call continues.
@@ -175,7 +176,8 @@ impl SwitchClient {
     }
 }
 
-/// By reference; an entry of a switch without references is matched by the switch's own id.
+/// Whether an entry is about the looked-up transfer: by reference; an entry of a switch without references is matched
+/// by the switch's own id.
 fn is_match(entry: &StatementEntry, lookup_key: &LookupKey) -> bool {
     match entry.transfer.reference.as_deref() {
         Some(reference) => reference == lookup_key.reference.as_str(),

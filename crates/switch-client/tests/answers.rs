@@ -57,7 +57,7 @@ fn transfer(status: &str) -> String {
 }
 
 #[tokio::test]
-async fn s0_15_a_full_statement_page_is_read_and_an_oversized_one_is_not() {
+async fn s0_15_a_full_switch_statement_page_is_read_an_oversized_one_is_not() {
     let entries = |details: usize| -> String {
         let entry = |n: usize| {
             json!({"cursor": n.to_string(), "reference": format!("tx_{n:032x}:submit"), "status": "SETTLED",
@@ -73,7 +73,7 @@ async fn s0_15_a_full_statement_page_is_read_and_an_oversized_one_is_not() {
 }
 
 #[tokio::test]
-async fn each_response_to_a_submit_is_accepted_refused_or_unknown() {
+async fn each_switch_response_to_a_submit_is_accepted_refused_or_unknown() {
     for (status, body, expected) in [
         (202, transfer("PENDING"), "accepted"),
         (202, transfer("SETTLED"), "accepted"),
@@ -99,7 +99,7 @@ async fn each_response_to_a_submit_is_accepted_refused_or_unknown() {
 }
 
 #[tokio::test]
-async fn each_response_to_a_query_is_mapped_to_one_answer() {
+async fn each_switch_response_to_a_query_is_mapped_to_one_answer() {
     for (status, body, expected) in [
         (200, transfer("PENDING"), "pending"),
         (200, transfer("SETTLED"), "settled"),
@@ -133,7 +133,7 @@ async fn each_response_to_a_query_is_mapped_to_one_answer() {
 }
 
 #[tokio::test]
-async fn each_response_to_a_cancel_is_mapped_to_one_answer() {
+async fn each_switch_response_to_a_cancel_is_mapped_to_one_answer() {
     let answered = |code: &str| json!({"answer": code, "known": true}).to_string();
     for (status, body, expected) in [
         (200, answered("CANCELLED"), "cancelled"),
@@ -171,7 +171,7 @@ async fn each_response_to_a_cancel_is_mapped_to_one_answer() {
 }
 
 #[tokio::test]
-async fn each_response_to_a_recall_is_mapped_to_one_answer() {
+async fn each_switch_response_to_a_recall_is_mapped_to_one_answer() {
     let answered = |code: &str| json!({"answer": code}).to_string();
     for (status, body, expected) in [
         (200, answered("RECALLED"), "recalled"),
@@ -200,7 +200,7 @@ async fn each_response_to_a_recall_is_mapped_to_one_answer() {
 }
 
 #[tokio::test]
-async fn a_failed_connection_is_unknown_and_a_date_header_sets_the_clock() {
+async fn a_failed_switch_connection_is_unknown_and_a_date_sets_the_clock() {
     let unreachable = client_of("http://127.0.0.1:9");
     assert!(matches!(unreachable.send(&order()).await.answer, SendAnswer::Unknown { .. }));
     assert!(matches!(

@@ -136,7 +136,7 @@ fn code(answer: &QueryAnswer) -> &'static str {
 }
 
 #[tokio::test]
-async fn s1_8_the_only_candidate_after_the_marker_is_ours() {
+async fn s1_8_the_only_listed_candidate_after_the_marker_is_our_transfer() {
     let other = |id| transfer(id, "SETTLED", 501, "EUR");
     for (marker, listed, expected, id) in [
         (Some("0"), vec![], "not found", None),
@@ -182,7 +182,7 @@ async fn s1_8_the_only_candidate_after_the_marker_is_ours() {
 }
 
 #[tokio::test]
-async fn s1_8_a_known_id_is_queried_directly() {
+async fn s1_8_a_known_transfer_id_is_queried_without_the_listing() {
     let listed = vec![transfer("1", "SETTLED", 500, "EUR"), transfer("2", "SETTLED", 500, "EUR")];
     let (client, requests) = client_with_listing(listed).await;
     let reply = client.query(TransferRef::LookupKey(&lookup_key(Some("0"), Some("2")))).await;
@@ -194,7 +194,7 @@ async fn s1_8_a_known_id_is_queried_directly() {
 }
 
 #[tokio::test]
-async fn s1_8_a_cancel_without_exactly_one_candidate_cancels_nothing() {
+async fn s1_8_a_cancel_without_exactly_one_listed_candidate_cancels_nothing() {
     let key = keys::compensate_submit(&tx());
     let ours = transfer("7", "PENDING", 500, "EUR");
     let (client, requests) = client_with_listing(vec![ours.clone()]).await;
@@ -235,7 +235,7 @@ async fn s1_8_the_marker_is_the_newest_transfer_to_the_account() {
 }
 
 #[tokio::test]
-async fn s0_16_a_statement_lookup_continues_at_the_last_position() {
+async fn s0_16_a_switch_statement_lookup_continues_at_the_last_position() {
     let ours = keys::submit(&tx()).to_string();
     let entry = |reference: Option<&str>, id: &str, status: &str| json!({"reference": reference, "transfer_id": id, "status": status, "amount_minor": 500, "currency": "EUR"});
     let others = || (0..5).map(|n| entry(Some("tx_other:submit"), &n.to_string(), "SETTLED"));

@@ -93,7 +93,7 @@ impl NatsServer {
         self.signal(Signal::STOP)
     }
 
-    /// Sends SIGCONT.
+    /// Sends SIGCONT, which resumes the server.
     ///
     /// # Errors
     /// If the server is not running.
@@ -101,7 +101,7 @@ impl NatsServer {
         self.signal(Signal::CONT)
     }
 
-    /// `nats://127.0.0.1:port`.
+    /// URL of the server, `nats://127.0.0.1:port`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port.number())

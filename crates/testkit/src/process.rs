@@ -117,7 +117,7 @@ impl Process {
         self.signal(Signal::STOP)
     }
 
-    /// Sends SIGCONT.
+    /// Sends SIGCONT, which resumes the process.
     ///
     /// # Errors
     /// If the process is not running.
@@ -125,7 +125,7 @@ impl Process {
         self.signal(Signal::CONT)
     }
 
-    /// `http://127.0.0.1:port`.
+    /// URL of the process, `http://127.0.0.1:port`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)

@@ -26,7 +26,7 @@ pub enum Direction {
 /// Faults and byte count of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Flow {
-    /// No bytes pass.
+    /// Whether bytes are held back.
     held: bool,
     /// Delay of each chunk.
     delay: Duration,
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cut_after_n_bytes_affects_existing_connections_only() -> anyhow::Result<()> {
+    async fn a_fault_proxy_cut_after_n_bytes_affects_existing_connections_only() -> anyhow::Result<()> {
         let proxy = FaultProxy::start(&echo().await?).await?;
         proxy.cut_after(Direction::ToClient, 3);
         let mut stream = TcpStream::connect(&proxy.address).await?;
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn held_bytes_are_delivered_on_resume_and_lost_on_a_cut() -> anyhow::Result<()> {
+    async fn bytes_held_by_the_fault_proxy_pass_on_resume_and_are_lost_on_a_cut() -> anyhow::Result<()> {
         let proxy = FaultProxy::start(&echo().await?).await?;
         proxy.hold(Direction::ToClient);
         let mut kept = TcpStream::connect(&proxy.address).await?;

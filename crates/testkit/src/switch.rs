@@ -18,7 +18,7 @@ pub struct SwitchTransfer {
     pub reference: String,
     /// `PENDING`, `SETTLED`, `REJECTED`, `CANCELLED` or `RECALLED`.
     pub status: String,
-    /// In minor units; `None` if the row is a tombstone.
+    /// Amount in minor units; `None` if the row is a tombstone.
     pub amount_minor: Option<i64>,
     /// ISO 4217 code; `None` if the row is a tombstone.
     pub currency: Option<String>,

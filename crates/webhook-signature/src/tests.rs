@@ -32,7 +32,7 @@ fn check(headers: &HeaderMap, body: &[u8]) -> Result<String, SignatureError> {
 }
 
 #[test]
-fn signatures_match_the_known_vectors() {
+fn webhook_signatures_match_the_known_vectors() {
     assert_eq!(sign(&secret(SECRET), ID, AT_S, BODY), SIGNATURE);
     let from_bytes = Secret::from_bytes(*b"demo-only-secret-do-not-use-it!!");
     assert_eq!(sign(&from_bytes, ID, AT_S, BODY), SIGNATURE);
@@ -46,7 +46,7 @@ fn signatures_match_the_known_vectors() {
 }
 
 #[test]
-fn several_secrets_give_one_signature_each() {
+fn several_webhook_secrets_give_one_signature_each() {
     let secrets = [secret(OTHER_SECRET), secret(SECRET)];
     let both = sign_with_each(&secrets, ID, AT_S, BODY);
     assert_eq!(both, format!("{} {SIGNATURE}", sign(&secrets[0], ID, AT_S, BODY)));
@@ -55,12 +55,12 @@ fn several_secrets_give_one_signature_each() {
 }
 
 #[test]
-fn a_valid_webhook_returns_its_id() {
+fn verifying_a_valid_webhook_returns_its_id() {
     assert_eq!(check(&headers(ID, &AT_S.to_string(), SIGNATURE), BODY), Ok(ID.to_owned()));
 }
 
 #[test]
-fn every_part_is_covered_by_the_signature() {
+fn a_webhook_signature_covers_id_timestamp_body_and_secret() {
     let at = AT_S.to_string();
     let mut altered = BODY.to_vec();
     altered[9] ^= 1;
@@ -87,7 +87,7 @@ fn every_part_is_covered_by_the_signature() {
 }
 
 #[test]
-fn during_a_rotation_any_secret_and_signature_match() {
+fn during_a_rotation_any_webhook_secret_and_signature_match() {
     let several = format!("v1a,xyz v1,AAAA {SIGNATURE}");
     let headers = headers(ID, &AT_S.to_string(), &several);
     let secrets = [secret(OTHER_SECRET), secret(SECRET)];
@@ -95,7 +95,7 @@ fn during_a_rotation_any_secret_and_signature_match() {
 }
 
 #[test]
-fn timestamps_are_bounded_in_both_directions() {
+fn too_old_and_too_new_webhook_timestamps_are_refused() {
     let headers = headers(ID, &AT_S.to_string(), SIGNATURE);
     let at = |now_s| verify(&[secret(SECRET)], &headers, BODY, now_s, 300);
     assert!(at(AT_S + 300).is_ok());
@@ -107,7 +107,7 @@ fn timestamps_are_bounded_in_both_directions() {
 }
 
 #[test]
-fn missing_repeated_or_malformed_headers_are_refused() {
+fn missing_repeated_or_malformed_webhook_headers_are_refused() {
     let at = AT_S.to_string();
     for name in [ID_HEADER, TIMESTAMP_HEADER, SIGNATURE_HEADER] {
         let mut missing = headers(ID, &at, SIGNATURE);
@@ -129,14 +129,14 @@ fn missing_repeated_or_malformed_headers_are_refused() {
 }
 
 #[test]
-fn a_body_may_be_any_bytes() {
+fn a_signed_webhook_body_may_be_any_bytes() {
     let body = [0xff, 0x00, 0xfe];
     let signature = sign(&secret(SECRET), ID, AT_S, &body);
     assert!(check(&headers(ID, &AT_S.to_string(), &signature), &body).is_ok());
 }
 
 #[test]
-fn secrets_are_validated_and_redacted() {
+fn webhook_secrets_are_validated_and_redacted_in_debug_output() {
     for text in ["", "whsec_", "ZGVtby1vbmx5LXNlY3JldC1kby1ub3QtdXNlLWl0ISE=", "whsec_AAAA", "whsec_***"] {
         assert_eq!(text.parse::<Secret>().map(|_| ()), Err(SecretError), "{text}");
     }

@@ -29,7 +29,7 @@ pub(crate) enum NotFoundReason {
 }
 
 impl LazyClient {
-    /// Does not connect.
+    /// A client that connects on first use.
     pub(crate) fn new(options: TemporalOptions, identity: &'static str) -> Self {
         Self { options, identity, client: Arc::default() }
     }

@@ -53,9 +53,9 @@ pub struct SwitchConfirmed {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TemporalOptions {
-    /// URL of the frontend. Default `http://127.0.0.1:7233`.
+    /// URL of the Temporal frontend. Default `http://127.0.0.1:7233`.
     pub address: String,
-    /// Namespace. Default `default`.
+    /// Temporal namespace. Default `default`.
     pub namespace: String,
     /// Prefix of the task queues; the switch's name is appended. Default `payments`.
     pub task_queue: String,

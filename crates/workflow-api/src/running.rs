@@ -18,18 +18,18 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct RunningWorkflows {
     client: LazyClient,
-    /// Distinguishes this bank's workflows from another's in the same namespace.
+    /// Prefix of the task queues, which distinguishes this bank's workflows from another's in the same namespace.
     task_queue: String,
 }
 
 /// One listing of workflow ids, page by page.
 pub struct RunningWorkflowPager {
-    /// Fused: the caller may request a page after the last one.
+    /// The stream of the listing, fused: the caller may request a page after the last one.
     stream: Fuse<ListWorkflowsStream>,
 }
 
 impl RunningWorkflows {
-    /// Does not connect. The Temporal UI shows `identity`.
+    /// A lister that connects on first use. The Temporal UI shows `identity`.
     #[must_use]
     pub fn new(options: TemporalOptions, identity: &'static str) -> Self {
         let task_queue = options.task_queue.clone();

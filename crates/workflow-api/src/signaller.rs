@@ -23,12 +23,12 @@ pub enum InboxDeliveryOutcome {
     Delivered,
     /// The workflow does not have the message; deliver again.
     NotDelivered {
-        /// Why.
+        /// Why the message is not delivered.
         detail: String,
     },
     /// The payment will never accept this decision.
     Rejected {
-        /// Why.
+        /// Why the decision is rejected.
         detail: String,
     },
 }
@@ -46,7 +46,7 @@ enum Request<'a> {
 }
 
 impl Signaller {
-    /// Does not connect. The Temporal UI shows `identity`.
+    /// A signaller that connects on first use. The Temporal UI shows `identity`.
     #[must_use]
     pub fn new(options: TemporalOptions, identity: &'static str) -> Self {
         Self { client: LazyClient::new(options, identity) }

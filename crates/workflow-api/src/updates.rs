@@ -44,7 +44,7 @@ pub enum UpdateError {
         "the payment's workflow cannot be reached and nothing was applied; the background-worker delivers the decision again: {detail}"
     )]
     Unreachable {
-        /// Why.
+        /// Why the workflow is unreachable.
         detail: String,
     },
     /// The payment does not await an operator at the moment, or another decision is being applied: retry.
@@ -52,7 +52,7 @@ pub enum UpdateError {
         "the payment's workflow cannot accept the decision now; the background-worker delivers the decision again: {detail}"
     )]
     NotNow {
-        /// Why.
+        /// Why the decision cannot be applied at the moment.
         detail: String,
     },
     /// The workflow is closed. Another run follows unless the payment has ended.
@@ -63,7 +63,7 @@ pub enum UpdateError {
     /// The operator reason does not allow the action: do not retry.
     #[error("the payment's workflow rejected the decision for good and nothing was applied: {detail}")]
     Rejected {
-        /// Why.
+        /// Why the action is not allowed.
         detail: String,
     },
 }
@@ -75,7 +75,7 @@ pub struct UpdateSender {
 }
 
 impl UpdateSender {
-    /// Does not connect. The Temporal UI shows `identity`.
+    /// A sender that connects on first use. The Temporal UI shows `identity`.
     #[must_use]
     pub fn new(options: TemporalOptions, identity: &'static str) -> Self {
         Self { client: LazyClient::new(options, identity) }

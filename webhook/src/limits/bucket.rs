@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_admits_its_burst_and_then_its_rate() {
+    fn a_rate_limit_bucket_admits_its_burst_and_then_its_rate() {
         let (buckets, clock) = buckets(2, 6);
         let shop = client("acme", "shop");
         let taken: Vec<_> = (0..8).map(|_| take(&buckets, &shop)).collect();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn each_client_of_each_tenant_has_its_own_bucket() {
+    fn each_client_of_each_tenant_has_its_own_rate_limit_bucket() {
         let (buckets, _) = buckets(1, 1);
         for (tenant, name) in [("acme", "shop"), ("acme", "till"), ("globex", "shop")] {
             let client = client(tenant, name);

@@ -32,7 +32,7 @@ pub(crate) use self::slots::StreamSlot;
 
 /// Longest silence on a stream. Proxies close after about a minute, our own connections after `idle_timeout_s`.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(15);
-/// Streams that read the database concurrently, so that most connections stay available for payments.
+/// Upper bound of streams that read the database concurrently, so that most connections stay available for payments.
 const READS_MAX: usize = 4;
 
 /// All streams of this process.
@@ -42,7 +42,7 @@ pub(crate) struct Streams {
     reads: Semaphore,
     /// Longest life of a stream; the client reconnects with the last event id.
     pub(crate) lifetime: Duration,
-    /// A comment is sent after so long without an event.
+    /// Silence after which a comment is sent as a heartbeat.
     pub(crate) heartbeat: Duration,
 }
 

@@ -10,9 +10,9 @@ use crate::config::{SetupError, not_zero};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StreamOptions {
-    /// Most open streams, each with a socket; a further one is answered 503 `overloaded`. Default 256.
+    /// Upper bound of open streams, each with a socket; a further one is answered 503 `overloaded`. Default 256.
     pub max: usize,
-    /// Most open streams of one client; a further one is answered 429 `too_many_streams`. Default 32.
+    /// Upper bound of open streams of one client; a further one is answered 429 `too_many_streams`. Default 32.
     pub per_client_max: usize,
     /// Longest life of a stream; the client then reconnects with the last event id. Default 600 s.
     pub lifetime_s: u64,

@@ -10,7 +10,7 @@ use service_kit::problem::Problem;
 
 use super::StreamOptions;
 
-/// A stream ends with its payment, so a slot is free soon.
+/// `Retry-After` without a free slot; a stream ends with its payment, so a slot is free soon.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The slots of this process.
@@ -22,7 +22,7 @@ pub(super) struct StreamSlots {
 #[derive(Default)]
 struct OpenStreams {
     total: usize,
-    /// Only clients with an open stream.
+    /// Number of open streams by client; only clients with an open stream.
     by_client: HashMap<Caller, usize>,
 }
 
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn stream_slots_are_limited_per_client_and_in_total_and_are_released() {
+    fn event_stream_slots_are_limited_per_client_and_in_total_and_released() {
         let options = StreamOptions { max: 3, per_client_max: 2, ..StreamOptions::default() };
         let slots = Arc::new(StreamSlots::new(options));
         let code = |caller: &Caller| slots.acquire(caller).err().map(|problem| problem.code);

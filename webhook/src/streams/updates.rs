@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stream_gets_updates_of_its_own_payment_only() {
+    fn each_event_stream_gets_updates_of_its_own_payment_only() {
         let updates = PaymentUpdates { newest: Mutex::default(), subscribed: Notify::new() };
         assert_eq!(updates.streamed_payments(), []);
         let (first, mut second) = (updates.subscribe(&id("a")), updates.subscribe(&id("a")));

@@ -6,7 +6,7 @@ use sqlx::PgPool;
 use crate::support::{ACME, Api, GLOBEX};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_account_has_available_and_held_balances(pool: PgPool) {
+async fn the_api_shows_available_and_held_balances_of_an_account(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     let reserve = "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
@@ -23,7 +23,7 @@ async fn an_account_has_available_and_held_balances(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn unknown_internal_and_foreign_accounts_are_not_found(pool: PgPool) {
+async fn the_api_answers_404_for_unknown_internal_and_foreign_accounts(pool: PgPool) {
     let api = Api::new(pool).await;
     for (key, account) in [
         (GLOBEX, "acme-eur"),
@@ -39,7 +39,7 @@ async fn unknown_internal_and_foreign_accounts_are_not_found(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_statement_and_balance_at_an_instant_agree(pool: PgPool) {
+async fn r10_the_api_statement_and_balance_of_an_account_agree_at_an_instant(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     let reserve = "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
@@ -87,7 +87,7 @@ async fn r10_statement_and_balance_at_an_instant_agree(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn malformed_history_queries_are_refused(pool: PgPool) {
+async fn the_api_refuses_malformed_account_history_queries(pool: PgPool) {
     let api = Api::new(pool).await;
     for query in [
         "statement?from=yesterday",

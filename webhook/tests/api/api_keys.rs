@@ -21,7 +21,7 @@ fn complete_response(response: &ApiResponse) -> (u16, BTreeMap<String, Vec<u8>>,
 
 const ENDPOINT: &str = "whe_00000000000000000000000000000001";
 
-/// Resets to one webhook endpoint of acme with one delivery.
+/// Resets the tables to one webhook endpoint of acme with one delivery.
 async fn reset_endpoint(pool: &PgPool) {
     for sql in [
         "DELETE FROM webhook_deliveries",
@@ -37,7 +37,7 @@ async fn reset_endpoint(pool: &PgPool) {
 
 /// Every documented route with every set of scopes: a key is admitted exactly if it has the scope of the route.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_key_is_admitted_exactly_where_it_has_the_scope(pool: PgPool) {
+async fn an_api_key_is_admitted_exactly_to_the_routes_of_its_scopes(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("first").await;
     let document = api.get("", "/openapi.json").await.json;
@@ -92,7 +92,7 @@ async fn a_key_is_admitted_exactly_where_it_has_the_scope(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn unknown_revoked_and_expired_keys_get_the_same_response(pool: PgPool) {
+async fn unknown_revoked_and_expired_api_keys_get_the_same_response(pool: PgPool) {
     let api = Api::new(pool).await;
     let scopes = [Scope::Pay, Scope::Read];
     let revoked = api.create_key("revoked", "acme", "shop", &scopes).await;
@@ -128,7 +128,7 @@ async fn unknown_revoked_and_expired_keys_get_the_same_response(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_rotated_key_is_valid_during_the_overlap(pool: PgPool) {
+async fn a_rotated_api_key_is_valid_during_the_overlap(pool: PgPool) {
     let api = Api::new(pool).await;
     let old = api.create_key("old", "acme", "shop", &[Scope::Pay]).await;
     let body = order().to_string();

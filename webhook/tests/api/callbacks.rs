@@ -86,7 +86,7 @@ fn unauthentic_callbacks(valid: impl Fn() -> Signed, tx_id: &str) -> Vec<(&'stat
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r21_an_invalid_signature_is_refused_and_stores_nothing(pool: PgPool) {
+async fn r21_a_callback_with_an_invalid_signature_is_refused_stores_nothing(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, tx_id) = api.accepted_payment("k").await;
     set_submitted(&api, &id).await;
@@ -180,7 +180,7 @@ async fn r21b_a_contradicting_callback_is_stored_as_an_exception(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r23_a_signed_unreadable_body_is_400_and_stores_nothing(pool: PgPool) {
+async fn r23_a_signed_unreadable_callback_is_400_and_stores_nothing(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, tx_id) = api.accepted_payment("k").await;
     set_submitted(&api, &id).await;
@@ -215,7 +215,7 @@ async fn r23_a_signed_unreadable_body_is_400_and_stores_nothing(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_callback_without_the_database_is_answered_503(pool: PgPool) {
+async fn the_api_answers_503_to_a_callback_if_the_database_is_unavailable(pool: PgPool) {
     let lost = PgPoolOptions::new().connect_lazy_with(pool.connect_options().as_ref().clone());
     lost.close().await;
     let api = Api::with_options(lost, json!({}));

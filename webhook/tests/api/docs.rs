@@ -7,7 +7,7 @@ use sqlx::PgPool;
 use crate::support::Api;
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn every_route_is_documented_with_its_problems(pool: PgPool) {
+async fn every_api_route_is_documented_with_its_problems(pool: PgPool) {
     let api = Api::new(pool).await;
     let document = api.get("", "/openapi.json").await.json;
     let mut documented: Vec<String> = Vec::new();
@@ -82,7 +82,7 @@ fn references(value: &Value) -> Vec<String> {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_documentation_page_loads_files_of_this_service_only(pool: PgPool) {
+async fn the_api_documentation_page_loads_files_of_this_service_only(pool: PgPool) {
     let api = Api::new(pool).await;
     assert!(api.get("", "/docs").await.status.is_redirection());
     let page = String::from_utf8(api.get("", "/docs/").await.bytes).unwrap();

@@ -50,7 +50,7 @@ async fn pay_until_refused(api: &Api, api_key: &str) -> (ApiResponse, String) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s3_8_a_retry_is_not_counted_and_never_rate_limited(pool: PgPool) {
+async fn s3_8_an_idempotent_retry_is_not_counted_and_never_rate_limited(pool: PgPool) {
     let api = with_rates(&Api::new(pool).await, rate(3), rate(3));
     let first = api.pay("k", &order()).await;
     assert_eq!((first.status.as_u16(), rate_limit(&first, "r")), (201, 2));
@@ -85,7 +85,7 @@ async fn s3_8_a_retry_is_not_counted_and_never_rate_limited(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_bucket_belongs_to_one_client_with_all_its_keys(pool: PgPool) {
+async fn a_rate_limit_bucket_belongs_to_one_client_with_all_its_api_keys(pool: PgPool) {
     let wide = Api::new(pool).await;
     let api = with_rates(&wide, rate(20), rate(2));
     let (refused, key) = pay_until_refused(&api, ACME).await;
@@ -106,7 +106,7 @@ async fn a_bucket_belongs_to_one_client_with_all_its_keys(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn every_counted_response_has_rate_limit_headers(pool: PgPool) {
+async fn every_counted_api_response_has_rate_limit_headers(pool: PgPool) {
     let wide = Api::new(pool).await;
     let (id, _) = wide.accepted_payment("k").await;
     wide.create_key("reader", "acme", "desk", &[Scope::Read]).await;
@@ -143,7 +143,7 @@ async fn every_counted_response_has_rate_limit_headers(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn reads_over_the_quota_are_refused(pool: PgPool) {
+async fn api_reads_over_the_rate_limit_are_refused(pool: PgPool) {
     let wide = Api::new(pool).await;
     let (id, _) = wide.accepted_payment("k").await;
     let api = with_rates(&wide, rate(2), rate(2));
@@ -166,7 +166,7 @@ async fn reads_over_the_quota_are_refused(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_invalid_rate_limit_is_refused_at_start_up(pool: PgPool) {
+async fn the_api_refuses_an_invalid_rate_limit_at_start_up(pool: PgPool) {
     let mut config = config_without_north();
     config.api.reads.burst = 0;
     let metrics = service_kit::metrics::install().unwrap();

@@ -9,7 +9,7 @@ use sqlx::postgres::PgPoolOptions;
 use crate::support::{ACME, Api, PAYMENTS, order};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn unknown_routes_and_exceeded_bounds_are_answered_with_problems(pool: PgPool) {
+async fn unknown_api_routes_and_exceeded_bounds_are_answered_with_problems(pool: PgPool) {
     let api = Api::new(pool).await;
     let large = format!("{{\"amount\":\"{}\"}}", "1".repeat(16 * 1024));
     api.get(ACME, "/nowhere").await.assert_problem(404, "not_found", "path");
@@ -23,7 +23,7 @@ async fn unknown_routes_and_exceeded_bounds_are_answered_with_problems(pool: PgP
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_request_has_an_id_and_a_timeout(pool: PgPool) {
+async fn each_api_request_has_a_request_id_and_a_timeout(pool: PgPool) {
     let api = Api::new(pool).await;
     let given = Request::get("/nowhere").header("x-request-id", "mine").body(Body::empty()).unwrap();
     assert_eq!(api.send(given).await.header("x-request-id"), "mine");
@@ -45,7 +45,7 @@ async fn a_request_has_an_id_and_a_timeout(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_body_that_never_arrives_is_408_and_stores_nothing(pool: PgPool) {
+async fn an_api_request_body_that_never_arrives_is_408_and_stores_nothing(pool: PgPool) {
     let api = Api::with_options(Api::new(pool).await.pool, json!({"body_timeout_s": 1}));
     let before = api.row_counts().await;
     let slow = |path: &str| {
@@ -67,7 +67,7 @@ async fn a_body_that_never_arrives_is_408_and_stores_nothing(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_request_above_the_limit_is_503_but_health_is_not(pool: PgPool) {
+async fn an_api_request_above_the_in_flight_limit_is_503_but_health_is_not(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     let narrow = Api::with_options(api.pool.clone(), json!({"max_in_flight": 1}));
@@ -84,7 +84,7 @@ async fn a_request_above_the_limit_is_503_but_health_is_not(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn readiness_depends_on_the_database_only(pool: PgPool) {
+async fn api_readiness_depends_on_the_database_only(pool: PgPool) {
     let api = Api::new(pool.clone()).await;
     assert_eq!(api.get("", "/health").await.json, json!({"status": "ok"}));
     assert_eq!(api.get("", "/ready").await.status, 200, "expected readiness while Temporal is unreachable");

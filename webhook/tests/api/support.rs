@@ -20,11 +20,11 @@ use webhook_signature::{ID_HEADER, SIGNATURE_HEADER, Secret, TIMESTAMP_HEADER};
 pub(crate) const PAYMENTS: &str = "/api/v1/payments";
 /// API key of tenant acme, client shop.
 pub(crate) const ACME: &str = "test-key-of-acme";
-/// A second key of the same client, as during a rotation.
+/// A second API key of tenant acme's client shop, as during a rotation.
 pub(crate) const ACME_ROTATED: &str = "test-key-of-acme-2";
-/// Another client of the same tenant.
+/// API key of another client of tenant acme.
 pub(crate) const ACME_TILL: &str = "test-key-of-acme-till";
-/// Another tenant.
+/// API key of another tenant, globex.
 pub(crate) const GLOBEX: &str = "test-key-of-globex";
 /// The switch that serves DE, with an old and a new secret.
 pub(crate) const NORTH: &str = "north";

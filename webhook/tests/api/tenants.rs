@@ -19,7 +19,7 @@ fn normalised(response: &ApiResponse, sent: &str) -> (u16, String) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_payment_of_another_tenant_does_not_exist(pool: PgPool) {
+async fn a_payment_of_another_tenant_is_answered_like_an_unknown_payment(pool: PgPool) {
     let api = Api::new(pool).await;
     let (others, tx_id) = api.accepted_payment("k").await;
     assert_eq!(others, derived_id("acme", "shop", "k"), "the test relies on a derived id");
@@ -52,7 +52,7 @@ async fn a_payment_of_another_tenant_does_not_exist(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_list_has_payments_of_the_own_tenant_only(pool: PgPool) {
+async fn a_list_of_payments_has_those_of_the_own_tenant_only(pool: PgPool) {
     let api = Api::new(pool).await;
     let named = order_with("end_to_end_id", json!("invoice 7"));
     let others = api.pay("k", &named).await.json["payment_id"].as_str().unwrap().to_owned();
@@ -79,7 +79,7 @@ async fn a_list_has_payments_of_the_own_tenant_only(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s4_2_the_same_key_and_body_of_another_tenant_are_new(pool: PgPool) {
+async fn s4_2_the_idempotency_key_and_body_of_another_tenant_are_new(pool: PgPool) {
     let api = Api::new(pool).await;
     let (others, _) = api.accepted_payment("k").await;
     let before = api.row_counts().await;
@@ -107,7 +107,7 @@ async fn s4_2_the_same_key_and_body_of_another_tenant_are_new(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_account_of_another_tenant_does_not_exist(pool: PgPool) {
+async fn an_account_of_another_tenant_is_answered_like_an_unknown_account(pool: PgPool) {
     let api = Api::new(pool).await;
     let missing = api.get(GLOBEX, "/api/v1/accounts/unknown-account").await;
     missing.assert_problem(404, "account_not_found", "unknown-account");

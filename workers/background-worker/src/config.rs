@@ -11,13 +11,13 @@ use workflow_api::TemporalOptions;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Options {
-    /// `[database]`
+    /// Section `[database]`.
     pub(crate) database: DatabaseOptions,
-    /// `[temporal]`
+    /// Section `[temporal]`.
     pub(crate) temporal: TemporalOptions,
-    /// `[broker]`
+    /// Section `[broker]`.
     pub(crate) broker: BrokerOptions,
-    /// `[background_worker]`
+    /// Section `[background_worker]`.
     pub(crate) background_worker: BackgroundWorkerOptions,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct BackgroundWorkerOptions {
     /// First pause before an inbox message is delivered again, in milliseconds; doubled after each failure, 5 minutes at
     /// most. Default 500.
     pub(crate) backoff_ms: i64,
-    /// Most inbox messages claimed by one poll. Default 100.
+    /// Upper bound of inbox messages claimed by one poll. Default 100.
     pub(crate) batch: i64,
     /// Pause between two updates of the gauges, in milliseconds. Default 5000.
     pub(crate) metrics_interval_ms: u64,
@@ -47,7 +47,7 @@ pub(crate) struct BackgroundWorkerOptions {
     pub(crate) event_retention_s: u64,
     /// Pause between two batches of journal sealing, in milliseconds; no pause follows a full batch. Default 1000.
     pub(crate) seal_interval_ms: u64,
-    /// Most journal entries of a batch, 1 to 10000. Default 5000.
+    /// Upper bound of journal entries of a batch, 1 to 10000. Default 5000.
     pub(crate) seal_batch_max: i64,
 }
 

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::BackgroundWorkerOptions;
 use crate::periodic::{self, RoundOutcome};
 
-/// Runs until `stop`. Several processes may: an exception is opened once.
+/// Audits holds periodically until `stop`. Several processes may: an exception is opened once.
 pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop: &CancellationToken) {
     let interval = Duration::from_millis(options.audit_interval_ms);
     periodic::run(BackgroundTask::HoldAudit, interval, stop, async || {
@@ -79,7 +79,7 @@ mod tests {
 
     /// Every gauge exists from the start: the ledger of this test holds one account and no payment.
     #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-    async fn s0_15_every_state_reason_and_kind_has_a_gauge(pool: PgPool) {
+    async fn s0_15_every_state_operator_reason_exception_and_drift_has_a_gauge(pool: PgPool) {
         let recorder = service_kit::metrics::install().unwrap();
         let ledger = Ledger::new(pool);
         let (tenant, account) = (TenantId::new("acme").unwrap(), AccountId::new("purse").unwrap());

@@ -16,7 +16,7 @@ use workflow_api::{InboxDeliveryOutcome, Signaller};
 use crate::config::BackgroundWorkerOptions;
 use crate::periodic::{self, RoundOutcome};
 
-/// Runs until `stop`. Several processes may: each message is claimed by one.
+/// Delivers inbox messages until `stop`. Several processes may: each message is claimed by one.
 pub(crate) async fn run(
     ledger: &Ledger,
     signaller: &Signaller,

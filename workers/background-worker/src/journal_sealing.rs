@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 use crate::config::BackgroundWorkerOptions;
 use crate::periodic::{self, RoundOutcome};
 
-/// Runs until `stop`. Several processes may: the one that holds the lock seals, the others skip the round.
+/// Seals journal entries until `stop`. Several processes may: the one that holds the lock seals, the others skip the
+/// round.
 pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop: &CancellationToken) {
     let size = BatchSize::new(options.seal_batch_max);
     let interval = Duration::from_millis(options.seal_interval_ms);

@@ -13,7 +13,7 @@ use crate::config::BackgroundWorkerOptions;
 use crate::outbox_publishing;
 use crate::periodic::{self, RoundOutcome};
 
-/// Runs until `stop`.
+/// Updates the gauges until `stop`.
 pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop: &CancellationToken) {
     let mut lag_monitors = outbox_publishing::lag_monitors();
     let interval = Duration::from_millis(options.metrics_interval_ms);

@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 use crate::config::BackgroundWorkerOptions;
 use crate::periodic::{self, RoundOutcome};
 
-/// Runs until `stop`. Several processes may: the one that holds the lock works, the others skip the round.
+/// Maintains partitions and deletes old events until `stop`. Several processes may: the one that holds the lock
+/// works, the others skip the round.
 pub(crate) async fn run(pool: &PgPool, options: &BackgroundWorkerOptions, stop: &CancellationToken) {
     let interval = Duration::from_millis(options.partition_maintenance_interval_ms);
     let event_retention = Duration::from_secs(options.event_retention_s);
@@ -30,7 +31,8 @@ pub(crate) async fn run(pool: &PgPool, options: &BackgroundWorkerOptions, stop: 
     .await;
 }
 
-/// The next round continues after an error; the API creates a missing partition itself.
+/// Maintains the partitions in one round; the next round continues after an error; the API creates a missing
+/// partition itself.
 async fn maintain_partitions(pool: &PgPool) -> Result<()> {
     let kept = idempotency::maintenance::maintain(pool)
         .await

@@ -14,13 +14,13 @@ use serde::Deserialize;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Options {
-    /// `[database]`
+    /// Section `[database]`.
     pub(crate) database: DatabaseOptions,
-    /// `[broker]`
+    /// Section `[broker]`.
     pub(crate) broker: BrokerOptions,
-    /// `[notifier]`
+    /// Section `[notifier]`.
     pub(crate) notifier: NotifierOptions,
-    /// `[outbound_webhooks]`
+    /// Section `[outbound_webhooks]`.
     pub(crate) outbound_webhooks: OutboundWebhooksOptions,
 }
 

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn every_published_example_has_a_notification() {
+    fn every_event_kind_has_a_customer_notification() {
         for kind in EventKind::ALL {
             let (parsed_kind, _, transfer) = parse(&example(kind.as_str())).unwrap();
             assert_eq!(parsed_kind, *kind);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_or_inconsistent_event_is_rejected() {
+    fn the_notifier_rejects_an_unknown_or_inconsistent_event() {
         let valid = example("transfer_sent");
         let cases = [
             (Event { kind: "transfer_imagined".into(), ..valid.clone() }, "kind"),

@@ -11,16 +11,16 @@ use workflow_api::TemporalOptions;
 /// Sections of the shared configuration file.
 #[derive(Debug, Deserialize)]
 pub struct Options {
-    /// `[database]`
+    /// Section `[database]`.
     #[serde(default)]
     pub database: DatabaseOptions,
-    /// `[temporal]`
+    /// Section `[temporal]`.
     #[serde(default)]
     pub temporal: TemporalOptions,
-    /// `[worker]`
+    /// Section `[worker]`.
     #[serde(default)]
     pub worker: PaymentWorkerOptions,
-    /// `[switches.*]`
+    /// Section `[switches.*]`.
     pub switches: Switches,
 }
 

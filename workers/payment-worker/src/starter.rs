@@ -23,7 +23,7 @@ use crate::attributes;
 use crate::config::PaymentWorkerOptions;
 use crate::workflow::InterBankPaymentWorkflow;
 
-/// Most payments claimed at once.
+/// Upper bound of payments claimed at once.
 const BATCH: i64 = 50;
 /// Lease of a claimed payment, in milliseconds.
 const LEASE_MS: i64 = 10_000;
@@ -200,8 +200,8 @@ impl Starter<'_> {
     }
 }
 
-/// gRPC codes that leave the outcome of a start unknown: cancelled, unknown, deadline exceeded, resource exhausted,
-/// aborted, internal, unavailable.
+/// Whether a gRPC code leaves the outcome of a start unknown: cancelled, unknown, deadline exceeded, resource
+/// exhausted, aborted, internal, unavailable.
 fn is_unknown(code: i32) -> bool {
     matches!(code, 1 | 2 | 4 | 8 | 10 | 13 | 14)
 }

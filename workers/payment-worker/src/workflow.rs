@@ -24,9 +24,9 @@ use workflow_api::{NOT_ALLOWED, NOT_NOW, SwitchConfirmed};
 
 use crate::payment_port::{TemporalPaymentPort, detached_wait};
 
-/// Most events in the inbox. A FAILURE beyond the limit is dropped here; the ledger keeps it.
+/// Upper bound of events in the inbox. A FAILURE beyond the limit is dropped here; the ledger keeps it.
 const INBOX_MAX: usize = 100;
-/// Most timeline entries that the query returns.
+/// Upper bound of timeline entries that the query returns.
 const TIMELINE_MAX: usize = 100;
 
 /// The workflow of one payment.

@@ -20,7 +20,7 @@ use crate::stored_response::StoredResponse;
 use crate::{Fingerprint, IdempotencyError, IdempotencyOptions, Scope};
 use worker::BatchWorker;
 
-/// The change that requests make, many at once.
+/// The change that a batch of requests makes in one transaction.
 pub trait Effect: Send + Sync + 'static {
     /// One request, as the effect reads it.
     type Request: Send + Sync + 'static;
@@ -73,9 +73,9 @@ pub enum RequestOutcome<R> {
 pub struct BatchOptions {
     /// Batch workers, each with a connection of its own.
     pub workers: usize,
-    /// Most requests of one batch.
+    /// Upper bound of requests in one batch.
     pub batch_max: usize,
-    /// Most queued requests; a further one gets [`IdempotencyError::QueueFull`].
+    /// Upper bound of queued requests; a further one gets [`IdempotencyError::QueueFull`].
     pub queue_max: usize,
 }
 

@@ -17,8 +17,8 @@ use crate::partition;
 use crate::stored_response::StoredResponse;
 use crate::{IdempotencyError, IdempotencyOptions};
 
-/// A worker that has been idle for so long releases its connection. A key expires relative to the start of its transaction,
-/// so this is also how much too early it may expire.
+/// Idle time after which a batch worker releases its connection. A key expires relative to the start of its
+/// transaction, so this is also how much too early it may expire.
 const IDLE: Duration = Duration::from_millis(20);
 
 /// Longest wait for a rollback. A lost connection releases its locks by itself.
@@ -30,7 +30,8 @@ pub(super) struct BatchWorker<E: Effect> {
     pub(super) pool: PgPool,
     /// Whether the pool has more connections than there are workers.
     pub(super) keeps_connection: bool,
-    /// Begun when the last batch was committed (`COMMIT AND CHAIN`): it has locked and read nothing yet.
+    /// The next transaction, begun when the last batch was committed (`COMMIT AND CHAIN`): it has locked and read
+    /// nothing yet.
     pub(super) next_tx: Option<PgTransaction<'static>>,
     pub(super) options: IdempotencyOptions,
     pub(super) breaker: Arc<StoreBreaker>,

@@ -17,7 +17,7 @@ use service_kit::problem::Problem;
 const MAX_WAIT_MS: u64 = 86_400_000;
 /// Longest time that a fault holds a request, in milliseconds: below the request timeout.
 const MAX_HOLD_MS: u64 = 50_000;
-/// Most copies of one callback.
+/// Upper bound of copies of one callback.
 const MAX_COPIES: u32 = 1000;
 
 /// How the switch treats a reference. An absent field is taken from the next source: the reference's own behaviour, its
@@ -25,7 +25,7 @@ const MAX_COPIES: u32 = 1000;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Behaviour {
-    /// Time from acceptance to the end, in milliseconds.
+    /// Time from acceptance to the end of the transfer, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settle_after_ms: Option<u64>,
     /// The end of an accepted transfer.
@@ -78,7 +78,7 @@ pub struct CallbackBehaviour {
     /// Number of copies, all with the same id. Absent: one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copies: Option<u32>,
-    /// Delay, in milliseconds; later callbacks may overtake this one.
+    /// Delay of the callback, in milliseconds; later callbacks may overtake this one.
     pub delay_ms: u64,
     /// A second event that contradicts the true one.
     #[serde(skip_serializing_if = "Option::is_none")]

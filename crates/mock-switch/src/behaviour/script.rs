@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::MAX_HOLD_MS;
 
-/// Most steps of a script.
+/// Upper bound of steps of a script.
 pub(super) const MAX_STEPS: usize = 64;
 
 /// Faults in the order of the requests to which they apply.
@@ -17,14 +17,14 @@ pub struct Script<F>(pub Vec<Step<F>>);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Step<F> {
-    /// For several requests.
+    /// A fault for several requests.
     Repeated {
         /// The fault.
         fault: F,
         /// The number of requests.
         times: Times,
     },
-    /// For one request.
+    /// A fault for one request.
     Once(F),
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use crate::behaviour::{HttpFault, SubmitFault};
 
     #[test]
-    fn each_script_step_applies_to_its_number_of_requests() {
+    fn each_mock_switch_script_step_applies_to_its_number_of_requests() {
         let json = r#"["refuse", {"fault": "error_503", "times": 2}, {"delay_ms": 5},
                        {"fault": {"accept_hang_ms": 7}, "times": "always"}]"#;
         let script: Script<SubmitFault> = serde_json::from_str(json).unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_after_the_end_of_a_script_are_normal() {
+    fn the_mock_switch_behaves_normally_after_the_end_of_a_script() {
         let script = Script::times(SubmitFault::Refuse, 2);
         assert_eq!(script.at(2), Some(&SubmitFault::Refuse));
         assert_eq!(script.at(3), None);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_fault_in_a_behaviour_is_rejected() {
+    fn an_unknown_fault_in_a_mock_switch_behaviour_is_rejected() {
         assert!(serde_json::from_str::<Script<SubmitFault>>(r#"["explode"]"#).is_err());
         assert!(serde_json::from_str::<Script<SubmitFault>>(r#"["not_found"]"#).is_err());
     }

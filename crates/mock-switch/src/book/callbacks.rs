@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_share_an_event_id_and_contradicting_callbacks_do_not() {
+    fn callback_copies_share_an_event_id_and_contradicting_callbacks_do_not() {
         let copies = CallbackBehaviour { copies: Some(3), ..Default::default() };
         assert_eq!(statuses(&copies), vec![("SUCCESS".to_owned(), true); 3]);
         let after = CallbackBehaviour { contradict: Some(Contradiction::FailureAfter), ..Default::default() };

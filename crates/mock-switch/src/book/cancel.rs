@@ -32,7 +32,7 @@ pub(crate) enum CancelAnswerCode {
 pub(crate) struct CancelAnswer {
     /// `None` from a switch without keys.
     pub(crate) reference: Option<String>,
-    /// The switch's own id, if the request selector it.
+    /// The switch's own id of the transfer, if the request named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) transfer_id: Option<TransferId>,
     pub(crate) answer: CancelAnswerCode,
@@ -57,8 +57,8 @@ impl IndefiniteAnswer {
     }
 }
 
-/// Cancels, or repeats the answer recorded under this key. A request without a key, as a switch without keys receives it, is
-/// not recorded. A `scripted` answer replaces the cancel.
+/// Cancels the transfer, or repeats the answer recorded under this key. A request without a key, as a switch without
+/// keys receives it, is not recorded. A `scripted` answer replaces the cancel.
 pub(crate) async fn cancel(
     switch: &Switch,
     selector: &TransferSelector,

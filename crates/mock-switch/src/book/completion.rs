@@ -11,7 +11,7 @@ use crate::plan;
 use crate::state::Switch;
 use crate::status::TransferStatus;
 
-/// Most transfers completed in one transaction.
+/// Upper bound of transfers completed in one transaction.
 pub(crate) const BATCH: i64 = 256;
 
 /// A pending transfer that is due.

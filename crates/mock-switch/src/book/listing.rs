@@ -9,7 +9,7 @@ use super::page_lock;
 use crate::state::Switch;
 use crate::status::TransferStatus;
 
-/// Most transfers of one page.
+/// Upper bound of transfers on one page.
 pub(crate) const LIMIT: i64 = 100;
 
 /// A transfer without its reference and end-to-end id.

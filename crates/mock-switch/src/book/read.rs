@@ -15,15 +15,15 @@ type OptionalTimestamp = Option<jiff_sqlx::Timestamp>;
 /// A row of the table `transfers`.
 #[derive(Debug, Serialize)]
 pub(crate) struct TransferRow {
-    /// Ascending; the position of paging.
+    /// Number of the row, ascending; the position for paging.
     pub(crate) id: i64,
     reference: String,
     status: TransferStatus,
     tombstone: bool,
-    /// The submit was refused.
+    /// Whether the submit was refused.
     refused: bool,
     deduplicated: bool,
-    /// Beyond the retention.
+    /// Whether the transfer is forgotten, because it is beyond the retention.
     forgotten: bool,
     amount_minor: Option<i64>,
     currency: Option<String>,

@@ -30,7 +30,7 @@ pub(crate) enum RecallAnswerCode {
 pub(crate) struct RecallAnswer {
     /// `None` from a switch without keys.
     pub(crate) reference: Option<String>,
-    /// The switch's own id, if the request selector it.
+    /// The switch's own id of the transfer, if the request named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) transfer_id: Option<TransferId>,
     pub(crate) answer: RecallAnswerCode,
@@ -44,8 +44,8 @@ impl RecallAnswer {
     }
 }
 
-/// Recalls, or repeats the answer recorded under this key. `refusal` is the reason with which a script refuses the first
-/// recall of a settled transfer.
+/// Recalls the transfer, or repeats the answer recorded under this key. `refusal` is the reason with which a script
+/// refuses the first recall of a settled transfer.
 pub(crate) async fn recall(
     switch: &Switch,
     selector: &TransferSelector,

@@ -4,7 +4,7 @@ use sqlx::PgPool;
 
 use super::ids::TransferId;
 
-/// A reference or one transfer.
+/// What a request is about: a reference or one transfer.
 #[derive(Debug, Clone)]
 pub(crate) struct TransferSelector {
     /// The reference under which the book stores the transfer and the plan finds its scripts.

@@ -11,9 +11,9 @@ use crate::plan::{Plan, Settlement};
 use crate::state::Switch;
 use crate::status::TransferStatus;
 
-/// Reason of a submit whose reference was cancelled before.
+/// Reason for refusing a submit whose reference was cancelled before.
 pub(crate) const CANCELLED_BEFORE_RECEIPT: &str = "cancelled_before_receipt";
-/// Reason of a submit that arrived after its deadline.
+/// Reason for refusing a submit that arrived after its deadline.
 pub(crate) const DEADLINE_PASSED: &str = "deadline_passed";
 
 /// A validated order.
@@ -24,7 +24,7 @@ pub(crate) struct TransferOrder {
     pub(crate) currency: String,
     pub(crate) creditor_account: String,
     pub(crate) end_to_end_id: Option<String>,
-    /// On the switch's clock.
+    /// Latest time of receipt, on the switch's clock.
     pub(crate) deadline: Option<Timestamp>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum SubmitOutcome {
     Conflict,
 }
 
-/// Submits. `refusal` is the reason with which a script refuses the first submit.
+/// Records a submitted transfer, or repeats the recorded outcome. `refusal` is the reason with which a script refuses the first submit.
 pub(crate) async fn submit(
     switch: &Switch,
     order: &TransferOrder,

@@ -9,7 +9,7 @@ use crate::book::selector::{TransferSelector, reference_of};
 use crate::error::RequestError;
 use crate::state::Switch;
 
-/// By reference; 501 at a switch without keys.
+/// Selects a transfer by reference; 501 at a switch without keys.
 pub(super) fn by_reference(switch: &Switch, reference: String) -> Result<TransferSelector, Problem> {
     input::reference(&reference)?;
     if !switch.settings.current().shape.keys {
@@ -18,7 +18,7 @@ pub(super) fn by_reference(switch: &Switch, reference: String) -> Result<Transfe
     Ok(TransferSelector { reference, id: None, shows_reference: true })
 }
 
-/// By the switch's own id. An unknown id counts as a reference for scripts and request counts.
+/// Selects a transfer by the switch's own id. An unknown id counts as a reference for scripts and request counts.
 pub(super) async fn by_id(switch: &Switch, text: String) -> Result<TransferSelector, RequestError> {
     input::reference(&text)?;
     let id = TransferId::try_from(text.clone()).unwrap_or(TransferId::NONE);

@@ -13,7 +13,7 @@ use crate::book::statement;
 use crate::error::RequestError;
 use crate::state::SharedSwitch;
 
-/// Most entries of one page.
+/// Upper bound of entries on one page.
 const MAX_LIMIT: i64 = 1000;
 /// The reference under which requests are counted and scripts are found.
 const NAME: &str = "statement";
@@ -25,7 +25,7 @@ pub(super) struct StatementQuery {
     /// The entries after this one; absent: from the start.
     #[serde(default)]
     after: Option<Cursor>,
-    /// Most entries of the page.
+    /// Upper bound of entries on the page.
     #[serde(default = "default_limit")]
     limit: i64,
 }

@@ -7,7 +7,10 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use crate::test_switch::{TestSwitch, eventually, order};
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_settled_or_rejected_transfer_is_reported(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_reports_a_settled_or_rejected_transfer_by_callback(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     switch.submit(order("s")).await;
     let callback = switch.bank.wait_for(1).await.remove(0).body;
@@ -24,7 +27,10 @@ async fn a_settled_or_rejected_transfer_is_reported(options: PgPoolOptions, conn
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_callback_is_repeated_with_one_id_until_a_2xx(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_repeats_a_callback_with_one_id_until_a_2xx(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     switch.bank.answer_next(&[500, 302, 404]);
     switch.submit(order("r")).await;
@@ -41,7 +47,10 @@ async fn a_callback_is_repeated_with_one_id_until_a_2xx(options: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn copies_of_a_callback_share_an_id(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn copies_of_a_mock_switch_callback_share_an_event_id(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     switch.set_behaviour("r", json!({"callback": {"copies": 5}})).await;
     switch.submit(order("r")).await;
@@ -51,7 +60,10 @@ async fn copies_of_a_callback_share_an_id(options: PgPoolOptions, connect: PgCon
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn contradicting_callbacks_keep_their_order(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn contradicting_mock_switch_callbacks_keep_their_order(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     let cases = [
         ("a", json!({"contradict": "failure_first"}), ["FAILURE", "SUCCESS"]),
@@ -73,7 +85,10 @@ async fn contradicting_callbacks_keep_their_order(options: PgPoolOptions, connec
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn callbacks_can_be_scripted_as_lost_early_or_wrong(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn mock_switch_callbacks_can_be_scripted_as_lost_early_or_wrong(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     switch.set_behaviour("lost", json!({"callback": {"lose": true}})).await;
     switch.submit(order("lost")).await;
@@ -94,7 +109,10 @@ async fn callbacks_can_be_scripted_as_lost_early_or_wrong(options: PgPoolOptions
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_switch_shaped_without_callbacks_sends_none(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_mock_switch_shaped_without_callbacks_sends_none(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::with(options, connect, |config| {
         config.settle_after_ms = 0;
         config.shape.callback = false;
@@ -118,7 +136,10 @@ async fn a_switch_shaped_without_callbacks_sends_none(options: PgPoolOptions, co
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn the_admin_api_sends_any_callback_on_request(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_admin_api_sends_any_callback_on_request(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     let forged = json!({"status": "SUCCESS", "amount_minor": 9, "currency": "USD", "event_id": "evt_1"});
     switch.admin(Method::POST, "transfers/nobody/callback", Some(forged)).await;

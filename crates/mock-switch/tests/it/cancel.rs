@@ -15,7 +15,10 @@ fn assert_answer(response: &(u16, Value), answer: &str, known: bool) {
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_pending_transfer_is_cancelled_for_good(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_pending_transfer_at_the_mock_switch_is_cancelled_for_good(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     switch.submit(order("r")).await;
     let first = switch.cancel("r", "k").await;
@@ -30,7 +33,7 @@ async fn a_pending_transfer_is_cancelled_for_good(options: PgPoolOptions, connec
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_tombstone_refuses_a_late_submit(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_mock_switch_tombstone_refuses_a_late_submit(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     for _ in 0..2 {
         assert_answer(&switch.cancel("r", "k").await, "CANCELLED", false);
@@ -49,7 +52,10 @@ async fn a_tombstone_refuses_a_late_submit(options: PgPoolOptions, connect: PgCo
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_cancel_reports_an_earlier_end(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_mock_switch_cancel_reports_a_transfer_that_ended_before(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     for (reference, decision, answer) in
         [("s", "settle", "ALREADY_SETTLED"), ("x", "reject", "ALREADY_REJECTED")]
@@ -64,7 +70,10 @@ async fn a_cancel_reports_an_earlier_end(options: PgPoolOptions, connect: PgConn
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_scripted_cancel_answer_is_not_recorded(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_does_not_record_a_scripted_cancel_answer(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     let script = json!({"cancel": ["refuse", "in_process", "cannot_cancel", "not_found",
                                    {"fault": "unauthorized", "times": 1}]});
@@ -82,7 +91,7 @@ async fn a_scripted_cancel_answer_is_not_recorded(options: PgPoolOptions, connec
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_switch_can_be_shaped_without_tombstones_and_cancels(
+async fn a_mock_switch_can_be_shaped_without_tombstones_and_cancels(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -98,7 +107,10 @@ async fn a_switch_can_be_shaped_without_tombstones_and_cancels(
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_key_belongs_to_one_reference(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_mock_switch_cancel_key_belongs_to_one_reference(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     switch.cancel("r", "k").await;
     let (status, problem) = switch.cancel("s", "k").await;
@@ -107,7 +119,7 @@ async fn a_key_belongs_to_one_reference(options: PgPoolOptions, connect: PgConne
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_sticky_switch_repeats_the_first_answer_of_a_key(
+async fn a_sticky_mock_switch_repeats_its_first_answer_to_a_cancel_key(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -142,7 +154,10 @@ async fn a_sticky_switch_repeats_the_first_answer_of_a_key(
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_cancel_whose_answer_is_dropped_is_applied(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_applies_a_cancel_whose_answer_it_drops(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     switch.submit(order("r")).await;
     switch.set_behaviour("r", json!({"cancel": ["apply_drop_answer"]})).await;

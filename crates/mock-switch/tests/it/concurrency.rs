@@ -12,11 +12,14 @@ use crate::test_switch::{TestSwitch, eventually, order};
 
 const REFERENCES: usize = 200;
 
-/// The last references are held, so that some are cancelled even on a slow machine.
+/// Number of references held pending, so that some are cancelled even on a slow machine.
 const HELD: usize = 10;
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_transfer_is_settled_or_cancelled_never_both(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_mock_switch_transfer_is_settled_or_cancelled_never_both(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = Arc::new(TestSwitch::start(options, connect).await);
     for n in 0..REFERENCES {
         let reference = format!("r-{n}");
@@ -60,7 +63,7 @@ async fn a_transfer_is_settled_or_cancelled_never_both(options: PgPoolOptions, c
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn concurrent_submit_and_cancel_agree_on_their_order(
+async fn concurrent_mock_switch_submit_and_cancel_agree_on_their_order(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {

@@ -7,7 +7,10 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use crate::test_switch::{TestSwitch, eventually, order, order_with, read};
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_scripted_fault_drops_a_request_or_its_answer(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_scripted_mock_switch_fault_drops_a_submit_or_its_answer(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_behaviour("r", json!({"submit": ["drop_request", "accept_drop_answer"]})).await;
     assert!(switch.try_submit(order("r")).await.is_err());
@@ -21,7 +24,7 @@ async fn a_scripted_fault_drops_a_request_or_its_answer(options: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_request_with_a_scripted_http_fault_records_nothing(
+async fn a_scripted_http_fault_of_the_mock_switch_records_no_transfer(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -47,7 +50,7 @@ async fn a_request_with_a_scripted_http_fault_records_nothing(
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_delayed_request_is_processed_after_a_disconnect(
+async fn the_mock_switch_processes_a_delayed_submit_after_a_disconnect(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -65,7 +68,10 @@ async fn a_delayed_request_is_processed_after_a_disconnect(
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_hung_answer_arrives_after_the_callback(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_sends_the_callback_before_a_hung_submit_answer(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     switch.set_behaviour("r", json!({"submit": [{"accept_hang_ms": 30_000}]})).await;
     let submit = switch.try_submit(order("r"));
@@ -77,7 +83,10 @@ async fn a_hung_answer_arrives_after_the_callback(options: PgPoolOptions, connec
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn the_default_script_runs_once_per_reference(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_default_mock_switch_script_runs_once_per_reference(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_behaviour("default", json!({"submit": ["error_503"], "outcome": "hold"})).await;
     switch.set_behaviour("own", json!({"submit": ["error_500"]})).await;
@@ -97,7 +106,7 @@ async fn the_default_script_runs_once_per_reference(options: PgPoolOptions, conn
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_transfer_of_a_sandbox_amount_misbehaves_as_listed(
+async fn a_mock_switch_transfer_of_a_sandbox_amount_misbehaves_as_listed(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {

@@ -14,7 +14,7 @@ async fn accepted(switch: &TestSwitch, order: Value) -> String {
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_switch_without_keys_ignores_references(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_mock_switch_without_keys_ignores_references(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| {
         config.settle_after_ms = 0;
         config.shape.keys = false;
@@ -54,7 +54,7 @@ async fn a_switch_without_keys_ignores_references(options: PgPoolOptions, connec
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_switch_without_keys_ignores_tombstones(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_mock_switch_without_keys_ignores_tombstones(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     assert_eq!(switch.cancel("r", "k").await.1["known"], false);
     switch.set_shape(json!({"keys": false})).await;
@@ -63,7 +63,10 @@ async fn a_switch_without_keys_ignores_tombstones(options: PgPoolOptions, connec
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_cancel_or_recall_by_id_affects_one_transfer(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_mock_switch_cancel_or_recall_by_id_affects_one_transfer(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_shape(json!({"keys": false})).await;
     let ids = [accepted(&switch, order("r")).await, accepted(&switch, order("r")).await];
@@ -93,7 +96,10 @@ async fn a_cancel_or_recall_by_id_affects_one_transfer(options: PgPoolOptions, c
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn an_unknown_transfer_id_is_not_found(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_answers_404_to_an_unknown_transfer_id(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     for keys in [true, false] {
         switch.set_shape(json!({"keys": keys})).await;
@@ -113,7 +119,7 @@ async fn an_unknown_transfer_id_is_not_found(options: PgPoolOptions, connect: Pg
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_switch_with_keys_accepts_ids_too(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_mock_switch_with_keys_accepts_transfer_ids_too(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     let id = accepted(&switch, order("r")).await;
     let path = format!("/v1/transfers/by-id/{id}");
@@ -139,7 +145,10 @@ async fn a_switch_with_keys_accepts_ids_too(options: PgPoolOptions, connect: PgC
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn the_listing_has_every_transfer_to_a_creditor(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_lists_every_transfer_to_a_creditor_account(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_shape(json!({"keys": false})).await;
     let listing = |more: &str| format!("/v1/transfers?creditor_account=DE%201{more}");

@@ -58,7 +58,10 @@ fn count(page: &Value, field: &str) -> usize {
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_statement_page_waits_for_an_uncommitted_end(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_mock_switch_statement_page_waits_for_an_uncommitted_transfer_end(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = Arc::new(TestSwitch::start(options, connect.clone()).await);
     for reference in ["slow", "quick"] {
         switch.submit(order(reference)).await;
@@ -75,7 +78,10 @@ async fn a_statement_page_waits_for_an_uncommitted_end(options: PgPoolOptions, c
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_statement_page_waits_for_the_completion_task(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_mock_switch_statement_page_waits_for_the_completion_task(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = Arc::new(TestSwitch::start(options, connect.clone()).await);
     let mut slow = stop_slow_writers(&connect, "statement", "transfer_id").await;
     switch.set_behaviour("slow", serde_json::json!({"settle_after_ms": 0})).await;
@@ -90,7 +96,10 @@ async fn a_statement_page_waits_for_the_completion_task(options: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_listing_page_waits_for_an_uncommitted_transfer(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_mock_switch_listing_page_waits_for_an_uncommitted_transfer(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = Arc::new(TestSwitch::start(options, connect.clone()).await);
     let mut slow = stop_slow_writers(&connect, "transfers", "id").await;
     let sending = switch.clone();

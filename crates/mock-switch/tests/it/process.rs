@@ -60,7 +60,7 @@ impl Process {
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_killed_switch_process_loses_nothing_it_answered(
+async fn a_killed_mock_switch_loses_no_request_that_it_answered(
     _options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -104,7 +104,10 @@ async fn a_killed_switch_process_loses_nothing_it_answered(
 }
 
 #[sqlx::test(migrations = false)]
-async fn the_environment_configures_the_shape(_options: PgPoolOptions, connect: PgConnectOptions) {
+async fn environment_variables_configure_the_shape_of_the_mock_switch(
+    _options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let url = connect.to_url_lossy().to_string();
     let shape = [
         ("MOCK_SWITCH_SHAPE__KEYS", "false"),
@@ -119,7 +122,7 @@ async fn the_environment_configures_the_shape(_options: PgPoolOptions, connect: 
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_missing_database_is_created(_options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_creates_its_missing_database(_options: PgPoolOptions, connect: PgConnectOptions) {
     let name = format!("mock_switch_new_{}", std::process::id());
     let url = connect.clone().database(&name).to_url_lossy().to_string();
     let process = Process::start(&url, "http://127.0.0.1:1/").await;

@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use crate::test_switch::{TestSwitch, order};
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_settled_transfer_is_recalled_once(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_recalls_a_settled_transfer_once(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::start(options, connect).await;
     assert_eq!(switch.recall("r", "k").await.1["answer"], "NOT_FOUND");
     switch.submit(order("r")).await;
@@ -23,7 +23,10 @@ async fn a_settled_transfer_is_recalled_once(options: PgPoolOptions, connect: Pg
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_recorded_recall_refusal_is_final(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_recorded_recall_refusal_of_the_mock_switch_is_final(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     switch.submit(order("r")).await;
     switch.admin(Method::POST, "transfers/r/settle", None).await;

@@ -18,7 +18,7 @@ fn time(value: &Value) -> Timestamp {
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn statement_entries_are_in_the_order_in_which_transfers_ended(
+async fn mock_switch_statement_entries_are_in_the_order_of_transfer_ends(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -69,7 +69,7 @@ async fn statement_entries_are_in_the_order_in_which_transfers_ended(
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn the_statement_follows_the_clock_and_ignores_the_retention(
+async fn the_mock_switch_statement_follows_its_clock_and_ignores_retention(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -87,7 +87,7 @@ async fn the_statement_follows_the_clock_and_ignores_the_retention(
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn the_statement_checks_its_query_and_obeys_faults_and_shape(
+async fn the_mock_switch_statement_checks_queries_and_obeys_faults_and_shape(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -106,7 +106,10 @@ async fn the_statement_checks_its_query_and_obeys_faults_and_shape(
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn pages_read_while_transfers_end_are_complete(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn mock_switch_statement_pages_read_while_transfers_end_are_complete(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     const TRANSFERS: usize = 200;
     let switch = Arc::new(TestSwitch::start(options, connect).await);
     let mut ending = tokio::task::JoinSet::new();

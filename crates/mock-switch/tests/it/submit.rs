@@ -8,7 +8,10 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use crate::test_switch::{TestSwitch, order, order_with, read};
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_repeated_submit_gets_the_first_outcome(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_answers_a_repeated_submit_with_the_first_outcome(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     let (status, first) = switch.submit(order("tx-1:submit")).await;
     assert_eq!((status, &first["status"], &first["duplicate"]), (202, &json!("PENDING"), &json!(false)));
@@ -29,7 +32,10 @@ async fn a_repeated_submit_gets_the_first_outcome(options: PgPoolOptions, connec
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn without_deduplication_each_submit_is_a_transfer(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_mock_switch_without_deduplication_makes_each_submit_a_transfer(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::with(options, connect, |config| config.settle_after_ms = 0).await;
     switch.set_shape(json!({"dedup": false})).await;
     for _ in 0..2 {
@@ -44,7 +50,10 @@ async fn without_deduplication_each_submit_is_a_transfer(options: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_refusal_is_recorded_and_repeated(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_records_and_repeats_the_refusal_of_a_submit(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_behaviour("r", json!({"submit": ["refuse"], "reject_reason": "account_closed"})).await;
     // The script refuses the first submit; the record refuses the repeat.
@@ -65,7 +74,10 @@ async fn a_refusal_is_recorded_and_repeated(options: PgPoolOptions, connect: PgC
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn the_deadline_counts_on_the_clock_of_the_switch(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_submit_deadline_counts_on_the_clock_of_the_mock_switch(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     let soon = Timestamp::now() + SignedDuration::from_secs(300);
     let with_deadline = |reference| order_with(reference, json!({"deadline": soon.to_string()}));
@@ -91,7 +103,10 @@ async fn the_deadline_counts_on_the_clock_of_the_switch(options: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_reference_is_forgotten_after_the_retention(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_forgets_a_reference_after_its_retention(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     switch.set_shape(json!({"retention_s": 60})).await;
     switch.submit(order("r")).await;
@@ -106,7 +121,10 @@ async fn a_reference_is_forgotten_after_the_retention(options: PgPoolOptions, co
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn an_invalid_request_is_a_problem(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_answers_an_invalid_request_with_a_problem(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     for change in [
         json!({"amount_minor": 0}),
@@ -139,7 +157,7 @@ async fn an_invalid_request_is_a_problem(options: PgPoolOptions, connect: PgConn
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn the_switch_api_requires_its_bearer_token(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_api_requires_its_bearer_token(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| config.api_token = "another".into()).await;
     let (status, problem) = switch.submit(order("r")).await;
     assert_eq!((status, &problem["code"]), (401, &json!("unauthorized")));
@@ -148,7 +166,7 @@ async fn the_switch_api_requires_its_bearer_token(options: PgPoolOptions, connec
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn the_admin_api_can_be_disabled(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn the_mock_switch_admin_api_can_be_disabled(options: PgPoolOptions, connect: PgConnectOptions) {
     let switch = TestSwitch::with(options, connect, |config| config.admin = false).await;
     let response = switch.send(Method::GET, "/admin/book", None, None).await.unwrap();
     assert_eq!(response.status().as_u16(), 404);

@@ -106,7 +106,7 @@ impl TestSwitch {
         Self::with(options, connect, |_| {}).await
     }
 
-    /// With a configuration changed by the test.
+    /// A running switch with a configuration changed by the test.
     pub(crate) async fn with(
         options: PgPoolOptions,
         connect: PgConnectOptions,

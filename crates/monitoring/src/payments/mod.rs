@@ -59,7 +59,7 @@ fn state_alert(state: PaymentState) -> Alert {
     open_state(state).map_or_else(|| hold_alert(state), |open| stuck_alert(state, &open))
 }
 
-/// `None` if the state is final.
+/// The alert texts of an open state; `None` if the state is final.
 fn open_state(state: PaymentState) -> Option<OpenState> {
     use PaymentState as S;
     Some(match state {
@@ -144,8 +144,8 @@ fn duration_text(seconds: i64) -> String {
     format!("{count} {unit}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The final state and the close of the hold are written in one transaction. An open hold in two audits was therefore not
-/// left by the service.
+/// The alert on open holds of payments in a final state. The final state and the close of the hold are written in one
+/// transaction, so an open hold in two audits was not left by the service.
 fn hold_alert(state: PaymentState) -> Alert {
     let summary = match state {
         PaymentState::Settled => "A payment in the final state settled still has an open hold",
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duration_is_written_in_its_largest_unit() {
+    fn an_alert_duration_is_written_in_its_largest_unit() {
         let written = [3_600, 14_400, 60, 900, 90, 1].map(duration_text);
         assert_eq!(written, ["1 hour", "4 hours", "1 minute", "15 minutes", "90 seconds", "1 second"]);
     }

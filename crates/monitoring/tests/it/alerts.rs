@@ -22,7 +22,7 @@ fn s0_15_the_generated_alert_files_match_the_code() {
 }
 
 #[test]
-fn s0_15_every_state_reason_and_kind_has_an_alert() {
+fn s0_15_every_state_operator_reason_exception_and_drift_has_an_alert() {
     let alerts = alerts();
     let names: BTreeSet<_> = alerts.iter().map(|alert| alert.name.as_str()).collect();
     assert_eq!(names.len(), alerts.len(), "alert names must be unique");

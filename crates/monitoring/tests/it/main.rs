@@ -65,7 +65,7 @@ fn arguments(code: &str, from: usize) -> &str {
     panic!("a parenthesis is not closed: {}", &code[from..(from + 60).min(code.len())]);
 }
 
-/// The quoted strings.
+/// The quoted strings in a text.
 fn literals(code: &str) -> Vec<&str> {
     code.split('"').skip(1).step_by(2).collect()
 }

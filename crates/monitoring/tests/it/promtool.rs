@@ -23,6 +23,6 @@ fn s0_15_prometheus_accepts_the_alert_rules() {
 }
 
 #[test]
-fn s0_15_alerts_fire_when_they_should_and_not_before() {
+fn s0_15_alert_rules_fire_at_their_conditions_and_not_before() {
     promtool(&["test", "rules", "payments.test.yml"]);
 }

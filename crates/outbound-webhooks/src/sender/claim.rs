@@ -11,7 +11,7 @@ use crate::{EndpointId, WebhooksError};
 #[derive(Debug)]
 pub(super) struct ClaimedDelivery {
     pub(super) position: i64,
-    /// Compared when the attempt is recorded: a later claim has another lease.
+    /// Token of the lease, compared when the attempt is recorded: a later claim has another lease.
     pub(super) lease: Uuid,
     pub(super) endpoint: EndpointId,
     pub(super) url: String,

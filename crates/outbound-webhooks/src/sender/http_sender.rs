@@ -14,13 +14,13 @@ use crate::schedule::retry_after;
 use crate::secret::MasterKey;
 use crate::target::{Target, TargetRules};
 
-/// Most of a response body that is read, in bytes; then the connection is closed.
+/// Upper bound of a response body that is read, in bytes; then the connection is closed.
 const BODY_READ_MAX: usize = 16 * 1024;
-/// Most of a response body that is stored, in bytes.
+/// Upper bound of a response body that is stored, in bytes.
 const BODY_STORED_MAX: usize = 512;
 /// Longest stored error text, in characters.
 const ERROR_CHARS_MAX: usize = 200;
-/// Idle connections per host.
+/// Upper bound of idle connections per host.
 const IDLE_PER_HOST: usize = 2;
 const USER_AGENT: &str = concat!("outbound-webhooks/", env!("CARGO_PKG_VERSION"));
 
@@ -56,7 +56,7 @@ pub(super) struct HttpSender {
     rules: TargetRules,
     timeout: Duration,
     http: Client,
-    /// An error on a machine without certificates, where HTTPS is impossible.
+    /// The HTTPS client; an error on a machine without certificates, where HTTPS is impossible.
     https: Result<Client, String>,
 }
 

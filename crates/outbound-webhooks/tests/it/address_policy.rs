@@ -36,7 +36,7 @@ async fn attempt(webhooks: &TestWebhooks, url: &str, allowed: &[&str]) -> (Optio
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn a_name_with_internal_addresses_is_not_connected_to(pool: PgPool) {
+async fn a_webhook_host_name_with_internal_addresses_is_not_connected_to(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, _| status(200)).await;
     let url = format!("http://localhost:{}/hook", server.port());
@@ -54,7 +54,7 @@ async fn a_name_with_internal_addresses_is_not_connected_to(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn an_address_that_is_no_longer_permitted_is_not_connected_to(pool: PgPool) {
+async fn a_webhook_address_that_is_no_longer_permitted_is_not_connected_to(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, _| status(200)).await;
     let (answer, error) = attempt(&webhooks, &server.url("hook"), &["10.0.0.0/8"]).await;
@@ -66,7 +66,7 @@ async fn an_address_that_is_no_longer_permitted_is_not_connected_to(pool: PgPool
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn a_redirect_is_not_followed(pool: PgPool) {
+async fn a_redirect_by_a_webhook_endpoint_is_not_followed(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let inside = TestEndpoint::start(|_, _| status(200)).await;
     for code in [301, 302, 303, 307, 308] {
@@ -83,7 +83,7 @@ async fn a_redirect_is_not_followed(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn a_response_that_is_not_http_fails_the_attempt(pool: PgPool) {
+async fn a_non_http_response_of_a_webhook_endpoint_fails_the_attempt(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());

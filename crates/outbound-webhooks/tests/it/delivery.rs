@@ -12,7 +12,7 @@ use sqlx::PgPool;
 use crate::support::{Reply, TestEndpoint, TestWebhooks, body_until, master_key, options, status, until};
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn s3_5_a_delivery_is_signed_and_sent_once(pool: PgPool) {
+async fn s3_5_a_webhook_delivery_is_signed_and_sent_once(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, _| status(204)).await;
     let endpoint = webhooks.endpoint("acme", &server.url("hook"), &[]).await;
@@ -44,7 +44,7 @@ async fn s3_5_a_delivery_is_signed_and_sent_once(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn s3_5_a_failed_delivery_is_retried_with_the_same_id(pool: PgPool) {
+async fn s3_5_a_failed_webhook_delivery_is_retried_with_the_same_id(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, times| match times {
         1 => status(500),
@@ -69,7 +69,7 @@ async fn s3_5_a_failed_delivery_is_retried_with_the_same_id(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn an_endpoint_that_times_out_fails_the_attempt(pool: PgPool) {
+async fn a_webhook_endpoint_that_times_out_fails_the_delivery_attempt(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, times| if times == 1 { Reply::Never } else { status(200) }).await;
     let endpoint = webhooks.endpoint("acme", &server.url("hook"), &[]).await;
@@ -83,7 +83,7 @@ async fn an_endpoint_that_times_out_fails_the_attempt(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn a_long_or_endless_response_body_is_cut_off(pool: PgPool) {
+async fn a_long_or_endless_webhook_response_body_is_cut_off(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|request, _| {
         let body = match request.path.as_str() {
@@ -107,7 +107,7 @@ async fn a_long_or_endless_response_body_is_cut_off(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn retry_after_delays_the_next_attempt(pool: PgPool) {
+async fn retry_after_of_a_webhook_endpoint_delays_the_next_attempt(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, _| {
         let answer = Response::builder().status(429).header("retry-after", "3600").body(Body::empty());
@@ -123,7 +123,7 @@ async fn retry_after_delays_the_next_attempt(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn both_secrets_sign_during_the_overlap(pool: PgPool) {
+async fn both_webhook_secrets_sign_during_the_overlap_of_a_rotation(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, _| status(200)).await;
     let endpoint = webhooks.endpoint("acme", &server.url("hook"), &[]).await;
@@ -156,7 +156,7 @@ async fn both_secrets_sign_during_the_overlap(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn s3_5_a_delivery_that_cannot_be_sent_is_postponed(pool: PgPool) {
+async fn s3_5_a_webhook_delivery_that_cannot_be_sent_is_postponed(pool: PgPool) {
     let mut webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, _| status(200)).await;
     let endpoint = webhooks.endpoint("acme", &server.url("hook"), &[]).await;
@@ -192,7 +192,7 @@ async fn s3_5_a_delivery_that_cannot_be_sent_is_postponed(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn s3_5_a_delivery_postponed_beyond_the_retention_fails(pool: PgPool) {
+async fn s3_5_a_webhook_delivery_postponed_beyond_the_retention_fails(pool: PgPool) {
     let mut webhooks = TestWebhooks::new(pool);
     let endpoint = webhooks.endpoint("acme", "http://127.0.0.1:9/hook", &[]).await;
     webhooks.publish("acme", "e1", "happened").await;

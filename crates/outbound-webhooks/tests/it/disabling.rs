@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use crate::support::{TestEndpoint, TestWebhooks, held_response, status, until};
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn an_endpoint_that_answers_410_is_disabled(pool: PgPool) {
+async fn a_webhook_endpoint_that_answers_410_is_disabled(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, _| status(410)).await;
     let endpoint = webhooks.endpoint("acme", &server.url("hook"), &[]).await;
@@ -59,7 +59,7 @@ async fn an_endpoint_that_answers_410_is_disabled(pool: PgPool) {
 
 /// A 410 from the previous URL does not disable the endpoint, and does not replace the reason of an operator.
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn a_late_answer_of_an_endpoint_reverts_no_later_change(pool: PgPool) {
+async fn a_late_answer_of_a_webhook_endpoint_reverts_no_later_change(pool: PgPool) {
     let webhooks = TestWebhooks::with_long_timeouts(pool);
     let (release, held) = watch::channel(false);
     let server = TestEndpoint::start(move |_, _| held_response(410, &held)).await;
@@ -87,7 +87,7 @@ async fn a_late_answer_of_an_endpoint_reverts_no_later_change(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn an_endpoint_that_fails_for_days_is_disabled(pool: PgPool) {
+async fn a_webhook_endpoint_that_fails_for_five_days_is_disabled(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, _| status(500)).await;
     let endpoint = webhooks.endpoint("acme", &server.url("hook"), &[]).await;
@@ -109,7 +109,7 @@ async fn an_endpoint_that_fails_for_days_is_disabled(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn s3_5_days_without_events_do_not_disable_an_endpoint(pool: PgPool) {
+async fn s3_5_days_without_events_do_not_disable_a_webhook_endpoint(pool: PgPool) {
     let webhooks = TestWebhooks::with_long_timeouts(pool);
     let (release, held) = watch::channel(false);
     // One attempt stays in flight until the test has seen the failure period, which ends with the last pending delivery.

@@ -14,7 +14,7 @@ use sqlx::PgPool;
 use crate::support::{CLOSED_PORT_URL, TestWebhooks, master_key};
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn an_event_fans_out_to_matching_endpoints_of_its_tenant(pool: PgPool) {
+async fn an_event_fans_out_to_matching_webhook_endpoints_of_its_tenant(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let all = webhooks.endpoint("acme", CLOSED_PORT_URL, &[]).await;
     let some = webhooks.endpoint("acme", CLOSED_PORT_URL, &["sent", "failed"]).await;
@@ -37,7 +37,7 @@ async fn an_event_fans_out_to_matching_endpoints_of_its_tenant(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn an_ambiguous_event_id_is_rejected(pool: PgPool) {
+async fn an_ambiguous_webhook_event_id_is_rejected(pool: PgPool) {
     let data = json!({});
     let mut tx = pool.begin().await.unwrap();
     for event_id in ["", "a.b", "a b", "a\n", "é", &"x".repeat(257)] {
@@ -57,7 +57,7 @@ async fn an_ambiguous_event_id_is_rejected(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn concurrent_creations_respect_the_limit_of_endpoints(pool: PgPool) {
+async fn concurrent_webhook_endpoint_creations_respect_the_tenants_limit(pool: PgPool) {
     let webhooks = Arc::new(TestWebhooks::new(pool));
     let creations: Vec<_> = (0..16)
         .map(|_| {
@@ -91,7 +91,7 @@ async fn concurrent_creations_respect_the_limit_of_endpoints(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn another_tenants_endpoint_is_not_found(pool: PgPool) {
+async fn a_webhook_endpoint_of_another_tenant_is_not_found(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let theirs = webhooks.endpoint("acme", CLOSED_PORT_URL, &[]).await;
     let id = &theirs.id;
@@ -110,7 +110,7 @@ async fn another_tenants_endpoint_is_not_found(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn a_tenant_cannot_enable_what_an_operator_disabled(pool: PgPool) {
+async fn a_tenant_cannot_enable_a_webhook_endpoint_an_operator_disabled(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let id = webhooks.endpoint("acme", CLOSED_PORT_URL, &[]).await.id;
     let mut connection = webhooks.pool.acquire().await.unwrap();

@@ -28,7 +28,7 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Webhooks whose senders trust it.
+    /// Webhooks whose senders trust this authority.
     fn webhooks(&self, pool: PgPool) -> TestWebhooks {
         let file = std::env::temp_dir().join(format!("authority-{}.pem", Uuid::new_v4().simple()));
         std::fs::write(&file, self.0.pem()).unwrap();
@@ -79,7 +79,7 @@ impl Listener for Encrypted {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn s3_5_a_configured_certificate_authority_is_trusted(pool: PgPool) {
+async fn s3_5_webhook_deliveries_trust_a_configured_certificate_authority(pool: PgPool) {
     let authority = Authority::new();
     let webhooks = authority.webhooks(pool);
     let server = authority.server("127.0.0.1").await;
@@ -94,7 +94,7 @@ async fn s3_5_a_configured_certificate_authority_is_trusted(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn s3_5_an_endpoint_with_an_untrusted_certificate_receives_nothing(pool: PgPool) {
+async fn s3_5_a_webhook_endpoint_with_an_untrusted_certificate_gets_nothing(pool: PgPool) {
     let authority = Authority::new();
     let webhooks = authority.webhooks(pool);
     // A certificate of an untrusted authority, and a certificate for another name.

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use crate::support::{Reply, TestEndpoint, TestWebhooks, held_response, status, until};
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn r32_another_sender_repeats_an_attempt_after_the_lease(pool: PgPool) {
+async fn r32_another_webhook_sender_repeats_an_attempt_after_its_lease(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, times| if times == 1 { Reply::Never } else { status(200) }).await;
     let endpoint = webhooks.endpoint("acme", &server.url("hook"), &[]).await;
@@ -30,7 +30,7 @@ async fn r32_another_sender_repeats_an_attempt_after_the_lease(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn r32_an_attempt_with_a_lost_lease_changes_nothing(pool: PgPool) {
+async fn r32_a_webhook_attempt_with_a_lost_lease_changes_nothing(pool: PgPool) {
     let webhooks = TestWebhooks::with_long_timeouts(pool);
     let (release, held) = watch::channel(false);
     let server =
@@ -61,7 +61,7 @@ async fn r32_an_attempt_with_a_lost_lease_changes_nothing(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn r32_concurrent_senders_never_make_the_same_attempt(pool: PgPool) {
+async fn r32_concurrent_webhook_senders_never_make_the_same_attempt(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, _| status(200)).await;
     let one = webhooks.endpoint("acme", &server.url("one"), &[]).await;

@@ -6,7 +6,7 @@ use sqlx::PgPool;
 use crate::support::{Reply, TestEndpoint, TestWebhooks, status, until};
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn s3_5_a_hung_endpoint_uses_up_only_its_own_limit(pool: PgPool) {
+async fn s3_5_a_hung_webhook_endpoint_uses_up_only_its_own_in_flight_limit(pool: PgPool) {
     let mut webhooks = TestWebhooks::with_long_timeouts(pool);
     (webhooks.options.max_in_flight, webhooks.options.max_in_flight_per_endpoint) = (4, 2);
     let server =
@@ -31,7 +31,7 @@ async fn s3_5_a_hung_endpoint_uses_up_only_its_own_limit(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn s3_5_a_tenant_with_hung_endpoints_uses_up_only_its_own_limit(pool: PgPool) {
+async fn s3_5_hung_webhook_endpoints_use_up_only_their_tenants_in_flight_limit(pool: PgPool) {
     let mut webhooks = TestWebhooks::with_long_timeouts(pool);
     (
         webhooks.options.max_in_flight,
@@ -62,7 +62,7 @@ async fn s3_5_a_tenant_with_hung_endpoints_uses_up_only_its_own_limit(pool: PgPo
 
 /// The endpoints answer, so none counts as failing, and their tenants always have due deliveries.
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn s3_5_tenants_with_a_backlog_do_not_starve_another_tenant(pool: PgPool) {
+async fn s3_5_tenants_with_a_webhook_backlog_do_not_starve_another_tenant(pool: PgPool) {
     let mut webhooks = TestWebhooks::new(pool);
     (
         webhooks.options.max_in_flight,

@@ -25,7 +25,7 @@ async fn rows_read(pool: &PgPool) -> i64 {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn s3_5_deliveries_scheduled_for_later_are_not_read(pool: PgPool) {
+async fn s3_5_webhook_deliveries_scheduled_for_later_are_not_read(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, _| status(200)).await;
     let waits = webhooks.endpoint("acme", &server.url("hook"), &["late"]).await.id;

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::support::{CLOSED_PORT_URL, TestEndpoint, TestWebhooks, held_response, status, until};
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn deliveries_are_listed_in_pages(pool: PgPool) {
+async fn webhook_deliveries_are_listed_in_pages(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let id = webhooks.endpoint("acme", CLOSED_PORT_URL, &[]).await.id;
     for n in 0..5 {
@@ -31,7 +31,7 @@ async fn deliveries_are_listed_in_pages(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn s3_5_a_delivery_fails_after_the_last_attempt_and_can_be_replayed(pool: PgPool) {
+async fn s3_5_webhook_delivery_fails_after_last_attempt_and_can_be_replayed(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server = TestEndpoint::start(|_, _| status(503)).await;
     let endpoint = webhooks.endpoint("acme", &server.url("hook"), &[]).await;
@@ -64,7 +64,7 @@ async fn s3_5_a_delivery_fails_after_the_last_attempt_and_can_be_replayed(pool: 
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn failed_deliveries_since_an_instant_are_replayed(pool: PgPool) {
+async fn failed_webhook_deliveries_since_an_instant_are_replayed(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let server =
         TestEndpoint::start(|request, _| status(if request.id() == "good" { 200 } else { 500 })).await;
@@ -98,7 +98,7 @@ async fn failed_deliveries_since_an_instant_are_replayed(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn r32_a_delivery_in_flight_is_not_replayed(pool: PgPool) {
+async fn r32_a_webhook_delivery_in_flight_is_not_replayed(pool: PgPool) {
     let webhooks = TestWebhooks::with_long_timeouts(pool);
     let (release, held) = watch::channel(false);
     let server =
@@ -126,7 +126,7 @@ async fn r32_a_delivery_in_flight_is_not_replayed(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn one_call_replays_a_bounded_number_oldest_first(pool: PgPool) {
+async fn one_replay_call_queues_a_bounded_number_of_webhooks_oldest_first(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let id = webhooks.endpoint("acme", CLOSED_PORT_URL, &[]).await.id;
     webhooks

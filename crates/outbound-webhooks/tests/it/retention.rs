@@ -59,7 +59,7 @@ async fn webhook_rows_beyond_the_retention_are_deleted(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
-async fn s3_5_a_delivery_with_further_attempts_is_kept_at_any_age(pool: PgPool) {
+async fn s3_5_a_webhook_delivery_with_further_attempts_is_kept_at_any_age(pool: PgPool) {
     let webhooks = TestWebhooks::new(pool);
     let active = webhooks.endpoint("acme", CLOSED_PORT_URL, &["happened"]).await.id;
     let disabled = webhooks.endpoint("acme", CLOSED_PORT_URL, &["other"]).await.id;

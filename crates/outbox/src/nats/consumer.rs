@@ -31,7 +31,8 @@ const ACK_PENDING_MAX: i64 = 256;
 /// Events whose out-of-order deliveries are counted: every event in flight, and as many that other processes have consumed
 /// since.
 const OUT_OF_ORDER_TRACKED_MAX: usize = 2 * PARTITIONS as usize * ACK_PENDING_MAX as usize;
-/// Messages of one pull. `ack_wait` also elapses for messages that wait in the memory of this process.
+/// Number of messages that one pull requests. `ack_wait` also elapses for messages that wait in the memory of this
+/// process.
 const BATCH: usize = 4;
 /// Longest pause before a redelivery.
 const REDELIVERY_PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -55,7 +56,7 @@ pub struct ConsumerOptions {
 }
 
 impl ConsumerOptions {
-    /// The defaults under a name.
+    /// The default options of a consumer with this name.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {

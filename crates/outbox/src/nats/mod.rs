@@ -77,9 +77,9 @@ pub enum BrokerError {
     /// The URL is invalid, or the broker rejected the connection for good.
     #[error("the process cannot use the broker at {url}; set broker.url to a URL like nats://host:4222")]
     Connect {
-        /// As configured.
+        /// The configured URL.
         url: String,
-        /// Why.
+        /// Why the connection failed.
         source: ConnectError,
     },
     /// No connection at the moment; the client reconnects on its own.
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_partition_of_a_key_never_changes() {
+    fn the_nats_partition_of_an_event_key_never_changes() {
         // Literal values: messages of earlier releases are stored in these partitions.
         assert_eq!(["a", "b", "pay_0", "pay_1"].map(partition), [2, 6, 1, 6]);
         let mut used = [false; PARTITIONS as usize];

@@ -19,7 +19,7 @@ pub struct JetStreamPublisher {
 }
 
 impl JetStreamPublisher {
-    /// Over a connection; the stream is created before the first event if it does not exist.
+    /// A publisher over a connection to the broker; the stream is created before the first event if it does not exist.
     #[must_use]
     pub fn new(broker: Broker) -> Self {
         Self { broker, stream_exists: AtomicBool::new(false) }

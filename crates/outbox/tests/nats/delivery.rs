@@ -9,7 +9,10 @@ use super::pipeline::{EventPipeline, in_order};
 use super::support::{until, until_all_published, write};
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_5_s3_6_events_have_their_effect_once_and_in_order(_: PgPoolOptions, connect: PgConnectOptions) {
+async fn s3_5_s3_6_relayed_events_have_their_effect_once_and_in_order(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let pipeline = EventPipeline::start("events", connect).await;
     // The consumer starts before the stream exists.
     let consumer = pipeline.consumer().await;
@@ -89,7 +92,10 @@ async fn consumer_dies_at_the_first_event(written_before: i64, pipeline: EventPi
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_6_an_out_of_order_event_waits_but_not_for_ever(_: PgPoolOptions, connect: PgConnectOptions) {
+async fn s3_6_a_consumer_holds_back_an_out_of_order_event_but_not_for_ever(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let pipeline = EventPipeline::start("out-of-order", connect).await;
     pipeline.broker().await.stream().await.unwrap();
     for sequence in [3, 2, 1] {

@@ -115,7 +115,7 @@ impl EventPipeline {
         jetstream.publish("events.0.happened", payload.into()).await.unwrap().await.unwrap();
     }
 
-    /// An established connection.
+    /// An established connection to the broker.
     pub(crate) async fn broker(&self) -> Broker {
         let broker = Broker::connect(&self.options, "test").await.unwrap();
         until("the broker is connected", async || broker.ensure_connected().is_ok()).await;
@@ -137,7 +137,7 @@ impl EventPipeline {
         self.server.restart().await.unwrap();
     }
 
-    /// The stream, without this crate.
+    /// The broker's JetStream context, without this crate.
     pub(crate) async fn jetstream(&self) -> jetstream::Context {
         jetstream::new(async_nats::connect(&self.options.url).await.unwrap())
     }

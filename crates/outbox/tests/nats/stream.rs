@@ -36,7 +36,7 @@ async fn r32_events_of_a_deleted_stream_are_consumed_after_a_republish(
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_5_a_full_stream_drops_its_oldest_events_and_accepts_new_limits(
+async fn s3_5_a_full_event_stream_drops_oldest_events_and_accepts_new_limits(
     _: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
@@ -72,7 +72,10 @@ async fn s3_5_a_full_stream_drops_its_oldest_events_and_accepts_new_limits(
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn s3_5_a_stream_with_other_subjects_is_not_changed(_: PgPoolOptions, connect: PgConnectOptions) {
+async fn s3_5_a_nats_stream_with_other_subjects_is_refused_and_not_changed(
+    _: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let pipeline = EventPipeline::start("other-stream", connect).await;
     let other = jetstream::stream::Config {
         name: "EVENTS".into(),

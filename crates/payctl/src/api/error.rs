@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_shows_the_problem_documents_text() {
+    fn payctl_shows_the_problem_text_of_a_request_that_the_api_refused() {
         let refused = |body: &str| ApiError::refused(StatusCode::UNPROCESSABLE_ENTITY, body);
         let shown = [
             (
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_error_is_definite_and_a_server_error_is_not() {
+    fn payctl_api_errors_state_whether_the_request_may_have_taken_effect() {
         for (status, may_have_taken_effect, transient) in [
             (422, false, false),
             (401, false, false),

@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn the_url_must_be_http_and_loses_its_trailing_slash() {
+    fn the_payctl_api_url_must_be_http_and_loses_its_trailing_slash() {
         assert_eq!(args("http://127.0.0.1:8080/").client().unwrap().base, "http://127.0.0.1:8080");
         assert_eq!(args("http://host/bank/").client().unwrap().base, "http://host/bank");
         assert!(args("ftp://host").client().is_err());
     }
 
     #[test]
-    fn only_loopback_addresses_bypass_a_proxy() {
+    fn payctl_bypasses_a_proxy_for_loopback_addresses_only() {
         for (url, local) in [
             ("http://localhost:1", true),
             ("http://127.0.0.1", true),

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_balance_has_its_currencys_decimals() {
+    fn payctl_prints_a_balance_with_the_decimals_of_its_currency() {
         let account = |id: &str, currency: &str, minor| Account {
             account_id: id.into(),
             currency: currency.into(),

@@ -58,7 +58,7 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     Ok(CommandOutcome::Success)
 }
 
-/// Connects; waits for the server and creates the database.
+/// Connects to the payments database, after waiting for the server and creating the database.
 async fn open(args: &Args, out: &mut Output<'_>) -> anyhow::Result<PgConnection> {
     let options = args.database.options()?;
     let deadline = Instant::now() + Duration::from_secs(args.wait_s);
@@ -114,12 +114,12 @@ async fn apply(migrator: &Migrator, connection: &mut PgConnection) -> anyhow::Re
     Ok(missing)
 }
 
-/// The server has no such database (`invalid_catalog_name`).
+/// Whether the error means that the server has no such database (`invalid_catalog_name`).
 fn is_missing(error: &sqlx::Error) -> bool {
     has_code(error, &["3D000"])
 }
 
-/// Transient: no server yet, `cannot_connect_now`, `too_many_connections`.
+/// Whether the error is transient: no server yet, `cannot_connect_now`, `too_many_connections`.
 fn is_starting(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => error.kind() != io::ErrorKind::PermissionDenied,

@@ -54,7 +54,7 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct WatchDocument<'a> {
     payment_id: &'a PaymentId,
-    /// `None` if the payment was not read after its acceptance.
+    /// The payment as last read; `None` if it was not read after its acceptance.
     payment: Option<&'a RawValue>,
     source_before: Option<&'a RawValue>,
     source_after: Option<&'a RawValue>,

@@ -25,7 +25,7 @@ pub(crate) use invariants::{InvariantCheck, InvariantStatus};
 pub(crate) use switch::SwitchView;
 pub(crate) use workflow::WorkflowView;
 
-/// Most timeline lines that are read.
+/// Upper bound of timeline lines that are read.
 const TIMELINE_MAX: i64 = 1_000;
 
 /// One payment in all three systems.

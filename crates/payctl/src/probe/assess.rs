@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_correct_profile_needs_no_change() {
+    fn a_probe_finds_no_change_for_a_correct_switch_profile() {
         let assessment = assess(&profile("query"), &all_but(&[], &[]));
         assert!(
             assessment.is_safe() && assessment.is_complete() && assessment.differences.is_empty(),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn s0_11_a_missing_capability_changes_the_strategy() {
+    fn s0_11_a_probe_that_misses_a_capability_proposes_another_strategy() {
         let no_query = assess(&profile("query"), &all_but(&[Capability::Query], &[]));
         let difference = ProfileDifference { setting: "has_query", configured: true, measured: false };
         assert_eq!(no_query.differences, [difference]);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unmeasured_capability_is_no_difference_and_not_safe() {
+    fn an_unmeasured_switch_capability_is_no_difference_and_not_relied_on() {
         let assessment = assess(&profile("query"), &all_but(&[], &[Capability::Query, Capability::Dedup]));
         assert!(assessment.differences.is_empty() && assessment.is_safe() && !assessment.is_complete());
         assert_eq!(assessment.not_measured, ["has_query", "deduplicates", "has_callback"]);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unconfigured_capability_is_a_safe_difference() {
+    fn a_measured_but_unconfigured_switch_capability_is_a_safe_difference() {
         let mut incomplete = profile("reference");
         incomplete.has_statement = false;
         let assessment = assess(&incomplete, &all_but(&[], &[]));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_without_references_uses_its_listing() {
+    fn strategy_validate_is_safe_for_a_probed_switch_without_references() {
         let mut without_references = profile("validate");
         (without_references.deduplicates, without_references.tombstones, without_references.has_callback) =
             (false, false, false);

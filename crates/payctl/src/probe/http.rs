@@ -100,7 +100,7 @@ pub(crate) struct SwitchHttp {
 }
 
 impl SwitchHttp {
-    /// Sends nothing.
+    /// A client of the switch; sends nothing yet.
     ///
     /// # Errors
     /// The HTTP client cannot be built.

@@ -25,7 +25,7 @@ const EXPIRED_BY: SignedDuration = SignedDuration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Probe {
     pub(super) http: SwitchHttp,
-    /// Part of every reference.
+    /// Part of every reference of this probe.
     pub(super) run: String,
     pub(super) records: Vec<TransferRecord>,
     pub(super) findings: Findings,
@@ -37,7 +37,7 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// Sends nothing. `run` consists of letters and digits and is new for each probe.
+    /// A probe of the switch; sends nothing yet. `run` consists of letters and digits and is new for each probe.
     pub(crate) fn new(http: SwitchHttp, run: String) -> Self {
         let mut findings = Findings::default();
         findings.record(Capability::Callback, Unknown, "payctl receives no callbacks");
@@ -65,7 +65,8 @@ impl Probe {
         self.records.iter().map(TransferRecord::view).collect()
     }
 
-    /// Takes every step. The future may be dropped at any time; [`Self::clean_up`] must follow in any case.
+    /// Takes every step of the probe. The future may be dropped at any time; [`Self::clean_up`] must follow in any
+    /// case.
     ///
     /// # Errors
     /// The switch does not reply at all; nothing was sent.
@@ -212,7 +213,7 @@ impl Probe {
         self.findings.record(Capability::Cancel, finding.0, finding.1);
     }
 
-    /// A cancelled transfer must not be pending or settled afterwards.
+    /// Verifies that a cancelled transfer is neither pending nor settled afterwards.
     async fn verify_cancelled(&self, name: &TransferName, cancelled: &HttpReply) -> (Measurement, String) {
         match self.http.query(name).await {
             Ok(reply) if matches!(reply.text("status"), Some("PENDING" | "SETTLED")) => {

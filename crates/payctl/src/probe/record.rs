@@ -35,9 +35,9 @@ pub(super) struct TransferRecord {
     pub(super) reference: String,
     /// The switch's transfer ids; several if the switch does not deduplicate.
     pub(super) ids: Vec<String>,
-    /// The reply had a transfer id and not our reference: the switch has no references.
+    /// Whether the reply had a transfer id and not our reference: the switch has no references.
     pub(super) has_own_id_only: bool,
-    /// The switch accepted at least one submit.
+    /// Whether the switch accepted at least one submit.
     is_accepted: bool,
     /// The last known status.
     status: String,

@@ -25,7 +25,7 @@ impl Probe {
         (self.records[index].record_submit(&reply), reply)
     }
 
-    /// Cancels what may still settle, and recalls what settled.
+    /// Cancels probe transfers that may still settle, and recalls those that settled.
     pub(crate) async fn clean_up(&mut self) {
         for index in 0..self.records.len() {
             if !self.records[index].may_settle {

@@ -18,11 +18,11 @@ pub(crate) const PAYMENT_ID: &str = "pay_0123456789abcdef0123456789abcdef";
 pub(crate) enum ReadReply {
     /// The payment with this many timeline lines; the last line is its state.
     Lines(usize),
-    /// 503.
+    /// Status 503: the API is unavailable.
     Unavailable,
 }
 
-/// The prepared replies.
+/// The prepared replies of a stub of the payments API.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiStub {
     /// Status and body of the reply to the payment request.

@@ -74,7 +74,7 @@ impl Bank {
         CommandResult::of(self.command(args).output().await.unwrap())
     }
 
-    /// Expects success; returns the document printed with --json.
+    /// Runs a command with --json, expects success and returns the printed document.
     pub(crate) async fn json(&self, args: &[&str]) -> Value {
         let output = self.payctl(&[args, &["--json"]].concat()).await.success();
         serde_json::from_str(&output).unwrap()

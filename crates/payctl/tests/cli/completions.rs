@@ -3,7 +3,7 @@
 use crate::run::payctl;
 
 #[tokio::test]
-async fn each_shells_completion_script_has_the_commands() {
+async fn payctl_completion_scripts_of_each_shell_have_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
         let script = payctl(&["completions", shell]).await.success();
         for command in ["decide", "late-debit", "probe", "stuck"] {

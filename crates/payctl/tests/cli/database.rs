@@ -9,7 +9,7 @@ use crate::run::{command, payctl};
 use crate::scratch_database::ScratchDatabase;
 
 #[tokio::test]
-async fn migrate_creates_the_database_and_is_idempotent() {
+async fn payctl_migrate_creates_the_database_and_is_idempotent() {
     let scratch = ScratchDatabase::new();
     let migrate = ["migrate", "--wait", "10", "--database-url", scratch.url()];
     let first = payctl(&migrate).await.success();
@@ -20,7 +20,7 @@ async fn migrate_creates_the_database_and_is_idempotent() {
 }
 
 #[tokio::test]
-async fn concurrent_migrations_apply_each_migration_once() {
+async fn concurrent_payctl_migrate_runs_apply_each_migration_once() {
     let scratch = ScratchDatabase::new();
     let migrate = ["migrate", "--database-url", scratch.url()];
     let (one, two) = tokio::join!(payctl(&migrate), payctl(&migrate));
@@ -30,7 +30,7 @@ async fn concurrent_migrations_apply_each_migration_once() {
 }
 
 #[tokio::test]
-async fn an_unreachable_or_outdated_database_is_named() {
+async fn payctl_names_an_unreachable_or_outdated_database() {
     let unreachable = "postgres://payments@127.0.0.1:1/payments";
     let output = payctl(&["migrate", "--wait", "1", "--database-url", unreachable]).await.refused();
     assert!(output.contains("database payments at 127.0.0.1:1 cannot be opened"), "{output}");
@@ -46,7 +46,7 @@ async fn an_unreachable_or_outdated_database_is_named() {
 }
 
 #[tokio::test]
-async fn a_repeated_demo_has_the_same_result() {
+async fn a_repeated_payctl_demo_has_the_same_result() {
     let scratch = ScratchDatabase::migrated().await;
     let demo = ["demo", "--json", "--database-url", scratch.url()];
     let first = payctl(&demo).await.success();
@@ -91,7 +91,7 @@ example destination   FR-CAROL-EUR
 }
 
 #[tokio::test]
-async fn an_account_is_opened_funded_and_frozen() {
+async fn payctl_opens_funds_and_freezes_an_account() {
     let scratch = ScratchDatabase::migrated().await;
     let accounts = async |args: &[&str]| {
         let account = ["A-1", "--tenant", "acme", "--database-url", scratch.url()];
@@ -123,7 +123,7 @@ async fn an_account_is_opened_funded_and_frozen() {
 }
 
 #[tokio::test]
-async fn a_closed_pipe_ends_the_command_silently() {
+async fn a_closed_output_pipe_ends_payctl_silently() {
     let scratch = ScratchDatabase::migrated().await;
     // Closed before the start, so that the first write fails.
     let (reader, writer) = std::io::pipe().unwrap();

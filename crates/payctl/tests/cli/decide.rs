@@ -15,7 +15,7 @@ async fn decide(bank: &Bank, args: &[&str], by: &str, options: &[&str]) -> Comma
 }
 
 #[tokio::test]
-async fn s0_8_money_moves_after_another_operators_confirmation() {
+async fn s0_8_a_debit_decided_with_payctl_needs_another_operator_to_confirm() {
     let bank = Bank::open().await;
     let payment = bank.needs_operator("one", OperatorReason::NotFoundIsInconclusive).await.id;
     let debit = [payment.as_str(), "debit"];
@@ -56,7 +56,7 @@ async fn s0_8_money_moves_after_another_operators_confirmation() {
 }
 
 #[tokio::test]
-async fn a_confirmed_decision_without_a_workflow_stays_recorded() {
+async fn a_decision_confirmed_with_payctl_without_a_workflow_stays_recorded() {
     let bank = Bank::open().await;
     let payment = bank.needs_operator("one", OperatorReason::NotFoundIsInconclusive).await.id;
     let release = [payment.as_str(), "release"];
@@ -79,7 +79,7 @@ async fn a_confirmed_decision_without_a_workflow_stays_recorded() {
 }
 
 #[tokio::test]
-async fn a_decision_that_the_switch_contradicts_exits_with_1() {
+async fn payctl_exits_with_1_if_the_switch_contradicts_a_decision() {
     let bank = Bank::open().await;
     let payment = bank.needs_operator("one", OperatorReason::NotFoundIsInconclusive).await.id;
     let operator = ["--by", "Ann", "--reason", "try", "--wait", "30", "--json"];
@@ -101,7 +101,7 @@ async fn a_decision_that_the_switch_contradicts_exits_with_1() {
 }
 
 #[tokio::test]
-async fn a_withdrawn_proposal_cannot_be_confirmed() {
+async fn a_decision_withdrawn_with_payctl_cannot_be_confirmed() {
     let bank = Bank::open().await;
     let payment = bank.needs_operator("one", OperatorReason::NotFoundIsInconclusive).await.id;
     let release = [payment.as_str(), "release"];
@@ -114,7 +114,7 @@ async fn a_withdrawn_proposal_cannot_be_confirmed() {
 }
 
 #[tokio::test]
-async fn a_late_debit_needs_two_operators_and_posts_once() {
+async fn a_late_debit_with_payctl_needs_two_operators_and_posts_once() {
     let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
     let bank = Bank::with_switch(&mock.url).await;
     let late = bank.released("late").await;
@@ -144,7 +144,7 @@ async fn a_late_debit_needs_two_operators_and_posts_once() {
 
 /// Like every decision that moves money, a correction queries the switch first.
 #[tokio::test]
-async fn a_correction_that_the_switch_contradicts_is_refused() {
+async fn a_payctl_correction_that_the_switch_contradicts_is_refused() {
     let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
     let bank = Bank::with_switch(&mock.url).await;
     let settled = bank.settled("one").await;
@@ -170,7 +170,7 @@ async fn a_correction_that_the_switch_contradicts_is_refused() {
 }
 
 #[tokio::test]
-async fn ambiguous_names_and_unreadable_evidence_are_refused() {
+async fn payctl_refuses_ambiguous_operator_names_and_unreadable_evidence() {
     let bank = Bank::open().await;
     let payment = bank.needs_operator("one", OperatorReason::NotFoundIsInconclusive).await.id;
     let release = [payment.as_str(), "release"];
@@ -186,7 +186,7 @@ async fn ambiguous_names_and_unreadable_evidence_are_refused() {
 }
 
 #[tokio::test]
-async fn a_decision_about_an_open_or_unknown_object_is_refused() {
+async fn payctl_refuses_a_decision_about_an_open_payment_or_an_unknown_id() {
     let bank = Bank::open().await;
     let submitted = bank.submitted("submitted").await.id;
     for (args, refusal) in [

@@ -5,7 +5,7 @@ use outbox::consume::{ParkedDelivery, park};
 use crate::bank::Bank;
 
 #[tokio::test]
-async fn r23_parked_events_are_listed_retried_and_discarded() {
+async fn r23_payctl_lists_retries_and_discards_parked_events() {
     let bank = Bank::open().await;
     assert_eq!(bank.payctl(&["events", "parked"]).await.success(), "nothing is parked\n");
     let id = bank.settled("one").await.id;
@@ -64,7 +64,7 @@ async fn r23_parked_events_are_listed_retried_and_discarded() {
 }
 
 #[tokio::test]
-async fn show_lists_the_customer_notifications() {
+async fn payctl_show_lists_the_customer_notifications_of_a_payment() {
     let bank = Bank::open().await;
     let id = bank.settled("one").await.id;
     sqlx::query("INSERT INTO notifications (payment_id, event_id, kind, message) VALUES ($1, 'e', 'transfer_sent', 'Transfer sent.')")

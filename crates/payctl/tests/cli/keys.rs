@@ -61,7 +61,7 @@ fn days_to(time: &Value) -> i64 {
 }
 
 #[tokio::test]
-async fn a_key_is_printed_once_and_belongs_to_its_client() {
+async fn payctl_prints_a_new_api_key_once_and_it_belongs_to_its_client() {
     let keys = Keys::open().await;
     let output = keys.keys(&["create", "--tenant", "acme", "--client", "shop"]).await.success();
     let key = output.lines().next().unwrap();
@@ -99,7 +99,7 @@ The first line is the API key. It is not shown again.
 }
 
 #[tokio::test]
-async fn a_key_is_created_with_scopes_and_expiry() {
+async fn payctl_creates_an_api_key_with_scopes_and_expiry() {
     let keys = Keys::open().await;
     let key = keys.create(&["--scope", "read", "--scope", "webhooks", "--expires-in-days", "90"]).await;
     assert_eq!((&key["scopes"], &key["status"]), (&json!(["read", "webhooks"]), &json!("active")));
@@ -117,7 +117,7 @@ async fn a_key_is_created_with_scopes_and_expiry() {
 }
 
 #[tokio::test]
-async fn a_rotation_overlaps_and_a_revocation_is_permanent() {
+async fn payctl_rotates_an_api_key_with_overlap_and_revokes_it_permanently() {
     let keys = Keys::open().await;
     let first = keys.create(&["--scope", "pay"]).await;
     let id = text(&first, "id");
@@ -151,7 +151,7 @@ async fn a_rotation_overlaps_and_a_revocation_is_permanent() {
 }
 
 #[tokio::test]
-async fn keys_are_listed_by_tenant_and_client() {
+async fn payctl_lists_api_keys_by_tenant_and_client() {
     let keys = Keys::open().await;
     assert_eq!(keys.keys(&["list"]).await.success(), "no API key matches\n");
     let shop = text(&keys.create(&[]).await, "id");

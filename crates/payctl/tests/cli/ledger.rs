@@ -23,7 +23,7 @@ async fn sealed() -> (ScratchDatabase, PgPool) {
 }
 
 #[tokio::test]
-async fn r36_verify_names_the_changed_entries_and_balances() {
+async fn r36_payctl_ledger_verify_names_changed_entries_and_balances() {
     let (scratch, pool) = sealed().await;
     let verify = ["ledger", "verify", "--database-url", scratch.url()];
     let output = payctl(&verify).await.success();
@@ -56,7 +56,7 @@ async fn r36_verify_names_the_changed_entries_and_balances() {
 }
 
 #[tokio::test]
-async fn r10_balances_and_statements_are_read_at_an_instant() {
+async fn r10_payctl_reads_account_balances_and_statements_at_an_instant() {
     let (scratch, pool) = sealed().await;
     let move_to = "SET LOCAL session_replication_role = replica;
                    UPDATE journal SET posted_at = '2026-01-31T23:00:00Z'::timestamptz + entry_id * interval '1 hour';

@@ -6,7 +6,7 @@ use crate::run::payctl;
 use crate::scratch_database::ScratchDatabase;
 
 #[tokio::test]
-async fn a_limit_is_set_listed_and_removed() {
+async fn payctl_sets_lists_and_removes_a_payment_limit() {
     let scratch = ScratchDatabase::migrated().await;
     let limits =
         async |args: &[&str]| payctl(&[&["limits"], args, &["--database-url", scratch.url()]].concat()).await;
@@ -46,7 +46,7 @@ async fn a_limit_is_set_listed_and_removed() {
 }
 
 #[tokio::test]
-async fn a_kill_switch_is_activated_listed_and_lifted() {
+async fn payctl_activates_lists_and_lifts_a_kill_switch() {
     let scratch = ScratchDatabase::migrated().await;
     let kill_switch = async |args: &[&str]| {
         payctl(&[&["kill-switch"], args, &["--database-url", scratch.url()]].concat()).await

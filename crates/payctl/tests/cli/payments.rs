@@ -22,7 +22,7 @@ fn settling(reads: &[ReadReply]) -> ApiStub {
 }
 
 #[tokio::test]
-async fn watch_follows_a_payment_until_it_settles() {
+async fn payctl_watch_follows_a_payment_until_it_settles() {
     // The API is unavailable twice, has no new line once, and then two new lines at once.
     let reads = [
         ReadReply::Lines(1),
@@ -59,7 +59,7 @@ A         after     87.50 EUR   0.00 EUR
 }
 
 #[tokio::test]
-async fn a_payment_that_ends_without_settling_exits_with_1() {
+async fn payctl_exits_with_1_if_a_watched_payment_ends_without_settling() {
     let timeline = vec![("accepted", "accepted"), ("failed", "nothing was charged")];
     let api = ApiStub { timeline, reads: vec![ReadReply::Lines(2)], ..ApiStub::default() }.serve().await;
     let result = pay(&api, &["--watch"]).await;
@@ -70,7 +70,7 @@ async fn a_payment_that_ends_without_settling_exits_with_1() {
 }
 
 #[tokio::test]
-async fn an_open_payment_exits_with_3_and_is_not_called_failed() {
+async fn payctl_exits_with_3_for_an_open_payment_without_calling_it_failed() {
     // Long enough for one read where the API is available.
     let table =
         [(ReadReply::Lines(3), "5", "state submitted"), (ReadReply::Unavailable, "1", "state unknown")];
@@ -87,7 +87,7 @@ async fn an_open_payment_exits_with_3_and_is_not_called_failed() {
 }
 
 #[tokio::test]
-async fn without_watch_only_the_acceptance_is_printed() {
+async fn payctl_pay_without_watch_prints_the_acceptance_only() {
     let api = settling(&[ReadReply::Lines(1)]).serve().await;
     let output = pay(&api, &[]).await.success();
     let next =
@@ -98,7 +98,7 @@ async fn without_watch_only_the_acceptance_is_printed() {
 }
 
 #[tokio::test]
-async fn a_refused_payment_request_creates_no_payment() {
+async fn payctl_reports_that_a_refused_request_created_no_payment() {
     let problem = json!({"code": "no_route", "title": "t", "detail": "no switch serves B"});
     let api = ApiStub { acceptance: (422, problem), ..ApiStub::default() }.serve().await;
     let error = pay(&api, &["--watch"]).await.refused();
@@ -107,7 +107,7 @@ async fn a_refused_payment_request_creates_no_payment() {
 }
 
 #[tokio::test]
-async fn a_request_without_an_answer_prints_the_key_to_repeat_it_with() {
+async fn payctl_prints_the_idempotency_key_of_an_unanswered_payment_request() {
     let api = ApiStub { acceptance: (503, json!({"code": "store_unavailable"})), ..ApiStub::default() };
     let api = api.serve().await;
     let error = pay(&api, &[]).await.refused();
@@ -116,14 +116,14 @@ async fn a_request_without_an_answer_prints_the_key_to_repeat_it_with() {
 }
 
 #[tokio::test]
-async fn an_unreachable_api_is_named_with_its_setting() {
+async fn payctl_names_an_unreachable_api_and_its_setting() {
     let error = payctl(&["show", PAYMENT_ID, "--api", "--url", "http://127.0.0.1:1"]).await.refused();
     let expected = "no connection to the payments API at http://127.0.0.1:1, so nothing was sent; check --url (PAYMENTS_API_URL)";
     assert!(error.contains(expected), "{error}");
 }
 
 #[tokio::test]
-async fn watch_with_json_prints_one_document() {
+async fn payctl_watch_with_json_prints_one_document() {
     let api = settling(&[ReadReply::Lines(2), ReadReply::Lines(4)]).serve().await;
     let output = pay(&api, &["--watch", "--json"]).await.success();
     let document: Value = serde_json::from_str(&output).unwrap();
@@ -134,7 +134,7 @@ async fn watch_with_json_prints_one_document() {
 }
 
 #[tokio::test]
-async fn show_prints_a_payment_with_its_timeline() {
+async fn payctl_show_prints_a_payment_with_its_timeline() {
     let api = settling(&[ReadReply::Lines(2)]).serve().await;
     let show = ["show", PAYMENT_ID, "--api", "--url", &api.url, "--key", "test-key"];
     let expected = format!(

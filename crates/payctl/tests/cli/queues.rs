@@ -6,7 +6,7 @@ use crate::bank::Bank;
 use crate::run::payctl;
 
 #[tokio::test]
-async fn payments_of_all_tenants_are_listed_and_filtered() {
+async fn payctl_lists_and_filters_payments_of_all_tenants() {
     let bank = Bank::open().await;
     assert_eq!(bank.payctl(&["list"]).await.success(), "no payment matches\n");
     let settled = bank.settled("one").await.id;
@@ -31,7 +31,7 @@ payment                                state               amount   from     to 
 }
 
 #[tokio::test]
-async fn a_stuck_payment_is_listed_with_reason_and_allowed_actions() {
+async fn payctl_stuck_lists_a_payment_with_reason_and_allowed_actions() {
     let bank = Bank::open().await;
     let submitted = bank.submitted("submitted").await.id;
     let waiting = bank.needs_operator("waiting", OperatorReason::NoCancelOrQuery).await.id;
@@ -64,7 +64,7 @@ async fn a_stuck_payment_is_listed_with_reason_and_allowed_actions() {
 }
 
 #[tokio::test]
-async fn exceptions_are_listed_until_a_decision_closes_them() {
+async fn payctl_lists_exceptions_until_a_decision_closes_them() {
     let bank = Bank::open().await;
     assert_eq!(bank.payctl(&["exceptions"]).await.success(), "no open exception\n");
     let late = bank.released("late").await;
@@ -85,7 +85,7 @@ async fn exceptions_are_listed_until_a_decision_closes_them() {
 }
 
 #[tokio::test]
-async fn an_unreachable_database_is_named() {
+async fn payctl_queue_commands_name_an_unreachable_database() {
     for args in [&["list"][..], &["stuck"], &["exceptions"]] {
         let config = ["--config", concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/demo.toml")];
         let mut command = crate::run::command(&[args, &config].concat());

@@ -34,19 +34,19 @@ impl CommandResult {
         Self { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
     }
 
-    /// Expects exit code 0; returns stdout.
+    /// Expects that the command succeeded (exit code 0); returns its stdout.
     pub(crate) fn success(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.stdout
     }
 
-    /// Expects exit code 1, a failed check; returns stdout.
+    /// Expects that a check failed (exit code 1); returns the command's stdout.
     pub(crate) fn check_failed(self) -> String {
         assert_eq!(self.code, Some(1), "{self:?}");
         self.stdout
     }
 
-    /// Expects exit code 2, not carried out; returns stderr.
+    /// Expects that the command refused (exit code 2); returns its stderr.
     pub(crate) fn refused(self) -> String {
         assert_eq!(self.code, Some(2), "{self:?}");
         self.stderr

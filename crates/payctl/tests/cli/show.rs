@@ -17,7 +17,7 @@ fn invariant_status(document: &Value, number: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_invariant_holds_for_a_settled_payment() {
+async fn payctl_show_finds_every_invariant_holding_for_a_settled_payment() {
     let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
     let bank = Bank::with_switch(&mock.url).await;
     let payment = bank.settled("one").await;
@@ -54,7 +54,7 @@ async fn every_invariant_holds_for_a_settled_payment() {
 }
 
 #[tokio::test]
-async fn s0_7_a_release_of_a_settled_transfer_is_shown_first() {
+async fn s0_7_payctl_shows_the_release_of_a_settled_transfer_first() {
     let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
     let bank = Bank::with_switch(&mock.url).await;
     let payment = bank.released("one").await;
@@ -84,7 +84,7 @@ async fn s0_7_a_release_of_a_settled_transfer_is_shown_first() {
 }
 
 #[tokio::test]
-async fn a_debit_without_a_transfer_at_the_switch_is_shown_first() {
+async fn payctl_shows_a_debit_without_a_transfer_at_the_switch_first() {
     let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
     let bank = Bank::with_switch(&mock.url).await;
     let payment = bank.settled("one").await;
@@ -95,7 +95,7 @@ async fn a_debit_without_a_transfer_at_the_switch_is_shown_first() {
 }
 
 #[tokio::test]
-async fn a_manual_change_of_the_database_violates_its_invariant() {
+async fn payctl_show_names_the_invariant_that_a_manual_sql_change_violates() {
     let bank = Bank::open().await;
     let payment = bank.settled("one").await;
     let change = async |sql: &'static str| {
@@ -133,7 +133,7 @@ async fn a_manual_change_of_the_database_violates_its_invariant() {
 }
 
 #[tokio::test]
-async fn needs_operator_is_shown_with_reason_and_allowed_actions() {
+async fn payctl_shows_needs_operator_with_reason_and_allowed_actions() {
     let bank = Bank::open().await;
     let payment = bank.needs_operator("one", OperatorReason::NotFoundIsInconclusive).await.id;
     let output = bank.payctl(&["show", payment.as_str()]).await.success();
@@ -151,7 +151,7 @@ async fn needs_operator_is_shown_with_reason_and_allowed_actions() {
 }
 
 #[tokio::test]
-async fn i4_holds_for_an_unsent_payment_that_the_switch_does_not_know() {
+async fn invariant_i4_holds_for_an_unsent_payment_unknown_to_the_switch() {
     let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
     let bank = Bank::with_switch(&mock.url).await;
     let payment = bank.reserved("one").await;
@@ -164,7 +164,7 @@ async fn i4_holds_for_an_unsent_payment_that_the_switch_does_not_know() {
 }
 
 #[tokio::test]
-async fn without_the_database_show_reads_the_payment_through_the_api() {
+async fn payctl_show_reads_a_payment_by_the_api_if_the_database_is_unreachable() {
     let timeline = vec![("accepted", "to be sent by mock"), ("reserved", "12.50 EUR held")];
     let api = ApiStub { timeline, reads: vec![ReadReply::Lines(2)], ..ApiStub::default() }.serve().await;
     let mut command = command(&["show", PAYMENT_ID, "--url", &api.url, "--key", "test-key"]);

@@ -32,7 +32,7 @@ fn parse(output: &str) -> Value {
 }
 
 #[tokio::test]
-async fn configured_switches_are_listed_without_their_tokens() {
+async fn payctl_lists_configured_switches_without_their_tokens() {
     let listed = switch(&["list"], &[]).await.success();
     let mock = listed.lines().find(|line| line.starts_with("mock ")).unwrap();
     assert!(mock.contains("   query      query dedup tombstone deadline cancel recall "), "{listed}");
@@ -41,7 +41,7 @@ async fn configured_switches_are_listed_without_their_tokens() {
 }
 
 #[tokio::test]
-async fn s0_11_an_unsafe_profile_is_listed_with_the_nearest_safe_one() {
+async fn s0_11_payctl_lists_an_unsafe_profile_with_the_nearest_safe_one() {
     let no_query = [("PAYMENTS_SWITCHES__MOCK__PROFILE__HAS_QUERY", "false")];
     let listed = switch(&["list"], &no_query).await.check_failed();
     let expected = "switch mock has an unsafe profile: strategy query needs has_query = true";
@@ -53,7 +53,7 @@ async fn s0_11_an_unsafe_profile_is_listed_with_the_nearest_safe_one() {
 }
 
 #[tokio::test]
-async fn a_probe_measures_every_capability_and_cancels_its_transfers() {
+async fn a_payctl_probe_measures_each_capability_and_cancels_its_transfers() {
     let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
     let document = parse(&probe(&mock.url, &["--json"]).await.success());
     let expected =
@@ -70,7 +70,7 @@ async fn a_probe_measures_every_capability_and_cancels_its_transfers() {
 }
 
 #[tokio::test]
-async fn a_probe_shows_a_missing_capability_beside_its_setting() {
+async fn a_payctl_probe_shows_a_missing_switch_capability_beside_its_setting() {
     let shape = Shape { query: false, dedup: false, tombstone: false, deadline: false, ..Shape::default() };
     let mock = MockSwitch::start(shape, 3_600_000).await;
     let output = probe(&mock.url, &[]).await.check_failed();
@@ -93,7 +93,7 @@ async fn a_probe_shows_a_missing_capability_beside_its_setting() {
 }
 
 #[tokio::test]
-async fn a_probe_measures_recalls_with_a_settled_transfer() {
+async fn a_payctl_probe_measures_recalls_with_a_settled_transfer() {
     let mock = MockSwitch::start(Shape::default(), 300).await;
     let document = parse(&probe(&mock.url, &["--json", "--let-one-settle"]).await.success());
     assert!(measured(&document).contains(&"recall: yes".into()), "{document}");
@@ -112,7 +112,7 @@ async fn a_probe_measures_recalls_with_a_settled_transfer() {
 }
 
 #[tokio::test]
-async fn a_probe_detects_replies_that_contradict_the_switchs_behaviour() {
+async fn a_payctl_probe_detects_replies_that_contradict_switch_behaviour() {
     let check_failed = |result: CommandResult| parse(&result.check_failed());
     let duplicate = check_failed(probe(&serve(Fault::DuplicateTransfer).await, &["--json"]).await);
     assert_eq!(duplicate["findings"][2]["evidence"], "the listing has two transfers");
@@ -123,7 +123,7 @@ async fn a_probe_detects_replies_that_contradict_the_switchs_behaviour() {
 }
 
 #[tokio::test]
-async fn s1_8_a_switch_without_references_is_probed_by_its_own_ids() {
+async fn s1_8_payctl_probes_a_switch_without_references_by_transfer_ids() {
     let document = parse(&probe(&serve(Fault::NoReferences).await, &["--json"]).await.check_failed());
     let expected = ["references: no", "query: no", "dedup: no", "tombstone: no"];
     assert_eq!(measured(&document)[..4], expected.map(String::from));
@@ -141,7 +141,7 @@ async fn s1_8_a_switch_without_references_is_probed_by_its_own_ids() {
 }
 
 #[tokio::test]
-async fn a_probe_without_a_reply_leaves_the_capability_unknown() {
+async fn a_payctl_probe_without_a_reply_leaves_the_capability_unknown() {
     let result = probe(&serve(Fault::SubmitUnavailable).await, &["--json"]).await;
     assert_eq!(result.code, Some(3), "{result:?}");
     let document = parse(&result.stdout);
@@ -154,7 +154,7 @@ async fn a_probe_without_a_reply_leaves_the_capability_unknown() {
 }
 
 #[tokio::test]
-async fn an_unconfirmed_unreachable_or_unknown_switch_is_not_probed() {
+async fn payctl_does_not_probe_an_unconfirmed_unreachable_or_unknown_switch() {
     let error = probe("https://switch.example", &[]).await.refused();
     assert!(error.contains("is not on this machine") && error.contains("add --yes"), "{error}");
     let error = probe("http://127.0.0.1:1", &[]).await.refused();

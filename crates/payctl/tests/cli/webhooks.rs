@@ -74,7 +74,7 @@ impl Webhooks {
 }
 
 #[tokio::test]
-async fn endpoints_and_deliveries_are_listed_without_secrets() {
+async fn payctl_lists_webhook_endpoints_and_deliveries_without_secrets() {
     let webhooks = Webhooks::open().await;
     let id = webhooks.endpoint.as_str();
     for output in [webhooks.run(&["list"]).await.success(), webhooks.run(&["show", id]).await.success()] {
@@ -106,7 +106,7 @@ async fn endpoints_and_deliveries_are_listed_without_secrets() {
 }
 
 #[tokio::test]
-async fn a_failed_delivery_is_replayed() {
+async fn payctl_replays_failed_webhook_deliveries() {
     let webhooks = Webhooks::open().await;
     let id = webhooks.endpoint.as_str();
     assert_eq!(
@@ -122,7 +122,7 @@ async fn a_failed_delivery_is_replayed() {
 }
 
 #[tokio::test]
-async fn an_endpoint_is_disabled_with_a_name_and_a_reason() {
+async fn payctl_disables_a_webhook_endpoint_with_operator_name_and_reason() {
     let webhooks = Webhooks::open().await;
     let id = webhooks.endpoint.as_str();
     webhooks.run(&["disable", id, "--by", " ", "--reason", "x"]).await.refused();
@@ -140,7 +140,7 @@ async fn an_endpoint_is_disabled_with_a_name_and_a_reason() {
 }
 
 #[tokio::test]
-async fn disabling_needs_a_known_endpoint_and_a_reason() {
+async fn payctl_disables_only_a_known_webhook_endpoint_and_with_a_reason() {
     let webhooks = Webhooks::open().await;
     let unknown = "whe_00000000000000000000000000000000";
     let output = webhooks.run(&["disable", unknown, "--by", "ann", "--reason", "a flood"]).await.refused();
@@ -156,7 +156,7 @@ async fn disabling_needs_a_known_endpoint_and_a_reason() {
 }
 
 #[tokio::test]
-async fn replay_failed_covers_all_recent_deliveries_and_no_older() {
+async fn payctl_replays_all_recently_failed_webhook_deliveries_and_no_older() {
     let webhooks = Webhooks::open().await;
     sqlx::query(
         "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body, state, ended_at, created_at)

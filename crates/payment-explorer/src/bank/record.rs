@@ -25,15 +25,15 @@ pub(super) fn run_id(run: RunNumber) -> Option<RunId> {
 /// The journal's entries of this payment: how often each kind was posted, in units of the payment's amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Journal {
-    /// Source -> holding.
+    /// Number of entries source -> holding.
     pub reserve: u8,
-    /// Holding -> escrow.
+    /// Number of entries holding -> escrow.
     pub debit: u8,
-    /// Holding -> source.
+    /// Number of entries holding -> source.
     pub release: u8,
-    /// Source -> escrow, by decision.
+    /// Number of entries source -> escrow, by decision.
     pub late_debit: u8,
-    /// Claims -> escrow, by decision.
+    /// Number of entries claims -> escrow, by decision.
     pub claim: u8,
 }
 
@@ -69,15 +69,15 @@ pub struct Bank {
     pub cause: Option<Rc<Cause>>,
     /// The switch's first definite answer.
     pub final_status: Option<FinalStatus>,
-    /// A refusal is recorded under debit's key.
+    /// Whether a refusal is recorded under debit's key.
     pub debit_refused: bool,
     /// The outcome recorded under recall's key.
     pub recall: Option<RecallRecord>,
-    /// A customer's cancel request is in the inbox.
+    /// Whether a customer's cancel request is in the inbox.
     pub cancel_requested: bool,
-    /// A FAILURE of the payment's own switch is stored.
+    /// Whether a FAILURE of the payment's own switch is stored.
     pub failure_stored: bool,
-    /// A SUCCESS of the payment's own switch for this payment is stored.
+    /// Whether a SUCCESS of the payment's own switch for this payment is stored.
     pub success_stored: bool,
     /// Why the payment needs an operator, or last needed one.
     pub operator_reason: Option<OperatorReason>,
@@ -85,11 +85,11 @@ pub struct Bank {
     pub exceptions: Exceptions,
     /// The last decision.
     pub decision: Option<OpenDecision>,
-    /// The account may not be debited.
+    /// Whether the account may not be debited.
     pub frozen: bool,
-    /// The account had the amount before this payment reserved.
+    /// Whether the account had the amount before this payment reserved.
     pub funds: bool,
-    /// `valid_until` has passed.
+    /// Whether `valid_until` has passed.
     pub too_late: bool,
     /// The journal's entries.
     pub journal: Journal,

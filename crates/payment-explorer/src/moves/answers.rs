@@ -19,7 +19,7 @@ use crate::switch::{CancelResult, QueryResult, RecallResult, SubmitHandling, Sub
 pub(super) struct CallResult {
     pub(super) next: State,
     pub(super) reply: AttemptReply,
-    /// Whether nothing went wrong.
+    /// Whether nothing went wrong in this reply.
     pub(super) benign: bool,
     pub(super) description: &'static str,
 }

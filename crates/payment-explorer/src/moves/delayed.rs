@@ -43,7 +43,7 @@ fn zombies(list: &mut MoveList<'_>) {
     }
 }
 
-/// A request in transit arrives at any later moment, or never.
+/// Adds the arrivals of requests in transit, at any later moment or never.
 fn requests(list: &mut MoveList<'_>) {
     let (model, from) = (list.model, list.from);
     for (at, request) in from.in_transit.iter().enumerate() {

@@ -122,7 +122,7 @@ fn losses(list: &mut MoveList<'_>, running: &RunningWorkflow) {
     }
 }
 
-/// The running attempt becomes a zombie.
+/// Turns the running attempt into a zombie.
 pub(super) fn abandon(next: &mut State) {
     if let Some(attempt) = next.current.take() {
         next.zombies.push(Zombie::Attempt(attempt));

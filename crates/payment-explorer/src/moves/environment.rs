@@ -60,7 +60,7 @@ fn clock(list: &mut MoveList<'_>) {
     }
 }
 
-/// No callback is benign: a payment must be able to end although no callback ever arrives.
+/// Adds the callbacks of the switch; none is benign: a payment must be able to end although no callback ever arrives.
 fn callbacks(list: &mut MoveList<'_>) {
     let (model, bank, switch) = (list.model, &list.from.bank, &list.from.switch);
     let money_left = switch

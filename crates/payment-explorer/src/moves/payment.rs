@@ -67,7 +67,7 @@ fn reply_to(model: &Model, next: &mut State, call: &PortCall, reply: PortReply) 
     }
 }
 
-/// The workflow gets a reply before the running attempt completes; the attempt becomes a zombie.
+/// Gives the workflow a reply before the running attempt completes; the attempt becomes a zombie.
 fn reply_early(
     list: &mut MoveList<'_>,
     call: &PortCall,

@@ -27,14 +27,14 @@ impl LimitScope {
     }
 }
 
-/// Upper bounds; `None` is unlimited.
+/// The upper bounds of a limit; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitBounds {
-    /// One payment, in minor units.
+    /// Upper bound of one payment, in minor units.
     pub per_payment_minor: Option<i64>,
-    /// All payments held on one UTC day and not released, in minor units.
+    /// Upper bound of all payments held on one UTC day and not released, in minor units.
     pub per_day_minor: Option<i64>,
-    /// The number of those payments.
+    /// Upper bound of the number of those payments.
     pub per_day_count: Option<i64>,
 }
 
@@ -49,7 +49,7 @@ pub struct LimitView {
     pub currency: String,
     /// The upper bounds.
     pub bounds: LimitBounds,
-    /// Used today, in minor units.
+    /// Amount used today, in minor units.
     pub used_minor: i64,
     /// Payments counted today.
     pub used_count: i64,
@@ -247,7 +247,7 @@ async fn count_use(
     Ok(())
 }
 
-/// Gives a payment's share of its daily limits released. The caller has locked the account's row.
+/// Subtracts a released payment from the daily use of its limits. The caller has locked the account's row.
 pub(crate) async fn release_use(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
     sqlx::query!(
         "WITH released AS (

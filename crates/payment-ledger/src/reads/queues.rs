@@ -11,15 +11,15 @@ use crate::{Ledger, LedgerError};
 /// A filter for the payments of all tenants. Newest first.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorPaymentFilter {
-    /// In this state.
+    /// Only payments in this state.
     pub state: Option<PaymentState>,
-    /// Accepted at least this many seconds ago.
+    /// Only payments accepted at least this many seconds ago.
     pub older_than_s: Option<i64>,
-    /// Of this switch.
+    /// Only payments of this switch.
     pub switch: Option<SwitchName>,
-    /// After this payment in the list (the last one of the previous page).
+    /// Only payments after this one in the list (the last one of the previous page).
     pub after: Option<PaymentId>,
-    /// Page size.
+    /// Upper bound of payments on the page.
     pub limit: i64,
 }
 

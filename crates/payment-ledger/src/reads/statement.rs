@@ -56,7 +56,7 @@ pub struct StatementPosition {
 pub struct StatementPositionError;
 
 impl StatementPosition {
-    /// After every entry posted at `at`.
+    /// The position after every entry posted at `at`.
     fn after_all_at(at: Timestamp) -> Self {
         Self { at, entry_id: i64::MAX }
     }
@@ -87,13 +87,13 @@ impl FromStr for StatementPosition {
 /// The part of an account's history to list.
 #[derive(Clone, Copy, Debug)]
 pub struct StatementQuery {
-    /// From this instant on.
+    /// First instant of the period, inclusive.
     pub from: Timestamp,
-    /// Until before this instant; the current time if it is `None` or in the future.
+    /// End of the period, exclusive; the current time if it is `None` or in the future.
     pub to: Option<Timestamp>,
-    /// After this position: [`AccountStatement::next`] of the previous page.
+    /// Only entries after this position: [`AccountStatement::next`] of the previous page.
     pub after: Option<StatementPosition>,
-    /// Page size.
+    /// Upper bound of entries on the page.
     pub limit: i64,
 }
 
@@ -119,9 +119,9 @@ pub struct StatementEntry {
 /// A page of an account statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountStatement {
-    /// Just before the period.
+    /// Balance just before the period.
     pub opening: BalanceAt,
-    /// At the end of the period.
+    /// Balance at the end of the period.
     pub closing: BalanceAt,
     /// The entries, oldest first.
     pub lines: Vec<StatementEntry>,
@@ -136,7 +136,7 @@ pub struct TrialBalanceLine {
     pub currency: String,
     /// An internal account, or `customers` for all customer accounts together.
     pub account: String,
-    /// In minor units: credits less debits.
+    /// Balance in minor units: credits less debits.
     pub balance_minor: i64,
 }
 
@@ -386,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_statement_position_is_parsed_from_its_own_text() {
+    fn an_account_statement_position_is_parsed_from_its_own_text() {
         let position = StatementPosition { at: Timestamp::from_microsecond(-5).unwrap(), entry_id: 7 };
         assert_eq!(position.to_string().parse(), Ok(position));
         for wrong in ["", "-", "5", "5-", "-7", "5-0", "5--7", "a-7", "5-7x", "99999999999999999999-1"] {

@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 
 use crate::{Ledger, LedgerError};
 
-/// A payment.
+/// A payment as its customer sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaymentView {
     /// Its id.
@@ -55,24 +55,24 @@ pub struct TimelineEntry {
     pub state: String,
     /// The event in words.
     pub detail: String,
-    /// By the database's clock.
+    /// Time of the event, by the database's clock.
     pub happened_at: Timestamp,
 }
 
 /// A filter for the payments of a tenant. Newest first.
 #[derive(Clone, Debug, Default)]
 pub struct PaymentFilter {
-    /// In this state.
+    /// Only payments in this state.
     pub state: Option<PaymentState>,
-    /// From this account.
+    /// Only payments from this account.
     pub source_account: Option<AccountId>,
-    /// With this end-to-end id.
+    /// Only payments with this end-to-end id.
     pub end_to_end_id: Option<String>,
-    /// Accepted at least this many seconds ago.
+    /// Only payments accepted at least this many seconds ago.
     pub older_than_s: Option<i64>,
-    /// After this payment in the list (the last one of the previous page).
+    /// Only payments after this one in the list (the last one of the previous page).
     pub after: Option<PaymentId>,
-    /// Page size.
+    /// Upper bound of payments on the page.
     pub limit: i64,
 }
 

@@ -13,7 +13,7 @@ use crate::LedgerError;
 /// A payment as requested through the API.
 #[derive(Clone, Debug)]
 pub struct NewPayment {
-    /// Derived from tenant, client and idempotency key.
+    /// The payment id, derived from tenant, client and idempotency key.
     pub payment_id: PaymentId,
     /// The tenant.
     pub tenant: TenantId,
@@ -27,7 +27,7 @@ pub struct NewPayment {
     pub end_to_end_id: Option<String>,
     /// The amount.
     pub money: Money,
-    /// The switch it was routed to, as configured now.
+    /// Profile of the switch that the payment was routed to, as configured now.
     pub profile: SwitchProfile,
     /// Fingerprint of the request.
     pub request_hash: Vec<u8>,
@@ -40,9 +40,9 @@ pub struct NewPayment {
 /// Outcome of accepting one payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AcceptOutcome {
-    /// Inserted now.
+    /// The payment was inserted now.
     New,
-    /// Inserted by an earlier request with the same idempotency key.
+    /// The payment was inserted by an earlier request with the same idempotency key.
     Existing {
         /// Fingerprint of the first request.
         request_hash: Vec<u8>,

@@ -20,7 +20,7 @@ pub enum ReleaseStepOutcome {
     Done(Cause),
     /// Nothing was released: the payment had already ended, without a hold.
     Ended(FinalState),
-    /// Not allowed. A defect of the caller: the payment needs an operator.
+    /// The release is not allowed, for this reason. A defect of the caller: the payment needs an operator.
     Refused(ReleaseRefusal),
 }
 

@@ -19,9 +19,9 @@ pub struct StartablePayment {
     pub payment: Payment,
     /// The Workflow ID.
     pub workflow_id: String,
-    /// A customer's cancel arrived first: do not start.
+    /// Whether a customer's cancel arrived first: do not start.
     pub cancel_requested: bool,
-    /// Past `valid_until`: do not start.
+    /// Whether `valid_until` has passed: do not start.
     pub too_late: bool,
 }
 

@@ -26,7 +26,7 @@ pub struct OutgoingTransfer {
     pub destination_account: String,
     /// The customer's own id, if given.
     pub end_to_end_id: Option<String>,
-    /// By the switch's clock; fixed once, before the first attempt.
+    /// Submit deadline by the switch's clock; fixed once, before the first attempt.
     pub deadline: Timestamp,
 }
 

@@ -110,7 +110,7 @@ async fn run_case(ledger: Bank, case: usize, funds: bool, ops: Vec<Op>) -> Resul
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r38_the_explorers_bank_matches_this_ledger(pool: PgPool) {
+async fn r38_the_explorers_model_of_the_bank_matches_the_ledger(pool: PgPool) {
     let runtime = tokio::runtime::Handle::current();
     let walk = move || {
         let case = Cell::new(0);

@@ -23,7 +23,7 @@ const OPERATIONS: usize = 200;
 const CASES: u32 = 8;
 const PAYMENTS: usize = 6;
 const ACCOUNTS: usize = 2;
-/// Suffices for two of the three payments of an account.
+/// Opening balance, which suffices for two of the three payments of an account.
 const OPENING_MINOR: i64 = 2_500;
 const CAUSES: [Cause; 3] = [Cause::SlaExpired, Cause::CustomerCancel, Cause::Interrupted];
 
@@ -85,7 +85,7 @@ async fn run_case(bank: Bank, case: usize, ops: Vec<Op>) -> Result<(), TestCaseE
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r10_two_hundred_random_operations_match_the_model(pool: PgPool) {
+async fn r10_two_hundred_random_ledger_operations_match_the_model(pool: PgPool) {
     let runtime = tokio::runtime::Handle::current();
     let walk = move || {
         let config =

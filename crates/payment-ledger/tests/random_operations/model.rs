@@ -107,7 +107,7 @@ impl Modelled {
         self.attempts == 0 && !self.reported_without_attempt
     }
 
-    /// Whether the workflow is notified.
+    /// Applies a SUCCESS; returns whether the workflow is notified.
     pub(crate) fn success(&mut self) -> bool {
         self.reported_without_attempt |= self.attempts == 0;
         let is_accepted = self.attempts > 0 && self.final_status != Some("Void");
@@ -121,7 +121,7 @@ impl Modelled {
         is_accepted && self.end.is_none()
     }
 
-    /// Whether the workflow is notified.
+    /// Applies a SUCCESS with another amount; returns whether the workflow is notified.
     pub(crate) fn amount_mismatch(&mut self) -> bool {
         self.has_mismatch |= self.attempts > 0;
         self.reported_without_attempt |= self.attempts == 0;

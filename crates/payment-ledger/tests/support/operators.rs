@@ -14,13 +14,13 @@ impl Bank {
         self.ledger.needs_operator(&p.id, reason).await.unwrap();
     }
 
-    /// One operator proposes, with evidence.
+    /// Proposes an action by one operator, with evidence.
     pub(crate) async fn propose(&self, p: &Sample, action: Action) -> DecisionId {
         let proposed = self.ledger.propose(&p.id, action, "Ann", "undecided", Some("letter 7")).await;
         proposed.unwrap().decision_id
     }
 
-    /// Proposes, and confirms by a second operator if the action moves money.
+    /// Proposes an action, and confirms it by a second operator if the action moves money.
     pub(crate) async fn decide(&self, p: &Sample, action: Action) -> DecisionId {
         let decision_id = self.propose(p, action).await;
         if action.moves_money() {

@@ -21,7 +21,7 @@ pub enum ProfileError {
         "strategy write_ahead needs has_query or deduplicates to learn the outcome of a submit without an answer; use strategy at_most_once"
     )]
     LogWithoutResolution,
-    /// No transfer could be read back.
+    /// Strategy validate without a query: no transfer could be read back.
     #[error("strategy validate needs has_query = true to read the transfer back; use strategy at_most_once")]
     ValidateWithoutQuery,
     /// Strategy validate is for a switch without references.
@@ -168,12 +168,12 @@ mod tests {
     use crate::profile::samples::full;
 
     #[test]
-    fn a_full_profile_is_accepted_without_a_warning() {
+    fn a_switch_profile_with_every_capability_is_accepted_without_warning() {
         assert_eq!(full().check(), Ok(vec![]));
     }
 
     #[test]
-    fn an_unsafe_profile_is_refused_with_its_reason() {
+    fn an_unsafe_switch_profile_is_refused_with_its_reason() {
         let refused = |change: fn(&mut SwitchProfile)| {
             let mut profile = full();
             change(&mut profile);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_may_need_an_operator_is_accepted_with_a_warning() {
+    fn a_switch_profile_that_may_need_operators_is_accepted_with_a_warning() {
         let mut profile = full();
         (profile.tombstones, profile.honours_deadline) = (false, false);
         assert_eq!(

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsafe_strategy_is_replaced_by_the_nearest_safe_one() {
+    fn an_unsafe_submit_strategy_is_replaced_by_the_nearest_safe_one() {
         assert_eq!(nearest(|_| {}), Some(String::new()));
         assert_eq!(nearest(|p| p.has_query = false), Some("strategy = \"reference\"".into()));
         assert_eq!(
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsafe_time_is_replaced_by_the_nearest_safe_one() {
+    fn an_unsafe_switch_profile_time_is_replaced_by_the_nearest_safe_one() {
         assert_eq!(
             nearest(|p| (p.retention_s, p.submit_budget_ms) = (50, 1)),
             Some("submit_deadline_ms = 24500, submit_budget_ms = 22250".into())
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_without_a_safe_neighbour_has_no_nearest() {
+    fn a_switch_profile_without_a_safe_neighbour_gets_no_proposal() {
         assert_eq!(nearest(|p| p.retention_s = 0), None);
         assert_eq!(
             nearest(|p| {

@@ -13,7 +13,7 @@ use crate::script::*;
 
 /// After a SUCCESS that differs the payment needs an operator; a matching SUCCESS still debits it.
 #[test]
-fn a_differing_success_needs_an_operator_until_one_matches() {
+fn a_payment_with_a_differing_success_needs_an_operator_until_a_match() {
     let differs = |then: Vec<Reply>| [vec![HELD, ACCEPTED, SUCCESS, DIFFERS], then].concat();
     const CALLS: &str = "reserve submit wait debit operator:confirmation_mismatch";
     let rows: Vec<(Vec<Reply>, &str, &str)> = vec![
@@ -48,7 +48,7 @@ fn a_differing_success_needs_an_operator_until_one_matches() {
 
 /// A payment that no answer of the switch can decide keeps its hold; a matching SUCCESS debits it.
 #[test]
-fn an_undecidable_cancel_keeps_the_hold() {
+fn an_undecidable_cancel_keeps_the_hold_and_needs_an_operator() {
     for reason in [
         OperatorReason::SwitchRetentionExpired,
         OperatorReason::NotFoundIsInconclusive,
@@ -129,7 +129,7 @@ fn r6_a_failed_release_raises_an_alert_and_needs_an_operator() {
 }
 
 #[test]
-fn a_decision_applies_while_the_payment_needs_an_operator() {
+fn an_operator_decision_applies_while_the_payment_needs_an_operator() {
     let decided = |action| {
         let decision_id = DecisionId::new("dec_1").unwrap();
         Reply::Wait(WaitOutcome::Decided(Decision { decision_id, action }))

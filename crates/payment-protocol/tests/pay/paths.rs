@@ -18,7 +18,7 @@ fn a_confirmed_payment_is_reserved_submitted_and_debited() {
 }
 
 #[test]
-fn s0_2_an_invalid_payment_calls_nothing() {
+fn s0_2_an_invalid_payment_is_rejected_before_any_step() {
     let port = Script::default();
     let mut foreign = payment(0);
     foreign.tx_id = payment_protocol::ids::TxId::new("tx_foreign").unwrap();
@@ -146,7 +146,7 @@ fn s0_10_path_c_a_refused_debit_follows_the_recall_answer() {
 
 /// Every error has the final state of its cause.
 #[test]
-fn an_error_has_the_final_state_of_its_cause() {
+fn a_payment_error_has_the_final_state_of_its_cause() {
     #[rustfmt::skip]
     let table = [
         (PaymentError::Compensated(Cause::SlaExpired),                    FinalState::TimedOut,  "sla_expired"),

@@ -8,7 +8,7 @@ use crate::script::*;
 
 /// A recovery workflow calls neither reserve nor submit: it fences, cancels, and follows the answer.
 #[test]
-fn a_recovery_fences_cancels_and_follows_the_answer() {
+fn a_recovery_workflow_fences_cancels_and_follows_the_cancel_answer() {
     let open = |cause| Reply::Fence(FenceOutcome::Open(Some(cause)));
     let ended = |end| vec![Reply::Fence(FenceOutcome::Ended(end))];
     let undecidable = vec![OPEN, cancel(CancelOutcome::Undecidable(OperatorReason::NotFoundIsInconclusive))];

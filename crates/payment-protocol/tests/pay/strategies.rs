@@ -17,7 +17,7 @@ fn run_with(strategy: Strategy, replies: Vec<Reply>) -> (String, String) {
 }
 
 #[test]
-fn s0_11_a_single_attempt_without_an_answer_is_reconciled() {
+fn s0_11_at_most_once_reconciles_a_submit_without_an_answer() {
     let unknown = || Reply::Submit(SubmitOutcome::Unknown);
     let fenced = || Reply::Submit(SubmitOutcome::NotSent(NotSent::SecondAttemptForbidden));
     let failed = || Reply::Reconcile(ReconcileOutcome::Failed { reason: "closed".into() });

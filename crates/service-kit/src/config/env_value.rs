@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn booleans_numbers_lists_and_tables_of_variables_are_typed() {
+    fn environment_variables_become_typed_configuration_values() {
         for (text, toml) in [
             ("true", "true"),
             (" false ", "false"),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_text_of_a_variable_is_kept_unchanged() {
+    fn untyped_text_of_an_environment_variable_is_kept_unchanged() {
         for text in [
             "a,b",
             "[a",

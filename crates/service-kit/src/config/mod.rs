@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_overrides_the_file_and_the_file_the_defaults() {
+    fn environment_overrides_configuration_file_and_file_overrides_defaults() {
         let sample = with_file("order", "verbose = true\n[database]\nurl = \"file\"\n", |file| {
             let vars = [("APP_DATABASE__URL", "env"), ("APP_CONFIG", "ignored"), ("OTHER_VERBOSE", "false")];
             read(&vars, Some(file)).unwrap()
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_the_environment_are_merged_into_the_file() {
+    fn tables_in_environment_variables_are_merged_into_the_configuration() {
         let sample = with_file("merge", "[database]\nurl = \"file\"\nmax_connections = 3\n", |file| {
             let vars = [("APP_DATABASE", "{max_connections = 4, hosts = [a, b]}"), ("APP_VERBOSE", "true")];
             read(&vars, Some(file)).unwrap()
@@ -205,14 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_key_is_named_with_its_variable() {
+    fn a_missing_configuration_key_is_named_with_its_variable() {
         let error = read(&[("APP_DATABASE__MAX_CONNECTIONS", "4")], None).unwrap_err().to_string();
         assert!(error.contains("database.url"), "{error}");
         assert!(error.contains("APP_DATABASE__URL"), "{error}");
     }
 
     #[test]
-    fn an_unknown_key_is_named_with_its_variable() {
+    fn an_unknown_configuration_key_is_named_with_its_variable() {
         let vars = [("APP_DATABASE__URL", "x"), ("APP_DATABASE__HOST", "y")];
         let error = read(&vars, None).unwrap_err().to_string();
         assert!(error.contains("database.host: unknown field `host`"), "{error}");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_a_wrong_type_is_named_by_its_key() {
+    fn a_configuration_value_of_a_wrong_type_is_named_by_its_key() {
         let vars = [("APP_DATABASE__URL", "x"), ("APP_DATABASE__MAX_CONNECTIONS", "many")];
         let error = read(&vars, None).unwrap_err().to_string();
         assert!(error.contains("database.max_connections"), "{error}");
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_in_toml_has_its_line_and_no_value() {
+    fn a_toml_syntax_error_is_reported_with_its_line_and_without_the_value() {
         let error = with_file("syntax", "verbose = true\n[database]\nurl = secret\n", |file| {
             read(&[], Some(file)).unwrap_err().to_string()
         });

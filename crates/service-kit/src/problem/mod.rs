@@ -83,39 +83,39 @@ impl Problem {
         self
     }
 
-    /// 400 with the given code.
+    /// A problem with status 400 and the given code.
     pub fn bad_request(code: impl Into<Cow<'static, str>>, detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, "The request is malformed").detail(detail)
     }
 
-    /// 401 `unauthorized`, with the `WWW-Authenticate: Bearer` a 401 must carry.
+    /// A problem with status 401 and code `unauthorized`, with the `WWW-Authenticate: Bearer` a 401 must carry.
     pub fn unauthorized(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", "Not authorised").detail(detail)
     }
 
-    /// 404 with the given code.
+    /// A problem with status 404 and the given code.
     pub fn missing(code: impl Into<Cow<'static, str>>, detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::NOT_FOUND, code, "Not found").detail(detail)
     }
 
-    /// 409 with the given code.
+    /// A problem with status 409 and the given code.
     pub fn conflict(code: impl Into<Cow<'static, str>>, detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::CONFLICT, code, "The request conflicts with an earlier one").detail(detail)
     }
 
-    /// 422 with the given code: the request is well formed and refused.
+    /// A problem with status 422 and the given code: the request is well formed and refused.
     pub fn unprocessable(code: impl Into<Cow<'static, str>>, detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, "The request cannot be accepted").detail(detail)
     }
 
-    /// 503 `unavailable`: a later retry may succeed.
+    /// A problem with status 503 and code `unavailable`: a later retry may succeed.
     pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Temporarily unavailable")
             .detail(detail)
             .retry_after(Duration::from_secs(1))
     }
 
-    /// 500 `internal`. The cause is logged, not sent.
+    /// A problem with status 500 and code `internal`. The cause is logged, not sent.
     pub fn internal() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal server error")
     }

@@ -37,7 +37,7 @@ async fn send(method: &str, path: &str, kind: &str, body: &str) -> (Response, Va
 }
 
 #[tokio::test]
-async fn a_rejected_request_is_answered_with_a_problem() {
+async fn a_malformed_http_request_is_answered_with_a_problem_document() {
     let long = format!("{{\"number\": {}}}", "1".repeat(100));
     let cases = [
         ("POST", "/sample", "application/json", "{", 400, "malformed_json"),
@@ -60,14 +60,14 @@ async fn a_rejected_request_is_answered_with_a_problem() {
 }
 
 #[tokio::test]
-async fn a_valid_body_is_accepted() {
+async fn a_valid_json_request_body_is_accepted() {
     let (response, value) = send("POST", "/sample", "application/json", "{\"number\": 1}").await;
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(value, json!({"number": 1}));
 }
 
 #[tokio::test]
-async fn retry_after_is_rounded_up() {
+async fn retry_after_of_a_problem_response_is_rounded_up_to_seconds() {
     let (response, _) = send("GET", "/busy", "", "").await;
     assert_eq!(response.headers()["retry-after"], "1");
     let half = Problem::unavailable("").retry_after(Duration::from_millis(1500)).into_response();

@@ -45,7 +45,7 @@ impl SwitchClient {
         self.cancel_at(&path_of(&id), key, Some(&lookup_key.reference)).await.with_transfer_id(Some(id))
     }
 
-    /// `reference` is our reference if the path names the switch's own id.
+    /// Sends the cancel of the transfer at `path`; `reference` is our reference if the path names the switch's own id.
     async fn cancel_at(
         &self,
         path: &str,

@@ -46,7 +46,7 @@ pub struct TransferOrder {
 /// The transfer that a call is about.
 #[derive(Clone, Copy, Debug)]
 pub enum TransferRef<'a> {
-    /// By our reference.
+    /// A transfer by our reference.
     Reference(&'a Reference),
     /// At a switch without references: by the switch's own id or, if that is unknown, by lookup in the listing.
     LookupKey(&'a LookupKey),

@@ -22,7 +22,7 @@ use super::order::Order;
 use crate::error::excerpt;
 use crate::limits::WriteQuota;
 
-/// A kill switch is not lifted within seconds.
+/// `Retry-After` of a payment that a kill switch refuses; a kill switch is not lifted within seconds.
 const KILL_SWITCH_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// An accepted payment; a replay has the same bytes.
@@ -55,7 +55,7 @@ pub(crate) struct Acceptance<'a> {
 pub(crate) struct AcceptanceRequest {
     pub(crate) payment_id: PaymentId,
     pub(crate) caller: api_keys::Caller,
-    /// Charged once the request is known not to be a retry (S3.8).
+    /// The write quota, charged once the request is known not to be a retry (S3.8).
     pub(crate) writes: WriteQuota,
     pub(crate) order: Order,
     /// Fingerprint of the request.

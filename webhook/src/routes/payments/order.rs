@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_is_parsed_from_its_text() {
+    fn the_amount_of_a_payment_request_is_parsed_from_its_text() {
         for (amount, minor) in [
             ("\"12.5\"", 1_250),
             ("12.50", 1_250),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn spellings_of_one_order_have_one_canonical_form() {
+    fn spellings_of_one_payment_request_have_one_canonical_form() {
         let one =
             order(r#"{"amount":"12.5","currency":"EUR","source_account":"a","destination_account":"b"}"#);
         let two = order(

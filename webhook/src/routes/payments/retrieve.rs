@@ -19,9 +19,9 @@ use crate::auth::Reader;
 use crate::error::{ApiError, payment_not_found};
 use crate::routes::docs::ProblemDocument;
 
-/// Most timeline entries of a response; a payment at an unavailable switch may have more.
+/// Upper bound of timeline entries in a response; a payment at an unavailable switch may have more.
 const TIMELINE_MAX: i64 = 200;
-/// Most notifications of a response; there is one of each kind.
+/// Upper bound of notifications in a response; there is one of each kind.
 const NOTIFICATIONS_MAX: i64 = 50;
 /// First pause between two queries of a waiting request; it doubles.
 const POLL_PAUSE_FIRST: Duration = Duration::from_millis(50);

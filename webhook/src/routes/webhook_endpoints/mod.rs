@@ -25,7 +25,7 @@ use sqlx::PgConnection;
 use crate::app::App;
 use crate::error::{ApiError, excerpt, webhooks_not_configured};
 
-/// 404, also for endpoints of other tenants.
+/// The problem with status 404, also for endpoints of other tenants.
 fn not_found(id: &str) -> ApiError {
     Problem::missing(
         "endpoint_not_found",

@@ -12,7 +12,7 @@ fn cancel(id: &str) -> String {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn repeated_cancels_store_one_row(pool: PgPool) {
+async fn repeated_cancel_requests_of_a_payment_store_one_row(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     let first = api.post(ACME, &cancel(&id), "c1", "").await;
@@ -35,7 +35,7 @@ async fn repeated_cancels_store_one_row(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_ended_payment_refuses_a_cancel_but_replays_one(pool: PgPool) {
+async fn an_ended_payment_refuses_a_new_cancel_but_replays_an_earlier_one(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     let first = api.post(ACME, &cancel(&id), "c1", "").await;
@@ -51,7 +51,7 @@ async fn an_ended_payment_refuses_a_cancel_but_replays_one(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_refused_cancel_stores_nothing(pool: PgPool) {
+async fn a_refused_cancel_request_stores_nothing(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     let (other, _) = api.accepted_payment("l").await;

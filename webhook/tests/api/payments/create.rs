@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s4_1_a_new_payment_is_201_and_its_replay_200(pool: PgPool) {
+async fn s4_1_a_new_payment_is_answered_201_and_its_replay_200(pool: PgPool) {
     let api = Api::new(pool).await;
     let first = api.pay("k", &order_with("end_to_end_id", json!("invoice 1"))).await;
     assert_eq!(first.status, 201, "{first:?}");
@@ -38,7 +38,7 @@ async fn s4_1_a_new_payment_is_201_and_its_replay_200(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s4_1_a_different_order_is_422_and_another_spelling_a_replay(pool: PgPool) {
+async fn s4_1_a_reused_idempotency_key_is_422_for_another_order_else_a_replay(pool: PgPool) {
     let api = Api::new(pool).await;
     let first = api.pay("k", &order()).await;
     for spelling in [
@@ -60,7 +60,7 @@ async fn s4_1_a_different_order_is_422_and_another_spelling_a_replay(pool: PgPoo
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s4_1_a_key_in_use_is_409_with_retry_after(pool: PgPool) {
+async fn s4_1_an_idempotency_key_in_use_is_answered_409_with_retry_after(pool: PgPool) {
     let api = Api::new(pool).await;
     let key = IdempotencyKey::parse(b"k").unwrap();
     let scope = Scope { tenant: "acme", client: "shop", key: &key };
@@ -78,7 +78,7 @@ async fn s4_1_a_key_in_use_is_409_with_retry_after(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r25_of_64_duplicate_requests_one_is_answered_201(pool: PgPool) {
+async fn r25_of_64_duplicate_payment_requests_one_is_answered_201(pool: PgPool) {
     let api = Api::new(pool).await;
     let body = order();
     let responses = join_all((0..64).map(|_| api.pay("k", &body))).await;
@@ -89,7 +89,7 @@ async fn r25_of_64_duplicate_requests_one_is_answered_201(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s4_2_a_key_belongs_to_its_client_across_rotations(pool: PgPool) {
+async fn s4_2_an_idempotency_key_belongs_to_its_client_across_api_keys(pool: PgPool) {
     let api = Api::new(pool).await;
     let body = order().to_string();
     assert_eq!(api.post(ACME, PAYMENTS, "k", &body).await.status, 201);
@@ -100,7 +100,7 @@ async fn s4_2_a_key_belongs_to_its_client_across_rotations(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_1_a_pruned_key_neither_pays_twice_nor_matches_another(pool: PgPool) {
+async fn s0_1_a_pruned_idempotency_key_neither_pays_twice_nor_matches_another(pool: PgPool) {
     let api = Api::new(pool).await;
     let first = api.pay("k", &order()).await;
     sqlx::query("DELETE FROM idempotency_keys").execute(&api.pool).await.unwrap();
@@ -116,7 +116,7 @@ async fn s0_1_a_pruned_key_neither_pays_twice_nor_matches_another(pool: PgPool) 
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_replay_is_independent_of_later_configuration(pool: PgPool) {
+async fn an_idempotent_replay_is_independent_of_later_configuration(pool: PgPool) {
     let api = Api::new(pool).await;
     let first = api.pay("k", &order()).await;
     let changed = Api::with_config(api.pool.clone(), config_without_north());
@@ -129,9 +129,9 @@ async fn a_replay_is_independent_of_later_configuration(pool: PgPool) {
     assert_eq!((retry.status.as_u16(), &retry.bytes), (200, &first.bytes), "after the key was pruned");
 }
 
-/// Body, status and code; each stores no row and uses up no key.
+/// The table of request body, status and code; each stores no row and uses up no key.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn invalid_orders_are_refused_and_store_nothing(pool: PgPool) {
+async fn invalid_payment_requests_are_refused_and_store_nothing(pool: PgPool) {
     let api = Api::new(pool).await;
     let before = api.row_counts().await;
     let changed = |field: &str, value: Value| order_with(field, value).to_string();
@@ -204,7 +204,7 @@ async fn invalid_orders_are_refused_and_store_nothing(pool: PgPool) {
 type HeaderCase<'a> = (&'a [(&'a str, &'a str)], u16, &'a str);
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn headers_are_checked_before_the_body(pool: PgPool) {
+async fn headers_of_a_payment_request_are_checked_before_its_body(pool: PgPool) {
     let api = Api::new(pool).await;
     sqlx::query("UPDATE api_keys SET revoked_at = now() WHERE key_hash = $1")
         .bind(payments_api::key_hash(ACME_TILL).to_vec())

@@ -9,7 +9,7 @@ use sqlx::PgPool;
 use crate::support::{ACME, Api, PAYMENTS, order, order_with};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s3_1_a_kill_switch_refuses_payments_and_uses_up_no_key(pool: PgPool) {
+async fn s3_1_a_kill_switch_refuses_payments_and_uses_up_no_idempotency_key(pool: PgPool) {
     let api = Api::new(pool).await;
     let (before, _) = api.accepted_payment("before").await;
     let profile = format!("SELECT switch FROM payments WHERE payment_id = '{before}'");

@@ -13,7 +13,7 @@ async fn ids(api: &Api, query: &str) -> Vec<String> {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn payments_are_filtered_by_state_age_account_and_id(pool: PgPool) {
+async fn the_api_filters_payments_by_state_age_account_and_id(pool: PgPool) {
     let api = Api::new(pool).await;
     let (old, _) = api.accepted_payment("old").await;
     let (ended, _) = api.accepted_payment("ended").await;
@@ -40,7 +40,7 @@ async fn payments_are_filtered_by_state_age_account_and_id(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn pages_have_no_gap_and_no_repetition(pool: PgPool) {
+async fn pages_of_payments_have_no_gap_and_no_repetition(pool: PgPool) {
     let api = Api::new(pool).await;
     for n in 0..5 {
         api.accepted_payment(&format!("k{n}")).await;
@@ -60,7 +60,7 @@ async fn pages_have_no_gap_and_no_repetition(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn malformed_queries_are_refused(pool: PgPool) {
+async fn malformed_queries_for_a_list_of_payments_are_refused(pool: PgPool) {
     let api = Api::new(pool).await;
     for query in [
         "state=unknown",

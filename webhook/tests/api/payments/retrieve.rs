@@ -11,7 +11,7 @@ use crate::support::{ACME, ACME_TILL, Api, GLOBEX, PAYMENTS};
 const LONG: Duration = Duration::from_secs(20);
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_payment_has_its_state_timeline_and_notifications(pool: PgPool) {
+async fn the_api_shows_a_payment_with_state_timeline_and_notifications(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, tx_id) = api.accepted_payment("k").await;
     let shown = api.get(ACME_TILL, &format!("{PAYMENTS}/{id}")).await;
@@ -63,7 +63,7 @@ async fn a_payment_has_its_state_timeline_and_notifications(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn another_tenants_payment_is_not_found(pool: PgPool) {
+async fn the_api_answers_404_for_another_tenants_or_an_unknown_payment(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     let response = api.get(GLOBEX, &format!("{PAYMENTS}/{id}")).await;
@@ -80,7 +80,7 @@ async fn another_tenants_payment_is_not_found(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_wait_ends_with_the_payment(pool: PgPool) {
+async fn a_request_waiting_for_a_payment_is_answered_at_its_end(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     let path = format!("{PAYMENTS}/{id}?wait=30");
@@ -94,7 +94,7 @@ async fn a_wait_ends_with_the_payment(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_wait_is_bounded_by_time_by_number_and_by_the_stop(pool: PgPool) {
+async fn waiting_for_a_payment_is_bounded_by_time_number_and_the_api_stop(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     let path = format!("{PAYMENTS}/{id}?wait=3600");

@@ -7,7 +7,7 @@ use super::path;
 use crate::support::{ACME, Api};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn deliveries_are_listed_and_replayed(pool: PgPool) {
+async fn the_api_lists_and_replays_webhook_deliveries(pool: PgPool) {
     let api = Api::new(pool).await;
     let endpoint = api.created_endpoint("k").await;
     for n in 0..3 {
@@ -65,7 +65,7 @@ async fn deliveries_are_listed_and_replayed(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn deliveries_are_filtered_by_state_and_a_leased_one_is_kept(pool: PgPool) {
+async fn the_api_filters_webhook_deliveries_and_replays_no_leased_one(pool: PgPool) {
     let api = Api::new(pool).await;
     let endpoint = api.created_endpoint("k").await;
     api.fan_out_event("e1").await;

@@ -8,7 +8,7 @@ use super::{ENDPOINTS, HOOK, id, path, request};
 use crate::support::{ACME, Api, ApiResponse, GLOBEX};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_endpoint_with_a_forbidden_url_is_refused(pool: PgPool) {
+async fn a_webhook_endpoint_with_a_forbidden_url_is_refused(pool: PgPool) {
     let api = Api::new(pool).await;
     let before = api.row_counts().await;
     for url in [
@@ -41,7 +41,7 @@ async fn an_endpoint_with_a_forbidden_url_is_refused(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_tenant_has_at_most_ten_endpoints(pool: PgPool) {
+async fn a_tenant_has_at_most_ten_webhook_endpoints(pool: PgPool) {
     let api = Api::new(pool).await;
     for n in 0..10 {
         api.created_endpoint(&format!("k{n}")).await;
@@ -61,7 +61,7 @@ async fn a_tenant_has_at_most_ten_endpoints(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_endpoint_of_another_tenant_does_not_exist(pool: PgPool) {
+async fn a_webhook_endpoint_of_another_tenant_is_answered_like_an_unknown_one(pool: PgPool) {
     let api = Api::new(pool).await;
     let others = path(&api.created_endpoint("k").await);
     api.fan_out_event("e1").await;
@@ -96,7 +96,7 @@ async fn an_endpoint_of_another_tenant_does_not_exist(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_endpoint_is_updated_unless_an_operator_disabled_it(pool: PgPool) {
+async fn a_webhook_endpoint_is_updated_unless_an_operator_disabled_it(pool: PgPool) {
     let api = Api::new(pool).await;
     let endpoint = api.created_endpoint("k").await;
     let change = async |key: &str, body: Value| -> ApiResponse {
@@ -147,7 +147,7 @@ async fn an_endpoint_is_updated_unless_an_operator_disabled_it(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_unknown_kind_is_refused_in_an_update(pool: PgPool) {
+async fn an_unknown_event_kind_in_a_webhook_endpoint_update_is_refused(pool: PgPool) {
     let api = Api::new(pool).await;
     let endpoint = api.created_endpoint("k").await;
     let change = json!({"kinds": ["transfer_sent", "transfer_imagined"]}).to_string();
@@ -157,7 +157,7 @@ async fn an_unknown_kind_is_refused_in_an_update(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s3_1_every_change_of_an_endpoint_requires_a_key(pool: PgPool) {
+async fn s3_1_every_webhook_endpoint_change_requires_an_idempotency_key(pool: PgPool) {
     let api = Api::new(pool).await;
     let endpoint = path(&api.created_endpoint("k").await);
     for (method, path) in [

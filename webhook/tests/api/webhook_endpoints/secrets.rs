@@ -7,7 +7,7 @@ use super::{ENDPOINTS, HOOK, path, request};
 use crate::support::{ACME, Api};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_endpoint_is_created_once_and_its_secret_is_not_stored(pool: PgPool) {
+async fn a_webhook_endpoint_is_created_once_and_its_secret_is_not_stored(pool: PgPool) {
     let api = Api::new(pool).await;
     let body =
         json!({"url": HOOK, "kinds": ["transfer_sent", "transfer_failed", "transfer_sent"]}).to_string();
@@ -32,7 +32,7 @@ async fn an_endpoint_is_created_once_and_its_secret_is_not_stored(pool: PgPool) 
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_secret_is_returned_on_creation_and_rotation_only(pool: PgPool) {
+async fn a_webhook_secret_is_returned_on_creation_and_rotation_only(pool: PgPool) {
     let api = Api::new(pool).await;
     let endpoint = api.created_endpoint("k").await;
     let path = path(&endpoint);
@@ -55,7 +55,7 @@ async fn a_secret_is_returned_on_creation_and_rotation_only(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_secret_is_rotated_once_per_key(pool: PgPool) {
+async fn a_webhook_secret_is_rotated_once_per_idempotency_key(pool: PgPool) {
     let api = Api::new(pool).await;
     let endpoint = api.created_endpoint("k").await;
     let rotate = format!("{}/rotate-secret", path(&endpoint));
@@ -71,7 +71,7 @@ async fn a_secret_is_rotated_once_per_key(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn without_a_master_key_only_secrets_are_unavailable(pool: PgPool) {
+async fn without_a_master_key_only_webhook_secrets_are_unavailable(pool: PgPool) {
     let api = Api::new(pool).await;
     let endpoint = path(&api.created_endpoint("k").await);
     let mut config = crate::support::config(json!({}));

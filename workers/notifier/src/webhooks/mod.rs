@@ -20,13 +20,13 @@ const LOG_EVERY: u32 = 12;
 pub(crate) struct Webhooks {
     pool: PgPool,
     consumer: Consumer<WriteDeliveries>,
-    /// `None` without a master key: deliveries stay pending.
+    /// The sender; `None` without a master key: deliveries stay pending.
     sender: Option<DeliverySender>,
     retention: Duration,
 }
 
 impl Webhooks {
-    /// Over a pool of its own. The broker need not be available.
+    /// The consumer and the sender, over a pool of their own. The broker need not be available.
     ///
     /// # Errors
     /// The HTTP client could not be built.
@@ -44,7 +44,7 @@ impl Webhooks {
         Ok(Self { pool, consumer, sender, retention: options.retention })
     }
 
-    /// Runs until `stop`.
+    /// Consumes events and sends webhooks until `stop`.
     pub(crate) async fn run(&self, stop: &CancellationToken) {
         let delete = async || retention::prune(&self.pool, self.retention).await;
         let pruning = prune("webhook deliveries", delete, stop);

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn s1_5_the_lock_is_granted_in_the_order_of_requests() {
+    fn s1_5_the_account_lock_is_granted_in_the_order_of_requests() {
         let mut state = LockState::empty(2);
         for id in ["a", "b", "c"] {
             state.request(waiter(id, id));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn s1_5_a_repeated_request_keeps_its_position_or_signals_the_holder() {
+    fn s1_5_a_repeated_lock_request_keeps_its_position_or_signals_the_holder() {
         let mut state = LockState::empty(10);
         for id in ["a", "b", "c"] {
             state.request(waiter(id, id));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn s1_5_the_next_run_keeps_the_holder_and_the_queue() {
+    fn s1_5_the_next_account_lock_run_keeps_the_holder_and_the_queue() {
         let mut state = LockState::empty(1);
         for id in ["a", "b", "c"] {
             state.request(waiter(id, id));

@@ -67,7 +67,8 @@ pub struct SwitchActivities {
 }
 
 impl SwitchActivities {
-    /// A switch without configuration is our fault: the attempt is retried and draws no conclusion.
+    /// The session of a payment at its switch; a switch without configuration is our fault: the attempt is retried
+    /// and draws no conclusion.
     fn session<'a>(&'a self, payment: &'a Payment) -> Result<SwitchSession<'a>, ActivityError> {
         let name = &payment.profile.switch;
         let client = self.clients.get(name).ok_or_else(|| {
@@ -95,7 +96,7 @@ fn retry_delay(session: SwitchSession<'_>, not_before_ms: Option<u64>) -> Option
 
 #[activities]
 impl SwitchActivities {
-    /// One submit attempt. An unknown outcome is an error, which the server retries within the budget.
+    /// Makes one submit attempt. An unknown outcome is an error, which the server retries within the budget.
     #[activity(name = "submit")]
     pub async fn submit(
         self: Arc<Self>,
@@ -124,7 +125,7 @@ impl SwitchActivities {
         })
     }
 
-    /// One cancel attempt. An undecided answer is an error, which the server retries without end.
+    /// Makes one cancel attempt. An undecided answer is an error, which the server retries without end.
     #[activity(name = "cancel")]
     pub async fn cancel(
         self: Arc<Self>,
@@ -149,7 +150,7 @@ impl SwitchActivities {
         })
     }
 
-    /// One recall attempt. An undecided answer is an error, which the server retries without end.
+    /// Makes one recall attempt. An undecided answer is an error, which the server retries without end.
     #[activity(name = "recall")]
     pub async fn recall(
         self: Arc<Self>,
@@ -167,7 +168,7 @@ impl SwitchActivities {
         }
     }
 
-    /// One poll of a switch that does not call back. An answer that cannot move the payment is an error, which the
+    /// Polls once a switch that does not call back. An answer that cannot move the payment is an error, which the
     /// server retries until the workflow's wait ends.
     #[activity(name = "poll")]
     pub async fn poll(

@@ -34,7 +34,7 @@ pub(crate) enum SubmitAdapterError {
     SwitchClock {
         /// The switch.
         switch: SwitchName,
-        /// Why.
+        /// Why the clock is unknown.
         detail: String,
     },
     /// The listing in which the transfer is looked up later could not be read. Nothing was recorded or sent.
@@ -44,7 +44,7 @@ pub(crate) enum SubmitAdapterError {
     ListingUnavailable {
         /// The switch.
         switch: SwitchName,
-        /// Why.
+        /// Why the listing could not be read.
         detail: String,
     },
 }

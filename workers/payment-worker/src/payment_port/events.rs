@@ -81,7 +81,7 @@ impl TemporalPaymentPort<'_> {
             .build()
     }
 
-    /// The SLA counts from the first wait.
+    /// The remaining SLA, which counts from the first wait.
     fn remaining_sla(&self) -> Duration {
         let now = self.ctx.workflow_time().unwrap_or(SystemTime::UNIX_EPOCH);
         let sla = Duration::from_millis(self.payment.profile.sla_ms);

@@ -43,9 +43,9 @@ use crate::workflow::InterBankPaymentWorkflow;
 pub(crate) struct TemporalPaymentPort<'a> {
     ctx: WorkflowContext<InterBankPaymentWorkflow>,
     payment: &'a Payment,
-    /// `None` before the first wait.
+    /// End of the SLA; `None` before the first wait.
     sla_deadline: Cell<Option<SystemTime>>,
-    /// The workflow's cancellation was turned into an event; this happens once.
+    /// Whether the workflow's cancellation was turned into an event; this happens once.
     cancellation_consumed: Cell<bool>,
     account_lock_requested: Cell<bool>,
 }

@@ -12,7 +12,7 @@ use crate::plan::DEFAULT;
 use crate::routes::input;
 use crate::state::SharedSwitch;
 
-/// Most behaviours of one response.
+/// Upper bound of behaviours in one response.
 const LIST_LIMIT: i64 = 1000;
 
 #[derive(Serialize)]

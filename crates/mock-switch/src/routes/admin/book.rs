@@ -8,9 +8,9 @@ use crate::book::read::{self, CallbackRow, TransferRow};
 use crate::error::RequestError;
 use crate::state::SharedSwitch;
 
-/// Most rows of one page.
+/// Upper bound of rows on one page.
 const MAX_LIMIT: i64 = 10_000;
-/// Most rows of one reference.
+/// Upper bound of rows of one reference.
 const REFERENCE_LIMIT: i64 = 1000;
 
 /// Query parameters of a page.
@@ -20,7 +20,7 @@ pub(super) struct BookQuery {
     /// Rows with ids above this one.
     #[serde(default)]
     after: i64,
-    /// Most rows of the page.
+    /// Upper bound of rows on the page.
     #[serde(default = "default_limit")]
     limit: i64,
 }

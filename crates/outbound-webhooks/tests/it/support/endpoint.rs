@@ -41,9 +41,9 @@ impl ReceivedRequest {
 
 /// How an endpoint responds.
 pub(crate) enum Reply {
-    /// Immediately.
+    /// Respond immediately.
     Now(Response<Body>),
-    /// Never, while the test runs.
+    /// Never respond while the test runs.
     Never,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct TestEndpoint {
     scheme: &'static str,
     address: SocketAddr,
     requests: Arc<Mutex<Vec<ReceivedRequest>>>,
-    /// By path, and by path and event.
+    /// Requests in flight by path, and by path and event.
     in_flight: Arc<Mutex<InFlight>>,
     handler: Arc<Mutex<Arc<Handler>>>,
     _task: Arc<AbortOnDrop>,
@@ -175,7 +175,7 @@ impl TestEndpoint {
         self.requests().into_iter().filter(|request| request.path == name).collect()
     }
 
-    /// Most requests to a path that were in flight at once.
+    /// Largest number of requests to a path in flight at once.
     pub(crate) fn max_in_flight(&self, name: &str) -> usize {
         self.in_flight.lock().unwrap().max.get(name).copied().unwrap_or_default()
     }

@@ -53,7 +53,7 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     Ok(if is_balanced { CommandOutcome::Success } else { CommandOutcome::CheckFailed })
 }
 
-/// Negative balances are debits, others credits.
+/// A table of balances by currency; negative balances are debits, others credits.
 fn table(lines: &[TrialBalanceLine], sums: &BTreeMap<&str, i64>) -> Table<3> {
     let mut table = Table::new([("account", Align::Left), ("debit", Align::Right), ("credit", Align::Right)]);
     let mut row = |account: &str, currency: &str, minor: i64| {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use crate::document;
 use crate::explain::PaymentExplanation;
 
-/// Scripts depend on the field names. An unavailable system has only `error`, the reason.
+/// The JSON document of a payment with its records; scripts depend on the field names. An unavailable system has only
+/// `error`, the reason.
 pub(super) fn document(explanation: &PaymentExplanation) -> Value {
     let PaymentExplanation { ledger, workflow, switch, invariants, read_at } = explanation;
     let violated: Vec<&str> = explanation.violated().map(|invariant| invariant.number).collect();

@@ -12,7 +12,7 @@ use crate::outcome::CommandOutcome;
 use crate::output::Output;
 use crate::table::{Align, Table};
 
-/// Most endpoints that are listed.
+/// Upper bound of endpoints that are listed.
 const ENDPOINTS_MAX: i64 = 10_000;
 
 pub(super) async fn list(

@@ -45,7 +45,7 @@ impl InvariantStatus {
 /// One checked invariant of one payment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct InvariantCheck {
-    /// `I1` to `I11`.
+    /// Number of the invariant, `I1` to `I11`.
     pub(crate) number: &'static str,
     /// The invariant.
     pub(crate) invariant: &'static str,
@@ -102,7 +102,7 @@ impl Records<'_> {
         self.explained.journal.iter().filter(|entry| entry.kind == kind).count()
     }
 
-    /// Debited by the step or by a late debit.
+    /// Number of debits, by the step or by a late debit.
     fn debits(&self) -> usize {
         self.entries_of_kind("debit") + self.entries_of_kind("late_debit")
     }

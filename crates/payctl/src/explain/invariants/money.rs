@@ -10,7 +10,7 @@ use super::{Finding, Records, holds_if, unknown};
 use crate::explain::switch::{LookupMethod, SwitchView};
 
 impl Records<'_> {
-    /// I1.
+    /// Checks invariant I1.
     pub(super) fn entries_add_up(&self) -> Finding {
         let PaymentView { amount_minor, currency, .. } = self.view;
         let odd = self.explained.journal.iter().find(|entry| {
@@ -46,7 +46,7 @@ impl Records<'_> {
         signed.sum()
     }
 
-    /// I2.
+    /// Checks invariant I2.
     pub(super) fn hold_closes_once(&self) -> Finding {
         let (reserves, debits, releases) =
             (self.entries_of_kind("reserve"), self.entries_of_kind("debit"), self.entries_of_kind("release"));
@@ -60,7 +60,7 @@ impl Records<'_> {
         holds_if(agrees, format!("hold: {hold}; debit entries: {debits}; release entries: {releases}"))
     }
 
-    /// I3.
+    /// Checks invariant I3.
     pub(super) fn debited_only_if_settled(&self, switch: Option<&SwitchView>) -> Finding {
         if self.is_returned() {
             return holds_if(true, "debited, and returned by a correction");
@@ -94,7 +94,7 @@ impl Records<'_> {
         }
     }
 
-    /// I4.
+    /// Checks invariant I4.
     pub(super) fn released_only_if_void(&self, switch: Option<&SwitchView>) -> Finding {
         if self.is_returned() {
             return returned_only_if_void(switch);
@@ -133,7 +133,7 @@ impl Records<'_> {
     }
 }
 
-/// I4 for a payment whose amount a correction gave back.
+/// Checks invariant I4 for a payment whose amount a correction gave back.
 fn returned_only_if_void(switch: Option<&SwitchView>) -> Finding {
     match switch.map(|view| &view.answer) {
         Some(QueryAnswer::Settled(_)) => {

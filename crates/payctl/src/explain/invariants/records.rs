@@ -7,7 +7,7 @@ use payment_protocol::state::FinalState;
 use super::{Finding, Records, holds_if};
 
 impl Records<'_> {
-    /// I5.
+    /// Checks invariant I5.
     pub(super) fn first_final_status_is_kept(&self) -> Finding {
         let LedgerExplanation { payment, callbacks, exceptions, .. } = self.explained;
         let contradicted = payment.final_status.as_deref() == Some("void")
@@ -25,7 +25,7 @@ impl Records<'_> {
         }
     }
 
-    /// I6.
+    /// Checks invariant I6.
     pub(super) fn one_effect_per_key(&self) -> Finding {
         let journal = &self.explained.journal;
         let repeated = journal.iter().enumerate().find(|(index, entry)| {
@@ -43,7 +43,7 @@ impl Records<'_> {
         }
     }
 
-    /// I7.
+    /// Checks invariant I7.
     pub(super) fn attempts_are_recorded(&self) -> Finding {
         let (counted, rows) = (self.explained.payment.attempts, &self.explained.submissions);
         let in_order = rows.iter().zip(1..).all(|(row, number)| row.attempt == number);
@@ -55,7 +55,7 @@ impl Records<'_> {
         )
     }
 
-    /// I8.
+    /// Checks invariant I8.
     pub(super) fn one_run_reserves(&self) -> Finding {
         let run = self.explained.payment.run_id.as_deref();
         match (self.hold_status(), run) {
@@ -65,7 +65,7 @@ impl Records<'_> {
         }
     }
 
-    /// I9.
+    /// Checks invariant I9.
     pub(super) fn final_state_is_complete(&self) -> Finding {
         match (self.final_state(), self.hold_status()) {
             (Some(end), Some("open")) => {
@@ -79,7 +79,7 @@ impl Records<'_> {
         }
     }
 
-    /// I10.
+    /// Checks invariant I10.
     pub(super) fn callbacks_are_kept(&self) -> Finding {
         let LedgerExplanation { callbacks, inbox, exceptions, .. } = self.explained;
         let in_inbox = |event: &str| inbox.iter().any(|message| message.event_id.as_deref() == Some(event));
@@ -102,7 +102,7 @@ impl Records<'_> {
         }
     }
 
-    /// I11.
+    /// Checks invariant I11.
     pub(super) fn first_cause_names_the_final_state(&self) -> Finding {
         let cause = self.explained.payment.cause.as_ref();
         match (self.final_state(), cause) {

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scope_is_parsed_from_its_own_text() {
+    fn an_api_key_scope_is_parsed_from_its_own_text() {
         for scope in Scope::ALL {
             assert_eq!(scope.as_str().parse(), Ok(scope));
         }

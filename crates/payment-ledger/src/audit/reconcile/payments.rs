@@ -28,7 +28,7 @@ pub struct PaymentComparison {
 }
 
 impl PaymentComparison {
-    /// Its findings.
+    /// The drift of this payment, as findings.
     pub fn findings(&self, tolerance: Tolerance) -> impl Iterator<Item = Finding> {
         let Self { payment_id, switch, currency, amount_minor, switch_transfers, evidence } = self;
         let hold = evidence.hold.map_or("none", HoldStatus::as_str);

@@ -19,8 +19,8 @@ impl Ledger {
         Ok(cursor.flatten())
     }
 
-    /// Stores a page and its cursor; returns how many lines are new. Existing lines are skipped, so concurrent readers do no
-    /// harm.
+    /// Stores a page of statement lines and its cursor; returns how many lines are new. Existing lines are skipped,
+    /// so concurrent readers do no harm.
     ///
     /// # Errors
     /// [`LedgerError`].

@@ -86,7 +86,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Hash of the content.
+    /// Hash of the entry's content.
     pub(super) fn hash(&self) -> SealHash {
         let mut encoding = Encoding::new(ENTRY);
         encoding.number(self.entry_id);
@@ -117,7 +117,7 @@ impl Link {
         Self(encoding)
     }
 
-    /// Appends an entry.
+    /// Appends an entry, by its hash.
     pub(super) fn push(&mut self, entry: &SealHash) {
         self.0.field(entry.as_bytes());
     }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_hash_covers_number_position_previous_hash_and_order() {
+    fn a_seal_batch_hash_covers_number_position_previous_hash_and_order() {
         let (a, b) = (SealHash([1; 32]), SealHash([2; 32]));
         let link = |batch, first, previous: &SealHash, entries: &[SealHash]| {
             let mut link = Link::new(batch, first, previous);

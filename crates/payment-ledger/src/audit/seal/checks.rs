@@ -1,7 +1,7 @@
 //! Consistency checks besides the chain. Each query lists violations as (subject, detail). A detail names the difference only,
 //! which is stable while payments continue, so an unchanged violation stays the same finding.
 
-/// Violations listed per check.
+/// Upper bound of violations listed per check.
 pub(super) const VIOLATIONS_MAX: usize = 100;
 
 /// Kind of the finding, and the query. `$1` is [`VIOLATIONS_MAX`].

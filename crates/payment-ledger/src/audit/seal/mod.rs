@@ -29,7 +29,7 @@ impl BatchSize {
     /// Upper bound: a batch is held in memory.
     pub const MAX: i64 = 10_000;
 
-    /// Clamps to 1..=[`BatchSize::MAX`].
+    /// A batch size, clamped to 1..=[`BatchSize::MAX`].
     #[must_use]
     pub fn new(entries: i64) -> Self {
         Self(entries.clamp(1, Self::MAX))

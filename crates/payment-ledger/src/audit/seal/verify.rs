@@ -12,12 +12,12 @@ use crate::{Ledger, LedgerError};
 
 /// Batches read per page.
 const BATCHES_AT_ONCE: i64 = 1_000;
-/// Findings listed; all are counted.
+/// Upper bound of findings that are listed; all are counted.
 const FINDINGS_MAX: usize = 1_000;
 /// Timeout of one statement: some read the whole journal.
 const STATEMENT_TIMEOUT: &str = "SET LOCAL statement_timeout = '15min'";
 
-/// One violation.
+/// One violation of the ledger's consistency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerificationFinding {
     /// Kind of the violation, a stable word.

@@ -204,7 +204,7 @@ pub(crate) async fn insert(
     decision_id(&id)
 }
 
-/// Reads an id from the table.
+/// Parses a decision id that the table stores.
 pub(crate) fn decision_id(text: &str) -> Result<DecisionId, LedgerError> {
     DecisionId::new(text).map_err(|_| LedgerError::Unreadable {
         id: text.to_owned(),

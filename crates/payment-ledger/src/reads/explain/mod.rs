@@ -81,7 +81,7 @@ pub struct PaymentRow {
 /// One submit attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubmissionView {
-    /// From 1.
+    /// Number of the attempt, from 1.
     pub attempt: i32,
     /// When it was recorded, before it was sent.
     pub recorded_at: Timestamp,
@@ -121,7 +121,7 @@ pub struct JournalEntryView {
     pub debit_account: String,
     /// The credited account.
     pub credit_account: String,
-    /// Minor units.
+    /// Amount in minor units.
     pub amount_minor: i64,
     /// ISO 4217 code.
     pub currency: String,
@@ -134,7 +134,7 @@ pub struct JournalEntryView {
 pub struct HoldView {
     /// The customer's account.
     pub account_id: String,
-    /// Minor units.
+    /// Amount in minor units.
     pub amount_minor: i64,
     /// `open`, `debited` or `released`.
     pub status: String,

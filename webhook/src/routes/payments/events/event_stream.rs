@@ -20,7 +20,7 @@ use crate::routes::payments::retrieve::find;
 use crate::routes::payments::view::{Payment, TimelineEntry};
 use crate::streams::StreamSlot;
 
-/// Entries of one page.
+/// Upper bound of entries on one page.
 const PAGE: i64 = 100;
 /// Pause after a failed read.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ pub(super) struct EventStream {
     updates: watch::Receiver<i64>,
     /// When the stream ends, in whatever state the payment is.
     deadline: Instant,
-    /// Read and not sent.
+    /// Entries that were read and not sent yet.
     unsent: VecDeque<StoredEntry>,
     /// Number of entries that the client has received.
     sent: i64,
@@ -47,7 +47,8 @@ pub(super) struct EventStream {
 }
 
 impl EventStream {
-    /// Starts after the first `sent` entries. The first page is read here, so that an unavailable database is answered 503.
+    /// Opens the stream after the first `sent` entries. The first page is read here, so that an unavailable database
+    /// is answered 503.
     pub(super) async fn open(
         app: &Arc<App>,
         caller: Caller,

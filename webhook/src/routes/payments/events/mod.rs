@@ -32,7 +32,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const RETRY: Duration = Duration::from_secs(2);
 /// Id and name of the final event.
 const END: &str = "end";
-/// Most digits of a position.
+/// Upper bound of digits of a position.
 const POSITION_DIGITS_MAX: usize = 9;
 
 /// Query of an event stream.

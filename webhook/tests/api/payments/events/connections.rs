@@ -54,7 +54,7 @@ async fn wait_for_free_slot(api: &Api, id: &str) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn heartbeats_keep_an_idle_stream_open(pool: PgPool) {
+async fn heartbeats_keep_an_idle_event_stream_open(pool: PgPool) {
     let options = json!({"idle_timeout_s": 1});
     let api = Api::with_options(Api::new(pool).await.pool, options.clone());
     let (id, _) = api.accepted_payment("k").await;
@@ -68,7 +68,7 @@ async fn heartbeats_keep_an_idle_stream_open(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r35_a_client_that_does_not_read_is_disconnected(pool: PgPool) {
+async fn r35_an_event_stream_client_that_does_not_read_is_disconnected(pool: PgPool) {
     let options = json!({"idle_timeout_s": 3, "streams": {"per_client_max": 1}});
     let api = Api::with_options(Api::new(pool).await.pool, options.clone());
     let (id, _) = api.accepted_payment("k").await;
@@ -93,7 +93,7 @@ async fn r35_a_client_that_does_not_read_is_disconnected(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_closed_connection_releases_its_slot(pool: PgPool) {
+async fn a_closed_event_stream_connection_releases_its_slot(pool: PgPool) {
     let options = json!({"streams": {"per_client_max": 1}});
     let api = Api::with_options(Api::new(pool).await.pool, options.clone());
     let (id, _) = api.accepted_payment("k").await;

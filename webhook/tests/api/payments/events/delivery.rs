@@ -7,7 +7,7 @@ use super::{INTERNAL, add_entry, insert_entry, settle, settle_in, wait_for_lock_
 use crate::support::{ACME, ACME_TILL, Api, PAYMENTS};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn timeline_entries_are_sent_as_written_and_the_end_closes_a_stream(pool: PgPool) {
+async fn event_streams_send_timeline_entries_as_written_and_close_at_the_end(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     let mut stream = open(&api, &id, None).await;
@@ -42,7 +42,7 @@ async fn timeline_entries_are_sent_as_written_and_the_end_closes_a_stream(pool: 
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_timeline_entry_committed_late_is_not_skipped(pool: PgPool) {
+async fn an_event_stream_does_not_skip_a_timeline_entry_committed_late(pool: PgPool) {
     let api = Api::new(pool).await;
     let ((slow, _), (quick, _)) = (api.accepted_payment("slow").await, api.accepted_payment("quick").await);
     let (mut slow_stream, mut quick_stream) = (open(&api, &slow, None).await, open(&api, &quick, None).await);
@@ -84,7 +84,7 @@ async fn timeline_entries_of_a_payment_are_committed_in_number_order(pool: PgPoo
 
 /// One commit writes both: a read during this commit must not find the end without its entry.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn the_end_of_a_stream_is_never_sent_before_its_timeline_entry(pool: PgPool) {
+async fn the_end_of_an_event_stream_is_never_sent_before_its_timeline_entry(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, stream) = open_before_next_page(&api).await;
     let mut tx = api.pool.begin().await.unwrap();

@@ -17,7 +17,7 @@ async fn terminate_lock_waiters(api: &Api, times: usize) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r35_the_poll_for_updates_survives_lost_database_connections(pool: PgPool) {
+async fn r35_the_poll_for_payment_updates_survives_lost_database_connections(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     let mut stream = open(&api, &id, None).await;

@@ -11,7 +11,7 @@ use super::{LONG, settle};
 use crate::support::{ACME, ACME_TILL, Api, GLOBEX, order_with};
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_invisible_payment_cannot_be_streamed(pool: PgPool) {
+async fn an_unknown_or_foreign_payment_cannot_be_streamed(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     for (key, id, status, code) in [
@@ -29,7 +29,7 @@ async fn an_invisible_payment_cannot_be_streamed(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn open_streams_are_limited_and_slots_are_released(pool: PgPool) {
+async fn open_event_streams_are_limited_and_their_slots_are_released(pool: PgPool) {
     let wide = Api::new(pool).await;
     let (id, _) = wide.accepted_payment("k").await;
     let api = Api::with_options(wide.pool.clone(), json!({"streams": {"max": 3, "per_client_max": 2}}));
@@ -54,7 +54,7 @@ async fn open_streams_are_limited_and_slots_are_released(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn opening_a_stream_is_counted_as_a_read(pool: PgPool) {
+async fn opening_an_event_stream_is_counted_as_a_read(pool: PgPool) {
     let wide = Api::new(pool).await;
     let (id, _) = wide.accepted_payment("k").await;
     let api = Api::with_options(wide.pool.clone(), json!({"reads": {"per_s": 1, "burst": 2}}));
@@ -69,7 +69,7 @@ async fn opening_a_stream_is_counted_as_a_read(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn streams_end_when_the_process_stops(pool: PgPool) {
+async fn event_streams_end_when_the_api_stops(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     let mut waiting = open(&api, &id, None).await;
@@ -81,7 +81,7 @@ async fn streams_end_when_the_process_stops(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_stream_ends_after_its_longest_life(pool: PgPool) {
+async fn an_event_stream_ends_after_its_maximum_lifetime(pool: PgPool) {
     let wide = Api::new(pool).await;
     let (id, _) = wide.accepted_payment("k").await;
     let api = Api::with_options(wide.pool.clone(), json!({"streams": {"lifetime_s": 3}}));
@@ -93,7 +93,7 @@ async fn a_stream_ends_after_its_longest_life(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r35_an_open_stream_holds_no_database_connection(pool: PgPool) {
+async fn r35_an_open_event_stream_holds_no_database_connection(pool: PgPool) {
     let wide = Api::new(pool).await;
     let (id, _) = wide.accepted_payment("k").await;
     let one = PgPoolOptions::new().max_connections(1).acquire_timeout(LONG);

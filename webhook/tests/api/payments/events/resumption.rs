@@ -20,7 +20,7 @@ async fn long_payment(api: &Api) -> (String, Vec<Event>) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_stream_cut_after_any_event_continues_with_the_next(pool: PgPool) {
+async fn an_event_stream_cut_after_any_event_continues_with_the_next(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, all) = long_payment(&api).await;
     let positions: Vec<String> = (1..all.len()).map(|position| position.to_string()).collect();
@@ -48,7 +48,7 @@ async fn a_stream_cut_after_any_event_continues_with_the_next(pool: PgPool) {
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_client_that_reconnects_repeatedly_gets_each_entry_once(pool: PgPool) {
+async fn an_event_stream_client_that_reconnects_gets_each_entry_once(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     let writing = async {
@@ -79,7 +79,7 @@ async fn a_client_that_reconnects_repeatedly_gets_each_entry_once(pool: PgPool) 
 }
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn an_unknown_last_event_is_refused(pool: PgPool) {
+async fn an_event_stream_with_an_unknown_last_event_id_is_refused(pool: PgPool) {
     let api = Api::new(pool).await;
     let (id, _) = api.accepted_payment("k").await;
     let code = async |query: &str, header: Option<&str>| refused(&api, ACME, &id, query, header).await.1;
