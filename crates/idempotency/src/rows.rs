@@ -24,7 +24,7 @@ pub(crate) struct KeyRow {
     pub(crate) schema_version: i16,
 }
 
-/// Result of locking and looking up one key.
+/// Result of locking and looking up one idempotency key.
 #[derive(Debug)]
 pub(crate) struct KeyLookup {
     /// Whether the lock was granted; only then was the row read.

@@ -172,7 +172,7 @@ async fn maintain_until_done(pool: &PgPool) -> Option<u32> {
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]
-async fn r33_idempotency_partitions_are_dropped_during_replays(pool: PgPool) {
+async fn r33_dropping_partitions_does_not_disturb_concurrent_idempotent_replays(pool: PgPool) {
     avoid_midnight(&pool).await;
     create_table(&pool).await;
     let batcher = batcher_with_retention_of_72_h(&pool);

@@ -7,7 +7,7 @@ use crate::behaviour::{Behaviour, CallbackBehaviour, Outcome, Script};
 use crate::sandbox;
 use crate::status::TransferStatus;
 
-/// The reference under which the default behaviour is stored.
+/// The mock switch stores under this reference the behaviour of every transfer without one of its own.
 pub(crate) const DEFAULT: &str = "default";
 
 /// Behaviours in order of precedence, each with the id under which the progress of its scripts is counted.

@@ -14,7 +14,7 @@ use payment_protocol::rules::FinalStatusRuling;
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, OTHER_SWITCH, Sample, Stage, event, failure, report, success};
 
-/// A kind of callback.
+/// The kinds of callback that the test stores in the name of a switch.
 #[derive(Clone, Copy, Debug)]
 enum Sent {
     Success,

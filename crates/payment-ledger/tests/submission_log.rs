@@ -60,7 +60,7 @@ async fn s0_11_the_submission_log_returns_the_last_attempt(pool: PgPool) {
 
 /// S0.11, at_most_once: the final status, else a FAILURE from the payment's own switch, else unknown.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn s0_11_a_submission_is_reconciled_with_stored_callbacks(pool: PgPool) {
+async fn s0_11_a_pending_submission_is_resolved_from_stored_callbacks(pool: PgPool) {
     let bank = Bank::new(pool);
     let failed = || ReconcileOutcome::Failed { reason: "account closed".into() };
     #[rustfmt::skip]

@@ -109,7 +109,7 @@ pub enum DebitOutcome {
 pub enum RecallOutcome {
     /// The switch returned the money.
     Recalled,
-    /// The switch refused, in its own recorded form.
+    /// The switch refused the recall and recorded the refusal.
     Refused,
     /// The switch does not support recalls, or its retention of the transfer has expired.
     RecallUnsupported,

@@ -364,7 +364,7 @@ fn a_cancel_answered_not_found_without_a_deadline_is_inconclusive() {
 }
 
 #[test]
-fn an_extreme_deadline_or_clock_skew_neither_overflows_nor_voids() {
+fn an_extreme_deadline_or_clock_skew_neither_overflows_nor_cancels() {
     let mut port = ScriptedPort::new(CancelAnswer::NotFound, QueryAnswer::NotFound, Clock::Past);
     port.context.deadline_ms = Some(i64::MAX);
     assert!(port.attempt(&full_profile()).0.starts_with("retry in"));

@@ -17,7 +17,7 @@ const CHUNK_BYTES: usize = 16 * 1024;
 /// Direction of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From the process to its server.
+    /// Bytes that the process sends to its server.
     ToServer,
     /// From the server to the process.
     ToClient,

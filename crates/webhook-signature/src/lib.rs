@@ -86,7 +86,7 @@ pub enum SignatureError {
     #[error("the request has no header {0}, which a signed webhook needs")]
     Missing(&'static str),
     /// A header does not have the form of the standard, or is repeated.
-    #[error("the webhook header {0} is malformed or repeated")]
+    #[error("the request header {0} of the received webhook is malformed or repeated")]
     Malformed(&'static str),
     /// The timestamp is older than the tolerance.
     #[error(

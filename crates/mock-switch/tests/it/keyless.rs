@@ -119,7 +119,10 @@ async fn the_mock_switch_answers_404_to_an_unknown_transfer_id(
 }
 
 #[sqlx::test(migrator = "mock_switch::MIGRATOR")]
-async fn a_mock_switch_with_keys_accepts_transfer_ids_too(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn a_mock_switch_with_references_also_finds_transfers_by_its_own_id(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
     let switch = TestSwitch::start(options, connect).await;
     let id = accepted(&switch, order("r")).await;
     let path = format!("/v1/transfers/by-id/{id}");

@@ -167,7 +167,7 @@ fn hold_alert(state: PaymentState) -> Alert {
 
 fn reason_alert(reason: OperatorReason) -> Alert {
     const HELD: &str = "The customer's amount stays held until operators decide whether the money left. Find the payment with `payctl stuck`, then ask the switch's operators how its transfer ended.";
-    const MONEY_LEFT: &str = "The money left and will not come back; the customer is not debited and the bank bears the amount. Find the payment with `payctl stuck`; two operators decide who bears it (`payctl decide`).";
+    const MONEY_LEFT: &str = "The money left and will not come back; the customer is not debited, and the bank bears the amount until two operators decide who does (`payctl decide`). Find the payment with `payctl stuck`.";
     let (severity, summary, description) = match reason {
         OperatorReason::SettledWithoutAttempt => (
             Critical,

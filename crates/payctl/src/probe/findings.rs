@@ -83,7 +83,7 @@ impl Measurement {
     }
 }
 
-/// One capability with its evidence.
+/// One capability of the probed switch, with the evidence for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     /// The capability.

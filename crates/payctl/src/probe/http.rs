@@ -22,7 +22,7 @@ const EXCERPT_CHARS_MAX: usize = 160;
 /// The smallest amount, in minor units of any currency.
 const AMOUNT_MINOR: i64 = 1;
 
-/// Destination and currency of probe transfers.
+/// Destination and currency of the transfers that the probe sends to test a switch.
 #[derive(Clone, Debug)]
 pub(crate) struct ProbeOrder {
     /// The destination account.

@@ -29,7 +29,7 @@ impl Exception {
     ];
 }
 
-/// The open exceptions, each kind at most once.
+/// The kinds of exceptions that are open for the payment, as a bit set.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Exceptions(u8);
 

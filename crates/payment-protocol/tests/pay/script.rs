@@ -31,7 +31,7 @@ pub(crate) enum Reply {
     Debit(DebitOutcome),
     Recall(RecallOutcome),
     Release(ReleaseOutcome),
-    /// Optional: without this reply, the payment awaits an operator.
+    /// The ledger's reply to marking the payment as needing an operator. A script may leave it out: the payment then awaits an operator.
     NeedsOperator(NeedsOperatorOutcome),
 }
 

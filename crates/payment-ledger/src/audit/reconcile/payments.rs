@@ -10,7 +10,7 @@ use super::findings::Finding;
 use crate::{Ledger, LedgerError};
 use payment_protocol::drift::{PaymentEvidence, Tolerance, find_drift};
 
-/// One payment with the evidence about it.
+/// One payment of a reconciliation run, with the ledger's, the switch statement's and Temporal's evidence about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaymentComparison {
     /// The payment.
