@@ -3,26 +3,26 @@
 use serde_json::json;
 use testkit::{System, SystemOptions};
 
-/// Strategy query: queried by reference before each attempt.
+/// A switch for the strategy `query`: the service queries the reference before each attempt.
 pub(crate) fn query() -> SystemOptions {
     SystemOptions::default().with_long_attempts()
 }
 
-/// Strategy reference: deduplicates by reference and offers no query.
+/// A switch for the strategy `reference`: the switch deduplicates by reference and offers no query.
 pub(crate) fn reference() -> SystemOptions {
     let mut options = query().with_profile("strategy", "reference").with_profile("has_query", false);
     options.shape = json!({"query": false});
     options
 }
 
-/// Strategy write_ahead: the submission log decides, and a pending entry is resolved by query.
+/// A switch for the strategy `write_ahead`: the submission log decides, and a query resolves a pending entry.
 pub(crate) fn write_ahead() -> SystemOptions {
     let mut options = query().with_profile("strategy", "write_ahead").with_profile("deduplicates", false);
     options.shape = json!({"dedup": false});
     options
 }
 
-/// Strategy at_most_once: one attempt at a switch with callbacks, without deduplication and query.
+/// A switch for the strategy `at_most_once`: one attempt; the switch calls back and offers neither deduplication nor query.
 pub(crate) fn at_most_once() -> SystemOptions {
     let mut options = SystemOptions::default()
         .with_profile("strategy", "at_most_once")
@@ -32,7 +32,7 @@ pub(crate) fn at_most_once() -> SystemOptions {
     options
 }
 
-/// Strategy validate: one attempt at a switch without references, found by its details.
+/// A switch for the strategy `validate`: one attempt; the switch has no references, and the transfer is found by its details.
 pub(crate) fn validate() -> SystemOptions {
     let mut options = SystemOptions::default()
         .with_profile("strategy", "validate")

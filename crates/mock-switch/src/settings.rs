@@ -36,7 +36,8 @@ pub struct Shape {
     pub keys: bool,
     /// Lists the transfers to a creditor; otherwise 501. Default true.
     pub listing: bool,
-    /// Repeats its first answer to a cancel under the same key even if that answer was indefinite, such as `NOT_FOUND`.
+    /// The mock switch repeats its first answer to a cancel with the same idempotency key even if that answer was indefinite, such as
+    /// `NOT_FOUND`.
     /// Default false.
     pub sticky_answers: bool,
     /// Retention of references, in seconds. Default a day.

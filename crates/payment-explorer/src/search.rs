@@ -23,7 +23,7 @@ use crate::workflow::PortCall;
 pub struct SearchResult {
     /// States visited.
     pub states: u64,
-    /// Moves from state to state that were walked.
+    /// Number of transitions between states that the search followed.
     pub paths: u64,
     /// The violation with the shortest sequence; `None` if every invariant holds.
     pub violation: Option<(Violation, Sequence)>,

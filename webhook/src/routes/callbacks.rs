@@ -129,7 +129,10 @@ pub(crate) async fn receive_callback(
 fn find_switch<'a>(app: &'a App, name: &str) -> Result<(&'a SwitchName, &'a [Secret]), Problem> {
     let entry = SwitchName::new(name).ok().and_then(|name| app.callback_secrets.get_key_value(&name));
     entry.map(|(name, secrets)| (name, secrets.as_slice())).ok_or_else(|| {
-        Problem::missing("unknown_switch", format!("no switch is named {}; check the path", excerpt(name)))
+        Problem::missing(
+            "unknown_switch",
+            format!("no switch is named {}; check the path of the URL", excerpt(name)),
+        )
     })
 }
 

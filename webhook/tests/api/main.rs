@@ -1,4 +1,4 @@
-//! The router in process on a real database, with Temporal unreachable throughout: acceptance and callbacks need PostgreSQL only.
+//! The router in process on a real database, with Temporal unreachable throughout: accepting a payment and storing a callback need PostgreSQL only.
 //! Modules mirror the routes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed setup fails the test")]

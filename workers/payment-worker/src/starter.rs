@@ -79,7 +79,7 @@ impl Starter<'_> {
             if let Err(error) = self.recover_lost().await {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "the payment-worker's liveness check of open payments failed; it tries again"
+                    "the payment-worker could not check whether open payments have a running workflow; it checks again"
                 );
             }
             tokio::select! {

@@ -99,7 +99,10 @@ mod tests {
             ("<html>\n", "<html>\\n"),
         ];
         for (body, message) in shown {
-            assert_eq!(refused(body).to_string(), format!("422 Unprocessable Entity: {message}"));
+            assert_eq!(
+                refused(body).to_string(),
+                format!("the payments API refused the request with 422 Unprocessable Entity: {message}")
+            );
         }
     }
 

@@ -1,4 +1,4 @@
-//! The transfer at the switch, read by the means that the payment's profile names. Reading changes nothing
+//! The transfer at the switch, read by query, statement or list, as the payment's switch profile names it. Reading changes nothing
 //! at the switch.
 
 use std::time::Duration;

@@ -34,8 +34,9 @@ async fn payctl_watch_follows_a_payment_until_it_settles() {
     ];
     let api = settling(&reads).serve().await;
     let result = pay(&api, &["--watch", "--idempotency-key", "order-1"]).await;
-    let remark =
-        format!("payctl: payment {PAYMENT_ID} cannot be read: 503 Service Unavailable: down; retrying\n");
+    let remark = format!(
+        "payctl: payment {PAYMENT_ID} cannot be read: the payments API refused the request with 503 Service Unavailable: down; retrying\n"
+    );
     assert_eq!(result.stderr, remark);
     let expected = "\
 payment pay_0123456789abcdef0123456789abcdef: 12.50 EUR from A to B
@@ -102,7 +103,7 @@ async fn payctl_reports_that_a_refused_request_created_no_payment() {
     let problem = json!({"code": "no_route", "title": "t", "detail": "no switch serves B"});
     let api = ApiStub { acceptance: (422, problem), ..ApiStub::default() }.serve().await;
     let error = pay(&api, &["--watch"]).await.refused();
-    let expected = "the request created no payment: 422 Unprocessable Entity: no switch serves B (no_route)";
+    let expected = "the request created no payment: the payments API refused the request with 422 Unprocessable Entity: no switch serves B (no_route)";
     assert_eq!(error, format!("payctl: {expected}\n"));
 }
 
