@@ -282,7 +282,7 @@ const ADMISSION_RULES: &[Rule] = &[
         pending_s: 900,
         severity: Info,
         summary: "An operator's kill switch has stopped new payments of a corridor for 15 minutes",
-        description: "Customers' new payments in the corridor's currency and accounts are refused with 503; accepted payments continue. `payctl kill-switch list` shows who set the kill switch and why.",
+        description: "Customers' new payments in the corridor's currency to its destination accounts are refused with 503; accepted payments continue. `payctl kill-switch list` shows who set the kill switch and why.",
     },
     // A kill switch is meant for an emergency.
     Rule {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::api::{ApiClient, ApiResponse, PaymentDocument, TimelineStep};
 use crate::output::{Output, escape_control};
 
-/// Seconds that one call waits at the API; new timeline lines appear at least this often.
+/// Upper bound of the seconds that one call waits at the API for a new timeline line.
 const LONG_POLL_S: u64 = 1;
 /// Shortest time between two calls.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

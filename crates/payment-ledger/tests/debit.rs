@@ -12,7 +12,7 @@ use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, success};
 
 /// The outcome of a debit at each stage, repeated, and the resulting state.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_debit_follows_the_final_status_at_each_payment_stage(pool: PgPool) {
+async fn a_debit_is_allowed_by_the_final_status_at_each_payment_stage(pool: PgPool) {
     use DebitOutcome::{Differs, Done, NotConfirmed, Refused};
     let bank = Bank::new(pool);
     let refused = || Refused { reason: "frozen_account".into() };

@@ -229,7 +229,7 @@ async fn r8_a_reserve_after_compensation_began_changes_nothing(pool: PgPool) {
 
 /// A cancel or a passed `valid_until` refuses a new reserve, not a repeated one.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_repeated_reserve_keeps_its_hold_after_a_cancel_or_valid_until(pool: PgPool) {
+async fn a_reserve_repeated_after_a_cancel_or_valid_until_returns_its_hold(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Reserved, "k").await;
     bank.customer_cancel(&p).await;

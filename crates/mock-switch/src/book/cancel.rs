@@ -27,7 +27,7 @@ pub(crate) enum CancelAnswerCode {
     CannotCancel,
 }
 
-/// The answer to a cancel. It is recorded if it is definite or if the switch has sticky answers.
+/// The mock switch's answer to a cancel. It is recorded if it is definite or if the switch has sticky answers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct CancelAnswer {
     /// `None` from a switch without keys.
