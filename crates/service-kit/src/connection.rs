@@ -101,7 +101,7 @@ pub(crate) async fn serve<Io, S>(
             () = shutdown.cancelled(), if !is_closing => {}
             () = activity.idle_for(limit) => {
                 if is_closing {
-                    tracing::debug!("the HTTP server, while stopping, dropped a connection that was still open after the grace period");
+                    tracing::debug!("the HTTP server dropped a connection that stayed open after the server had begun to close it");
                     return;
                 }
             }

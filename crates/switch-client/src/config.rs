@@ -245,13 +245,13 @@ mod tests {
         ));
         assert_eq!(
             error(serde_json::json!({"a": switch(&[], &[("has_query", false.into())])})).to_string(),
-            "[switches.a.profile] is unsafe; nearest safe profile: strategy = \"reference\""
+            "the configuration section [switches.a.profile] is unsafe, so the process does not start; nearest safe profile: strategy = \"reference\""
         );
         let mute = ["has_query", "can_cancel", "has_callback"].map(|field| (field, false.into()));
         let mute = switch(&[], &[&mute[..], &[("strategy", "reference".into())]].concat());
         assert_eq!(
             error(serde_json::json!({"a": mute})).to_string(),
-            "[switches.a.profile] is unsafe; no change of the profile makes it safe; use another switch"
+            "the configuration section [switches.a.profile] is unsafe, so the process does not start; no change of the profile makes it safe; use another switch"
         );
         let unknown_field = switch(&[], &[("has_qery", true.into())]);
         assert!(matches!(

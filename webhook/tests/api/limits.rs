@@ -171,5 +171,5 @@ async fn the_api_refuses_an_invalid_rate_limit_at_start_up(pool: PgPool) {
     config.api.reads.burst = 0;
     let metrics = service_kit::metrics::install().unwrap();
     let error = payments_api::router(config, pool, metrics, Default::default()).unwrap_err().to_string();
-    assert!(error.starts_with("[api.reads] requires 1 <= per_s"), "{error}");
+    assert!(error.starts_with("the configuration section [api.reads] requires 1 <= per_s"), "{error}");
 }
