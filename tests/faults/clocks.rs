@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use futures::{future::try_join_all, try_join};
-use idempotency::{ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyOptions, Scope, StoredResponse};
+use idempotency::{ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyOptions, KeyScope, StoredResponse};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
@@ -271,7 +271,7 @@ async fn assert_key_lease_and_expiry(system: &System, payment: &AcceptedPayment)
 /// The lease of a claim inside a transaction: PostgreSQL ends an idle holder's session, also with a wrong clock.
 async fn assert_idle_holder_is_disconnected(system: &System) -> anyhow::Result<()> {
     let (lease, key) = (Duration::from_millis(500), IdempotencyKey::parse(b"idle-holder")?);
-    let scope = Scope { tenant: "test", client: "test", key: &key };
+    let scope = KeyScope { tenant: "test", client: "test", key: &key };
     let request = Fingerprint::of("test", "POST", "/", b"");
     let terms = IdempotencyOptions::new(24, lease)?;
     let mut holder = PgConnectOptions::from_str(&system.database.url)?.connect().await?;

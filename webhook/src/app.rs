@@ -11,7 +11,7 @@ use idempotency::http::IdempotencyLayer;
 use idempotency::{BatchOptions, Batcher, IdempotencyOptions, StoreBreaker};
 use outbound_webhooks::CheckedOutboundWebhooks;
 use payment_ledger::Ledger;
-use payment_ledger::access::api_keys::Scope;
+use payment_ledger::access::api_keys::ApiKeyScope;
 use payment_protocol::ids::SwitchName;
 use secrecy::ExposeSecret as _;
 use service_kit::bounds::bounded;
@@ -160,11 +160,11 @@ fn api_routes(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
         .routes(idempotent_routes(
             routes!(payments::create::create_payment, payments::list::list_payments),
             app,
-            Scope::Pay,
+            ApiKeyScope::Pay,
         ))
         .routes(routes!(payments::retrieve::retrieve_payment))
         .routes(routes!(payments::events::stream_payment_events))
-        .routes(idempotent_routes(routes!(payments::cancel::cancel_payment), app, Scope::Pay))
+        .routes(idempotent_routes(routes!(payments::cancel::cancel_payment), app, ApiKeyScope::Pay))
         .routes(routes!(accounts::retrieve_account))
         .routes(routes!(account_history::retrieve_balance))
         .routes(routes!(account_history::retrieve_statement))
@@ -181,7 +181,7 @@ fn webhook_endpoint_routes(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
         .routes(idempotent_routes(
             routes!(create::create_webhook_endpoint, list::list_webhook_endpoints),
             app,
-            Scope::Webhooks,
+            ApiKeyScope::Webhooks,
         ))
         .routes(idempotent_routes(
             routes!(
@@ -190,15 +190,15 @@ fn webhook_endpoint_routes(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
                 delete::delete_webhook_endpoint
             ),
             app,
-            Scope::Webhooks,
+            ApiKeyScope::Webhooks,
         ))
-        .routes(idempotent_routes(routes!(rotate_secret::rotate_webhook_secret), app, Scope::Webhooks))
+        .routes(idempotent_routes(routes!(rotate_secret::rotate_webhook_secret), app, ApiKeyScope::Webhooks))
         .routes(routes!(deliveries::list_webhook_deliveries))
-        .routes(idempotent_routes(routes!(replay::replay_webhook_delivery), app, Scope::Webhooks))
+        .routes(idempotent_routes(routes!(replay::replay_webhook_delivery), app, ApiKeyScope::Webhooks))
         .routes(idempotent_routes(
             routes!(replay_failed::replay_failed_webhook_deliveries),
             app,
-            Scope::Webhooks,
+            ApiKeyScope::Webhooks,
         ))
 }
 
@@ -206,7 +206,7 @@ fn webhook_endpoint_routes(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
 fn idempotent_routes(
     (schemas, paths, route): UtoipaMethodRouter<Arc<App>>,
     app: &Arc<App>,
-    scope: Scope,
+    scope: ApiKeyScope,
 ) -> UtoipaMethodRouter<Arc<App>> {
     let identify = ByApiKey { app: Arc::clone(app), scope };
     let layer = IdempotencyLayer::new(identify).with_refusal_response(idempotent::refusal_response);

@@ -11,7 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use idempotency::http::{Identify, KeyOwner};
-use payment_ledger::access::api_keys::{Caller, Scope};
+use payment_ledger::access::api_keys::{ApiKeyScope, Caller};
 use service_kit::problem::Problem;
 use sha2::{Digest as _, Sha256};
 
@@ -54,7 +54,7 @@ impl FromRequestParts<Arc<App>> for Payer {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        let (caller, writes) = writer(parts, app, Scope::Pay).await?;
+        let (caller, writes) = writer(parts, app, ApiKeyScope::Pay).await?;
         Ok(Self { caller, writes })
     }
 }
@@ -63,7 +63,7 @@ impl FromRequestParts<Arc<App>> for WebhookManager {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        let (caller, writes) = writer(parts, app, Scope::Webhooks).await?;
+        let (caller, writes) = writer(parts, app, ApiKeyScope::Webhooks).await?;
         Ok(Self { caller, writes })
     }
 }
@@ -72,7 +72,7 @@ impl FromRequestParts<Arc<App>> for Reader {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        Ok(Self(reader(parts, app, Scope::Read).await?))
+        Ok(Self(reader(parts, app, ApiKeyScope::Read).await?))
     }
 }
 
@@ -80,12 +80,12 @@ impl FromRequestParts<Arc<App>> for WebhookReader {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, ApiError> {
-        Ok(Self(reader(parts, app, Scope::Webhooks).await?))
+        Ok(Self(reader(parts, app, ApiKeyScope::Webhooks).await?))
     }
 }
 
 /// Authorizes a write and returns the quota to charge.
-async fn writer(parts: &Parts, app: &Arc<App>, scope: Scope) -> Result<(Caller, WriteQuota), ApiError> {
+async fn writer(parts: &Parts, app: &Arc<App>, scope: ApiKeyScope) -> Result<(Caller, WriteQuota), ApiError> {
     // The idempotency layer has already authorized the caller for the scope.
     let caller = match parts.extensions.get::<Caller>() {
         Some(caller) => caller.clone(),
@@ -96,7 +96,7 @@ async fn writer(parts: &Parts, app: &Arc<App>, scope: Scope) -> Result<(Caller, 
 }
 
 /// Authorizes and counts a read.
-async fn reader(parts: &Parts, app: &App, scope: Scope) -> Result<Caller, ApiError> {
+async fn reader(parts: &Parts, app: &App, scope: ApiKeyScope) -> Result<Caller, ApiError> {
     let caller = authorize(parts, app, scope).await?;
     app.limits.admit_read(&caller, &ChargedQuota::of(&parts.extensions))?;
     Ok(caller)
@@ -107,7 +107,7 @@ async fn reader(parts: &Parts, app: &App, scope: Scope) -> Result<Caller, ApiErr
 pub(crate) struct ByApiKey {
     pub(crate) app: Arc<App>,
     /// The scope that the API key must have.
-    pub(crate) scope: Scope,
+    pub(crate) scope: ApiKeyScope,
 }
 
 impl Identify for ByApiKey {
@@ -123,7 +123,7 @@ impl Identify for ByApiKey {
 ///
 /// # Errors
 /// 401 or 403, with the reason in `WWW-Authenticate` (RFC 6750).
-async fn authorize(parts: &Parts, app: &App, scope: Scope) -> Result<Caller, ApiError> {
+async fn authorize(parts: &Parts, app: &App, scope: ApiKeyScope) -> Result<Caller, ApiError> {
     let key = bearer(&parts.headers).ok_or_else(|| {
         Problem::unauthorized("the request has no API key; send an API key as Authorization: Bearer <key>")
     })?;
@@ -139,11 +139,11 @@ async fn authorize(parts: &Parts, app: &App, scope: Scope) -> Result<Caller, Api
     Ok(key.caller)
 }
 
-fn insufficient_scope(scope: Scope) -> Problem {
+fn insufficient_scope(scope: ApiKeyScope) -> Problem {
     let challenge = match scope {
-        Scope::Pay => "Bearer error=\"insufficient_scope\", scope=\"pay\"",
-        Scope::Read => "Bearer error=\"insufficient_scope\", scope=\"read\"",
-        Scope::Webhooks => "Bearer error=\"insufficient_scope\", scope=\"webhooks\"",
+        ApiKeyScope::Pay => "Bearer error=\"insufficient_scope\", scope=\"pay\"",
+        ApiKeyScope::Read => "Bearer error=\"insufficient_scope\", scope=\"read\"",
+        ApiKeyScope::Webhooks => "Bearer error=\"insufficient_scope\", scope=\"webhooks\"",
     };
     Problem::new(StatusCode::FORBIDDEN, "insufficient_scope", "Insufficient scope")
         .detail(format!("the API key does not have the scope {scope}; use a key that has it"))

@@ -10,7 +10,7 @@ use outbound_webhooks::OutboundWebhooksOptions;
 use outbound_webhooks::config::OutboundWebhooksConfigError;
 use payment_ledger::{DatabaseOptions, DatabaseOptionsError};
 use serde::Deserialize;
-use service_kit::bounds::Bounds;
+use service_kit::bounds::RequestBounds;
 use service_kit::connection::ConnectionBounds;
 use switch_client::{SwitchConfigError, Switches};
 use webhook_signature::SecretError;
@@ -164,7 +164,7 @@ impl ApiOptions {
     ///
     /// # Errors
     /// [`SetupError::Zero`] or [`SetupError::WaitExceedsRequestTimeout`].
-    pub fn bounds(&self) -> Result<Bounds, SetupError> {
+    pub fn bounds(&self) -> Result<RequestBounds, SetupError> {
         not_zero("api.body_limit_bytes", self.body_limit_bytes)?;
         not_zero("api.body_timeout_s", self.body_timeout_s)?;
         not_zero("api.max_in_flight", self.max_in_flight)?;
@@ -174,7 +174,7 @@ impl ApiOptions {
                 request_timeout_s: self.request_timeout_s,
             });
         }
-        Ok(Bounds {
+        Ok(RequestBounds {
             body_bytes: self.body_limit_bytes,
             body_timeout: Duration::from_secs(self.body_timeout_s),
             request_timeout: Duration::from_secs(self.request_timeout_s),

@@ -1,6 +1,6 @@
 //! The effect of every variant: one row of an order, and an answer of the size of a payment's.
 
-use idempotency::{Effect, EffectOutcome, Fingerprint, IdempotencyKey, Scope, StoredResponse};
+use idempotency::{BatchEffect, EffectOutcome, Fingerprint, IdempotencyKey, KeyScope, StoredResponse};
 use jiff::Timestamp;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -28,8 +28,8 @@ impl Order {
         Self { key, body }
     }
 
-    pub(crate) fn scope(&self) -> Scope<'_> {
-        Scope { tenant: "tenant", client: "client", key: &self.key }
+    pub(crate) fn scope(&self) -> KeyScope<'_> {
+        KeyScope { tenant: "tenant", client: "client", key: &self.key }
     }
 
     pub(crate) fn fingerprint(&self) -> Fingerprint {
@@ -66,7 +66,7 @@ pub(crate) async fn create_tables(pool: &PgPool) -> anyhow::Result<()> {
 #[derive(Clone, Debug)]
 pub(crate) struct Orders;
 
-impl Effect for Orders {
+impl BatchEffect for Orders {
     type Request = Order;
     type Refusal = std::convert::Infallible;
     type Error = sqlx::Error;

@@ -11,11 +11,11 @@ use crate::IdempotencyError;
 pub struct StoreBreaker {
     failures_max: u32,
     pause: Duration,
-    state: Mutex<State>,
+    state: Mutex<BreakerState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BreakerState {
     /// Consecutive requests that the store did not answer.
     failures: u32,
     /// When the next probe is due; `None` while the circuit is closed.
@@ -57,7 +57,7 @@ impl StoreBreaker {
                 );
                 set_gauge(false);
             }
-            *state = State::default();
+            *state = BreakerState::default();
             return;
         }
         state.failures = state.failures.saturating_add(1);
@@ -74,7 +74,7 @@ impl StoreBreaker {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BreakerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,7 +3,7 @@
 use sqlx::types::Uuid;
 
 use crate::scope::ScopeId;
-use crate::{Fingerprint, Scope};
+use crate::{Fingerprint, KeyScope};
 
 /// A request, its key and its fingerprint.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct ClaimRequest {
 }
 
 impl ClaimRequest {
-    pub(crate) fn new(scope: &Scope<'_>, fingerprint: &Fingerprint) -> Self {
+    pub(crate) fn new(scope: &KeyScope<'_>, fingerprint: &Fingerprint) -> Self {
         Self {
             id: scope.id(),
             tenant: scope.tenant.to_owned(),

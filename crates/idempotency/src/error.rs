@@ -14,7 +14,7 @@ pub enum IdempotencyError {
     #[error(
         "the effect of an idempotent request failed, so its transaction was rolled back and nothing was stored"
     )]
-    Effect(#[source] Box<dyn std::error::Error + Send + Sync>),
+    BatchEffect(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The transaction took longer than the lease.
     #[error(
         "the transaction of a request took longer than the lease of its idempotency key; the client retries the request with the same Idempotency-Key"
@@ -63,7 +63,7 @@ pub enum IdempotencyError {
         "another request took over the idempotency key while this request ran; the caller must roll this request's transaction back"
     )]
     ClaimLost,
-    /// A defect of an [`crate::Effect`].
+    /// A defect of a [`crate::BatchEffect`].
     #[error(
         "the effect of a batch of idempotent requests returned {outcomes} outcomes for {requests} requests; this is a software defect"
     )]
@@ -82,7 +82,7 @@ impl IdempotencyError {
         match self {
             Self::Unavailable | Self::LeaseExceeded => true,
             Self::Database(error) => is_unavailable(error),
-            Self::Effect(source) => source.downcast_ref::<sqlx::Error>().is_some_and(is_unavailable),
+            Self::BatchEffect(source) => source.downcast_ref::<sqlx::Error>().is_some_and(is_unavailable),
             _ => false,
         }
     }

@@ -22,7 +22,7 @@ use tower::{Layer, Service};
 
 use crate::batch::RequestOutcome;
 use crate::stored_response::StoredResponse;
-use crate::{Fingerprint, IdempotencyError, IdempotencyKey, KeyError, Scope};
+use crate::{Fingerprint, IdempotencyError, IdempotencyKey, KeyError, KeyScope};
 
 /// The request header with the idempotency key (S3.1).
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -147,8 +147,8 @@ pub struct IdempotencyContext {
 impl IdempotencyContext {
     /// The key with its owner.
     #[must_use]
-    pub fn scope(&self) -> Scope<'_> {
-        Scope { tenant: &self.owner.tenant, client: &self.owner.client, key: &self.key }
+    pub fn scope(&self) -> KeyScope<'_> {
+        KeyScope { tenant: &self.owner.tenant, client: &self.owner.client, key: &self.key }
     }
 
     /// The key, to be passed on to services called for this request (S3.9).
@@ -282,7 +282,7 @@ pub fn response<R>(outcome: RequestOutcome<R>) -> Result<Response, ResponseError
         RequestOutcome::Replayed(stored) => Ok(json_response(stored, true)),
         RequestOutcome::InProgress => Err(ResponseError::Key(RequestRefusal::InProgress)),
         RequestOutcome::Mismatch => Err(ResponseError::Key(RequestRefusal::Mismatch)),
-        RequestOutcome::Refused(refusal) => Err(ResponseError::Effect(refusal)),
+        RequestOutcome::Refused(refusal) => Err(ResponseError::BatchEffect(refusal)),
     }
 }
 
@@ -292,7 +292,7 @@ pub enum ResponseError<R> {
     /// The request was refused because of its key.
     Key(RequestRefusal),
     /// The effect refused the request; the key is unused.
-    Effect(R),
+    BatchEffect(R),
 }
 
 /// A JSON response with the header `Idempotent-Replay`.

@@ -10,7 +10,7 @@
 //! | file | responsibility |
 //! |---|---|
 //! | [`http`] | the key of a request; an outcome as an HTTP response |
-//! | [`IdempotencyKey`], [`Scope`] | the header value; its tenant and client |
+//! | [`IdempotencyKey`], [`KeyScope`] | the header value; its tenant and client |
 //! | [`Fingerprint`], [`canonical`] | whether two requests are the same |
 //! | [`IdempotencyOptions`] | retention and lease of a key |
 //! | [`Batcher`] | many requests in one transaction |
@@ -40,14 +40,14 @@ mod transaction_claim;
 
 use sqlx::migrate::Migrator;
 
-pub use batch::{BatchOptions, Batcher, Effect, EffectOutcome, RequestOutcome};
+pub use batch::{BatchEffect, BatchOptions, Batcher, EffectOutcome, RequestOutcome};
 pub use breaker::StoreBreaker;
 pub use error::IdempotencyError;
 pub use fingerprint::Fingerprint;
 pub use key::{IdempotencyKey, KEY_BYTES_MAX, KeyError};
 pub use options::{IdempotencyOptions, IdempotencyOptionsError};
 pub use partition::{PartitionChanges, create_partitions, maintain_partitions};
-pub use scope::Scope;
+pub use scope::KeyScope;
 pub use stored_response::StoredResponse;
 pub use transaction_claim::{ClaimOutcome, Lease, claim};
 

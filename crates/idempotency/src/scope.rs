@@ -7,7 +7,7 @@ use crate::IdempotencyKey;
 
 /// A key with the tenant and the client that own it.
 #[derive(Clone, Copy, Debug)]
-pub struct Scope<'a> {
+pub struct KeyScope<'a> {
     /// The tenant.
     pub tenant: &'a str,
     /// The client within the tenant; unchanged by a rotation of its credentials.
@@ -16,7 +16,7 @@ pub struct Scope<'a> {
     pub key: &'a IdempotencyKey,
 }
 
-impl Scope<'_> {
+impl KeyScope<'_> {
     /// The id of the row of this key; two scopes collide with a probability of 1 in 2^128.
     #[must_use]
     pub(crate) fn id(&self) -> ScopeId {
@@ -61,7 +61,7 @@ mod tests {
     fn idempotency_keys_of_different_scopes_have_different_lock_numbers() {
         let number = |tenant, client, key: &str| {
             let key = IdempotencyKey::parse(key.as_bytes()).unwrap();
-            Scope { tenant, client, key: &key }.id().lock_number()
+            KeyScope { tenant, client, key: &key }.id().lock_number()
         };
         assert_eq!(number("t", "c", "k"), number("t", "c", "k"));
         assert_ne!(number("t", "c", "k"), number("tc", "", "k"));

@@ -11,7 +11,7 @@ use crate::claim_request::ClaimRequest;
 use crate::claims::{self, KeyState};
 use crate::scope::ScopeId;
 use crate::stored_response::StoredResponse;
-use crate::{Fingerprint, IdempotencyError, IdempotencyOptions, Scope, partition, rows};
+use crate::{Fingerprint, IdempotencyError, IdempotencyOptions, KeyScope, partition, rows};
 
 /// A holder is removed this many seconds after its lease expired.
 const REAP_AFTER_S: f64 = 60.0;
@@ -47,7 +47,7 @@ pub struct Holder {
 /// [`IdempotencyError::Database`] or [`IdempotencyError::UnsupportedSchemaVersion`].
 pub async fn claim(
     pool: &PgPool,
-    scope: &Scope<'_>,
+    scope: &KeyScope<'_>,
     fingerprint: &Fingerprint,
     options: &IdempotencyOptions,
 ) -> Result<TokenClaimOutcome, IdempotencyError> {

@@ -6,7 +6,7 @@ use sqlx::PgTransaction;
 use crate::claim_request::ClaimRequest;
 use crate::claims::{self, KeyState};
 use crate::stored_response::StoredResponse;
-use crate::{Fingerprint, IdempotencyError, IdempotencyOptions, Scope};
+use crate::{Fingerprint, IdempotencyError, IdempotencyOptions, KeyScope};
 
 /// Outcome of claiming a key.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub struct Lease {
 /// [`IdempotencyError::Database`] or [`IdempotencyError::UnsupportedSchemaVersion`].
 pub async fn claim(
     tx: &mut PgTransaction<'_>,
-    scope: &Scope<'_>,
+    scope: &KeyScope<'_>,
     fingerprint: &Fingerprint,
     options: &IdempotencyOptions,
 ) -> Result<ClaimOutcome, IdempotencyError> {

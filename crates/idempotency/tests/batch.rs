@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use idempotency::{
-    BatchOptions, Batcher, ClaimOutcome, Effect, EffectOutcome, IdempotencyError, IdempotencyOptions,
+    BatchEffect, BatchOptions, Batcher, ClaimOutcome, EffectOutcome, IdempotencyError, IdempotencyOptions,
     MIGRATOR, RequestOutcome, StoreBreaker, StoredResponse, claim,
 };
 use jiff::Timestamp;
@@ -100,7 +100,7 @@ async fn s4_3_a_failing_request_in_an_idempotency_batch_fails_alone(pool: PgPool
 /// Responds with the time of the claim, in microseconds.
 struct ClaimTimes;
 
-impl Effect for ClaimTimes {
+impl BatchEffect for ClaimTimes {
     type Request = ();
     type Refusal = String;
     type Error = sqlx::Error;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use idempotency::{
-    ClaimOutcome, Fingerprint, IdempotencyError, IdempotencyKey, IdempotencyOptions, KEY_BYTES_MAX, MIGRATOR,
-    Scope, StoredResponse, claim,
+    ClaimOutcome, Fingerprint, IdempotencyError, IdempotencyKey, IdempotencyOptions, KEY_BYTES_MAX, KeyScope,
+    MIGRATOR, StoredResponse, claim,
 };
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Connection, PgConnection, PgPool, PgTransaction};
@@ -22,8 +22,8 @@ fn key(text: &str) -> IdempotencyKey {
     IdempotencyKey::parse(text.as_bytes()).unwrap()
 }
 
-fn scope(key: &IdempotencyKey) -> Scope<'_> {
-    Scope { tenant: "tenant", client: "client", key }
+fn scope(key: &IdempotencyKey) -> KeyScope<'_> {
+    KeyScope { tenant: "tenant", client: "client", key }
 }
 
 fn request(body: &str) -> Fingerprint {
@@ -85,7 +85,7 @@ async fn s4_2_an_idempotency_key_belongs_to_its_tenant_and_client(pool: PgPool) 
     let key = key("k");
     for (tenant, client) in [("t", "c"), ("t", "d"), ("u", "c")] {
         let mut tx = pool.begin().await.unwrap();
-        let scope = Scope { tenant, client, key: &key };
+        let scope = KeyScope { tenant, client, key: &key };
         let ClaimOutcome::Claimed(lease) =
             claim(&mut tx, &scope, &request("a"), &IdempotencyOptions::default()).await.unwrap()
         else {

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use idempotency::token_claim::{self, Holder, TokenClaimOutcome};
 use idempotency::{
-    BatchOptions, Batcher, ClaimOutcome, IdempotencyKey, IdempotencyOptions, Lease, MIGRATOR, RequestOutcome,
-    Scope, StoredResponse, claim, maintenance,
+    BatchOptions, Batcher, ClaimOutcome, IdempotencyKey, IdempotencyOptions, KeyScope, Lease, MIGRATOR,
+    RequestOutcome, StoredResponse, claim, maintenance,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -153,7 +153,7 @@ impl System {
 
     async fn post(&self, key: usize, text: &'static str, model: &mut KeyModel) -> (String, String) {
         let named = self.key(key);
-        let scope = Scope { tenant: "t", client: "c", key: &named };
+        let scope = KeyScope { tenant: "t", client: "c", key: &named };
         let id = format!("t/c/{named}");
         let note = Note { id, hash: fingerprint(text).as_bytes().to_vec(), text: text.to_owned() };
         let outcome = self.batcher.execute(&scope, &fingerprint(text), note).await.unwrap();
@@ -169,7 +169,7 @@ impl System {
         let expected = model.claim(text).as_ref().map_or_else(|| "claimed".into(), text_of);
         let named = self.key(key);
         let mut tx = self.pool.begin().await.unwrap();
-        let scope = Scope { tenant: "t", client: "c", key: &named };
+        let scope = KeyScope { tenant: "t", client: "c", key: &named };
         let options = IdempotencyOptions::default();
         let outcome = match claim(&mut tx, &scope, &fingerprint(text), &options).await.unwrap() {
             ClaimOutcome::Claimed(lease) => {
@@ -212,7 +212,7 @@ impl System {
             }
         };
         let named = self.key(key);
-        let scope = Scope { tenant: "t", client: "c", key: &named };
+        let scope = KeyScope { tenant: "t", client: "c", key: &named };
         let options = IdempotencyOptions::default();
         let outcome =
             match token_claim::claim(&self.pool, &scope, &fingerprint(text), &options).await.unwrap() {

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use webhook_signature::{ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER};
 
-use crate::book::callbacks::{self, AttemptOutcome, ClaimedCallback};
+use crate::book::callbacks::{self, CallbackAttemptOutcome, ClaimedCallback};
 use crate::state::SharedSwitch;
 
 /// In-flight limit of attempts.
@@ -123,7 +123,7 @@ async fn attempt(switch: SharedSwitch, client: reqwest::Client, callback: Claime
     let label = if error.is_none() { "delivered" } else { "failed" };
     metrics::counter!("mock_switch_callbacks_total", "outcome" => label).increment(1);
     let retry_after = (callback.attempts < MAX_ATTEMPTS).then(|| retry_delay(callback.attempts));
-    let outcome = AttemptOutcome { status, error, retry_after };
+    let outcome = CallbackAttemptOutcome { status, error, retry_after };
     match callbacks::record_attempt(&switch.pool, callback.id, &outcome).await {
         Ok(()) => tracing::debug!(
             event.id = callback.event_id,

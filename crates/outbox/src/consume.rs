@@ -9,7 +9,7 @@ use crate::{Event, OutboxError};
 
 /// The effect of an event on the consumer's database. It is called in the transaction that marks the event as consumed and
 /// changes nothing outside it; then the effect happens once, however often the event is delivered.
-pub trait Effect: Send + Sync {
+pub trait EventEffect: Send + Sync {
     /// Writes the effect in `tx`.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ pub async fn consume(
     consumer: &str,
     event: &Event,
     order: KeyOrder,
-    effect: &impl Effect,
+    effect: &impl EventEffect,
 ) -> Result<ConsumeOutcome, EffectError> {
     let unavailable = |error: sqlx::Error| EffectError::Unavailable(error.into());
     let outbox_unavailable = |error: OutboxError| EffectError::Unavailable(error.into());

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use outbox::consume::{ConsumeOutcome, Effect, EffectError, KeyOrder, ParkedDelivery, consume, park};
+use outbox::consume::{ConsumeOutcome, EffectError, EventEffect, KeyOrder, ParkedDelivery, consume, park};
 use outbox::operator::{Discard, discard, parked_deliveries};
 use outbox::{ConsumerLag, ConsumerLagMonitor, Event, MIGRATOR, measure, retention};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -18,7 +18,7 @@ struct WriteEffect {
 const WRITES: WriteEffect = WriteEffect { fails: false };
 const FAILS: WriteEffect = WriteEffect { fails: true };
 
-impl Effect for WriteEffect {
+impl EventEffect for WriteEffect {
     async fn apply(&self, tx: &mut PgConnection, event: &Event) -> Result<(), EffectError> {
         sqlx::query("INSERT INTO effects VALUES ($1)").bind(&event.event_id).execute(tx).await.unwrap();
         if self.fails { Err(EffectError::Poison("refused".into())) } else { Ok(()) }

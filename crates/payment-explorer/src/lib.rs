@@ -27,7 +27,7 @@
 //!   accepted).
 //! - Operators report the truth when only their evidence counts, and do not decide a debit while a recall is in
 //!   transit; when the switch can answer, operators may be wrong.
-//! - One sequence has at most as many faults, decisions and recoveries as [`model::Bounds`] allows.
+//! - One sequence has at most as many faults, decisions and recoveries as [`model::WalkBounds`] allows.
 
 pub mod attempt;
 pub mod bank;

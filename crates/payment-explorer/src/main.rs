@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
-use payment_explorer::model::{Bounds, Model};
+use payment_explorer::model::{Model, WalkBounds};
 use payment_explorer::search::{self, Sequence};
 use payment_explorer::tiers::{self, Counterexample, Summary, Walk};
 use payment_explorer::{coverage, profiles};
@@ -64,7 +64,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let summary = tiers::walk_all(&walks, &|done, walk, result| {
         let mut stderr = std::io::stderr().lock();
         let name = profiles::name(&walk.profile);
-        let Bounds { faults, switch_faults, decisions, .. } = walk.bounds;
+        let WalkBounds { faults, switch_faults, decisions, .. } = walk.bounds;
         let _ = writeln!(
             stderr,
             "{done}/{all} {name}, faults {faults} switch faults {switch_faults} decisions {decisions}: {} states",

@@ -19,7 +19,7 @@ use crate::workflow::{self, PortCall};
 
 /// How far an exploration goes. Everything without a bound here is walked in every order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct WalkBounds {
     /// Faults of our machines and of the network in one sequence.
     pub faults: u8,
     /// False, misdirected and mismatching messages of the switch in one sequence.
@@ -43,7 +43,7 @@ type CanonicalHistories = RefCell<HashMap<Vec<Index>, Vec<Index>, FixedState>>;
 pub struct Model {
     payments: [Payment; 2],
     /// The bounds.
-    pub bounds: Bounds,
+    pub bounds: WalkBounds,
     /// The switch's report that the transfer settled.
     pub report: SettledReport,
     /// A switch that the payment was not routed to.
@@ -67,7 +67,7 @@ impl Model {
     ///
     /// # Errors
     /// One of the model's own ids is invalid, which does not occur.
-    pub fn new(profile: SwitchProfile, bounds: Bounds) -> anyhow::Result<Self> {
+    pub fn new(profile: SwitchProfile, bounds: WalkBounds) -> anyhow::Result<Self> {
         let payment_id = PaymentId::new("pay_1")?;
         let forward = Payment {
             tx_id: TxId::derive(&payment_id),

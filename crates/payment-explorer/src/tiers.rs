@@ -8,7 +8,7 @@ use payment_protocol::SwitchProfile;
 use payment_protocol::profile::Strategy;
 
 use crate::invariants::Violation;
-use crate::model::{Bounds, Model};
+use crate::model::{Model, WalkBounds};
 use crate::search::{self, SearchResult, Sequence};
 use crate::state::{Budget, State};
 use crate::{coverage, profiles};
@@ -19,7 +19,7 @@ pub struct Walk {
     /// Profile of the walked switch.
     pub profile: SwitchProfile,
     /// Bounds of the walk.
-    pub bounds: Bounds,
+    pub bounds: WalkBounds,
     /// The walk stops at this many states, which is reported.
     pub states_max: usize,
 }
@@ -77,7 +77,7 @@ impl Walk {
     #[must_use]
     pub fn new(profile: SwitchProfile, faults: u8, switch_faults: u8, decisions: u8) -> Self {
         let recoveries = faults.saturating_add(1);
-        let bounds = Bounds { faults, switch_faults, decisions, recoveries, every_history: false };
+        let bounds = WalkBounds { faults, switch_faults, decisions, recoveries, every_history: false };
         Self { profile, bounds, states_max: STATES_MAX }
     }
 

@@ -4,7 +4,7 @@
 
 use futures::future::join_all;
 use payment_ledger::access::api_keys::{
-    Caller, KeyStatus, KeyView, NewKey, RevokeKeyOutcome, RotateKeyOutcome, RotatedKeys, Scope, Scopes,
+    ApiKeyScope, Caller, KeyStatus, KeyView, NewKey, RevokeKeyOutcome, RotateKeyOutcome, RotatedKeys, Scopes,
     SuccessorKey,
 };
 use payment_ledger::{Ledger, LedgerError};
@@ -26,7 +26,7 @@ fn caller(tenant: &str, client: &str) -> Caller {
 }
 
 fn pay_and_read() -> Scopes {
-    Scopes::new([Scope::Pay, Scope::Read]).unwrap()
+    Scopes::new([ApiKeyScope::Pay, ApiKeyScope::Read]).unwrap()
 }
 
 /// Stores key `n` for the client `shop` of the tenant `acme`.

@@ -6,7 +6,7 @@ mod support;
 
 use jiff::{SignedDuration, Timestamp};
 use payment_ledger::audit::seal::{BatchSize, SealOutcome};
-use payment_ledger::reads::statement::{AccountStatement, StatementEntry, StatementQuery};
+use payment_ledger::reads::statement::{AccountStatement, AccountStatementEntry, AccountStatementQuery};
 use payment_ledger::steps::accept::NewPayment;
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, account_id, tenant};
@@ -154,8 +154,8 @@ async fn pages(
     from: Timestamp,
     to: Timestamp,
     limit: i64,
-) -> (AccountStatement, Vec<StatementEntry>) {
-    let mut period = StatementQuery { from, to: Some(to), after: None, limit };
+) -> (AccountStatement, Vec<AccountStatementEntry>) {
+    let mut period = AccountStatementQuery { from, to: Some(to), after: None, limit };
     let mut lines = vec![];
     loop {
         let page = bank.ledger.statement(account, None, &period).await.unwrap().unwrap();
@@ -215,7 +215,7 @@ async fn r10_account_statement_lines_lead_from_opening_to_closing_balance(pool: 
 async fn another_tenants_account_history_is_not_found(pool: PgPool) {
     let (bank, _) = bank_with_history(pool).await;
     let other_tenant = payment_protocol::ids::TenantId::new("other").unwrap();
-    let period = StatementQuery { from: after(0), to: None, after: None, limit: 10 };
+    let period = AccountStatementQuery { from: after(0), to: None, after: None, limit: 10 };
     let (own, account) = (tenant(), account_id(ACCOUNT));
     for (account, tenant) in [(account.as_str(), &other_tenant), ("nobody", &own), (HOLDING, &own)] {
         assert_eq!(bank.ledger.balance_at(account, Some(tenant), None).await.unwrap(), None, "{account}");

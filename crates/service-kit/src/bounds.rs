@@ -24,7 +24,7 @@ use crate::problem::{self, Problem};
 
 /// Size and time limits of one request.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct RequestBounds {
     /// Largest body in bytes; more is answered 413 `body_too_large`.
     pub body_bytes: usize,
     /// Longest time from a request's head to the end of its body, if a handler reads the body; more is answered 408
@@ -36,7 +36,7 @@ pub struct Bounds {
 
 /// Puts the bounds, a trace span per request and the 404 and 405 problems around `router`. Call it last: routes added
 /// later are unbounded.
-pub fn bounded(router: Router, bounds: Bounds) -> Router {
+pub fn bounded(router: Router, bounds: RequestBounds) -> Router {
     let timeout = from_fn(move |request: Request, next: Next| async move {
         let late = Arc::new(AtomicBool::new(false));
         let request = request.map(|body| with_timeout(body, bounds.body_timeout, late.clone()));

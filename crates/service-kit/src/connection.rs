@@ -62,7 +62,7 @@ pub(crate) async fn serve<Io, S>(
     S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send,
 {
-    let activity = Arc::new(Activity::default());
+    let activity = Arc::new(ConnectionActivity::default());
     let requests = activity.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let guard = requests.clone().begin_request();
@@ -112,7 +112,7 @@ pub(crate) async fn serve<Io, S>(
 }
 
 /// Progress on a connection.
-struct Activity {
+struct ConnectionActivity {
     state: Mutex<ActivityState>,
     /// Signalled when a request has been handled.
     handled: Notify,
@@ -125,14 +125,14 @@ struct ActivityState {
     last_progress: Instant,
 }
 
-impl Default for Activity {
+impl Default for ConnectionActivity {
     fn default() -> Self {
         let state = ActivityState { in_flight: 0, last_progress: Instant::now() };
         Self { state: Mutex::new(state), handled: Notify::new() }
     }
 }
 
-impl Activity {
+impl ConnectionActivity {
     fn record(&self, change: impl FnOnce(&mut ActivityState)) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
@@ -164,7 +164,7 @@ impl Activity {
 }
 
 /// A request being handled.
-struct RequestGuard(Arc<Activity>);
+struct RequestGuard(Arc<ConnectionActivity>);
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
@@ -176,7 +176,7 @@ impl Drop for RequestGuard {
 /// A stream that records written bytes as progress. Bytes read are no progress: a head sent byte by byte must not count.
 struct ActivityStream<Io> {
     stream: Io,
-    activity: Arc<Activity>,
+    activity: Arc<ConnectionActivity>,
 }
 
 impl<Io: AsyncRead + Unpin> AsyncRead for ActivityStream<Io> {

@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::routing::{get, post};
 use bytes::Bytes;
 use futures::stream;
-use service_kit::bounds::{Bounds, bounded};
+use service_kit::bounds::{RequestBounds, bounded};
 use service_kit::connection::ConnectionBounds;
 use service_kit::serve::{bind, serve_on};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -73,7 +73,7 @@ impl Server {
             .route("/wait", get(move || async move { wait.notified().await }))
             .route("/endless", get(move || async move { endless(DropSignal(dropped.clone())) }))
             .route("/body", post(|body: String| async move { body }));
-        let bounds = Bounds { body_bytes: 1024, body_timeout: BODY, request_timeout: LONG };
+        let bounds = RequestBounds { body_bytes: 1024, body_timeout: BODY, request_timeout: LONG };
         let router = bounded(router, bounds);
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), "X").await.unwrap();
         let address = listener.local_addr().unwrap();

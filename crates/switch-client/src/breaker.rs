@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 pub(crate) struct CircuitBreaker {
     failures_max: u32,
     open_for: Duration,
-    state: Mutex<State>,
+    state: Mutex<BreakerState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BreakerState {
     /// Consecutive submits without an answer.
     failures: u32,
     /// End of the pause while the circuit is open; `None` while it is closed.
@@ -43,7 +43,7 @@ impl CircuitBreaker {
     pub(crate) fn record(&self, answered: bool, now: Instant) {
         let mut state = self.lock();
         if answered {
-            *state = State::default();
+            *state = BreakerState::default();
             return;
         }
         state.failures = state.failures.saturating_add(1);
@@ -52,7 +52,7 @@ impl CircuitBreaker {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BreakerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

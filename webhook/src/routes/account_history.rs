@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use jiff::Timestamp;
-use payment_ledger::reads::statement::{BalanceAt, StatementEntry, StatementQuery as LedgerStatementQuery};
+use payment_ledger::reads::statement::{
+    AccountStatementEntry, AccountStatementQuery as LedgerStatementQuery, BalanceAt,
+};
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem, Query};
 use utoipa::{IntoParams, ToSchema};
@@ -88,7 +90,7 @@ pub(crate) struct BalanceQuery {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct StatementQuery {
+pub(crate) struct AccountStatementQuery {
     /// Start of the period, inclusive (RFC 3339). Default the first entry.
     #[param(format = DateTime, example = "2026-01-01T00:00:00Z")]
     from: Option<String>,
@@ -134,7 +136,7 @@ pub(crate) async fn retrieve_balance(
 /// Entries of a period, oldest first, with the available balance before the period, after each entry, and at the end.
 #[utoipa::path(
     get, path = "/api/v1/accounts/{account_id}/statement", tag = "accounts", security(("api_key" = ["read"])),
-    params(("account_id" = String, Path, description = "Id of an account of your tenant"), StatementQuery),
+    params(("account_id" = String, Path, description = "Id of an account of your tenant"), AccountStatementQuery),
     responses(
         (status = 200, description = "A page of the statement", body = Statement),
         (status = 400, description = "malformed_query",
@@ -149,7 +151,7 @@ pub(crate) async fn retrieve_statement(
     State(app): State<Arc<App>>,
     Reader(caller): Reader,
     Path(id): Path<String>,
-    Query(query): Query<StatementQuery>,
+    Query(query): Query<AccountStatementQuery>,
 ) -> Result<Json<Statement>, ApiError> {
     let period = period(&query)?;
     let account_id = account_id(&id)?;
@@ -165,7 +167,7 @@ pub(crate) async fn retrieve_statement(
     }))
 }
 
-fn period(query: &StatementQuery) -> Result<LedgerStatementQuery, Problem> {
+fn period(query: &AccountStatementQuery) -> Result<LedgerStatementQuery, Problem> {
     let from = query.from.as_deref().map_or(Ok(Timestamp::UNIX_EPOCH), |text| instant("from", text))?;
     let to = query.to.as_deref().map(|text| instant("to", text)).transpose()?;
     if to.is_some_and(|to| from >= to) {
@@ -209,7 +211,7 @@ fn balance(at: BalanceAt) -> Result<Balance, ApiError> {
     })
 }
 
-fn entry(account_id: &str, currency: &str, line: StatementEntry) -> Result<Entry, ApiError> {
+fn entry(account_id: &str, currency: &str, line: AccountStatementEntry) -> Result<Entry, ApiError> {
     let decimal = |minor: i64| decimal(account_id, minor, currency);
     Ok(Entry {
         entry_id: line.entry_id,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use payment_ledger::access::api_keys::{RotateKeyOutcome, Scope, SuccessorKey};
+use payment_ledger::access::api_keys::{ApiKeyScope, RotateKeyOutcome, SuccessorKey};
 use payment_protocol::ids::KeyId;
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -42,9 +42,11 @@ async fn an_api_key_is_admitted_exactly_to_the_routes_of_its_scopes(pool: PgPool
     let (id, _) = api.accepted_payment("first").await;
     let document = api.get("", "/openapi.json").await.json;
     let mut requests = 0;
-    for set in 1..1_u8 << Scope::ALL.len() {
-        let has = |scope: Scope| set & 1 << Scope::ALL.iter().position(|other| *other == scope).unwrap() != 0;
-        let scopes: Vec<Scope> = Scope::ALL.into_iter().filter(|scope| has(*scope)).collect();
+    for set in 1..1_u8 << ApiKeyScope::ALL.len() {
+        let has = |scope: ApiKeyScope| {
+            set & 1 << ApiKeyScope::ALL.iter().position(|other| *other == scope).unwrap() != 0
+        };
+        let scopes: Vec<ApiKeyScope> = ApiKeyScope::ALL.into_iter().filter(|scope| has(*scope)).collect();
         let key = format!("key-{set}");
         api.create_key(&key, "acme", "shop", &scopes).await;
         let before = api.row_counts().await;
@@ -54,7 +56,7 @@ async fn an_api_key_is_admitted_exactly_to_the_routes_of_its_scopes(pool: PgPool
                 let [Value::String(required)] = &required[..] else {
                     panic!("{method} {path}: {required:?}")
                 };
-                let required: Scope = required.parse().unwrap();
+                let required: ApiKeyScope = required.parse().unwrap();
                 let body = match (method.as_str(), path.rsplit('/').next().unwrap_or_default()) {
                     ("post", "webhook-endpoints") => json!({"url": "https://bank.example/hooks"}),
                     ("patch", _) => json!({"status": "active"}),
@@ -84,7 +86,7 @@ async fn an_api_key_is_admitted_exactly_to_the_routes_of_its_scopes(pool: PgPool
                 assert_eq!(response.header("www-authenticate"), challenge, "{case}");
             }
         }
-        if !has(Scope::Pay) && !has(Scope::Webhooks) {
+        if !has(ApiKeyScope::Pay) && !has(ApiKeyScope::Webhooks) {
             assert_eq!(api.row_counts().await, before, "{scopes:?}");
         }
     }
@@ -94,7 +96,7 @@ async fn an_api_key_is_admitted_exactly_to_the_routes_of_its_scopes(pool: PgPool
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn unknown_revoked_and_expired_api_keys_get_the_same_response(pool: PgPool) {
     let api = Api::new(pool).await;
-    let scopes = [Scope::Pay, Scope::Read];
+    let scopes = [ApiKeyScope::Pay, ApiKeyScope::Read];
     let revoked = api.create_key("revoked", "acme", "shop", &scopes).await;
     api.ledger.revoke_api_key(&revoked).await.unwrap();
     let expired = api.create_key("expired", "acme", "shop", &scopes).await;
@@ -130,7 +132,7 @@ async fn unknown_revoked_and_expired_api_keys_get_the_same_response(pool: PgPool
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_rotated_api_key_is_valid_during_the_overlap(pool: PgPool) {
     let api = Api::new(pool).await;
-    let old = api.create_key("old", "acme", "shop", &[Scope::Pay]).await;
+    let old = api.create_key("old", "acme", "shop", &[ApiKeyScope::Pay]).await;
     let body = order().to_string();
     let first = api.post("old", PAYMENTS, "k", &body).await;
     assert_eq!(first.status, 201);

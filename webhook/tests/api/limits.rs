@@ -1,6 +1,6 @@
 //! Rate limits: counted per client, not for retries, with headers on every counted response.
 
-use payment_ledger::access::api_keys::Scope;
+use payment_ledger::access::api_keys::ApiKeyScope;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -109,7 +109,7 @@ async fn a_rate_limit_bucket_belongs_to_one_client_with_all_its_api_keys(pool: P
 async fn every_counted_api_response_has_rate_limit_headers(pool: PgPool) {
     let wide = Api::new(pool).await;
     let (id, _) = wide.accepted_payment("k").await;
-    wide.create_key("reader", "acme", "desk", &[Scope::Read]).await;
+    wide.create_key("reader", "acme", "desk", &[ApiKeyScope::Read]).await;
     let api = with_rates(&wide, json!({"per_s": 2, "burst": 9}), rate(MANY as u32));
     for (path, status) in [
         (PAYMENTS.to_owned(), 200),

@@ -7,7 +7,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use jiff::Timestamp;
 use payment_ledger::Ledger;
-use payment_ledger::access::api_keys::{Caller, NewKey, Scope, Scopes};
+use payment_ledger::access::api_keys::{ApiKeyScope, Caller, NewKey, Scopes};
 use payment_protocol::ids::{AccountId, ClientId, KeyId, TenantId};
 use payment_protocol::money::{Money, parse_currency};
 use payments_api::Config;
@@ -80,7 +80,13 @@ impl Api {
             (GLOBEX, "globex", "shop"),
         ];
         for (key, tenant, client) in keys {
-            api.create_key(key, tenant, client, &[Scope::Pay, Scope::Read, Scope::Webhooks]).await;
+            api.create_key(
+                key,
+                tenant,
+                client,
+                &[ApiKeyScope::Pay, ApiKeyScope::Read, ApiKeyScope::Webhooks],
+            )
+            .await;
         }
         for (tenant, account, code) in
             [("acme", "acme-eur", "EUR"), ("acme", "acme-jpy", "JPY"), ("globex", "globex-eur", "EUR")]
@@ -94,7 +100,13 @@ impl Api {
     }
 
     /// Stores an API key and returns its id.
-    pub(crate) async fn create_key(&self, key: &str, tenant: &str, client: &str, scopes: &[Scope]) -> KeyId {
+    pub(crate) async fn create_key(
+        &self,
+        key: &str,
+        tenant: &str,
+        client: &str,
+        scopes: &[ApiKeyScope],
+    ) -> KeyId {
         let hash = payments_api::key_hash(key);
         let hex: String = hash[..6].iter().map(|byte| format!("{byte:02x}")).collect();
         let id = KeyId::new(format!("pk_{hex}")).unwrap();

@@ -1,7 +1,7 @@
 //! The effect of an event on notifications: one notification to the customer.
 
 use outbox::Event;
-use outbox::consume::{Effect, EffectError};
+use outbox::consume::{EffectError, EventEffect};
 use payment_ledger::events::notifications::notify;
 use payment_ledger::events::{EventKind, TransferEvent, VERSION};
 use payment_protocol::ids::PaymentId;
@@ -13,7 +13,7 @@ use crate::message;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotifyCustomer;
 
-impl Effect for NotifyCustomer {
+impl EventEffect for NotifyCustomer {
     async fn apply(&self, tx: &mut PgConnection, event: &Event) -> Result<(), EffectError> {
         let (kind, payment_id, transfer) = parse(event).map_err(EffectError::Poison)?;
         let text = message::message(kind, &transfer);

@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 use crate::breaker::StoreBreaker;
 use crate::claim_request::ClaimRequest;
 use crate::stored_response::StoredResponse;
-use crate::{Fingerprint, IdempotencyError, IdempotencyOptions, Scope};
+use crate::{Fingerprint, IdempotencyError, IdempotencyOptions, KeyScope};
 use worker::BatchWorker;
 
 /// The change that a batch of requests makes in one transaction.
-pub trait Effect: Send + Sync + 'static {
+pub trait BatchEffect: Send + Sync + 'static {
     /// One request, as the effect reads it.
     type Request: Send + Sync + 'static;
     /// Why a request is refused. A refused request leaves no trace and uses up no key.
@@ -86,33 +86,33 @@ impl Default for BatchOptions {
 }
 
 /// Queues requests and executes them in batches. Cheap to clone.
-pub struct Batcher<E: Effect> {
+pub struct Batcher<E: BatchEffect> {
     queue: mpsc::Sender<QueuedRequest<E>>,
     breaker: Arc<StoreBreaker>,
 }
 
-impl<E: Effect> Clone for Batcher<E> {
+impl<E: BatchEffect> Clone for Batcher<E> {
     fn clone(&self) -> Self {
         Self { queue: self.queue.clone(), breaker: Arc::clone(&self.breaker) }
     }
 }
 
-impl<E: Effect> std::fmt::Debug for Batcher<E> {
+impl<E: BatchEffect> std::fmt::Debug for Batcher<E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Batcher").finish_non_exhaustive()
     }
 }
 
-type RequestResult<E> = Result<RequestOutcome<<E as Effect>::Refusal>, IdempotencyError>;
+type RequestResult<E> = Result<RequestOutcome<<E as BatchEffect>::Refusal>, IdempotencyError>;
 
 /// A request that waits for its batch.
-struct QueuedRequest<E: Effect> {
+struct QueuedRequest<E: BatchEffect> {
     claim: ClaimRequest,
     request: E::Request,
     reply: oneshot::Sender<RequestResult<E>>,
 }
 
-impl<E: Effect> Batcher<E> {
+impl<E: BatchEffect> Batcher<E> {
     /// Starts the workers, which end once `stop` is cancelled and the queue is empty. Must be called inside a tokio runtime.
     /// If `pool` has more connections than there are workers, each worker keeps its own while it is busy.
     #[must_use]
@@ -150,7 +150,7 @@ impl<E: Effect> Batcher<E> {
     /// executed: retry it with the same key.
     pub async fn execute(
         &self,
-        scope: &Scope<'_>,
+        scope: &KeyScope<'_>,
         fingerprint: &Fingerprint,
         request: E::Request,
     ) -> RequestResult<E> {

@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{Effect, EffectOutcome, QueuedRequest, RequestOutcome};
+use super::{BatchEffect, EffectOutcome, QueuedRequest, RequestOutcome};
 use crate::breaker::StoreBreaker;
 use crate::claim_request::ClaimRequest;
 use crate::claims::{self, KeyState};
@@ -25,7 +25,7 @@ const IDLE: Duration = Duration::from_millis(20);
 const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One of the tasks that empty the queue.
-pub(super) struct BatchWorker<E: Effect> {
+pub(super) struct BatchWorker<E: BatchEffect> {
     pub(super) effect: Arc<E>,
     pub(super) pool: PgPool,
     /// Whether the pool has more connections than there are workers.
@@ -39,7 +39,7 @@ pub(super) struct BatchWorker<E: Effect> {
     pub(super) batch_max: usize,
 }
 
-impl<E: Effect> BatchWorker<E> {
+impl<E: BatchEffect> BatchWorker<E> {
     pub(super) async fn run(mut self, stop: CancellationToken) {
         let mut batch = Vec::with_capacity(self.batch_max);
         loop {

@@ -19,8 +19,8 @@ use idempotency::http::{
     self, IdempotencyContext, IdempotencyLayer, Identify, KeyOwner, RequestRefusal, ResponseError,
 };
 use idempotency::{
-    BatchOptions, Batcher, Effect, EffectOutcome, Fingerprint, IdempotencyKey, IdempotencyOptions,
-    RequestOutcome, Scope, StoreBreaker, StoredResponse, canonical,
+    BatchEffect, BatchOptions, Batcher, EffectOutcome, Fingerprint, IdempotencyKey, IdempotencyOptions,
+    KeyScope, RequestOutcome, StoreBreaker, StoredResponse, canonical,
 };
 use jiff::Timestamp;
 use sqlx::{PgConnection, PgPool};
@@ -40,7 +40,7 @@ pub(crate) struct Note {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes;
 
-impl Effect for Notes {
+impl BatchEffect for Notes {
     type Request = Note;
     type Refusal = String;
     type Error = sqlx::Error;
@@ -170,8 +170,8 @@ pub(crate) fn key(text: &str) -> IdempotencyKey {
     IdempotencyKey::parse(text.as_bytes()).unwrap()
 }
 
-pub(crate) fn scope(key: &IdempotencyKey) -> Scope<'_> {
-    Scope { tenant: "t", client: "c", key }
+pub(crate) fn scope(key: &IdempotencyKey) -> KeyScope<'_> {
+    KeyScope { tenant: "t", client: "c", key }
 }
 
 /// The fingerprint that the service computes for a note.
@@ -241,7 +241,7 @@ async fn create_note(
     match batcher.execute(&scope, &fingerprint, note).await.map(http::response) {
         Ok(Ok(response)) => response,
         Ok(Err(ResponseError::Key(refusal))) => refusal.into_response(),
-        Ok(Err(ResponseError::Effect(text))) => (StatusCode::UNPROCESSABLE_ENTITY, text).into_response(),
+        Ok(Err(ResponseError::BatchEffect(text))) => (StatusCode::UNPROCESSABLE_ENTITY, text).into_response(),
         Err(error) => RequestRefusal::from(&error).into_response(),
     }
 }

@@ -182,7 +182,7 @@ pub(crate) async fn release_leases(pool: &PgPool) -> Result<(), sqlx::Error> {
 
 /// Outcome of one attempt.
 #[derive(Debug)]
-pub(crate) struct AttemptOutcome {
+pub(crate) struct CallbackAttemptOutcome {
     /// HTTP status; `None` without a response.
     pub(crate) status: Option<u16>,
     /// Why the attempt failed; `None` if it succeeded.
@@ -195,7 +195,7 @@ pub(crate) struct AttemptOutcome {
 pub(crate) async fn record_attempt(
     pool: &PgPool,
     id: Uuid,
-    outcome: &AttemptOutcome,
+    outcome: &CallbackAttemptOutcome,
 ) -> Result<(), sqlx::Error> {
     let state = match (&outcome.error, outcome.retry_after) {
         (None, _) => "DELIVERED",

@@ -18,7 +18,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
-use service_kit::bounds::{Bounds, bounded};
+use service_kit::bounds::{RequestBounds, bounded};
 use service_kit::metrics::Metrics;
 use service_kit::problem::Problem;
 
@@ -26,7 +26,7 @@ use crate::state::SharedSwitch;
 use crate::{auth, clock, drop_connection};
 
 /// Bounds of a request: 64 KiB and a minute, which exceeds every scripted delay.
-const BOUNDS: Bounds = Bounds {
+const BOUNDS: RequestBounds = RequestBounds {
     body_bytes: 64 * 1024,
     body_timeout: Duration::from_secs(10),
     request_timeout: Duration::from_secs(60),

@@ -13,7 +13,7 @@ const ATTEMPTS_STORED_MAX: i64 = 100;
 
 /// Outcome of an attempt for its delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AttemptOutcome {
+pub(super) enum DeliveryAttemptOutcome {
     /// The endpoint answered 2xx.
     Delivered,
     /// Failed; another attempt follows.
@@ -28,7 +28,7 @@ pub(super) enum AttemptOutcome {
     LeaseLost,
 }
 
-impl AttemptOutcome {
+impl DeliveryAttemptOutcome {
     /// The label of the metric.
     pub(super) fn as_str(self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ pub(super) async fn record(
     sender: &Inner,
     claimed: &ClaimedDelivery,
     attempt: &AttemptResult,
-) -> Result<AttemptOutcome, WebhooksError> {
+) -> Result<DeliveryAttemptOutcome, WebhooksError> {
     let (status, retry_after, answer, error) = match &attempt.response {
         AttemptResponse::Received { status, retry_after, excerpt } => {
             let error = (!is_success(*status)).then(|| format!("answered {status}"));
@@ -77,11 +77,11 @@ pub(super) async fn record(
         (!claimed.is_beyond_retention).then(|| add_jitter(sender.postpone, random()))
     };
     let outcome = match (status, delay) {
-        (Some(status), _) if is_success(status) => AttemptOutcome::Delivered,
-        (Some(410), _) => AttemptOutcome::Gone,
-        (_, Some(_)) if !is_sent => AttemptOutcome::NotSent,
-        (_, Some(_)) => AttemptOutcome::Retry,
-        (_, None) => AttemptOutcome::Failed,
+        (Some(status), _) if is_success(status) => DeliveryAttemptOutcome::Delivered,
+        (Some(410), _) => DeliveryAttemptOutcome::Gone,
+        (_, Some(_)) if !is_sent => DeliveryAttemptOutcome::NotSent,
+        (_, Some(_)) => DeliveryAttemptOutcome::Retry,
+        (_, None) => DeliveryAttemptOutcome::Failed,
     };
     let mut tx = sender.pool.begin().await?;
     let updated = sqlx::query_scalar!(
@@ -113,9 +113,9 @@ pub(super) async fn record(
         tracing::warn!(endpoint.id = %claimed.endpoint, reason, "the sender disabled a tenant's webhook endpoint because of its responses; deliveries wait until the tenant enables it");
     }
     if updated.is_none() {
-        return Ok(AttemptOutcome::LeaseLost);
+        return Ok(DeliveryAttemptOutcome::LeaseLost);
     }
-    if matches!(outcome, AttemptOutcome::Failed | AttemptOutcome::Gone) {
+    if matches!(outcome, DeliveryAttemptOutcome::Failed | DeliveryAttemptOutcome::Gone) {
         tracing::warn!(
             endpoint.id = %claimed.endpoint, event.id = claimed.event_id, outcome = outcome.as_str(),
             error, "the delivery of an outbound webhook failed after its last attempt; the tenant or an operator can replay it"
@@ -177,10 +177,10 @@ async fn update_endpoint(
     tx: &mut PgConnection,
     sender: &Inner,
     claimed: &ClaimedDelivery,
-    outcome: AttemptOutcome,
+    outcome: DeliveryAttemptOutcome,
 ) -> Result<Option<String>, WebhooksError> {
     let id = claimed.endpoint.as_str();
-    if outcome == AttemptOutcome::Delivered {
+    if outcome == DeliveryAttemptOutcome::Delivered {
         sqlx::query!(
             "UPDATE webhook_endpoints SET failing_since = NULL WHERE endpoint_id = $1 AND failing_since IS NOT NULL",
             id,
@@ -205,13 +205,13 @@ async fn update_endpoint(
              AND ($2 OR failing_since < clock_timestamp() - $4::bigint * interval '1 second')
            RETURNING disabled_reason AS "disabled_reason!""#,
         id,
-        outcome == AttemptOutcome::Gone,
+        outcome == DeliveryAttemptOutcome::Gone,
         claimed.url,
         i64::from(sender.disable_after_s),
     )
     .fetch_optional(&mut *tx)
     .await?;
-    if disabled.is_none() && outcome == AttemptOutcome::Failed {
+    if disabled.is_none() && outcome == DeliveryAttemptOutcome::Failed {
         end_failure_period_if_idle(tx, id).await?;
     }
     Ok(disabled)

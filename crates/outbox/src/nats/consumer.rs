@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Broker, BrokerError, BrokerOptions, PARTITIONS};
 use crate::Event;
-use crate::consume::{self, ConsumeOutcome, Effect, EffectError, KeyOrder, ParkedDelivery};
+use crate::consume::{self, ConsumeOutcome, EffectError, EventEffect, KeyOrder, ParkedDelivery};
 
 /// Pause before the next request after the broker failed.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
@@ -81,7 +81,7 @@ pub struct Consumer<E> {
     out_of_order: Mutex<HashMap<String, u32>>,
 }
 
-impl<E: Effect> Consumer<E> {
+impl<E: EventEffect> Consumer<E> {
     /// A consumer with its effect; the tables must be migrated.
     #[must_use]
     pub fn new(broker: Broker, pool: PgPool, effect: E, options: ConsumerOptions) -> Self {

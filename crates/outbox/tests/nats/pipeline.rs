@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_nats::jetstream;
 use outbox::Event;
-use outbox::consume::{Effect, EffectError};
+use outbox::consume::{EffectError, EventEffect};
 use outbox::nats::{Broker, BrokerOptions, Consumer, ConsumerOptions, JetStreamPublisher};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -21,7 +21,7 @@ pub(crate) const CONSUMER: &str = "test";
 /// Writes a row for each event, in the order of the effects; an event with `"poison": true` fails.
 struct WriteEffect;
 
-impl Effect for WriteEffect {
+impl EventEffect for WriteEffect {
     async fn apply(&self, tx: &mut PgConnection, event: &Event) -> Result<(), EffectError> {
         if event.body["poison"] == json!(true) {
             return Err(EffectError::Poison("the body says so".into()));

@@ -3,7 +3,7 @@
 use anyhow::bail;
 use jiff::Timestamp;
 use payment_ledger::access::api_keys::{
-    Caller, KeyStatus, KeyView, RevokeKeyOutcome, RotateKeyOutcome, RotatedKeys, Scope, Scopes,
+    ApiKeyScope, Caller, KeyStatus, KeyView, RevokeKeyOutcome, RotateKeyOutcome, RotatedKeys, Scopes,
 };
 use payment_protocol::ids::{ClientId, KeyId, TenantId};
 use secrecy::ExposeSecret as _;
@@ -40,8 +40,8 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_parser = super::id::<ClientId>)]
     client: ClientId,
     /// Scope of the API key: pay, read or webhooks; repeat the option for several [default: pay and read]
-    #[arg(long = "scope", value_name = "SCOPE", value_parser = str::parse::<Scope>)]
-    scopes: Vec<Scope>,
+    #[arg(long = "scope", value_name = "SCOPE", value_parser = str::parse::<ApiKeyScope>)]
+    scopes: Vec<ApiKeyScope>,
     /// Lifetime of the API key in days, 1 to 3650 [default: until the key is rotated or revoked]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(i64).range(1..=3_650))]
     expires_in_days: Option<i64>,
@@ -105,7 +105,7 @@ pub(crate) async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Resul
 async fn create(args: CreateArgs, out: &mut Output<'_>) -> anyhow::Result<()> {
     let ledger = args.database.ledger().await?;
     let caller = Caller { tenant: args.tenant, client: args.client };
-    let default_scopes = || Scopes::new([Scope::Pay, Scope::Read]);
+    let default_scopes = || Scopes::new([ApiKeyScope::Pay, ApiKeyScope::Read]);
     let Some(scopes) = Scopes::new(args.scopes).or_else(default_scopes) else {
         bail!("an API key needs a scope; add --scope")
     };

@@ -4,7 +4,7 @@ use payment_protocol::SwitchProfile;
 use payment_protocol::profile::Strategy;
 use serde::Serialize;
 
-use super::findings::{Capability, Findings, Measurement};
+use super::findings::{CapabilityMeasurement, Findings, SwitchCapability};
 
 /// A profile setting that differs from the measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -49,12 +49,12 @@ pub(crate) struct ProfileAssessment {
     /// Settings that the profile relies on and that the probe could not measure.
     pub(crate) not_measured: Vec<&'static str>,
     #[serde(skip)]
-    settings: Vec<(&'static str, Capability, bool)>,
+    settings: Vec<(&'static str, SwitchCapability, bool)>,
 }
 
 impl ProfileAssessment {
     /// Name and value of the setting that describes a capability.
-    pub(crate) fn setting_of(&self, capability: Capability) -> Option<(&'static str, bool)> {
+    pub(crate) fn setting_of(&self, capability: SwitchCapability) -> Option<(&'static str, bool)> {
         self.settings
             .iter()
             .find(|(_, of, _)| *of == capability)
@@ -89,8 +89,9 @@ pub(crate) fn assess(configured: &SwitchProfile, findings: &Findings) -> Profile
         changes.push(format!("{} = false", difference.setting));
     }
     let changes = corrected.nearest_safe().map(|(more, _)| [changes, more].concat());
-    let not_measured =
-        settings.iter().filter(|(_, of, value)| *value && findings.measured(*of) == Measurement::Unknown);
+    let not_measured = settings
+        .iter()
+        .filter(|(_, of, value)| *value && findings.measured(*of) == CapabilityMeasurement::Unknown);
     let not_measured = not_measured.map(|(setting, ..)| *setting).collect();
     ProfileAssessment { differences, strategies, changes, not_measured, settings: settings.to_vec() }
 }
@@ -103,10 +104,10 @@ fn assess_strategy(
     let mut profile = SwitchProfile { strategy, ..configured.clone() };
     for (setting, capability) in settings(strategy) {
         let measured = findings.measured(capability);
-        if measured != Measurement::Unknown
-            || !matches!(capability, Capability::Recall | Capability::Callback)
+        if measured != CapabilityMeasurement::Unknown
+            || !matches!(capability, SwitchCapability::Recall | SwitchCapability::Callback)
         {
-            *setting_mut(&mut profile, setting) = measured == Measurement::Yes;
+            *setting_mut(&mut profile, setting) = measured == CapabilityMeasurement::Yes;
         }
     }
     match profile.check() {
@@ -119,12 +120,15 @@ fn assess_strategy(
     }
 }
 
-fn differences(settings: &[(&'static str, Capability, bool)], findings: &Findings) -> Vec<ProfileDifference> {
+fn differences(
+    settings: &[(&'static str, SwitchCapability, bool)],
+    findings: &Findings,
+) -> Vec<ProfileDifference> {
     let differences = settings.iter().filter_map(|&(setting, capability, configured)| {
         let measured = match findings.measured(capability) {
-            Measurement::Yes => true,
-            Measurement::No => false,
-            Measurement::Unknown => return None,
+            CapabilityMeasurement::Yes => true,
+            CapabilityMeasurement::No => false,
+            CapabilityMeasurement::Unknown => return None,
         };
         (configured != measured).then_some(ProfileDifference { setting, configured, measured })
     });
@@ -132,17 +136,18 @@ fn differences(settings: &[(&'static str, Capability, bool)], findings: &Finding
 }
 
 /// The setting that describes each capability. Strategy `validate` queries by the listing.
-fn settings(strategy: Strategy) -> [(&'static str, Capability); 8] {
-    let query = if strategy == Strategy::Validate { Capability::Listing } else { Capability::Query };
+fn settings(strategy: Strategy) -> [(&'static str, SwitchCapability); 8] {
+    let query =
+        if strategy == Strategy::Validate { SwitchCapability::Listing } else { SwitchCapability::Query };
     [
         ("has_query", query),
-        ("deduplicates", Capability::Dedup),
-        ("tombstones", Capability::Tombstone),
-        ("honours_deadline", Capability::Deadline),
-        ("can_cancel", Capability::Cancel),
-        ("can_recall", Capability::Recall),
-        ("has_statement", Capability::Statement),
-        ("has_callback", Capability::Callback),
+        ("deduplicates", SwitchCapability::Dedup),
+        ("tombstones", SwitchCapability::Tombstone),
+        ("honours_deadline", SwitchCapability::Deadline),
+        ("can_cancel", SwitchCapability::Cancel),
+        ("can_recall", SwitchCapability::Recall),
+        ("has_statement", SwitchCapability::Statement),
+        ("has_callback", SwitchCapability::Callback),
     ]
 }
 
@@ -172,14 +177,14 @@ mod tests {
         .unwrap()
     }
 
-    fn all_but(missing: &[Capability], not_measured: &[Capability]) -> Findings {
+    fn all_but(missing: &[SwitchCapability], not_measured: &[SwitchCapability]) -> Findings {
         let mut findings = Findings::default();
-        for capability in Capability::ALL {
+        for capability in SwitchCapability::ALL {
             let measured = match capability {
-                Capability::Callback => Measurement::Unknown,
-                _ if missing.contains(&capability) => Measurement::No,
-                _ if not_measured.contains(&capability) => Measurement::Unknown,
-                _ => Measurement::Yes,
+                SwitchCapability::Callback => CapabilityMeasurement::Unknown,
+                _ if missing.contains(&capability) => CapabilityMeasurement::No,
+                _ if not_measured.contains(&capability) => CapabilityMeasurement::Unknown,
+                _ => CapabilityMeasurement::Yes,
             };
             findings.record(capability, measured, "");
         }
@@ -204,14 +209,17 @@ mod tests {
 
     #[test]
     fn s0_11_a_probe_that_misses_a_capability_proposes_another_strategy() {
-        let no_query = assess(&profile("query"), &all_but(&[Capability::Query], &[]));
+        let no_query = assess(&profile("query"), &all_but(&[SwitchCapability::Query], &[]));
         let difference = ProfileDifference { setting: "has_query", configured: true, measured: false };
         assert_eq!(no_query.differences, [difference]);
         let expected = ["has_query = false", "strategy = \"reference\""].map(String::from);
         assert_eq!(no_query.changes.as_deref(), Some(&expected[..]));
         assert_eq!(safe(&no_query), ["reference", "write_ahead", "at_most_once"]);
 
-        let neither = assess(&profile("write_ahead"), &all_but(&[Capability::Query, Capability::Dedup], &[]));
+        let neither = assess(
+            &profile("write_ahead"),
+            &all_but(&[SwitchCapability::Query, SwitchCapability::Dedup], &[]),
+        );
         let expected = ["has_query = false", "deduplicates = false", "strategy = \"at_most_once\""];
         assert_eq!(neither.changes.as_deref(), Some(&expected.map(String::from)[..]));
         assert_eq!(safe(&neither), ["at_most_once"]);
@@ -219,7 +227,8 @@ mod tests {
 
     #[test]
     fn an_unmeasured_switch_capability_is_no_difference_and_not_relied_on() {
-        let assessment = assess(&profile("query"), &all_but(&[], &[Capability::Query, Capability::Dedup]));
+        let assessment =
+            assess(&profile("query"), &all_but(&[], &[SwitchCapability::Query, SwitchCapability::Dedup]));
         assert!(assessment.differences.is_empty() && assessment.is_safe() && !assessment.is_complete());
         assert_eq!(assessment.not_measured, ["has_query", "deduplicates", "has_callback"]);
         assert_eq!(safe(&assessment), ["at_most_once"]);
@@ -239,9 +248,9 @@ mod tests {
         let mut without_references = profile("validate");
         (without_references.deduplicates, without_references.tombstones, without_references.has_callback) =
             (false, false, false);
-        use Capability::{Callback, Dedup, Query, References, Tombstone};
+        use SwitchCapability::{Callback, Dedup, Query, References, Tombstone};
         let mut findings = all_but(&[References, Query, Dedup, Tombstone], &[]);
-        findings.record(Callback, Measurement::No, "");
+        findings.record(Callback, CapabilityMeasurement::No, "");
         let assessment = assess(&without_references, &findings);
         assert!(assessment.is_safe(), "{assessment:?}");
         assert_eq!(safe(&assessment), ["at_most_once", "validate"]);

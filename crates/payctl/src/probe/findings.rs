@@ -5,7 +5,7 @@ use serde::Serialize;
 /// A capability that a switch may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Capability {
+pub(crate) enum SwitchCapability {
     /// Identifies transfers by our reference.
     References,
     /// Query by our reference.
@@ -28,7 +28,7 @@ pub(crate) enum Capability {
     Callback,
 }
 
-impl Capability {
+impl SwitchCapability {
     /// Every capability, in the order of tables.
     pub(crate) const ALL: [Self; 10] = [
         Self::References,
@@ -63,7 +63,7 @@ impl Capability {
 /// Whether the switch has a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Measurement {
+pub(crate) enum CapabilityMeasurement {
     /// A reply proved the capability.
     Yes,
     /// A reply disproved the capability.
@@ -72,7 +72,7 @@ pub(crate) enum Measurement {
     Unknown,
 }
 
-impl Measurement {
+impl CapabilityMeasurement {
     /// The word in tables.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -85,11 +85,11 @@ impl Measurement {
 
 /// One capability of the probed switch, with the evidence for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Finding {
+pub(crate) struct CapabilityFinding {
     /// The capability.
-    pub(crate) capability: Capability,
+    pub(crate) capability: SwitchCapability,
     /// Whether the switch has it.
-    pub(crate) measured: Measurement,
+    pub(crate) measured: CapabilityMeasurement,
     /// The evidence.
     pub(crate) evidence: String,
 }
@@ -118,32 +118,32 @@ pub(crate) struct ProbeTransferView {
     pub(crate) may_settle: bool,
 }
 
-/// All findings, in the order of [`Capability::ALL`].
+/// All findings, in the order of [`SwitchCapability::ALL`].
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Findings(Vec<Finding>);
+pub(crate) struct Findings(Vec<CapabilityFinding>);
 
 impl Findings {
     /// Records a finding and replaces an earlier one of the same capability.
     pub(crate) fn record(
         &mut self,
-        capability: Capability,
-        measured: Measurement,
+        capability: SwitchCapability,
+        measured: CapabilityMeasurement,
         evidence: impl Into<String>,
     ) {
         let evidence = evidence.into();
         self.0.retain(|finding| finding.capability != capability);
-        self.0.push(Finding { capability, measured, evidence });
+        self.0.push(CapabilityFinding { capability, measured, evidence });
         self.0.sort_by_key(|finding| finding.capability);
     }
 
     /// Whether the switch has the capability.
-    pub(crate) fn measured(&self, capability: Capability) -> Measurement {
+    pub(crate) fn measured(&self, capability: SwitchCapability) -> CapabilityMeasurement {
         let finding = self.0.iter().find(|finding| finding.capability == capability);
-        finding.map_or(Measurement::Unknown, |finding| finding.measured)
+        finding.map_or(CapabilityMeasurement::Unknown, |finding| finding.measured)
     }
 
     /// Every finding.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Finding> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &CapabilityFinding> {
         self.0.iter()
     }
 }

@@ -8,11 +8,11 @@ use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep};
 
-use super::findings::{Capability, ClockOffset, Findings, Measurement, ProbeTransferView};
+use super::findings::{CapabilityMeasurement, ClockOffset, Findings, ProbeTransferView, SwitchCapability};
 use super::http::{HttpReply, SwitchHttp, TransferName};
 use super::record::{ProbeSubmitOutcome, TransferRecord};
 
-use Measurement::{No, Unknown, Yes};
+use CapabilityMeasurement::{No, Unknown, Yes};
 
 /// Time for one transfer to settle, with `--let-one-settle`.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -40,9 +40,9 @@ impl Probe {
     /// A probe of the switch; sends nothing yet. `run` consists of letters and digits and is new for each probe.
     pub(crate) fn new(http: SwitchHttp, run: String) -> Self {
         let mut findings = Findings::default();
-        findings.record(Capability::Callback, Unknown, "payctl receives no callbacks");
-        for capability in Capability::ALL {
-            if capability != Capability::Callback {
+        findings.record(SwitchCapability::Callback, Unknown, "payctl receives no callbacks");
+        for capability in SwitchCapability::ALL {
+            if capability != SwitchCapability::Callback {
                 findings.record(capability, Unknown, "not measured");
             }
         }
@@ -100,12 +100,12 @@ impl Probe {
     async fn measure_lists(&mut self) {
         let listing = self.http.list_transfers().await;
         self.listed_before = listing.as_ref().ok().and_then(transfer_ids);
-        self.measure_page(Capability::Listing, &listing, "transfers");
+        self.measure_page(SwitchCapability::Listing, &listing, "transfers");
         let statement = self.http.statement().await;
-        self.measure_page(Capability::Statement, &statement, "entries");
+        self.measure_page(SwitchCapability::Statement, &statement, "entries");
     }
 
-    fn measure_page(&mut self, capability: Capability, reply: &Result<HttpReply, String>, field: &str) {
+    fn measure_page(&mut self, capability: SwitchCapability, reply: &Result<HttpReply, String>, field: &str) {
         let (measured, evidence) = match reply {
             Ok(reply) if reply.status == 200 && reply.list(field).is_some() => {
                 (Yes, "a page was read".to_owned())
@@ -124,7 +124,7 @@ impl Probe {
         match self.submit(index, None).await.0 {
             ProbeSubmitOutcome::Accepted => {}
             ProbeSubmitOutcome::Refused(detail) | ProbeSubmitOutcome::Unknown(detail) => {
-                use Capability::{Cancel, Deadline, Dedup, Query, Recall, References, Tombstone};
+                use SwitchCapability::{Cancel, Deadline, Dedup, Query, Recall, References, Tombstone};
                 for capability in [References, Query, Dedup, Tombstone, Deadline, Cancel, Recall] {
                     let evidence = format!("the switch accepted no probe transfer: {detail}");
                     self.findings.record(capability, Unknown, evidence);
@@ -134,10 +134,10 @@ impl Probe {
         }
         if self.records[index].has_own_id_only {
             let evidence = "the reply has a transfer id and not our reference";
-            self.findings.record(Capability::References, No, evidence);
-            self.findings.record(Capability::Callback, No, "a callback cannot name our reference");
+            self.findings.record(SwitchCapability::References, No, evidence);
+            self.findings.record(SwitchCapability::Callback, No, "a callback cannot name our reference");
         } else {
-            self.findings.record(Capability::References, Yes, "the reply has our reference");
+            self.findings.record(SwitchCapability::References, Yes, "the reply has our reference");
         }
         Some(index)
     }
@@ -152,7 +152,7 @@ impl Probe {
             Ok(reply) => (Unknown, reply.excerpt()),
             Err(error) => (Unknown, error),
         };
-        self.findings.record(Capability::Query, measured, evidence);
+        self.findings.record(SwitchCapability::Query, measured, evidence);
     }
 
     async fn measure_dedup(&mut self, first: usize) {
@@ -183,7 +183,7 @@ impl Probe {
             }
             (ProbeSubmitOutcome::Unknown(detail), _) => (Unknown, detail),
         };
-        self.findings.record(Capability::Dedup, measured, evidence);
+        self.findings.record(SwitchCapability::Dedup, measured, evidence);
     }
 
     /// Number of transfers to the probe's account since the probe began; `None` without a listing.
@@ -210,11 +210,15 @@ impl Probe {
                 Err(error) => (Unknown, error.clone()),
             };
         }
-        self.findings.record(Capability::Cancel, finding.0, finding.1);
+        self.findings.record(SwitchCapability::Cancel, finding.0, finding.1);
     }
 
     /// Verifies that a cancelled transfer is neither pending nor settled afterwards.
-    async fn verify_cancelled(&self, name: &TransferName, cancelled: &HttpReply) -> (Measurement, String) {
+    async fn verify_cancelled(
+        &self,
+        name: &TransferName,
+        cancelled: &HttpReply,
+    ) -> (CapabilityMeasurement, String) {
         match self.http.query(name).await {
             Ok(reply) if matches!(reply.text("status"), Some("PENDING" | "SETTLED")) => {
                 (No, format!("{}, then {}", cancelled.excerpt(), reply.excerpt()))
@@ -230,9 +234,9 @@ impl Probe {
     }
 
     async fn measure_tombstone(&mut self) {
-        if self.findings.measured(Capability::References) == No {
+        if self.findings.measured(SwitchCapability::References) == No {
             let evidence = "the switch has no references";
-            return self.findings.record(Capability::Tombstone, No, evidence);
+            return self.findings.record(SwitchCapability::Tombstone, No, evidence);
         }
         let index = self.add_record("tombstone");
         let name = TransferName::Reference(self.records[index].reference.clone());
@@ -259,7 +263,7 @@ impl Probe {
                 }
             }
         };
-        self.findings.record(Capability::Tombstone, measured, evidence);
+        self.findings.record(SwitchCapability::Tombstone, measured, evidence);
     }
 
     async fn measure_deadline(&mut self) {
@@ -276,7 +280,7 @@ impl Probe {
             ProbeSubmitOutcome::Refused(detail) => (Yes, detail),
             ProbeSubmitOutcome::Unknown(detail) => (Unknown, detail),
         };
-        self.findings.record(Capability::Deadline, measured, evidence);
+        self.findings.record(SwitchCapability::Deadline, measured, evidence);
     }
 
     /// Lets one transfer settle and recalls it.

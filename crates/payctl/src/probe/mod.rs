@@ -19,6 +19,6 @@ mod record;
 mod transfer;
 
 pub(crate) use assess::{ProfileAssessment, assess};
-pub(crate) use findings::{ClockOffset, Findings, Measurement, ProbeTransferView};
+pub(crate) use findings::{CapabilityMeasurement, ClockOffset, Findings, ProbeTransferView};
 pub(crate) use http::{ProbeOrder, SwitchHttp, is_loopback};
 pub(crate) use measure::Probe;

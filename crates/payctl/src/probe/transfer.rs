@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 
-use super::findings::{Capability, Measurement};
+use super::findings::{CapabilityMeasurement, SwitchCapability};
 use super::http::{HttpReply, TransferName};
 use super::measure::{Probe, is_not_offered};
 use super::record::{ProbeSubmitOutcome, TransferRecord};
 
-use Measurement::{No, Unknown, Yes};
+use CapabilityMeasurement::{No, Unknown, Yes};
 
 impl Probe {
     /// Records a new reference, before anything is sent under it. Returns the record's index.
@@ -77,8 +77,8 @@ impl Probe {
             Err(error) => (Unknown, error.clone()),
         };
         // A later reply does not disprove a recall that succeeded.
-        if self.findings.measured(Capability::Recall) != Yes {
-            self.findings.record(Capability::Recall, measured, evidence);
+        if self.findings.measured(SwitchCapability::Recall) != Yes {
+            self.findings.record(SwitchCapability::Recall, measured, evidence);
         }
         measured != Unknown
     }

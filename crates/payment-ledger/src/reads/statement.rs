@@ -86,7 +86,7 @@ impl FromStr for StatementPosition {
 
 /// The part of an account's history to list.
 #[derive(Clone, Copy, Debug)]
-pub struct StatementQuery {
+pub struct AccountStatementQuery {
     /// First instant of the period, inclusive.
     pub from: Timestamp,
     /// End of the period, exclusive; the current time if it is `None` or in the future.
@@ -99,7 +99,7 @@ pub struct StatementQuery {
 
 /// One entry, from the account's side.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StatementEntry {
+pub struct AccountStatementEntry {
     /// Number of the entry.
     pub entry_id: i64,
     /// When it was posted.
@@ -124,7 +124,7 @@ pub struct AccountStatement {
     /// Balance at the end of the period.
     pub closing: BalanceAt,
     /// The entries, oldest first.
-    pub lines: Vec<StatementEntry>,
+    pub lines: Vec<AccountStatementEntry>,
     /// Where the next page begins; `None` on the last page.
     pub next: Option<StatementPosition>,
 }
@@ -174,7 +174,7 @@ impl Ledger {
         &self,
         account_id: &str,
         tenant: Option<&TenantId>,
-        period: &StatementQuery,
+        period: &AccountStatementQuery,
     ) -> Result<Option<AccountStatement>, LedgerError> {
         let mut connection = self.pool.acquire().await?;
         let mut snapshot = connection.begin().await?;
@@ -345,7 +345,7 @@ async fn lines(
     after: StatementPosition,
     to: Timestamp,
     limit: i64,
-) -> Result<Vec<StatementEntry>, LedgerError> {
+) -> Result<Vec<AccountStatementEntry>, LedgerError> {
     let rows = sqlx::query!(
         r#"SELECT entry_id AS "entry_id!", posted_at AS "posted_at!", kind AS "kind!", payment_id,
                   counter_account AS "counter_account!", amount_minor AS "amount_minor!"
@@ -369,7 +369,7 @@ async fn lines(
     .await?;
     Ok(rows
         .into_iter()
-        .map(|row| StatementEntry {
+        .map(|row| AccountStatementEntry {
             entry_id: row.entry_id,
             posted_at: row.posted_at.to_jiff(),
             kind: row.kind,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use idempotency::{Effect, EffectOutcome, IdempotencyError, StoredResponse};
+use idempotency::{BatchEffect, EffectOutcome, IdempotencyError, StoredResponse};
 use jiff::Timestamp;
 use payment_ledger::admission::kill_switches::{self, KillSwitchView};
 use payment_ledger::steps::accept::{self, AcceptOutcome, NewPayment};
@@ -81,12 +81,12 @@ impl From<AcceptanceError> for IdempotencyError {
     fn from(error: AcceptanceError) -> Self {
         match error {
             AcceptanceError::Ledger(LedgerError::Unavailable(error)) => Self::Database(error),
-            other => Self::Effect(Box::new(other)),
+            other => Self::BatchEffect(Box::new(other)),
         }
     }
 }
 
-impl Effect for PaymentAcceptance {
+impl BatchEffect for PaymentAcceptance {
     type Request = AcceptanceRequest;
     type Refusal = Problem;
     type Error = AcceptanceError;

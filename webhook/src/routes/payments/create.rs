@@ -76,7 +76,7 @@ pub(crate) async fn create_payment(
     match http::response(outcome) {
         Ok(response) => Ok(with_location(&payment_id, response)),
         Err(ResponseError::Key(refusal)) => Err(idempotent::problem(&refusal).into()),
-        Err(ResponseError::Effect(problem)) => Err(problem.into()),
+        Err(ResponseError::BatchEffect(problem)) => Err(problem.into()),
     }
 }
 

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 use futures::future::join_all;
-use idempotency::{ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyOptions, Scope};
+use idempotency::{ClaimOutcome, Fingerprint, IdempotencyKey, IdempotencyOptions, KeyScope};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
@@ -63,7 +63,7 @@ async fn s4_1_a_reused_idempotency_key_is_422_for_another_order_else_a_replay(po
 async fn s4_1_an_idempotency_key_in_use_is_answered_409_with_retry_after(pool: PgPool) {
     let api = Api::new(pool).await;
     let key = IdempotencyKey::parse(b"k").unwrap();
-    let scope = Scope { tenant: "acme", client: "shop", key: &key };
+    let scope = KeyScope { tenant: "acme", client: "shop", key: &key };
     let mut holder = api.pool.begin().await.unwrap();
     let request = Fingerprint::of("acme", "POST", PAYMENTS, b"another");
     let outcome =

@@ -3,7 +3,7 @@
 
 use outbound_webhooks::{FanOutError, WebhookEvent, fan_out};
 use outbox::Event;
-use outbox::consume::{Effect, EffectError};
+use outbox::consume::{EffectError, EventEffect};
 use serde::Deserialize as _;
 use sqlx::PgConnection;
 
@@ -17,7 +17,7 @@ struct TenantOfEvent {
     tenant_id: String,
 }
 
-impl Effect for WriteDeliveries {
+impl EventEffect for WriteDeliveries {
     async fn apply(&self, tx: &mut PgConnection, event: &Event) -> Result<(), EffectError> {
         let owner = TenantOfEvent::deserialize(&event.body)
             .map_err(|error| EffectError::Poison(format!("the event body names no tenant: {error}")))?;

@@ -2,7 +2,9 @@
 
 use anyhow::Context as _;
 use jiff::Timestamp;
-use payment_ledger::reads::statement::{AccountStatement, StatementEntry, StatementPosition, StatementQuery};
+use payment_ledger::reads::statement::{
+    AccountStatement, AccountStatementEntry, AccountStatementQuery, StatementPosition,
+};
 use serde_json::{Value, json};
 
 use super::balance;
@@ -38,7 +40,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let ledger = args.database.ledger().await?;
-    let period = StatementQuery { from: args.from, to: args.to, after: args.after, limit: args.limit };
+    let period = AccountStatementQuery { from: args.from, to: args.to, after: args.after, limit: args.limit };
     let statement = ledger.statement(&args.account, None, &period).await?;
     let statement = statement
         .with_context(|| format!("the ledger has no account {}; check the account id", args.account))?;
@@ -64,7 +66,7 @@ fn print(statement: &AccountStatement, out: &mut Output<'_>) -> anyhow::Result<(
     Ok(())
 }
 
-fn table(lines: &[StatementEntry], currency: &str) -> Table<6> {
+fn table(lines: &[AccountStatementEntry], currency: &str) -> Table<6> {
     let (left, right) = (Align::Left, Align::Right);
     let mut table = Table::new([
         ("posted at", left),

@@ -8,8 +8,8 @@ use crate::config::ConfigArgs;
 use crate::outcome::{CommandOutcome, EXIT_CODES};
 use crate::output::Output;
 use crate::probe::{
-    ClockOffset, Findings, Measurement, Probe, ProbeOrder, ProbeTransferView, ProfileAssessment, SwitchHttp,
-    assess, is_loopback,
+    CapabilityMeasurement, ClockOffset, Findings, Probe, ProbeOrder, ProbeTransferView, ProfileAssessment,
+    SwitchHttp, assess, is_loopback,
 };
 use crate::table::{Align, Table};
 
@@ -123,8 +123,8 @@ fn capabilities(document: &ProbeDocument<'_>) -> Table<4> {
     for finding in document.findings.iter() {
         let setting = document.assessment.setting_of(finding.capability);
         let configured = setting.map(|(setting, value)| match (value, finding.measured) {
-            (true, Measurement::No) => format!("{setting} = true: DIFFERS"),
-            (false, Measurement::Yes) => format!("{setting} = false: unused"),
+            (true, CapabilityMeasurement::No) => format!("{setting} = true: DIFFERS"),
+            (false, CapabilityMeasurement::Yes) => format!("{setting} = false: unused"),
             (value, _) => format!("{setting} = {value}"),
         });
         let (capability, measured) = (finding.capability.as_str(), finding.measured.as_str());

@@ -11,7 +11,7 @@ use payment_protocol::ids::{ClientId, KeyId, TenantId};
 use crate::{Ledger, LedgerError};
 
 pub use manage::{KeyStatus, KeyView, NewKey, RevokeKeyOutcome, RotateKeyOutcome, RotatedKeys, SuccessorKey};
-pub use scopes::{Scope, Scopes, UnknownScope};
+pub use scopes::{ApiKeyScope, Scopes, UnknownScope};
 
 /// The tenant and client that a key authenticates.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -70,7 +70,7 @@ fn caller(id: &str, tenant: String, client: String) -> Result<Caller, LedgerErro
 }
 
 fn scopes(id: &str, stored: &[String]) -> Result<Scopes, LedgerError> {
-    let known = stored.iter().map(|scope| scope.parse()).collect::<Result<Vec<Scope>, _>>().ok();
+    let known = stored.iter().map(|scope| scope.parse()).collect::<Result<Vec<ApiKeyScope>, _>>().ok();
     known.and_then(Scopes::new).ok_or_else(|| unreadable(id, "scopes", stored.join(",")))
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// A permission of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
+pub enum ApiKeyScope {
     /// Create and cancel payments.
     Pay,
     /// Read payments and accounts.
@@ -20,7 +20,7 @@ pub enum Scope {
 #[error("the scope is unknown; an API key's scope is pay, read or webhooks")]
 pub struct UnknownScope;
 
-impl Scope {
+impl ApiKeyScope {
     /// Every scope.
     pub const ALL: [Self; 3] = [Self::Pay, Self::Read, Self::Webhooks];
 
@@ -35,13 +35,13 @@ impl Scope {
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for ApiKeyScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl FromStr for Scope {
+impl FromStr for ApiKeyScope {
     type Err = UnknownScope;
 
     fn from_str(word: &str) -> Result<Self, UnknownScope> {
@@ -51,11 +51,11 @@ impl FromStr for Scope {
 
 /// The scopes of a key: at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scopes(BTreeSet<Scope>);
+pub struct Scopes(BTreeSet<ApiKeyScope>);
 
 impl Scopes {
     /// `None` if `scopes` is empty.
-    pub fn new(scopes: impl IntoIterator<Item = Scope>) -> Option<Self> {
+    pub fn new(scopes: impl IntoIterator<Item = ApiKeyScope>) -> Option<Self> {
         let scopes: BTreeSet<_> = scopes.into_iter().collect();
         if scopes.is_empty() { None } else { Some(Self(scopes)) }
     }
@@ -63,16 +63,16 @@ impl Scopes {
     /// Every scope.
     #[must_use]
     pub fn all() -> Self {
-        Self(Scope::ALL.into())
+        Self(ApiKeyScope::ALL.into())
     }
 
     /// Whether `scope` is included.
     #[must_use]
-    pub fn allow(&self, scope: Scope) -> bool {
+    pub fn allow(&self, scope: ApiKeyScope) -> bool {
         self.0.contains(&scope)
     }
 
-    /// The words, in the order of [`Scope::ALL`].
+    /// The words, in the order of [`ApiKeyScope::ALL`].
     #[must_use]
     pub fn words(&self) -> Vec<&'static str> {
         self.0.iter().map(|scope| scope.as_str()).collect()
@@ -90,13 +90,16 @@ mod tests {
 
     #[test]
     fn an_api_key_scope_is_parsed_from_its_own_text() {
-        for scope in Scope::ALL {
+        for scope in ApiKeyScope::ALL {
             assert_eq!(scope.as_str().parse(), Ok(scope));
         }
         for other in ["", "Pay", "pay ", "all"] {
-            assert_eq!(other.parse::<Scope>(), Err(UnknownScope));
+            assert_eq!(other.parse::<ApiKeyScope>(), Err(UnknownScope));
         }
         assert_eq!(Scopes::new([]), None);
-        assert_eq!(Scopes::new([Scope::Read, Scope::Pay, Scope::Read]).unwrap().words(), ["pay", "read"]);
+        assert_eq!(
+            Scopes::new([ApiKeyScope::Read, ApiKeyScope::Pay, ApiKeyScope::Read]).unwrap().words(),
+            ["pay", "read"]
+        );
     }
 }

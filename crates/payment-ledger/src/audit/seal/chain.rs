@@ -73,7 +73,7 @@ impl fmt::Debug for SealHash {
 
 /// A journal entry with every sealed column: a column missing here would not be sealed.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct SealedEntry {
     pub(super) entry_id: i64,
     pub(super) operation_key: String,
     pub(super) payment_id: Option<String>,
@@ -85,7 +85,7 @@ pub(super) struct Entry {
     pub(super) posted_at: jiff_sqlx::Timestamp,
 }
 
-impl Entry {
+impl SealedEntry {
     /// Hash of the entry's content.
     pub(super) fn hash(&self) -> SealHash {
         let mut encoding = Encoding::new(ENTRY);
@@ -105,9 +105,9 @@ impl Entry {
 }
 
 /// The link of a batch.
-pub(super) struct Link(Encoding);
+pub(super) struct HashLink(Encoding);
 
-impl Link {
+impl HashLink {
     /// Begins batch number `batch`, whose first entry is at `first_position`, after `previous`.
     pub(super) fn new(batch: i64, first_position: i64, previous: &SealHash) -> Self {
         let mut encoding = Encoding::new(BATCH);
@@ -159,8 +159,8 @@ impl Encoding {
 mod tests {
     use super::*;
 
-    fn entry() -> Entry {
-        Entry {
+    fn entry() -> SealedEntry {
+        SealedEntry {
             entry_id: 1,
             operation_key: "fund:a".into(),
             payment_id: None,
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_hash_of_a_journal_entry_covers_every_field() {
-        type Change = fn(&mut Entry);
+        type Change = fn(&mut SealedEntry);
         let changes: [Change; 11] = [
             |entry| entry.entry_id = 2,
             |entry| entry.operation_key = "fund:b".into(),
@@ -206,7 +206,7 @@ mod tests {
     fn a_seal_batch_hash_covers_number_position_previous_hash_and_order() {
         let (a, b) = (SealHash([1; 32]), SealHash([2; 32]));
         let link = |batch, first, previous: &SealHash, entries: &[SealHash]| {
-            let mut link = Link::new(batch, first, previous);
+            let mut link = HashLink::new(batch, first, previous);
             entries.iter().for_each(|entry| link.push(entry));
             link.end()
         };

@@ -12,7 +12,7 @@ mod chain;
 mod checks;
 pub mod verify;
 
-use chain::{Entry, Link};
+use chain::{HashLink, SealedEntry};
 pub use chain::{SealHash, SealHashError};
 use sqlx::PgConnection;
 
@@ -88,9 +88,9 @@ impl Ledger {
 
 /// Unsealed entries that exist. An entry deleted from the journal before it was sealed stays in `journal_unsealed`, where
 /// [`verify`] reports it, and does not block the others.
-async fn unsealed_entries(tx: &mut PgConnection, size: BatchSize) -> Result<Vec<Entry>, LedgerError> {
+async fn unsealed_entries(tx: &mut PgConnection, size: BatchSize) -> Result<Vec<SealedEntry>, LedgerError> {
     let entries = sqlx::query_as!(
-        Entry,
+        SealedEntry,
         "SELECT j.entry_id, j.operation_key, j.payment_id, j.kind, j.debit_account, j.credit_account, j.amount_minor,
                 j.currency, j.posted_at
          FROM journal_unsealed u JOIN journal j USING (entry_id)
@@ -117,8 +117,8 @@ async fn head(tx: &mut PgConnection) -> Result<Head, LedgerError> {
 }
 
 /// Appends the entries to the chain after `head`.
-async fn append(tx: &mut PgConnection, head: &Head, entries: &[Entry]) -> Result<(), LedgerError> {
-    let mut link = Link::new(head.batch + 1, head.position + 1, &head.hash);
+async fn append(tx: &mut PgConnection, head: &Head, entries: &[SealedEntry]) -> Result<(), LedgerError> {
+    let mut link = HashLink::new(head.batch + 1, head.position + 1, &head.hash);
     let mut ids = Vec::with_capacity(entries.len());
     let mut hashes = Vec::with_capacity(entries.len());
     for entry in entries {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use sqlx::{Executor as _, PgConnection};
 
-use super::chain::{Entry, Link};
+use super::chain::{HashLink, SealedEntry};
 use super::checks::{CHECKS, VIOLATIONS_MAX};
 use super::{BatchSize, SealHash};
 use crate::{Ledger, LedgerError};
@@ -158,7 +158,7 @@ async fn walk(
 }
 
 /// Seals by position, each with its entry if it exists.
-type Content = BTreeMap<i64, (Seal, Option<Entry>)>;
+type Content = BTreeMap<i64, (Seal, Option<SealedEntry>)>;
 
 /// Seals and entries of consecutive batches, at most [`BatchSize::MAX`] entries.
 async fn content(tx: &mut PgConnection, chunk: &[Batch]) -> Result<Content, LedgerError> {
@@ -177,14 +177,14 @@ async fn content(tx: &mut PgConnection, chunk: &[Batch]) -> Result<Content, Ledg
     .await?;
     let ids: Vec<i64> = seals.iter().map(|seal| seal.entry_id).collect();
     let entries = sqlx::query_as!(
-        Entry,
+        SealedEntry,
         "SELECT entry_id, operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency, posted_at
          FROM journal WHERE entry_id = ANY ($1)",
         &ids,
     )
     .fetch_all(tx)
     .await?;
-    let mut entries: BTreeMap<i64, Entry> =
+    let mut entries: BTreeMap<i64, SealedEntry> =
         entries.into_iter().map(|entry| (entry.entry_id, entry)).collect();
     Ok(seals
         .into_iter()
@@ -221,7 +221,7 @@ fn recompute(verified: &mut VerificationReport, batch: &Batch, content: &Content
         verified.add_finding("batch_broken", number, format!("impossible positions: {first} to {last}"));
         return None;
     };
-    let mut link = Link::new(batch.batch, batch.first_position, &previous);
+    let mut link = HashLink::new(batch.batch, batch.first_position, &previous);
     let mut last_id = None;
     for position in batch.first_position..=batch.last_position {
         let Some((seal, entry)) = content.get(&position) else {
@@ -252,7 +252,7 @@ fn recompute(verified: &mut VerificationReport, batch: &Batch, content: &Content
 }
 
 /// Compares an entry with its seal.
-fn check_entry(verified: &mut VerificationReport, seal: &Seal, entry: Option<&Entry>) {
+fn check_entry(verified: &mut VerificationReport, seal: &Seal, entry: Option<&SealedEntry>) {
     let subject = format!("entry {}", seal.entry_id);
     match entry {
         None => {

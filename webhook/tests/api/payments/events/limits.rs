@@ -1,7 +1,7 @@
 //! Visibility, number, life and cost of streams.
 
 use axum::http::StatusCode;
-use payment_ledger::access::api_keys::Scope;
+use payment_ledger::access::api_keys::ApiKeyScope;
 use serde_json::json;
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
@@ -24,7 +24,7 @@ async fn an_unknown_or_foreign_payment_cannot_be_streamed(pool: PgPool) {
     }
     // With a last event id too, another tenant's payment does not exist.
     assert_eq!(refused(&api, GLOBEX, &id, "", Some("1")).await.0, 404);
-    api.create_key("payer", "acme", "shop", &[Scope::Pay]).await;
+    api.create_key("payer", "acme", "shop", &[ApiKeyScope::Pay]).await;
     assert_eq!(refused(&api, "payer", &id, "", None).await.1, "insufficient_scope");
 }
 
