@@ -60,7 +60,12 @@ mod tests {
         assert!(check(1, 1).is_ok() && check(1, BURST_MAX).is_ok() && check(BURST_MAX, BURST_MAX).is_ok());
         for (per_s, burst) in [(0, 1), (0, 0), (2, 1), (1, BURST_MAX + 1)] {
             let error = check(per_s, burst).unwrap_err().to_string();
-            assert!(error.starts_with("[api.writes] requires 1 <= per_s <= burst <= 1000000"), "{error}");
+            assert!(
+                error.starts_with(
+                    "the configuration section [api.writes] requires 1 <= per_s <= burst <= 1000000"
+                ),
+                "{error}"
+            );
         }
     }
 }
