@@ -23,14 +23,23 @@ pub enum TransferStatus {
 pub struct Switch {
     /// Transfers in order of arrival; more than one only at a switch that does not deduplicate.
     pub transfers: Vec<TransferStatus>,
-    /// Whether the switch received a cancel for an unknown reference.
+    /// The switch received a cancel for an unknown reference.
     pub tombstone: bool,
-    /// Whether the retention of references has expired; a transfer that was accepted may still settle.
+    /// The retention of references has expired; a transfer that was accepted may still settle.
     pub retention_expired: bool,
-    /// Whether the switch repeats "not found" to every cancel, because that was its first answer under the key.
-    pub stuck_not_found: bool,
-    /// Whether a refusal is recorded under recall's key.
+    /// The switch repeats its first answer under cancel's key to every cancel; `None` if it answers anew.
+    pub repeated_cancel_answer: Option<RepeatedCancelAnswer>,
+    /// A refusal is recorded under recall's key.
     pub recall_refused: bool,
+}
+
+/// An indefinite answer that a switch repeats to every cancel because the key is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RepeatedCancelAnswer {
+    /// "Not found".
+    NotFound,
+    /// "In process" or "refused".
+    Undecided,
 }
 
 /// How the switch handles a submit.
@@ -66,6 +75,8 @@ pub enum CancelResult {
     AlreadySettled,
     /// Unknown, without a tombstone.
     NotFound,
+    /// Repeated from an earlier cancel: nothing changes.
+    Undecided,
 }
 
 /// The switch's answer to a query, or the content of its statement.
@@ -158,7 +169,7 @@ impl Switch {
         !self.retention_expired && (self.tombstone || (profile.deduplicates && !self.transfers.is_empty()))
     }
 
-    /// Handles a submit that arrives.
+    /// A submit arrives.
     pub fn submit(&mut self, profile: &SwitchProfile, handling: SubmitHandling) -> SubmitResult {
         if self.knows_submit(profile) {
             let finished = |status: &TransferStatus| {
@@ -180,10 +191,12 @@ impl Switch {
         }
     }
 
-    /// Handles a cancel that arrives.
+    /// A cancel arrives.
     pub fn cancel(&mut self, profile: &SwitchProfile) -> CancelResult {
-        if self.stuck_not_found && !self.retention_expired {
-            return CancelResult::NotFound;
+        match self.repeated_cancel_answer.filter(|_| !self.retention_expired) {
+            Some(RepeatedCancelAnswer::NotFound) => return CancelResult::NotFound,
+            Some(RepeatedCancelAnswer::Undecided) => return CancelResult::Undecided,
+            None => {}
         }
         if self.retention_expired || self.transfers.is_empty() {
             if self.tombstone && !self.retention_expired {
@@ -212,7 +225,7 @@ impl Switch {
         result
     }
 
-    /// Answers a query that arrives.
+    /// A query arrives.
     #[must_use]
     pub fn query(&self) -> QueryResult {
         if self.retention_expired {
@@ -224,7 +237,7 @@ impl Switch {
         self.status(false)
     }
 
-    /// Answers a read of the statement: every final status, also after the retention of references.
+    /// The statement is read: every final status, also after the retention of references.
     #[must_use]
     pub fn statement(&self) -> QueryResult {
         self.status(true)
@@ -244,7 +257,7 @@ impl Switch {
         }
     }
 
-    /// Handles a recall that arrives; `returns` is the switch's choice if it is free to choose.
+    /// A recall arrives; `returns` is the switch's choice if it is free to choose.
     pub fn recall(&mut self, returns: bool) -> RecallResult {
         if self.retention_expired {
             return RecallResult::Unknown;

@@ -202,8 +202,8 @@ pub async fn query_status<P: CancelPort>(
     })
 }
 
-/// The outcome of a cancel attempt whose transfer may still settle. The status can show that it has settled, but not
-/// that it never will.
+/// The outcome of a cancel attempt that the switch left undecided. A switch may repeat this answer under cancel's key for
+/// ever, so a definite status counts; "not found" beside an undecided cancel is a contradiction and proves nothing.
 async fn may_still_settle<P: CancelPort>(
     port: &P,
     payment: &Payment,
@@ -212,6 +212,7 @@ async fn may_still_settle<P: CancelPort>(
 ) -> Result<CancelAttemptOutcome, P::Error> {
     match query_status(port, payment).await?.map(|response| response.answer) {
         Some(QueryAnswer::Settled(report)) => settled(port, &report).await,
+        Some(QueryAnswer::Void { .. }) => void(port, VoidReason::Rejected).await,
         _ => Ok(retry(&payment.profile, context, detail)),
     }
 }

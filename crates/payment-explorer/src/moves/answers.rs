@@ -13,7 +13,9 @@ use crate::attempt::{Activity, AttemptCall, AttemptReply};
 use crate::bank::RunNumber;
 use crate::model::{DEADLINE_MS, Model};
 use crate::state::{Budget, Request, State};
-use crate::switch::{CancelResult, QueryResult, RecallResult, SubmitHandling, SubmitResult};
+use crate::switch::{
+    CancelResult, QueryResult, RecallResult, RepeatedCancelAnswer, SubmitHandling, SubmitResult,
+};
 
 /// One reply, and the state after it.
 pub(super) struct CallResult {
@@ -261,6 +263,7 @@ fn cancel(results: &mut CallResults<'_>, own_reference: bool) {
             ("the switch had settled the transfer", CancelAnswer::AlreadySettled(report))
         }
         CancelResult::NotFound => ("the switch does not find the transfer", CancelAnswer::NotFound),
+        CancelResult::Undecided => ("the switch repeats: in process", in_process()),
     };
     let response = results.respond(answer);
     let undated = SwitchResponse { switch_now_ms: None, ..response.clone() };
@@ -284,13 +287,22 @@ fn cancel(results: &mut CallResults<'_>, own_reference: bool) {
     cancel_without_effect(results, result);
 }
 
+fn in_process() -> CancelAnswer {
+    CancelAnswer::Undecided { detail: "in process".into() }
+}
+
 /// Answers to a cancel that changes nothing at the switch.
 fn cancel_without_effect(results: &mut CallResults<'_>, result: CancelResult) {
     let mut answers = vec![
         ("the switch answers 401", CancelAnswer::OurFault { detail: "401".into() }),
         ("the switch cannot cancel this transfer", CancelAnswer::CannotCancel),
-        ("the switch answers: in process", CancelAnswer::Undecided { detail: "in process".into() }),
+        ("the switch answers: in process", in_process()),
     ];
+    let stuck = results.respond(in_process());
+    results.switch_fault("the switch answers in process, and repeats it to every cancel", |next, _| {
+        next.switch.repeated_cancel_answer = Some(RepeatedCancelAnswer::Undecided);
+        Some(AttemptReply::CancelAnswer(stuck))
+    });
     if result == CancelResult::AlreadySettled {
         let other = SettledReport { amount_minor: 1, ..results.model.report.clone() };
         answers.push(("the switch had settled another amount", CancelAnswer::AlreadySettled(other)));
@@ -300,7 +312,7 @@ fn cancel_without_effect(results: &mut CallResults<'_>, result: CancelResult) {
         answers.push(("the switch answers cancelled, without a tombstone", unmarked));
         let stuck = results.respond(CancelAnswer::NotFound);
         results.switch_fault("the switch answers not found, and repeats it to every cancel", |next, _| {
-            next.switch.stuck_not_found = true;
+            next.switch.repeated_cancel_answer = Some(RepeatedCancelAnswer::NotFound);
             Some(AttemptReply::CancelAnswer(stuck))
         });
     }

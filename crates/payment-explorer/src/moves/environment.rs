@@ -53,7 +53,7 @@ fn clock(list: &mut MoveList<'_>) {
             |next| {
                 next.switch.retention_expired = true;
                 next.switch.tombstone = false;
-                next.switch.stuck_not_found = false;
+                next.switch.repeated_cancel_answer = None;
             },
             || "the switch drops its references".into(),
         ),
