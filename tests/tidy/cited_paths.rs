@@ -27,15 +27,15 @@ fn named_paths(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn documents() -> Vec<String> {
-    let output = Command::new("git").args(["ls-files", "*.md"]).current_dir(root()).output().unwrap();
-    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+fn documents() -> anyhow::Result<Vec<String>> {
+    let output = Command::new("git").args(["ls-files", "*.md"]).current_dir(root()).output()?;
+    Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
 }
 
 #[test]
-fn every_link_and_path_in_a_document_exists() {
+fn every_link_and_path_in_a_document_exists() -> anyhow::Result<()> {
     let (mut checked, mut missing) = (0, Vec::new());
-    for document in documents() {
+    for document in documents()? {
         let file = root().join(&document);
         let Ok(text) = std::fs::read_to_string(&file) else { continue };
         let folder = file.parent().unwrap_or(Path::new(""));
@@ -50,4 +50,5 @@ fn every_link_and_path_in_a_document_exists() {
     }
     assert!(checked > 100, "expected more than 100 links and paths, found {checked}");
     assert!(missing.is_empty(), "documents name files that do not exist: {missing:#?}");
+    Ok(())
 }
