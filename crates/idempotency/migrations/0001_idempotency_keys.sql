@@ -51,7 +51,8 @@ END $$;
 
 -- Claims the keys of one transaction in one round trip: first the advisory locks, tried and not waited for, then the rows
 -- under the keys. Each statement of a volatile function has a snapshot of its own; a single statement would read the rows as of
--- before the locks were granted. `claimed_at` is the time of the statement: the transaction may have begun with the commit of
+-- before the locks were granted. Without its lock a key shows its completed row only, which never changes: repeats of a
+-- completed request that arrive together all get its response. `claimed_at` is the time of the statement: the transaction may have begun with the commit of
 -- the one before it, earlier than the requests arrived.
 CREATE FUNCTION idempotency_claim(scope_ids uuid[], lock_numbers bigint[], lease_ms text)
 RETURNS TABLE (ordinal bigint, is_granted boolean, has_partition boolean, claimed_at timestamptz, request_hash bytea,
@@ -77,6 +78,6 @@ BEGIN
         SELECT * FROM idempotency_keys k
         WHERE k.scope_id = requested.scope_id AND k.expires_at > now()
           AND k.created_on BETWEEN today - 3 AND today + 1
-        LIMIT 1) AS live ON granted[requested.ordinal]
+        LIMIT 1) AS live ON granted[requested.ordinal] OR live.response_status IS NOT NULL
     ORDER BY requested.ordinal;
 END $$;

@@ -53,9 +53,12 @@ pub(crate) async fn claim_keys(
         }
         claimed_at = lookup.claimed_at;
         states.push(match lookup.row {
-            _ if !lookup.is_lock_granted => KeyState::InProgress,
-            None => KeyState::New,
-            Some(row) => state_of(tx, request, row).await?,
+            // Without the lock, only the row of a completed request is read: it never changes.
+            Some(row) if lookup.is_lock_granted || row.response.is_some() => {
+                state_of(tx, request, row).await?
+            }
+            None if lookup.is_lock_granted => KeyState::New,
+            Some(_) | None => KeyState::InProgress,
         });
     }
     Ok(Claims { claimed_at, states })

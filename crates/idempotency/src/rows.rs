@@ -27,7 +27,7 @@ pub(crate) struct KeyRow {
 /// Result of locking and looking up one idempotency key.
 #[derive(Debug)]
 pub(crate) struct KeyLookup {
-    /// Whether the lock was granted; only then was the row read.
+    /// Whether the lock was granted. Otherwise only the row of a completed request is read.
     pub(crate) is_lock_granted: bool,
     /// Whether today's partition exists.
     pub(crate) has_partition: bool,

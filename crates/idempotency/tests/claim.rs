@@ -80,6 +80,19 @@ async fn s4_1_a_second_claim_of_an_idempotency_key_sees_the_first_ones_state(poo
     assert_eq!(rows(&pool).await, 2);
 }
 
+/// Repeats of a completed request that arrive together: each finds the response, although one of them holds the key's lock.
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s4_1_concurrent_repeats_of_a_completed_request_are_all_replayed(pool: PgPool) {
+    let completed = key("completed");
+    assert_eq!(execute(&pool, &completed, "a").await, "claimed");
+    let mut repeat = pool.begin().await.unwrap();
+    assert!(matches!(attempt(&mut repeat, &completed, "a").await, ClaimOutcome::Replay(_)));
+    // The lock of that repeat is held until its transaction ends.
+    assert_eq!(execute(&pool, &completed, "a").await, "replay");
+    assert_eq!(execute(&pool, &completed, "b").await, "mismatch");
+    repeat.rollback().await.unwrap();
+}
+
 #[sqlx::test(migrator = "MIGRATOR")]
 async fn s4_2_an_idempotency_key_belongs_to_its_tenant_and_client(pool: PgPool) {
     let key = key("k");
