@@ -185,10 +185,17 @@ impl CheckedSwitches {
 }
 
 fn read_profile(name: &SwitchName, options: &SwitchOptions) -> Result<SwitchProfile, SwitchConfigError> {
+    let malformed = |detail| SwitchConfigError::Malformed { switch: name.to_string(), detail };
     let mut fields = options.profile.clone();
     fields.insert("switch".into(), name.as_str().into());
-    serde_json::from_value(fields.into())
-        .map_err(|error| SwitchConfigError::Malformed { switch: name.to_string(), detail: error.to_string() })
+    let profile: SwitchProfile =
+        serde_json::from_value(fields.clone().into()).map_err(|error| malformed(error.to_string()))?;
+    // A stored profile may have fields of a later release, which are ignored; a misspelt key must not be.
+    let known = serde_json::to_value(&profile).map_err(|error| malformed(error.to_string()))?;
+    match fields.keys().find(|field| known.get(field.as_str()).is_none()) {
+        Some(unknown) => Err(malformed(format!("there is no key {unknown}; check its spelling"))),
+        None => Ok(profile),
+    }
 }
 
 #[cfg(test)]

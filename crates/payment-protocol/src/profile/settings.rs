@@ -6,8 +6,10 @@ use super::strategy::Strategy;
 use crate::ids::SwitchName;
 
 /// The capabilities of one switch, and the times given to it. Times are in milliseconds unless the name says seconds.
+///
+/// A copy is stored with each payment. A field that a newer release wrote is ignored, so that an older release can go on with
+/// the payment after a rollback; the configuration refuses unknown fields itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct SwitchProfile {
     /// Name in the configuration; compared with the sender of every answer.
     pub switch: SwitchName,
