@@ -13,6 +13,7 @@ use payment_ledger::steps::start::{START_CHANNEL, StartablePayment};
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::cause::ReserveRefusal;
 use temporalio_client::errors::{WorkflowInteractionError, WorkflowStartError};
+use temporalio_client::tonic::Code;
 use temporalio_client::{
     Client, UntypedWorkflow, WorkflowDescribeOptions, WorkflowExecutionStatus, WorkflowIdReusePolicy,
     WorkflowStartOptions,
@@ -137,7 +138,7 @@ impl Starter<'_> {
             }
             // Started before: by another starter, or by this one if it lost Temporal's answer (S1.7).
             Err(WorkflowStartError::AlreadyStarted { .. }) => StartOutcome::Started,
-            Err(WorkflowStartError::Rpc(status)) if is_unknown(status.code() as i32) => {
+            Err(WorkflowStartError::Rpc(status)) if !rejects_the_payment(status.code()) => {
                 tracing::warn!(
                     payment.id = %payment_id,
                     %status,
@@ -200,8 +201,19 @@ impl Starter<'_> {
     }
 }
 
-/// Whether a gRPC code leaves the outcome of a start unknown: cancelled, unknown, deadline exceeded, resource
-/// exhausted, aborted, internal, unavailable.
-fn is_unknown(code: i32) -> bool {
-    matches!(code, 1 | 2 | 4 | 8 | 10 | 13 | 14)
+/// Whether Temporal's error is about this payment's start. Every other error is about the connection, the namespace or the
+/// worker's permission: an expired certificate must not make every accepted payment need an operator.
+fn rejects_the_payment(code: Code) -> bool {
+    matches!(code, Code::InvalidArgument | Code::OutOfRange)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_error_about_the_payment_rejects_its_workflow_start() {
+        let rejecting: Vec<_> = (0..=16).map(Code::from).filter(|code| rejects_the_payment(*code)).collect();
+        assert_eq!(rejecting, [Code::InvalidArgument, Code::OutOfRange]);
+    }
 }
