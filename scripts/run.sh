@@ -12,6 +12,7 @@ start_run() {
   clean_up_killed_runs "$kind"
   log_dir=$dev_dir/log/$kind
   mkdir -p "$dev_dir/run" "$log_dir"
+  rm -f "$log_dir"/*.[0-9]*.log # logs of services that an earlier run started again
   run_dir=$dev_dir/run/$kind
   [ "$kind" = up ] || run_dir=$run_dir.$$
   mkdir "$run_dir" 2>/dev/null || fail "another ./dev $kind is starting in this clone; wait for it or stop it"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# `./dev up --strategy NAME`: the demo with one of the five submit strategies, against a mock switch that offers no more than
-# the strategy needs. docs/strategies.md compares them; tests/strategies has the same five pairs of profile and switch.
+# `./dev up --strategy NAME`: the demo with one of the five submit strategies, against a mock switch without the
+# capabilities that the strategy does without. docs/strategies.md compares them; tests/strategies has the same five pairs of profile and switch.
 
 # configure_strategy NAME: overrides the switch profile of the demo and the capabilities of the mock switch.
 configure_strategy() {

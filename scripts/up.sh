@@ -55,9 +55,9 @@ up() {
 # `./dev reset`: deletes what `./dev up` keeps between runs.
 reset_data() {
   [ $# = 0 ] || fail "reset takes no arguments"
-  start_run reset
-  [ ! -d "$dev_dir/run/up" ] || fail "the system is up in this clone; stop it with Ctrl-C first"
+  start_run up # the run that `up` has: the two exclude each other
   persistent_cluster_folder
+  stop_cluster "$REPLY" # left by a killed run
   rm -rf "$REPLY" "$dev_dir/broker" "$dev_dir/webhooks.key" "$dev_dir"/temporal.db*
   log_step "deleted the database, the workflows and the events of ./dev up"
 }
@@ -200,7 +200,10 @@ watch_processes() {
 find_ended_process() {
   local record
   ended=
-  kill -0 "$cluster_pid" || ended=database
+  if ! kill -0 "$cluster_pid"; then
+    ended=database
+    return
+  fi
   for record in "$run_dir"/*.process; do
     kill -0 "$(sed -n 1p "$record")" || ended=$record
   done

@@ -101,6 +101,24 @@ async fn s0_8_not_found_does_not_release_before_the_deadline() -> anyhow::Result
     Ok(())
 }
 
+/// A switch that repeats "in process" under cancel's constant key for ever: the rejection that its query reports decides.
+#[tokio::test]
+async fn s0_8_a_rejected_status_decides_beside_an_undecided_cancel() -> anyhow::Result<()> {
+    let system = System::start("path-a-undecided", SystemOptions::default()).await?;
+    system
+        .switch
+        .set_default_behaviour(json!({
+            "submit": ["refuse"],
+            "cancel": [{"fault": "in_process", "times": "always"}],
+        }))
+        .await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "failed").await?;
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    system.audit().await?;
+    Ok(())
+}
+
 #[tokio::test]
 async fn s0_14_a_cancel_without_an_answer_is_repeated_and_alerted() -> anyhow::Result<()> {
     let system = System::start("path-a-no-answer", SystemOptions::default()).await?;
@@ -108,12 +126,12 @@ async fn s0_14_a_cancel_without_an_answer_is_repeated_and_alerted() -> anyhow::R
         .switch
         .set_default_behaviour(json!({
             "submit": ["refuse"],
-            "cancel": ["unauthorized", "error_500", "drop_request", "in_process", "apply_drop_answer"],
+            "cancel": ["unauthorized", "error_500", "drop_request", "apply_drop_answer"],
         }))
         .await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_state(&payment.payment_id, "failed").await?;
-    assert!(system.switch.request_count(&payment.reference, "cancel").await? >= 6);
+    assert!(system.switch.request_count(&payment.reference, "cancel").await? >= 5);
     let alerts: Vec<String> = sqlx::query_scalar("SELECT kind FROM alerts WHERE payment_id = $1")
         .bind(&payment.payment_id)
         .fetch_all(&system.database.pool)

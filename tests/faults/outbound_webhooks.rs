@@ -146,8 +146,8 @@ impl WebhookBank {
         Ok(sqlx::query_scalar(attempts).bind(event_id).fetch_one(&self.system.database.pool).await?)
     }
 
-    /// An event whose attempt began within the last second (a lease is 6 s) and has reached the receiver; `None` if there is
-    /// none.
+    /// An event whose attempt began within the last second (a lease is 6 s) and has reached the receiver; `None` without
+    /// one.
     async fn posted_unrecorded_event(&self) -> anyhow::Result<Option<String>> {
         let leased = "SELECT event_id FROM webhook_deliveries WHERE lease IS NOT NULL AND next_attempt_at > now() + interval '5 s'";
         let leased: Vec<String> = sqlx::query_scalar(leased).fetch_all(&self.system.database.pool).await?;

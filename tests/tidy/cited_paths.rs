@@ -1,5 +1,6 @@
 //! The files and folders that the documents link or name exist.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -9,14 +10,26 @@ use crate::root;
 const TOP_FOLDERS: [&str; 8] =
     ["benches", "crates", "deploy", "docs", "scripts", "tests", "webhook", "workers"];
 
-/// Targets of the links in a Markdown text, without the web and without the anchor; a link to an anchor alone is left out.
-fn link_targets(text: &str) -> impl Iterator<Item = &str> {
+/// Targets of the links in a Markdown text, without the web: path and anchor, either may be empty.
+fn link_targets(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split("](")
         .skip(1)
         .filter_map(|rest| rest.split(')').next())
         .filter(|target| !target.contains("://") && !target.starts_with("mailto:"))
-        .filter_map(|target| target.split('#').next())
-        .filter(|target| !target.is_empty())
+        .map(|target| target.split_once('#').unwrap_or((target, "")))
+}
+
+/// The anchors of a Markdown text: its headings in lower case, blanks as hyphens, without other punctuation.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings =
+        text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let kept = |c: char| match c {
+        ' ' => Some('-'),
+        '-' | '_' => Some(c),
+        c if c.is_alphanumeric() => Some(c.to_ascii_lowercase()),
+        _ => None,
+    };
+    headings.map(|heading| heading.chars().filter_map(kept).collect()).collect()
 }
 
 /// Paths in backticks, from the root of the repository. Patterns such as `tests/*.rs` and commands with blanks are no paths.
@@ -29,6 +42,7 @@ fn named_paths(text: &str) -> impl Iterator<Item = &str> {
 
 fn documents() -> anyhow::Result<Vec<String>> {
     let output = Command::new("git").args(["ls-files", "*.md"]).current_dir(root()).output()?;
+    anyhow::ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
 }
 
@@ -39,7 +53,16 @@ fn every_link_and_path_in_a_document_exists() -> anyhow::Result<()> {
         let file = root().join(&document);
         let Ok(text) = std::fs::read_to_string(&file) else { continue };
         let folder = file.parent().unwrap_or(Path::new(""));
-        let linked = link_targets(&text).map(|target| (target, folder.join(target)));
+        for (path, anchor) in link_targets(&text).filter(|(_, anchor)| !anchor.is_empty()) {
+            let target = if path.is_empty() { file.clone() } else { folder.join(path) };
+            let is_known = std::fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(anchor));
+            if target.extension().is_some_and(|extension| extension == "md") && !is_known {
+                missing.push(format!("{document}: {path}#{anchor}"));
+            }
+        }
+        let linked = link_targets(&text)
+            .filter(|(path, _)| !path.is_empty())
+            .map(|(path, _)| (path, folder.join(path)));
         let named = named_paths(&text).map(|path| (path, root().join(path)));
         for (name, path) in linked.chain(named) {
             checked += 1;

@@ -15,7 +15,7 @@ use crate::root;
 /// Dependencies by crate.
 type Dependencies = BTreeMap<String, BTreeSet<String>>;
 
-/// Packages that are not part of the service: they depends on every crate and need no row.
+/// Packages that are not part of the service: they depend on every crate and need no row.
 const TEST_PACKAGES: [&str; 3] = ["benches", "system-tests", "testkit"];
 
 /// The text in backticks of a table cell.

@@ -69,16 +69,18 @@ impl ApiError {
             Self::Ledger(error @ LedgerError::Unavailable(_)) => {
                 tracing::warn!(
                     error = &error as &dyn Error,
-                    "the payments-api answered a request with 503 because the ledger's database did not answer"
+                    "the payments-api answered a request with 503 because the ledger's database failed or did not answer"
                 );
                 store_unavailable()
             }
             Self::Idempotency(error) if RequestRefusal::from(&error) != RequestRefusal::Defect => {
+                let refusal = RequestRefusal::from(&error);
                 tracing::warn!(
                     error = &error as &dyn Error,
-                    "the payments-api answered a request with 503 because the idempotency store did not answer"
+                    status = refusal.status().as_u16(),
+                    "the payments-api refused a request because of the idempotency store; the client retries the request"
                 );
-                idempotent::problem(&RequestRefusal::from(&error))
+                idempotent::problem(&refusal)
             }
             defect => {
                 tracing::error!(

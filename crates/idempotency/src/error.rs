@@ -20,9 +20,9 @@ pub enum IdempotencyError {
         "the transaction of a request took longer than the lease of its idempotency key; the client retries the request with the same Idempotency-Key"
     )]
     LeaseExceeded,
-    /// The circuit is open: the store was not contacted and the request was not executed.
+    /// The store is unavailable or its circuit is open: the request was not executed.
     #[error(
-        "the circuit of the idempotency store is open and the request was not executed; the client retries the request later"
+        "the idempotency store is unavailable or its circuit is open, and the request was not executed; the client retries the request later"
     )]
     Unavailable,
     /// Too many requests are queued: the request was not executed.
@@ -30,9 +30,9 @@ pub enum IdempotencyError {
         "the queue of the idempotency store is full and the request was not executed; the client retries the request later"
     )]
     QueueFull,
-    /// The process is stopping, or the batch worker is gone: whether the request was executed is unknown.
+    /// The process is stopping, its database did not answer, or the batch worker is gone: whether the request was executed is unknown.
     #[error(
-        "the process stopped before the request had an outcome, which is therefore unknown; the client retries the request with the same Idempotency-Key"
+        "the outcome of the request is unknown because the process stopped or its database did not answer; the client retries the request with the same Idempotency-Key"
     )]
     OutcomeUnknown,
     /// No partition exists for today: call [`crate::create_partitions`] and retry.

@@ -197,9 +197,9 @@ pub enum RequestRefusal {
     /// The key was used for a different request.
     #[error("this Idempotency-Key was used for a different request; send a new request with a new key")]
     Mismatch,
-    /// The store did not answer, or the circuit is open.
+    /// The store did not answer, its circuit is open, or its queue is full.
     #[error(
-        "the service's database did not answer; retry the request with the same Idempotency-Key, which is safe"
+        "the service cannot store the outcome of the request at the moment; retry the request with the same Idempotency-Key, which is safe"
     )]
     StoreUnavailable,
     /// A defect of the service.

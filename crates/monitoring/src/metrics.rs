@@ -63,7 +63,7 @@ pub const METRICS: &[MetricEntry] = &[
     entry(&[BackgroundWorker], Gauge, "payments_alerted", &["kind"], "payments", "Open payments with a recorded alert, by kind of alert; every kind is present"),
     entry(&[BackgroundWorker], Gauge, "exceptions_open", &["kind"], "exceptions", "Exceptions that no operator decision has closed, by kind; every kind is present"),
     entry(&[BackgroundWorker], Gauge, "exceptions_open_oldest_seconds", &["kind"], "seconds", "Age of the oldest open exception of the kind; 0 if none exists"),
-    entry(&[BackgroundWorker], Gauge, "holds_open", &["state", "currency", "decided_by"], "holds", "Open holds by state of their payment; every state is present. the label decided_by is bank before the first submit attempt and switch afterwards"),
+    entry(&[BackgroundWorker], Gauge, "holds_open", &["state", "currency", "decided_by"], "holds", "Open holds by state of their payment; every state is present; the label decided_by is bank before the first submit attempt and switch afterwards"),
     entry(&[BackgroundWorker], Gauge, "holds_open_minor", &["state", "currency", "decided_by"], "minor units", "Total amount of the open holds, by state of their payment"),
     entry(&[BackgroundWorker], Gauge, "holds_open_oldest_seconds", &["state", "currency", "decided_by"], "seconds", "Age of the oldest open hold, by state of its payment; 0 if none exists"),
     entry(&[BackgroundWorker], Gauge, "internal_account_balance_minor", &["account", "currency"], "minor units", "Balance of each internal account of the bank, such as holding (reserved amounts) and escrow (debited and not returned)"),

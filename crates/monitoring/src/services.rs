@@ -319,7 +319,7 @@ const API_RULES: &[Rule] = &[
         pending_s: 0,
         severity: Warning,
         summary: "Open payments lost their Temporal workflow; recovery workflows started (payments: {{ $value }})",
-        description: "Customers' payments fail although nothing was wrong with them: a recovery workflow cancels each payment that had not settled. Find out first in the Temporal UI who or what ended their workflows.",
+        description: "Customers' payments fail although nothing was wrong with them: a recovery workflow cancels each payment that was reserved and not confirmed. Find out first in the Temporal UI who or what ended their workflows.",
     },
     // Clients repeat failed requests, and a restart stays below 1 % over 5 minutes.
     Rule {
@@ -346,7 +346,7 @@ const API_RULES: &[Rule] = &[
         pending_s: 0,
         severity: Warning,
         summary: "The payments-api refuses callbacks of switch {{ $labels.switch }}: their signatures are wrong",
-        description: "Customers' payments through the switch confirm late, by query only. Read the refused callbacks in the payments-api's log first: a wrong secret, a wrong clock, or an attack.",
+        description: "Customers' payments through the switch are cancelled at the end of their SLA unless the switch settled them. Read the refused callbacks in the payments-api's log first: a wrong secret, a wrong clock, or an attack.",
     },
     Rule {
         name: "CallbacksUnreadable",
@@ -354,6 +354,6 @@ const API_RULES: &[Rule] = &[
         pending_s: 0,
         severity: Critical,
         summary: "Switch {{ $labels.switch }} sends correctly signed callbacks that the payments-api cannot parse",
-        description: "The switch's confirmations do not reach their payments: customers' amounts stay held. Compare the callback body in the payments-api's log with the documented callback format first.",
+        description: "The switch's confirmations do not reach their payments, which are cancelled at the end of their SLA unless the switch settled them. Compare the callback body in the payments-api's log with the documented callback format first.",
     },
 ];

@@ -1,7 +1,5 @@
 //! Errors of the ledger, by what the caller should do.
 
-use payment_protocol::ids::PaymentId;
-
 /// Why a step of the ledger has no outcome. Refusals are outcomes, not errors.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
@@ -30,8 +28,8 @@ pub enum LedgerError {
         /// The stored value.
         value: String,
     },
-    /// Stored rows of one payment contradict each other: the database was changed outside the service. Nothing was
-    /// written.
+    /// The payment's hold contradicts its other rows: the database was changed outside the service. No money was moved and
+    /// nothing was written.
     #[error(
         "the ledger's records of payment {payment_id} contradict each other: {detail}; nothing was written; run payctl ledger verify"
     )]
@@ -44,14 +42,8 @@ pub enum LedgerError {
 }
 
 impl LedgerError {
-    /// Checks an invariant between rows of one payment. Cheap, so it is checked in every build, where the rows are written
-    /// and where they are read.
-    pub(crate) fn unless(holds: bool, payment_id: &PaymentId, detail: &'static str) -> Result<(), Self> {
-        if holds { Ok(()) } else { Err(Self::Inconsistent { payment_id: payment_id.to_string(), detail }) }
-    }
-
     /// Whether a repeat can never succeed. A row that this process cannot parse may be readable for a newer one, so
-    /// [`LedgerError::Unreadable`] is not final.
+    /// [`LedgerError::Unreadable`] is not final; nor is [`LedgerError::Inconsistent`], which ends with the repair of the rows.
     #[must_use]
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Refused(_))

@@ -25,9 +25,22 @@ pub(crate) struct LockedPayment {
     pub(crate) needed_operator: bool,
     pub(crate) too_late: bool,
     pub(crate) facts: Facts,
+    /// A contradiction between the payment's hold and its other rows; `None` if they agree.
+    contradiction: Option<&'static str>,
 }
 
 impl LockedPayment {
+    /// Checks that the hold agrees with the payment and its reserve. Every step that moves money checks it first; a step that only
+    /// records what the switch or an operator said does not, so that no evidence is lost.
+    pub(crate) fn require_consistent_hold(&self) -> Result<(), LedgerError> {
+        match self.contradiction {
+            None => Ok(()),
+            Some(detail) => {
+                Err(LedgerError::Inconsistent { payment_id: self.payment_id.to_string(), detail })
+            }
+        }
+    }
+
     /// The values that a matching report must have.
     pub(crate) fn expected(&self) -> ExpectedTransfer {
         ExpectedTransfer {
@@ -135,10 +148,13 @@ impl LockedPaymentRow {
             .map_err(|_| unreadable("source_account", &self.source_account))?;
         let facts = self.facts(unreadable)?;
         // Pairs with the journal entry of steps/reserve.rs, from which the database opens the hold.
-        let hold_matches = self.hold_matches != Some(false);
-        LedgerError::unless(hold_matches, payment_id, "the hold differs from the payment")?;
-        let is_reserved = facts.hold.is_none() || facts.reserve == Some(ReserveRecord::Held);
-        LedgerError::unless(is_reserved, payment_id, "there is a hold without a recorded reserve")?;
+        let contradiction = if self.hold_matches == Some(false) {
+            Some("the hold differs from the payment")
+        } else if facts.hold.is_some() && facts.reserve != Some(ReserveRecord::Held) {
+            Some("there is a hold without a recorded reserve")
+        } else {
+            None
+        };
         Ok(LockedPayment {
             payment_id: payment_id.clone(),
             tx_id,
@@ -151,6 +167,7 @@ impl LockedPaymentRow {
             needed_operator: self.needed_operator,
             too_late: self.too_late,
             facts,
+            contradiction,
         })
     }
 

@@ -27,7 +27,8 @@ impl LedgerTransaction {
         Ok(Self { inner: pool.begin().await?, opened: Vec::new() })
     }
 
-    /// Commits, then logs the exceptions that were opened.
+    /// Commits, then logs the exceptions that were opened. A COMMIT whose answer is lost leaves no line: the exception itself is the
+    /// record.
     pub(crate) async fn commit(self) -> Result<(), LedgerError> {
         self.inner.commit().await?;
         for exception in self.opened {
@@ -35,7 +36,7 @@ impl LedgerTransaction {
                 payment.id = exception.payment_id.as_ref().map(PaymentId::as_str),
                 exception.kind = exception.kind.as_str(),
                 detail = exception.detail,
-                "the ledger found a contradiction and opens an exception; an operator must decide it (payctl exceptions)"
+                "the ledger opened an exception; an operator must decide it (payctl exceptions)"
             );
         }
         Ok(())

@@ -12,7 +12,7 @@ text_enum!(
         ContradictoryFinalStatus = "contradictory_final_status",
         /// SUCCESS with another amount, currency or reference.
         ConfirmationMismatch = "confirmation_mismatch",
-        /// SUCCESS for a payment without a recorded attempt.
+        /// A transfer at the switch, settled or not, of a payment without a recorded attempt.
         SettledWithoutAttempt = "settled_without_attempt",
         /// An authentic callback with an unknown reference.
         CallbackForUnknownPayment = "callback_for_unknown_payment",

@@ -308,7 +308,7 @@ fn a_cancel_answer_that_is_undecided_leads_to_its_outcome() {
 }
 
 #[test]
-fn a_switch_that_cannot_cancel_is_decided_by_query() {
+fn a_switch_that_cannot_cancel_is_decided_by_query_or_an_operator() {
     use Clock::{Before, Expired, NoDate, Past, Skew};
     let no_cancel = SwitchProfile { can_cancel: false, ..full_profile() };
     let no_cancel_no_deadline =
@@ -420,7 +420,7 @@ fn a_cancel_answered_not_found_without_a_deadline_is_inconclusive() {
 }
 
 #[test]
-fn an_extreme_deadline_or_clock_skew_neither_overflows_nor_cancels() {
+fn an_extreme_deadline_or_clock_skew_neither_overflows_nor_voids() {
     let mut port = ScriptedPort::new(CancelAnswer::NotFound, QueryAnswer::NotFound, Clock::Past);
     port.context.deadline_ms = Some(i64::MAX);
     assert!(port.attempt(&full_profile()).0.starts_with("retry in"));

@@ -256,7 +256,7 @@ impl Reconciler {
         let known = self.ledger.open_findings(&findings).await?;
         for (finding, known) in findings.iter().zip(&known) {
             tracing::warn!(drift = finding.drift.as_str(), payment.id = finding.payment_id.as_ref().map(PaymentId::as_str),
-                detail = finding.detail, exception = ?known, "a reconciliation run found drift, which opens an exception unless one is open (payctl exceptions)");
+                detail = finding.detail, exception = ?known, "a reconciliation run found drift (payctl exceptions)");
         }
         report.add_findings(findings, &known);
         Ok(())

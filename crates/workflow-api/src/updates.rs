@@ -41,10 +41,10 @@ pub enum UpdateOutcome {
 pub enum UpdateError {
     /// Temporal or the worker did not answer, or the workflow is not started yet: retry.
     #[error(
-        "the payment's workflow cannot be reached and nothing was applied; the background-worker delivers the decision again: {detail}"
+        "the payment's workflow did not confirm the decision; the background-worker delivers the decision again, and it is applied once: {detail}"
     )]
     Unreachable {
-        /// Why the workflow is unreachable.
+        /// Why no confirmation arrived.
         detail: String,
     },
     /// The payment does not await an operator at the moment, or another decision is being applied: retry.

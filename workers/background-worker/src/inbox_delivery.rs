@@ -47,10 +47,10 @@ async fn deliver_batch(
         if is_delivered {
             ledger.mark_delivered(message.inbox_id).await?;
             metrics::counter!("inbox_delivered_total").increment(1);
-            tracing::info!(payment.id = %message.payment_id, inbox.id = message.inbox_id, "the background task inbox_delivery delivered an inbox message to its workflow");
+            tracing::info!(payment.id = %message.payment_id, inbox.id = message.inbox_id, ?delivery, "the background task inbox_delivery finished an inbox message");
         } else {
             metrics::counter!("inbox_delivery_failures_total").increment(1);
-            tracing::debug!(payment.id = %message.payment_id, inbox.id = message.inbox_id, ?delivery, "the background task inbox_delivery could not deliver an inbox message to its workflow; it tries again");
+            tracing::debug!(payment.id = %message.payment_id, inbox.id = message.inbox_id, ?delivery, "the background task inbox_delivery has not finished an inbox message yet; it tries again");
         }
     }
     Ok(messages.len())

@@ -43,7 +43,7 @@ async fn maintain_partitions(pool: &PgPool) -> Result<()> {
             created = days.created,
             dropped = days.dropped,
             claims_released = kept.reaped,
-            "the background task partition_maintenance created and dropped day partitions of idempotency keys"
+            "the background task partition_maintenance maintained the idempotency keys"
         );
     }
     Ok(())

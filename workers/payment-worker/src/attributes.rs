@@ -42,7 +42,7 @@ pub(crate) async fn register(client: &Client, namespace: &str) {
         }
         Err(status) if status.code() == Code::AlreadyExists => {}
         Err(status) => {
-            tracing::warn!(%status, "the payment-worker could not register the search attributes of payments; Temporal refuses to start payment workflows until they are registered")
+            tracing::warn!(%status, "the payment-worker could not register the search attributes of payments; unless they exist, Temporal refuses to start payment workflows")
         }
     }
 }

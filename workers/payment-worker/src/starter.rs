@@ -150,7 +150,7 @@ impl Starter<'_> {
                 tracing::error!(
                     payment.id = %payment_id,
                     error = &error as &dyn std::error::Error,
-                    "Temporal refused to start the workflow of a payment; the payment waits in the state accepted and a payment-worker tries again"
+                    "Temporal refused to start the workflow of a payment; the payment waits and a payment-worker tries again"
                 );
                 StartOutcome::Refused
             }
@@ -163,8 +163,19 @@ impl Starter<'_> {
             if !self.is_lost(&idle.workflow_id).await {
                 continue;
             }
-            let Some(recovery) = self.ledger.resume(&idle.payment_id, &idle.workflow_id).await? else {
-                continue;
+            let recovery = match self.ledger.resume(&idle.payment_id, &idle.workflow_id).await {
+                Ok(Some(recovery)) => recovery,
+                Ok(None) => continue,
+                Err(error @ LedgerError::Unavailable(_)) => return Err(error),
+                // The payments after this one must not wait for its repair.
+                Err(error) => {
+                    tracing::error!(
+                        payment.id = %idle.payment_id,
+                        error = &error as &dyn std::error::Error,
+                        "the payment-worker could not resume an open payment whose workflow is lost; it tries again"
+                    );
+                    continue;
+                }
             };
             tracing::error!(
                 payment.id = %idle.payment_id,

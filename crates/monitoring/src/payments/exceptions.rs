@@ -24,8 +24,8 @@ pub(super) fn exception_alert(kind: ExceptionKind) -> Alert {
         },
         ExceptionKind::SettledWithoutAttempt => Texts {
             severity: Critical,
-            summary: "A switch settled a transfer of which the ledger has no submit attempt",
-            description: "Money left that this service did not send; the bank bears it. Find out first whether the ledger's database was restored from a backup; if not, treat it as an attack and stop the switch with `payctl kill-switch stop`.",
+            summary: "A switch has a transfer of which the ledger has no submit attempt",
+            description: "Money left or may leave that this service has no record of; the bank bears it. Find out first whether the ledger's database was restored from a backup; if not, treat it as an attack and stop the switch with `payctl kill-switch stop`.",
         },
         ExceptionKind::CallbackFromOtherSwitch => Texts {
             severity: Critical,
@@ -128,7 +128,7 @@ fn drift_description(kind: Drift) -> &'static str {
             "The money left and the customer got the held amount back: the bank bears it until a correction. Find the payment with `payctl exceptions`, then propose `payctl decide late-debit`."
         }
         Drift::AmountMismatch => {
-            "The customer was debited another amount than the bank paid. Find the payment with `payctl exceptions` and ask the switch's operators which amount they settled."
+            "The bank paid another amount than the customer was or will be debited. Find the payment with `payctl exceptions` and ask the switch's operators which amount they settled."
         }
         Drift::SettledTwice => {
             "The bank paid more than the customer was debited. Stop new payments to the switch first with `payctl kill-switch stop`, then find the payment with `payctl exceptions`."

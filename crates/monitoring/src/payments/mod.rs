@@ -82,7 +82,7 @@ fn open_state(state: PaymentState) -> Option<OpenState> {
             limit_s: 180,
             severity: Warning,
             problem: "A reserved payment has been waiting for its switch to accept the transfer",
-            description: "The customer's amount is held. Find the payment with `payctl stuck`, then check with `payctl show PAYMENT_ID` whether a submit attempt is recorded.",
+            description: "The customer's amount is held. Find the payment with `payctl stuck --older-than 1s`, then check with `payctl show PAYMENT_ID` whether a submit attempt is recorded.",
         },
         // The SLA is 60 s, and a recovery workflow starts after 90 s.
         S::Submitted => OpenState {
@@ -96,21 +96,21 @@ fn open_state(state: PaymentState) -> Option<OpenState> {
             limit_s: 60,
             severity: Critical,
             problem: "A payment that settled at its switch has not been debited from the customer",
-            description: "The money left and the bank bears the amount until the debit. Find the payment with `payctl stuck`, then check with `payctl show PAYMENT_ID` whether the ledger refused the debit.",
+            description: "The money left and the bank bears the amount until the debit. Find the payment with `payctl stuck --older-than 1s`, then check with `payctl show PAYMENT_ID` whether the ledger refused the debit.",
         },
         // Cancel attempts are at most 5 minutes apart.
         S::Cancelling => OpenState {
             limit_s: Tolerance::default().cancelling_s,
             severity: Critical,
             problem: "A cancelling payment has had no final status from its switch",
-            description: "The customer's amount stays held and the transfer may still settle. Find the payment with `payctl stuck`, then read the switch's last answer with `payctl show PAYMENT_ID`.",
+            description: "The customer's amount stays held and the transfer may still settle. Find the payment with `payctl stuck --older-than 1s`, then read the switch's last answer with `payctl show PAYMENT_ID`.",
         },
         // Half a working day for two operators to decide.
         S::NeedsOperator => OpenState {
             limit_s: 4 * 3_600,
             severity: Critical,
             problem: "A payment that needs an operator has been waiting for a decision",
-            description: "The customer's amount stays held until two operators decide about the payment. Find it and its operator reason with `payctl stuck`, then propose a decision with `payctl decide`.",
+            description: "The customer's amount stays held until two operators decide about the payment. Find it and its operator reason with `payctl stuck --older-than 1s`, then propose a decision with `payctl decide`.",
         },
         S::Settled | S::Rejected | S::Failed | S::TimedOut | S::Cancelled => return None,
     })
@@ -166,8 +166,8 @@ fn hold_alert(state: PaymentState) -> Alert {
 }
 
 fn reason_alert(reason: OperatorReason) -> Alert {
-    const HELD: &str = "The customer's amount stays held until operators decide whether the money left. Find the payment with `payctl stuck`, then ask the switch's operators how its transfer ended.";
-    const MONEY_LEFT: &str = "The money left and will not come back; the customer is not debited, and the bank bears the amount until two operators decide who does (`payctl decide`). Find the payment with `payctl stuck`.";
+    const HELD: &str = "The customer's amount stays held until operators decide whether the money left. Find the payment with `payctl stuck --older-than 1s`, then ask the switch's operators how its transfer ended.";
+    const MONEY_LEFT: &str = "The money left and will not come back; the customer is not debited, and the bank bears the amount until two operators decide who does (`payctl decide`). Find the payment with `payctl stuck --older-than 1s`.";
     let (severity, summary, description) = match reason {
         OperatorReason::SettledWithoutAttempt => (
             Critical,
@@ -177,12 +177,12 @@ fn reason_alert(reason: OperatorReason) -> Alert {
         OperatorReason::CompensationFailed => (
             Critical,
             "the release of its hold failed permanently",
-            "The customer's amount stays held although the transfer is void: the ledger refused the release. Find the payment with `payctl stuck`, then read the violated invariant with `payctl show PAYMENT_ID`.",
+            "The customer's amount stays held although the release is due: the ledger refused it. Find the payment with `payctl stuck --older-than 1s`, then read the violated invariant with `payctl show PAYMENT_ID`.",
         ),
         OperatorReason::WorkflowStartRefused => (
             Critical,
             "Temporal refused to start its workflow five times",
-            "The customer's payment waits and no amount is held; Temporal will probably refuse other payments too. Read first in the payment-worker's log why Temporal refuses to start workflows.",
+            "The customer's payment waits; an amount is held only if the payment had started before. Temporal will probably refuse other payments too. Read first in the payment-worker's log why Temporal refuses to start workflows.",
         ),
         OperatorReason::RecallRefused => (Warning, "its switch refused to return the money", MONEY_LEFT),
         OperatorReason::RecallUnsupported => (Warning, "its switch cannot return the money", MONEY_LEFT),
@@ -214,23 +214,23 @@ fn recorded_alert(kind: AlertKind) -> Alert {
         AlertKind::CompensationFailed => Texts {
             severity: Critical,
             summary: "The release of an open payment's hold failed permanently",
-            description: "The customer's amount stays held although the transfer is void. Find the payment with `payctl stuck`, then read the violated invariant with `payctl show PAYMENT_ID`.",
+            description: "The customer's amount stays held although the release is due. Find the payment with `payctl stuck --older-than 1s`, then read the violated invariant with `payctl show PAYMENT_ID`.",
         },
         // Raised after the profile's `alert_after_ms`, 2 minutes by default, or at once after a 4xx answer.
         AlertKind::CancelUndecided => Texts {
             severity: Warning,
             summary: "A switch has given no final answer to the cancel of an open payment",
-            description: "The customer's amount stays held. Find the payment with `payctl stuck` and read the switch's last answer with `payctl show PAYMENT_ID`: after a 4xx answer, correct the switch's section of the service's configuration.",
+            description: "The customer's amount stays held. Find the payment with `payctl stuck --older-than 1s` and read the switch's last answer with `payctl show PAYMENT_ID`: after a 4xx answer, correct the switch's section of the service's configuration.",
         },
         AlertKind::RecallUndecided => Texts {
             severity: Warning,
             summary: "A switch has given no final answer to the recall of an open payment",
-            description: "The money left and the customer could not be debited: the bank bears the amount meanwhile. Find the payment with `payctl stuck`, and ask the switch's operators to answer the recall of its reference.",
+            description: "The money left and the customer could not be debited: the bank bears the amount meanwhile. Find the payment with `payctl stuck --older-than 1s`, and ask the switch's operators to answer the recall of its reference.",
         },
         AlertKind::NeedsOperator => Texts {
             severity: Warning,
             summary: "Open payments need an operator decision, whatever the operator reason",
-            description: "The customers' amounts stay held. List the payments and their operator reasons with `payctl stuck`, then follow the alert PaymentNeedsOperator.. of each reason, which fires too.",
+            description: "The customers' amounts stay held. List the payments and their operator reasons with `payctl stuck --older-than 1s`, then follow the alert PaymentNeedsOperator.. of each reason, which fires too.",
         },
     };
     let word = kind.as_str();

@@ -76,7 +76,7 @@ impl HttpSender {
         if let Err(reason) = &https {
             tracing::warn!(
                 reason,
-                "the sender of outbound webhooks cannot send over https because the machine has no root certificates; install them"
+                "the sender of outbound webhooks could not build its https client; check the machine's root certificates"
             );
         }
         Ok(Self { master_key, rules: options.rules.clone(), timeout: options.attempt_timeout, http, https })
@@ -128,7 +128,7 @@ impl HttpSender {
             .await
             .map_err(|error| {
                 let cause = root_cause(&error);
-                tracing::info!(endpoint.id = %claimed.endpoint, cause, "a tenant's webhook endpoint did not answer a delivery attempt");
+                tracing::info!(endpoint.id = %claimed.endpoint, cause, "a delivery attempt to a tenant's webhook endpoint got no response");
                 AttemptResponse::Missing { error: self.public_error(&error) }
             })
     }

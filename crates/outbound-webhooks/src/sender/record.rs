@@ -110,7 +110,7 @@ pub(super) async fn record(
     if let Some(reason) = disabled {
         metrics::counter!("outbound_webhook_endpoints_disabled_total", "reason" => reason.clone())
             .increment(1);
-        tracing::warn!(endpoint.id = %claimed.endpoint, reason, "the sender disabled a tenant's webhook endpoint because of its responses; deliveries wait until the tenant enables it");
+        tracing::warn!(endpoint.id = %claimed.endpoint, reason, "the sender disabled a tenant's webhook endpoint because of its responses; pending deliveries wait until the tenant enables it, and new events are not delivered to it");
     }
     if updated.is_none() {
         return Ok(DeliveryAttemptOutcome::LeaseLost);

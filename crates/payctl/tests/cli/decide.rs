@@ -66,9 +66,7 @@ async fn a_decision_confirmed_with_payctl_without_a_workflow_stays_recorded() {
     let result = decide(&bank, &["confirm", id.as_str()], "Bob", &["--wait", "2"]).await;
     assert_eq!(result.code, Some(3), "{result:?}");
     assert!(
-        result
-            .stdout
-            .contains("not delivered: the payment's workflow cannot be reached and nothing was applied; "),
+        result.stdout.contains("not delivered: the payment's workflow did not confirm the decision; "),
         "{result:?}"
     );
     assert!(result.stdout.contains("is recorded and is delivered until it is applied"), "{result:?}");

@@ -66,7 +66,7 @@ impl Ledger {
                 payment.id = payment_id.as_str(),
                 alert.kind = kind.as_str(),
                 detail,
-                "the ledger recorded an alert for a payment; an operator must look at the payment (payctl stuck)"
+                "the ledger recorded an alert for a payment; an operator must look at the payment (payctl stuck --older-than 1s)"
             );
         }
         Ok(())

@@ -2,7 +2,6 @@
 //! frozen after the hold was opened: Path C (S0.10).
 
 use payment_protocol::PaymentState;
-use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::keys;
 use payment_protocol::port::DebitOutcome;
@@ -28,8 +27,7 @@ impl Ledger {
             DebitRuling::Debit => {}
         }
         let LockedPayment { tx_id, source_account, money, .. } = &locked;
-        let is_open = locked.facts.hold == Some(HoldStatus::Open);
-        LedgerError::unless(is_open, payment_id, "the debit has no open hold")?;
+        locked.require_consistent_hold()?;
         let key = keys::debit(tx_id);
         let account = sqlx::query!(
             "SELECT status FROM accounts WHERE account_id = $1 FOR SHARE",

@@ -2,7 +2,6 @@
 //! [`payment_protocol::rules::release`].
 
 use payment_protocol::cause::Cause;
-use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::keys::{self, CompensationKey};
 use payment_protocol::rules::{self, ReleaseRefusal, ReleaseRuling};
@@ -66,8 +65,7 @@ pub(crate) async fn release_hold(
     key: &CompensationKey,
 ) -> Result<(), LedgerError> {
     let LockedPayment { payment_id, source_account, money, .. } = locked;
-    let is_open = locked.facts.hold == Some(HoldStatus::Open);
-    LedgerError::unless(is_open, payment_id, "the release has no open hold")?;
+    locked.require_consistent_hold()?;
     accounts::post(
         tx,
         accounts::JournalPosting {

@@ -73,7 +73,7 @@ impl Ledger {
         let (source, event) = match void_reason {
             VoidReason::NeverSent => ("never_sent", "no transfer was sent"),
             VoidReason::Cancelled => ("cancelled", "the switch cancelled the transfer"),
-            VoidReason::Rejected => ("rejected", "the switch had already rejected the transfer"),
+            VoidReason::Rejected => ("rejected", "the switch had already rejected or cancelled the transfer"),
             VoidReason::DeadlinePassed => {
                 ("deadline", "the switch does not know the transfer, and its deadline has passed")
             }

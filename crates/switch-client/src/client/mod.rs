@@ -157,8 +157,8 @@ impl SwitchClient {
         self.breaker.permits(now) && self.retry_after.remaining(now).is_none()
     }
 
-    /// The rest of the switch's last `Retry-After`, at most the profile's `retry_interval_max_ms`; `None` if there is
-    /// none. Repeat a call only after it.
+    /// The rest of the switch's last `Retry-After`, at most the profile's `retry_interval_max_ms`; `None` without
+    /// one. Repeat a call only after it.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after.remaining(Instant::now())

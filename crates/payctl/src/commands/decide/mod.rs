@@ -4,6 +4,7 @@ mod exception;
 mod payment;
 mod wait;
 
+use payment_ledger::LedgerError;
 use payment_ledger::operator::decisions::DecideError;
 use payment_protocol::action::Correction;
 use payment_protocol::decision::Action;
@@ -132,9 +133,10 @@ fn action() -> impl clap::builder::TypedValueParser<Value = Action> {
 fn not_decided(error: DecideError) -> anyhow::Error {
     match error {
         DecideError::Refused(refused) => anyhow::anyhow!("nothing was decided: {refused}"),
-        DecideError::Ledger(error) => {
+        DecideError::Ledger(error @ LedgerError::Unavailable(_)) => {
             let context = "the decision may be recorded; repeat the same command, which records it once";
             anyhow::Error::new(error).context(context)
         }
+        DecideError::Ledger(error) => anyhow::Error::new(error).context("the decision was not recorded"),
     }
 }

@@ -20,6 +20,7 @@ pub(super) async fn by_decision(
     locked: &LockedPayment,
     decision_id: &DecisionId,
 ) -> Result<String, LedgerError> {
+    locked.require_consistent_hold()?;
     let LockedPayment { payment_id, tx_id, money, .. } = locked;
     let key = keys::debit_by_decision(tx_id, decision_id);
     let has_hold = locked.facts.hold == Some(HoldStatus::Open);

@@ -115,10 +115,8 @@ pub enum DecideError {
     /// Refused; nothing was written.
     #[error(transparent)]
     Refused(#[from] DecisionRefusedError),
-    /// The outcome is unknown: repeat.
-    #[error(
-        "the ledger did not confirm whether the operator decision is recorded; repeat the decision, which is recorded only once"
-    )]
+    /// No outcome. After [`LedgerError::Unavailable`] the decision may be recorded: repeat it.
+    #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
 
