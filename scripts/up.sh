@@ -8,6 +8,7 @@ up() {
       --once) kind=once ;;
       --strategy)
         strategy=${2:-}
+        [ -n "$strategy" ] || fail "--strategy needs a name: query, reference, write_ahead, at_most_once or validate"
         [ $# = 1 ] || shift
         ;;
       --strategy=*) strategy=${1#*=} ;;
@@ -17,6 +18,7 @@ up() {
   done
   configure_strategy "$strategy"
   start_run "$kind"
+  [ "$kind" = once ] || require_same_strategy "$strategy"
   require_free_ports
   install_tools
   build
@@ -52,13 +54,25 @@ up() {
   watch_processes
 }
 
+# The kept book of the mock switch has transfers as one kind of switch records them: another kind could not read them.
+require_same_strategy() {
+  local kept file=$dev_dir/strategy
+  persistent_cluster_folder
+  if [ -d "$REPLY/data" ] && [ -s "$file" ]; then
+    kept=$(sed -n 1p "$file")
+    [ "$kept" = "$1" ] ||
+      fail "the kept payments are of the submit strategy $kept; run './dev up --strategy $kept', or delete them first with './dev reset'"
+  fi
+  printf '%s\n' "$1" >"$file"
+}
+
 # `./dev reset`: deletes what `./dev up` keeps between runs.
 reset_data() {
   [ $# = 0 ] || fail "reset takes no arguments"
   start_run up # the run that `up` has: the two exclude each other
   persistent_cluster_folder
   stop_cluster "$REPLY" # left by a killed run
-  rm -rf "$REPLY" "$dev_dir/broker" "$dev_dir/webhooks.key" "$dev_dir"/temporal.db*
+  rm -rf "$REPLY" "$dev_dir/broker" "$dev_dir/webhooks.key" "$dev_dir/strategy" "$dev_dir"/temporal.db*
   log_step "deleted the database, the workflows and the events of ./dev up"
 }
 
@@ -166,6 +180,12 @@ print_addresses() {
                                     $notifier_metrics/metrics
   Database, as its owner            $owner_url
   Logs                              ${log_dir#"$root"/}
+
+  For payctl in a second terminal:
+
+    export PATH="$programs:\$PATH" PAYMENTS_CONFIG=${PAYMENTS_CONFIG#"$root"/} PAYMENTS_API_URL=$api \\
+      PAYMENTS_DATABASE__URL=$owner_url PAYMENTS_TEMPORAL__ADDRESS=$PAYMENTS_TEMPORAL__ADDRESS \\
+      PAYMENTS_SWITCHES__MOCK__BASE_URL=$mock_switch $(env | grep '^PAYMENTS_SWITCHES__MOCK__PROFILE__' | sort | tr '\n' ' ')
 
   To receive webhooks on this machine, see docs/operation.md, section "Outbound webhooks"
 
