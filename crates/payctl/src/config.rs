@@ -100,15 +100,9 @@ impl Config {
 
 fn parse(name: &str, section: &serde_json::Value) -> anyhow::Result<SwitchConfig> {
     let invalid = || format!("[switches.{name}] is invalid");
-    // The name is the section's key, not one of its fields.
-    let mut profile = section.get("profile").cloned().unwrap_or_default();
-    if let Some(fields) = profile.as_object_mut() {
-        fields.insert("switch".into(), name.into());
-    }
-    Ok(SwitchConfig {
-        options: serde_json::from_value(section.clone()).with_context(invalid)?,
-        profile: serde_json::from_value(profile).with_context(invalid)?,
-    })
+    let options: SwitchOptions = serde_json::from_value(section.clone()).with_context(invalid)?;
+    let profile = options.read_profile(&SwitchName::new(name).with_context(invalid)?)?;
+    Ok(SwitchConfig { options, profile })
 }
 
 #[cfg(test)]
@@ -140,6 +134,7 @@ mod tests {
         assert!(error(Config::default()).contains("no switch is"));
         let wrong = config(|section| section["profile"]["has_qery"] = true.into());
         let error = format!("{:#}", wrong.switches().unwrap_err());
-        assert!(error.starts_with("[switches.acme] is invalid: unknown field `has_qery`"), "{error}");
+        assert!(error.contains("[switches.acme.profile]"), "{error}");
+        assert!(error.contains("there is no key has_qery; check its spelling"), "{error}");
     }
 }

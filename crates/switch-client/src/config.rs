@@ -134,7 +134,7 @@ impl Switches {
         let mut routes: Vec<(String, SwitchName)> = Vec::new();
         for (text, options) in self.0 {
             let name = SwitchName::new(text.as_str()).map_err(|_| SwitchConfigError::Name(text.clone()))?;
-            let profile = read_profile(&name, &options)?;
+            let profile = options.read_profile(&name)?;
             let warnings = profile.check().map_err(|source| SwitchConfigError::Unsafe {
                 switch: text.clone(),
                 nearest: NearestSafeProfile::to(&profile),
@@ -184,17 +184,24 @@ impl CheckedSwitches {
     }
 }
 
-fn read_profile(name: &SwitchName, options: &SwitchOptions) -> Result<SwitchProfile, SwitchConfigError> {
-    let malformed = |detail| SwitchConfigError::Malformed { switch: name.to_string(), detail };
-    let mut fields = options.profile.clone();
-    fields.insert("switch".into(), name.as_str().into());
-    let profile: SwitchProfile =
-        serde_json::from_value(fields.clone().into()).map_err(|error| malformed(error.to_string()))?;
-    // A stored profile may have fields of a later release, which are ignored; a misspelt key must not be.
-    let known = serde_json::to_value(&profile).map_err(|error| malformed(error.to_string()))?;
-    match fields.keys().find(|field| known.get(field.as_str()).is_none()) {
-        Some(unknown) => Err(malformed(format!("there is no key {unknown}; check its spelling"))),
-        None => Ok(profile),
+impl SwitchOptions {
+    /// The profile of the switch with this name, which is the section's key and not one of its fields. Whether the profile is safe
+    /// is not checked.
+    ///
+    /// # Errors
+    /// [`SwitchConfigError::Malformed`]: a key is missing, unknown or has a wrong value.
+    pub fn read_profile(&self, name: &SwitchName) -> Result<SwitchProfile, SwitchConfigError> {
+        let malformed = |detail| SwitchConfigError::Malformed { switch: name.to_string(), detail };
+        let mut fields = self.profile.clone();
+        fields.insert("switch".into(), name.as_str().into());
+        let profile: SwitchProfile =
+            serde_json::from_value(fields.clone().into()).map_err(|error| malformed(error.to_string()))?;
+        // A stored profile may have fields of a later release, which are ignored; a misspelt key must not be.
+        let known = serde_json::to_value(&profile).map_err(|error| malformed(error.to_string()))?;
+        match fields.keys().find(|field| known.get(field.as_str()).is_none()) {
+            Some(unknown) => Err(malformed(format!("there is no key {unknown}; check its spelling"))),
+            None => Ok(profile),
+        }
     }
 }
 
