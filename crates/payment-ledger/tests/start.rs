@@ -130,7 +130,7 @@ async fn r23_an_unreadable_payment_does_not_block_workflow_starts(pool: PgPool) 
     let unreadable = bank.payment_at(Stage::Accepted, "unreadable").await;
     let p = bank.payment_at(Stage::Accepted, "sound").await;
     bank.sql(&format!(
-        "UPDATE payments SET profile = profile || '{{\"unheard_of\": 1}}' WHERE payment_id = '{}'",
+        "UPDATE payments SET profile = profile || '{{\"strategy\": \"of a later release\"}}' WHERE payment_id = '{}'",
         unreadable.id
     ))
     .await;
