@@ -211,7 +211,7 @@ const WEBHOOK_RULES: &[Rule] = &[
     // An endpoint that is down is attempted less and less often: half of all attempts is an error of ours or of a large tenant.
     Rule {
         name: "WebhookFailureRateHigh",
-        expr: "sum(rate(outbound_webhook_attempts_total{outcome!~\"delivered|taken_over\"}[15m])) / sum(rate(outbound_webhook_attempts_total{outcome!=\"taken_over\"}[15m])) > 0.5",
+        expr: "sum(rate(outbound_webhook_attempts_total{outcome!~\"delivered|lease_lost\"}[15m])) / sum(rate(outbound_webhook_attempts_total{outcome!=\"lease_lost\"}[15m])) > 0.5",
         pending_s: 900,
         severity: Warning,
         summary: "More than half of the delivery attempts of outbound webhooks have failed for 15 minutes",

@@ -94,11 +94,7 @@ pub(super) async fn claim_due(
     rows.into_iter()
         .map(|row| {
             let endpoint =
-                EndpointId::new(row.endpoint_id.as_str()).map_err(|_| WebhooksError::InvalidValue {
-                    id: row.endpoint_id.clone(),
-                    column: "endpoint_id",
-                    value: row.endpoint_id.clone(),
-                })?;
+                EndpointId::new(row.endpoint_id.as_str()).map_err(|_| invalid_endpoint(row.endpoint_id))?;
             Ok(ClaimedDelivery {
                 position: row.position,
                 lease: row.lease,
@@ -114,4 +110,8 @@ pub(super) async fn claim_due(
             })
         })
         .collect()
+}
+
+fn invalid_endpoint(id: String) -> WebhooksError {
+    WebhooksError::InvalidValue { id: id.clone(), column: "endpoint_id", value: id }
 }

@@ -33,11 +33,11 @@ impl DeliveryAttemptOutcome {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Delivered => "delivered",
-            Self::Retry => "again",
+            Self::Retry => "retry",
             Self::NotSent => "not_sent",
             Self::Failed => "failed",
             Self::Gone => "gone",
-            Self::LeaseLost => "taken_over",
+            Self::LeaseLost => "lease_lost",
         }
     }
 
