@@ -2,15 +2,10 @@
 
 use std::time::Duration;
 
+use postgres_kit::deletion::{BATCH, delete_in_batches};
 use sqlx::PgPool;
-use sqlx::postgres::PgQueryResult;
 
 use crate::WebhooksError;
-
-/// Rows deleted in one statement.
-const BATCH: i64 = 1_000;
-/// Upper bound of statements in one call; the next call continues.
-const BATCHES_MAX: usize = 100;
 
 /// Deletes the deliveries of deleted endpoints and these endpoints; then deliveries, with their attempts, that ended longer
 /// than `retention` ago or have been due for that long (because their endpoint is disabled). A delivery with further attempts
@@ -23,7 +18,7 @@ pub async fn prune(pool: &PgPool, retention: Duration) -> Result<u64, WebhooksEr
 }
 
 async fn deleted_endpoints(pool: &PgPool) -> Result<u64, WebhooksError> {
-    let deleted = in_batches(|| {
+    let deleted = delete_in_batches(|| {
         // A delivery in flight stays, so that its attempt can be recorded.
         sqlx::query!(
             "DELETE FROM webhook_deliveries WHERE position IN (
@@ -46,7 +41,7 @@ async fn deleted_endpoints(pool: &PgPool) -> Result<u64, WebhooksError> {
 }
 
 async fn old_deliveries(pool: &PgPool, retention: Duration) -> Result<u64, WebhooksError> {
-    in_batches(|| {
+    let deleted = delete_in_batches(|| {
         sqlx::query!(
             "DELETE FROM webhook_deliveries WHERE position IN (
                  SELECT d.position FROM webhook_deliveries d
@@ -57,21 +52,6 @@ async fn old_deliveries(pool: &PgPool, retention: Duration) -> Result<u64, Webho
         )
         .execute(pool)
     })
-    .await
-}
-
-/// Deletes batch by batch until one is not full; returns the number of rows.
-async fn in_batches<D>(delete: impl Fn() -> D) -> Result<u64, WebhooksError>
-where
-    D: Future<Output = Result<PgQueryResult, sqlx::Error>>,
-{
-    let mut deleted = 0;
-    for _ in 0..BATCHES_MAX {
-        let rows = delete().await?.rows_affected();
-        deleted += rows;
-        if rows < BATCH.unsigned_abs() {
-            break;
-        }
-    }
+    .await?;
     Ok(deleted)
 }

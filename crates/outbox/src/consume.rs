@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::future::Future;
 
+use postgres_kit::text::replace_nul;
 use sqlx::{PgConnection, PgPool};
 
 use crate::{Event, OutboxError};
@@ -167,8 +168,8 @@ pub async fn park(
     event: Option<&Event>,
 ) -> Result<(), OutboxError> {
     let mut tx = pool.begin().await?;
-    // A PostgreSQL text cannot contain NUL; a poison message may.
-    let storable = |text: &str| text.replace('\0', "\u{fffd}");
+    // A poison message may contain NUL.
+    let event_id = delivery.event_id.as_deref().map(replace_nul);
     sqlx::query!(
         "INSERT INTO parked_deliveries
              (consumer, stream, stream_sequence, subject, event_id, payload, reason, deliveries)
@@ -176,10 +177,10 @@ pub async fn park(
         delivery.consumer,
         delivery.stream,
         delivery.stream_sequence,
-        storable(&delivery.subject),
-        delivery.event_id.as_deref().map(storable),
+        &*replace_nul(&delivery.subject),
+        event_id.as_deref(),
         delivery.payload,
-        storable(&delivery.reason),
+        &*replace_nul(&delivery.reason),
         delivery.deliveries,
     )
     .execute(&mut *tx)

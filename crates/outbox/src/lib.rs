@@ -41,7 +41,7 @@ pub use event::Event;
 pub use measure::{OutboxBacklog, measure};
 pub use publisher::{PublishError, Publisher};
 pub use relay::{Relay, RelayOptions};
-pub use wake_up::{WakeUpListener, wake_relay};
+pub use wake_up::wake_relay;
 
 /// Migrations of the tables `outbox_keys`, `outbox`, `processed_events`, `consumer_positions` and `parked_deliveries`.
 pub static MIGRATOR: Migrator = sqlx::migrate!();

@@ -7,12 +7,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use postgres_kit::wake_up::WakeUpListener;
 use sqlx::{PgConnection, PgPool};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::leader_lock::LeaderLock;
-use crate::wake_up::{CHANNEL, WakeUpListener};
+use crate::wake_up::CHANNEL;
 use crate::{Event, OutboxError, PublishError, Publisher};
 
 /// Time in which one round publishes; the next round continues. Much shorter than the idle timeout of the session with the

@@ -4,22 +4,17 @@
 
 use std::time::Duration;
 
+use postgres_kit::deletion::{BATCH, delete_in_batches};
 use sqlx::PgPool;
-use sqlx::postgres::PgQueryResult;
 
 use crate::OutboxError;
-
-/// Rows deleted in one statement.
-const BATCH: i64 = 1_000;
-/// Upper bound of statements in one call; the next call continues.
-const BATCHES_MAX: usize = 100;
 
 /// Deletes events that were published longer than `retention` ago; returns their number.
 ///
 /// # Errors
 /// [`OutboxError`]; rows that were deleted before stay deleted.
 pub async fn prune_published(pool: &PgPool, retention: Duration) -> Result<u64, OutboxError> {
-    in_batches(|| {
+    let deleted = delete_in_batches(|| {
         sqlx::query!(
             "DELETE FROM outbox WHERE position IN (
                  SELECT position FROM outbox
@@ -30,7 +25,8 @@ pub async fn prune_published(pool: &PgPool, retention: Duration) -> Result<u64, 
         )
         .execute(pool)
     })
-    .await
+    .await?;
+    Ok(deleted)
 }
 
 /// Deletes the marks of events that consumers consumed longer than `retention` ago, their positions in keys without an event
@@ -41,7 +37,7 @@ pub async fn prune_published(pool: &PgPool, retention: Duration) -> Result<u64, 
 /// # Errors
 /// [`OutboxError`]; rows that were deleted before stay deleted.
 pub async fn prune_processed(pool: &PgPool, retention: Duration) -> Result<u64, OutboxError> {
-    in_batches(|| {
+    delete_in_batches(|| {
         sqlx::query!(
             "DELETE FROM consumer_positions WHERE (consumer, subject_key) IN (
                  SELECT consumer, subject_key FROM consumer_positions
@@ -54,7 +50,7 @@ pub async fn prune_processed(pool: &PgPool, retention: Duration) -> Result<u64, 
     })
     .await?;
     // Before the marks: without its mark a delivery that was processed after it was parked would be listed again.
-    in_batches(|| {
+    delete_in_batches(|| {
         sqlx::query!(
             "DELETE FROM parked_deliveries WHERE (consumer, stream, stream_sequence) IN (
                  SELECT d.consumer, d.stream, d.stream_sequence
@@ -67,7 +63,7 @@ pub async fn prune_processed(pool: &PgPool, retention: Duration) -> Result<u64, 
         .execute(pool)
     })
     .await?;
-    in_batches(|| {
+    let deleted = delete_in_batches(|| {
         sqlx::query!(
             "DELETE FROM processed_events WHERE (consumer, event_id) IN (
                  SELECT consumer, event_id FROM processed_events p
@@ -79,21 +75,6 @@ pub async fn prune_processed(pool: &PgPool, retention: Duration) -> Result<u64, 
         )
         .execute(pool)
     })
-    .await
-}
-
-/// Deletes batch by batch until one is not full; returns the number of rows.
-async fn in_batches<D>(delete: impl Fn() -> D) -> Result<u64, OutboxError>
-where
-    D: Future<Output = Result<PgQueryResult, sqlx::Error>>,
-{
-    let mut deleted = 0;
-    for _ in 0..BATCHES_MAX {
-        let rows = delete().await?.rows_affected();
-        deleted += rows;
-        if rows < BATCH.unsigned_abs() {
-            break;
-        }
-    }
+    .await?;
     Ok(deleted)
 }

@@ -3,10 +3,10 @@
 use std::ops::{Deref, DerefMut};
 
 use payment_protocol::ids::PaymentId;
+use postgres_kit::text::replace_nul;
 use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 
 use crate::LedgerError;
-use crate::writes::replace_nul;
 use payment_protocol::exception::ExceptionKind;
 
 /// A transaction of the ledger. It is rolled back unless [`LedgerTransaction::commit`] succeeds.

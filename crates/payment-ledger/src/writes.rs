@@ -1,10 +1,9 @@
 //! Writes that the steps share: state and timeline, operation keys, exceptions.
 
-use std::borrow::Cow;
-
 use payment_protocol::PaymentState;
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::ids::PaymentId;
+use postgres_kit::text::replace_nul;
 use sqlx::PgConnection;
 
 use crate::{LedgerError, events};
@@ -49,12 +48,6 @@ pub(crate) async fn move_to_state(
     .await?;
     append_timeline(tx, payment_id, state, detail).await?;
     events::append_event(tx, payment_id, state).await
-}
-
-/// Replaces NUL by U+FFFD. JSON may carry NUL and PostgreSQL's text may not: every repeat of such a message would be
-/// rejected, and its payment would be stuck.
-pub(crate) fn replace_nul(text: &str) -> Cow<'_, str> {
-    if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() }
 }
 
 /// As [`replace_nul`], for every string of a JSON value.

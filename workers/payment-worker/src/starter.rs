@@ -8,10 +8,10 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use outbox::WakeUpListener;
 use payment_ledger::steps::start::{START_CHANNEL, StartablePayment};
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::cause::ReserveRefusal;
+use postgres_kit::wake_up::WakeUpListener;
 use temporalio_client::errors::{WorkflowInteractionError, WorkflowStartError};
 use temporalio_client::tonic::Code;
 use temporalio_client::{

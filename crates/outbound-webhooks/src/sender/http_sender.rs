@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use postgres_kit::text::replace_nul;
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, ClientBuilder, Response};
 use webhook_signature::{ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER};
@@ -178,7 +179,7 @@ async fn read(mut response: Response) -> AttemptResponse {
     AttemptResponse::Received {
         status,
         retry_after,
-        excerpt: replace_nul(&String::from_utf8_lossy(&excerpt)),
+        excerpt: replace_nul(&String::from_utf8_lossy(&excerpt)).into_owned(),
     }
 }
 
@@ -188,10 +189,5 @@ fn root_cause(error: &reqwest::Error) -> String {
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
-    replace_nul(&cause.to_string())
-}
-
-/// Replaces NUL, which PostgreSQL's type text cannot store, by U+FFFD.
-fn replace_nul(text: &str) -> String {
-    text.replace('\0', "\u{fffd}")
+    replace_nul(&cause.to_string()).into_owned()
 }

@@ -8,6 +8,7 @@ use payment_protocol::port::NeedsOperatorOutcome;
 
 use crate::row_lock::lock_payment;
 use crate::{Ledger, LedgerError, operator::decisions, writes};
+use postgres_kit::text::replace_nul;
 
 impl Ledger {
     /// Records that the payment needs an operator, and raises the alert; or returns the recorded end or final status.
@@ -57,7 +58,7 @@ impl Ledger {
             "INSERT INTO alerts (payment_id, kind, detail) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
             payment_id.as_str(),
             kind.as_str(),
-            &*writes::replace_nul(detail),
+            &*replace_nul(detail),
         )
         .execute(&self.pool)
         .await?;

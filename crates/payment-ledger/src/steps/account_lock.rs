@@ -4,7 +4,8 @@ use payment_protocol::PaymentState;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::state::FinalState;
 
-use crate::{Ledger, LedgerError, writes};
+use crate::{Ledger, LedgerError};
+use postgres_kit::text::replace_nul;
 
 impl Ledger {
     /// The payment's final state; `None` while it is open. The account lock is passed on only after the end.
@@ -40,7 +41,7 @@ impl Ledger {
             "UPDATE submissions SET marker = $3 WHERE payment_id = $1 AND attempt = $2 AND marker IS NULL",
             payment_id.as_str(),
             i32::try_from(attempt).unwrap_or(i32::MAX),
-            &*writes::replace_nul(marker),
+            &*replace_nul(marker),
         )
         .execute(&self.pool)
         .await?;

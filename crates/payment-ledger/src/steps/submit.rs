@@ -8,6 +8,7 @@ use payment_protocol::keys::{self, Reference};
 use payment_protocol::money::Money;
 use payment_protocol::rules::{self, AttemptRuling, NotSent};
 use payment_protocol::submit::SendAnswer;
+use postgres_kit::text::replace_nul;
 use sqlx::PgConnection;
 
 use crate::row_lock::{LockedPayment, lock_payment};
@@ -77,7 +78,7 @@ impl Ledger {
         )
         .fetch_one(&mut *tx)
         .await?;
-        let marker = marker.map(writes::replace_nul);
+        let marker = marker.map(replace_nul);
         sqlx::query!(
             "INSERT INTO submissions (payment_id, attempt, marker) VALUES ($1, $2, $3)",
             payment_id.as_str(),
@@ -111,10 +112,10 @@ impl Ledger {
     ) -> Result<(), LedgerError> {
         let (outcome, detail) = match answer {
             SendAnswer::Accepted => ("accepted", None),
-            SendAnswer::Refused { reason } => ("refused", Some(writes::replace_nul(reason))),
-            SendAnswer::Unknown { detail } => ("unknown", Some(writes::replace_nul(detail))),
+            SendAnswer::Refused { reason } => ("refused", Some(replace_nul(reason))),
+            SendAnswer::Unknown { detail } => ("unknown", Some(replace_nul(detail))),
         };
-        let transfer_id = transfer_id.map(writes::replace_nul);
+        let transfer_id = transfer_id.map(replace_nul);
         let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         sqlx::query!(

@@ -9,6 +9,7 @@ use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::keys::Reference;
 use payment_protocol::report::SettledReport;
 use payment_protocol::rules::FinalStatusRuling;
+use postgres_kit::text::replace_nul;
 use sqlx::PgConnection;
 
 use crate::row_lock::{LockedPayment, lock_payment};
@@ -108,7 +109,7 @@ async fn insert(
     callback: &Callback,
     payment_id: Option<&PaymentId>,
 ) -> Result<Option<Vec<u8>>, LedgerError> {
-    let reason = callback.reason.as_deref().map(writes::replace_nul);
+    let reason = callback.reason.as_deref().map(replace_nul);
     let inserted = sqlx::query!(
         "INSERT INTO switch_callbacks
              (switch, event_id, payment_id, reference, status, amount_minor, currency, reason, body)
@@ -116,10 +117,10 @@ async fn insert(
         callback.switch.as_str(),
         callback.event_id.as_str(),
         payment_id.map(PaymentId::as_str),
-        &*writes::replace_nul(&callback.reference),
+        &*replace_nul(&callback.reference),
         callback.status.as_str(),
         callback.amount_minor,
-        &*writes::replace_nul(&callback.currency),
+        &*replace_nul(&callback.currency),
         reason.as_deref(),
         callback.body,
     )

@@ -7,6 +7,7 @@ use payment_protocol::submit::LoggedSubmission;
 
 use crate::row_lock::lock_payment;
 use crate::{Ledger, LedgerError, writes};
+use postgres_kit::text::replace_nul;
 
 /// The data by which a transfer is found at a switch without references.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +124,7 @@ impl Ledger {
                AND s.attempt = (SELECT max(attempt) FROM submissions l WHERE l.payment_id = $1)
                AND NOT EXISTS (SELECT FROM submissions o WHERE o.payment_id = $1 AND o.transfer_id IS NOT NULL)",
             payment_id.as_str(),
-            &*writes::replace_nul(transfer_id),
+            &*replace_nul(transfer_id),
         )
         .execute(&mut *tx)
         .await?;

@@ -2,8 +2,9 @@
 
 use payment_protocol::ids::PaymentId;
 
-use crate::{Ledger, LedgerError, writes};
+use crate::{Ledger, LedgerError};
 use payment_protocol::drift::Drift;
+use postgres_kit::text::replace_nul;
 
 /// One instance of drift.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,9 +44,9 @@ impl Ledger {
             findings.iter().map(|finding| finding.payment_id.as_ref().map(PaymentId::as_str)).collect();
         let kinds: Vec<&str> = findings.iter().map(|finding| finding.drift.as_str()).collect();
         let origins: Vec<String> =
-            findings.iter().map(|finding| writes::replace_nul(&finding.origin).into_owned()).collect();
+            findings.iter().map(|finding| replace_nul(&finding.origin).into_owned()).collect();
         let details: Vec<String> =
-            findings.iter().map(|finding| writes::replace_nul(&finding.detail).into_owned()).collect();
+            findings.iter().map(|finding| replace_nul(&finding.detail).into_owned()).collect();
         let mut tx = self.pool.begin().await?;
         // Concurrent runs would each find no exception and open one.
         sqlx::query!("SELECT pg_advisory_xact_lock(hashtext('payment-ledger findings'))")

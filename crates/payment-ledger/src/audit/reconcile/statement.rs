@@ -4,7 +4,8 @@ use jiff_sqlx::ToSqlx as _;
 use payment_protocol::ids::SwitchName;
 use payment_protocol::report::StatementLine;
 
-use crate::{Ledger, LedgerError, writes};
+use crate::{Ledger, LedgerError};
+use postgres_kit::text::replace_nul;
 
 impl Ledger {
     /// The cursor of the last line read; `None` to read from the beginning.
@@ -26,11 +27,11 @@ impl Ledger {
     /// [`LedgerError`].
     pub async fn store_lines(&self, switch: &SwitchName, page: &[StatementLine]) -> Result<u64, LedgerError> {
         let texts = |column: fn(&StatementLine) -> &str| -> Vec<String> {
-            page.iter().map(|line| writes::replace_nul(column(line)).into_owned()).collect()
+            page.iter().map(|line| replace_nul(column(line)).into_owned()).collect()
         };
         let references: Vec<Option<String>> = page
             .iter()
-            .map(|line| line.reference.as_deref().map(|text| writes::replace_nul(text).into_owned()))
+            .map(|line| line.reference.as_deref().map(|text| replace_nul(text).into_owned()))
             .collect();
         let statuses: Vec<&str> = page.iter().map(|line| line.status.as_str()).collect();
         let amounts: Vec<i64> = page.iter().map(|line| line.amount_minor).collect();
@@ -59,7 +60,7 @@ impl Ledger {
              ON CONFLICT (switch) DO UPDATE SET cursor = coalesce(excluded.cursor, statement_cursors.cursor),
                                                 read_at = clock_timestamp()",
             switch.as_str(),
-            page.last().map(|line| writes::replace_nul(&line.cursor).into_owned()),
+            page.last().map(|line| replace_nul(&line.cursor).into_owned()),
         )
         .execute(&mut *tx)
         .await?;

@@ -4,6 +4,7 @@ use payment_protocol::PaymentState;
 use payment_protocol::decision::{Decision, DecisionOutcome};
 use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
+use postgres_kit::text::replace_nul;
 use sqlx::PgConnection;
 
 use super::{DecisionRefusedError, DecisionStatus, DecisionView};
@@ -236,7 +237,7 @@ pub(crate) async fn close(
         decision_id.as_str(),
         status.as_str(),
         outcome,
-        &*writes::replace_nul(detail),
+        &*replace_nul(detail),
     )
     .execute(&mut *tx)
     .await?;
