@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 
-use crate::root;
+use crate::{root, tracked_files};
 
 /// Top folders of the repository: a text in backticks that begins with one of them and `/` is a path from the root.
 const TOP_FOLDERS: [&str; 8] =
@@ -40,16 +39,10 @@ fn named_paths(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn documents() -> anyhow::Result<Vec<String>> {
-    let output = Command::new("git").args(["ls-files", "*.md"]).current_dir(root()).output()?;
-    anyhow::ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
-}
-
 #[test]
 fn every_link_and_path_in_a_document_exists() -> anyhow::Result<()> {
     let (mut checked, mut missing) = (0, Vec::new());
-    for document in documents()? {
+    for document in tracked_files(&["*.md"])? {
         let file = root().join(&document);
         let Ok(text) = std::fs::read_to_string(&file) else { continue };
         let folder = file.parent().unwrap_or(Path::new(""));

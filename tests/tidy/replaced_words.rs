@@ -4,12 +4,11 @@
 //! tracks are checked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 
-use crate::root;
 use crate::word_pattern::{Line, WordPattern};
+use crate::{root, tracked_files};
 
 /// The kinds of files that are checked.
 #[rustfmt::skip]
@@ -56,15 +55,6 @@ fn allowed_words() -> anyhow::Result<BTreeSet<(String, String)>> {
     Ok(allowed)
 }
 
-fn tracked_files() -> anyhow::Result<Vec<String>> {
-    let mut git = Command::new("git");
-    git.current_dir(root()).args(["ls-files", "-z", "--"]).args(CHECKED);
-    let output = git.output().context("git could not be started")?;
-    ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr));
-    let files = String::from_utf8(output.stdout)?;
-    Ok(files.split('\0').filter(|file| !file.is_empty()).map(str::to_owned).collect())
-}
-
 /// A line of text or comment without its indentation and comment marker, to continue the line before it.
 fn continuation(line: &str) -> &str {
     let line = line.trim_start();
@@ -78,8 +68,7 @@ fn no_file_has_a_replaced_word() -> anyhow::Result<()> {
     let allowed = unused.clone();
     let mut matches = Vec::new();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for file in tracked_files()? {
-        // A file that is deleted and not yet committed is still listed.
+    for file in tracked_files(&CHECKED)? {
         let Ok(text) = std::fs::read_to_string(root().join(&file)) else { continue };
         let lines: Vec<&str> = text.lines().collect();
         for (n, line) in lines.iter().enumerate() {
