@@ -1,6 +1,9 @@
 # shellcheck shell=bash
 # `./dev up --strategy NAME`: the demo with one of the five submit strategies, against a mock switch without the
-# capabilities that the strategy does without. docs/strategies.md compares them; tests/strategies has the same five pairs of profile and switch.
+# capabilities that the strategy does without. docs/strategies.md compares them; tests/strategies/switch_kinds.rs has the same five
+# pairs of profile and switch.
+
+strategy_names="query, reference, write_ahead, at_most_once, validate"
 
 # configure_strategy NAME: overrides the switch profile of the demo and the capabilities of the mock switch.
 configure_strategy() {
@@ -22,7 +25,8 @@ configure_strategy() {
       set_profile STRATEGY=validate DEDUPLICATES=false TOMBSTONES=false HAS_CALLBACK=false
       set_mock KEYS=false DEDUP=false TOMBSTONE=false CALLBACK=false
       ;;
-    *) fail "unknown submit strategy '$1'; choose query, reference, write_ahead, at_most_once or validate" ;;
+    '') fail "--strategy needs a name: $strategy_names" ;;
+    *) fail "unknown submit strategy '$1'; choose one of: $strategy_names" ;;
   esac
 }
 

@@ -8,7 +8,6 @@ up() {
       --once) kind=once ;;
       --strategy)
         strategy=${2:-}
-        [ -n "$strategy" ] || fail "--strategy needs a name: query, reference, write_ahead, at_most_once or validate"
         [ $# = 1 ] || shift
         ;;
       --strategy=*) strategy=${1#*=} ;;

@@ -33,12 +33,22 @@ impl LockedPayment {
     /// Checks that the hold agrees with the payment and its reserve. Every step that moves money checks it first; a step that only
     /// records what the switch or an operator said does not, so that no evidence is lost.
     pub(crate) fn require_consistent_hold(&self) -> Result<(), LedgerError> {
-        match self.contradiction {
-            None => Ok(()),
-            Some(detail) => {
-                Err(LedgerError::Inconsistent { payment_id: self.payment_id.to_string(), detail })
-            }
+        self.contradiction.map_or(Ok(()), |detail| Err(self.inconsistent(detail)))
+    }
+
+    /// As [`LockedPayment::require_consistent_hold`], and checks that the hold has the status that the step starts from; `None` if
+    /// the step starts without a hold.
+    pub(crate) fn require_hold(&self, expected: Option<HoldStatus>) -> Result<(), LedgerError> {
+        self.require_consistent_hold()?;
+        if self.facts.hold == expected {
+            Ok(())
+        } else {
+            Err(self.inconsistent("the hold does not have the status that the step starts from"))
         }
+    }
+
+    fn inconsistent(&self, detail: &'static str) -> LedgerError {
+        LedgerError::Inconsistent { payment_id: self.payment_id.to_string(), detail }
     }
 
     /// The values that a matching report must have.

@@ -2,12 +2,12 @@
 
 use std::ops::{Deref, DerefMut};
 
+use payment_protocol::exception::ExceptionKind;
 use payment_protocol::ids::PaymentId;
 use postgres_kit::text::replace_nul;
 use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 
 use crate::LedgerError;
-use payment_protocol::exception::ExceptionKind;
 
 /// A transaction of the ledger. It is rolled back unless [`LedgerTransaction::commit`] succeeds.
 pub(crate) struct LedgerTransaction {
@@ -52,7 +52,7 @@ impl LedgerTransaction {
     ) -> Result<(), LedgerError> {
         let inserted = sqlx::query!(
             "INSERT INTO exceptions (payment_id, kind, origin, detail) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (kind, origin) WHERE closed_at IS NULL DO NOTHING",
+             ON CONFLICT (kind, origin) WHERE closed_at IS NULL DO NOTHING",
             payment_id.map(PaymentId::as_str),
             kind.as_str(),
             &*replace_nul(origin),

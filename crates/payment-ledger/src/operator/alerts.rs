@@ -5,10 +5,10 @@ use payment_protocol::alert::AlertKind;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::port::NeedsOperatorOutcome;
+use postgres_kit::text::replace_nul;
 
 use crate::row_lock::lock_payment;
 use crate::{Ledger, LedgerError, operator::decisions, writes};
-use postgres_kit::text::replace_nul;
 
 impl Ledger {
     /// Records that the payment needs an operator, and raises the alert; or returns the recorded end or final status.

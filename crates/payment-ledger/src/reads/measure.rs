@@ -1,12 +1,12 @@
 //! Counts for the gauges: open payments, undelivered messages, exceptions, and payments that need an operator (S0.15).
 
 use payment_protocol::PaymentState;
-use payment_protocol::cause::OperatorReason;
-
-use crate::{Ledger, LedgerError};
 use payment_protocol::alert::AlertKind;
+use payment_protocol::cause::OperatorReason;
 use payment_protocol::drift::Drift;
 use payment_protocol::exception::ExceptionKind;
+
+use crate::{Ledger, LedgerError};
 
 /// Open payments in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use payment_protocol::PaymentState;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::state::FinalState;
+use postgres_kit::text::replace_nul;
 
 use crate::{Ledger, LedgerError};
-use postgres_kit::text::replace_nul;
 
 impl Ledger {
     /// The payment's final state; `None` while it is open. The account lock is passed on only after the end.

@@ -2,6 +2,7 @@
 //! frozen after the hold was opened: Path C (S0.10).
 
 use payment_protocol::PaymentState;
+use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::keys;
 use payment_protocol::port::DebitOutcome;
@@ -27,7 +28,7 @@ impl Ledger {
             DebitRuling::Debit => {}
         }
         let LockedPayment { tx_id, source_account, money, .. } = &locked;
-        locked.require_consistent_hold()?;
+        locked.require_hold(Some(HoldStatus::Open))?;
         let key = keys::debit(tx_id);
         let account = sqlx::query!(
             "SELECT status FROM accounts WHERE account_id = $1 FOR SHARE",

@@ -2,6 +2,7 @@
 //! [`payment_protocol::rules::release`].
 
 use payment_protocol::cause::Cause;
+use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::keys::{self, CompensationKey};
 use payment_protocol::rules::{self, ReleaseRefusal, ReleaseRuling};
@@ -65,7 +66,7 @@ pub(crate) async fn release_hold(
     key: &CompensationKey,
 ) -> Result<(), LedgerError> {
     let LockedPayment { payment_id, source_account, money, .. } = locked;
-    locked.require_consistent_hold()?;
+    locked.require_hold(Some(HoldStatus::Open))?;
     accounts::post(
         tx,
         accounts::JournalPosting {

@@ -139,7 +139,7 @@ async fn hold(
         return Ok(Err(ReserveRefusal::LimitExceeded));
     }
     // The entry opens the hold; row_lock.rs checks that they match when it reads them.
-    locked.require_consistent_hold()?;
+    locked.require_hold(None)?;
     let key = keys::reserve(payment_id);
     writes::record_done(tx, key.as_str(), payment_id).await?;
     accounts::post(

@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp, Unit};
 use jiff_sqlx::ToSqlx as _;
 use payment_protocol::PaymentState;
+use payment_protocol::exception::ExceptionKind;
 use payment_protocol::ids::{PaymentId, RunId};
 use payment_protocol::keys::{self, Reference};
 use payment_protocol::money::Money;
@@ -14,7 +15,6 @@ use sqlx::PgConnection;
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
-use payment_protocol::exception::ExceptionKind;
 
 /// The transfer to send; the same on every attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! Storing a callback and ending a payment lock the same payment row: the second one sees the first, so no
 //! callback is lost between them.
 
+use payment_protocol::exception::ExceptionKind;
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{EventId, PaymentId, SwitchName};
 use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
@@ -17,7 +18,6 @@ use crate::switch::final_status::{FinalStatusSource, write_settled};
 use crate::switch::inbox::current_workflow;
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
-use payment_protocol::exception::ExceptionKind;
 
 /// An authentic callback: its signature over the raw body was verified.
 #[derive(Clone, Debug, PartialEq, Eq)]

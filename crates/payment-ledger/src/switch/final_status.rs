@@ -5,6 +5,7 @@
 
 use payment_protocol::PaymentState;
 use payment_protocol::cancel::VoidReason;
+use payment_protocol::exception::ExceptionKind;
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::money::{format_major, parse_currency};
@@ -15,7 +16,6 @@ use sqlx::PgConnection;
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
-use payment_protocol::exception::ExceptionKind;
 
 /// The source of a final status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use payment_protocol::ids::PaymentId;
 use payment_protocol::money::{Money, parse_currency};
 use payment_protocol::port::ReconcileOutcome;
 use payment_protocol::submit::LoggedSubmission;
+use postgres_kit::text::replace_nul;
 
 use crate::row_lock::lock_payment;
 use crate::{Ledger, LedgerError, writes};
-use postgres_kit::text::replace_nul;
 
 /// The data by which a transfer is found at a switch without references.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Findings of an audit or a reconciliation run: each opens an exception, once.
 
+use payment_protocol::drift::Drift;
 use payment_protocol::ids::PaymentId;
+use postgres_kit::text::replace_nul;
 
 use crate::{Ledger, LedgerError};
-use payment_protocol::drift::Drift;
-use postgres_kit::text::replace_nul;
 
 /// One instance of drift.
 #[derive(Clone, Debug, PartialEq, Eq)]

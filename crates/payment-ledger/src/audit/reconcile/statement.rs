@@ -3,9 +3,9 @@
 use jiff_sqlx::ToSqlx as _;
 use payment_protocol::ids::SwitchName;
 use payment_protocol::report::StatementLine;
+use postgres_kit::text::replace_nul;
 
 use crate::{Ledger, LedgerError};
-use postgres_kit::text::replace_nul;
 
 impl Ledger {
     /// The cursor of the last line read; `None` to read from the beginning.

@@ -1,6 +1,7 @@
 //! Applying a decision about an open payment: its end, the final status if the switch gave none, the money, and the close of
 //! the decision, in one transaction.
 
+use payment_protocol::action::OperatorAction;
 use payment_protocol::cause::Cause;
 use payment_protocol::decision::{Action, DecisionOutcome};
 use payment_protocol::facts::{FinalStatus, HoldStatus, ReserveRecord};
@@ -15,7 +16,6 @@ use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::release::{release_hold, write_cause};
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, steps::reserve, switch::final_status, writes};
-use payment_protocol::action::OperatorAction;
 
 impl Ledger {
     /// The outcome of a decision; `None` while the decision is open, or if its workflow recorded no outcome.

@@ -1,6 +1,7 @@
 //! Charging a debit that operators decided: from the hold, the customer, or the bank's claims account, so that money that
 //! left is always booked.
 
+use payment_protocol::exception::ExceptionKind;
 use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::DecisionId;
 use payment_protocol::keys::{self, StepKey};
@@ -12,7 +13,6 @@ use crate::row_lock::LockedPayment;
 use crate::steps::release::release_hold;
 use crate::transaction::LedgerTransaction;
 use crate::writes;
-use payment_protocol::exception::ExceptionKind;
 
 /// Debits an open payment under the decision's own key. Returns in words what was booked.
 pub(super) async fn by_decision(

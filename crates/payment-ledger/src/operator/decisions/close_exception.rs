@@ -1,5 +1,7 @@
 //! Closing an exception without moving money: one operator, with a reason.
 
+use payment_protocol::action::{Correction, OperatorAction};
+use payment_protocol::exception::ExceptionKind;
 use payment_protocol::ids::DecisionId;
 use sqlx::PgConnection;
 
@@ -7,8 +9,6 @@ use super::correct;
 use super::rows::{self, is_same_operator, validate_operator_and_reason};
 use super::{DecideError, DecisionRefusedError};
 use crate::Ledger;
-use payment_protocol::action::{Correction, OperatorAction};
-use payment_protocol::exception::ExceptionKind;
 
 impl Ledger {
     /// Closes an exception without moving money. A repeat by the same operator returns the first decision.

@@ -1,5 +1,6 @@
 //! Confirming and withdrawing decisions: the four-eyes approval by a second operator.
 
+use payment_protocol::action::OperatorAction;
 use payment_protocol::decision::Decision;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use sqlx::PgConnection;
@@ -11,7 +12,6 @@ use super::{ConfirmOutcome, DecideError, DecisionRefusedError, DecisionStatus, D
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError};
-use payment_protocol::action::OperatorAction;
 
 impl Ledger {
     /// Confirms a proposal by another operator; names are compared trimmed and without regard to case. A decision about an

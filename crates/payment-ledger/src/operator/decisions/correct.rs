@@ -1,6 +1,7 @@
 //! Corrections: money moved after a payment's end. Each has its own key, is posted once, and closes the open exception it is
 //! linked to.
 
+use payment_protocol::action::Correction;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::keys;
 use sqlx::PgConnection;
@@ -10,7 +11,6 @@ use crate::accounts::{self, InternalAccount, JournalPosting};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::transaction::LedgerTransaction;
 use crate::{LedgerError, writes};
-use payment_protocol::action::Correction;
 
 /// The postings of a payment outside its hold.
 struct PaymentPostings {

@@ -1,13 +1,13 @@
 //! Why a decision is refused, and what to do instead.
 
 use payment_protocol::PaymentState;
+use payment_protocol::action::Correction;
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::decision::Action;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::state::FinalState;
 
 use super::DecisionStatus;
-use payment_protocol::action::Correction;
 
 /// A refused decision; nothing is written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,7 @@
 //! Rows of decisions: read, inserted, closed, and put into the inbox of their payment.
 
 use payment_protocol::PaymentState;
+use payment_protocol::action::OperatorAction;
 use payment_protocol::decision::{Decision, DecisionOutcome};
 use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
@@ -9,7 +10,6 @@ use sqlx::PgConnection;
 
 use super::{DecisionRefusedError, DecisionStatus, DecisionView};
 use crate::{Ledger, LedgerError, writes};
-use payment_protocol::action::OperatorAction;
 
 /// Columns of a decision.
 pub(crate) struct DecisionRow {
