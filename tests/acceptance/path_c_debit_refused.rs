@@ -32,7 +32,7 @@ async fn s0_10_s0_17_a_payment_with_a_refused_debit_is_recalled() -> anyhow::Res
     let payment = settle_on_frozen_account(&system).await?;
     system.wait_for_state(&payment.payment_id, "failed").await?;
     assert_eq!(system.payment(&payment.payment_id).await?["reason"], "debit_refused");
-    assert_eq!(system.switch.transfer_status(&payment.reference).await?.as_deref(), Some("RECALLED"));
+    assert_eq!(system.switch.transfer_status(&payment.reference).await?.as_deref(), Some("RETURNED"));
     assert_eq!(
         system.switch.request_count(&payment.reference, "cancel").await?,
         0,

@@ -32,7 +32,7 @@ CREATE TABLE transfers (
     due_reason       text,
     finished_at      timestamptz,
     CONSTRAINT transfers_status CHECK
-        (status IN ('PENDING', 'SETTLED', 'REJECTED', 'CANCELLED', 'RECALLED')),
+        (status IN ('PENDING', 'SETTLED', 'REJECTED', 'CANCELLED', 'RETURNED')),
     CONSTRAINT transfers_due_status CHECK (due_status IN ('SETTLED', 'REJECTED')),
     CONSTRAINT transfers_amount CHECK (amount_minor > 0),
     CONSTRAINT transfers_tombstone CHECK (CASE WHEN tombstone
@@ -46,10 +46,10 @@ CREATE INDEX transfers_due ON transfers (due_at) WHERE status = 'PENDING';
 CREATE UNIQUE INDEX transfers_one_per_reference ON transfers (reference)
     WHERE deduplicated AND NOT forgotten;
 
--- A transfer ends once; only a settled transfer can be recalled.
+-- A transfer ends once; only a settled transfer can be returned.
 CREATE FUNCTION transfers_end_once() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF OLD.status = 'PENDING' OR (OLD.status = 'SETTLED' AND NEW.status = 'RECALLED') THEN
+    IF OLD.status = 'PENDING' OR (OLD.status = 'SETTLED' AND NEW.status = 'RETURNED') THEN
         RETURN NEW;
     END IF;
     RAISE EXCEPTION 'transfer % is % and cannot become %', OLD.reference, OLD.status, NEW.status;

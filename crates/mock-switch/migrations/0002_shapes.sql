@@ -1,7 +1,7 @@
 -- Capabilities of other shapes: a statement, a listing by creditor account, and
 -- sticky answers to a cancel.
 
--- The statement: every finished transfer in the order of the ends. A recalled
+-- The statement: every finished transfer in the order of the ends. A returned
 -- transfer has a second entry; a tombstone has none. Only triggers write it, so
 -- that every way of ending a transfer is covered.
 CREATE TABLE statement (

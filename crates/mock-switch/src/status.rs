@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The status of a transfer; every status but `Pending` is final, except that a settled transfer can be recalled.
+/// The status of a transfer; every status but `Pending` is final, except that a settled transfer can be returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, sqlx::Type)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[sqlx(type_name = "text", rename_all = "SCREAMING_SNAKE_CASE")]
@@ -11,7 +11,7 @@ pub(crate) enum TransferStatus {
     Settled,
     Rejected,
     Cancelled,
-    Recalled,
+    Returned,
 }
 
 impl TransferStatus {
@@ -22,7 +22,7 @@ impl TransferStatus {
             Self::Settled => "SETTLED",
             Self::Rejected => "REJECTED",
             Self::Cancelled => "CANCELLED",
-            Self::Recalled => "RECALLED",
+            Self::Returned => "RETURNED",
         }
     }
 }

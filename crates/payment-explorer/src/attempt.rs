@@ -60,6 +60,8 @@ pub enum AttemptCall {
     RecordFound,
     /// Our ledger: record a SUCCESS.
     RecordSettled(SettledReport),
+    /// Our ledger: record a return.
+    RecordReturned(SettledReport),
     /// Our ledger: begin to cancel, for the activity's cause.
     Begin,
     /// Our ledger: record that the transfer is void.
@@ -99,7 +101,7 @@ pub enum AttemptReply {
     RecordAttempt(AttemptRuling),
     /// The reply to `RecordFound`.
     RecordFound(Option<NotSent>),
-    /// The reply to `RecordSettled` and `RecordVoid`.
+    /// The reply to `RecordSettled`, `RecordReturned` and `RecordVoid`.
     FinalStatus(FinalStatusRuling),
     /// The reply to `Begin`.
     Begin(CancelContext),
@@ -184,6 +186,10 @@ impl SubmitPort for ReplayedPort<'_> {
     async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, NoError> {
         Ok(reply!(self, AttemptCall::RecordSettled(report.clone()), FinalStatus))
     }
+
+    async fn record_returned(&self, report: &SettledReport) -> Result<FinalStatusRuling, NoError> {
+        Ok(reply!(self, AttemptCall::RecordReturned(report.clone()), FinalStatus))
+    }
 }
 
 impl CancelPort for ReplayedPort<'_> {
@@ -215,6 +221,10 @@ impl CancelPort for ReplayedPort<'_> {
 
     async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, NoError> {
         Ok(reply!(self, AttemptCall::RecordSettled(report.clone()), FinalStatus))
+    }
+
+    async fn record_returned(&self, report: &SettledReport) -> Result<FinalStatusRuling, NoError> {
+        Ok(reply!(self, AttemptCall::RecordReturned(report.clone()), FinalStatus))
     }
 }
 

@@ -87,6 +87,7 @@ fn replies(call: &PortCall) -> Vec<PortReply> {
         PortCall::Debit => [
             DebitOutcome::Done,
             DebitOutcome::Refused { reason: refused() },
+            DebitOutcome::Returned,
             DebitOutcome::Differs,
             DebitOutcome::NotConfirmed,
         ]
@@ -159,6 +160,7 @@ fn decision_replies() -> Vec<PortReply> {
         DecisionOutcome::RetryCancel,
         DecisionOutcome::FinalStatus(FinalStatus::Settled),
         DecisionOutcome::FinalStatus(FinalStatus::Void),
+        DecisionOutcome::FinalStatus(FinalStatus::Returned),
         DecisionOutcome::Refused { detail: refused() },
         DecisionOutcome::Ended(FinalState::Failed),
     ]
@@ -171,6 +173,7 @@ fn operator_replies() -> Vec<PortReply> {
         NeedsOperatorOutcome::AwaitsOperator,
         NeedsOperatorOutcome::FinalStatus(FinalStatus::Settled),
         NeedsOperatorOutcome::FinalStatus(FinalStatus::Void),
+        NeedsOperatorOutcome::FinalStatus(FinalStatus::Returned),
         NeedsOperatorOutcome::Ended(FinalState::Failed),
     ]
     .map(PortReply::NeedsOperator)

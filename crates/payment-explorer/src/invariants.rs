@@ -1,8 +1,10 @@
 //! The invariants, which hold in every state, by their numbers in `crates/ARCHITECTURE.md`.
 
 use payment_protocol::decision::DecisionOutcome;
-use payment_protocol::facts::{FinalStatus, HoldStatus, RecallRecord};
-use payment_protocol::port::{CancelOutcome, NeedsOperatorOutcome, RecallOutcome, SubmitOutcome};
+use payment_protocol::facts::{FinalStatus, HoldStatus};
+use payment_protocol::port::{
+    CancelOutcome, DebitOutcome, NeedsOperatorOutcome, RecallOutcome, SubmitOutcome,
+};
 use payment_protocol::state::FinalState;
 
 use crate::bank::{Bank, Exception};
@@ -34,9 +36,9 @@ macro_rules! invariants {
 invariants! {
     CONSERVATION = "I1", "source + holding + escrow + claims is constant, and holding contains open holds only";
     DEBITED_XOR_RELEASED = "I2", "a hold is debited or released, never both";
-    DEBITED_ONLY_IF_SETTLED = "I3", "no debit without a settled transfer at the switch";
+    DEBITED_ONLY_IF_SETTLED = "I3", "no debit without a settled transfer at the switch, and none after a return";
     RELEASED_ONLY_IF_DECIDED = "I4", "no release while the transfer may still settle";
-    FIRST_ANSWER = "I5", "the switch's first definite answer is kept";
+    FIRST_ANSWER = "I5", "the switch's first definite answer is kept; only a return replaces it";
     ONE_EFFECT = "I6", "at most one effect per key";
     RECORDED_BEFORE_SENT = "I7", "an attempt is recorded before it is sent, and the money leaves once";
     ONE_FORWARD_RUN = "I8", "a payment runs forward once";
@@ -60,12 +62,9 @@ pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation
         (CONSERVATION, conserved(&next.bank)),
         (DEBITED_XOR_RELEASED, next.bank.journal.debit + next.bank.journal.release <= 1),
         (ONE_EFFECT, one_effect(&next.bank)),
-        (DEBITED_ONLY_IF_SETTLED, debits(&next.bank) == 0 || next.switch.settled()),
+        (DEBITED_ONLY_IF_SETTLED, debited_only_if_settled(before, next)),
         (RELEASED_ONLY_IF_DECIDED, released_only_if_decided(next)),
-        (
-            FIRST_ANSWER,
-            before.bank.final_status.is_none() || before.bank.final_status == next.bank.final_status,
-        ),
+        (FIRST_ANSWER, first_answer_is_kept(before, next)),
         (RECORDED_BEFORE_SENT, recorded_before_sent(next)),
         (ONE_FORWARD_RUN, one_forward_run(model, before, next)),
         (FINAL_STATE_IS_KEPT, !before.bank.ended() || before.bank.state == next.bank.state),
@@ -81,6 +80,24 @@ pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation
     checks.into_iter().find(|(_, holds)| !holds).map(|(violation, _)| violation)
 }
 
+/// A receiving bank may return the money after the debit, which is an exception. No debit follows a return that the bank
+/// knows of, and none goes with a recall.
+fn debited_only_if_settled(before: &State, next: &State) -> bool {
+    let is_new = debits(&next.bank) > debits(&before.bank);
+    debits(&next.bank) == 0
+        || next.switch.settled()
+        || (next.switch.returned() && !next.switch.recalled && !(is_new && knows_of_return(&before.bank)))
+}
+
+fn knows_of_return(bank: &Bank) -> bool {
+    bank.final_status == Some(FinalStatus::Returned) || (bank.return_stored && bank.attempts > 0)
+}
+
+fn first_answer_is_kept(before: &State, next: &State) -> bool {
+    let (first, now) = (before.bank.final_status, next.bank.final_status);
+    first.is_none() || first == now || now == Some(FinalStatus::Returned)
+}
+
 fn debits(bank: &Bank) -> u8 {
     bank.journal.debit + bank.journal.late_debit + bank.journal.claim
 }
@@ -94,7 +111,11 @@ fn conserved(bank: &Bank) -> bool {
 
 fn one_effect(bank: &Bank) -> bool {
     let journal = &bank.journal;
-    journal.reserve <= 1 && journal.debit <= 1 && journal.release <= 1 && debits(bank) <= 1
+    journal.reserve <= 1
+        && journal.debit <= 1
+        && journal.release <= 1
+        && debits(bank) <= 1
+        && journal.return_credit <= debits(bank)
 }
 
 fn released_only_if_decided(next: &State) -> bool {
@@ -110,7 +131,7 @@ fn recorded_before_sent(next: &State) -> bool {
         .switch
         .transfers
         .iter()
-        .filter(|status| matches!(status, TransferStatus::Settled | TransferStatus::Recalled));
+        .filter(|status| matches!(status, TransferStatus::Settled | TransferStatus::Returned));
     left.count() <= 1 && (next.bank.attempts > 0 || next.switch.transfers.is_empty())
 }
 
@@ -140,11 +161,13 @@ fn contradictions_are_exceptions(bank: &Bank) -> bool {
         Exception::SettledWithoutAttempt,
     ];
     let open = kinds.iter().any(|kind| bank.exceptions.contain(*kind));
-    let recalled = bank.recall == Some(RecallRecord::Recalled);
-    let success_ignored = bank.success_stored && bank.ended() && debits(bank) == 0 && !recalled;
+    let returned = bank.final_status == Some(FinalStatus::Returned);
+    let success_ignored = bank.success_stored && bank.ended() && debits(bank) == 0 && !returned;
     let failure_ignored =
         bank.failure_stored && bank.final_status == Some(FinalStatus::Settled) && bank.success_stored;
-    open || !(success_ignored || failure_ignored)
+    let return_ignored =
+        knows_of_return(bank) && bank.is_debited() && !bank.exceptions.contain(Exception::ReturnedAfterDebit);
+    (open || !(success_ignored || failure_ignored)) && !return_ignored
 }
 
 fn first_cause_names_the_final_state(before: &State, next: &State) -> bool {
@@ -189,8 +212,13 @@ fn compensated_in_order(model: &Model, next: &State) -> bool {
                 exchange.reply,
                 PortReply::Cancel(CancelOutcome::Void)
                     | PortReply::Recall(RecallOutcome::Recalled)
-                    | PortReply::NeedsOperator(NeedsOperatorOutcome::FinalStatus(FinalStatus::Void))
-                    | PortReply::ApplyDecision(DecisionOutcome::FinalStatus(FinalStatus::Void))
+                    | PortReply::Debit(DebitOutcome::Returned)
+                    | PortReply::NeedsOperator(NeedsOperatorOutcome::FinalStatus(
+                        FinalStatus::Void | FinalStatus::Returned
+                    ))
+                    | PortReply::ApplyDecision(DecisionOutcome::FinalStatus(
+                        FinalStatus::Void | FinalStatus::Returned
+                    ))
             )
         })
 }

@@ -14,8 +14,8 @@ pub enum TransferStatus {
     Rejected,
     /// Cancelled before it settled.
     Cancelled,
-    /// Settled, and the switch returned the money.
-    Recalled,
+    /// Settled, and the money came back: recalled by us, or returned by the receiving bank.
+    Returned,
 }
 
 /// Everything the switch has recorded under the payment's reference.
@@ -31,6 +31,8 @@ pub struct Switch {
     pub repeated_cancel_answer: Option<RepeatedCancelAnswer>,
     /// A refusal is recorded under recall's key.
     pub recall_refused: bool,
+    /// The money came back because of our recall.
+    pub recalled: bool,
 }
 
 /// An indefinite answer that a switch repeats to every cancel because the key is the same.
@@ -73,6 +75,8 @@ pub enum CancelResult {
     AlreadyRejected,
     /// Settled before.
     AlreadySettled,
+    /// Settled before, and the money came back.
+    AlreadyReturned,
     /// Unknown, without a tombstone.
     NotFound,
     /// Repeated from an earlier cancel: nothing changes.
@@ -86,6 +90,8 @@ pub enum QueryResult {
     Pending,
     /// The money left.
     Settled,
+    /// The money left and came back.
+    Returned,
     /// The transfer will never settle.
     Void,
     /// Unknown.
@@ -134,6 +140,12 @@ impl Switch {
     #[must_use]
     pub fn settled(&self) -> bool {
         self.transfers.contains(&TransferStatus::Settled)
+    }
+
+    /// Whether the money left and came back.
+    #[must_use]
+    pub fn returned(&self) -> bool {
+        self.transfers.contains(&TransferStatus::Returned)
     }
 
     /// Whether an accepted transfer may still settle.
@@ -212,6 +224,9 @@ impl Switch {
         if self.settled() {
             return CancelResult::AlreadySettled;
         }
+        if self.returned() {
+            return CancelResult::AlreadyReturned;
+        }
         let mut result = CancelResult::AlreadyRejected;
         for status in &mut self.transfers {
             match status {
@@ -219,7 +234,7 @@ impl Switch {
                     *status = TransferStatus::Cancelled;
                     result = CancelResult::Cancelled;
                 }
-                TransferStatus::Settled | TransferStatus::Rejected | TransferStatus::Recalled => {}
+                TransferStatus::Settled | TransferStatus::Rejected | TransferStatus::Returned => {}
             }
         }
         result
@@ -244,10 +259,10 @@ impl Switch {
     }
 
     fn status(&self, only_final: bool) -> QueryResult {
-        let left =
-            |status: &TransferStatus| matches!(status, TransferStatus::Settled | TransferStatus::Recalled);
-        if self.transfers.iter().any(left) {
+        if self.settled() {
             QueryResult::Settled
+        } else if self.returned() {
+            QueryResult::Returned
         } else if self.pending() {
             if only_final { QueryResult::NotFound } else { QueryResult::Pending }
         } else if self.transfers.is_empty() {
@@ -265,13 +280,14 @@ impl Switch {
         if self.recall_refused {
             return RecallResult::Refused;
         }
-        if self.transfers.contains(&TransferStatus::Recalled) {
+        if self.returned() {
             return RecallResult::Recalled;
         }
         match self.transfers.iter_mut().find(|status| **status == TransferStatus::Settled) {
             None => RecallResult::Unknown,
             Some(status) if returns => {
-                *status = TransferStatus::Recalled;
+                *status = TransferStatus::Returned;
+                self.recalled = true;
                 RecallResult::Recalled
             }
             Some(_) => {

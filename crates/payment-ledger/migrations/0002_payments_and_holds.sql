@@ -49,7 +49,7 @@ CREATE TABLE payments (
     CONSTRAINT payments_state_known CHECK (state IN (
         'accepted', 'started', 'reserved', 'submitted', 'confirmed', 'cancelling', 'needs_operator',
         'settled', 'rejected', 'failed', 'timed_out', 'cancelled')),
-    CONSTRAINT payments_final_status_known CHECK (final_status IN ('settled', 'void')),
+    CONSTRAINT payments_final_status_known CHECK (final_status IN ('settled', 'void', 'returned')),
     CONSTRAINT payments_final_status_has_a_source CHECK ((final_status IS NULL) = (final_status_source IS NULL)),
     CONSTRAINT payments_first_attempt_has_a_time CHECK ((attempts = 0) = (first_attempt_at IS NULL)),
     CONSTRAINT payments_end_has_a_time CHECK (
@@ -68,10 +68,11 @@ CREATE INDEX payments_by_tenant ON payments (tenant_id, accepted_at);
 CREATE INDEX payments_submitted_to_account ON payments (switch, destination_account)
     WHERE ended_at IS NULL AND attempts > 0 AND profile ->> 'strategy' = 'validate';
 
--- The final status, the run and the end are written once.
+-- The final status, the run and the end are written once; only a return replaces the final status.
 CREATE FUNCTION guard_payment() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF OLD.final_status IS NOT NULL AND NEW.final_status IS DISTINCT FROM OLD.final_status THEN
+    IF OLD.final_status IS NOT NULL AND NEW.final_status IS DISTINCT FROM OLD.final_status
+       AND NEW.final_status IS DISTINCT FROM 'returned' THEN
         RAISE EXCEPTION 'the final status of payment % is final: %', OLD.payment_id, OLD.final_status
             USING ERRCODE = 'restrict_violation';
     END IF;

@@ -33,7 +33,7 @@ CREATE TABLE switch_callbacks (
     body          bytea       NOT NULL,
     received_at   timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (switch, event_id),
-    CONSTRAINT switch_callbacks_status_known CHECK (status IN ('SUCCESS', 'FAILURE'))
+    CONSTRAINT switch_callbacks_status_known CHECK (status IN ('SUCCESS', 'FAILURE', 'RETURNED'))
 );
 
 CREATE INDEX switch_callbacks_by_payment ON switch_callbacks (payment_id);

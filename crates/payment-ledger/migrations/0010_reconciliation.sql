@@ -17,7 +17,7 @@ CREATE TABLE statement_lines (
     finished_at  timestamptz NOT NULL,
     read_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (switch, cursor),
-    CONSTRAINT statement_lines_status_known CHECK (status IN ('SETTLED', 'REJECTED', 'CANCELLED', 'RECALLED'))
+    CONSTRAINT statement_lines_status_known CHECK (status IN ('SETTLED', 'REJECTED', 'CANCELLED', 'RETURNED'))
 );
 
 CREATE INDEX statement_lines_by_reference ON statement_lines (switch, reference) WHERE reference IS NOT NULL;

@@ -46,7 +46,7 @@ async fn payment_with_decision(bank: &Bank, stage: Stage, key: &str, action: Act
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_debit_decision_is_applied_once_at_each_payment_stage(pool: PgPool) {
     use DebitRuling::{Charge, Refused};
-    use DecisionRefusal::{RecallUnderWay, Recalled, SwitchSaysVoid};
+    use DecisionRefusal::{RecallUnderWay, Returned, SwitchSaysVoid};
     let bank = Bank::new(pool);
     let from_claims = "late_debit claims escrow";
     #[rustfmt::skip]
@@ -63,7 +63,7 @@ async fn a_debit_decision_is_applied_once_at_each_payment_stage(pool: PgPool) {
         (Stage::Fenced,         "empty",    Charge,                    "none",     0,           vec![from_claims]),
         (Stage::Fenced,         "foreign",  Charge,                    "none",     FUNDS_MINOR, vec![from_claims]),
         (Stage::Void,           "active",   Refused(SwitchSaysVoid),   "open",     HELD,        vec![]),
-        (Stage::Recalled,       "active",   Refused(Recalled),         "open",     HELD,        vec![]),
+        (Stage::Recalled,       "active",   Refused(Returned),         "open",     HELD,        vec![]),
         (Stage::DebitRefused,         "active",   Refused(RecallUnderWay),   "open",     HELD,        vec![]),
     ];
     for (n, (stage, account, ruling, hold, available, expected)) in table.into_iter().enumerate() {
@@ -121,7 +121,7 @@ async fn a_release_decision_is_applied_once_at_each_payment_stage(pool: PgPool) 
         (Stage::Cancelling,    Release,                     &Cause::SlaExpired, "timed_out",      "released", Some("void")),
         (Stage::Differing,     Release,                     &decision,         "failed",         "released", Some("void")),
         (Stage::Void,          Release,                     &Cause::SlaExpired, "timed_out",      "released", Some("void")),
-        (Stage::Recalled,      Release,                     &decision,         "failed",         "released", Some("settled")),
+        (Stage::Recalled,      Release,                     &decision,         "failed",         "released", Some("returned")),
         (Stage::Fenced,        Release,                     &decision,         "failed",         "none",     Some("void")),
         (Stage::Accepted,      Release,                     &decision,         "failed",         "none",     Some("void")),
         (Stage::DebitRefused,        Refused(SwitchSaysSettled),  &decision,         "needs_operator", "open",     Some("settled")),

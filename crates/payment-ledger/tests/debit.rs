@@ -13,7 +13,7 @@ use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Stage, success};
 /// The outcome of a debit at each stage, repeated, and the resulting state.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn a_debit_is_allowed_by_the_final_status_at_each_payment_stage(pool: PgPool) {
-    use DebitOutcome::{Differs, Done, NotConfirmed, Refused};
+    use DebitOutcome::{Differs, Done, NotConfirmed, Refused, Returned};
     let bank = Bank::new(pool);
     let refused = || Refused { reason: "frozen_account".into() };
     let held = FUNDS_MINOR - AMOUNT_MINOR;
@@ -29,7 +29,7 @@ async fn a_debit_is_allowed_by_the_final_status_at_each_payment_stage(pool: PgPo
         (Stage::Confirmed,          Done,         "settled",      "debited",  held),
         (Stage::Void,               NotConfirmed, "cancelling",   "open",     held),
         (Stage::DebitRefused,             refused(),     "confirmed",    "open",     held),
-        (Stage::Recalled,           refused(),     "confirmed",    "open",     held),
+        (Stage::Recalled,           Returned,     "confirmed",    "open",     held),
         (Stage::RecallRefused,      refused(),     "confirmed",    "open",     held),
         (Stage::Settled,            Done,         "settled",      "debited",  held),
         (Stage::Released,           NotConfirmed, "timed_out",    "released", FUNDS_MINOR),

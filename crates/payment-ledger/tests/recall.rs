@@ -59,8 +59,7 @@ async fn path_c_releases_the_hold_after_a_recall_and_not_after_its_refusal(pool:
         (bank.state(&recalled).await.as_str(), bank.available(&recalled).await),
         ("failed", FUNDS_MINOR)
     );
-    // The recall does not change the final status.
-    assert_eq!(bank.column(&recalled, "final_status").await.as_deref(), Some("settled"));
+    assert_eq!(bank.column(&recalled, "final_status").await.as_deref(), Some("returned"));
 
     let refused = bank.payment_at(Stage::RecallRefused, "refused").await;
     let not_allowed = ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle);

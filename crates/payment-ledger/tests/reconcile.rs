@@ -117,7 +117,7 @@ impl Seeded {
             line(&sound, "t-sound", LineStatus::Settled),
             line(&released, "t-released", LineStatus::Cancelled),
             line(&recalled, "t-recalled", LineStatus::Settled),
-            line(&recalled, "t-recalled", LineStatus::Recalled),
+            line(&recalled, "t-recalled", LineStatus::Returned),
         ])
         .await;
         sound
@@ -248,12 +248,12 @@ async fn switch_statement_lines_are_stored_once_and_the_cursor_advances(pool: Pg
     bank.lines(&[]).await;
     assert_eq!(bank.ledger.statement_cursor(&switch()).await.unwrap(), None);
     let p = bank.payment_at(Stage::Settled, "k").await;
-    let page = [line(&p, "t-1", LineStatus::Settled), line(&p, "t-1", LineStatus::Recalled)];
+    let page = [line(&p, "t-1", LineStatus::Settled), line(&p, "t-1", LineStatus::Returned)];
     assert_eq!(bank.lines(&page).await, 2);
     assert_eq!(bank.lines(&page).await, 0, "a repeated page stored lines again");
     bank.lines(&[]).await;
     let cursor = bank.ledger.statement_cursor(&switch()).await.unwrap();
-    assert_eq!(cursor.as_deref(), Some("t-1-Recalled"));
+    assert_eq!(cursor.as_deref(), Some("t-1-Returned"));
     for change in ["UPDATE statement_lines SET amount_minor = 1", "DELETE FROM statement_lines"] {
         assert!(sqlx::raw_sql(change).execute(&bank.pool).await.is_err(), "{change}");
     }

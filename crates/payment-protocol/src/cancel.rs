@@ -25,6 +25,8 @@ pub enum CancelAnswer {
     AlreadyRejected,
     /// The switch had settled the transfer before.
     AlreadySettled(SettledReport),
+    /// The switch had settled the transfer before, and the money came back.
+    AlreadyReturned(SettledReport),
     /// The switch does not know the reference and leaves no tombstone.
     NotFound,
     /// Refused, or the transfer is in process: it may still settle.
@@ -89,7 +91,7 @@ pub enum VoidReason {
 /// Outcome of one cancel attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CancelAttemptOutcome {
-    /// The transfer will never settle; recorded.
+    /// The transfer will never settle, or its money came back: recorded. The customer owes nothing.
     Void,
     /// The transfer settled; recorded.
     Settled,
@@ -133,6 +135,8 @@ pub trait CancelPort {
     async fn record_void(&self, reason: VoidReason) -> Result<FinalStatusRuling, Self::Error>;
     /// Records a SUCCESS.
     async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, Self::Error>;
+    /// Records that the money came back.
+    async fn record_returned(&self, report: &SettledReport) -> Result<FinalStatusRuling, Self::Error>;
 }
 
 /// Makes one cancel attempt.
@@ -147,7 +151,7 @@ pub async fn attempt<P: CancelPort>(port: &P, payment: &Payment) -> Result<Cance
     }
     match context.final_status {
         Some(FinalStatus::Settled) => return Ok(CancelAttemptOutcome::Settled),
-        Some(FinalStatus::Void) => return Ok(CancelAttemptOutcome::Void),
+        Some(FinalStatus::Void | FinalStatus::Returned) => return Ok(CancelAttemptOutcome::Void),
         None if context.never_sent => return void(port, VoidReason::NeverSent).await,
         None => {}
     }
@@ -170,6 +174,7 @@ pub async fn attempt<P: CancelPort>(port: &P, payment: &Payment) -> Result<Cance
         }
         CancelAnswer::AlreadyRejected => void(port, VoidReason::Rejected).await,
         CancelAnswer::AlreadySettled(report) => settled(port, &report).await,
+        CancelAnswer::AlreadyReturned(report) => returned(port, &report).await,
         CancelAnswer::NotFound => not_found_by_cancel(port, payment, &context, &response).await,
         CancelAnswer::CannotCancel if profile.has_query => decide_by_query(port, payment, &context).await,
         CancelAnswer::CannotCancel => {
@@ -212,6 +217,7 @@ async fn may_still_settle<P: CancelPort>(
 ) -> Result<CancelAttemptOutcome, P::Error> {
     match query_status(port, payment).await?.map(|response| response.answer) {
         Some(QueryAnswer::Settled(report)) => settled(port, &report).await,
+        Some(QueryAnswer::Returned(report)) => returned(port, &report).await,
         Some(QueryAnswer::Void { .. }) => void(port, VoidReason::Rejected).await,
         _ => Ok(retry(&payment.profile, context, detail)),
     }
@@ -230,6 +236,7 @@ async fn decide_by_query<P: CancelPort>(
     };
     match response.answer {
         QueryAnswer::Settled(report) => settled(port, &report).await,
+        QueryAnswer::Returned(report) => returned(port, &report).await,
         QueryAnswer::Void { .. } => void(port, VoidReason::Rejected).await,
         QueryAnswer::NotFound if profile.has_query => not_found(port, profile, context, &response).await,
         // A statement lists only finished transfers. An operator may know more, and the polls continue.
@@ -312,6 +319,18 @@ async fn settled<P: CancelPort>(port: &P, report: &SettledReport) -> Result<Canc
         // The switch settled a transfer that we have no record of: our record is older than the switch's.
         FinalStatusRuling::NoAttempt => {
             CancelAttemptOutcome::Undecidable(OperatorReason::SettledWithoutAttempt)
+        }
+    })
+}
+
+async fn returned<P: CancelPort>(port: &P, report: &SettledReport) -> Result<CancelAttemptOutcome, P::Error> {
+    Ok(match port.record_returned(report).await? {
+        FinalStatusRuling::Differs(_) => CancelAttemptOutcome::Differs,
+        FinalStatusRuling::NoAttempt => {
+            CancelAttemptOutcome::Undecidable(OperatorReason::SettledWithoutAttempt)
+        }
+        FinalStatusRuling::First | FinalStatusRuling::Same | FinalStatusRuling::Contradicts => {
+            CancelAttemptOutcome::Void
         }
     })
 }

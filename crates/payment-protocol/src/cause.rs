@@ -47,6 +47,9 @@ pub enum Cause {
         /// Why the ledger refused.
         reason: String,
     },
+    /// The transfer settled, and the money came back before the customer was debited.
+    #[error("the money came back from the receiving bank")]
+    Returned,
     /// An approved decision released the payment, after a cancel at the switch. The switch's answer decides
     /// whether the payment is released; without an answer the decision does.
     #[error("operators decided to release the hold")]
@@ -73,6 +76,7 @@ impl Cause {
             | Self::NotSent { .. }
             | Self::FailureReported { .. }
             | Self::DebitRefused { .. }
+            | Self::Returned
             | Self::ReleasedByDecision
             | Self::CancelRetriedByDecision
             | Self::Interrupted => FinalState::Failed,
@@ -91,6 +95,7 @@ impl Cause {
             Self::SlaExpired => "sla_expired",
             Self::CustomerCancel => "customer_cancel",
             Self::DebitRefused { .. } => "debit_refused",
+            Self::Returned => "returned",
             Self::ReleasedByDecision => "released_by_decision",
             Self::CancelRetriedByDecision => "cancel_retried_by_decision",
             Self::Interrupted => "interrupted",

@@ -123,6 +123,17 @@ async fn debit<P: DecisionPort>(
             // The transfer settled, but differs from the payment: the decision says how to book it.
             FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt => {}
         },
+        Some(QueryAnswer::Returned(report)) => match port.record_returned(&report).await? {
+            FinalStatusRuling::First | FinalStatusRuling::Same | FinalStatusRuling::Contradicts => {
+                let outcome = DecisionOutcome::FinalStatus(FinalStatus::Returned);
+                let detail = "the switch reported that the money came back; the workflow releases";
+                return close(port, outcome, detail).await;
+            }
+            FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt => {
+                let detail = "the switch reports that the money came back; decide release instead";
+                return refuse(port, detail.into()).await;
+            }
+        },
         Some(QueryAnswer::Void { reason }) => {
             return refuse(port, format!("the switch reports that the transfer is void: {reason}")).await;
         }

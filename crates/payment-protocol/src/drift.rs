@@ -99,11 +99,13 @@ pub struct PaymentEvidence {
     pub attempts: i32,
     /// Status of its hold.
     pub hold: Option<HoldStatus>,
+    /// Whether the return of its money is recorded; a debit then has an exception of its own.
+    pub is_return_recorded: bool,
     /// Whether the journal has its reserve.
     pub is_reserved: bool,
     /// Debits less return credits: 0 or 1 if consistent.
     pub debits: i64,
-    /// Transfers of the payment that the statement shows as settled and not recalled. `None` without a statement to compare.
+    /// Transfers of the payment that the statement shows as settled and not returned. `None` without a statement to compare.
     pub settled: Option<i64>,
     /// Settled transfers with another amount or currency.
     pub other_amounts: i64,
@@ -148,6 +150,7 @@ pub fn find_drift(evidence: &PaymentEvidence, tolerance: Tolerance) -> Vec<Drift
             Drift::DebitedNotSettled,
             evidence.debits > 0
                 && evidence.settled == Some(0)
+                && !evidence.is_return_recorded
                 && evidence.debited_before_s.is_some_and(|age| age >= tolerance.grace_s),
         ),
         (Drift::ReleasedButSettled, released_after_leaving),
@@ -182,6 +185,7 @@ mod tests {
             operator_reason: None,
             attempts: 1,
             hold: Some(HoldStatus::Debited),
+            is_return_recorded: false,
             is_reserved: true,
             debits: 1,
             settled: Some(1),
@@ -239,6 +243,7 @@ mod tests {
             ("settled within the grace",              PaymentEvidence { settled: Some(1), settled_for_s: fresh, ..open() },                  vec![]),
             ("settled, needs an operator", PaymentEvidence { state: S::NeedsOperator, settled: Some(1), settled_for_s: Some(600), ..open() }, vec![]),
             ("debited, not settled",            PaymentEvidence { settled: Some(0), settled_for_s: None, ..consistent() },                   vec![DebitedNotSettled]),
+            ("debited, return recorded",        PaymentEvidence { settled: Some(0), settled_for_s: None, is_return_recorded: true, ..consistent() }, vec![]),
             ("debited after the statement",      PaymentEvidence { settled: Some(0), settled_for_s: None, debited_before_s: Some(-1), ..consistent() }, vec![]),
             ("debited within the grace",         PaymentEvidence { settled: Some(0), settled_for_s: None, debited_before_s: fresh, ..consistent() }, vec![]),
             ("released, settled",          PaymentEvidence { settled: Some(1), settled_for_s: Some(0), ..compensated() },              vec![ReleasedButSettled]),

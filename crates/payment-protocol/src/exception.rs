@@ -10,6 +10,8 @@ text_enum!(
         LateConfirmation = "late_confirmation",
         /// A final status that contradicts the recorded one.
         ContradictoryFinalStatus = "contradictory_final_status",
+        /// The money of a payment came back after the debit. A return_credit credits the account that was debited.
+        ReturnedAfterDebit = "returned_after_debit",
         /// SUCCESS with another amount, currency or reference.
         ConfirmationMismatch = "confirmation_mismatch",
         /// A transfer at the switch, settled or not, of a payment without a recorded attempt.

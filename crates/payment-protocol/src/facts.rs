@@ -7,12 +7,14 @@ use crate::ids::RunId;
 use crate::state::{PaymentState, text_enum};
 
 text_enum!(
-    /// The first definite answer of the switch, written once, before money moves.
+    /// The first definite answer of the switch, written before money moves. Only a return replaces it.
     FinalStatus {
         /// The transfer settled at the switch.
         Settled = "settled",
         /// The transfer can never settle at the switch.
         Void = "void",
+        /// The transfer settled and the money came back, by our recall or by itself: the customer owes nothing.
+        Returned = "returned",
     }
 );
 

@@ -11,6 +11,8 @@ text_enum!(
         Success = "SUCCESS",
         /// The transfer failed, according to the switch at that moment. Never a final status.
         Failure = "FAILURE",
+        /// The transfer settled, and the money came back.
+        Returned = "RETURNED",
     }
 );
 

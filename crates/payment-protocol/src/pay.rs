@@ -161,7 +161,7 @@ async fn confirm_and_debit<P: PaymentPort>(
         if confirmed {
             match debit_or_recall(port, compensations).await {
                 DebitOrRecall::Debited => return NextStep::Finished(Ok(())),
-                DebitOrRecall::Returned(cause) => return NextStep::Compensate(cause),
+                DebitOrRecall::Returned(cause) => return release_without_cancel(compensations, cause),
                 DebitOrRecall::AwaitOperator(reason) => return NextStep::AwaitOperator(reason),
                 // The SUCCESS does not belong to this payment: nothing changes, and the SLA continues.
                 DebitOrRecall::NotConfirmed => {}
@@ -217,7 +217,7 @@ enum DebitOrRecall {
     Debited,
     /// No SUCCESS of this payment is recorded.
     NotConfirmed,
-    /// Path C: the bank could not debit and the switch returned the money.
+    /// The money came back: by itself, or because the bank could not debit and recalled it (Path C).
     Returned(Cause),
     AwaitOperator(OperatorReason),
 }
@@ -231,6 +231,7 @@ async fn debit_or_recall<P: PaymentPort>(port: &P, compensations: &mut Compensat
         }
         DebitOutcome::NotConfirmed => return DebitOrRecall::NotConfirmed,
         DebitOutcome::Differs => return DebitOrRecall::AwaitOperator(OperatorReason::ConfirmationMismatch),
+        DebitOutcome::Returned => return DebitOrRecall::Returned(Cause::Returned),
         DebitOutcome::Refused { reason } => reason,
     };
     // A cancel never reverses a settled transfer.
@@ -337,6 +338,7 @@ async fn await_operator<P: PaymentPort>(
             },
             // Release the hold, for the recorded cause.
             Some(FinalStatus::Void) => return release_without_cancel(compensations, Cause::Interrupted),
+            Some(FinalStatus::Returned) => return release_without_cancel(compensations, Cause::Returned),
             None => {}
         }
         final_status = match port.wait_until_event().await {

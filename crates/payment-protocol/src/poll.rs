@@ -12,6 +12,8 @@ use crate::submit::QueryAnswer;
 pub enum PollOutcome {
     /// The switch reported SUCCESS, and the report is recorded, as a callback would be.
     SuccessReported,
+    /// The switch reported that the money came back; recorded.
+    ReturnReported,
     /// The switch reported that the transfer will never settle, which counts as a callback with FAILURE.
     FailureReported {
         /// The switch's words.
@@ -37,6 +39,10 @@ pub async fn poll<P: CancelPort>(port: &P, payment: &Payment) -> Result<PollOutc
         QueryAnswer::Settled(report) => {
             port.record_settled(&report).await?;
             PollOutcome::SuccessReported
+        }
+        QueryAnswer::Returned(report) => {
+            port.record_returned(&report).await?;
+            PollOutcome::ReturnReported
         }
         QueryAnswer::Void { reason } => PollOutcome::FailureReported { reason },
         QueryAnswer::Pending => retry("the switch has not decided"),

@@ -74,7 +74,7 @@ pub enum AccountLockOutcome {
 /// Outcome of cancel, over all attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CancelOutcome {
-    /// The transfer will never settle; recorded.
+    /// The transfer will never settle, or its money came back: recorded. The customer owes nothing.
     Void,
     /// The transfer settled; recorded.
     Settled,
@@ -98,6 +98,8 @@ pub enum DebitOutcome {
         /// Why the account cannot be debited.
         reason: String,
     },
+    /// The money came back before the debit: the customer owes nothing.
+    Returned,
     /// The switch's SUCCESS differs from the payment.
     Differs,
     /// The switch has not reported SUCCESS for this payment.
@@ -154,7 +156,7 @@ pub enum NeedsOperatorOutcome {
 pub enum WaitOutcome {
     /// The switch reported SUCCESS; debit verifies the report.
     SuccessReported,
-    /// A definite answer of the switch was recorded while the payment needed an operator.
+    /// A definite answer of the switch was recorded: a return, or any answer while the payment needed an operator.
     FinalStatusRecorded,
     /// The switch reported FAILURE.
     FailureReported {

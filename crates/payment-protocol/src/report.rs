@@ -9,8 +9,8 @@ use crate::money::Money;
 use crate::payment::Payment;
 use crate::state::text_enum;
 
-/// The switch reports that a transfer settled: by callback, by query, or in its answer to a cancel. All three
-/// have the same meaning. The fields are the switch's words, not yet compared with the payment.
+/// The switch reports that a transfer settled, or that it settled and was returned: by callback, by query, or in its
+/// answer to a cancel. All three have the same meaning. The fields are the switch's words, not yet compared with the payment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SettledReport {
     /// The switch that sent the report, known by its secret or its address.
@@ -24,7 +24,7 @@ pub struct SettledReport {
 }
 
 text_enum!(
-    /// How a transfer ended at the switch, in the switch's words. A recalled transfer had settled before.
+    /// How a transfer ended at the switch, in the switch's words. A returned transfer had settled before.
     LineStatus {
         /// The money left.
         Settled = "SETTLED",
@@ -32,12 +32,12 @@ text_enum!(
         Rejected = "REJECTED",
         /// The transfer was cancelled before it settled.
         Cancelled = "CANCELLED",
-        /// The transfer settled, and the switch returned the money.
-        Recalled = "RECALLED",
+        /// The transfer settled, and the money came back: recalled by us, or returned by the receiving bank.
+        Returned = "RETURNED",
     }
 );
 
-/// One line of a switch's statement: one end of a transfer. A recalled transfer has two lines, its settlement
+/// One line of a switch's statement: one end of a transfer. A returned transfer has two lines, its settlement
 /// and its return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementLine {

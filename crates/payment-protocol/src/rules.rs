@@ -4,7 +4,7 @@
 //! transaction. No step decides from memory: a delayed attempt is judged by the facts at its arrival.
 
 use crate::cause::{Cause, ReserveRefusal};
-use crate::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, ReserveRecord};
+use crate::facts::{Facts, FinalStatus, HoldStatus, ReserveRecord};
 use crate::ids::RunId;
 use crate::profile::SwitchProfile;
 use crate::report::{Difference, ExpectedTransfer, SettledReport, compare};
@@ -124,7 +124,7 @@ pub fn retention_expired(first_attempt_age_ms: Option<u64>, profile: &SwitchProf
 /// How a definite answer of the switch relates to the recorded facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FinalStatusRuling {
-    /// The first definite answer: record it.
+    /// The first definite answer, or the first report of a return: record it.
     First,
     /// The same answer is recorded.
     Same,
@@ -143,12 +143,31 @@ pub fn settled_report(
     expected: &ExpectedTransfer,
     report: &SettledReport,
 ) -> FinalStatusRuling {
+    money_report(facts, expected, report, FinalStatus::Settled)
+}
+
+/// Rules on a report that the money came back, whichever message carried it.
+#[must_use]
+pub fn returned_report(
+    facts: &Facts,
+    expected: &ExpectedTransfer,
+    report: &SettledReport,
+) -> FinalStatusRuling {
+    money_report(facts, expected, report, FinalStatus::Returned)
+}
+
+fn money_report(
+    facts: &Facts,
+    expected: &ExpectedTransfer,
+    report: &SettledReport,
+    reported: FinalStatus,
+) -> FinalStatusRuling {
     match compare(expected, report) {
         // A report of another switch never concerns this payment, whether or not anything was sent.
         Err(Difference::Switch) => FinalStatusRuling::Differs(Difference::Switch),
         _ if facts.attempts == 0 => FinalStatusRuling::NoAttempt,
         Err(difference) => FinalStatusRuling::Differs(difference),
-        Ok(()) => final_status(facts, FinalStatus::Settled),
+        Ok(()) => final_status(facts, reported),
     }
 }
 
@@ -159,10 +178,14 @@ pub fn void_report(facts: &Facts) -> FinalStatusRuling {
 }
 
 fn final_status(facts: &Facts, reported: FinalStatus) -> FinalStatusRuling {
-    match facts.final_status {
-        None => FinalStatusRuling::First,
-        Some(first) if first == reported => FinalStatusRuling::Same,
-        Some(_) => FinalStatusRuling::Contradicts,
+    use FinalStatus::{Returned, Settled};
+    match (facts.final_status, reported) {
+        // A return is the last thing that happens to a transfer, whatever was reported before.
+        (None, _) | (Some(Settled | FinalStatus::Void), Returned) => FinalStatusRuling::First,
+        // A settlement that is reported after its return is older than the return.
+        (Some(Returned), Settled) => FinalStatusRuling::Same,
+        (Some(first), reported) if first == reported => FinalStatusRuling::Same,
+        (Some(_), _) => FinalStatusRuling::Contradicts,
     }
 }
 
@@ -182,6 +205,8 @@ pub enum DebitRuling {
     Already,
     /// Refused before, permanently.
     Refused(String),
+    /// The money came back: the customer owes nothing.
+    Returned,
     /// The switch's SUCCESS differs from the payment.
     Differs,
     /// The switch has not reported SUCCESS for this payment.
@@ -195,10 +220,9 @@ pub fn debit(facts: &Facts) -> DebitRuling {
         (Some(HoldStatus::Debited), _) => DebitRuling::Already,
         (Some(HoldStatus::Open), Some(FinalStatus::Settled)) => match &facts.debit_refused {
             Some(reason) => DebitRuling::Refused(reason.clone()),
-            // A recall follows a refused debit only; returned money is never debited.
-            None if facts.recall == Some(RecallRecord::Recalled) => DebitRuling::Refused("recalled".into()),
             None => DebitRuling::Debit,
         },
+        (_, Some(FinalStatus::Returned)) => DebitRuling::Returned,
         (_, None) if facts.confirmation_mismatch => DebitRuling::Differs,
         _ => DebitRuling::NotConfirmed,
     }
@@ -232,8 +256,7 @@ pub enum ReleaseRuling {
 /// Rules on a release. Money that was sent is released only if the switch reported void or returned the money.
 #[must_use]
 pub fn release(facts: &Facts) -> ReleaseRuling {
-    let void = facts.final_status == Some(FinalStatus::Void);
-    let recalled = facts.recall == Some(RecallRecord::Recalled);
+    let owes_nothing = matches!(facts.final_status, Some(FinalStatus::Void | FinalStatus::Returned));
     match (facts.hold, facts.state.end()) {
         (Some(HoldStatus::Debited), _) => ReleaseRuling::Refused(ReleaseRefusal::HoldDebited),
         // A decision debited the claims account for money that left.
@@ -241,9 +264,7 @@ pub fn release(facts: &Facts) -> ReleaseRuling {
         (Some(HoldStatus::Released), _) => ReleaseRuling::Already,
         (None, Some(_)) if facts.cause.is_some() => ReleaseRuling::Already,
         (None, Some(end)) => ReleaseRuling::Ended(end),
-        _ if !(never_sent(facts) || void || recalled) => {
-            ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle)
-        }
+        _ if !(never_sent(facts) || owes_nothing) => ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle),
         (None, None) => ReleaseRuling::Fence,
         (Some(HoldStatus::Open), _) => ReleaseRuling::Release,
     }
@@ -258,8 +279,8 @@ text_enum!(
         SwitchSaysVoid = "switch_says_void",
         /// The switch reported that the transfer settled.
         SwitchSaysSettled = "switch_says_settled",
-        /// The switch returned the money: the hold must be released.
-        Recalled = "recalled",
+        /// The money came back: the hold must be released.
+        Returned = "returned",
         /// A recall is under way, and the switch may return the money.
         RecallUnderWay = "recall_under_way",
     }
@@ -283,13 +304,14 @@ pub fn debit_by_decision(facts: &Facts) -> DebitByDecisionRuling {
     if let Some(end) = facts.state.end() {
         return DebitByDecisionRuling::Ended(end);
     }
-    if facts.final_status == Some(FinalStatus::Void) {
-        return Refused(DecisionRefusal::SwitchSaysVoid);
+    match facts.final_status {
+        Some(FinalStatus::Void) => return Refused(DecisionRefusal::SwitchSaysVoid),
+        Some(FinalStatus::Returned) => return Refused(DecisionRefusal::Returned),
+        Some(FinalStatus::Settled) | None => {}
     }
     match facts.recall {
-        Some(RecallRecord::Recalled) => Refused(DecisionRefusal::Recalled),
         None if facts.debit_refused.is_some() => Refused(DecisionRefusal::RecallUnderWay),
-        Some(RecallRecord::Refused | RecallRecord::RecallUnsupported) | None => DebitByDecisionRuling::Charge,
+        Some(_) | None => DebitByDecisionRuling::Charge,
     }
 }
 
@@ -311,7 +333,7 @@ pub fn release_by_decision(facts: &Facts) -> ReleaseByDecisionRuling {
     if let Some(end) = facts.state.end() {
         return ReleaseByDecisionRuling::Ended(end);
     }
-    if facts.final_status == Some(FinalStatus::Settled) && facts.recall != Some(RecallRecord::Recalled) {
+    if facts.final_status == Some(FinalStatus::Settled) {
         return ReleaseByDecisionRuling::Refused(DecisionRefusal::SwitchSaysSettled);
     }
     ReleaseByDecisionRuling::Release

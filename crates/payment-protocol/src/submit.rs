@@ -15,6 +15,8 @@ pub enum QueryAnswer {
     Pending,
     /// The transfer settled.
     Settled(SettledReport),
+    /// The transfer settled, and the money came back.
+    Returned(SettledReport),
     /// The transfer is finally rejected or cancelled.
     Void {
         /// The switch's words.
@@ -106,6 +108,8 @@ pub trait SubmitPort {
     async fn record_found(&self) -> Result<Option<NotSent>, Self::Error>;
     /// Records a SUCCESS that a query returned.
     async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, Self::Error>;
+    /// Records that the money came back, as a query returned.
+    async fn record_returned(&self, report: &SettledReport) -> Result<FinalStatusRuling, Self::Error>;
 }
 
 /// Makes one submit attempt.
@@ -154,23 +158,28 @@ async fn known_outcome<P: SubmitPort>(
     if !(strategy == Strategy::Query || pending && has_query) {
         return Ok(None);
     }
-    match port.query(&payment.reference()).await {
-        QueryAnswer::Pending => Ok(Some(match port.record_found().await? {
-            None => SubmitAttemptOutcome::Accepted,
-            Some(reason) => SubmitAttemptOutcome::NotSent(reason),
-        })),
-        QueryAnswer::Settled(report) => Ok(Some(match port.record_settled(&report).await? {
-            FinalStatusRuling::First | FinalStatusRuling::Same => SubmitAttemptOutcome::Settled,
-            // The debit reads the recorded difference.
-            FinalStatusRuling::Differs(_) => SubmitAttemptOutcome::Settled,
-            FinalStatusRuling::NoAttempt => SubmitAttemptOutcome::NotSent(NotSent::ReportedWithoutAttempt),
-            // `void` was recorded first, so a cancel was sent: no attempt may follow.
-            FinalStatusRuling::Contradicts => SubmitAttemptOutcome::NotSent(NotSent::CancelStarted),
-        })),
-        QueryAnswer::Void { reason } => Ok(Some(SubmitAttemptOutcome::Refused { reason })),
-        QueryAnswer::NotFound => Ok(None),
-        QueryAnswer::OurFault { detail } | QueryAnswer::NoAnswer { detail } => {
-            Ok(Some(SubmitAttemptOutcome::Unknown { detail }))
+    let ruling = match port.query(&payment.reference()).await {
+        QueryAnswer::Settled(report) => port.record_settled(&report).await?,
+        QueryAnswer::Returned(report) => port.record_returned(&report).await?,
+        QueryAnswer::Pending => {
+            return Ok(Some(match port.record_found().await? {
+                None => SubmitAttemptOutcome::Accepted,
+                Some(reason) => SubmitAttemptOutcome::NotSent(reason),
+            }));
         }
-    }
+        QueryAnswer::Void { reason } => return Ok(Some(SubmitAttemptOutcome::Refused { reason })),
+        QueryAnswer::NotFound => return Ok(None),
+        QueryAnswer::OurFault { detail } | QueryAnswer::NoAnswer { detail } => {
+            return Ok(Some(SubmitAttemptOutcome::Unknown { detail }));
+        }
+    };
+    Ok(Some(match ruling {
+        // The debit reads what is recorded: a settlement, a return, or a difference.
+        FinalStatusRuling::First | FinalStatusRuling::Same | FinalStatusRuling::Differs(_) => {
+            SubmitAttemptOutcome::Settled
+        }
+        FinalStatusRuling::NoAttempt => SubmitAttemptOutcome::NotSent(NotSent::ReportedWithoutAttempt),
+        // `void` was recorded first, so a cancel was sent: no attempt may follow.
+        FinalStatusRuling::Contradicts => SubmitAttemptOutcome::NotSent(NotSent::CancelStarted),
+    }))
 }

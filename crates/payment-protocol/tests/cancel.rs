@@ -137,6 +137,11 @@ impl CancelPort for ScriptedPort {
         assert_eq!(settled, &report());
         self.record("settled", "").map(|()| self.ruling)
     }
+
+    async fn record_returned(&self, returned: &SettledReport) -> Result<FinalStatusRuling, LedgerDown> {
+        assert_eq!(returned, &report());
+        self.record("returned", "").map(|()| self.ruling)
+    }
 }
 
 /// An outcome in a word; `!` means that an alert is raised.
@@ -191,6 +196,10 @@ fn settled() -> QueryAnswer {
     QueryAnswer::Settled(report())
 }
 
+fn returned() -> QueryAnswer {
+    QueryAnswer::Returned(report())
+}
+
 fn rejected() -> QueryAnswer {
     QueryAnswer::Void { reason: "limit".into() }
 }
@@ -221,7 +230,7 @@ fn check<'a>(table: impl IntoIterator<Item = Row<'a>>) {
 
 #[test]
 fn a_cancel_answer_that_is_definite_or_not_found_leads_to_its_outcome() {
-    use CancelAnswer::{AlreadyRejected, AlreadySettled, NotFound};
+    use CancelAnswer::{AlreadyRejected, AlreadyReturned, AlreadySettled, NotFound};
     use Clock::{Before, Deadline, Expired, NoDate, Past, Retained, Skew};
     let full = full_profile();
     let tombstone_only = SwitchProfile { honours_deadline: false, ..full_profile() };
@@ -245,6 +254,11 @@ fn a_cancel_answer_that_is_definite_or_not_found_leads_to_its_outcome() {
         // AlreadySettled: debit.
         (AlreadySettled(report()), pending(),     &full,                  Before,   "settled",                      "cancel settled"),
         (AlreadySettled(report()), pending(),     &neither,               Expired,  "settled",                      "cancel settled"),
+        // AlreadyReturned: the customer owes nothing.
+        (AlreadyReturned(report()), pending(),    &full,                  Before,   "void",                         "cancel returned"),
+        (AlreadyReturned(report()), pending(),    &neither,               Expired,  "void",                         "cancel returned"),
+        (NotFound,                 returned(),    &deadline_only,         Before,   "void",                         "cancel query returned"),
+        (undecided(),              returned(),    &full,                  Before,   "void",                         "cancel query returned"),
         // NotFound: a query decides, because it has no key under which the switch could repeat an old answer.
         // "Not found" proves nothing before the deadline has passed on the switch's clock.
         (NotFound,                 unknown(),     &deadline_only,         Before,   "retry in 6001 ms",             "cancel query"),

@@ -108,8 +108,9 @@ fn a_submit_attempt_needs_its_own_run_an_open_hold_and_no_fence() {
 
 #[test]
 fn a_debit_needs_an_open_hold_a_settled_status_and_no_recorded_refusal() {
-    use DebitRuling::{Already, Debit, Differs, NotConfirmed, Refused};
+    use DebitRuling::{Already, Debit, Differs, NotConfirmed, Refused, Returned};
     let settled = Some(FinalStatus::Settled);
+    let back = Some(FinalStatus::Returned);
     let void = Some(FinalStatus::Void);
     let (open, debited, released) =
         (Some(HoldStatus::Open), Some(HoldStatus::Debited), Some(HoldStatus::Released));
@@ -124,6 +125,10 @@ fn a_debit_needs_an_open_hold_a_settled_status_and_no_recorded_refusal() {
         (open,     None,         true,    false,   Differs),
         (open,     void,         false,   false,   NotConfirmed),
         (open,     void,         true,    false,   NotConfirmed),
+        (open,     back,         false,   false,   Returned),
+        (open,     back,         true,    true,    Returned),
+        (None,     back,         false,   false,   Returned),
+        (debited,  back,         false,   false,   Already),
         (debited,  settled,      false,   false,   Already),
         (debited,  settled,      true,    false,   Already),
         (released, void,         false,   false,   NotConfirmed),
@@ -147,7 +152,8 @@ fn a_release_needs_an_open_hold_and_an_unsent_void_or_recalled_transfer() {
     let (open, settled, released) =
         (Some(HoldStatus::Open), Some(HoldStatus::Debited), Some(HoldStatus::Released));
     let (success, void) = (Some(FinalStatus::Settled), Some(FinalStatus::Void));
-    let (recalled, refused) = (Some(RecallRecord::Recalled), Some(RecallRecord::Refused));
+    let returned = Some(FinalStatus::Returned);
+    let refused = Some(RecallRecord::Refused);
     let (cancelling, failed) = (PaymentState::Cancelling, PaymentState::Failed);
     #[rustfmt::skip]
     let table = [
@@ -159,15 +165,16 @@ fn a_release_needs_an_open_hold_and_an_unsent_void_or_recalled_transfer() {
         (open,     1,        success,      refused,  cancelling, may_still_settle),
         (open,     1,        None,         refused,  cancelling, may_still_settle),
         (open,     1,        void,         None,     cancelling, Release),
-        (open,     1,        success,      recalled, cancelling, Release),
+        (open,     1,        returned,     None,     cancelling, Release),
+        (open,     1,        returned,     refused,  cancelling, Release),
         (None,     0,        None,         None,     cancelling, Fence),
         (None,     0,        void,         None,     cancelling, Fence),
         (None,     1,        None,         None,     cancelling, may_still_settle),
         (None,     0,        None,         None,     failed,     ReleaseRuling::Ended(FinalState::Failed)),
         (released, 1,        void,         None,     failed,     Already),
-        (released, 1,        success,      recalled, failed,     Already),
+        (released, 1,        returned,     None,     failed,     Already),
         (settled,  1,        success,      None,     failed,     hold_debited),
-        (settled,  1,        success,      recalled, failed,     hold_debited),
+        (settled,  1,        returned,     None,     failed,     hold_debited),
     ];
     for (n, (hold, attempts, final_status, recall, state, ruling)) in table.into_iter().enumerate() {
         let facts = Facts { hold, attempts, final_status, recall, state, ..held() };
@@ -198,7 +205,8 @@ fn a_success_without_an_attempt_forbids_a_release_without_a_cancel() {
 /// Every combination of facts that a rule of money reads.
 fn all_facts() -> Vec<Facts> {
     let holds = [None, Some(HoldStatus::Open), Some(HoldStatus::Debited), Some(HoldStatus::Released)];
-    let final_statuses = [None, Some(FinalStatus::Settled), Some(FinalStatus::Void)];
+    let final_statuses =
+        [None, Some(FinalStatus::Settled), Some(FinalStatus::Void), Some(FinalStatus::Returned)];
     let recalls = [None, Some(RecallRecord::Recalled), Some(RecallRecord::Refused)];
     let mut all = Vec::new();
     for hold in holds {
@@ -222,18 +230,17 @@ fn all_facts() -> Vec<Facts> {
             }
         }
     }
-    assert_eq!(all.len(), 4 * 3 * 3 * 3 * 16);
+    assert_eq!(all.len(), 4 * 4 * 3 * 3 * 16);
     all
 }
 
 #[test]
 fn money_that_may_have_left_is_never_released() {
     for facts in all_facts() {
-        let void = facts.final_status == Some(FinalStatus::Void);
-        let recalled = facts.recall == Some(RecallRecord::Recalled);
+        let owes_nothing = matches!(facts.final_status, Some(FinalStatus::Void | FinalStatus::Returned));
         if rules::release(&facts) == ReleaseRuling::Release {
             assert!(facts.hold == Some(HoldStatus::Open), "{facts:?}");
-            assert!(facts.attempts == 0 || void || recalled, "{facts:?}");
+            assert!(facts.attempts == 0 || owes_nothing, "{facts:?}");
         }
     }
 }

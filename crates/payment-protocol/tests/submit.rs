@@ -105,6 +105,11 @@ impl SubmitPort for ScriptedPort {
         assert_eq!(settled, &report());
         self.record("settled", "").map(|()| self.final_status)
     }
+
+    async fn record_returned(&self, returned: &SettledReport) -> Result<FinalStatusRuling, LedgerDown> {
+        assert_eq!(returned, &report());
+        self.record("returned", "").map(|()| self.final_status)
+    }
 }
 
 fn limit() -> SendAnswer {
@@ -127,6 +132,7 @@ fn each_switch_and_ledger_answer_to_a_submit_leads_to_its_outcome() {
     let stop = AttemptRuling::NotSent;
     let void = || QueryAnswer::Void { reason: "closed".into() };
     let settled = || QueryAnswer::Settled(report());
+    let back = || QueryAnswer::Returned(report());
     let fault = || QueryAnswer::OurFault { detail: "401".into() };
     let silent = || QueryAnswer::NoAnswer { detail: "timeout".into() };
     #[rustfmt::skip]
@@ -154,6 +160,8 @@ fn each_switch_and_ledger_answer_to_a_submit_leads_to_its_outcome() {
         (query,     Pending,   send,                                  Accepted, "accepted",                          "query found"),
         (query,     settled(), send,                                  Accepted, "settled",                           "query settled"),
         (query,     void(),    send,                                  Accepted, "refused closed",                    "query"),
+        // The debit reads the recorded return, and charges nothing.
+        (query,     back(),    send,                                  Accepted, "settled",                           "query returned"),
         // The query got no answer: nothing is sent.
         (query,     fault(),   send,                                  Accepted, "unknown",                           "query"),
         (query,     silent(),  send,                                  Accepted, "unknown",                           "query"),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use payment_ledger::audit::reconcile::ReconciliationRunId;
 use payment_ledger::audit::reconcile::findings::Finding;
 use payment_ledger::audit::reconcile::payments::Sources;
+use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::SwitchProfile;
 use payment_protocol::drift::{Drift, Tolerance};
@@ -200,6 +201,10 @@ impl Reconciler {
             let batch = self.ledger.payments_after(after.as_ref(), BATCH).await?;
             let Some(last) = batch.last() else { return Ok(()) };
             after = Some(last.clone());
+            // A return found here is recorded as one that the switch reports, so that it opens one exception, whoever was first.
+            for (payment_id, report) in self.ledger.unrecorded_returns(&batch).await? {
+                self.ledger.record_returned(&payment_id, &report, FinalStatusSource::Statement).await?;
+            }
             let mut findings = Vec::new();
             for compared in &self.ledger.compare(sources, &batch).await? {
                 report.add_payment(compared);

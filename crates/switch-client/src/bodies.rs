@@ -40,7 +40,7 @@ pub(crate) enum TransferStatus {
     Settled,
     Rejected,
     Cancelled,
-    Recalled,
+    Returned,
 }
 
 /// Answer to a cancel.
@@ -61,6 +61,7 @@ pub(crate) enum CancelAnswerCode {
     Cancelled,
     AlreadyRejected,
     AlreadySettled,
+    AlreadyReturned,
     NotFound,
     Refused,
     InProcess,

@@ -52,7 +52,7 @@ fn statement_line(entry: StatementEntry) -> Result<StatementLine, String> {
             TransferStatus::Settled => LineStatus::Settled,
             TransferStatus::Rejected => LineStatus::Rejected,
             TransferStatus::Cancelled => LineStatus::Cancelled,
-            TransferStatus::Recalled => LineStatus::Recalled,
+            TransferStatus::Returned => LineStatus::Returned,
             TransferStatus::Pending => return Err(lacks("final status: it is PENDING")),
         },
         amount_minor: transfer.amount_minor.ok_or_else(|| lacks("amount_minor"))?,
@@ -112,6 +112,7 @@ impl SwitchClient {
             .cloned()
             .or_else(|| lookup_key.marker.clone());
         let started = Instant::now();
+        let mut found = None;
         for _ in 0..PAGES_MAX {
             let (switch_now, page) = match self.read_page(position.as_deref(), LOOKUP_PAGE_ENTRIES).await {
                 Ok(page) => page,
@@ -123,22 +124,26 @@ impl SwitchClient {
                 }
             };
             let last = page.entries.last().map(|entry| entry.cursor.clone());
-            let matching = page.entries.into_iter().find(|entry| is_match(entry, lookup_key));
-            if let Some(entry) = matching {
+            // A return has an entry after its settlement, perhaps on a later page, and the later entry counts.
+            if let Some(entry) = page.entries.into_iter().rfind(|entry| is_match(entry, lookup_key)) {
                 let id = entry.transfer.transfer_id.clone();
                 let answer = self.query_answer(entry.transfer, Some(&lookup_key.reference));
-                return SwitchReply::new(answer, switch_now).with_transfer_id(id);
+                found = Some(SwitchReply::new(answer, switch_now).with_transfer_id(id));
             }
             position = last.or(position);
-            self.statement_positions.record(reference, position.as_deref(), page.next.is_none());
+            if found.is_none() {
+                self.statement_positions.record(reference, position.as_deref(), page.next.is_none());
+            }
             if page.next.is_none() {
-                return SwitchReply::new(QueryAnswer::NotFound, switch_now);
+                return found.unwrap_or_else(|| SwitchReply::new(QueryAnswer::NotFound, switch_now));
             }
             if started.elapsed() > self.timeout {
                 break;
             }
         }
-        SwitchReply::new(QueryAnswer::NoAnswer { detail: STATEMENT_NOT_READ_TO_END.into() }, None)
+        let unread =
+            || SwitchReply::new(QueryAnswer::NoAnswer { detail: STATEMENT_NOT_READ_TO_END.into() }, None);
+        found.unwrap_or_else(unread)
     }
 
     /// The page of the statement after a position, with up to [`PAGE_ENTRIES_MAX`] entries. `None` is the start.

@@ -128,6 +128,7 @@ fn code(answer: &QueryAnswer) -> &'static str {
     match answer {
         QueryAnswer::Pending => "pending",
         QueryAnswer::Settled(_) => "settled",
+        QueryAnswer::Returned(_) => "returned",
         QueryAnswer::Void { .. } => "void",
         QueryAnswer::NotFound => "not found",
         QueryAnswer::OurFault { .. } => "our fault",
@@ -142,7 +143,7 @@ async fn s1_8_the_only_listed_candidate_after_the_marker_is_our_transfer() {
         (Some("0"), vec![], "not found", None),
         (Some(""), vec![transfer("1", "PENDING", 500, "EUR")], "pending", Some("1")),
         (Some("0"), vec![transfer("1", "SETTLED", 500, "EUR")], "settled", Some("1")),
-        (Some("0"), vec![transfer("1", "RECALLED", 500, "EUR")], "settled", Some("1")),
+        (Some("0"), vec![transfer("1", "RETURNED", 500, "EUR")], "returned", Some("1")),
         (Some("0"), vec![transfer("1", "REJECTED", 500, "EUR")], "void", Some("1")),
         (Some("0"), vec![other("1"), transfer("2", "SETTLED", 500, "USD")], "not found", None),
         // At the marker, so sent before.
@@ -245,7 +246,7 @@ async fn s0_16_a_switch_statement_lookup_continues_at_the_last_position() {
         (vec![entry(Some(&ours), "9", "REJECTED")], "void"),
         (vec![entry(Some(&ours), "9", "CANCELLED")], "void"),
         // The entry of the settlement comes before the entry of the recall.
-        (vec![entry(Some(&ours), "9", "SETTLED"), entry(Some(&ours), "9", "RECALLED")], "settled"),
+        (vec![entry(Some(&ours), "9", "SETTLED"), entry(Some(&ours), "9", "RETURNED")], "returned"),
         // An entry without a reference is matched by the switch's own id.
         (vec![entry(None, "8", "REJECTED"), entry(None, "9", "SETTLED")], "settled"),
     ] {

@@ -16,7 +16,7 @@ pub struct SwitchAdmin {
 pub struct SwitchTransfer {
     /// Our reference.
     pub reference: String,
-    /// `PENDING`, `SETTLED`, `REJECTED`, `CANCELLED` or `RECALLED`.
+    /// `PENDING`, `SETTLED`, `REJECTED`, `CANCELLED` or `RETURNED`.
     pub status: String,
     /// Amount in minor units; `None` if the row is a tombstone.
     pub amount_minor: Option<i64>,

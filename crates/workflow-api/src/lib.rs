@@ -114,7 +114,12 @@ mod tests {
     /// The JSON is part of recorded workflow histories.
     #[test]
     fn s0_6_the_signal_payload_has_the_switchs_status_words() {
-        for (status, word) in [(CallbackStatus::Success, "SUCCESS"), (CallbackStatus::Failure, "FAILURE")] {
+        let words = [
+            (CallbackStatus::Success, "SUCCESS"),
+            (CallbackStatus::Failure, "FAILURE"),
+            (CallbackStatus::Returned, "RETURNED"),
+        ];
+        for (status, word) in words {
             let payload =
                 SwitchConfirmed { tx_id: "tx_1".into(), status, reason: None, event_id: "evt_1".into() };
             let json =

@@ -54,6 +54,7 @@ pub(crate) struct CallbackBody {
 enum Status {
     Success,
     Failure,
+    Returned,
 }
 
 /// The callback is stored; do not retry it.
@@ -154,6 +155,7 @@ fn parse(switch: &SwitchName, event_id: &str, body: &[u8]) -> Result<Callback, S
         status: match parsed.status {
             Status::Success => CallbackStatus::Success,
             Status::Failure => CallbackStatus::Failure,
+            Status::Returned => CallbackStatus::Returned,
         },
         amount_minor: parsed.amount_minor,
         currency: parsed.currency,

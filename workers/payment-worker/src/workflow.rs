@@ -119,6 +119,7 @@ impl InterBankPaymentWorkflow {
             Some(callback) if callback.status == CallbackStatus::Failure => WaitOutcome::FailureReported {
                 reason: callback.reason.unwrap_or_else(|| "no reason given".into()),
             },
+            Some(callback) if callback.status == CallbackStatus::Returned => WaitOutcome::FinalStatusRecorded,
             // An unreadable payload counts as SUCCESS: the event only wakes the payment, which reads the ledger.
             _ => WaitOutcome::SuccessReported,
         });

@@ -3,17 +3,29 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::behaviour::{CallbackBehaviour, Contradiction};
 
+/// The status that a callback reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum CallbackStatus {
+    /// The transfer settled.
+    Success,
+    /// The transfer failed.
+    Failure,
+    /// The transfer settled, and the money came back.
+    Returned,
+}
+
 /// The end of a transfer that a callback reports.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TransferEnd<'a> {
     pub(crate) reference: &'a str,
-    pub(crate) settled: bool,
+    pub(crate) status: CallbackStatus,
     pub(crate) amount_minor: i64,
     pub(crate) currency: &'a str,
     pub(crate) reason: Option<&'a str>,
@@ -21,7 +33,7 @@ pub(crate) struct TransferEnd<'a> {
 
 impl<'a> TransferEnd<'a> {
     pub(crate) fn settled(reference: &'a str, amount_minor: i64, currency: &'a str) -> Self {
-        Self { reference, settled: true, amount_minor, currency, reason: None }
+        Self { reference, status: CallbackStatus::Success, amount_minor, currency, reason: None }
     }
 }
 
@@ -30,7 +42,7 @@ impl<'a> TransferEnd<'a> {
 struct CallbackBody<'a> {
     r#type: &'static str,
     reference: &'a str,
-    status: &'static str,
+    status: CallbackStatus,
     amount_minor: i64,
     currency: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +69,7 @@ impl NewCallback {
         let body = CallbackBody {
             r#type: "transfer.completed",
             reference: end.reference,
-            status: if end.settled { "SUCCESS" } else { "FAILURE" },
+            status: end.status,
             amount_minor: end.amount_minor,
             currency: end.currency,
             reason: end.reason,
@@ -87,17 +99,17 @@ pub(crate) fn for_end(
     let mut truth = NewCallback::new(&reported, at)?;
     truth.lost = behaviour.lose;
     truth.delay_ms = i64::try_from(behaviour.delay_ms).unwrap_or(i64::MAX);
-    let contradiction = |settled: bool| {
-        let reason = (!settled).then_some("contradiction");
-        NewCallback::new(&TransferEnd { settled, reason, ..reported }, at)
+    let contradiction = |status: CallbackStatus| {
+        let reason = (status == CallbackStatus::Failure).then_some("contradiction");
+        NewCallback::new(&TransferEnd { status, reason, ..reported }, at)
             .map(|callback| NewCallback { delay_ms: truth.delay_ms, ..callback })
     };
     let (mut first, mut last) = (None, None);
     match behaviour.contradict {
         None => {}
-        Some(Contradiction::FailureFirst) => first = Some(contradiction(false)?),
-        Some(Contradiction::FailureAfter) => last = Some(contradiction(false)?),
-        Some(Contradiction::SuccessAfter) => last = Some(contradiction(true)?),
+        Some(Contradiction::FailureFirst) => first = Some(contradiction(CallbackStatus::Failure)?),
+        Some(Contradiction::FailureAfter) => last = Some(contradiction(CallbackStatus::Failure)?),
+        Some(Contradiction::SuccessAfter) => last = Some(contradiction(CallbackStatus::Success)?),
     }
     truth.after = first.as_ref().map(|first| first.id);
     if let Some(last) = &mut last {

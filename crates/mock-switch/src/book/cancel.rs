@@ -21,6 +21,7 @@ pub(crate) enum CancelAnswerCode {
     Cancelled,
     AlreadyRejected,
     AlreadySettled,
+    AlreadyReturned,
     NotFound,
     Refused,
     InProcess,
@@ -129,8 +130,8 @@ fn definite_answer(selector: &TransferSelector, mut transfer: Transfer) -> Cance
     let code = match transfer.status {
         TransferStatus::Pending | TransferStatus::Cancelled => CancelAnswerCode::Cancelled,
         TransferStatus::Settled => CancelAnswerCode::AlreadySettled,
-        // A recalled transfer is not in progress any more, like a rejected one.
-        TransferStatus::Rejected | TransferStatus::Recalled => CancelAnswerCode::AlreadyRejected,
+        TransferStatus::Rejected => CancelAnswerCode::AlreadyRejected,
+        TransferStatus::Returned => CancelAnswerCode::AlreadyReturned,
     };
     if transfer.status == TransferStatus::Pending {
         transfer.status = TransferStatus::Cancelled;

@@ -70,6 +70,35 @@ pub(crate) async fn complete_now(
     Ok(true)
 }
 
+/// Returns the money of a settled transfer, as the receiving bank may at any time; false if the reference has none. The
+/// switch reports it in a callback.
+pub(crate) async fn return_now(switch: &Switch, reference: &str, reason: &str) -> Result<bool, sqlx::Error> {
+    let mut tx = lock(&switch.pool, reference).await?;
+    let known = find(&mut *tx, &TransferSelector::for_admin(reference), Timestamp::UNIX_EPOCH).await?;
+    let settled = known.filter(|transfer| transfer.status == TransferStatus::Settled);
+    let Some(transfer) = settled else { return Ok(false) };
+    let (Some(amount_minor), Some(currency)) = (transfer.amount_minor, transfer.currency.as_deref()) else {
+        return Ok(false);
+    };
+    let current = switch.settings.current();
+    let now = current.now();
+    sqlx::query!(
+        "UPDATE transfers SET status = 'RETURNED', reason = $2, finished_at = $3 WHERE id = $1",
+        transfer.id.0,
+        reason,
+        now.to_sqlx(),
+    )
+    .execute(&mut *tx)
+    .await?;
+    if current.shape.calls_back() {
+        let status = callbacks::CallbackStatus::Returned;
+        let end = callbacks::TransferEnd { reference, status, amount_minor, currency, reason: Some(reason) };
+        callbacks::insert(&mut tx, &[callbacks::NewCallback::new(&end, now)?]).await?;
+    }
+    tx.commit().await?;
+    Ok(true)
+}
+
 async fn complete(switch: &Switch, tx: &mut PgConnection, due: &[DueTransfer]) -> Result<(), sqlx::Error> {
     page_lock::lock_for_write(&mut *tx).await?;
     let current = switch.settings.current();
@@ -110,7 +139,11 @@ async fn insert_callbacks(
     for (due, plan) in due.iter().zip(&plans) {
         let end = callbacks::TransferEnd {
             reference: &due.reference,
-            settled: due.status == TransferStatus::Settled,
+            status: if due.status == TransferStatus::Settled {
+                callbacks::CallbackStatus::Success
+            } else {
+                callbacks::CallbackStatus::Failure
+            },
             amount_minor: due.amount_minor,
             currency: &due.currency,
             reason: due.reason.as_deref(),

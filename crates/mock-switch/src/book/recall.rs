@@ -72,7 +72,7 @@ pub(crate) async fn recall(
     match answer.answer {
         RecallAnswerCode::Recalled if transfer.status == TransferStatus::Settled => {
             sqlx::query!(
-                "UPDATE transfers SET status = 'RECALLED', finished_at = $2 WHERE id = $1",
+                "UPDATE transfers SET status = 'RETURNED', finished_at = $2 WHERE id = $1",
                 transfer.id.0,
                 current.now().to_sqlx(),
             )
@@ -101,7 +101,7 @@ pub(crate) async fn recall(
 fn decide(selector: &TransferSelector, transfer: &Transfer, refusal: Option<String>) -> RecallAnswer {
     let refusal = transfer.recall_refusal.clone().or(refusal);
     let (answer, reason) = match (transfer.status, refusal) {
-        (TransferStatus::Recalled, _) | (TransferStatus::Settled, None) => (RecallAnswerCode::Recalled, None),
+        (TransferStatus::Returned, _) | (TransferStatus::Settled, None) => (RecallAnswerCode::Recalled, None),
         (TransferStatus::Settled, refusal) => (RecallAnswerCode::Refused, refusal),
         (TransferStatus::Pending | TransferStatus::Rejected | TransferStatus::Cancelled, _) => {
             (RecallAnswerCode::NotSettled, None)

@@ -8,7 +8,7 @@ use super::page_lock;
 use crate::state::Switch;
 use crate::status::TransferStatus;
 
-/// An entry of the statement. A recalled transfer has two: SETTLED, then RECALLED.
+/// An entry of the statement. A returned transfer has two: SETTLED, then RETURNED.
 #[derive(Debug, Serialize)]
 pub(crate) struct StatementEntry {
     cursor: Cursor,

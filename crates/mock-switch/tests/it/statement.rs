@@ -45,7 +45,7 @@ async fn mock_switch_statement_entries_are_in_the_order_of_transfer_ends(
         ("cancelled", "CANCELLED"),
         ("settled", "SETTLED"),
         ("rejected", "REJECTED"),
-        ("settled", "RECALLED"),
+        ("settled", "RETURNED"),
     ];
     assert_eq!(order_of_ends, expected);
     assert_eq!(page["next"], Value::Null);

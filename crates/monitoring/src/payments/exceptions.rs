@@ -22,6 +22,11 @@ pub(super) fn exception_alert(kind: ExceptionKind) -> Alert {
             summary: "A switch reported one transfer both as settled and as void",
             description: "The bank may bear a transfer that left, or the customer may be charged for one that did not. Find the payment with `payctl exceptions` and ask the switch's operators which status is true.",
         },
+        ExceptionKind::ReturnedAfterDebit => Texts {
+            severity: Critical,
+            summary: "The money of a settled payment came back after the customer was debited",
+            description: "The customer was charged for a transfer that the receiving bank returned: the money is on the bank's account at the switch. Find the payment with `payctl exceptions`, then propose `payctl decide return-credit`.",
+        },
         ExceptionKind::SettledWithoutAttempt => Texts {
             severity: Critical,
             summary: "A switch has a transfer of which the ledger has no submit attempt",

@@ -50,6 +50,9 @@ impl SwitchView {
             QueryAnswer::Settled(report) => {
                 format!("settled: {}{id}", money(report.amount_minor, &report.currency))
             }
+            QueryAnswer::Returned(report) => {
+                format!("returned: {}{id}", money(report.amount_minor, &report.currency))
+            }
             QueryAnswer::Pending => format!("pending{id}"),
             QueryAnswer::Void { reason } => format!("void: {reason}{id}"),
             QueryAnswer::NotFound if self.method == LookupMethod::Statement => {
@@ -64,6 +67,7 @@ impl SwitchView {
     pub(crate) fn answer_word(&self) -> &'static str {
         match self.answer {
             QueryAnswer::Settled(_) => "settled",
+            QueryAnswer::Returned(_) => "returned",
             QueryAnswer::Pending => "pending",
             QueryAnswer::Void { .. } => "void",
             QueryAnswer::NotFound => "not_found",

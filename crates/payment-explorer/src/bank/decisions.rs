@@ -87,4 +87,10 @@ impl Bank {
         }
         self.exceptions.close(Exception::LateConfirmation);
     }
+
+    /// A correction after the money came back: credits the account that was debited.
+    pub fn return_credit(&mut self) {
+        self.journal.return_credit += 1;
+        self.exceptions.close(Exception::ReturnedAfterDebit);
+    }
 }

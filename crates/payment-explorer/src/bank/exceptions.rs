@@ -8,6 +8,8 @@ pub enum Exception {
     LateConfirmation,
     /// Two definite reports that contradict each other.
     ContradictoryFinalStatus,
+    /// The money came back after the debit.
+    ReturnedAfterDebit,
     /// A SUCCESS with another amount.
     ConfirmationMismatch,
     /// A SUCCESS without a recorded attempt.
@@ -19,9 +21,10 @@ pub enum Exception {
 }
 
 impl Exception {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::LateConfirmation,
         Self::ContradictoryFinalStatus,
+        Self::ReturnedAfterDebit,
         Self::ConfirmationMismatch,
         Self::SettledWithoutAttempt,
         Self::CallbackFromOtherSwitch,

@@ -35,6 +35,8 @@ pub struct Journal {
     pub late_debit: u8,
     /// Number of entries claims -> escrow, by decision.
     pub claim: u8,
+    /// Number of entries escrow -> the debited account, by decision.
+    pub return_credit: u8,
 }
 
 /// An operator decision, from its approval on.
@@ -79,6 +81,8 @@ pub struct Bank {
     pub failure_stored: bool,
     /// Whether a SUCCESS of the payment's own switch for this payment is stored.
     pub success_stored: bool,
+    /// Whether a RETURNED of the payment's own switch for this payment is stored.
+    pub return_stored: bool,
     /// Why the payment needs an operator, or last needed one.
     pub operator_reason: Option<OperatorReason>,
     /// The open exceptions.
@@ -114,6 +118,7 @@ impl Bank {
             cancel_requested: false,
             failure_stored: false,
             success_stored: false,
+            return_stored: false,
             operator_reason: None,
             exceptions: Exceptions::default(),
             decision: None,
@@ -154,6 +159,13 @@ impl Bank {
     #[must_use]
     pub fn ended(&self) -> bool {
         self.state.end().is_some()
+    }
+
+    /// Whether the customer or the bank is charged and not credited back.
+    #[must_use]
+    pub fn is_debited(&self) -> bool {
+        let Journal { debit, late_debit, claim, return_credit, .. } = self.journal;
+        debit + late_debit + claim > return_credit
     }
 
     pub(super) fn open_exception(&mut self, exception: Exception) {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use payment_protocol::PaymentState;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
-use payment_protocol::facts::{HoldStatus, RecallRecord, ReserveRecord};
+use payment_protocol::facts::{FinalStatus, HoldStatus, RecallRecord, ReserveRecord};
 use payment_protocol::port::{
     DebitOutcome, FenceOutcome, NeedsOperatorOutcome, ReleaseOutcome, ReserveOutcome,
 };
@@ -79,6 +79,7 @@ impl Bank {
         match rules::debit(&self.facts_now()) {
             DebitRuling::Already => DebitOutcome::Done,
             DebitRuling::Refused(reason) => DebitOutcome::Refused { reason },
+            DebitRuling::Returned => DebitOutcome::Returned,
             DebitRuling::Differs => DebitOutcome::Differs,
             DebitRuling::NotConfirmed => DebitOutcome::NotConfirmed,
             DebitRuling::Debit if self.frozen => {
@@ -98,8 +99,20 @@ impl Bank {
         self.state = PaymentState::Settled;
     }
 
+    /// The recorded answer to a recall. Money that came back by itself needs no recall.
+    #[must_use]
+    pub fn recall_recorded(&self) -> Option<RecallRecord> {
+        match self.final_status {
+            Some(FinalStatus::Returned) => Some(RecallRecord::Recalled),
+            _ => self.recall,
+        }
+    }
+
     /// Records a definite answer to a recall. Returns the first recorded answer.
     pub fn record_recall(&mut self, answer: RecallRecord) -> RecallRecord {
+        if self.recall.is_none() && answer == RecallRecord::Recalled {
+            self.final_status = Some(FinalStatus::Returned);
+        }
         *self.recall.get_or_insert(answer)
     }
 

@@ -124,6 +124,29 @@ impl Bank {
         ruling
     }
 
+    /// Records a return, or the exception that it is.
+    pub fn record_returned(&mut self, payment: &Payment, report: &SettledReport) -> FinalStatusRuling {
+        let ruling = rules::returned_report(&self.facts_now(), &ExpectedTransfer::from(payment), report);
+        match ruling {
+            FinalStatusRuling::Same | FinalStatusRuling::Contradicts => {}
+            FinalStatusRuling::First => {
+                self.final_status = Some(FinalStatus::Returned);
+                if !self.ended() {
+                    self.state = PaymentState::Confirmed;
+                }
+                if self.is_debited() {
+                    self.open_exception(Exception::ReturnedAfterDebit);
+                }
+            }
+            FinalStatusRuling::Differs(Difference::Switch) => {
+                self.open_exception(Exception::CallbackFromOtherSwitch);
+            }
+            FinalStatusRuling::Differs(_) => self.open_exception(Exception::ConfirmationMismatch),
+            FinalStatusRuling::NoAttempt => self.open_exception(Exception::SettledWithoutAttempt),
+        }
+        ruling
+    }
+
     pub(super) fn open_exception_for_earlier_failure(&mut self) {
         if self.failure_stored {
             self.open_exception(Exception::ContradictoryFinalStatus);
@@ -159,10 +182,18 @@ impl Bank {
         }
     }
 
+    /// Stores a callback with RETURNED. Returns whether the workflow must be signalled.
+    pub fn store_returned(&mut self, payment: &Payment, report: &SettledReport) -> bool {
+        self.return_stored = true;
+        let open = !self.ended();
+        let ruling = self.record_returned(payment, report);
+        open && matches!(ruling, FinalStatusRuling::First | FinalStatusRuling::Same)
+    }
+
     /// Stores a callback with FAILURE. Returns whether the workflow must be signalled.
     pub fn store_failure(&mut self) -> bool {
         self.failure_stored = true;
-        if self.final_status == Some(FinalStatus::Settled) {
+        if matches!(self.final_status, Some(FinalStatus::Settled | FinalStatus::Returned)) {
             self.open_exception(Exception::ContradictoryFinalStatus);
             return false;
         }

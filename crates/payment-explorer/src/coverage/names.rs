@@ -61,6 +61,7 @@ pub(super) fn port_reply(reply: &PortReply) -> String {
         PortReply::Debit(outcome) => match outcome {
             DebitOutcome::Done => "done".into(),
             DebitOutcome::Refused { .. } => "refused".into(),
+            DebitOutcome::Returned => "returned".into(),
             DebitOutcome::Differs => "differs".into(),
             DebitOutcome::NotConfirmed => "not confirmed".into(),
         },
@@ -195,6 +196,7 @@ fn cancel_answer(answer: &CancelAnswer) -> &'static str {
         CancelAnswer::Cancelled { tombstoned: false } => "cancel answer: cancelled",
         CancelAnswer::Cancelled { tombstoned: true } => "cancel answer: tombstoned",
         CancelAnswer::AlreadyRejected => "cancel answer: already rejected",
+        CancelAnswer::AlreadyReturned(_) => "cancel answer: already returned",
         CancelAnswer::AlreadySettled(_) => "cancel answer: already settled",
         CancelAnswer::NotFound => "cancel answer: not found",
         CancelAnswer::Undecided { .. } => "cancel answer: undecided",
@@ -207,6 +209,7 @@ fn cancel_answer(answer: &CancelAnswer) -> &'static str {
 fn query_answer(answer: &QueryAnswer) -> &'static str {
     match answer {
         QueryAnswer::Pending => "query answer: pending",
+        QueryAnswer::Returned(_) => "query answer: returned",
         QueryAnswer::Settled(_) => "query answer: settled",
         QueryAnswer::Void { .. } => "query answer: void",
         QueryAnswer::NotFound => "query answer: not found",
@@ -251,6 +254,7 @@ pub(super) fn attempt_outcome(outcome: &AttemptOutcome) -> String {
         AttemptOutcome::Recall(RecallAttemptOutcome::Retry { .. }) => "recall attempt: retry".into(),
         AttemptOutcome::Poll(outcome) => match outcome {
             PollOutcome::SuccessReported => "poll attempt: success".into(),
+            PollOutcome::ReturnReported => "poll attempt: return".into(),
             PollOutcome::FailureReported { .. } => "poll attempt: failure".into(),
             PollOutcome::Retry { .. } => "poll attempt: retry".into(),
         },

@@ -143,6 +143,9 @@ fn ledger_reply(
         AttemptCall::RecordSettled(report) => {
             AttemptReply::FinalStatus(next.bank.record_settled(model.payment(), report))
         }
+        AttemptCall::RecordReturned(report) => {
+            AttemptReply::FinalStatus(next.bank.record_returned(model.payment(), report))
+        }
         AttemptCall::RecordVoid(reason) => {
             AttemptReply::FinalStatus(next.bank.record_void(*reason == VoidReason::NeverSent))
         }
@@ -153,7 +156,7 @@ fn ledger_reply(
             };
             AttemptReply::Begin(next.bank.begin_cancel(&cause, DEADLINE_MS))
         }
-        AttemptCall::RecallRecorded => AttemptReply::Recall(next.bank.recall),
+        AttemptCall::RecallRecorded => AttemptReply::Recall(next.bank.recall_recorded()),
         AttemptCall::RecordRecall(record) => AttemptReply::Recall(Some(next.bank.record_recall(*record))),
         AttemptCall::DecisionRecorded => {
             AttemptReply::Decision(next.bank.decision_outcome(decision_number(activity)?))
@@ -262,6 +265,9 @@ fn cancel(results: &mut CallResults<'_>, own_reference: bool) {
         CancelResult::AlreadySettled => {
             ("the switch had settled the transfer", CancelAnswer::AlreadySettled(report))
         }
+        CancelResult::AlreadyReturned => {
+            ("the switch had returned the money", CancelAnswer::AlreadyReturned(report))
+        }
         CancelResult::NotFound => ("the switch does not find the transfer", CancelAnswer::NotFound),
         CancelResult::Undecided => ("the switch repeats: in process", in_process()),
     };
@@ -327,6 +333,9 @@ fn query(results: &mut CallResults<'_>, result: QueryResult) {
     let (description, answer) = match result {
         QueryResult::Pending => ("the switch has not decided", QueryAnswer::Pending),
         QueryResult::Settled => ("the switch reports settled", QueryAnswer::Settled(report.clone())),
+        QueryResult::Returned => {
+            ("the switch reports that the money came back", QueryAnswer::Returned(report.clone()))
+        }
         QueryResult::Void => ("the switch reports void", QueryAnswer::Void { reason: "void".into() }),
         QueryResult::NotFound => ("the switch does not know the transfer", QueryAnswer::NotFound),
     };

@@ -31,6 +31,14 @@ pub(super) fn add(list: &mut MoveList<'_>) {
 }
 
 fn switch(list: &mut MoveList<'_>) {
+    if let Some(settled) =
+        list.from.switch.transfers.iter().position(|status| *status == TransferStatus::Settled)
+    {
+        list.switch_fault(
+            |next| next.switch.transfers[settled] = TransferStatus::Returned,
+            || "the receiving bank returns the money".into(),
+        );
+    }
     let transfers = &list.from.switch.transfers;
     let Some(pending) = transfers.iter().position(|status| *status == TransferStatus::Pending) else {
         return;
@@ -66,7 +74,7 @@ fn callbacks(list: &mut MoveList<'_>) {
     let money_left = switch
         .transfers
         .iter()
-        .any(|status| matches!(status, TransferStatus::Settled | TransferStatus::Recalled));
+        .any(|status| matches!(status, TransferStatus::Settled | TransferStatus::Returned));
     // A SUCCESS after an attempt is binding, so a false one is sent only if it cannot be a binding one.
     let false_success = !money_left
         && (bank.attempts == 0
@@ -74,6 +82,9 @@ fn callbacks(list: &mut MoveList<'_>) {
             || (bank.ended() && !switch.settled()));
     let rejected = switch.transfers.contains(&TransferStatus::Rejected);
     let report = &model.report;
+    if switch.returned() && !bank.return_stored {
+        list.optional(|next| returned(next, model, report), || "callback RETURNED".into());
+    }
     if money_left && !bank.success_stored {
         list.optional(|next| success(next, model, report), || "callback SUCCESS".into());
     }
@@ -106,6 +117,12 @@ fn callbacks(list: &mut MoveList<'_>) {
 fn success(next: &mut State, model: &Model, report: &SettledReport) {
     if next.bank.store_success(model.payment(), report) {
         next.store_message(WaitOutcome::SuccessReported);
+    }
+}
+
+fn returned(next: &mut State, model: &Model, report: &SettledReport) {
+    if next.bank.store_returned(model.payment(), report) {
+        next.store_message(WaitOutcome::FinalStatusRecorded);
     }
 }
 
@@ -189,5 +206,8 @@ fn corrections(list: &mut MoveList<'_>) {
         && bank.exceptions.contain(Exception::LateConfirmation)
     {
         list.benign(|next| next.bank.late_debit(), || "operators correct: late debit".into());
+    }
+    if bank.ended() && bank.is_debited() && bank.exceptions.contain(Exception::ReturnedAfterDebit) {
+        list.benign(|next| next.bank.return_credit(), || "operators correct: return credit".into());
     }
 }

@@ -270,6 +270,9 @@ fn complete(model: &Model, next: &mut State, call: &PortCall, outcome: &AttemptO
         }
         AttemptOutcome::Recall(RecallAttemptOutcome::Decided(recalled)) => PortReply::Recall(*recalled),
         AttemptOutcome::Poll(PollOutcome::SuccessReported) => PortReply::Wait(WaitOutcome::SuccessReported),
+        AttemptOutcome::Poll(PollOutcome::ReturnReported) => {
+            PortReply::Wait(WaitOutcome::FinalStatusRecorded)
+        }
         // A payment that needs an operator gains nothing from a FAILURE.
         AttemptOutcome::Poll(PollOutcome::FailureReported { reason }) if *call == PortCall::WaitWithinSla => {
             PortReply::Wait(WaitOutcome::FailureReported { reason: reason.clone() })

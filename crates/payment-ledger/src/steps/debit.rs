@@ -23,6 +23,7 @@ impl Ledger {
         match rules::debit(&locked.facts) {
             DebitRuling::Already => return Ok(DebitOutcome::Done),
             DebitRuling::Refused(reason) => return Ok(DebitOutcome::Refused { reason }),
+            DebitRuling::Returned => return Ok(DebitOutcome::Returned),
             DebitRuling::Differs => return Ok(DebitOutcome::Differs),
             DebitRuling::NotConfirmed => return Ok(DebitOutcome::NotConfirmed),
             DebitRuling::Debit => {}

@@ -1,20 +1,25 @@
 //! Recall: records the switch's first definite answer under `{tx_id}:recall`.
 
-use payment_protocol::facts::RecallRecord;
+use payment_protocol::facts::{FinalStatus, RecallRecord};
 use payment_protocol::ids::PaymentId;
 use payment_protocol::keys;
 
 use crate::row_lock::lock_payment;
-use crate::{Ledger, LedgerError, writes};
+use crate::{Ledger, LedgerError, switch::final_status, writes};
 
 impl Ledger {
-    /// The recorded answer to the recall; `None` if no definite answer is recorded.
+    /// The recorded answer to the recall; `None` if no definite answer is recorded. Money that came back by itself needs no
+    /// recall.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn recall_record(&self, payment_id: &PaymentId) -> Result<Option<RecallRecord>, LedgerError> {
         let mut tx = self.pool.begin().await?;
-        Ok(lock_payment(&mut tx, payment_id).await?.facts.recall)
+        let facts = lock_payment(&mut tx, payment_id).await?.facts;
+        Ok(match facts.final_status {
+            Some(FinalStatus::Returned) => Some(RecallRecord::Recalled),
+            _ => facts.recall,
+        })
     }
 
     /// Records a definite answer to the recall. Returns the recorded one, which may be an earlier one.
@@ -36,6 +41,7 @@ impl Ledger {
         let detail = match answer {
             RecallRecord::Recalled => {
                 writes::record_done(&mut tx, key.as_str(), payment_id).await?;
+                final_status::write(&mut tx, payment_id, FinalStatus::Returned, "recall").await?;
                 "the switch returned the money".to_owned()
             }
             RecallRecord::Refused => {

@@ -14,7 +14,7 @@ use postgres_kit::text::replace_nul;
 use sqlx::PgConnection;
 
 use crate::row_lock::{LockedPayment, lock_payment};
-use crate::switch::final_status::{FinalStatusSource, write_settled};
+use crate::switch::final_status::{FinalStatusSource, write_returned, write_settled};
 use crate::switch::inbox::current_workflow;
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
@@ -147,14 +147,18 @@ async fn apply_callback(
 ) -> Result<bool, LedgerError> {
     let payment_id = &locked.payment_id;
     let open = locked.facts.state.end().is_none();
-    if callback.status == CallbackStatus::Success {
+    if callback.status != CallbackStatus::Failure {
         let report = SettledReport {
             switch: callback.switch.clone(),
             reference: callback.reference.clone(),
             amount_minor: callback.amount_minor,
             currency: callback.currency.clone(),
         };
-        let ruling = write_settled(tx, locked, &report, FinalStatusSource::Callback).await?;
+        let ruling = if callback.status == CallbackStatus::Returned {
+            write_returned(tx, locked, &report, FinalStatusSource::Callback).await?
+        } else {
+            write_settled(tx, locked, &report, FinalStatusSource::Callback).await?
+        };
         return Ok(open
             && match ruling {
                 FinalStatusRuling::First | FinalStatusRuling::Same => true,
@@ -173,7 +177,7 @@ async fn apply_callback(
         tx.open_exception(Some(payment_id), ExceptionKind::CallbackFromOtherSwitch, &origin, &detail).await?;
         return Ok(false);
     }
-    if locked.facts.final_status == Some(FinalStatus::Settled) {
+    if matches!(locked.facts.final_status, Some(FinalStatus::Settled | FinalStatus::Returned)) {
         let detail = format!("the switch reported FAILURE after it had reported SUCCESS: {reason}");
         tx.open_exception(Some(payment_id), ExceptionKind::ContradictoryFinalStatus, &origin, &detail)
             .await?;

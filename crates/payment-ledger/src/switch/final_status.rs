@@ -1,4 +1,4 @@
-//! The final status: the switch's first definite answer, written once, before money moves.
+//! The final status: the switch's first definite answer, written before money moves; only a return replaces it.
 //!
 //! Callbacks, queries, statements and answers to a cancel are all recorded here, under the payment row's lock: the
 //! second one is compared with the first, and a contradiction opens an exception.
@@ -59,6 +59,23 @@ impl Ledger {
         Ok(ruling)
     }
 
+    /// Records that the money came back, as a query, a cancel or a statement returned.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn record_returned(
+        &self,
+        payment_id: &PaymentId,
+        report: &SettledReport,
+        source: FinalStatusSource,
+    ) -> Result<FinalStatusRuling, LedgerError> {
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
+        let locked = lock_payment(&mut tx, payment_id).await?;
+        let ruling = write_returned(&mut tx, &locked, report, source).await?;
+        tx.commit().await?;
+        Ok(ruling)
+    }
+
     /// Records that the transfer will never settle.
     ///
     /// # Errors
@@ -114,13 +131,7 @@ pub(crate) async fn write_settled(
 ) -> Result<FinalStatusRuling, LedgerError> {
     let payment_id = &locked.payment_id;
     let ruling = rules::settled_report(&locked.facts, &locked.expected(), report);
-    let report_text = format!(
-        "{} by {}: {} for {}",
-        report.switch,
-        source.as_str(),
-        amount(report.amount_minor, &report.currency),
-        report.reference
-    );
+    let report_text = describe(report, source);
     let (kind, detail) = match ruling {
         FinalStatusRuling::Same => return Ok(ruling),
         FinalStatusRuling::First => {
@@ -156,6 +167,74 @@ pub(crate) async fn write_settled(
     let origin = format!("{payment_id}:{report_text}");
     tx.open_exception(Some(payment_id), kind, &origin, &detail).await?;
     Ok(ruling)
+}
+
+/// Writes a return as the final status. The money of a debited payment must be credited back, which operators decide: an
+/// exception asks for it, once. A return that differs from the payment, or has no attempt, is an exception only.
+pub(crate) async fn write_returned(
+    tx: &mut LedgerTransaction,
+    locked: &LockedPayment,
+    report: &SettledReport,
+    source: FinalStatusSource,
+) -> Result<FinalStatusRuling, LedgerError> {
+    let payment_id = &locked.payment_id;
+    let ruling = rules::returned_report(&locked.facts, &locked.expected(), report);
+    let report_text = describe(report, source);
+    let (kind, detail) = match ruling {
+        FinalStatusRuling::Same | FinalStatusRuling::Contradicts => return Ok(ruling),
+        FinalStatusRuling::First => {
+            write_and_wake_workflow(tx, locked, FinalStatus::Returned, source.as_str()).await?;
+            let detail = format!("the transfer settled, and the money came back (by {})", source.as_str());
+            let state = locked.facts.state;
+            if state.end().is_some() || state == PaymentState::Confirmed {
+                writes::append_timeline(tx, payment_id, state, &detail).await?;
+            } else {
+                writes::move_to_state(tx, payment_id, PaymentState::Confirmed, &detail).await?;
+            }
+            if !is_debited(tx, payment_id).await? {
+                return Ok(ruling);
+            }
+            let detail = format!("the money of a debited payment came back: {report_text}");
+            (ExceptionKind::ReturnedAfterDebit, detail)
+        }
+        FinalStatusRuling::Differs(Difference::Switch) => (
+            ExceptionKind::CallbackFromOtherSwitch,
+            format!("another switch than the payment's reported a return: {report_text}"),
+        ),
+        FinalStatusRuling::Differs(difference) => (
+            ExceptionKind::ConfirmationMismatch,
+            format!("the reported return differs from the payment in {difference}: {report_text}"),
+        ),
+        FinalStatusRuling::NoAttempt => (
+            ExceptionKind::SettledWithoutAttempt,
+            format!("the switch reported a return for a payment without a recorded attempt: {report_text}"),
+        ),
+    };
+    let origin = format!("{payment_id}:returned:{report_text}");
+    tx.open_exception(Some(payment_id), kind, &origin, &detail).await?;
+    Ok(ruling)
+}
+
+/// Whether a customer or the bank was charged for the payment and not credited back.
+async fn is_debited(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<bool, LedgerError> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM journal WHERE payment_id = $1 AND kind IN ('debit', 'late_debit'))
+                  AND NOT EXISTS (SELECT FROM journal WHERE payment_id = $1 AND kind = 'return_credit') AS "debited!""#,
+        payment_id.as_str(),
+    )
+    .fetch_one(&mut *tx)
+    .await?)
+}
+
+/// A report in words.
+fn describe(report: &SettledReport, source: FinalStatusSource) -> String {
+    format!(
+        "{} by {}: {} for {}",
+        report.switch,
+        source.as_str(),
+        amount(report.amount_minor, &report.currency),
+        report.reference
+    )
 }
 
 /// An earlier FAILURE of the same switch contradicts a SUCCESS.

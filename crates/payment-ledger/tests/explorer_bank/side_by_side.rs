@@ -16,7 +16,8 @@ use payment_protocol::rules::{DebitByDecisionRuling, ReleaseByDecisionRuling};
 
 use crate::Op;
 use crate::support::{
-    AMOUNT_MINOR, Bank, FUNDS_MINOR, SWITCH_NOW_MS, Sample, at, eur, failure, profile, report, run, success,
+    AMOUNT_MINOR, Bank, FUNDS_MINOR, SWITCH_NOW_MS, Sample, at, eur, failure, profile, report, returned, run,
+    success,
 };
 
 /// The ledger and the explorer's bank, each with one payment.
@@ -66,7 +67,9 @@ impl SideBySide {
             | Op::Answer(_)
             | Op::FoundAtSwitch
             | Op::Reconcile => self.apply_submission(op).await,
-            Op::CustomerCancel | Op::Success | Op::OtherAmount | Op::Failure => self.apply_message(op).await,
+            Op::CustomerCancel | Op::Success | Op::OtherAmount | Op::Returned | Op::Failure => {
+                self.apply_message(op).await
+            }
             Op::Decide(action) => self.decide(*action).await,
             Op::ApplyDecision => self.apply_decision().await,
             Op::Freeze(frozen) => {
@@ -137,6 +140,11 @@ impl SideBySide {
                 let actual = self.store(Callback { amount_minor: 7, ..success(&self.sample, &event) }).await;
                 let other = SettledReport { amount_minor: 7, ..report(&self.sample) };
                 (actual, format!("notified {}", self.bank.store_success(&self.payment, &other)))
+            }
+            Op::Returned => {
+                let actual = self.store(returned(&self.sample, &event)).await;
+                let is_notified = self.bank.store_returned(&self.payment, &report(&self.sample));
+                (actual, format!("notified {is_notified}"))
             }
             Op::Failure => {
                 let actual = self.store(failure(&self.sample, &event)).await;

@@ -116,9 +116,28 @@ impl Modelled {
                 self.final_status.is_some() || self.end.is_none(),
                 "a payment ended without a final status: {self:?}"
             );
-            self.final_status = Some("Settled");
+            if self.final_status != Some("Returned") {
+                self.final_status = Some("Settled");
+            }
         }
         is_accepted && self.end.is_none()
+    }
+
+    /// Applies a RETURNED; returns whether the workflow is notified.
+    pub(crate) fn returned(&mut self) -> bool {
+        self.reported_without_attempt |= self.attempts == 0;
+        if self.attempts > 0 {
+            self.final_status = Some("Returned");
+        }
+        self.attempts > 0 && self.end.is_none()
+    }
+
+    /// Applies the answer to a recall; returns whether the money came back by the recorded answer.
+    pub(crate) fn record_recall(&mut self, yes: bool) -> bool {
+        if self.recall.is_none() && yes {
+            self.final_status = Some("Returned");
+        }
+        *self.recall.get_or_insert(yes)
     }
 
     /// Applies a SUCCESS with another amount; returns whether the workflow is notified.
@@ -150,6 +169,7 @@ impl Modelled {
                 (self.hold, self.end) = (Some("debited"), Some("Settled"));
                 "Done"
             }
+            (_, Some("Returned")) => "Returned",
             (_, None) if self.has_mismatch => "Differs",
             _ => "NotConfirmed",
         }
@@ -165,7 +185,7 @@ impl Modelled {
             Some(_) => return format!("Done({first:?})"),
             None => {}
         }
-        if !self.never_sent() && self.final_status != Some("Void") && self.recall != Some(true) {
+        if !self.never_sent() && !matches!(self.final_status, Some("Void" | "Returned")) {
             return "Refused(MayStillSettle)".into();
         }
         match self.hold {

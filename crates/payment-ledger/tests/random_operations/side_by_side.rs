@@ -10,7 +10,9 @@ use payment_protocol::cancel::VoidReason;
 use payment_protocol::facts::RecallRecord;
 
 use crate::model::{Modelled, ModelledAccount};
-use crate::support::{AMOUNT_MINOR, Bank, SWITCH_NOW_MS, Sample, account_id, at, eur, failure, run, success};
+use crate::support::{
+    AMOUNT_MINOR, Bank, SWITCH_NOW_MS, Sample, account_id, at, eur, failure, returned, run, success,
+};
 use crate::{ACCOUNTS, CAUSES, OPENING_MINOR, Op, PAYMENTS};
 
 /// The amount of each [`Op::Fund`].
@@ -91,9 +93,11 @@ impl SideBySide {
     /// Applies one operation to both; returns what the ledger and the model returned.
     pub(crate) async fn apply(&mut self, op: Op) -> (String, String) {
         match op {
-            Op::CustomerCancel(_) | Op::Success(_) | Op::OtherAmount(_) | Op::Failure(_) => {
-                self.apply_message(op).await
-            }
+            Op::CustomerCancel(_)
+            | Op::Success(_)
+            | Op::Returned(_)
+            | Op::OtherAmount(_)
+            | Op::Failure(_) => self.apply_message(op).await,
             Op::Freeze(..) | Op::Fund(_) | Op::Seal(_) => self.apply_to_accounts(op).await,
             _ => self.apply_step(op).await,
         }
@@ -141,7 +145,7 @@ impl SideBySide {
             Op::Recall(p, yes) if payments[p].debit_refused => {
                 let answer = if yes { RecallRecord::Recalled } else { RecallRecord::Refused };
                 let recorded = ledger.record_recall(&samples[p].id, answer, "kept").await.unwrap();
-                let modelled = *payments[p].recall.get_or_insert(yes);
+                let modelled = payments[p].record_recall(yes);
                 (format!("{}", recorded == RecallRecord::Recalled), format!("{modelled}"))
             }
             Op::Recall(..) => (String::new(), String::new()),
@@ -169,13 +173,18 @@ impl SideBySide {
                 let actual = store(success(&samples[p], &event(p))).await;
                 (actual, format!("notified {}", payments[p].success()))
             }
+            Op::Returned(p) => {
+                let actual = store(returned(&samples[p], &event(p))).await;
+                (actual, format!("notified {}", payments[p].returned()))
+            }
             Op::OtherAmount(p) => {
                 let callback = Callback { amount_minor: 7, ..success(&samples[p], &event(p)) };
                 (store(callback).await, format!("notified {}", payments[p].amount_mismatch()))
             }
             Op::Failure(p) => {
                 let modelled = &payments[p];
-                let is_notified = modelled.end.is_none() && modelled.final_status != Some("Settled");
+                let is_notified =
+                    modelled.end.is_none() && !matches!(modelled.final_status, Some("Settled" | "Returned"));
                 (store(failure(&samples[p], &event(p))).await, format!("notified {is_notified}"))
             }
             _ => unreachable!("not a message: {op:?}"),

@@ -93,9 +93,8 @@ const CHECKS: &[(&str, &str)] = &[
         "money moved against the final status",
         "SELECT p.payment_id || ': ' || h.status || ', final_status ' || coalesce(p.final_status, 'none')
          FROM payments p JOIN holds h USING (payment_id)
-         WHERE h.status = 'debited' AND p.final_status IS DISTINCT FROM 'settled'
-            OR h.status = 'released' AND p.final_status IS DISTINCT FROM 'void' AND p.attempts > 0
-               AND NOT EXISTS (SELECT FROM operations o WHERE o.operation_key = p.tx_id || ':recall' AND o.outcome = 'done')
+         WHERE h.status = 'debited' AND coalesce(p.final_status, 'none') NOT IN ('settled', 'returned')
+            OR h.status = 'released' AND coalesce(p.final_status, 'none') NOT IN ('void', 'returned') AND p.attempts > 0
                AND NOT EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'late_debit')",
     ),
     (
@@ -149,9 +148,15 @@ const CHECKS: &[(&str, &str)] = &[
          WHERE p.attempts <> (SELECT count(*) FROM submissions s WHERE s.payment_id = p.payment_id)",
     ),
     (
+        "the money of a debited payment came back, and no exception asks for the credit",
+        "SELECT p.payment_id FROM payments p JOIN journal j ON j.payment_id = p.payment_id AND j.kind IN ('debit', 'late_debit')
+         WHERE p.final_status = 'returned'
+           AND NOT EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id AND e.kind = 'returned_after_debit')",
+    ),
+    (
         "a SUCCESS for a payment that is not settled has no exception",
         "SELECT c.event_id FROM switch_callbacks c JOIN payments p USING (payment_id)
-         WHERE c.status = 'SUCCESS' AND p.final_status IS DISTINCT FROM 'settled'
+         WHERE c.status = 'SUCCESS' AND coalesce(p.final_status, 'none') NOT IN ('settled', 'returned')
            AND NOT EXISTS (SELECT FROM exceptions e WHERE e.payment_id = p.payment_id)",
     ),
 ];

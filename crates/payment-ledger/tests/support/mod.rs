@@ -21,7 +21,7 @@ use sqlx::{AssertSqlSafe, PgPool};
 
 pub(crate) use samples::{
     AMOUNT_MINOR, FUNDS_MINOR, OTHER_SWITCH, SWITCH, SWITCH_NOW_MS, account_id, at, eur, event, failure,
-    first_run, profile, report, run, success, tenant,
+    first_run, profile, report, returned, run, success, tenant,
 };
 pub(crate) use stages::Stage;
 

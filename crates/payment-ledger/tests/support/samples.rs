@@ -84,6 +84,10 @@ pub(crate) fn success(p: &Sample, event: &str) -> Callback {
 }
 
 /// A FAILURE callback for the payment.
+pub(crate) fn returned(p: &Sample, event: &str) -> Callback {
+    Callback { status: CallbackStatus::Returned, ..success(p, event) }
+}
+
 pub(crate) fn failure(p: &Sample, event: &str) -> Callback {
     Callback {
         status: CallbackStatus::Failure,

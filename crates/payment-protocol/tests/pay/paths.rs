@@ -3,7 +3,9 @@
 use futures::FutureExt as _;
 use payment_protocol::cause::{Cause, PaymentError, ReserveRefusal};
 use payment_protocol::pay::pay;
-use payment_protocol::port::{CancelOutcome, RecallOutcome, ReserveOutcome, SubmitOutcome};
+use payment_protocol::port::{
+    CancelOutcome, DebitOutcome, RecallOutcome, ReserveOutcome, SubmitOutcome, WaitOutcome,
+};
 use payment_protocol::rules::NotSent;
 use payment_protocol::state::{FinalState, PaymentState};
 
@@ -141,6 +143,28 @@ fn s0_10_path_c_a_refused_debit_follows_the_recall_answer() {
         // While cancelling: the first cause names the final state.
         (cancelling(vec![RECALLED, released(Cause::SlaExpired)]), "compensated:sla_expired",   "reserve submit wait cancel:sla_expired debit recall release:sla_expired"),
         (cancelling(vec![no()]),                                  "waits",                     "reserve submit wait cancel:sla_expired debit recall operator:recall_refused"),
+    ]);
+}
+
+/// Money that came back before the debit is released without a recall, whatever the payment was doing.
+#[test]
+fn money_that_came_back_before_the_debit_is_released() {
+    const RETURNED: Reply = Reply::Debit(DebitOutcome::Returned);
+    let forward = vec![HELD, ACCEPTED, SUCCESS, RETURNED, released(Cause::Returned)];
+    let recorded = vec![
+        HELD,
+        ACCEPTED,
+        Reply::Wait(WaitOutcome::FinalStatusRecorded),
+        RETURNED,
+        released(Cause::Returned),
+    ];
+    let cancelling =
+        vec![HELD, ACCEPTED, SLA, cancel(CancelOutcome::Settled), RETURNED, released(Cause::SlaExpired)];
+    #[rustfmt::skip]
+    check(0, vec![
+        (forward,    "compensated:returned",    "reserve submit wait debit release:returned"),
+        (recorded,   "compensated:returned",    "reserve submit wait debit release:returned"),
+        (cancelling, "compensated:sla_expired", "reserve submit wait cancel:sla_expired debit release:sla_expired"),
     ]);
 }
 

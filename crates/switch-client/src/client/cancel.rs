@@ -81,11 +81,14 @@ impl SwitchClient {
                 CancelAnswer::Cancelled { tombstoned: !body.known && reference.is_none() }
             }
             CancelAnswerCode::AlreadyRejected => CancelAnswer::AlreadyRejected,
-            CancelAnswerCode::AlreadySettled => {
+            CancelAnswerCode::AlreadySettled | CancelAnswerCode::AlreadyReturned => {
                 match body.transfer.and_then(|transfer| self.settled_report(transfer, reference)) {
+                    Some(report) if body.answer == CancelAnswerCode::AlreadyReturned => {
+                        CancelAnswer::AlreadyReturned(report)
+                    }
                     Some(report) => CancelAnswer::AlreadySettled(report),
                     None => CancelAnswer::Undecided {
-                        detail: "the switch answered ALREADY_SETTLED without a complete transfer".into(),
+                        detail: "the switch answered ALREADY_SETTLED or ALREADY_RETURNED without a complete transfer".into(),
                     },
                 }
             }

@@ -16,12 +16,13 @@ impl SwitchClient {
             TransferStatus::Rejected | TransferStatus::Cancelled => {
                 QueryAnswer::Void { reason: reason(transfer.reason) }
             }
-            // A recalled transfer settled first, and a query asks about the settlement.
-            TransferStatus::Settled | TransferStatus::Recalled => {
+            TransferStatus::Settled | TransferStatus::Returned => {
+                let is_returned = transfer.status == TransferStatus::Returned;
                 match self.settled_report(transfer, reference) {
+                    Some(report) if is_returned => QueryAnswer::Returned(report),
                     Some(report) => QueryAnswer::Settled(report),
                     None => QueryAnswer::NoAnswer {
-                        detail: "the switch answered SETTLED without a reference, an amount or a currency"
+                        detail: "the switch answered SETTLED or RETURNED without a reference, an amount or a currency"
                             .into(),
                     },
                 }

@@ -44,7 +44,7 @@ impl SwitchClient {
                 TransferStatus::Rejected | TransferStatus::Cancelled => {
                     SendAnswer::Refused { reason: reason(transfer.reason) }
                 }
-                TransferStatus::Pending | TransferStatus::Settled | TransferStatus::Recalled => {
+                TransferStatus::Pending | TransferStatus::Settled | TransferStatus::Returned => {
                     SendAnswer::Accepted
                 }
             },

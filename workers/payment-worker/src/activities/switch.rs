@@ -183,12 +183,15 @@ impl SwitchActivities {
             PollOutcome::SuccessReported if !input.needs_operator || moves_payment(adapter.ruling()) => {
                 Ok(WaitOutcome::SuccessReported)
             }
+            PollOutcome::ReturnReported if moves_payment(adapter.ruling()) => {
+                Ok(WaitOutcome::FinalStatusRecorded)
+            }
             PollOutcome::FailureReported { reason } if !input.needs_operator => {
                 Ok(WaitOutcome::FailureReported { reason })
             }
-            PollOutcome::SuccessReported => Err(retryable(
+            PollOutcome::SuccessReported | PollOutcome::ReturnReported => Err(retryable(
                 "poll_unchanged",
-                "the SUCCESS differs from the payment, as recorded before",
+                "the report differs from the payment, as recorded before",
                 None,
             )),
             PollOutcome::FailureReported { reason } => Err(retryable("poll_unchanged", &reason, None)),

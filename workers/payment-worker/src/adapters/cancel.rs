@@ -91,4 +91,11 @@ impl<D> CancelPort for CancelAdapter<'_, D> {
         let _ = self.ruling.set(ruling);
         Ok(ruling)
     }
+
+    async fn record_returned(&self, report: &SettledReport) -> Result<FinalStatusRuling, LedgerError> {
+        let id = &self.session.payment.payment_id;
+        let ruling = self.session.ledger.record_returned(id, report, self.source).await?;
+        let _ = self.ruling.set(ruling);
+        Ok(ruling)
+    }
 }

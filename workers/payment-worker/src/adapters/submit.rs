@@ -162,4 +162,9 @@ impl SubmitPort for SubmitAdapter<'_> {
         let id = &self.session.payment.payment_id;
         Ok(self.session.ledger.record_settled(id, report, FinalStatusSource::Query).await?)
     }
+
+    async fn record_returned(&self, report: &SettledReport) -> Result<FinalStatusRuling, SubmitAdapterError> {
+        let id = &self.session.payment.payment_id;
+        Ok(self.session.ledger.record_returned(id, report, FinalStatusSource::Query).await?)
+    }
 }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem};
 
 use crate::book;
-use crate::book::callbacks::{self, NewCallback, TransferEnd};
-use crate::book::completion::complete_now;
+use crate::book::callbacks::{self, CallbackStatus, NewCallback, TransferEnd};
+use crate::book::completion::{complete_now, return_now};
 use crate::book::selector::TransferSelector;
 use crate::error::RequestError;
 use crate::routes::input;
@@ -29,6 +29,19 @@ pub(super) async fn reject(
     Path(reference): Path<String>,
 ) -> Result<StatusCode, RequestError> {
     complete(&switch, &reference, TransferStatus::Rejected, Some("rejected_by_admin".to_owned())).await
+}
+
+/// `POST /admin/transfers/{reference}/return`: the receiving bank returns the money of a settled transfer.
+pub(super) async fn return_money(
+    State(switch): State<SharedSwitch>,
+    Path(reference): Path<String>,
+) -> Result<StatusCode, RequestError> {
+    if !return_now(&switch, &reference, "returned_by_receiving_bank").await? {
+        let detail = "this reference has no settled transfer whose money could be returned";
+        return Err(Problem::conflict("not_settled", detail).into());
+    }
+    switch.callback_due.notify_one();
+    Ok(StatusCode::NO_CONTENT)
 }
 
 async fn complete(
@@ -64,14 +77,6 @@ pub(super) struct CallbackRequest {
     delay_ms: u32,
 }
 
-/// The status that a callback reports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-enum CallbackStatus {
-    Success,
-    Failure,
-}
-
 /// The inserted callback.
 #[derive(Serialize)]
 pub(super) struct CallbackResponse {
@@ -89,7 +94,8 @@ pub(super) async fn callback(
     let known = book::find(&switch.pool, &selector, Timestamp::UNIX_EPOCH).await?;
     let known = known.as_ref();
     let true_status = known.map(|transfer| match transfer.status {
-        TransferStatus::Settled | TransferStatus::Recalled => CallbackStatus::Success,
+        TransferStatus::Settled => CallbackStatus::Success,
+        TransferStatus::Returned => CallbackStatus::Returned,
         TransferStatus::Pending | TransferStatus::Rejected | TransferStatus::Cancelled => {
             CallbackStatus::Failure
         }
@@ -103,7 +109,7 @@ pub(super) async fn callback(
     };
     let end = TransferEnd {
         reference: &reference,
-        settled: status == CallbackStatus::Success,
+        status,
         amount_minor,
         currency: &currency,
         reason: request.reason.as_deref(),

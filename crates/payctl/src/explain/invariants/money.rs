@@ -77,6 +77,10 @@ impl Records<'_> {
         }
         match switch.map(|view| (&view.answer, view.method)) {
             Some((QueryAnswer::Settled(_), _)) => holds_if(true, "debited, and the switch reports settled"),
+            Some((QueryAnswer::Returned(_), _)) => holds_if(
+                false,
+                "debited, but the switch reports that the money came back; decide return-credit",
+            ),
             Some((QueryAnswer::Pending, _)) => holds_if(false, "debited, but the switch reports pending"),
             Some((QueryAnswer::Void { reason }, _)) => {
                 holds_if(false, format!("debited, but the switch reports void: {reason}"))
@@ -105,12 +109,9 @@ impl Records<'_> {
             return holds_if(true, "debited, or nothing was released");
         }
         let row = &self.explained.payment;
-        let is_void = row.final_status.as_deref() == Some("void");
-        if !(is_void || self.is_recalled() || row.attempts == 0) {
+        let owes_nothing = matches!(row.final_status.as_deref(), Some("void" | "returned"));
+        if !(owes_nothing || row.attempts == 0) {
             return holds_if(false, "released, but no record shows that the transfer can never settle");
-        }
-        if self.is_recalled() {
-            return holds_if(true, "released after the switch had returned the money");
         }
         match switch.map(|view| &view.answer) {
             Some(QueryAnswer::Settled(_)) => {
@@ -119,7 +120,7 @@ impl Records<'_> {
             Some(QueryAnswer::Pending) => {
                 holds_if(false, "nothing is charged, but the switch reports pending: the transfer may settle")
             }
-            Some(QueryAnswer::Void { .. } | QueryAnswer::NotFound) => {
+            Some(QueryAnswer::Void { .. } | QueryAnswer::NotFound | QueryAnswer::Returned(_)) => {
                 holds_if(true, "nothing is charged, and the switch reports no settled transfer")
             }
             _ => unknown("nothing is charged by the ledger's records; the switch gives no answer now"),
@@ -143,8 +144,8 @@ fn returned_only_if_void(switch: Option<&SwitchView>) -> Finding {
             false,
             "returned by a correction, but the switch reports pending: the transfer may settle",
         ),
-        Some(QueryAnswer::Void { .. }) => {
-            holds_if(true, "returned by a correction, and the switch reports void")
+        Some(QueryAnswer::Void { .. } | QueryAnswer::Returned(_)) => {
+            holds_if(true, "returned by a correction, and the switch does not keep the money")
         }
         _ => unknown("returned by an approved correction; the switch gives no answer"),
     }

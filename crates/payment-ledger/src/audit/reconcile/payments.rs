@@ -2,13 +2,14 @@
 
 use payment_protocol::PaymentState;
 use payment_protocol::cause::OperatorReason;
+use payment_protocol::drift::{PaymentEvidence, Tolerance, find_drift};
 use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::{PaymentId, SwitchName};
+use payment_protocol::report::SettledReport;
 
 use super::ReconciliationRunId;
 use super::findings::Finding;
 use crate::{Ledger, LedgerError};
-use payment_protocol::drift::{PaymentEvidence, Tolerance, find_drift};
 
 /// One payment of a reconciliation run, with the ledger's, the switch statement's and Temporal's evidence about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +75,47 @@ impl Ledger {
         ids.iter().map(|id| read_id(id)).collect()
     }
 
+    /// Returns of these payments that the statements show and the payments do not have as their final status.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn unrecorded_returns(
+        &self,
+        payments: &[PaymentId],
+    ) -> Result<Vec<(PaymentId, SettledReport)>, LedgerError> {
+        let ids: Vec<&str> = payments.iter().map(PaymentId::as_str).collect();
+        let rows = sqlx::query!(
+            r#"SELECT p.payment_id AS "payment_id!", p.switch AS "switch!", p.tx_id || ':submit' AS "reference!",
+                      s.amount_minor AS "amount_minor!", s.currency AS "currency!"
+               FROM payments p JOIN statement_lines s ON s.switch = p.switch AND s.reference = p.tx_id || ':submit'
+               WHERE p.payment_id = ANY ($1) AND p.final_status IS DISTINCT FROM 'returned' AND s.status = 'RETURNED'
+               UNION ALL
+               SELECT p.payment_id, p.switch, p.tx_id || ':submit', s.amount_minor, s.currency
+               FROM payments p JOIN submissions m ON m.payment_id = p.payment_id
+               JOIN statement_lines s ON s.switch = p.switch AND s.transfer_id = m.transfer_id AND s.reference IS NULL
+               WHERE p.payment_id = ANY ($1) AND p.final_status IS DISTINCT FROM 'returned' AND s.status = 'RETURNED'"#,
+            &ids as &[&str],
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        rows.into_iter()
+            .map(|row| {
+                let switch = SwitchName::new(row.switch.as_str()).map_err(|_| LedgerError::Unreadable {
+                    id: row.payment_id.clone(),
+                    column: "switch",
+                    value: row.switch,
+                })?;
+                let report = SettledReport {
+                    switch,
+                    reference: row.reference,
+                    amount_minor: row.amount_minor,
+                    currency: row.currency,
+                };
+                Ok((read_id(&row.payment_id)?, report))
+            })
+            .collect()
+    }
+
     /// The evidence about these payments now, in the order of their ids.
     ///
     /// # Errors
@@ -88,7 +130,7 @@ impl Ledger {
         let rows = sqlx::query_as!(
             EvidenceRow,
             r#"SELECT p.payment_id, p.switch, p.currency, p.amount_minor, p.state, p.operator_reason, p.attempts,
-                      h.status AS "hold?",
+                      h.status AS "hold?", p.final_status = 'returned' AS is_return_recorded,
                       EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id AND j.kind = 'reserve') AS "is_reserved!",
                       d.debits AS "debits!", d.debited_before_s,
                       p.switch = ANY ($3) AS "has_statement!", l.settled AS "settled!", l.other_amounts AS "other_amounts!",
@@ -111,26 +153,26 @@ impl Ledger {
                          SELECT -1, posted_at FROM journal
                          WHERE payment_id = p.payment_id AND kind = 'return_credit') AS j) AS d
                CROSS JOIN LATERAL (
-                   SELECT count(DISTINCT transfer_id) FILTER (WHERE NOT is_recalled)::bigint AS settled,
+                   SELECT count(DISTINCT transfer_id) FILTER (WHERE NOT is_returned)::bigint AS settled,
                           count(DISTINCT transfer_id) FILTER (
-                              WHERE NOT is_recalled AND (amount_minor, currency) IS DISTINCT FROM (p.amount_minor, p.currency)
+                              WHERE NOT is_returned AND (amount_minor, currency) IS DISTINCT FROM (p.amount_minor, p.currency)
                           )::bigint AS other_amounts,
-                          extract(epoch FROM clock_timestamp() - max(finished_at) FILTER (WHERE NOT is_recalled))::bigint
+                          extract(epoch FROM clock_timestamp() - max(finished_at) FILTER (WHERE NOT is_returned))::bigint
                               AS settled_for_s,
                           string_agg(transfer_id || ': ' || amount_minor || ' ' || currency
-                                     || CASE WHEN is_recalled THEN ' settled and recalled' ELSE ' settled' END, ', '
+                                     || CASE WHEN is_returned THEN ' settled and returned' ELSE ' settled' END, ', '
                                      ORDER BY transfer_id) AS transfers
                    FROM (SELECT s.transfer_id, s.amount_minor, s.currency, s.finished_at,
                                 EXISTS (SELECT FROM statement_lines b
                                         WHERE b.switch = s.switch AND b.transfer_id = s.transfer_id
-                                          AND b.status = 'RECALLED') AS is_recalled
+                                          AND b.status = 'RETURNED') AS is_returned
                          FROM statement_lines s
                          WHERE s.switch = p.switch AND s.reference = p.tx_id || ':submit' AND s.status = 'SETTLED'
                          UNION ALL
                          SELECT s.transfer_id, s.amount_minor, s.currency, s.finished_at,
                                 EXISTS (SELECT FROM statement_lines b
                                         WHERE b.switch = s.switch AND b.transfer_id = s.transfer_id
-                                          AND b.status = 'RECALLED')
+                                          AND b.status = 'RETURNED')
                          FROM submissions m JOIN statement_lines s
                               ON s.switch = p.switch AND s.transfer_id = m.transfer_id AND s.reference IS NULL
                          WHERE m.payment_id = p.payment_id AND s.status = 'SETTLED') AS line) AS l
@@ -156,6 +198,7 @@ struct EvidenceRow {
     operator_reason: Option<String>,
     attempts: i32,
     hold: Option<String>,
+    is_return_recorded: Option<bool>,
     is_reserved: bool,
     debits: i64,
     debited_before_s: Option<i64>,
@@ -187,6 +230,7 @@ impl EvidenceRow {
             operator_reason: self.operator_reason.as_deref().and_then(OperatorReason::parse),
             attempts: self.attempts,
             hold,
+            is_return_recorded: self.is_return_recorded == Some(true),
             is_reserved: self.is_reserved,
             debits: self.debits,
             settled: self.has_statement.then_some(self.settled),

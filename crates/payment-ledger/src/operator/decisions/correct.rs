@@ -2,6 +2,7 @@
 //! linked to.
 
 use payment_protocol::action::Correction;
+use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::keys;
 use sqlx::PgConnection;
@@ -75,6 +76,9 @@ pub(super) async fn check_allowed(
     let on_claims =
         debited_account.as_deref() == Some(&*InternalAccount::Claims.account(locked.money.currency()));
     let refused = match correction {
+        Correction::LateDebit if locked.facts.final_status == Some(FinalStatus::Returned) => {
+            DecisionRefusedError::MoneyReturned
+        }
         Correction::LateDebit if debited_account.is_some() => DecisionRefusedError::AlreadyDebited,
         Correction::ReturnCredit if debited_account.is_none() => DecisionRefusedError::NotDebited,
         Correction::ReturnCredit if returned => DecisionRefusedError::AlreadyReturned,

@@ -95,6 +95,9 @@ pub enum DecisionRefusedError {
         "the payment of the exception is still open in the state {0}; decide about the payment, not about the exception"
     )]
     PaymentOpen(PaymentState),
+    /// Late debit of a returned payment.
+    #[error("the money of the payment came back, so there is nothing to debit; close the exception")]
+    MoneyReturned,
     /// Late debit of a debited payment.
     #[error(
         "the payment was already debited, so a late_debit would charge it twice; decide return_credit or close the exception"
