@@ -3,7 +3,7 @@
 //! Any position that was read before a transfer was sent is a valid start for its lookup. The client keeps the positions
 //! of recent lookups in memory; a new process starts at the position that the payment recorded.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use reqwest::{Method, StatusCode};
 use crate::SwitchClient;
 use crate::bodies::{StatementBody, StatementEntry, TransferStatus};
 use crate::client::SwitchReply;
-use crate::http::{is_temporary, percent_encode};
+use crate::http::{excerpt, is_temporary, percent_encode};
 use crate::read_back::LookupKey;
 
 /// Upper bound of pages that one call reads.
@@ -60,6 +60,22 @@ fn statement_line(entry: StatementEntry) -> Result<StatementLine, String> {
         finished_at: transfer.finished_at.ok_or_else(|| lacks("finished_at"))?,
         cursor,
     })
+}
+
+/// Checks that the reader can continue after a page: each position occurs once, and only the last page is empty.
+/// Otherwise the reader would ask for the same pages without end.
+fn check_positions(page: &StatementBody, after: Option<&str>) -> Result<(), String> {
+    if page.entries.len() > PAGE_ENTRIES_MAX {
+        return Err(format!("the statement page has more than {PAGE_ENTRIES_MAX} entries"));
+    }
+    if page.entries.is_empty() && page.next.is_some() {
+        return Err("the statement page is empty and is not the last one".into());
+    }
+    let mut positions: HashSet<&str> = after.into_iter().collect();
+    match page.entries.iter().find(|entry| !positions.insert(&entry.cursor)) {
+        Some(entry) => Err(format!("the statement repeats the position {}", excerpt(&entry.cursor))),
+        None => Ok(()),
+    }
 }
 
 /// Positions up to which the statement was read.
@@ -123,10 +139,17 @@ impl SwitchClient {
                 }
             };
             let last = page.entries.last().map(|entry| entry.cursor.clone());
-            let matching = page.entries.into_iter().find(|entry| is_match(entry, lookup_key));
-            if let Some(entry) = matching {
+            let mut matching = page.entries.into_iter().filter(|entry| is_match(entry, lookup_key));
+            if let Some(entry) = matching.next() {
                 let id = entry.transfer.transfer_id.clone();
-                let answer = self.query_answer(entry.transfer, Some(&lookup_key.reference));
+                let mut answer = self.query_answer(entry.transfer, Some(&lookup_key.reference));
+                for entry in matching {
+                    let other = self.query_answer(entry.transfer, Some(&lookup_key.reference));
+                    if !agree(&answer, &other) {
+                        let detail = "the statement has contradictory entries for the transfer".into();
+                        answer = QueryAnswer::NoAnswer { detail };
+                    }
+                }
                 return SwitchReply::new(answer, switch_now).with_transfer_id(id);
             }
             position = last.or(position);
@@ -144,12 +167,14 @@ impl SwitchClient {
     /// The page of the statement after a position, with up to [`PAGE_ENTRIES_MAX`] entries. `None` is the start.
     ///
     /// # Errors
-    /// The switch's answer, why there was none, or an incomplete entry.
+    /// The switch's answer, why there was none, an incomplete entry, or a position after which the reader could not
+    /// continue.
     pub async fn statement_page(&self, after: Option<&str>) -> Result<StatementPage, String> {
         let page = match self.read_page(after, PAGE_ENTRIES_MAX).await {
             Ok((_, page)) => page,
             Err(PageError::OurFault(detail) | PageError::NoAnswer(detail)) => return Err(detail),
         };
+        check_positions(&page, after)?;
         let lines = page.entries.into_iter().map(statement_line).collect::<Result<_, _>>()?;
         Ok(StatementPage { lines, is_last: page.next.is_none() })
     }
@@ -183,6 +208,11 @@ fn is_match(entry: &StatementEntry, lookup_key: &LookupKey) -> bool {
         Some(reference) => reference == lookup_key.reference.as_str(),
         None => entry.transfer.transfer_id.is_some() && entry.transfer.transfer_id == lookup_key.transfer_id,
     }
+}
+
+/// Whether two entries report the same end: a transfer ends once, and a recalled one has a second entry.
+fn agree(one: &QueryAnswer, other: &QueryAnswer) -> bool {
+    one == other || matches!((one, other), (QueryAnswer::Void { .. }, QueryAnswer::Void { .. }))
 }
 
 impl StatementPositions {
