@@ -1,10 +1,14 @@
 //! Responses that are broken, late or endless, and unusual ones that are whole.
 
+use std::time::Duration;
+
 use crate::calls::{ALL, Call};
 use crate::server::{Server, Step, raw, response};
 
 /// Longest body that the client reads, in bytes.
 const BODY_BYTES_MAX: usize = 1_024_000;
+/// Far longer than any attempt timeout of these tests.
+const MINUTE: Duration = Duration::from_secs(60);
 
 fn chunked(status: u16, body: &[u8], end: &str) -> Vec<u8> {
     let mut bytes = raw(status, &["Transfer-Encoding: chunked", "Connection: close"], b"");
@@ -142,7 +146,9 @@ async fn an_unfinished_switch_response_ends_at_the_attempt_timeout() {
         for (name, step) in unfinished(status, body.to_string().as_bytes()) {
             rows.push(tokio::spawn(async move {
                 let server = Server::start(vec![step]).await;
-                let outcome = call.make(&call.client(&server, 400)).await;
+                let client = call.client(&server, 400);
+                // Without a bound of the whole attempt the row would never end.
+                let outcome = tokio::time::timeout(MINUTE, call.make(&client)).await.unwrap();
                 assert_eq!(outcome.word, call.unknown_outcome(), "{call:?}, the switch {name}: {outcome:?}");
                 assert!(
                     outcome.detail.contains("within the attempt timeout"),
