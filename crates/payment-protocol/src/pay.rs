@@ -44,7 +44,8 @@ pub async fn pay<P: PaymentPort>(port: &P, payment: &Payment) -> Result<(), Paym
         run_recovery(port, &mut compensations).await
     };
     let result = finish(port, &mut compensations, step).await;
-    if payment.profile.needs_account_lock() {
+    // An invalid payment is rejected without an external call (S0.2), so it has requested no lock.
+    if payment.profile.needs_account_lock() && !matches!(result, Err(PaymentError::Invalid(_))) {
         port.unlock_account().await;
     }
     result

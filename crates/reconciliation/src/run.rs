@@ -14,12 +14,16 @@ use payment_protocol::ids::{PaymentId, SwitchName};
 use switch_client::SwitchClient;
 use switch_client::client::ClientError;
 use switch_client::config::SwitchOptions;
+use switch_client::statement::STATEMENT_NOT_READ_TO_END;
 use workflow_api::RunningWorkflows;
 
 use crate::report::ReconciliationReport;
 
 /// Payments, statement lines, callbacks or workflows per batch.
 const BATCH: i64 = 1_000;
+/// Upper bound of pages that one run reads of a statement; the next run continues. A statement whose positions lead back to
+/// an earlier one has no end.
+const STATEMENT_PAGES_MAX: usize = 10_000;
 
 /// A run that did not finish. The exceptions it opened stay open; the next run starts from the beginning.
 #[derive(Debug, thiserror::Error)]
@@ -120,25 +124,35 @@ impl Reconciler {
                 report.not_compared.push(format!("{}: the switch has no statement", source.name));
                 continue;
             }
-            let mut cursor = self.ledger.statement_cursor(&source.name).await?;
-            loop {
-                let page = match source.client.statement_page(cursor.as_deref()).await {
-                    Ok(page) => page,
-                    Err(detail) => {
-                        report.not_compared.push(format!("{}: {detail}", source.name));
-                        break;
-                    }
-                };
-                report.new_lines += self.ledger.store_lines(&source.name, &page.lines).await?;
-                progress(report.new_lines);
-                cursor = page.lines.into_iter().next_back().map(|line| line.cursor).or(cursor);
-                if page.is_last {
-                    complete.push(source.name.clone());
-                    break;
-                }
+            match self.read_statement(source, report, progress).await? {
+                Ok(()) => complete.push(source.name.clone()),
+                Err(detail) => report.not_compared.push(format!("{}: {detail}", source.name)),
             }
         }
         Ok(complete)
+    }
+
+    /// Stores the new lines of one statement; the inner error says why it was not read to its end.
+    async fn read_statement(
+        &self,
+        source: &StatementSource,
+        report: &mut ReconciliationReport,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<Result<(), String>, ReconciliationError> {
+        let mut cursor = self.ledger.statement_cursor(&source.name).await?;
+        for _ in 0..STATEMENT_PAGES_MAX {
+            let page = match source.client.statement_page(cursor.as_deref()).await {
+                Ok(page) => page,
+                Err(detail) => return Ok(Err(detail)),
+            };
+            report.new_lines += self.ledger.store_lines(&source.name, &page.lines).await?;
+            progress(report.new_lines);
+            cursor = page.lines.into_iter().next_back().map(|line| line.cursor).or(cursor);
+            if page.is_last {
+                return Ok(Ok(()));
+            }
+        }
+        Ok(Err(STATEMENT_NOT_READ_TO_END.into()))
     }
 
     /// Stores the ids of the running workflows; `false` if Temporal did not list all of them.

@@ -1,7 +1,8 @@
 //! JSON bodies of the switch's HTTP API.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Body of `POST /v1/transfers`.
 #[derive(Debug, Serialize)]
@@ -25,8 +26,10 @@ pub(crate) struct TransferView {
     /// The switch's own id.
     pub(crate) transfer_id: Option<String>,
     pub(crate) status: TransferStatus,
+    #[serde(default, deserialize_with = "positive")]
     pub(crate) amount_minor: Option<i64>,
     pub(crate) currency: Option<String>,
+    pub(crate) creditor_account: Option<String>,
     pub(crate) reason: Option<String>,
     /// When the transfer ended, on the switch's clock.
     pub(crate) finished_at: Option<Timestamp>,
@@ -46,6 +49,10 @@ pub(crate) enum TransferStatus {
 /// Answer to a cancel.
 #[derive(Debug, Deserialize)]
 pub(crate) struct CancelBody {
+    /// `None` from a switch without references.
+    pub(crate) reference: Option<String>,
+    /// The switch's own id, if the request named it.
+    pub(crate) transfer_id: Option<String>,
     pub(crate) answer: CancelAnswerCode,
     /// Whether the switch knew the reference. If absent, the switch counts as one that left a tombstone.
     #[serde(default)]
@@ -71,6 +78,10 @@ pub(crate) enum CancelAnswerCode {
 /// Answer to a recall.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RecallBody {
+    /// `None` from a switch without references.
+    pub(crate) reference: Option<String>,
+    /// The switch's own id, if the request named it.
+    pub(crate) transfer_id: Option<String>,
     pub(crate) answer: RecallAnswerCode,
     pub(crate) reason: Option<String>,
 }
@@ -87,11 +98,20 @@ pub(crate) enum RecallAnswerCode {
     NotFound,
 }
 
+/// An amount, which is positive if it is present.
+fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    match Option::deserialize(deserializer)? {
+        Some(amount_minor) if amount_minor <= 0 => Err(D::Error::custom("the amount is not positive")),
+        amount_minor => Ok(amount_minor),
+    }
+}
+
 /// A page of `GET /v1/transfers`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ListingBody {
     pub(crate) transfers: Vec<TransferView>,
-    /// `after` of the next page; `None` on the last page.
+    /// `after` of the next page; `None` on the last page. A page without this field is not known to be the last one.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub(crate) next: Option<String>,
 }
 
@@ -99,7 +119,8 @@ pub(crate) struct ListingBody {
 #[derive(Debug, Deserialize)]
 pub(crate) struct StatementBody {
     pub(crate) entries: Vec<StatementEntry>,
-    /// `after` of the next page; `None` on the last page.
+    /// `after` of the next page; `None` on the last page. A page without this field is not known to be the last one.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub(crate) next: Option<String>,
 }
 

@@ -2,6 +2,10 @@
 //!
 //! The check comes before an attempt is recorded, so a submit that the open circuit holds back is no attempt. Cancel,
 //! query and recall are never held back: a compensation must not wait because submits had no answer.
+//!
+//! A submit has no answer if the connection breaks or the time is up, and if the response is a redirect, 408, 425, 429, 5xx
+//! or an answer that is unreadable or about another transfer. A refusal of the transfer is an answer, and so is a refusal
+//! of the request (any other 4xx): the fault is ours, and it says nothing about the switch.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -57,15 +57,20 @@ impl SwitchClient {
     }
 
     fn record_retry_after(&self, status: StatusCode, headers: &HeaderMap) {
-        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
-            && let Some(header) = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok())
-        {
-            self.retry_after.record(header, Instant::now());
+        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            for header in headers.get_all(RETRY_AFTER).iter().filter_map(|value| value.to_str().ok()) {
+                self.retry_after.record(header, Instant::now());
+            }
         }
     }
 
+    /// Of two headers one is a proxy's, and which one is unknown.
     fn record_date(&self, headers: &HeaderMap) -> Option<Timestamp> {
-        headers.get(DATE).and_then(|date| date.to_str().ok()).and_then(|date| self.clock.record(date))
+        let mut dates = headers.get_all(DATE).iter();
+        match (dates.next(), dates.next()) {
+            (Some(date), None) => date.to_str().ok().and_then(|date| self.clock.record(date)),
+            _ => None,
+        }
     }
 }
 
@@ -76,9 +81,9 @@ impl HttpResponse {
             .map_err(|_| format!("the response of the switch is unreadable: {}", self.excerpt()))
     }
 
-    /// Whether a 404 means that the transfer is unknown, rather than the path.
-    pub(crate) fn is_unknown_transfer(&self) -> bool {
-        matches!(self.problem().code.as_deref(), Some("unknown_reference" | "unknown_transfer"))
+    /// Whether the body is a problem with this code.
+    pub(crate) fn has_code(&self, code: &str) -> bool {
+        self.problem().code.as_deref() == Some(code)
     }
 
     /// Status and problem, or the start of the body, short enough to store.

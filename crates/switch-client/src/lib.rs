@@ -12,8 +12,8 @@
 //! | `retry_after` | the pause that the switch requires with `Retry-After` |
 //! | [`clock`] | the switch's clock |
 //!
-//! An answer that is not definite is unknown; the client never turns it into a failure. The caller decides whether to
-//! repeat a call.
+//! An answer is definite only if it has the documented status and body and names our transfer. Any other is unknown, no
+//! answer or our fault; the client never turns it into a failure. The caller decides whether to repeat a call.
 
 mod bodies;
 mod breaker;

@@ -69,9 +69,16 @@ impl SwitchClient {
     /// # Errors
     /// Why the marker is unknown; then the transfer must not be sent.
     pub async fn marker(&self, creditor_account: &str) -> Result<String, String> {
-        let (_, listing) =
+        let (_, mut listing) =
             self.list(creditor_account, "last=1").await.map_err(ReadBackOutcome::into_detail)?;
-        let newest = listing.transfers.into_iter().next_back().and_then(|transfer| transfer.transfer_id);
+        // An older marker would make an earlier transfer of the same amount look like ours.
+        if listing.transfers.len() > 1 || listing.next.is_some() {
+            return Err(
+                "the switch lists more than the newest transfer, so which one is the newest is unknown"
+                    .into(),
+            );
+        }
+        let newest = listing.transfers.pop().and_then(|transfer| transfer.transfer_id);
         Ok(newest.unwrap_or_else(|| START_OF_LISTING.into()))
     }
 
@@ -97,6 +104,11 @@ impl SwitchClient {
                 Ok(page) => page,
                 Err(outcome) => return SwitchReply::new(outcome, None),
             };
+            if page.transfers.iter().any(|transfer| transfer.transfer_id.as_deref() == Some(after.as_str())) {
+                let detail =
+                    "the switch lists transfers from before the position that it was to list from".into();
+                return SwitchReply::new(ReadBackOutcome::NoAnswer { detail }, switch_now);
+            }
             candidates.extend(page.transfers.into_iter().filter(|transfer| has_money(transfer, lookup_key)));
             match page.next {
                 None => return SwitchReply::new(self.only_candidate(candidates, lookup_key), switch_now),
@@ -145,8 +157,13 @@ impl SwitchClient {
             Err(detail) => return Err(ReadBackOutcome::NoAnswer { detail }),
         };
         match response.status {
-            StatusCode::OK => match response.json() {
-                Ok(page) => Ok((response.switch_now, page)),
+            StatusCode::OK => match response.json::<ListingBody>() {
+                Ok(page) if page.transfers.iter().all(|transfer| is_complete(transfer, creditor_account)) => {
+                    Ok((response.switch_now, page))
+                }
+                Ok(_) => Err(ReadBackOutcome::NoAnswer {
+                    detail: "the switch lists an incomplete transfer, or one to another account".into(),
+                }),
                 Err(detail) => Err(ReadBackOutcome::NoAnswer { detail }),
             },
             status if is_temporary(status) || status.is_success() => {
@@ -164,6 +181,14 @@ impl ReadBackOutcome {
             Self::Match { .. } | Self::NoMatch => String::new(),
         }
     }
+}
+
+/// Whether a listed transfer has all that a lookup compares. One that has not could be ours.
+fn is_complete(transfer: &TransferView, creditor_account: &str) -> bool {
+    transfer.transfer_id.as_deref().is_some_and(|id| !id.is_empty())
+        && transfer.creditor_account.as_deref() == Some(creditor_account)
+        && transfer.amount_minor.is_some()
+        && transfer.currency.is_some()
 }
 
 fn has_money(transfer: &TransferView, lookup_key: &LookupKey) -> bool {

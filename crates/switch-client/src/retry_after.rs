@@ -1,7 +1,7 @@
 //! The pause that a busy switch requires: `Retry-After` of a 429 or 503.
 //!
 //! The pause applies to every payment at the switch. Only whole seconds are read (RFC 9110 also permits dates, which
-//! would need the switch's clock); an unreadable value is ignored.
+//! would need the switch's clock); an unreadable value is ignored. Of several headers the longest pause applies.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,8 +21,13 @@ impl RetryAfter {
 
     /// Records the header's value. The pause that ends last applies.
     pub(crate) fn record(&self, header: &str, now: Instant) {
-        let Ok(seconds) = header.trim().parse() else { return };
-        let until = now.checked_add(Duration::from_secs(seconds).min(self.longest));
+        let digits = header.trim();
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return;
+        }
+        // More seconds than the type can hold are more than the bound.
+        let pause = digits.parse().map_or(Duration::MAX, Duration::from_secs);
+        let until = now.checked_add(pause.min(self.longest));
         let mut recorded = self.until.lock().unwrap_or_else(PoisonError::into_inner);
         *recorded = until.max(*recorded);
     }

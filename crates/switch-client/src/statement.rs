@@ -3,7 +3,7 @@
 //! Any position that was read before a transfer was sent is a valid start for its lookup. The client keeps the positions
 //! of recent lookups in memory; a new process starts at the position that the payment recorded.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use reqwest::{Method, StatusCode};
 use crate::SwitchClient;
 use crate::bodies::{StatementBody, StatementEntry, TransferStatus};
 use crate::client::SwitchReply;
-use crate::http::{is_temporary, percent_encode};
+use crate::http::{excerpt, is_temporary, percent_encode};
 use crate::read_back::LookupKey;
 
 /// Upper bound of pages that one call reads.
@@ -60,6 +60,22 @@ fn statement_line(entry: StatementEntry) -> Result<StatementLine, String> {
         finished_at: transfer.finished_at.ok_or_else(|| lacks("finished_at"))?,
         cursor,
     })
+}
+
+/// Checks that the reader can continue after a page: each position occurs once, and only the last page is empty.
+/// Otherwise the reader would ask for the same pages without end.
+fn check_positions(page: &StatementBody, after: Option<&str>) -> Result<(), String> {
+    if page.entries.len() > PAGE_ENTRIES_MAX {
+        return Err(format!("the statement page has more than {PAGE_ENTRIES_MAX} entries"));
+    }
+    if page.entries.is_empty() && page.next.is_some() {
+        return Err("the statement page is empty and is not the last one".into());
+    }
+    let mut positions: HashSet<&str> = after.into_iter().collect();
+    match page.entries.iter().find(|entry| !positions.insert(&entry.cursor)) {
+        Some(entry) => Err(format!("the statement repeats the position {}", excerpt(&entry.cursor))),
+        None => Ok(()),
+    }
 }
 
 /// Positions up to which the statement was read.
@@ -112,7 +128,7 @@ impl SwitchClient {
             .cloned()
             .or_else(|| lookup_key.marker.clone());
         let started = Instant::now();
-        let mut found = None;
+        let mut found: Option<(QueryAnswer, Option<String>)> = None;
         for _ in 0..PAGES_MAX {
             let (switch_now, page) = match self.read_page(position.as_deref(), LOOKUP_PAGE_ENTRIES).await {
                 Ok(page) => page,
@@ -124,37 +140,43 @@ impl SwitchClient {
                 }
             };
             let last = page.entries.last().map(|entry| entry.cursor.clone());
-            // A return has an entry after its settlement, perhaps on a later page, and the later entry counts.
-            if let Some(entry) = page.entries.into_iter().rfind(|entry| is_match(entry, lookup_key)) {
+            // A return has an entry after its settlement, perhaps on a later page.
+            for entry in page.entries.into_iter().filter(|entry| is_match(entry, lookup_key)) {
                 let id = entry.transfer.transfer_id.clone();
                 let answer = self.query_answer(entry.transfer, Some(&lookup_key.reference));
-                found = Some(SwitchReply::new(answer, switch_now).with_transfer_id(id));
+                found = Some(match found {
+                    None => (answer, id),
+                    Some((first, first_id)) => (later_answer(first, answer), first_id),
+                });
             }
             position = last.or(position);
             if found.is_none() {
                 self.statement_positions.record(reference, position.as_deref(), page.next.is_none());
             }
             if page.next.is_none() {
-                return found.unwrap_or_else(|| SwitchReply::new(QueryAnswer::NotFound, switch_now));
+                let (answer, id) = found.unwrap_or((QueryAnswer::NotFound, None));
+                return SwitchReply::new(answer, switch_now).with_transfer_id(id);
             }
             if started.elapsed() > self.timeout {
                 break;
             }
         }
-        let unread =
-            || SwitchReply::new(QueryAnswer::NoAnswer { detail: STATEMENT_NOT_READ_TO_END.into() }, None);
-        found.unwrap_or_else(unread)
+        let unread = QueryAnswer::NoAnswer { detail: STATEMENT_NOT_READ_TO_END.into() };
+        let (answer, id) = found.unwrap_or((unread, None));
+        SwitchReply::new(answer, None).with_transfer_id(id)
     }
 
     /// The page of the statement after a position, with up to [`PAGE_ENTRIES_MAX`] entries. `None` is the start.
     ///
     /// # Errors
-    /// The switch's answer, why there was none, or an incomplete entry.
+    /// The switch's answer, why there was none, an incomplete entry, or a position after which the reader could not
+    /// continue.
     pub async fn statement_page(&self, after: Option<&str>) -> Result<StatementPage, String> {
         let page = match self.read_page(after, PAGE_ENTRIES_MAX).await {
             Ok((_, page)) => page,
             Err(PageError::OurFault(detail) | PageError::NoAnswer(detail)) => return Err(detail),
         };
+        check_positions(&page, after)?;
         let lines = page.entries.into_iter().map(statement_line).collect::<Result<_, _>>()?;
         Ok(StatementPage { lines, is_last: page.next.is_none() })
     }
@@ -187,6 +209,23 @@ fn is_match(entry: &StatementEntry, lookup_key: &LookupKey) -> bool {
     match entry.transfer.reference.as_deref() {
         Some(reference) => reference == lookup_key.reference.as_str(),
         None => entry.transfer.transfer_id.is_some() && entry.transfer.transfer_id == lookup_key.transfer_id,
+    }
+}
+
+/// The answer of two entries about one transfer: a transfer ends once, and a returned one has a second entry.
+fn later_answer(first: QueryAnswer, second: QueryAnswer) -> QueryAnswer {
+    match (first, second) {
+        (QueryAnswer::Settled(settled), QueryAnswer::Returned(returned))
+        | (QueryAnswer::Returned(returned), QueryAnswer::Settled(settled))
+            if settled == returned =>
+        {
+            QueryAnswer::Returned(returned)
+        }
+        (first @ QueryAnswer::Void { .. }, QueryAnswer::Void { .. }) => first,
+        (first, second) if first == second => first,
+        _ => QueryAnswer::NoAnswer {
+            detail: "the statement has contradictory entries for the transfer".into(),
+        },
     }
 }
 

@@ -48,7 +48,9 @@ async fn client_with_listing(transfers: Vec<Value>) -> (SwitchClient, Requests) 
                 .into_response(),
         }
     };
-    let cancel = || async { ([DATE], json!({"answer": "CANCELLED", "known": true}).to_string()) };
+    let cancel = |axum::extract::Path(id): axum::extract::Path<String>| async move {
+        ([DATE], json!({"transfer_id": id, "answer": "CANCELLED", "known": true}).to_string())
+    };
     let routes = Router::new()
         .route("/v1/transfers", get(list))
         .route("/v1/transfers/by-id/{id}", get(by_id))

@@ -1,12 +1,13 @@
 //! Cancel: requests that the switch cancels a transfer.
 
 use payment_protocol::cancel::CancelAnswer;
-use payment_protocol::keys::{CompensationKey, Reference};
+use payment_protocol::keys::CompensationKey;
 use reqwest::{Method, StatusCode};
 
+use super::address::{Address, NAMES_ANOTHER};
 use super::map::reason;
-use super::{SwitchClient, SwitchReply, TransferRef, path_of};
-use crate::bodies::{CancelAnswerCode, CancelBody};
+use super::{SwitchClient, SwitchReply, TransferRef};
+use crate::bodies::{CancelAnswerCode, CancelBody, TransferStatus};
 use crate::http::is_temporary;
 use crate::read_back::ReadBackOutcome;
 
@@ -20,7 +21,7 @@ impl SwitchClient {
     ) -> SwitchReply<CancelAnswer> {
         let lookup_key = match transfer {
             TransferRef::Reference(reference) => {
-                return self.cancel_at(&format!("/v1/transfers/{reference}"), key, None).await;
+                return self.cancel_at(Address::Reference(reference), key).await;
             }
             TransferRef::LookupKey(lookup_key) => lookup_key,
         };
@@ -42,28 +43,28 @@ impl SwitchClient {
                 }
             }
         };
-        self.cancel_at(&path_of(&id), key, Some(&lookup_key.reference)).await.with_transfer_id(Some(id))
+        let address = Address::Id { id: &id, reference: &lookup_key.reference };
+        self.cancel_at(address, key).await.with_transfer_id(Some(id))
     }
 
-    /// Sends the cancel of the transfer at `path`; `reference` is our reference if the path names the switch's own id.
-    async fn cancel_at(
-        &self,
-        path: &str,
-        key: &CompensationKey,
-        reference: Option<&Reference>,
-    ) -> SwitchReply<CancelAnswer> {
-        let path = format!("{path}/cancel");
+    async fn cancel_at(&self, address: Address<'_>, key: &CompensationKey) -> SwitchReply<CancelAnswer> {
+        let path = format!("{}/cancel", address.path());
         let response = match self.call(Method::POST, &path, Some(key.as_str()), None).await {
             Ok(response) => response,
             Err(detail) => return SwitchReply::new(CancelAnswer::NoAnswer { detail }, None),
         };
         let answer = match response.status {
             StatusCode::OK => match response.json::<CancelBody>() {
-                Ok(body) => self.cancel_answer(body, reference),
+                Ok(body) => match contradiction(&body, address) {
+                    None => self.cancel_answer(body, address),
+                    Some(detail) => CancelAnswer::NoAnswer { detail: detail.into() },
+                },
                 Err(detail) => CancelAnswer::NoAnswer { detail },
             },
             // A cancel by reference answers NOT_FOUND in its body; a 404 is our fault there.
-            StatusCode::NOT_FOUND if reference.is_some() && response.is_unknown_transfer() => {
+            StatusCode::NOT_FOUND
+                if matches!(address, Address::Id { .. }) && response.has_code(address.unknown_code()) =>
+            {
                 CancelAnswer::NotFound
             }
             status if is_temporary(status) || status.is_success() => {
@@ -74,14 +75,15 @@ impl SwitchClient {
         SwitchReply::new(answer, response.switch_now)
     }
 
-    fn cancel_answer(&self, body: CancelBody, reference: Option<&Reference>) -> CancelAnswer {
+    fn cancel_answer(&self, body: CancelBody, address: Address<'_>) -> CancelAnswer {
         match body.answer {
             // A transfer that was cancelled by the switch's own id was known, whatever `known` says.
-            CancelAnswerCode::Cancelled => {
-                CancelAnswer::Cancelled { tombstoned: !body.known && reference.is_none() }
-            }
+            CancelAnswerCode::Cancelled => CancelAnswer::Cancelled {
+                tombstoned: !body.known && matches!(address, Address::Reference(_)),
+            },
             CancelAnswerCode::AlreadyRejected => CancelAnswer::AlreadyRejected,
             CancelAnswerCode::AlreadySettled | CancelAnswerCode::AlreadyReturned => {
+                let reference = address.implied_reference();
                 match body.transfer.and_then(|transfer| self.settled_report(transfer, reference)) {
                     Some(report) if body.answer == CancelAnswerCode::AlreadyReturned => {
                         CancelAnswer::AlreadyReturned(report)
@@ -101,5 +103,36 @@ impl SwitchClient {
                 detail: format!("the switch still processes the transfer: {}", reason(body.reason)),
             },
         }
+    }
+}
+
+/// Why an answer decides nothing: it is not about our transfer, or the transfer in it has another status than the answer
+/// says. `None` if it is in order.
+fn contradiction(body: &CancelBody, address: Address<'_>) -> Option<&'static str> {
+    use TransferStatus::{Cancelled, Rejected, Returned, Settled};
+    if !address.is_named(body.reference.as_deref(), body.transfer_id.as_deref()) {
+        return Some(NAMES_ANOTHER);
+    }
+    let (agrees, is_ours) = match (body.answer, &body.transfer) {
+        (CancelAnswerCode::NotFound, transfer) => (transfer.is_none() && !body.known, true),
+        (CancelAnswerCode::Refused | CancelAnswerCode::InProcess | CancelAnswerCode::CannotCancel, _)
+        | (_, None) => (true, true),
+        (CancelAnswerCode::Cancelled, Some(transfer)) => {
+            (transfer.status == Cancelled, address.is_named_by(transfer))
+        }
+        (CancelAnswerCode::AlreadyRejected, Some(transfer)) => {
+            (transfer.status == Rejected, address.is_named_by(transfer))
+        }
+        (CancelAnswerCode::AlreadySettled, Some(transfer)) => {
+            (transfer.status == Settled, address.may_report(transfer))
+        }
+        (CancelAnswerCode::AlreadyReturned, Some(transfer)) => {
+            (transfer.status == Returned, address.may_report(transfer))
+        }
+    };
+    match (agrees, is_ours) {
+        (true, true) => None,
+        (true, false) => Some(NAMES_ANOTHER),
+        (false, _) => Some("the answer of the switch contradicts the transfer in it"),
     }
 }

@@ -3,8 +3,10 @@
 //! | file | content |
 //! |---|---|
 //! | `submit`, `query`, `cancel`, `recall` | one operation each |
+//! | `address` | how a request names a transfer, and what its answer must name |
 //! | `map` | a transfer as a query answer or a settled report |
 
+mod address;
 mod cancel;
 mod map;
 mod query;
@@ -57,7 +59,7 @@ pub enum TransferRef<'a> {
 pub struct SwitchReply<A> {
     /// The switch's answer; a missing response is an answer of `A` too.
     pub answer: A,
-    /// Its `Date` header; `None` without a response.
+    /// Its `Date` header; `None` without a response or without a readable header.
     pub switch_now: Option<Timestamp>,
     /// The switch's own id of the transfer, if the answer names it.
     pub transfer_id: Option<String>,
@@ -74,6 +76,8 @@ pub struct SwitchClient {
     /// Timeout of one HTTP call.
     pub(crate) timeout: Duration,
     pub(crate) statement_positions: StatementPositions,
+    /// Whether the switch's answers name our references.
+    has_references: bool,
     breaker: CircuitBreaker,
     pub(crate) retry_after: RetryAfter,
 }
@@ -126,6 +130,7 @@ impl SwitchClient {
             clock: SwitchClock::default(),
             timeout,
             statement_positions: StatementPositions::default(),
+            has_references: !profile.needs_account_lock(),
             breaker: CircuitBreaker::new(
                 profile.breaker_failures,
                 Duration::from_millis(profile.breaker_open_ms),
@@ -168,9 +173,4 @@ impl SwitchClient {
         let is_open = f64::from(u8::from(self.breaker.is_open()));
         metrics::gauge!("switch_circuit_open", "switch" => self.name.to_string()).set(is_open);
     }
-}
-
-/// Path of a transfer by the switch's own id.
-fn path_of(transfer_id: &str) -> String {
-    format!("/v1/transfers/by-id/{}", crate::http::percent_encode(transfer_id))
 }

@@ -1,23 +1,21 @@
 //! Query: reads a transfer.
 
-use payment_protocol::keys::Reference;
 use payment_protocol::submit::QueryAnswer;
 use reqwest::{Method, StatusCode};
 
-use super::{SwitchClient, SwitchReply, TransferRef, path_of};
-use crate::bodies::TransferView;
+use super::address::{Address, NAMES_ANOTHER};
+use super::{SwitchClient, SwitchReply, TransferRef};
+use crate::bodies::{TransferStatus, TransferView};
 use crate::http::is_temporary;
 
 impl SwitchClient {
     /// Queries a transfer. At a switch without references an ambiguous lookup is no answer.
     pub async fn query(&self, transfer: TransferRef<'_>) -> SwitchReply<QueryAnswer> {
         match transfer {
-            TransferRef::Reference(reference) => {
-                self.query_at(&format!("/v1/transfers/{reference}"), reference, false).await
-            }
+            TransferRef::Reference(reference) => self.query_at(Address::Reference(reference)).await,
             TransferRef::LookupKey(lookup_key) => match &lookup_key.transfer_id {
                 Some(id) => self
-                    .query_at(&path_of(id), &lookup_key.reference, true)
+                    .query_at(Address::Id { id, reference: &lookup_key.reference })
                     .await
                     .with_transfer_id(Some(id.clone())),
                 None => self.read_back(lookup_key).await.into_query_answer(),
@@ -25,8 +23,8 @@ impl SwitchClient {
         }
     }
 
-    async fn query_at(&self, path: &str, reference: &Reference, by_id: bool) -> SwitchReply<QueryAnswer> {
-        let response = match self.call(Method::GET, path, None, None).await {
+    async fn query_at(&self, address: Address<'_>) -> SwitchReply<QueryAnswer> {
+        let response = match self.call(Method::GET, &address.path(), None, None).await {
             Ok(response) => response,
             Err(detail) => return SwitchReply::new(QueryAnswer::NoAnswer { detail }, None),
         };
@@ -34,17 +32,31 @@ impl SwitchClient {
         let answer = match response.status {
             StatusCode::OK => match response.json::<TransferView>() {
                 Ok(transfer) => {
-                    transfer_id.clone_from(&transfer.transfer_id);
-                    self.query_answer(transfer, by_id.then_some(reference))
+                    transfer_id = transfer.transfer_id.clone().filter(|_| address.is_named_by(&transfer));
+                    self.addressed_answer(transfer, address)
                 }
                 Err(detail) => QueryAnswer::NoAnswer { detail },
             },
-            StatusCode::NOT_FOUND if response.is_unknown_transfer() => QueryAnswer::NotFound,
+            StatusCode::NOT_FOUND if response.has_code(address.unknown_code()) => QueryAnswer::NotFound,
             status if is_temporary(status) || status.is_success() => {
                 QueryAnswer::NoAnswer { detail: response.excerpt() }
             }
             _ => QueryAnswer::OurFault { detail: response.excerpt() },
         };
         SwitchReply::new(answer, response.switch_now).with_transfer_id(transfer_id)
+    }
+
+    fn addressed_answer(&self, transfer: TransferView, address: Address<'_>) -> QueryAnswer {
+        let may_report = match transfer.status {
+            TransferStatus::Settled | TransferStatus::Returned => address.may_report(&transfer),
+            TransferStatus::Pending | TransferStatus::Rejected | TransferStatus::Cancelled => {
+                address.is_named_by(&transfer)
+            }
+        };
+        if may_report {
+            self.query_answer(transfer, address.implied_reference())
+        } else {
+            QueryAnswer::NoAnswer { detail: NAMES_ANOTHER.into() }
+        }
     }
 }

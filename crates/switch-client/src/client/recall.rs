@@ -4,21 +4,25 @@ use payment_protocol::keys::StepKey;
 use payment_protocol::recall::RecallAnswer;
 use reqwest::{Method, StatusCode};
 
+use super::address::Address;
 use super::map::reason;
-use super::{SwitchClient, SwitchReply, TransferRef, path_of};
+use super::{SwitchClient, SwitchReply, TransferRef};
 use crate::bodies::{RecallAnswerCode, RecallBody};
-use crate::read_back::{LookupKey, ReadBackOutcome};
+use crate::read_back::ReadBackOutcome;
 
 impl SwitchClient {
     /// Recalls a transfer. At a switch without references it first looks the transfer up.
     pub async fn recall(&self, transfer: TransferRef<'_>, key: &StepKey) -> SwitchReply<RecallAnswer> {
-        let (path, id) = match transfer {
-            TransferRef::Reference(reference) => (format!("/v1/transfers/{reference}"), None),
-            TransferRef::LookupKey(LookupKey { transfer_id: Some(id), .. }) => {
-                (path_of(id), Some(id.clone()))
+        let lookup_key = match transfer {
+            TransferRef::Reference(reference) => {
+                return self.recall_at(Address::Reference(reference), key).await;
             }
-            TransferRef::LookupKey(lookup_key) => match self.read_back(lookup_key).await.answer {
-                ReadBackOutcome::Match { transfer_id, .. } => (path_of(&transfer_id), Some(transfer_id)),
+            TransferRef::LookupKey(lookup_key) => lookup_key,
+        };
+        let id = match &lookup_key.transfer_id {
+            Some(id) => id.clone(),
+            None => match self.read_back(lookup_key).await.answer {
+                ReadBackOutcome::Match { transfer_id, .. } => transfer_id,
                 ReadBackOutcome::NoMatch => {
                     let detail = "the transfer was not found in the switch's listing".into();
                     return SwitchReply::new(RecallAnswer::Unknown { detail }, None);
@@ -28,15 +32,20 @@ impl SwitchClient {
                 }
             },
         };
-        let path = format!("{path}/recall");
+        let address = Address::Id { id: &id, reference: &lookup_key.reference };
+        self.recall_at(address, key).await.with_transfer_id(Some(id))
+    }
+
+    async fn recall_at(&self, address: Address<'_>, key: &StepKey) -> SwitchReply<RecallAnswer> {
+        let path = format!("{}/recall", address.path());
         let response = match self.call(Method::POST, &path, Some(key.as_str()), None).await {
             Ok(response) => response,
-            Err(detail) => {
-                return SwitchReply::new(RecallAnswer::Unknown { detail }, None).with_transfer_id(id);
-            }
+            Err(detail) => return SwitchReply::new(RecallAnswer::Unknown { detail }, None),
         };
+        let is_ours =
+            |body: &RecallBody| address.is_named(body.reference.as_deref(), body.transfer_id.as_deref());
         let answer = match (response.status, response.json::<RecallBody>()) {
-            (StatusCode::OK, Ok(body)) => match body.answer {
+            (StatusCode::OK, Ok(body)) if is_ours(&body) => match body.answer {
                 RecallAnswerCode::Recalled => RecallAnswer::Recalled,
                 RecallAnswerCode::Refused => RecallAnswer::Refused { reason: reason(body.reason) },
                 RecallAnswerCode::CannotRecall => RecallAnswer::RecallUnsupported,
@@ -46,6 +55,6 @@ impl SwitchClient {
             },
             _ => RecallAnswer::Unknown { detail: response.excerpt() },
         };
-        SwitchReply::new(answer, response.switch_now).with_transfer_id(id)
+        SwitchReply::new(answer, response.switch_now)
     }
 }

@@ -1,4 +1,7 @@
 //! Submit: sends a transfer.
+//!
+//! Two answers are definite: 202 with the transfer, and 422 with the refused transfer. Any other refusal (400, 401, 409 and
+//! so on) is about this request. An earlier attempt may have arrived, so it proves nothing about the transfer.
 
 use std::time::Instant;
 
@@ -8,18 +11,26 @@ use reqwest::{Method, StatusCode};
 use super::map::reason;
 use super::{SwitchClient, SwitchReply, TransferOrder};
 use crate::bodies::{TransferBody, TransferStatus, TransferView};
-use crate::http::is_temporary;
+use crate::http::{HttpResponse, is_temporary};
 
 impl SwitchClient {
     /// Sends a transfer, and records in the circuit breaker whether the switch answered.
     pub async fn send(&self, order: &TransferOrder) -> SwitchReply<SendAnswer> {
-        let reply = self.send_once(order).await;
-        self.breaker.record(!matches!(reply.answer, SendAnswer::Unknown { .. }), Instant::now());
+        let (reply, is_answered) = match self.post(order).await {
+            Ok(response) => {
+                let (answer, transfer_id) = self.send_answer(order, &response);
+                let is_answered =
+                    !matches!(answer, SendAnswer::Unknown { .. }) || refuses_request(response.status);
+                (SwitchReply::new(answer, response.switch_now).with_transfer_id(transfer_id), is_answered)
+            }
+            Err(detail) => (SwitchReply::new(SendAnswer::Unknown { detail }, None), false),
+        };
+        self.breaker.record(is_answered, Instant::now());
         self.show_breaker();
         reply
     }
 
-    async fn send_once(&self, order: &TransferOrder) -> SwitchReply<SendAnswer> {
+    async fn post(&self, order: &TransferOrder) -> Result<HttpResponse, String> {
         let body = TransferBody {
             reference: order.reference.as_str(),
             amount_minor: order.money.amount_minor(),
@@ -28,34 +39,46 @@ impl SwitchClient {
             end_to_end_id: order.end_to_end_id.as_deref(),
             deadline: order.deadline.map(|deadline| deadline.to_string()),
         };
-        let Ok(body) = serde_json::to_vec(&body) else {
-            let reason = "the transfer could not be serialised as JSON".into();
-            return SwitchReply::new(SendAnswer::Refused { reason }, None);
+        let body =
+            serde_json::to_vec(&body).map_err(|error| format!("the transfer has no JSON form: {error}"))?;
+        self.call(Method::POST, "/v1/transfers", Some(order.reference.as_str()), Some(body)).await
+    }
+
+    /// The answer, and the switch's own id of the transfer if the answer is about it.
+    fn send_answer(&self, order: &TransferOrder, response: &HttpResponse) -> (SendAnswer, Option<String>) {
+        let unknown = || (SendAnswer::Unknown { detail: response.excerpt() }, None);
+        let transfer = match response.json::<TransferView>() {
+            Ok(transfer) if self.is_about(&transfer, order) => transfer,
+            _ => return unknown(),
         };
-        let key = order.reference.as_str();
-        let response = match self.call(Method::POST, "/v1/transfers", Some(key), Some(body)).await {
-            Ok(response) => response,
-            Err(detail) => return SwitchReply::new(SendAnswer::Unknown { detail }, None),
-        };
-        let transfer: Result<TransferView, String> = response.json();
-        let transfer_id = transfer.as_ref().ok().and_then(|transfer| transfer.transfer_id.clone());
-        let answer = match (response.status, transfer) {
-            (StatusCode::OK | StatusCode::ACCEPTED, Ok(transfer)) => match transfer.status {
-                TransferStatus::Rejected | TransferStatus::Cancelled => {
-                    SendAnswer::Refused { reason: reason(transfer.reason) }
-                }
-                TransferStatus::Pending | TransferStatus::Settled | TransferStatus::Returned => {
-                    SendAnswer::Accepted
-                }
-            },
-            (StatusCode::UNPROCESSABLE_ENTITY, Ok(transfer)) => {
+        let answer = match (response.status, transfer.status) {
+            (StatusCode::ACCEPTED, TransferStatus::Rejected | TransferStatus::Cancelled)
+            | (StatusCode::UNPROCESSABLE_ENTITY, TransferStatus::Rejected) => {
                 SendAnswer::Refused { reason: reason(transfer.reason) }
             }
-            (status, _) if is_temporary(status) || status.is_success() => {
-                SendAnswer::Unknown { detail: response.excerpt() }
-            }
-            _ => SendAnswer::Refused { reason: response.excerpt() },
+            (
+                StatusCode::ACCEPTED,
+                TransferStatus::Pending | TransferStatus::Settled | TransferStatus::Returned,
+            ) => SendAnswer::Accepted,
+            _ => return unknown(),
         };
-        SwitchReply::new(answer, response.switch_now).with_transfer_id(transfer_id)
+        (answer, transfer.transfer_id)
     }
+
+    /// Whether an answer is about the transfer that was sent. A refusal names neither amount nor currency.
+    fn is_about(&self, transfer: &TransferView, order: &TransferOrder) -> bool {
+        let is_named = match &transfer.reference {
+            Some(reference) => reference == order.reference.as_str(),
+            None => !self.has_references,
+        };
+        is_named
+            && transfer.amount_minor.is_none_or(|amount_minor| amount_minor == order.money.amount_minor())
+            && transfer.currency.as_deref().is_none_or(|currency| currency == order.money.currency().code())
+    }
+}
+
+/// Whether the switch refused the request itself. It answered, so this is no failure of the switch: a payment that it cannot
+/// accept must not hold back the others.
+fn refuses_request(status: StatusCode) -> bool {
+    status.is_client_error() && !is_temporary(status)
 }
