@@ -94,6 +94,17 @@ $$;
 
 CREATE TRIGGER payments_guard_update BEFORE UPDATE ON payments FOR EACH ROW EXECUTE FUNCTION guard_payment();
 
+-- The Temporal namespaces that have the workflows of open payments: the last one counts. In another one every workflow would
+-- look lost. An operator accepts each but the first.
+CREATE TABLE temporal_namespaces (
+    number       integer     PRIMARY KEY,
+    namespace_id text        NOT NULL,
+    accepted_by  text        NOT NULL,
+    reason       text        NOT NULL,
+    accepted_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT temporal_namespaces_number_positive CHECK (number > 0)
+);
+
 CREATE TABLE holds (
     payment_id   text        PRIMARY KEY REFERENCES payments,
     account_id   text        NOT NULL REFERENCES accounts,

@@ -26,6 +26,9 @@ GRANT UPDATE (state, workflow_id, resume_count, run_id, attempts, first_attempt_
     final_status, final_status_source, operator_reason, needs_operator_since, start_lease_until, start_postponed_until,
     start_rejections, started_at, updated_at, liveness_checked_at, ended_at) ON payments TO payments_service;
 
+-- The first namespace.
+GRANT INSERT ON temporal_namespaces TO payments_service;
+
 -- The switch and the inbox.
 GRANT INSERT ON submissions, switch_callbacks, inbox TO payments_service;
 GRANT UPDATE (outcome, detail, answered_at, marker, transfer_id) ON submissions TO payments_service;
