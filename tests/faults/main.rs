@@ -16,6 +16,7 @@ mod late_release;
 mod outbound_webhooks;
 mod reconciliation;
 mod sla_end;
+mod temporal_namespace;
 mod truth_table;
 mod workflow_starts;
 

@@ -1,7 +1,7 @@
 //! `payctl`: the command line of operators and developers.
 //!
-//! `migrate`, `demo`, `keys`, `accounts`, `ledger`, `limits`, `webhooks` and `kill-switch` open the database as
-//! its owner; `list`, `stuck`, `exceptions`, `events`, `reconcile`, `show`, `decide` and `switch` use the service's
+//! `migrate`, `demo`, `keys`, `accounts`, `ledger`, `limits`, `webhooks`, `kill-switch` and
+//! `temporal-namespace` open the database as its owner; `list`, `stuck`, `exceptions`, `events`, `reconcile`, `show`, `decide` and `switch` use the service's
 //! configuration; `pay` calls the HTTP API as a customer. Results go to stdout, remarks and errors to stderr. The
 //! command line starts no process, and moves money only through the ledger's deposits and operator decisions and
 //! through API payments.
@@ -37,7 +37,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
     accounts, completions, decide, demo, events, exceptions, keys, kill_switch, ledger, limits, list,
-    migrate, pay, reconcile, show, stuck, switch, webhooks,
+    migrate, pay, reconcile, show, stuck, switch, temporal_namespace, webhooks,
 };
 use crate::outcome::CommandOutcome;
 use crate::output::{Output, OutputError};
@@ -69,6 +69,8 @@ enum Command {
     Limits(limits::Command),
     #[command(subcommand)]
     KillSwitch(kill_switch::Command),
+    #[command(subcommand)]
+    TemporalNamespace(temporal_namespace::Command),
     Pay(pay::Args),
     List(list::Args),
     Stuck(stuck::Args),
@@ -109,6 +111,7 @@ async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOu
         Command::Ledger(command) => ledger::run(command, out).await,
         Command::Limits(command) => limits::run(command, out).await,
         Command::KillSwitch(command) => kill_switch::run(command, out).await,
+        Command::TemporalNamespace(command) => temporal_namespace::run(command, out).await,
         Command::Pay(args) => pay::run(args, out).await,
         Command::List(args) => list::run(args, out).await,
         Command::Stuck(args) => stuck::run(args, out).await,

@@ -37,11 +37,15 @@ CREATE TABLE payments (
     needs_operator_since timestamptz,
 
     start_lease_until   timestamptz,
+    -- Place in the queue of its switch instead of accepted_at, for a payment whose row the claiming version could not parse.
+    start_postponed_until timestamptz,
     start_rejections    integer     NOT NULL DEFAULT 0,
     accepted_at         timestamptz NOT NULL DEFAULT now(),
     valid_until         timestamptz NOT NULL,
     started_at          timestamptz,
     updated_at          timestamptz NOT NULL DEFAULT now(),
+    -- The last liveness check of its workflow. No progress of the payment, so updated_at stays.
+    liveness_checked_at timestamptz,
     ended_at            timestamptz,
 
     CONSTRAINT payments_amount_positive CHECK (amount_minor > 0),
@@ -56,11 +60,14 @@ CREATE TABLE payments (
         (state IN ('settled', 'rejected', 'failed', 'timed_out', 'cancelled')) = (ended_at IS NOT NULL))
 );
 
-CREATE INDEX payments_to_start ON payments (accepted_at) WHERE state = 'accepted';
+-- The queue of each switch, so that a claim reads no payment of a switch at its in-flight limit.
+CREATE INDEX payments_to_start ON payments (switch, (coalesce(start_postponed_until, accepted_at))) WHERE state = 'accepted';
 CREATE INDEX payments_open ON payments (state, accepted_at) WHERE ended_at IS NULL;
 -- Counted against the in-flight limit of each switch.
 CREATE INDEX payments_in_flight ON payments (switch) WHERE state IN ('started', 'reserved');
-CREATE INDEX payments_open_by_update ON payments (updated_at) WHERE ended_at IS NULL AND state <> 'accepted';
+-- The queue of the liveness check: a check moves a payment behind those that were not checked for longer.
+CREATE INDEX payments_by_liveness ON payments ((greatest(updated_at, liveness_checked_at)))
+    WHERE ended_at IS NULL AND state <> 'accepted';
 CREATE INDEX payments_needing_operator ON payments (operator_reason) WHERE state = 'needs_operator';
 CREATE INDEX payments_by_source ON payments (tenant_id, source_account, accepted_at);
 CREATE INDEX payments_by_tenant ON payments (tenant_id, accepted_at);
@@ -87,6 +94,17 @@ END
 $$;
 
 CREATE TRIGGER payments_guard_update BEFORE UPDATE ON payments FOR EACH ROW EXECUTE FUNCTION guard_payment();
+
+-- The Temporal namespaces that have the workflows of open payments: the last one counts. In another one every workflow would
+-- look lost. An operator accepts each but the first.
+CREATE TABLE temporal_namespaces (
+    number       integer     PRIMARY KEY,
+    namespace_id text        NOT NULL,
+    accepted_by  text        NOT NULL,
+    reason       text        NOT NULL,
+    accepted_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT temporal_namespaces_number_positive CHECK (number > 0)
+);
 
 CREATE TABLE holds (
     payment_id   text        PRIMARY KEY REFERENCES payments,

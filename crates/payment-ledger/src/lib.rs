@@ -11,7 +11,7 @@
 //! | [`steps`] | Accept, start, reserve, submit, cancel, debit, recall, release: how does each change the books? |
 //! | [`admission`] | Which limits and kill switches does a payment have to pass? |
 //! | [`switch`] | Which callbacks, final status and submissions are recorded? |
-//! | [`operator`] | Which payments need an operator, and what did operators decide? |
+//! | [`operator`] | Which payments need an operator, and what did operators decide? Which Temporal namespace has the workflows? |
 //! | [`events`] | Which events are published, and which notifications did a customer get? |
 //! | [`reads`] | What do the API, payctl and the metrics read? |
 //! | [`audit`] | Was the journal changed (seal)? Do ledger, switch statements and workflows agree (reconcile)? |

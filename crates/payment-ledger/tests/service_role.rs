@@ -80,6 +80,8 @@ const FORBIDDEN: &[&str] = &[
     "UPDATE payments SET amount_minor = 1",
     "UPDATE payments SET destination_account = 'mine'",
     "DELETE FROM payments",
+    "UPDATE temporal_namespaces SET namespace_id = 'mine'",
+    "DELETE FROM temporal_namespaces",
     "UPDATE submissions SET recorded_at = now()",
     "DELETE FROM submissions",
     "UPDATE timeline SET detail = ''",

@@ -25,11 +25,12 @@ fn ids(started: &[StartablePayment]) -> Vec<String> {
     started.iter().map(|s| s.payment.payment_id.to_string()).collect()
 }
 
-/// Moves leases and last updates of all payments into the past.
+/// Moves leases, last updates and last liveness checks of all payments into the past.
 async fn age_all(bank: &Bank, interval: &str) {
     bank.sql(&format!(
         "UPDATE payments SET updated_at = updated_at - interval '{interval}',
-                             start_lease_until = start_lease_until - interval '{interval}'"
+                             start_lease_until = start_lease_until - interval '{interval}',
+                             liveness_checked_at = liveness_checked_at - interval '{interval}'"
     ))
     .await;
 }

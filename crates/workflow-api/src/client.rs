@@ -8,7 +8,7 @@ use temporalio_client::{
 };
 use tokio::sync::Mutex;
 
-use crate::TemporalOptions;
+use crate::{TemporalOptions, is_missing_workflow};
 
 /// Connects to Temporal on first use, so that no process needs Temporal to start. Cheap to clone.
 #[derive(Clone)]
@@ -54,7 +54,9 @@ pub(crate) async fn not_found_reason(handle: &UntypedWorkflowHandle<Client>) -> 
     match handle.describe(WorkflowDescribeOptions::default()).await {
         Ok(description) if description.status() != WorkflowExecutionStatus::Running => NotFoundReason::Closed,
         Ok(_) => NotFoundReason::Transient("the workflow is being replaced".into()),
-        Err(WorkflowInteractionError::NotFound(_)) => NotFoundReason::Unknown,
+        Err(WorkflowInteractionError::NotFound(status)) if is_missing_workflow(&status) => {
+            NotFoundReason::Unknown
+        }
         Err(error) => NotFoundReason::Transient(error.to_string()),
     }
 }

@@ -7,6 +7,7 @@
 //! the workflow.
 
 mod client;
+mod namespace;
 mod running;
 mod signaller;
 mod updates;
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use temporalio_client::errors::ClientConnectError;
 use temporalio_client::{Client, ClientOptions, ConnectionOptions, Url};
 
+pub use namespace::{NamespaceIdError, is_missing_workflow, namespace_id};
 pub use running::{RunningWorkflowPager, RunningWorkflows};
 pub use signaller::{InboxDeliveryOutcome, Signaller};
 pub use updates::{NOT_ALLOWED, NOT_NOW, UpdateError, UpdateOutcome, UpdateSender};

@@ -8,7 +8,10 @@
 //! | [`reconciliation`] | the workflow and schedule of the reconciliation run |
 //! | [`activities`] | one attempt of each step, at our ledger or at a switch |
 //! | `adapters` | implement the protocol's attempt ports with the ledger and the switch client |
-//! | `starter` | starts a workflow for each accepted payment, and a recovery workflow for each lost one |
+//! | `starter` | starts a workflow for each accepted payment |
+//! | `recovery` | starts a recovery workflow for each open payment whose workflow is lost |
+//! | `bounded` | works on claimed payments, a bounded number at once |
+//! | [`namespace`] | refuses a Temporal namespace that is not the one of the open payments' workflows |
 //! | `attributes` | the search attributes of payments |
 //! | [`process`] | start-up and shutdown of the process |
 
@@ -16,9 +19,12 @@ pub mod account_lock;
 pub mod activities;
 mod adapters;
 mod attributes;
+mod bounded;
 pub mod config;
+pub mod namespace;
 mod payment_port;
 pub mod process;
 pub mod reconciliation;
+mod recovery;
 mod starter;
 pub mod workflow;

@@ -30,6 +30,7 @@ use crate::activities::switch::SwitchActivities;
 use crate::activities::{cancel_queue, submit_queue};
 use crate::attributes;
 use crate::config::{Options, PaymentWorkerOptions};
+use crate::namespace;
 use crate::reconciliation::{self, ReconciliationActivities, ReconciliationWorkflow};
 use crate::starter::Starter;
 use crate::workflow::InterBankPaymentWorkflow;
@@ -60,6 +61,9 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 
     let work = async {
         let Some(client) = connect(&options.temporal, &stop).await else { return Ok(()) };
+        if !namespace::wait_for_recorded(&client, &options.temporal, &ledger, &stop).await? {
+            return Ok(());
+        }
         attributes::register(&client, &options.temporal.namespace).await;
         let profiles = switches.iter().map(|(_, options, profile)| (options, profile));
         let running = RunningWorkflows::new(options.temporal.clone(), "payment-worker");
@@ -78,8 +82,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         if let Some(interval) = options.worker.reconciliation_interval() {
             reconciliation::create_schedule(&client, &options.temporal.task_queue, interval).await;
         }
-        let starter =
-            Starter { ledger, client, task_queue: options.temporal.task_queue, options: &options.worker };
+        let starter = Starter { ledger, client, temporal: &options.temporal, options: &options.worker };
         tracing::info!(workers = workers.len(), "the process payment-worker is ready");
         run_workers(&mut workers, &starter, &stop).await
     };
@@ -175,7 +178,11 @@ async fn run_workers(
         worker_futures.push(Box::pin(async move { worker.run().await.context("a Temporal worker failed") }));
     }
     let starting = async {
-        tokio::join!(starter.start_accepted(stop.clone()), starter.check_liveness(stop.clone()));
+        let accepted = async {
+            starter.start_accepted(stop).await;
+            Ok(())
+        };
+        tokio::try_join!(accepted, starter.check_liveness(stop))?;
         for shut_down in shutdowns {
             shut_down();
         }

@@ -17,6 +17,7 @@ pub(crate) mod reconcile;
 pub(crate) mod show;
 pub(crate) mod stuck;
 pub(crate) mod switch;
+pub(crate) mod temporal_namespace;
 pub(crate) mod webhooks;
 
 use idempotency::{IdempotencyKey, KeyError};

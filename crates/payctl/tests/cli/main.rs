@@ -20,4 +20,5 @@ mod run;
 mod scratch_database;
 mod show;
 mod switches;
+mod temporal_namespace;
 mod webhooks;

@@ -12,6 +12,9 @@ use crate::{Ledger, LedgerError, writes};
 /// Starts that Temporal rejects before the payment needs an operator.
 pub const START_REJECTIONS_MAX: i32 = 5;
 
+/// Time for which a payment that this version cannot parse is not claimed again, in milliseconds.
+const UNREADABLE_POSTPONED_MS: i64 = 60_000;
+
 /// A payment whose workflow is to be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartablePayment {
@@ -44,9 +47,23 @@ struct PaymentInputRow {
     resume_count: i32,
 }
 
+/// A claimed payment.
+struct ClaimedRow {
+    payment_id: String,
+    source_account: String,
+    amount_minor: i64,
+    currency: String,
+    profile: serde_json::Value,
+    resume_count: i32,
+    workflow_id: String,
+    accepted_at: jiff_sqlx::Timestamp,
+    too_late: bool,
+    cancel_requested: bool,
+}
+
 impl Ledger {
-    /// Leases at most `limit` accepted payments, oldest first, for `lease_ms`. Skips switches with `max_in_flight` payments that
-    /// were started and are not submitted yet.
+    /// Leases at most `limit` accepted payments for `lease_ms`: the oldest of each switch, in turn if several switches have
+    /// some. `max_in_flight` payments of a switch are leased, or started and not submitted yet, at most.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -56,18 +73,84 @@ impl Ledger {
         lease_ms: i64,
         max_in_flight: i64,
     ) -> Result<Vec<StartablePayment>, LedgerError> {
-        let mut rows = sqlx::query!(
-            r#"WITH full_switches AS (
-                   SELECT switch FROM payments WHERE state IN ('started', 'reserved')
-                   GROUP BY switch HAVING count(*) >= $3),
+        let mut rows = self.lease_accepted(limit, lease_ms, max_in_flight).await?;
+        // RETURNING does not keep the order.
+        rows.sort_by_key(|row| row.accepted_at.to_jiff());
+        let mut claimed = Vec::with_capacity(rows.len());
+        let mut unreadable = Vec::new();
+        for row in rows {
+            let ClaimedRow { workflow_id, cancel_requested, too_late, .. } = row;
+            let id = row.payment_id.clone();
+            match payment(PaymentInputRow {
+                payment_id: row.payment_id,
+                source_account: row.source_account,
+                amount_minor: row.amount_minor,
+                currency: row.currency,
+                profile: row.profile,
+                resume_count: row.resume_count,
+            }) {
+                Ok(payment) => {
+                    claimed.push(StartablePayment { payment, workflow_id, cancel_requested, too_late })
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the ledger could not parse the row of an accepted payment, so the payment's workflow is not started");
+                    unreadable.push(id);
+                }
+            }
+        }
+        self.postpone(&unreadable).await?;
+        Ok(claimed)
+    }
+
+    /// The statement of [`Ledger::claim_accepted`]. Each switch with accepted payments is found by one index probe. Of its
+    /// queue only as many payments are read as may be in flight besides those that are: leased payments stay in their places,
+    /// and so use up the limit, too. So what is read depends on the limit, and not on how many payments wait.
+    ///
+    /// The joins are LATERAL or ANY (ARRAY ..), so that the planner cannot replace them by a scan of all payments. The second
+    /// `LIMIT $3` changes no result: it lets the planner know the bound, which it cannot derive from the first one.
+    async fn lease_accepted(
+        &self,
+        limit: i64,
+        lease_ms: i64,
+        max_in_flight: i64,
+    ) -> Result<Vec<ClaimedRow>, LedgerError> {
+        Ok(sqlx::query_as!(
+            ClaimedRow,
+            r#"WITH RECURSIVE switches AS (
+                   (SELECT switch FROM payments WHERE state = 'accepted' ORDER BY switch LIMIT 1)
+                   UNION ALL
+                   SELECT (SELECT p.switch FROM payments p WHERE p.state = 'accepted' AND p.switch > s.switch
+                           ORDER BY p.switch LIMIT 1)
+                   FROM switches s WHERE s.switch IS NOT NULL),
+               candidates AS (
+                   SELECT q.payment_id, q.queued_at, row_number() OVER (PARTITION BY s.switch ORDER BY q.queued_at) AS turn
+                   FROM switches s
+                   CROSS JOIN LATERAL (
+                       SELECT count(*) AS payments
+                       FROM (SELECT FROM payments f WHERE f.switch = s.switch AND f.state IN ('started', 'reserved')
+                             LIMIT $3) AS counted) in_flight
+                   CROSS JOIN LATERAL (
+                       SELECT *
+                       FROM (SELECT payment_id, start_lease_until, start_postponed_until,
+                                    coalesce(start_postponed_until, accepted_at) AS queued_at
+                             FROM payments w WHERE w.switch = s.switch AND w.state = 'accepted'
+                             ORDER BY coalesce(start_postponed_until, accepted_at)
+                             LIMIT $3 - in_flight.payments) AS head
+                       LIMIT $3) q
+                   WHERE (q.start_lease_until IS NULL OR q.start_lease_until < clock_timestamp())
+                     AND (q.start_postponed_until IS NULL OR q.start_postponed_until < clock_timestamp())),
                due AS (
-                   SELECT payment_id FROM payments
-                   WHERE state = 'accepted' AND (start_lease_until IS NULL OR start_lease_until < clock_timestamp())
-                     AND switch NOT IN (SELECT switch FROM full_switches)
-                   ORDER BY accepted_at LIMIT $1 FOR UPDATE SKIP LOCKED)
+                   SELECT free.payment_id
+                   FROM (SELECT payment_id FROM candidates ORDER BY turn, queued_at) c
+                   CROSS JOIN LATERAL (
+                       SELECT payment_id FROM payments l
+                       WHERE l.payment_id = c.payment_id AND l.state = 'accepted'
+                         AND (l.start_lease_until IS NULL OR l.start_lease_until < clock_timestamp())
+                       FOR UPDATE SKIP LOCKED) free
+                   LIMIT $1)
                UPDATE payments p
                SET start_lease_until = clock_timestamp() + $2 * interval '1 millisecond'
-               FROM due WHERE p.payment_id = due.payment_id
+               WHERE p.payment_id = ANY (ARRAY (SELECT payment_id FROM due))
                RETURNING p.payment_id, p.source_account, p.amount_minor, p.currency, p.profile, p.resume_count,
                          p.workflow_id, p.accepted_at, clock_timestamp() > p.valid_until AS "too_late!",
                          EXISTS (SELECT FROM inbox i WHERE i.payment_id = p.payment_id AND i.kind = 'cancel')
@@ -77,31 +160,23 @@ impl Ledger {
             max_in_flight,
         )
         .fetch_all(&self.pool)
-        .await?;
-        // RETURNING does not keep the order.
-        rows.sort_by_key(|row| row.accepted_at.to_jiff());
-        let mut claimed = Vec::with_capacity(rows.len());
-        for row in rows {
-            match payment(PaymentInputRow {
-                payment_id: row.payment_id,
-                source_account: row.source_account,
-                amount_minor: row.amount_minor,
-                currency: row.currency,
-                profile: row.profile,
-                resume_count: row.resume_count,
-            }) {
-                Ok(payment) => claimed.push(StartablePayment {
-                    payment,
-                    workflow_id: row.workflow_id,
-                    cancel_requested: row.cancel_requested,
-                    too_late: row.too_late,
-                }),
-                Err(error) => {
-                    tracing::error!(%error, "the ledger could not parse the row of an accepted payment, so the payment's workflow is not started")
-                }
-            }
+        .await?)
+    }
+
+    /// Moves payments that this version cannot parse behind the others of their switches: at the head of the queue they would
+    /// use up the in-flight limit.
+    async fn postpone(&self, payment_ids: &[String]) -> Result<(), LedgerError> {
+        if !payment_ids.is_empty() {
+            sqlx::query!(
+                "UPDATE payments SET start_postponed_until = clock_timestamp() + $2 * interval '1 millisecond'
+                 WHERE payment_id = ANY($1)",
+                payment_ids,
+                UNREADABLE_POSTPONED_MS as f64,
+            )
+            .execute(&self.pool)
+            .await?;
         }
-        Ok(claimed)
+        Ok(())
     }
 
     /// Records that the payment's workflow was started.
@@ -138,8 +213,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// Leases at most `limit` open payments that were not updated for `liveness_check_after_ms`, for the liveness check of
-    /// their workflow. The lease lasts as long again.
+    /// Claims at most `limit` open payments that were neither updated nor claimed here for `liveness_check_after_ms`, for the
+    /// liveness check of their workflow; those that wait longest come first. A payment is claimed again after as long, however
+    /// many others there are, and whether the caller checks it or not.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -148,15 +224,14 @@ impl Ledger {
         limit: i64,
         liveness_check_after_ms: i64,
     ) -> Result<Vec<IdlePayment>, LedgerError> {
+        // The comparison is with statement_timestamp(), because no index can be used to compare with a volatile function.
         let rows = sqlx::query!(
             r#"WITH due AS (
                    SELECT payment_id FROM payments
                    WHERE ended_at IS NULL AND state <> 'accepted'
-                     AND updated_at < clock_timestamp() - $2 * interval '1 millisecond'
-                     AND (start_lease_until IS NULL OR start_lease_until < clock_timestamp())
-                   ORDER BY updated_at LIMIT $1 FOR UPDATE SKIP LOCKED)
-               UPDATE payments p
-               SET start_lease_until = clock_timestamp() + $2 * interval '1 millisecond'
+                     AND greatest(updated_at, liveness_checked_at) < statement_timestamp() - $2 * interval '1 millisecond'
+                   ORDER BY greatest(updated_at, liveness_checked_at) LIMIT $1 FOR UPDATE SKIP LOCKED)
+               UPDATE payments p SET liveness_checked_at = clock_timestamp()
                FROM due WHERE p.payment_id = due.payment_id
                RETURNING p.payment_id, p.workflow_id"#,
             limit,
@@ -164,11 +239,16 @@ impl Ledger {
         )
         .fetch_all(&self.pool)
         .await?;
-        rows.into_iter()
-            .map(|row| {
-                Ok(IdlePayment { payment_id: read_id(&row.payment_id)?, workflow_id: row.workflow_id })
-            })
-            .collect()
+        let mut idle = Vec::with_capacity(rows.len());
+        for row in rows {
+            match read_id(&row.payment_id) {
+                Ok(payment_id) => idle.push(IdlePayment { payment_id, workflow_id: row.workflow_id }),
+                Err(error) => {
+                    tracing::error!(%error, "the ledger could not parse the row of an open payment, so the payment's workflow is not checked")
+                }
+            }
+        }
+        Ok(idle)
     }
 
     /// Prepares the recovery of a payment whose workflow `lost` is closed or gone: the caller starts the returned

@@ -1,0 +1,150 @@
+//! The liveness check: looks for open payments whose workflow is lost, and starts a recovery workflow for each.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the liveness check is a loop of the process, not workflow code"
+)]
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use payment_ledger::LedgerError;
+use payment_ledger::steps::start::IdlePayment;
+use temporalio_client::errors::WorkflowInteractionError;
+use temporalio_client::{UntypedWorkflow, WorkflowDescribeOptions, WorkflowExecutionStatus};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::bounded;
+use crate::namespace::{self, NamespaceError};
+use crate::starter::Starter;
+
+/// Upper bound of payments claimed at once.
+const BATCH: usize = 50;
+/// Payments that are checked and resumed at once: half of the default pool, so that others get connections, too.
+const CHECKS_MAX: usize = 8;
+/// Time for Temporal's description of one workflow.
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What Temporal answered about a workflow.
+enum Liveness {
+    /// The workflow is running.
+    Running,
+    /// The workflow is closed, or Temporal has none with this id.
+    Lost,
+    /// No answer about this workflow: it may be running.
+    Unknown(String),
+}
+
+impl Starter<'_> {
+    /// Checks the workflows of idle payments until `stop`.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Different`]: the connected namespace is no longer the one of the open payments' workflows.
+    pub(crate) async fn check_liveness(&self, stop: &CancellationToken) -> Result<(), NamespaceError> {
+        // An alert rule on the counter needs its value before the first increment.
+        metrics::counter!("payments_resumed_total").increment(0);
+        let permits = Semaphore::new(CHECKS_MAX);
+        let failure: Cell<Option<String>> = Cell::new(None);
+        let claim = async |capacity| {
+            // After a failed check others would fail, too: the next batch waits for the interval.
+            let claimed = match failure.take() {
+                Some(failure) => Err(failure),
+                None => self.claim_idle(capacity).await?,
+            };
+            Ok(claimed.unwrap_or_else(|error| {
+                tracing::warn!(
+                    error,
+                    "the payment-worker could not check whether open payments have a running workflow; it checks again"
+                );
+                Vec::new()
+            }))
+        };
+        let work = async |idle: IdlePayment| {
+            let permit = permits.acquire().await;
+            // At a shutdown, claimed payments are left to the next check.
+            if permit.is_err() || stop.is_cancelled() {
+                return;
+            }
+            if let Err(error) = self.recover_if_lost(&idle).await {
+                failure.set(Some(error));
+            }
+        };
+        let interval = Duration::from_millis(self.options.liveness_check_interval_ms);
+        bounded::run(BATCH, claim, work, async || tokio::time::sleep(interval).await, stop).await
+    }
+
+    /// Claims idle payments. In another namespace every workflow would look lost, so the namespace is compared before each
+    /// batch: the server behind the address may have been replaced.
+    async fn claim_idle(&self, capacity: usize) -> Result<Result<Vec<IdlePayment>, String>, NamespaceError> {
+        match namespace::require_recorded(&self.client, self.temporal, &self.ledger).await {
+            Err(different @ NamespaceError::Different { .. }) => return Err(different),
+            Err(unavailable) => return Ok(Err(describe(&unavailable))),
+            Ok(()) => {}
+        }
+        let limit = i64::try_from(capacity).unwrap_or(i64::MAX);
+        let idle = self.ledger.claim_idle(limit, self.options.liveness_check_after_ms).await;
+        Ok(idle.map_err(|error| describe(&error)))
+    }
+
+    /// Starts a recovery workflow if the payment's workflow is closed or does not exist. An error means that Temporal or the
+    /// database did not answer.
+    async fn recover_if_lost(&self, idle: &IdlePayment) -> Result<(), String> {
+        match self.liveness(&idle.workflow_id).await {
+            Liveness::Running => return Ok(()),
+            Liveness::Unknown(detail) => return Err(detail),
+            Liveness::Lost => {}
+        }
+        let recovery = match self.ledger.resume(&idle.payment_id, &idle.workflow_id).await {
+            Ok(Some(recovery)) => recovery,
+            Ok(None) => return Ok(()),
+            Err(error @ LedgerError::Unavailable(_)) => return Err(describe(&error)),
+            // Only this payment waits for its repair.
+            Err(error) => {
+                tracing::error!(
+                    payment.id = %idle.payment_id,
+                    error = &error as &dyn std::error::Error,
+                    "the payment-worker could not resume an open payment whose workflow is lost; it tries again"
+                );
+                return Ok(());
+            }
+        };
+        tracing::error!(
+            payment.id = %idle.payment_id,
+            lost = idle.workflow_id,
+            recovery = recovery.workflow_id,
+            "the workflow of an open payment is lost; the payment-worker starts a recovery workflow for the payment"
+        );
+        metrics::counter!("payments_resumed_total").increment(1);
+        // The next liveness check repeats a start with an unknown outcome.
+        self.start_and_record(recovery).await.map_err(|error| describe(&error))
+    }
+
+    async fn liveness(&self, workflow_id: &str) -> Liveness {
+        let handle = self.client.get_workflow_handle::<UntypedWorkflow>(workflow_id);
+        match timeout(DESCRIBE_TIMEOUT, handle.describe(WorkflowDescribeOptions::default())).await {
+            Ok(Ok(description)) => match description.status() {
+                WorkflowExecutionStatus::Completed
+                | WorkflowExecutionStatus::Failed
+                | WorkflowExecutionStatus::Canceled
+                | WorkflowExecutionStatus::Terminated
+                | WorkflowExecutionStatus::TimedOut => Liveness::Lost,
+                _ => Liveness::Running,
+            },
+            Ok(Err(WorkflowInteractionError::NotFound(status)))
+                if workflow_api::is_missing_workflow(&status) =>
+            {
+                Liveness::Lost
+            }
+            Ok(Err(error)) => Liveness::Unknown(describe(&error)),
+            Err(_) => Liveness::Unknown("Temporal gave no answer within 5 s".to_owned()),
+        }
+    }
+}
+
+/// The error with its causes.
+fn describe(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
