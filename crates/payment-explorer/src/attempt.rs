@@ -26,8 +26,8 @@ use crate::replay::{Exchange, Index, Interner, Progress, Replay};
 pub enum Activity {
     /// Submit.
     Submit,
-    /// Cancel, for this cause.
-    Cancel(Cause),
+    /// Cancel, for this cause, and whether a submit was scheduled.
+    Cancel(Cause, bool),
     /// Recall.
     Recall,
     /// Poll a switch that does not call back.
@@ -78,6 +78,8 @@ pub enum AttemptCall {
     ReleaseByDecision,
     /// Our ledger: close the decision.
     CloseDecision(DecisionOutcome),
+    /// Our ledger: bound the deadline of an attempt without a record.
+    BoundDeadline(i64),
     /// The switch: send the transfer.
     Send(Reference),
     /// The switch: cancel the transfer.
@@ -105,6 +107,8 @@ pub enum AttemptReply {
     FinalStatus(FinalStatusRuling),
     /// The reply to `Begin`.
     Begin(CancelContext),
+    /// The reply to `BoundDeadline`.
+    Deadline(i64),
     /// The reply to `RecallRecorded` and `RecordRecall`.
     Recall(Option<RecallRecord>),
     /// The reply to `DecisionRecorded`.
@@ -199,6 +203,10 @@ impl CancelPort for ReplayedPort<'_> {
         Ok(reply!(self, AttemptCall::Begin, Begin))
     }
 
+    async fn bound_deadline(&self, latest_ms: i64) -> Result<i64, NoError> {
+        Ok(reply!(self, AttemptCall::BoundDeadline(latest_ms), Deadline))
+    }
+
     async fn cancel(
         &self,
         reference: &Reference,
@@ -282,7 +290,7 @@ pub fn advance(
     port.0.run(async move {
         match activity {
             Activity::Submit => submit::attempt(port, payment).await.map(AttemptOutcome::Submit),
-            Activity::Cancel(_) => cancel::attempt(port, payment).await.map(AttemptOutcome::Cancel),
+            Activity::Cancel(..) => cancel::attempt(port, payment).await.map(AttemptOutcome::Cancel),
             Activity::Recall => recall::attempt(port, payment).await.map(AttemptOutcome::Recall),
             Activity::Poll => poll::poll(port, payment).await.map(AttemptOutcome::Poll),
             Activity::ApplyDecision(decision, reason) => {

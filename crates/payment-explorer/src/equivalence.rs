@@ -67,6 +67,7 @@ fn replies(call: &PortCall) -> Vec<PortReply> {
             FenceOutcome::Open(None),
             FenceOutcome::Open(Some(Cause::SlaExpired)),
             FenceOutcome::Ended(FinalState::Settled),
+            FenceOutcome::Failed { detail: refused() },
         ]
         .map(PortReply::Fence)
         .into(),
@@ -83,11 +84,13 @@ fn replies(call: &PortCall) -> Vec<PortReply> {
                 .map(PortReply::Lock)
                 .into()
         }
-        PortCall::Cancel(_) => cancel_replies(),
+        PortCall::Cancel(..) => cancel_replies(),
         PortCall::Debit => [
             DebitOutcome::Done,
             DebitOutcome::Refused { reason: refused() },
             DebitOutcome::Returned,
+            DebitOutcome::NoHold,
+            DebitOutcome::Failed { detail: refused() },
             DebitOutcome::Differs,
             DebitOutcome::NotConfirmed,
         ]

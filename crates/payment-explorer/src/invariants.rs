@@ -65,17 +65,17 @@ pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation
         (DEBITED_ONLY_IF_SETTLED, debited_only_if_settled(before, next)),
         (RELEASED_ONLY_IF_DECIDED, released_only_if_decided(next)),
         (FIRST_ANSWER, first_answer_is_kept(before, next)),
-        (RECORDED_BEFORE_SENT, recorded_before_sent(next)),
+        (RECORDED_BEFORE_SENT, recorded_before_sent(model, next)),
         (ONE_FORWARD_RUN, one_forward_run(model, before, next)),
         (FINAL_STATE_IS_KEPT, !before.bank.ended() || before.bank.state == next.bank.state),
         (NO_CALLBACK_LOST, contradictions_are_exceptions(&next.bank)),
         (FIRST_CAUSE, first_cause_names_the_final_state(before, next)),
         (BOOKS_AGREE, books_agree(model, next)),
         (COMPENSATION_ORDER, compensated_in_order(model, next)),
-        (WORKFLOW_AGREES, workflow_agrees(next)),
+        (WORKFLOW_AGREES, workflow_agrees(model, next)),
         (DETERMINISTIC, deterministic(model, next)),
         (RECALL_ONLY_AFTER_REFUSED_DEBIT, recall_follows_a_refused_debit(model, next)),
-        (STATE_TRANSITION, state_follows_the_table(before, next)),
+        (STATE_TRANSITION, state_follows_the_table(model, before, next)),
     ];
     checks.into_iter().find(|(_, holds)| !holds).map(|(violation, _)| violation)
 }
@@ -126,13 +126,19 @@ fn released_only_if_decided(next: &State) -> bool {
     !released || accounted || !(next.switch.settled() || next.switch.pending())
 }
 
-fn recorded_before_sent(next: &State) -> bool {
+/// Whether our database confirmed a commit and lost it: what was recorded need not be there.
+fn commit_was_lost(model: &Model, next: &State) -> bool {
+    next.budget.lost_commits < model.bounds.lost_commits
+}
+
+fn recorded_before_sent(model: &Model, next: &State) -> bool {
     let left = next
         .switch
         .transfers
         .iter()
         .filter(|status| matches!(status, TransferStatus::Settled | TransferStatus::Returned));
-    left.count() <= 1 && (next.bank.attempts > 0 || next.switch.transfers.is_empty())
+    left.count() <= 1
+        && (next.bank.attempts > 0 || commit_was_lost(model, next) || next.switch.transfers.is_empty())
 }
 
 /// Whether the run of a payment is written once, and only that run's calls reserve and submit.
@@ -226,11 +232,15 @@ fn compensated_in_order(model: &Model, next: &State) -> bool {
 fn recall_follows_a_refused_debit(model: &Model, next: &State) -> bool {
     let WorkflowState::Running(running) = &next.workflow else { return true };
     let progress = model.workflow_at(running.resume, &running.history);
-    !matches!(&*progress, Progress::Awaits(PortCall::Recall)) || next.bank.debit_refused
+    !matches!(&*progress, Progress::Awaits(PortCall::Recall))
+        || next.bank.debit_refused
+        || commit_was_lost(model, next)
 }
 
-fn workflow_agrees(next: &State) -> bool {
+fn workflow_agrees(model: &Model, next: &State) -> bool {
     match &next.workflow {
+        // The commit of the end was lost; the recovery workflow ends the payment again.
+        WorkflowState::Closed(_) if !next.bank.ended() => commit_was_lost(model, next),
         WorkflowState::Closed(Ok(())) => next.bank.state.end() == Some(FinalState::Settled),
         WorkflowState::Closed(Err(error)) => next.bank.state.end() == Some(error.end),
         WorkflowState::NotStarted | WorkflowState::Running(_) | WorkflowState::Lost => true,
@@ -250,6 +260,9 @@ fn deterministic(model: &Model, next: &State) -> bool {
     workflow && attempt
 }
 
-fn state_follows_the_table(before: &State, next: &State) -> bool {
-    before.bank.state == next.bank.state || before.bank.state.may_become(next.bank.state)
+/// A state whose commit was lost is missing in the sequence.
+fn state_follows_the_table(model: &Model, before: &State, next: &State) -> bool {
+    commit_was_lost(model, next)
+        || before.bank.state == next.bank.state
+        || before.bank.state.may_become(next.bank.state)
 }

@@ -31,6 +31,9 @@ struct Args {
     /// With --profile or --replay: false, misdirected and mismatching messages of the switch in one sequence
     #[arg(long, default_value_t = 0)]
     switch_faults: u8,
+    /// With --profile or --replay: confirmed commits of our ledger that are lost in one sequence
+    #[arg(long, default_value_t = 0)]
+    lost_commits: u8,
     /// With --profile or --replay: operator decisions in one sequence
     #[arg(long, default_value_t = 1)]
     decisions: u8,
@@ -46,7 +49,8 @@ fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     let walks = if !args.profile.is_empty() {
         let walk = |name: &String| {
-            Ok(Walk::new(profiles::named(name)?, args.faults, args.switch_faults, args.decisions))
+            Ok(Walk::new(profiles::named(name)?, args.faults, args.switch_faults, args.decisions)
+                .with_lost_commits(args.lost_commits))
         };
         args.profile.iter().map(walk).collect::<anyhow::Result<Vec<_>>>()?
     } else if args.deep {
@@ -64,10 +68,10 @@ fn main() -> anyhow::Result<ExitCode> {
     let summary = tiers::walk_all(&walks, &|done, walk, result| {
         let mut stderr = std::io::stderr().lock();
         let name = profiles::name(&walk.profile);
-        let WalkBounds { faults, switch_faults, decisions, .. } = walk.bounds;
+        let WalkBounds { faults, switch_faults, lost_commits, decisions, .. } = walk.bounds;
         let _ = writeln!(
             stderr,
-            "{done}/{all} {name}, faults {faults} switch faults {switch_faults} decisions {decisions}: {} states",
+            "{done}/{all} {name}, faults {faults} switch faults {switch_faults} lost commits {lost_commits} decisions {decisions}: {} states",
             result.states
         );
     });
@@ -145,8 +149,8 @@ fn report_violation(out: &mut String, counterexample: &Counterexample) -> anyhow
     }
     writeln!(
         out,
-        "replay: ./dev explore --profile {name} --faults {} --switch-faults {} --decisions {} --replay {sequence}",
-        bounds.faults, bounds.switch_faults, bounds.decisions
+        "replay: ./dev explore --profile {name} --faults {} --switch-faults {} --lost-commits {} --decisions {} --replay {sequence}",
+        bounds.faults, bounds.switch_faults, bounds.lost_commits, bounds.decisions
     )?;
     Ok(())
 }

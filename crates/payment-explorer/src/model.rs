@@ -24,6 +24,8 @@ pub struct WalkBounds {
     pub faults: u8,
     /// False, misdirected and mismatching messages of the switch in one sequence.
     pub switch_faults: u8,
+    /// Confirmed commits of our ledger that are lost in one sequence.
+    pub lost_commits: u8,
     /// Operator decisions in one sequence.
     pub decisions: u8,
     /// Recovery workflows in one sequence.

@@ -26,6 +26,8 @@ pub struct State {
     pub switch: Switch,
     /// The switch's clock, relative to submit's deadline; starts with the first attempt.
     pub clock: ClockPhase,
+    /// Whether a try of submit may have sent the transfer, by Temporal's count of tries.
+    pub tried_to_send: bool,
     /// The payment's workflow.
     pub workflow: WorkflowState,
     /// The attempt that Temporal has scheduled for the workflow's present call.
@@ -93,6 +95,8 @@ pub struct Budget {
     pub faults: u8,
     /// False, misdirected and mismatching messages of the switch.
     pub switch_faults: u8,
+    /// Commits of our ledger that are confirmed and lost: a failover to a standby, or a restored backup.
+    pub lost_commits: u8,
     /// Operator decisions.
     pub decisions: u8,
     /// Whether the customer's cancel may still happen.
@@ -111,6 +115,7 @@ impl State {
             bank: Bank::accepted(funds),
             switch: Switch::default(),
             clock: ClockPhase::BeforeDeadline,
+            tried_to_send: false,
             workflow: WorkflowState::NotStarted,
             current: None,
             zombies: Vec::new(),

@@ -33,6 +33,10 @@ pub struct Switch {
     pub recall_refused: bool,
     /// The money came back because of our recall.
     pub recalled: bool,
+    /// The switch never answers again.
+    pub silent: bool,
+    /// The switch lost its record of the transfer before its retention, by a failover of its own; the transfer goes on.
+    pub forgot: bool,
 }
 
 /// An indefinite answer that a switch repeats to every cancel because the key is the same.
@@ -210,7 +214,7 @@ impl Switch {
             Some(RepeatedCancelAnswer::Undecided) => return CancelResult::Undecided,
             None => {}
         }
-        if self.retention_expired || self.transfers.is_empty() {
+        if self.retention_expired || self.forgot || self.transfers.is_empty() {
             if self.tombstone && !self.retention_expired {
                 return CancelResult::Tombstoned;
             }
@@ -243,11 +247,9 @@ impl Switch {
     /// A query arrives.
     #[must_use]
     pub fn query(&self) -> QueryResult {
-        if self.retention_expired {
+        // A tombstone is the trace of a cancel, not of a transfer.
+        if self.retention_expired || self.forgot || self.tombstone {
             return QueryResult::NotFound;
-        }
-        if self.tombstone {
-            return QueryResult::Void;
         }
         self.status(false)
     }

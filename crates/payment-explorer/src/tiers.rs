@@ -77,8 +77,22 @@ impl Walk {
     #[must_use]
     pub fn new(profile: SwitchProfile, faults: u8, switch_faults: u8, decisions: u8) -> Self {
         let recoveries = faults.saturating_add(1);
-        let bounds = WalkBounds { faults, switch_faults, decisions, recoveries, every_history: false };
+        let bounds = WalkBounds {
+            faults,
+            switch_faults,
+            lost_commits: 0,
+            decisions,
+            recoveries,
+            every_history: false,
+        };
         Self { profile, bounds, states_max: STATES_MAX }
+    }
+
+    /// This walk, in which this many confirmed commits may be lost.
+    #[must_use]
+    pub fn with_lost_commits(mut self, lost_commits: u8) -> Self {
+        self.bounds.lost_commits = lost_commits;
+        self
     }
 
     /// The first states: an account with the funds, and one without.
@@ -87,6 +101,7 @@ impl Walk {
         let budget = Budget {
             faults: self.bounds.faults,
             switch_faults: self.bounds.switch_faults,
+            lost_commits: self.bounds.lost_commits,
             decisions: self.bounds.decisions,
             customer_cancel: true,
             freeze: true,
@@ -96,8 +111,11 @@ impl Walk {
     }
 }
 
-/// Every accepted profile with one decision and without faults; the representative ones also with one fault, and
-/// with one fault of the switch, at every point. About half a minute.
+/// Every accepted profile with one decision and without faults; the representative ones also with one fault, with one fault
+/// of the switch, and with one lost commit, at every point. About a minute.
+///
+/// Not walked: a lost commit together with another fault. A lost commit and a loss of Temporal's own record together leave no
+/// record of an attempt anywhere; `payctl restore-check` is for that. Nor the lost commit that calls an operator.
 ///
 /// # Errors
 /// A built-in profile name is invalid, which does not occur.
@@ -105,6 +123,7 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
     let mut walks: Vec<Walk> = Vec::new();
     for (n, name) in REPRESENTATIVE.iter().enumerate() {
         walks.push(Walk::new(profiles::named(name)?, 1, 0, 0));
+        walks.push(Walk::new(profiles::named(name)?, 0, 0, 1).with_lost_commits(1));
         if n < WITH_SWITCH_FAULTS {
             walks.push(Walk::new(profiles::named(name)?, 0, 1, 1));
         }

@@ -29,8 +29,8 @@ pub enum PortCall {
     Lock,
     /// `unlock_account`
     Unlock,
-    /// `cancel`
-    Cancel(Cause),
+    /// `cancel`, and whether a submit was scheduled.
+    Cancel(Cause, bool),
     /// `debit`
     Debit,
     /// `recall`
@@ -139,8 +139,8 @@ impl PaymentPort for ReplayedPort<'_> {
         self.0.call(PortCall::Unlock).await;
     }
 
-    async fn cancel(&self, cause: &Cause) -> CancelOutcome {
-        reply!(self, PortCall::Cancel(cause.clone()), Cancel)
+    async fn cancel(&self, cause: &Cause, submit_scheduled: bool) -> CancelOutcome {
+        reply!(self, PortCall::Cancel(cause.clone(), submit_scheduled), Cancel)
     }
 
     async fn debit(&self) -> DebitOutcome {

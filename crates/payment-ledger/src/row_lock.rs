@@ -71,6 +71,7 @@ struct LockedPaymentRow {
     state: String,
     run_id: Option<String>,
     attempts: i32,
+    attempts_uncertain: bool,
     submit_deadline: Option<jiff_sqlx::Timestamp>,
     cause: Option<serde_json::Value>,
     final_status: Option<String>,
@@ -105,7 +106,7 @@ pub(crate) async fn lock_payment(
     let (reserve, debit, recall) = (keys::reserve(payment_id), keys::debit(&tx_id), keys::recall(&tx_id));
     let row = sqlx::query_as!(
         LockedPaymentRow,
-        r#"SELECT p.tenant_id, p.source_account, p.amount_minor, p.currency, p.profile, p.state, p.run_id, p.attempts,
+        r#"SELECT p.tenant_id, p.source_account, p.amount_minor, p.currency, p.profile, p.state, p.run_id, p.attempts, p.attempts_uncertain,
                   p.submit_deadline, p.cause, p.final_status,
                   (extract(epoch FROM clock_timestamp() - p.first_attempt_at) * 1000)::bigint AS first_attempt_age_ms,
                   (extract(epoch FROM clock_timestamp() - p.cancelling_since) * 1000)::bigint AS cancelling_ms,
@@ -201,6 +202,7 @@ impl LockedPaymentRow {
             reserve: self.reserve_record(&unreadable)?,
             hold: parse_word("hold", self.hold.as_deref(), HoldStatus::parse, &unreadable)?,
             attempts: u32::try_from(self.attempts).unwrap_or(u32::MAX),
+            attempts_uncertain: self.attempts_uncertain,
             first_attempt_age_ms: self.first_attempt_age_ms.map(|age| unsigned_ms(Some(age))),
             cause,
             final_status: parse_word(

@@ -36,7 +36,7 @@ async fn r3_sixteen_concurrent_copies_of_a_ledger_step_have_one_effect(
                 let debited = join_all((0..COPIES).map(|_| bank.debit(&p))).await;
                 assert!(debited.iter().all(|outcome| *outcome == DebitOutcome::Done));
             } else {
-                bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired).await.unwrap();
+                bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, false).await.unwrap();
                 bank.ledger
                     .record_void(&p.id, payment_protocol::cancel::VoidReason::Cancelled)
                     .await

@@ -303,8 +303,11 @@ async fn an_exception_that_protects_an_open_payment_stays_open(pool: PgPool) {
         let outcome = bank.ledger.close_exception(exception_id, "Ann", "tidy up").await;
         assert_eq!(refused(outcome), DecisionRefusedError::PaymentOpen(PaymentState::Reserved));
     }
-    let begun =
-        bank.ledger.begin_cancel(&unsent.id, &payment_protocol::cause::Cause::SlaExpired).await.unwrap();
+    let begun = bank
+        .ledger
+        .begin_cancel(&unsent.id, &payment_protocol::cause::Cause::SlaExpired, false)
+        .await
+        .unwrap();
     assert!(!begun.never_sent);
     bank.audit().await;
 }

@@ -99,7 +99,7 @@ async fn a_payment_whose_transfer_settles_while_cancelling_is_debited(pool: PgPo
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Cancelling, "k").await;
     bank.ledger.store_callback(&success(&p, "late")).await.unwrap();
-    let begun = bank.ledger.begin_cancel(&p.id, &Cause::CustomerCancel).await.unwrap();
+    let begun = bank.ledger.begin_cancel(&p.id, &Cause::CustomerCancel, false).await.unwrap();
     assert_eq!(begun.final_status, Some(payment_protocol::facts::FinalStatus::Settled));
     assert_eq!(bank.debit(&p).await, DebitOutcome::Done);
     bank.audit().await;

@@ -94,7 +94,7 @@ async fn payments_with_events(bank: &Bank) -> Vec<(Sample, &'static [EventKind])
     // Cancelled after a refused submit, and released.
     let failed = bank.payment_at(Stage::Sent, "failed").await;
     let cause = Cause::SubmitRefused { reason: "no such account".into() };
-    bank.ledger.begin_cancel(&failed.id, &cause).await.unwrap();
+    bank.ledger.begin_cancel(&failed.id, &cause, false).await.unwrap();
     bank.ledger.record_void(&failed.id, payment_protocol::cancel::VoidReason::Rejected).await.unwrap();
     bank.ledger.release(&failed.id, &Cause::SlaExpired).await.unwrap();
     payments.push((failed, &[TransferPending, TransferFailed]));

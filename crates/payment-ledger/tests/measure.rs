@@ -41,7 +41,7 @@ async fn exceptions_and_payments_that_need_operators_are_measured(pool: PgPool) 
     assert!(kinds.iter().all(|kind| kind.count > 0 || kind.oldest_s == 0), "{kinds:?}");
     #[rustfmt::skip]
     let opened_by_callbacks = [
-        ("late_confirmation", 0), ("contradictory_final_status", 0), ("returned_after_debit", 0), ("confirmation_mismatch", 3), ("settled_without_attempt", 0), ("callback_for_unknown_payment", 0),
+        ("late_confirmation", 0), ("contradictory_final_status", 0), ("returned_after_debit", 0), ("confirmation_mismatch", 3), ("settled_without_attempt", 0), ("attempt_record_lost", 0), ("accepted_then_unknown", 0), ("callback_for_unknown_payment", 0),
         ("callback_from_other_switch", 0), ("callback_event_id_reused", 0), ("debited_to_claims", 0),
     ];
     let opened_by_reconciliation = Drift::ALL.iter().map(|drift| (drift.as_str(), 0));
@@ -60,7 +60,8 @@ async fn exceptions_and_payments_that_need_operators_are_measured(pool: PgPool) 
     );
     let alerted = bank.ledger.alerts_by_kind().await.unwrap();
     let alerted: Vec<_> = alerted.iter().map(|alerted| (alerted.kind.as_str(), alerted.count)).collect();
-    let empty = [("compensation_failed", 0), ("cancel_undecided", 0), ("recall_undecided", 0)];
+    let empty =
+        [("compensation_failed", 0), ("debit_failed", 0), ("cancel_undecided", 0), ("recall_undecided", 0)];
     assert_eq!(alerted, [&[("needs_operator", 3)], &empty[..]].concat());
     let by_state: Vec<_> = bank.ledger.open_by_state().await.unwrap();
     let needs_operator = by_state.iter().find(|open| open.state == PaymentState::NeedsOperator).unwrap();

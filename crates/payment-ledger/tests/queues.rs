@@ -53,7 +53,7 @@ async fn the_ledger_lists_stuck_payments_with_their_allowed_actions(pool: PgPool
     let decision_id = bank.propose(&undecided, Action::Release).await;
     bank.age(&undecided, 3_000).await;
     // A cancel and a second need for an operator do not reset the time since the first.
-    bank.ledger.begin_cancel(&undecided.id, &payment_protocol::Cause::SlaExpired).await.unwrap();
+    bank.ledger.begin_cancel(&undecided.id, &payment_protocol::Cause::SlaExpired, false).await.unwrap();
     bank.needs_operator(&undecided, OperatorReason::NotFoundIsInconclusive).await;
     let cancelling = bank.payment_at(Stage::Cancelling, "cancelling").await;
     bank.age(&cancelling, 2_000).await;

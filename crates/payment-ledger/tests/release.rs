@@ -56,7 +56,7 @@ async fn a_failure_callback_does_not_allow_a_release(pool: PgPool) {
     let p = bank.payment_at(Stage::Sent, "k").await;
     bank.ledger.store_callback(&failure(&p, "f")).await.unwrap();
     let cause = Cause::FailureReported { reason: "account closed".into() };
-    bank.ledger.begin_cancel(&p.id, &cause).await.unwrap();
+    bank.ledger.begin_cancel(&p.id, &cause, false).await.unwrap();
     let refused = ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle);
     assert_eq!(bank.ledger.release(&p.id, &cause).await.unwrap(), refused);
     bank.audit().await;
@@ -77,9 +77,9 @@ async fn the_first_compensation_cause_determines_the_final_state(pool: PgPool) {
     ];
     for (first, end) in table {
         let p = bank.payment_at(Stage::Sent, first.code()).await;
-        bank.ledger.begin_cancel(&p.id, &first).await.unwrap();
+        bank.ledger.begin_cancel(&p.id, &first, false).await.unwrap();
         for later in [Cause::CustomerCancel, Cause::SlaExpired, Cause::Interrupted] {
-            bank.ledger.begin_cancel(&p.id, &later).await.unwrap();
+            bank.ledger.begin_cancel(&p.id, &later, false).await.unwrap();
         }
         bank.ledger.record_void(&p.id, payment_protocol::cancel::VoidReason::Cancelled).await.unwrap();
         let released = bank.ledger.release(&p.id, &Cause::Interrupted).await.unwrap();

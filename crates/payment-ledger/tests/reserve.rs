@@ -195,7 +195,7 @@ async fn r8_a_reserve_after_compensation_began_changes_nothing(pool: PgPool) {
     let bank = Bank::new(pool);
     for condition in ["none", "cancelled", "frozen"] {
         let p = bank.payment_at(Stage::Accepted, condition).await;
-        bank.ledger.begin_cancel(&p.id, &Cause::ReserveUnknown).await.unwrap();
+        bank.ledger.begin_cancel(&p.id, &Cause::ReserveUnknown, false).await.unwrap();
         match condition {
             "cancelled" => drop(bank.customer_cancel(&p).await),
             "frozen" => bank.freeze(&p).await,

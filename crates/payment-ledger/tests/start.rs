@@ -289,7 +289,7 @@ async fn a_lost_workflow_run_is_resumed_at_each_open_payment_stage(pool: PgPool)
         assert_eq!(resumed.map(|s| s.payment.resume), resume, "{stage:?}");
     }
     let compensating = bank.payment_at(Stage::Accepted, "compensating").await;
-    bank.ledger.begin_cancel(&compensating.id, &Cause::Interrupted).await.unwrap();
+    bank.ledger.begin_cancel(&compensating.id, &Cause::Interrupted, false).await.unwrap();
     let resumed = bank.ledger.resume(&compensating.id, compensating.id.as_str()).await.unwrap();
     assert_eq!(resumed.unwrap().payment.resume, 1, "a cause is recorded");
     bank.audit().await;

@@ -51,7 +51,7 @@ async fn s0_11_the_submission_log_returns_the_last_attempt(pool: PgPool) {
             "the log before the answer"
         );
         if let Some(answer) = answer {
-            bank.ledger.record_answer(&p.id, n, &answer, None).await.unwrap();
+            bank.ledger.record_answer(&p.id, n, &answer, None, at(SWITCH_NOW_MS)).await.unwrap();
         }
         assert_eq!(bank.ledger.last_submission(&p.id).await.unwrap(), Some(logged), "attempt {n}");
     }
@@ -107,11 +107,17 @@ async fn the_lookup_key_is_recorded_before_the_submit_attempt_is_sent(pool: PgPo
     let answered = bank.order_at(Stage::Reserved, without_references(&bank, "answered", "DE-1")).await;
     assert_eq!(bank.ledger.lookup_key(&answered.id).await.unwrap(), lookup_key(None, None));
     bank.ledger.record_transfer_id(&answered.id, "t-0").await.unwrap();
-    let (ruling, _) =
-        bank.ledger.record_attempt(&answered.id, &first_run(), at(SWITCH_NOW_MS), Some("t-6")).await.unwrap();
+    let (ruling, _) = bank
+        .ledger
+        .record_attempt(&answered.id, &first_run(), at(SWITCH_NOW_MS), false, Some("t-6"))
+        .await
+        .unwrap();
     assert_eq!(ruling, AttemptRuling::Send(1));
     assert_eq!(bank.ledger.lookup_key(&answered.id).await.unwrap(), lookup_key(Some("t-6"), None));
-    bank.ledger.record_answer(&answered.id, 1, &SendAnswer::Accepted, Some("t-7")).await.unwrap();
+    bank.ledger
+        .record_answer(&answered.id, 1, &SendAnswer::Accepted, Some("t-7"), at(SWITCH_NOW_MS))
+        .await
+        .unwrap();
     bank.ledger.record_transfer_id(&answered.id, "t-8").await.unwrap();
     assert_eq!(bank.ledger.lookup_key(&answered.id).await.unwrap(), lookup_key(Some("t-6"), Some("t-7")));
     bank.settle_by_query(&answered).await;

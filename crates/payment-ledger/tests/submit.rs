@@ -41,7 +41,7 @@ async fn a_submit_attempt_is_allowed_or_fenced_at_each_payment_stage(pool: PgPoo
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
         let attempts = bank.column(&p, "attempts").await.unwrap();
         let (ruling, transfer) =
-            bank.ledger.record_attempt(&p.id, &run("another"), at(SWITCH_NOW_MS), None).await.unwrap();
+            bank.ledger.record_attempt(&p.id, &run("another"), at(SWITCH_NOW_MS), false, None).await.unwrap();
         assert_eq!((ruling, transfer), (other, None), "{stage:?}");
         assert_eq!(
             bank.column(&p, "attempts").await.unwrap(),
@@ -49,7 +49,7 @@ async fn a_submit_attempt_is_allowed_or_fenced_at_each_payment_stage(pool: PgPoo
             "{stage:?}: a fenced attempt was recorded"
         );
         let (ruling, transfer) =
-            bank.ledger.record_attempt(&p.id, &first_run(), at(SWITCH_NOW_MS), None).await.unwrap();
+            bank.ledger.record_attempt(&p.id, &first_run(), at(SWITCH_NOW_MS), false, None).await.unwrap();
         assert_eq!(ruling, same, "{stage:?}");
         assert_eq!(transfer.is_some(), matches!(same, Send(_)), "{stage:?}");
     }
@@ -64,7 +64,8 @@ async fn every_submit_attempt_sends_the_same_transfer(pool: PgPool) {
     let p = bank.payment_at(Stage::Reserved, "k").await;
     // With nanoseconds, which the database does not store.
     let switch_time = Timestamp::new(1_700_000_000, 123_456_789).unwrap();
-    let (ruling, first) = bank.ledger.record_attempt(&p.id, &first_run(), switch_time, None).await.unwrap();
+    let (ruling, first) =
+        bank.ledger.record_attempt(&p.id, &first_run(), switch_time, false, None).await.unwrap();
     assert_eq!(ruling, Send(1));
     let first = first.unwrap();
     assert_eq!(first.reference.as_str(), format!("{}:submit", p.tx));
@@ -74,11 +75,12 @@ async fn every_submit_attempt_sends_the_same_transfer(pool: PgPool) {
     assert!((distance - SignedDuration::from_secs(60)).abs() < SignedDuration::from_millis(1), "{distance}");
     for n in 2..=4 {
         let later = switch_time + SignedDuration::from_secs(i64::from(n) * 1_000);
-        let (ruling, transfer) = bank.ledger.record_attempt(&p.id, &first_run(), later, None).await.unwrap();
+        let (ruling, transfer) =
+            bank.ledger.record_attempt(&p.id, &first_run(), later, false, None).await.unwrap();
         assert_eq!(ruling, Send(n));
         assert_eq!(transfer.unwrap(), first, "attempt {n}");
     }
-    let begun = bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired).await.unwrap();
+    let begun = bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, false).await.unwrap();
     assert_eq!((begun.never_sent, begun.deadline_ms), (false, Some(first.deadline.as_millisecond())));
     bank.audit().await;
 }
@@ -98,7 +100,7 @@ async fn a_switch_without_deduplication_gets_only_one_submit_attempt(pool: PgPoo
         order.profile.deduplicates = false;
         let p = bank.order_at(Stage::Sent, order).await;
         if let Some(answer) = answer {
-            bank.ledger.record_answer(&p.id, 1, &answer, None).await.unwrap();
+            bank.ledger.record_answer(&p.id, 1, &answer, None, at(SWITCH_NOW_MS)).await.unwrap();
         }
         for _ in 0..2 {
             assert_eq!(bank.attempt(&p).await, No(NotSent::SecondAttemptForbidden));
@@ -117,7 +119,7 @@ async fn the_next_submit_attempt_is_fenced_for_each_reason(pool: PgPool) {
     assert_eq!(bank.attempt(&cancelled).await, No(NotSent::CustomerCancel));
 
     let cancelling = bank.payment_at(Stage::Reserved, "cancelling").await;
-    bank.ledger.begin_cancel(&cancelling.id, &Cause::Interrupted).await.unwrap();
+    bank.ledger.begin_cancel(&cancelling.id, &Cause::Interrupted, false).await.unwrap();
     assert_eq!(bank.attempt(&cancelling).await, No(NotSent::CancelStarted));
 
     let released = bank.payment_at(Stage::Reserved, "released").await;
@@ -146,12 +148,12 @@ async fn no_submit_attempt_is_allowed_after_the_switchs_retention(pool: PgPool) 
             p.id
         );
         bank.sql(&sql).await;
-        let age_ms = bank.ledger.first_attempt_age_ms(&p.id).await.unwrap().unwrap();
+        let age_ms = bank.ledger.first_attempt(&p.id).await.unwrap().age_ms.unwrap();
         assert_eq!(age_ms >= 86_400_000, matches!(ruling, No(_)), "{age}");
         assert_eq!(bank.attempt(&p).await, ruling, "{age}");
     }
     let unsent = bank.payment_at(Stage::Reserved, "unsent").await;
-    assert_eq!(bank.ledger.first_attempt_age_ms(&unsent.id).await.unwrap(), None);
+    assert_eq!(bank.ledger.first_attempt(&unsent.id).await.unwrap().age_ms, None);
     bank.audit().await;
 }
 
@@ -175,9 +177,15 @@ async fn a_submit_answer_is_recorded_once_and_never_reverts_the_state(pool: PgPo
     ];
     for (n, (stage, answer, state, recorded)) in table.into_iter().enumerate() {
         let p = bank.payment_at(stage, &format!("row {n}")).await;
-        bank.ledger.record_answer(&p.id, 1, answer, None).await.unwrap();
+        bank.ledger.record_answer(&p.id, 1, answer, None, at(SWITCH_NOW_MS)).await.unwrap();
         bank.ledger
-            .record_answer(&p.id, 1, &SendAnswer::Unknown { detail: "a late repeat".into() }, None)
+            .record_answer(
+                &p.id,
+                1,
+                &SendAnswer::Unknown { detail: "a late repeat".into() },
+                None,
+                at(SWITCH_NOW_MS),
+            )
             .await
             .unwrap();
         assert_eq!(bank.state(&p).await, state, "row {n}");
@@ -197,8 +205,11 @@ async fn r23_nul_characters_in_the_switchs_answer_are_stored(pool: PgPool) {
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Sent, "k").await;
     let reason = || "limit\0".to_owned();
-    bank.ledger.record_answer(&p.id, 1, &SendAnswer::Refused { reason: reason() }, None).await.unwrap();
-    bank.ledger.begin_cancel(&p.id, &Cause::SubmitRefused { reason: reason() }).await.unwrap();
+    bank.ledger
+        .record_answer(&p.id, 1, &SendAnswer::Refused { reason: reason() }, None, at(SWITCH_NOW_MS))
+        .await
+        .unwrap();
+    bank.ledger.begin_cancel(&p.id, &Cause::SubmitRefused { reason: reason() }, false).await.unwrap();
     assert_eq!(bank.state(&p).await, "cancelling");
     bank.audit().await;
 }
@@ -239,7 +250,7 @@ async fn a_submit_attempt_concurrent_with_a_cancel_is_fenced_or_recorded(
     for round in 0..40 {
         let p = bank.payment_at(Stage::Reserved, &format!("round {round}")).await;
         let (ruling, begun) =
-            join(bank.attempt(&p), bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired)).await;
+            join(bank.attempt(&p), bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, false)).await;
         let begun = begun.unwrap();
         match ruling {
             Send(1) => assert!(!begun.never_sent),

@@ -9,6 +9,8 @@ text_enum!(
         NeedsOperator = "needs_operator",
         /// A compensation failed; the other ones go on.
         CompensationFailed = "compensation_failed",
+        /// The database refused the debit of money that left.
+        DebitFailed = "debit_failed",
         /// The cancel is undecided for longer than the profile's `alert_after_ms`, or the switch rejects our cancel request as invalid.
         CancelUndecided = "cancel_undecided",
         /// The recall is undecided.

@@ -18,8 +18,8 @@ use crate::submit::QueryAnswer;
 pub enum CancelAnswer {
     /// Cancelled.
     Cancelled {
-        /// The reference was unknown and the switch left a tombstone, or the switch does not say which.
-        tombstoned: bool,
+        /// Whether the reference was unknown and the switch left a tombstone; `None` if the switch does not say.
+        tombstoned: Option<bool>,
     },
     /// The switch had rejected the transfer before.
     AlreadyRejected,
@@ -57,7 +57,9 @@ pub struct CancelContext {
     pub final_status: Option<FinalStatus>,
     /// Nothing was ever sent ([`crate::rules::never_sent`]).
     pub never_sent: bool,
-    /// Submit's deadline on the switch's clock, in milliseconds since the epoch; `None` without an attempt.
+    /// The switch accepted the transfer, according to our record. That it does not know the transfer is then a contradiction.
+    pub accepted: bool,
+    /// Submit's deadline on the switch's clock, in milliseconds since the epoch; `None` if no attempt is recorded.
     pub deadline_ms: Option<i64>,
     /// How long the payment has been cancelling, in milliseconds.
     pub cancelling_ms: u64,
@@ -82,6 +84,8 @@ pub enum VoidReason {
     NeverSent,
     /// The switch cancelled the transfer.
     Cancelled,
+    /// The switch had never received the transfer, and will refuse it.
+    Tombstoned,
     /// The switch had rejected the transfer.
     Rejected,
     /// The switch does not know the transfer, and the deadline has passed on the switch's clock.
@@ -119,6 +123,9 @@ pub trait CancelPort {
     type Error;
     /// Marks the payment as cancelling under its row's lock, and reads the record.
     async fn begin(&self) -> Result<CancelContext, Self::Error>;
+    /// Records the latest deadline that an attempt without a record can have, unless a deadline is recorded. Returns the recorded
+    /// one, in milliseconds since the epoch.
+    async fn bound_deadline(&self, latest_ms: i64) -> Result<i64, Self::Error>;
     /// Sends the cancel of the transfer with this reference. The key is cancel's own, so that the switch does
     /// not take a repeated cancel for the submit.
     async fn cancel(
@@ -161,16 +168,25 @@ pub async fn attempt<P: CancelPort>(port: &P, payment: &Payment) -> Result<Cance
     let response = port.cancel(&payment.reference(), &keys::compensate_submit(&payment.tx_id)).await?;
     match response.answer {
         // A switch without tombstones cancelled an unknown reference: this is "not found".
-        CancelAnswer::Cancelled { tombstoned: true } if !profile.tombstones => {
-            not_found_by_cancel(port, payment, &context, &response).await
-        }
         CancelAnswer::Cancelled { tombstoned } => {
+            let may_be_unknown = tombstoned.unwrap_or(true);
+            if may_be_unknown && !profile.tombstones {
+                return not_found_by_cancel(port, payment, &context, &response).await;
+            }
             // After the switch's retention a tombstone proves nothing: the transfer may have settled and its
             // reference may have been dropped.
-            if tombstoned && retention_expired(response.first_attempt_age_ms, profile) {
+            if may_be_unknown && retention_expired(response.first_attempt_age_ms, profile) {
                 return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::SwitchRetentionExpired));
             }
-            void(port, VoidReason::Cancelled).await
+            match tombstoned {
+                Some(true) if context.accepted => {
+                    Ok(CancelAttemptOutcome::Undecidable(OperatorReason::AcceptedThenUnknown))
+                }
+                Some(true) => void(port, VoidReason::Tombstoned).await,
+                // A switch that does not say which cancelled what it had accepted.
+                None if !context.accepted => void(port, VoidReason::Tombstoned).await,
+                Some(false) | None => void(port, VoidReason::Cancelled).await,
+            }
         }
         CancelAnswer::AlreadyRejected => void(port, VoidReason::Rejected).await,
         CancelAnswer::AlreadySettled(report) => settled(port, &report).await,
@@ -178,13 +194,14 @@ pub async fn attempt<P: CancelPort>(port: &P, payment: &Payment) -> Result<Cance
         CancelAnswer::NotFound => not_found_by_cancel(port, payment, &context, &response).await,
         CancelAnswer::CannotCancel if profile.has_query => decide_by_query(port, payment, &context).await,
         CancelAnswer::CannotCancel => {
-            may_still_settle(port, payment, &context, "the switch cannot cancel the transfer".into()).await
+            let detail = "the switch cannot cancel the transfer".into();
+            may_still_settle(port, payment, &context, &response, detail).await
         }
-        CancelAnswer::Undecided { detail } => may_still_settle(port, payment, &context, detail).await,
-        CancelAnswer::OurFault { detail } => {
-            Ok(CancelAttemptOutcome::Retry { not_before_ms: None, detail, alert: true })
+        CancelAnswer::Undecided { ref detail } => {
+            may_still_settle(port, payment, &context, &response, detail.clone()).await
         }
-        CancelAnswer::NoAnswer { detail } => Ok(retry(profile, &context, detail)),
+        CancelAnswer::OurFault { ref detail } => Ok(our_fault(profile, &response, detail)),
+        CancelAnswer::NoAnswer { ref detail } => Ok(retry_or_operator(profile, &context, &response, detail)),
     }
 }
 
@@ -213,13 +230,21 @@ async fn may_still_settle<P: CancelPort>(
     port: &P,
     payment: &Payment,
     context: &CancelContext,
+    cancelled: &SwitchResponse<CancelAnswer>,
     detail: String,
 ) -> Result<CancelAttemptOutcome, P::Error> {
     match query_status(port, payment).await?.map(|response| response.answer) {
         Some(QueryAnswer::Settled(report)) => settled(port, &report).await,
         Some(QueryAnswer::Returned(report)) => returned(port, &report).await,
         Some(QueryAnswer::Void { .. }) => void(port, VoidReason::Rejected).await,
-        _ => Ok(retry(&payment.profile, context, detail)),
+        Some(QueryAnswer::Pending) => Ok(retry(&payment.profile, context, &detail)),
+        Some(
+            QueryAnswer::NotFound
+            | QueryAnswer::Ambiguous { .. }
+            | QueryAnswer::OurFault { .. }
+            | QueryAnswer::NoAnswer { .. },
+        )
+        | None => Ok(retry_or_operator(&payment.profile, context, cancelled, &detail)),
     }
 }
 
@@ -239,13 +264,14 @@ async fn decide_by_query<P: CancelPort>(
         QueryAnswer::Returned(report) => returned(port, &report).await,
         QueryAnswer::Void { .. } => void(port, VoidReason::Rejected).await,
         QueryAnswer::NotFound if profile.has_query => not_found(port, profile, context, &response).await,
+        QueryAnswer::Ambiguous { .. } => {
+            Ok(CancelAttemptOutcome::Undecidable(OperatorReason::AmbiguousTransfer))
+        }
         // A statement lists only finished transfers. An operator may know more, and the polls continue.
         QueryAnswer::NotFound => Ok(CancelAttemptOutcome::Undecidable(OperatorReason::NoCancelOrQuery)),
-        QueryAnswer::Pending => Ok(retry(profile, context, "the switch has not decided".into())),
-        QueryAnswer::OurFault { detail } => {
-            Ok(CancelAttemptOutcome::Retry { not_before_ms: None, detail, alert: true })
-        }
-        QueryAnswer::NoAnswer { detail } => Ok(retry(profile, context, detail)),
+        QueryAnswer::Pending => Ok(retry(profile, context, "the switch has not decided")),
+        QueryAnswer::OurFault { ref detail } => Ok(our_fault(profile, &response, detail)),
+        QueryAnswer::NoAnswer { ref detail } => Ok(retry_or_operator(profile, context, &response, detail)),
     }
 }
 
@@ -275,16 +301,27 @@ async fn not_found<P: CancelPort, A>(
     if retention_expired(response.first_attempt_age_ms, profile) {
         return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::SwitchRetentionExpired));
     }
-    let (true, Some(deadline_ms)) = (profile.honours_deadline, context.deadline_ms) else {
+    if !profile.honours_deadline {
         return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::NotFoundIsInconclusive));
-    };
+    }
     let Some(switch_now_ms) = response.switch_now_ms else {
         let detail = "the switch does not know the transfer, and its answer has no Date header";
-        return Ok(retry(profile, context, detail.into()));
+        return Ok(retry_or_operator(profile, context, response, detail));
+    };
+    let deadline_ms = match context.deadline_ms {
+        Some(deadline_ms) => deadline_ms,
+        // An attempt whose record was lost read the switch's clock before now: no attempt follows the start of a cancel.
+        None => {
+            let distance_ms = i64::try_from(profile.submit_deadline_ms).unwrap_or(i64::MAX);
+            port.bound_deadline(switch_now_ms.saturating_add(distance_ms)).await?
+        }
     };
     let skew_ms = i64::try_from(profile.max_skew_ms).unwrap_or(i64::MAX);
     let remaining_ms = deadline_ms.saturating_add(skew_ms).saturating_sub(switch_now_ms);
     if remaining_ms < 0 {
+        if context.accepted {
+            return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::AcceptedThenUnknown));
+        }
         return void(port, VoidReason::DeadlinePassed).await;
     }
     Ok(CancelAttemptOutcome::Retry {
@@ -335,10 +372,32 @@ async fn returned<P: CancelPort>(port: &P, report: &SettledReport) -> Result<Can
     })
 }
 
-fn retry(profile: &SwitchProfile, context: &CancelContext, detail: String) -> CancelAttemptOutcome {
+/// A retry, because the switch gave no decisive answer. After the switch's retention none will come: operators decide, so that
+/// no payment waits for ever for a switch that is gone.
+fn retry_or_operator<A>(
+    profile: &SwitchProfile,
+    context: &CancelContext,
+    response: &SwitchResponse<A>,
+    detail: &str,
+) -> CancelAttemptOutcome {
+    if retention_expired(response.first_attempt_age_ms, profile) {
+        return CancelAttemptOutcome::Undecidable(OperatorReason::SwitchRetentionExpired);
+    }
+    retry(profile, context, detail)
+}
+
+fn retry(profile: &SwitchProfile, context: &CancelContext, detail: &str) -> CancelAttemptOutcome {
     CancelAttemptOutcome::Retry {
         not_before_ms: None,
-        detail,
+        detail: detail.to_owned(),
         alert: context.cancelling_ms >= profile.alert_after_ms,
     }
+}
+
+/// As [`retry_or_operator`], after an answer that blames our request: operators are alerted at once.
+fn our_fault<A>(profile: &SwitchProfile, response: &SwitchResponse<A>, detail: &str) -> CancelAttemptOutcome {
+    if retention_expired(response.first_attempt_age_ms, profile) {
+        return CancelAttemptOutcome::Undecidable(OperatorReason::SwitchRetentionExpired);
+    }
+    CancelAttemptOutcome::Retry { not_before_ms: None, detail: detail.to_owned(), alert: true }
 }

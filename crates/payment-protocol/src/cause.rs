@@ -161,6 +161,14 @@ text_enum!(
         CompensationFailed = "compensation_failed",
         /// The switch settled a transfer of which no attempt is recorded here.
         SettledWithoutAttempt = "settled_without_attempt",
+        /// The switch accepted the transfer, and says now that it does not know it.
+        AcceptedThenUnknown = "accepted_then_unknown",
+        /// Several transfers of a switch without references may be this payment's.
+        AmbiguousTransfer = "ambiguous_transfer",
+        /// The money left, and the ledger has no hold to debit.
+        SettledWithoutHold = "settled_without_hold",
+        /// The database refused the debit for good.
+        DebitFailed = "debit_failed",
         /// Temporal refused to start the payment's workflow repeatedly.
         WorkflowStartRefused = "start_refused",
     }
@@ -174,11 +182,15 @@ impl OperatorReason {
             Self::ConfirmationMismatch
             | Self::SwitchRetentionExpired
             | Self::NotFoundIsInconclusive
+            | Self::AcceptedThenUnknown
+            | Self::AmbiguousTransfer
             | Self::SettledWithoutAttempt => &[Action::RetryCancel, Action::Debit, Action::Release],
             // The switch offers no cancel that could be retried.
             Self::NoCancelOrQuery => &[Action::Debit, Action::Release],
             // The money left and the switch does not return it: only the debit is open.
-            Self::RecallRefused | Self::RecallUnsupported => &[Action::Debit],
+            Self::RecallRefused | Self::RecallUnsupported | Self::SettledWithoutHold => &[Action::Debit],
+            // The retried cancel finds the transfer settled, and debits again.
+            Self::DebitFailed => &[Action::RetryCancel, Action::Debit],
             Self::CompensationFailed => &[Action::RetryCancel, Action::Release],
             // No workflow runs that could apply a decision; the starter retries the start by itself.
             Self::WorkflowStartRefused => &[],
@@ -194,10 +206,14 @@ impl OperatorReason {
             | Self::SwitchRetentionExpired
             | Self::NotFoundIsInconclusive
             | Self::NoCancelOrQuery
+            | Self::AcceptedThenUnknown
+            | Self::AmbiguousTransfer
             | Self::WorkflowStartRefused => true,
             Self::RecallRefused
             | Self::RecallUnsupported
             | Self::CompensationFailed
+            | Self::SettledWithoutHold
+            | Self::DebitFailed
             | Self::SettledWithoutAttempt => false,
         }
     }

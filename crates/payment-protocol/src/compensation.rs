@@ -11,29 +11,43 @@ pub enum Compensation {
 
 /// The stack of registered compensations.
 #[derive(Debug, Default)]
-pub struct Compensations(Vec<Compensation>);
+pub struct Compensations {
+    registered: Vec<Compensation>,
+    submit_scheduled: bool,
+}
 
 impl Compensations {
     /// Every compensation, for a payment of which the completed steps are not known.
     #[must_use]
     pub fn all() -> Self {
-        Self(vec![Compensation::Release, Compensation::Cancel])
+        Self { registered: vec![Compensation::Release, Compensation::Cancel], submit_scheduled: true }
     }
 
     /// Registers a compensation; called before its step.
     pub fn register(&mut self, compensation: Compensation) {
-        debug_assert!(!self.0.contains(&compensation), "{compensation:?} is registered twice");
-        self.0.push(compensation);
+        debug_assert!(!self.registered.contains(&compensation), "{compensation:?} is registered twice");
+        self.registered.push(compensation);
+    }
+
+    /// Remembers that submit is scheduled; called before it.
+    pub fn schedule_submit(&mut self) {
+        self.submit_scheduled = true;
+    }
+
+    /// Whether a submit was scheduled, or may have been.
+    #[must_use]
+    pub fn submit_scheduled(&self) -> bool {
+        self.submit_scheduled
     }
 
     /// Takes the compensation that was registered last; `None` if all have been taken.
     pub fn take_last(&mut self) -> Option<Compensation> {
-        self.0.pop()
+        self.registered.pop()
     }
 
     /// Removes a compensation that no longer applies: a cancel never reverses a settled transfer.
     pub fn remove(&mut self, compensation: Compensation) {
-        self.0.retain(|registered| *registered != compensation);
-        debug_assert!(!self.0.contains(&compensation), "{compensation:?} is still registered");
+        self.registered.retain(|registered| *registered != compensation);
+        debug_assert!(!self.registered.contains(&compensation), "{compensation:?} is still registered");
     }
 }

@@ -96,19 +96,22 @@ async fn debit<P: DecisionPort>(
     payment: &Payment,
     reason: OperatorReason,
 ) -> Result<DecisionOutcome, P::Error> {
-    // If the switch's final answer is recorded, no query is needed.
-    let response = if reason.follows_switch() { query_status(port, payment).await? } else { None };
+    // The switch is asked first, always: the money may have come back since.
+    let response = query_status(port, payment).await?;
     // Within its retention, a switch that honours deadlines reports a void transfer as not found: cancel again.
     let conclusive = payment.profile.has_query && payment.profile.honours_deadline;
     let remembers = response
         .as_ref()
         .is_some_and(|response| !retention_expired(response.first_attempt_age_ms, &payment.profile));
     match response.map(|response| response.answer) {
-        Some(QueryAnswer::NotFound) if conclusive && remembers => {
+        // A settlement that is recorded is not undone by a switch that forgot it.
+        Some(QueryAnswer::NotFound) if conclusive && remembers && reason.follows_switch() => {
             return refuse(port, "the switch does not know the transfer; decide retry_cancel instead".into())
                 .await;
         }
         Some(QueryAnswer::Settled(report)) => match port.record_settled(&report).await? {
+            // The workflow has tried to debit this settlement: the decision says how to book it.
+            FinalStatusRuling::Same if !reason.follows_switch() => {}
             FinalStatusRuling::First | FinalStatusRuling::Same => {
                 let outcome = DecisionOutcome::FinalStatus(FinalStatus::Settled);
                 return close(port, outcome, "the switch reported settled; the workflow debits").await;
@@ -144,11 +147,17 @@ async fn debit<P: DecisionPort>(
             )
             .await;
         }
-        Some(QueryAnswer::OurFault { detail } | QueryAnswer::NoAnswer { detail }) => {
+        Some(QueryAnswer::OurFault { detail } | QueryAnswer::NoAnswer { detail }) if remembers => {
             return refuse(port, format!("the query at the switch failed: {detail}")).await;
         }
-        // The switch has no answer: the evidence counts.
-        Some(QueryAnswer::NotFound) | None => {}
+        // The switch has no answer, or is silent beyond its retention: the evidence counts.
+        Some(
+            QueryAnswer::NotFound
+            | QueryAnswer::Ambiguous { .. }
+            | QueryAnswer::OurFault { .. }
+            | QueryAnswer::NoAnswer { .. },
+        )
+        | None => {}
     }
     Ok(match port.debit_by_decision().await? {
         DebitByDecisionRuling::Charge => DecisionOutcome::Settled,

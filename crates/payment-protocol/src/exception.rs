@@ -16,6 +16,10 @@ text_enum!(
         ConfirmationMismatch = "confirmation_mismatch",
         /// A transfer at the switch, settled or not, of a payment without a recorded attempt.
         SettledWithoutAttempt = "settled_without_attempt",
+        /// The answer to a submit attempt came, and the attempt's record is gone: the database lost a commit.
+        AttemptRecordLost = "attempt_record_lost",
+        /// The switch accepted a transfer and says now that it does not know it.
+        AcceptedThenUnknown = "accepted_then_unknown",
         /// An authentic callback with an unknown reference.
         CallbackForUnknownPayment = "callback_for_unknown_payment",
         /// A report of one switch about another switch's payment.

@@ -64,6 +64,9 @@ pub struct Facts {
     pub hold: Option<HoldStatus>,
     /// Submit attempts; each is recorded before it is sent.
     pub attempts: u32,
+    /// Whether attempts may be missing from this record, because the database may have lost a commit: a workflow scheduled a
+    /// submit of which no attempt is recorded, or the database was restored. "Never sent" is then not believed.
+    pub attempts_uncertain: bool,
     /// Time since the first recorded attempt, by the database's clock, in milliseconds; `None` without attempts.
     pub first_attempt_age_ms: Option<u64>,
     /// The first cause for which the payment is compensated. While set, no attempt may be sent.
@@ -96,6 +99,7 @@ impl Facts {
             reserve: None,
             hold: None,
             attempts: 0,
+            attempts_uncertain: false,
             first_attempt_age_ms: None,
             cause: None,
             final_status: None,

@@ -93,6 +93,7 @@ async fn run_forward<P: PaymentPort>(
         }
     }
 
+    compensations.schedule_submit();
     match submit(port, payment).await {
         Ok(confirmed) => confirm_and_debit(port, compensations, confirmed).await,
         Err(step) => step,
@@ -187,6 +188,10 @@ async fn run_recovery<P: PaymentPort>(port: &P, compensations: &mut Compensation
     match port.fence_reserve().await {
         FenceOutcome::Open(cause) => NextStep::Compensate(cause.unwrap_or(Cause::Interrupted)),
         FenceOutcome::Ended(end) => already_ended(end),
+        FenceOutcome::Failed { detail } => {
+            port.alert(OperatorAlert::CompensationFailed { detail }).await;
+            NextStep::AwaitOperator(OperatorReason::CompensationFailed)
+        }
     }
 }
 
@@ -233,6 +238,11 @@ async fn debit_or_recall<P: PaymentPort>(port: &P, compensations: &mut Compensat
         DebitOutcome::NotConfirmed => return DebitOrRecall::NotConfirmed,
         DebitOutcome::Differs => return DebitOrRecall::AwaitOperator(OperatorReason::ConfirmationMismatch),
         DebitOutcome::Returned => return DebitOrRecall::Returned(Cause::Returned),
+        DebitOutcome::NoHold => return DebitOrRecall::AwaitOperator(OperatorReason::SettledWithoutHold),
+        DebitOutcome::Failed { detail } => {
+            port.alert(OperatorAlert::DebitFailed { detail }).await;
+            return DebitOrRecall::AwaitOperator(OperatorReason::DebitFailed);
+        }
         DebitOutcome::Refused { reason } => reason,
     };
     // A cancel never reverses a settled transfer.
@@ -291,7 +301,7 @@ async fn cancel_until_decided<P: PaymentPort>(
 ) -> CancelDecision {
     port.report_status(PaymentState::Cancelling, cause.code());
     loop {
-        match port.cancel(cause).await {
+        match port.cancel(cause, compensations.submit_scheduled()).await {
             CancelOutcome::Void => return CancelDecision::Void,
             CancelOutcome::Settled | CancelOutcome::SuccessReported => {
                 match debit_or_recall(port, compensations).await {
@@ -325,7 +335,12 @@ async fn await_operator<P: PaymentPort>(
     port.report_status(PaymentState::NeedsOperator, reason.as_str());
     let mut final_status = match port.needs_operator(reason).await {
         NeedsOperatorOutcome::Ended(end) => return already_ended(end),
-        NeedsOperatorOutcome::FinalStatus(final_status) if reason.follows_switch() => Some(final_status),
+        // A return is followed always: it is the end of the transfer.
+        NeedsOperatorOutcome::FinalStatus(final_status)
+            if reason.follows_switch() || final_status == FinalStatus::Returned =>
+        {
+            Some(final_status)
+        }
         NeedsOperatorOutcome::FinalStatus(_) | NeedsOperatorOutcome::AwaitsOperator => None,
     };
     loop {

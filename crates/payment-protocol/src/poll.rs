@@ -47,6 +47,8 @@ pub async fn poll<P: CancelPort>(port: &P, payment: &Payment) -> Result<PollOutc
         QueryAnswer::Void { reason } => PollOutcome::FailureReported { reason },
         QueryAnswer::Pending => retry("the switch has not decided"),
         QueryAnswer::NotFound => retry("the switch does not know the transfer"),
-        QueryAnswer::OurFault { detail } | QueryAnswer::NoAnswer { detail } => PollOutcome::Retry { detail },
+        QueryAnswer::Ambiguous { detail }
+        | QueryAnswer::OurFault { detail }
+        | QueryAnswer::NoAnswer { detail } => PollOutcome::Retry { detail },
     })
 }

@@ -100,6 +100,13 @@ pub enum DebitOutcome {
     },
     /// The money came back before the debit: the customer owes nothing.
     Returned,
+    /// The money left, and the ledger has no hold to debit.
+    NoHold,
+    /// The database refused the debit for good.
+    Failed {
+        /// The failure, for the alert.
+        detail: String,
+    },
     /// The switch's SUCCESS differs from the payment.
     Differs,
     /// The switch has not reported SUCCESS for this payment.
@@ -136,6 +143,11 @@ pub enum ReleaseOutcome {
 pub enum FenceOutcome {
     /// The payment is open and its reserve is fenced; with the cause, `None` if no cause is recorded.
     Open(Option<Cause>),
+    /// The database refused the fence for good.
+    Failed {
+        /// The failure, for the alert.
+        detail: String,
+    },
     /// The payment has ended.
     Ended(FinalState),
 }
@@ -179,6 +191,11 @@ pub enum OperatorAlert {
         /// The failure.
         detail: String,
     },
+    /// The database refused the debit of money that left.
+    DebitFailed {
+        /// The failure.
+        detail: String,
+    },
 }
 
 /// The actions and waits of one payment.
@@ -199,8 +216,9 @@ pub trait PaymentPort {
     /// Unlocks the destination account. The lock service grants it to another payment only after this payment
     /// has ended.
     async fn unlock_account(&self);
-    /// Cancels at the switch until its answer decides or it reports SUCCESS. Key `{tx_id}:comp-submit`.
-    async fn cancel(&self, cause: &Cause) -> CancelOutcome;
+    /// Cancels at the switch until its answer decides or it reports SUCCESS. Key `{tx_id}:comp-submit`. `submit_scheduled`: this
+    /// workflow scheduled a submit, or does not know; "never sent" is then not believed without a recorded attempt.
+    async fn cancel(&self, cause: &Cause, submit_scheduled: bool) -> CancelOutcome;
     /// Debits the hold. Key `{tx_id}:debit`.
     async fn debit(&self) -> DebitOutcome;
     /// Asks the switch to return the money, until its answer decides. Key `{tx_id}:recall`.

@@ -3,6 +3,7 @@
 //! The ledger reads the facts under the payment row's lock, calls a rule, and writes the result in the same
 //! transaction. No step decides from memory: a delayed attempt is judged by the facts at its arrival.
 
+use crate::cancel::VoidReason;
 use crate::cause::{Cause, ReserveRefusal};
 use crate::facts::{Facts, FinalStatus, HoldStatus, ReserveRecord};
 use crate::ids::RunId;
@@ -81,9 +82,10 @@ pub enum AttemptRuling {
     NotSent(NotSent),
 }
 
-/// Rules on one submit attempt of `run`.
+/// Rules on one submit attempt of `run`. `tried_before`: an earlier try of this submit may have sent the transfer, according to
+/// Temporal, whose record survives a commit that our database lost.
 #[must_use]
-pub fn attempt(facts: &Facts, run: &RunId, profile: &SwitchProfile) -> AttemptRuling {
+pub fn attempt(facts: &Facts, run: &RunId, profile: &SwitchProfile, tried_before: bool) -> AttemptRuling {
     use AttemptRuling::NotSent as No;
     if facts.final_status == Some(FinalStatus::Settled) {
         return AttemptRuling::Settled;
@@ -103,7 +105,8 @@ pub fn attempt(facts: &Facts, run: &RunId, profile: &SwitchProfile) -> AttemptRu
     if facts.attempts == 0 && facts.reported_without_attempt {
         return No(NotSent::ReportedWithoutAttempt);
     }
-    if facts.attempts > 0 && profile.forbids_second_attempt() {
+    let may_be_second = facts.attempts > 0 || facts.attempts_uncertain || tried_before;
+    if may_be_second && profile.forbids_second_attempt() {
         return No(NotSent::SecondAttemptForbidden);
     }
     if facts.account_busy && profile.needs_account_lock() {
@@ -136,36 +139,40 @@ pub enum FinalStatusRuling {
     Contradicts,
 }
 
-/// Rules on a SUCCESS, whichever message carried it.
+/// Rules on a SUCCESS, whichever message carried it. `answers_us`: the report answers our own question about our reference, which
+/// stands for an attempt whose record was lost; a callback that nobody expects does not.
 #[must_use]
 pub fn settled_report(
     facts: &Facts,
     expected: &ExpectedTransfer,
     report: &SettledReport,
+    answers_us: bool,
 ) -> FinalStatusRuling {
-    money_report(facts, expected, report, FinalStatus::Settled)
+    money_report(facts, expected, report, answers_us, FinalStatus::Settled)
 }
 
-/// Rules on a report that the money came back, whichever message carried it.
+/// Rules on a report that the money came back; see [`settled_report`].
 #[must_use]
 pub fn returned_report(
     facts: &Facts,
     expected: &ExpectedTransfer,
     report: &SettledReport,
+    answers_us: bool,
 ) -> FinalStatusRuling {
-    money_report(facts, expected, report, FinalStatus::Returned)
+    money_report(facts, expected, report, answers_us, FinalStatus::Returned)
 }
 
 fn money_report(
     facts: &Facts,
     expected: &ExpectedTransfer,
     report: &SettledReport,
+    answers_us: bool,
     reported: FinalStatus,
 ) -> FinalStatusRuling {
     match compare(expected, report) {
         // A report of another switch never concerns this payment, whether or not anything was sent.
         Err(Difference::Switch) => FinalStatusRuling::Differs(Difference::Switch),
-        _ if facts.attempts == 0 => FinalStatusRuling::NoAttempt,
+        _ if facts.attempts == 0 && !(facts.attempts_uncertain && answers_us) => FinalStatusRuling::NoAttempt,
         Err(difference) => FinalStatusRuling::Differs(difference),
         Ok(()) => final_status(facts, reported),
     }
@@ -175,6 +182,17 @@ fn money_report(
 #[must_use]
 pub fn void_report(facts: &Facts) -> FinalStatusRuling {
     final_status(facts, FinalStatus::Void)
+}
+
+/// Whether a reason for which a transfer is void is believed under the row's lock. `accepted`: the switch accepted the transfer,
+/// according to our record; that it never knew the transfer is then a contradiction.
+#[must_use]
+pub fn void_is_believed(facts: &Facts, reason: VoidReason, accepted: bool) -> bool {
+    match reason {
+        VoidReason::NeverSent => never_sent(facts),
+        VoidReason::Tombstoned | VoidReason::DeadlinePassed => !accepted,
+        VoidReason::Cancelled | VoidReason::Rejected => true,
+    }
 }
 
 fn final_status(facts: &Facts, reported: FinalStatus) -> FinalStatusRuling {
@@ -189,11 +207,11 @@ fn final_status(facts: &Facts, reported: FinalStatus) -> FinalStatusRuling {
     }
 }
 
-/// Whether nothing was ever sent: no attempt is recorded, and the switch has not reported one. The only case
-/// that releases without an answer of the switch.
+/// Whether nothing was ever sent: no attempt is recorded, no attempt can be missing from the record, and the switch has not
+/// reported one. The only case that releases without an answer of the switch.
 #[must_use]
 pub fn never_sent(facts: &Facts) -> bool {
-    facts.attempts == 0 && !facts.reported_without_attempt
+    facts.attempts == 0 && !facts.attempts_uncertain && !facts.reported_without_attempt
 }
 
 /// Ruling on a debit.
@@ -207,6 +225,8 @@ pub enum DebitRuling {
     Refused(String),
     /// The money came back: the customer owes nothing.
     Returned,
+    /// The money left, and nothing is held that could be debited: our database lost the reserve.
+    NoHold,
     /// The switch's SUCCESS differs from the payment.
     Differs,
     /// The switch has not reported SUCCESS for this payment.
@@ -223,6 +243,7 @@ pub fn debit(facts: &Facts) -> DebitRuling {
             None => DebitRuling::Debit,
         },
         (_, Some(FinalStatus::Returned)) => DebitRuling::Returned,
+        (None, Some(FinalStatus::Settled)) => DebitRuling::NoHold,
         (_, None) if facts.confirmation_mismatch => DebitRuling::Differs,
         _ => DebitRuling::NotConfirmed,
     }

@@ -24,6 +24,11 @@ pub enum QueryAnswer {
     },
     /// The switch does not know the reference.
     NotFound,
+    /// A switch without references has several transfers that may be this one: it cannot say which.
+    Ambiguous {
+        /// The switch's transfers, in words.
+        detail: String,
+    },
     /// The switch refused the query: our fault (400, 401, 403, 404 of the endpoint).
     OurFault {
         /// The switch's words.
@@ -169,7 +174,9 @@ async fn known_outcome<P: SubmitPort>(
         }
         QueryAnswer::Void { reason } => return Ok(Some(SubmitAttemptOutcome::Refused { reason })),
         QueryAnswer::NotFound => return Ok(None),
-        QueryAnswer::OurFault { detail } | QueryAnswer::NoAnswer { detail } => {
+        QueryAnswer::Ambiguous { detail }
+        | QueryAnswer::OurFault { detail }
+        | QueryAnswer::NoAnswer { detail } => {
             return Ok(Some(SubmitAttemptOutcome::Unknown { detail }));
         }
     };

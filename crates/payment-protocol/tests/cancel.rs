@@ -81,6 +81,7 @@ impl ScriptedPort {
             end: None,
             final_status: None,
             never_sent: false,
+            accepted: false,
             deadline_ms: Some(DEADLINE_MS),
             cancelling_ms: 0,
         };
@@ -106,6 +107,10 @@ impl CancelPort for ScriptedPort {
 
     async fn begin(&self) -> Result<CancelContext, LedgerDown> {
         self.record("begin", "").map(|()| self.context.clone())
+    }
+
+    async fn bound_deadline(&self, latest_ms: i64) -> Result<i64, LedgerDown> {
+        self.record("bound", "").map(|()| latest_ms)
     }
 
     async fn cancel(
@@ -181,11 +186,11 @@ const RETENTION_EXPIRED: &str = "operator: switch_retention_expired";
 const INCONCLUSIVE: &str = "operator: not_found_is_inconclusive";
 
 fn cancelled() -> CancelAnswer {
-    CancelAnswer::Cancelled { tombstoned: false }
+    CancelAnswer::Cancelled { tombstoned: Some(false) }
 }
 
 fn tombstoned() -> CancelAnswer {
-    CancelAnswer::Cancelled { tombstoned: true }
+    CancelAnswer::Cancelled { tombstoned: Some(true) }
 }
 
 fn fault() -> CancelAnswer {
@@ -244,9 +249,9 @@ fn a_cancel_answer_that_is_definite_or_not_found_leads_to_its_outcome() {
         (cancelled(),              pending(),     &full,                  Before,   "void",                         "cancel void:Cancelled"),
         (cancelled(),              pending(),     &neither,               Before,   "void",                         "cancel void:Cancelled"),
         (cancelled(),              pending(),     &full,                  Expired,  "void",                         "cancel void:Cancelled"),
-        (tombstoned(),             pending(),     &full,                  Before,   "void",                         "cancel void:Cancelled"),
-        (tombstoned(),             pending(),     &tombstone_only,        NoDate,   "void",                         "cancel void:Cancelled"),
-        (tombstoned(),             pending(),     &full,                  Retained, "void",                         "cancel void:Cancelled"),
+        (tombstoned(),             pending(),     &full,                  Before,   "void",                         "cancel void:Tombstoned"),
+        (tombstoned(),             pending(),     &tombstone_only,        NoDate,   "void",                         "cancel void:Tombstoned"),
+        (tombstoned(),             pending(),     &full,                  Retained, "void",                         "cancel void:Tombstoned"),
         (tombstoned(),             pending(),     &full,                  Expired,  RETENTION_EXPIRED,              "cancel"),
         // AlreadyRejected: release.
         (AlreadyRejected,          pending(),     &full,                  Before,   "void",                         "cancel void:Rejected"),
@@ -313,10 +318,11 @@ fn a_cancel_answer_that_is_undecided_leads_to_its_outcome() {
         (CannotCancel,             settled(),     &no_query,              Past,     "retry",                        "cancel"),
         // Our fault: alert at once, retry.
         (fault(),                  settled(),     &full,                  Past,     "retry!",                       "cancel"),
-        (fault(),                  unknown(),     &neither,               Expired,  "retry!",                       "cancel"),
+        // After the retention no answer will come that decides: operators do.
+        (fault(),                  unknown(),     &neither,               Expired,  RETENTION_EXPIRED,              "cancel"),
         // No answer: retry without end.
         (no_answer(),              settled(),     &full,                  NoDate,   "retry",                        "cancel"),
-        (no_answer(),              unknown(),     &full,                  Expired,  "retry",                        "cancel"),
+        (no_answer(),              unknown(),     &full,                  Expired,  RETENTION_EXPIRED,              "cancel"),
     ];
     check(table);
 }
@@ -426,11 +432,46 @@ fn a_cancel_attempt_while_the_ledger_is_down_has_no_outcome() {
     }
 }
 
+/// Without a recorded attempt the deadline is the latest that a lost attempt can have: "not found" counts once it has passed.
 #[test]
-fn a_cancel_answered_not_found_without_a_deadline_is_inconclusive() {
+fn a_cancel_answered_not_found_without_a_deadline_waits_for_the_latest_one() {
     let mut port = ScriptedPort::new(CancelAnswer::NotFound, QueryAnswer::NotFound, Clock::Past);
     port.context.deadline_ms = None;
-    assert_eq!(port.attempt(&full_profile()).0, "operator: not_found_is_inconclusive");
+    let distance_ms = full_profile().submit_deadline_ms + u64::try_from(SKEW_MS).unwrap() + 1;
+    assert_eq!(
+        port.attempt(&full_profile()),
+        (format!("retry in {distance_ms} ms"), "begin cancel query bound".to_owned())
+    );
+}
+
+/// The switch accepted the transfer, according to our record: that it does not know it is a contradiction for operators.
+#[test]
+fn an_accepted_transfer_that_the_switch_does_not_know_needs_an_operator() {
+    const CONTRADICTION: &str = "operator: accepted_then_unknown";
+    let unsaid = CancelAnswer::Cancelled { tombstoned: None };
+    for (cancel, clock, accepted, outcome) in [
+        (tombstoned(), Clock::Before, true, CONTRADICTION),
+        (tombstoned(), Clock::Before, false, "void"),
+        (CancelAnswer::NotFound, Clock::Past, true, CONTRADICTION),
+        (CancelAnswer::NotFound, Clock::Before, true, "retry in 6001 ms"),
+        // It cancelled what it had accepted.
+        (cancelled(), Clock::Before, true, "void"),
+        (unsaid.clone(), Clock::Before, true, "void"),
+        (unsaid.clone(), Clock::Before, false, "void"),
+        (unsaid, Clock::Expired, true, RETENTION_EXPIRED),
+    ] {
+        let mut port = ScriptedPort::new(cancel.clone(), QueryAnswer::NotFound, clock);
+        port.context.accepted = accepted;
+        assert_eq!(port.attempt(&full_profile()).0, outcome, "{cancel:?} {clock:?} {accepted}");
+    }
+}
+
+/// Only a person can tell which of several listed transfers is the payment's (decision 0008).
+#[test]
+fn an_ambiguous_transfer_needs_an_operator() {
+    let ambiguous = QueryAnswer::Ambiguous { detail: "two transfers".into() };
+    let port = ScriptedPort::new(CancelAnswer::CannotCancel, ambiguous, Clock::Before);
+    assert_eq!(port.attempt(&full_profile()).0, "operator: ambiguous_transfer");
 }
 
 #[test]

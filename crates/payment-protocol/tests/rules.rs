@@ -102,13 +102,13 @@ fn a_submit_attempt_needs_its_own_run_an_open_hold_and_no_fence() {
         (Facts { final_status: Some(FinalStatus::Settled), ..sent() }, "b", &full,             Settled),
     ];
     for (n, (facts, run_id, profile, ruling)) in table.into_iter().enumerate() {
-        assert_eq!(rules::attempt(&facts, &run(run_id), profile), ruling, "row {n}");
+        assert_eq!(rules::attempt(&facts, &run(run_id), profile, false), ruling, "row {n}");
     }
 }
 
 #[test]
 fn a_debit_needs_an_open_hold_a_settled_status_and_no_recorded_refusal() {
-    use DebitRuling::{Already, Debit, Differs, NotConfirmed, Refused, Returned};
+    use DebitRuling::{Already, Debit, Differs, NoHold, NotConfirmed, Refused, Returned};
     let settled = Some(FinalStatus::Settled);
     let back = Some(FinalStatus::Returned);
     let void = Some(FinalStatus::Void);
@@ -135,7 +135,8 @@ fn a_debit_needs_an_open_hold_a_settled_status_and_no_recorded_refusal() {
         (released, settled,      false,   true,    NotConfirmed),
         (None,     None,         false,   false,   NotConfirmed),
         (None,     None,         true,    false,   Differs),
-        (None,     settled,      false,   false,   NotConfirmed),
+        // The money left, and the database lost the reserve.
+        (None,     settled,      false,   false,   NoHold),
     ];
     for (n, (hold, final_status, confirmation_mismatch, refused, ruling)) in table.into_iter().enumerate() {
         let debit_refused = refused.then(|| "frozen".into());
@@ -192,7 +193,7 @@ fn a_success_without_an_attempt_forbids_a_release_without_a_cancel() {
     assert_eq!(rules::release(&unsent), ReleaseRuling::Release);
     assert_eq!(rules::release(&reported), ReleaseRuling::Refused(ReleaseRefusal::MayStillSettle));
     let open = Facts { hold: Some(HoldStatus::Open), ..reported.clone() };
-    let sent = rules::attempt(&open, &run("a"), &full_profile());
+    let sent = rules::attempt(&open, &run("a"), &full_profile(), false);
     assert_eq!(
         sent,
         AttemptRuling::NotSent(NotSent::ReportedWithoutAttempt),
@@ -259,7 +260,7 @@ fn only_an_open_hold_of_a_settled_transfer_is_debited() {
 #[test]
 fn no_submit_attempt_is_sent_after_a_cancel_or_a_final_status() {
     for facts in all_facts() {
-        if let AttemptRuling::Send(_) = rules::attempt(&facts, &run("a"), &full_profile()) {
+        if let AttemptRuling::Send(_) = rules::attempt(&facts, &run("a"), &full_profile(), false) {
             assert!(facts.hold == Some(HoldStatus::Open) && facts.final_status.is_none(), "{facts:?}");
             assert!(facts.cause.is_none() && !facts.cancel_requested, "the fence was ignored: {facts:?}");
         }
@@ -297,7 +298,7 @@ fn a_success_is_compared_by_switch_then_attempt_then_order_fields() {
     ];
     for (n, (report, attempts, final_status, ruling)) in table.into_iter().enumerate() {
         assert_eq!(
-            rules::settled_report(&facts(attempts, final_status), &expected, &report),
+            rules::settled_report(&facts(attempts, final_status), &expected, &report, true),
             ruling,
             "row {n}"
         );
@@ -323,4 +324,27 @@ fn the_switchs_retention_counts_from_the_first_submit_attempt() {
     }
     let unlimited = SwitchProfile { retention_s: u64::MAX, ..full_profile() };
     assert!(!rules::retention_expired(Some(RETENTION_MS), &unlimited));
+}
+
+/// What a database may have lost is not taken for what never happened: neither "never sent", nor a first attempt.
+#[test]
+fn a_lost_commit_neither_allows_a_second_attempt_nor_proves_that_nothing_was_sent() {
+    let open = Facts { hold: Some(HoldStatus::Open), attempts: 0, ..held() };
+    let uncertain = Facts { attempts_uncertain: true, ..open.clone() };
+    assert!(rules::never_sent(&open) && !rules::never_sent(&uncertain));
+    let single = SwitchProfile { deduplicates: false, ..full_profile() };
+    let second = AttemptRuling::NotSent(NotSent::SecondAttemptForbidden);
+    #[rustfmt::skip]
+    let table = [
+        // facts       profile          tried_before  ruling
+        (&open,        &single,         false,        AttemptRuling::Send(1)),
+        (&open,        &single,         true,         second),
+        (&uncertain,   &single,         false,        second),
+        // The switch deduplicates: a second attempt has the first one's outcome.
+        (&open,        &full_profile(), true,         AttemptRuling::Send(1)),
+        (&uncertain,   &full_profile(), true,         AttemptRuling::Send(1)),
+    ];
+    for (n, (facts, profile, tried_before, ruling)) in table.into_iter().enumerate() {
+        assert_eq!(rules::attempt(facts, &run("a"), profile, tried_before), ruling, "row {n}");
+    }
 }

@@ -31,6 +31,9 @@ pub(crate) struct TransferView {
     pub(crate) currency: Option<String>,
     pub(crate) creditor_account: Option<String>,
     pub(crate) reason: Option<String>,
+    /// Whether this is no transfer but the trace of a cancel: the switch has never received a submit under the reference.
+    #[serde(default)]
+    pub(crate) tombstone: bool,
     /// When the transfer ended, on the switch's clock.
     pub(crate) finished_at: Option<Timestamp>,
 }
@@ -54,9 +57,8 @@ pub(crate) struct CancelBody {
     /// The switch's own id, if the request named it.
     pub(crate) transfer_id: Option<String>,
     pub(crate) answer: CancelAnswerCode,
-    /// Whether the switch knew the reference. If absent, the switch counts as one that left a tombstone.
-    #[serde(default)]
-    pub(crate) known: bool,
+    /// Whether the switch knew the reference; `None` if it does not say.
+    pub(crate) known: Option<bool>,
     pub(crate) reason: Option<String>,
     pub(crate) transfer: Option<TransferView>,
 }

@@ -44,9 +44,11 @@ pub(crate) enum ReadBackOutcome {
     Match { transfer_id: String, answer: QueryAnswer },
     /// No candidate.
     NoMatch,
+    /// Several candidates: only a person can tell which is the payment's.
+    Ambiguous { detail: String },
     /// The switch refused the request: 4xx.
     OurFault { detail: String },
-    /// No answer, or several candidates.
+    /// No answer.
     NoAnswer { detail: String },
 }
 
@@ -55,6 +57,7 @@ impl SwitchReply<ReadBackOutcome> {
         let (answer, transfer_id) = match self.answer {
             ReadBackOutcome::Match { transfer_id, answer } => (answer, Some(transfer_id)),
             ReadBackOutcome::NoMatch => (QueryAnswer::NotFound, None),
+            ReadBackOutcome::Ambiguous { detail } => (QueryAnswer::Ambiguous { detail }, None),
             ReadBackOutcome::OurFault { detail } => (QueryAnswer::OurFault { detail }, None),
             ReadBackOutcome::NoAnswer { detail } => (QueryAnswer::NoAnswer { detail }, None),
         };
@@ -130,7 +133,7 @@ impl SwitchClient {
                 "the switch lists {} transfers of this amount and currency; the payment's own is ambiguous",
                 candidates.len()
             );
-            return ReadBackOutcome::NoAnswer { detail };
+            return ReadBackOutcome::Ambiguous { detail };
         }
         let Some(transfer) = candidates.pop() else { return ReadBackOutcome::NoMatch };
         match transfer.transfer_id.clone() {
@@ -177,7 +180,7 @@ impl SwitchClient {
 impl ReadBackOutcome {
     fn into_detail(self) -> String {
         match self {
-            Self::OurFault { detail } | Self::NoAnswer { detail } => detail,
+            Self::Ambiguous { detail } | Self::OurFault { detail } | Self::NoAnswer { detail } => detail,
             Self::Match { .. } | Self::NoMatch => String::new(),
         }
     }

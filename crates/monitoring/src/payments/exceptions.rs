@@ -32,6 +32,16 @@ pub(super) fn exception_alert(kind: ExceptionKind) -> Alert {
             summary: "A switch has a transfer of which the ledger has no submit attempt",
             description: "Money left or may leave that this service has no record of; the bank bears it. Find out first whether the ledger's database was restored from a backup; if not, treat it as an attack and stop the switch with `payctl kill-switch stop`.",
         },
+        ExceptionKind::AttemptRecordLost => Texts {
+            severity: Critical,
+            summary: "The ledger's database lost the record of a submit attempt",
+            description: "The answer to an attempt arrived and the attempt's record was gone; the service wrote it again. The database confirmed a commit and lost it, so other records may be missing. Find out whether a standby was promoted or a backup restored.",
+        },
+        ExceptionKind::AcceptedThenUnknown => Texts {
+            severity: Critical,
+            summary: "A switch accepted a transfer and says now that it does not know it",
+            description: "The customer's amount stays held, because the transfer may still settle. Find the payment with `payctl exceptions` and ask the switch's operators whether the switch failed over or lost data.",
+        },
         ExceptionKind::CallbackFromOtherSwitch => Texts {
             severity: Critical,
             summary: "A switch sent a callback about a payment of another switch",

@@ -195,6 +195,22 @@ fn reason_alert(reason: OperatorReason) -> Alert {
         OperatorReason::NotFoundIsInconclusive => {
             (Warning, "its switch does not find the transfer, which is inconclusive", HELD)
         }
+        OperatorReason::AcceptedThenUnknown => {
+            (Critical, "its switch accepted the transfer and says now that it does not know it", HELD)
+        }
+        OperatorReason::AmbiguousTransfer => {
+            (Warning, "its switch lists several transfers that may be the payment's", HELD)
+        }
+        OperatorReason::SettledWithoutHold => (
+            Critical,
+            "its switch settled the transfer and the ledger has no hold to debit",
+            "The money left and the customer is not debited: the ledger's database lost the reserve. Find out whether a standby was promoted or a backup restored, then decide who is debited (`payctl decide`). Find the payment with `payctl stuck --older-than 1s`.",
+        ),
+        OperatorReason::DebitFailed => (
+            Critical,
+            "the debit of money that left failed permanently",
+            "The money left and the customer is not debited: the ledger refused the debit. Find the payment with `payctl stuck --older-than 1s`, then read the violated invariant with `payctl show PAYMENT_ID`.",
+        ),
         OperatorReason::NoCancelOrQuery => (Warning, "its switch supports neither cancel nor query", HELD),
     };
     let word = reason.as_str();
@@ -215,6 +231,11 @@ fn recorded_alert(kind: AlertKind) -> Alert {
             severity: Critical,
             summary: "The release of an open payment's hold failed permanently",
             description: "The customer's amount stays held although the release is due. Find the payment with `payctl stuck --older-than 1s`, then read the violated invariant with `payctl show PAYMENT_ID`.",
+        },
+        AlertKind::DebitFailed => Texts {
+            severity: Critical,
+            summary: "The debit of an open payment whose money left failed permanently",
+            description: "The bank bears the amount until the debit is done. Find the payment with `payctl stuck --older-than 1s`, then read the violated invariant with `payctl show PAYMENT_ID`.",
         },
         // Raised after the profile's `alert_after_ms`, 2 minutes by default, or at once after a 4xx answer.
         AlertKind::CancelUndecided => Texts {

@@ -59,7 +59,9 @@ impl SwitchView {
                 "not found: the statement does not list the transfer".into()
             }
             QueryAnswer::NotFound => "not found: the switch does not know the transfer".into(),
-            QueryAnswer::NoAnswer { detail } | QueryAnswer::OurFault { detail } => detail.clone(),
+            QueryAnswer::Ambiguous { detail }
+            | QueryAnswer::NoAnswer { detail }
+            | QueryAnswer::OurFault { detail } => detail.clone(),
         }
     }
 
@@ -71,6 +73,7 @@ impl SwitchView {
             QueryAnswer::Pending => "pending",
             QueryAnswer::Void { .. } => "void",
             QueryAnswer::NotFound => "not_found",
+            QueryAnswer::Ambiguous { .. } => "ambiguous",
             QueryAnswer::NoAnswer { .. } | QueryAnswer::OurFault { .. } => "no_answer",
         }
     }

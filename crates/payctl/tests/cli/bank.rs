@@ -83,8 +83,11 @@ impl Bank {
     /// A reserved payment whose one submit attempt was accepted.
     pub(crate) async fn submitted(&self, key: &str) -> SamplePayment {
         let sample = self.reserved(key).await;
-        self.ledger.record_attempt(&sample.id, &run(), Timestamp::now(), None).await.unwrap();
-        self.ledger.record_answer(&sample.id, 1, &SendAnswer::Accepted, None).await.unwrap();
+        self.ledger.record_attempt(&sample.id, &run(), Timestamp::now(), false, None).await.unwrap();
+        self.ledger
+            .record_answer(&sample.id, 1, &SendAnswer::Accepted, None, Timestamp::now())
+            .await
+            .unwrap();
         sample
     }
 
@@ -136,7 +139,7 @@ impl Bank {
     /// A submitted payment that became void and was released.
     pub(crate) async fn released(&self, key: &str) -> SamplePayment {
         let sample = self.submitted(key).await;
-        self.ledger.begin_cancel(&sample.id, &Cause::SlaExpired).await.unwrap();
+        self.ledger.begin_cancel(&sample.id, &Cause::SlaExpired, false).await.unwrap();
         self.ledger.record_void(&sample.id, VoidReason::Cancelled).await.unwrap();
         self.ledger.release(&sample.id, &Cause::SlaExpired).await.unwrap();
         sample

@@ -14,6 +14,10 @@ pub enum Exception {
     ConfirmationMismatch,
     /// A SUCCESS without a recorded attempt.
     SettledWithoutAttempt,
+    /// The answer to an attempt whose record is gone.
+    AttemptRecordLost,
+    /// The switch accepted the transfer and says now that it does not know it.
+    AcceptedThenUnknown,
     /// A callback of another switch.
     CallbackFromOtherSwitch,
     /// A debit charged to the claims account.
@@ -21,12 +25,14 @@ pub enum Exception {
 }
 
 impl Exception {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::LateConfirmation,
         Self::ContradictoryFinalStatus,
         Self::ReturnedAfterDebit,
         Self::ConfirmationMismatch,
         Self::SettledWithoutAttempt,
+        Self::AttemptRecordLost,
+        Self::AcceptedThenUnknown,
         Self::CallbackFromOtherSwitch,
         Self::DebitedToClaims,
     ];
@@ -34,7 +40,7 @@ impl Exception {
 
 /// The kinds of exceptions that are open for the payment, as a bit set.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Exceptions(u8);
+pub struct Exceptions(u16);
 
 impl Exceptions {
     /// Whether an exception of this kind is open.

@@ -65,6 +65,10 @@ pub struct Bank {
     pub hold: Option<HoldStatus>,
     /// Recorded submit attempts.
     pub attempts: u8,
+    /// Whether attempts may be missing from this record.
+    pub attempts_uncertain: bool,
+    /// Whether the switch accepted an attempt, according to the submission log.
+    pub accepted: bool,
     /// The last attempt in the submission log.
     pub log: Option<LoggedSubmission>,
     /// The first cause.
@@ -110,6 +114,8 @@ impl Bank {
             reserve: None,
             hold: None,
             attempts: 0,
+            attempts_uncertain: false,
+            accepted: false,
             log: None,
             cause: None,
             final_status: None,
@@ -138,6 +144,7 @@ impl Bank {
             reserve: self.reserve,
             hold: self.hold,
             attempts: u32::from(self.attempts),
+            attempts_uncertain: self.attempts_uncertain,
             first_attempt_age_ms: (self.attempts > 0).then_some(age_ms),
             cause: self.cause.as_deref().cloned(),
             final_status: self.final_status,

@@ -10,6 +10,7 @@ use payment_protocol::port::{
 };
 use payment_protocol::rules::{self, DebitRuling, ReleaseRuling, ReserveRuling};
 
+use super::exceptions::Exception;
 use super::record::{Bank, FROZEN, RunNumber, run_id};
 
 impl Bank {
@@ -80,6 +81,7 @@ impl Bank {
             DebitRuling::Already => DebitOutcome::Done,
             DebitRuling::Refused(reason) => DebitOutcome::Refused { reason },
             DebitRuling::Returned => DebitOutcome::Returned,
+            DebitRuling::NoHold => DebitOutcome::NoHold,
             DebitRuling::Differs => DebitOutcome::Differs,
             DebitRuling::NotConfirmed => DebitOutcome::NotConfirmed,
             DebitRuling::Debit if self.frozen => {
@@ -147,6 +149,9 @@ impl Bank {
             return NeedsOperatorOutcome::Ended(end);
         }
         self.operator_reason = Some(reason);
+        if reason == OperatorReason::AcceptedThenUnknown {
+            self.open_exception(Exception::AcceptedThenUnknown);
+        }
         self.state = PaymentState::NeedsOperator;
         self.final_status.map_or(NeedsOperatorOutcome::AwaitsOperator, NeedsOperatorOutcome::FinalStatus)
     }

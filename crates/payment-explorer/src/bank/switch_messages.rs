@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use payment_protocol::cancel::CancelContext;
+use payment_protocol::cancel::{CancelContext, VoidReason};
 use payment_protocol::cause::Cause;
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::port::ReconcileOutcome;
@@ -22,9 +22,10 @@ impl Bank {
         payment: &Payment,
         age_ms: u64,
         account_busy: bool,
+        tried_before: bool,
     ) -> AttemptRuling {
         let Some(id) = run_id(run) else { return AttemptRuling::NotSent(NotSent::AnotherRun) };
-        let ruling = rules::attempt(&self.facts(age_ms, account_busy), &id, &payment.profile);
+        let ruling = rules::attempt(&self.facts(age_ms, account_busy), &id, &payment.profile, tried_before);
         if let AttemptRuling::Send(_) = ruling {
             self.attempts += 1;
             self.log = Some(LoggedSubmission::Pending);
@@ -34,6 +35,12 @@ impl Bank {
 
     /// Records the answer to attempt `n`.
     pub fn record_answer(&mut self, n: u32, answer: &SendAnswer) {
+        if n > u32::from(self.attempts) {
+            // The record of the attempt is gone: it is written again.
+            self.attempts = u8::try_from(n).unwrap_or(u8::MAX);
+            self.open_exception(Exception::AttemptRecordLost);
+        }
+        self.accepted |= *answer == SendAnswer::Accepted;
         if n == u32::from(self.attempts) {
             match answer {
                 SendAnswer::Accepted => self.log = Some(LoggedSubmission::Accepted),
@@ -53,6 +60,10 @@ impl Bank {
         if self.attempts == 0 {
             self.open_exception(Exception::SettledWithoutAttempt);
             return Some(NotSent::ReportedWithoutAttempt);
+        }
+        if self.log == Some(LoggedSubmission::Pending) {
+            self.log = Some(LoggedSubmission::Accepted);
+            self.accepted = true;
         }
         self.mark_submitted();
         None
@@ -75,12 +86,16 @@ impl Bank {
     }
 
     /// Begins a cancel attempt.
-    pub fn begin_cancel(&mut self, cause: &Cause, deadline_ms: i64) -> CancelContext {
+    pub fn begin_cancel(&mut self, cause: &Cause, deadline_ms: i64, submit_scheduled: bool) -> CancelContext {
+        if submit_scheduled && self.attempts == 0 && !self.ended() && self.final_status.is_none() {
+            self.attempts_uncertain = true;
+        }
         let facts = self.facts_now();
         let context = CancelContext {
             end: facts.state.end(),
             final_status: facts.final_status,
             never_sent: rules::never_sent(&facts),
+            accepted: self.accepted,
             deadline_ms: (self.attempts > 0).then_some(deadline_ms),
             cancelling_ms: 0,
         };
@@ -101,9 +116,19 @@ impl Bank {
         self.operator_reason.is_some() && !self.ended()
     }
 
-    /// Records a SUCCESS, or the exception that it is.
+    /// Records a SUCCESS that answers us, or the exception that it is.
     pub fn record_settled(&mut self, payment: &Payment, report: &SettledReport) -> FinalStatusRuling {
-        let ruling = rules::settled_report(&self.facts_now(), &ExpectedTransfer::from(payment), report);
+        self.write_settled(payment, report, true)
+    }
+
+    fn write_settled(
+        &mut self,
+        payment: &Payment,
+        report: &SettledReport,
+        answers_us: bool,
+    ) -> FinalStatusRuling {
+        let expected = ExpectedTransfer::from(payment);
+        let ruling = rules::settled_report(&self.facts_now(), &expected, report, answers_us);
         match ruling {
             FinalStatusRuling::Same => {}
             FinalStatusRuling::First => {
@@ -124,9 +149,19 @@ impl Bank {
         ruling
     }
 
-    /// Records a return, or the exception that it is.
+    /// Records a return that answers us, or the exception that it is.
     pub fn record_returned(&mut self, payment: &Payment, report: &SettledReport) -> FinalStatusRuling {
-        let ruling = rules::returned_report(&self.facts_now(), &ExpectedTransfer::from(payment), report);
+        self.write_returned(payment, report, true)
+    }
+
+    fn write_returned(
+        &mut self,
+        payment: &Payment,
+        report: &SettledReport,
+        answers_us: bool,
+    ) -> FinalStatusRuling {
+        let expected = ExpectedTransfer::from(payment);
+        let ruling = rules::returned_report(&self.facts_now(), &expected, report, answers_us);
         match ruling {
             FinalStatusRuling::Same | FinalStatusRuling::Contradicts => {}
             FinalStatusRuling::First => {
@@ -153,10 +188,10 @@ impl Bank {
         }
     }
 
-    /// Records that the transfer is void; `never_sent` if no attempt was recorded.
-    pub fn record_void(&mut self, never_sent: bool) -> FinalStatusRuling {
+    /// Records that the transfer is void.
+    pub fn record_void(&mut self, reason: VoidReason) -> FinalStatusRuling {
         let facts = self.facts_now();
-        if never_sent && !rules::never_sent(&facts) {
+        if !rules::void_is_believed(&facts, reason, self.accepted) {
             return FinalStatusRuling::NoAttempt;
         }
         let ruling = rules::void_report(&facts);
@@ -171,7 +206,7 @@ impl Bank {
     /// Stores a callback with SUCCESS. Returns whether the workflow must be signalled.
     pub fn store_success(&mut self, payment: &Payment, report: &SettledReport) -> bool {
         let open = !self.ended();
-        let ruling = self.record_settled(payment, report);
+        let ruling = self.write_settled(payment, report, false);
         if !matches!(ruling, FinalStatusRuling::Differs(Difference::Switch)) {
             self.success_stored = true;
         }
@@ -186,7 +221,7 @@ impl Bank {
     pub fn store_returned(&mut self, payment: &Payment, report: &SettledReport) -> bool {
         self.return_stored = true;
         let open = !self.ended();
-        let ruling = self.record_returned(payment, report);
+        let ruling = self.write_returned(payment, report, false);
         open && matches!(ruling, FinalStatusRuling::First | FinalStatusRuling::Same)
     }
 

@@ -25,7 +25,7 @@ pub(super) fn port_call(call: &PortCall) -> &'static str {
         PortCall::Reconcile => "reconcile",
         PortCall::Lock => "lock",
         PortCall::Unlock => "unlock",
-        PortCall::Cancel(_) => "cancel",
+        PortCall::Cancel(..) => "cancel",
         PortCall::Debit => "debit",
         PortCall::Recall => "recall",
         PortCall::Release(_) => "release",
@@ -45,6 +45,7 @@ pub(super) fn port_reply(reply: &PortReply) -> String {
             FenceOutcome::Open(None) => "open".into(),
             FenceOutcome::Open(Some(_)) => "open, with a cause".into(),
             FenceOutcome::Ended(_) => "ended".into(),
+            FenceOutcome::Failed { .. } => "failed".into(),
         },
         PortReply::Submit(outcome) => submit(outcome),
         PortReply::Reconcile(outcome) => match outcome {
@@ -62,6 +63,8 @@ pub(super) fn port_reply(reply: &PortReply) -> String {
             DebitOutcome::Done => "done".into(),
             DebitOutcome::Refused { .. } => "refused".into(),
             DebitOutcome::Returned => "returned".into(),
+            DebitOutcome::NoHold => "no hold".into(),
+            DebitOutcome::Failed { .. } => "failed".into(),
             DebitOutcome::Differs => "differs".into(),
             DebitOutcome::NotConfirmed => "not confirmed".into(),
         },
@@ -149,6 +152,7 @@ pub(super) fn attempt_reply(reply: &AttemptReply) -> Option<String> {
         AttemptReply::Done
         | AttemptReply::Logged(_)
         | AttemptReply::Begin(_)
+        | AttemptReply::Deadline(_)
         | AttemptReply::Recall(_)
         | AttemptReply::Decision(_) => return None,
         AttemptReply::RecordFound(None) => "record found: recorded".into(),
@@ -193,8 +197,9 @@ fn send_answer(answer: &SendAnswer) -> &'static str {
 
 fn cancel_answer(answer: &CancelAnswer) -> &'static str {
     match answer {
-        CancelAnswer::Cancelled { tombstoned: false } => "cancel answer: cancelled",
-        CancelAnswer::Cancelled { tombstoned: true } => "cancel answer: tombstoned",
+        CancelAnswer::Cancelled { tombstoned: Some(false) } => "cancel answer: cancelled",
+        CancelAnswer::Cancelled { tombstoned: Some(true) } => "cancel answer: tombstoned",
+        CancelAnswer::Cancelled { tombstoned: None } => "cancel answer: cancelled, unsaid whether known",
         CancelAnswer::AlreadyRejected => "cancel answer: already rejected",
         CancelAnswer::AlreadyReturned(_) => "cancel answer: already returned",
         CancelAnswer::AlreadySettled(_) => "cancel answer: already settled",
@@ -213,6 +218,7 @@ fn query_answer(answer: &QueryAnswer) -> &'static str {
         QueryAnswer::Settled(_) => "query answer: settled",
         QueryAnswer::Void { .. } => "query answer: void",
         QueryAnswer::NotFound => "query answer: not found",
+        QueryAnswer::Ambiguous { .. } => "query answer: ambiguous",
         QueryAnswer::OurFault { .. } => "query answer: our fault",
         QueryAnswer::NoAnswer { .. } => "query answer: none",
     }

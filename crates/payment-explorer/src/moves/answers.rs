@@ -1,12 +1,14 @@
 //! One call of an attempt to our ledger or to the switch: every reply it may get.
 
-use payment_protocol::cancel::{CancelAnswer, SwitchResponse, VoidReason};
+use payment_protocol::cancel::{CancelAnswer, SwitchResponse};
 use payment_protocol::cause::Cause;
 use payment_protocol::ids::DecisionId;
 use payment_protocol::profile::Strategy;
 use payment_protocol::recall::RecallAnswer;
 use payment_protocol::report::SettledReport;
-use payment_protocol::rules::{DebitByDecisionRuling, DecisionRefusal, ReleaseByDecisionRuling};
+use payment_protocol::rules::{
+    AttemptRuling, DebitByDecisionRuling, DecisionRefusal, ReleaseByDecisionRuling,
+};
 use payment_protocol::submit::{QueryAnswer, SendAnswer};
 
 use crate::attempt::{Activity, AttemptCall, AttemptReply};
@@ -85,7 +87,8 @@ impl CallResults<'_> {
         SwitchResponse {
             answer,
             switch_now_ms: Some(self.model.date_ms(self.from.clock)),
-            first_attempt_age_ms: (self.from.bank.attempts > 0).then(|| self.model.age_ms(self.from.clock)),
+            first_attempt_age_ms: (self.from.bank.attempts > 0 || self.from.bank.attempts_uncertain)
+                .then(|| self.model.age_ms(self.from.clock)),
         }
     }
 }
@@ -99,6 +102,9 @@ pub(super) fn call_results(
     call: &AttemptCall,
 ) -> Vec<CallResult> {
     let mut results = CallResults { model, from, list: Vec::new() };
+    if from.switch.silent && silence(&mut results, call) {
+        return results.list;
+    }
     match call {
         AttemptCall::Send(reference) => send(&mut results, *reference == model.payment().reference()),
         AttemptCall::Cancel(reference, _) => cancel(&mut results, *reference == model.payment().reference()),
@@ -110,13 +116,44 @@ pub(super) fn call_results(
     results.list
 }
 
+/// The switch gives no answer, ever. Returns whether the call is one of the switch.
+fn silence(results: &mut CallResults<'_>, call: &AttemptCall) -> bool {
+    let detail = || "no answer".to_owned();
+    let reply = match call {
+        AttemptCall::Send(_) => AttemptReply::SendAnswer(SendAnswer::Unknown { detail: detail() }),
+        AttemptCall::Cancel(..) => {
+            AttemptReply::CancelAnswer(results.respond(CancelAnswer::NoAnswer { detail: detail() }))
+        }
+        AttemptCall::Query(_) | AttemptCall::Statement(_) => {
+            AttemptReply::QueryAnswer(results.respond(QueryAnswer::NoAnswer { detail: detail() }))
+        }
+        AttemptCall::Recall(..) => {
+            AttemptReply::RecallAnswer(results.respond(RecallAnswer::Unknown { detail: detail() }))
+        }
+        _ => return false,
+    };
+    results.benign("the switch is silent", |_, _| Some(reply));
+    true
+}
+
 /// The reply of our ledger.
 fn ledger(results: &mut CallResults<'_>, run: RunNumber, activity: &Activity, call: &AttemptCall) {
     results.benign("", |next, model| ledger_reply(next, model, run, activity, call));
+    let lost =
+        |budget: &mut Budget| budget.lost_commits.checked_sub(1).map(|left| budget.lost_commits = left);
+    results.push(lost, false, "commits, and the commit is lost", |next, model| {
+        let before = next.bank.clone();
+        let reply = ledger_reply(next, model, run, activity, call);
+        if next.bank == before {
+            return None;
+        }
+        next.bank = before;
+        reply
+    });
     if *call == AttemptCall::RecordAttempt && results.model.profile().strategy == Strategy::Validate {
         results.fault("another payment has sent to the same account", |next, model| {
             let age_ms = model.age_ms(next.clock);
-            let ruling = next.bank.record_attempt(run, model.payment(), age_ms, true);
+            let ruling = next.bank.record_attempt(run, model.payment(), age_ms, true, next.tried_to_send);
             Some(AttemptReply::RecordAttempt(ruling))
         });
     }
@@ -133,7 +170,9 @@ fn ledger_reply(
         AttemptCall::Logged => AttemptReply::Logged(next.bank.log.clone()),
         AttemptCall::RecordAttempt => {
             let age_ms = model.age_ms(next.clock);
-            AttemptReply::RecordAttempt(next.bank.record_attempt(run, model.payment(), age_ms, false))
+            let ruling = next.bank.record_attempt(run, model.payment(), age_ms, false, next.tried_to_send);
+            next.tried_to_send |= matches!(ruling, AttemptRuling::Send(_));
+            AttemptReply::RecordAttempt(ruling)
         }
         AttemptCall::RecordAnswer(n, answer) => {
             next.bank.record_answer(*n, answer);
@@ -146,16 +185,16 @@ fn ledger_reply(
         AttemptCall::RecordReturned(report) => {
             AttemptReply::FinalStatus(next.bank.record_returned(model.payment(), report))
         }
-        AttemptCall::RecordVoid(reason) => {
-            AttemptReply::FinalStatus(next.bank.record_void(*reason == VoidReason::NeverSent))
-        }
+        AttemptCall::RecordVoid(reason) => AttemptReply::FinalStatus(next.bank.record_void(*reason)),
         AttemptCall::Begin => {
-            let cause = match activity {
-                Activity::Cancel(cause) => cause.clone(),
-                _ => Cause::ReleasedByDecision,
+            let (cause, submit_scheduled) = match activity {
+                Activity::Cancel(cause, submit_scheduled) => (cause.clone(), *submit_scheduled),
+                _ => (Cause::ReleasedByDecision, true),
             };
-            AttemptReply::Begin(next.bank.begin_cancel(&cause, DEADLINE_MS))
+            AttemptReply::Begin(next.bank.begin_cancel(&cause, DEADLINE_MS, submit_scheduled))
         }
+        // The simulated clock has one deadline, which every attempt has.
+        AttemptCall::BoundDeadline(_) => AttemptReply::Deadline(DEADLINE_MS),
         AttemptCall::RecallRecorded => AttemptReply::Recall(next.bank.recall_recorded()),
         AttemptCall::RecordRecall(record) => AttemptReply::Recall(Some(next.bank.record_recall(*record))),
         AttemptCall::DecisionRecorded => {
@@ -242,7 +281,7 @@ fn send(results: &mut CallResults<'_>, own_reference: bool) {
 fn cancel(results: &mut CallResults<'_>, own_reference: bool) {
     if !own_reference {
         let answer = if results.model.profile().tombstones {
-            CancelAnswer::Cancelled { tombstoned: true }
+            CancelAnswer::Cancelled { tombstoned: Some(true) }
         } else {
             CancelAnswer::NotFound
         };
@@ -255,9 +294,11 @@ fn cancel(results: &mut CallResults<'_>, own_reference: bool) {
     let report = results.model.report.clone();
     let result = results.from.switch.clone().cancel(results.model.profile());
     let (description, answer) = match result {
-        CancelResult::Cancelled => ("the switch cancels", CancelAnswer::Cancelled { tombstoned: false }),
+        CancelResult::Cancelled => {
+            ("the switch cancels", CancelAnswer::Cancelled { tombstoned: Some(false) })
+        }
         CancelResult::Tombstoned => {
-            ("the switch leaves a tombstone", CancelAnswer::Cancelled { tombstoned: true })
+            ("the switch leaves a tombstone", CancelAnswer::Cancelled { tombstoned: Some(true) })
         }
         CancelResult::AlreadyRejected => {
             ("the switch had rejected the transfer", CancelAnswer::AlreadyRejected)
@@ -314,7 +355,7 @@ fn cancel_without_effect(results: &mut CallResults<'_>, result: CancelResult) {
         answers.push(("the switch had settled another amount", CancelAnswer::AlreadySettled(other)));
     }
     if result == CancelResult::NotFound {
-        let unmarked = CancelAnswer::Cancelled { tombstoned: true };
+        let unmarked = CancelAnswer::Cancelled { tombstoned: None };
         answers.push(("the switch answers cancelled, without a tombstone", unmarked));
         let stuck = results.respond(CancelAnswer::NotFound);
         results.switch_fault("the switch answers not found, and repeats it to every cancel", |next, _| {

@@ -15,8 +15,8 @@ pub(super) fn add(list: &mut MoveList<'_>) {
             }
             losses(list, running);
         }
-        WorkflowState::Lost => recover(list),
-        WorkflowState::Closed(_) => {}
+        // The payment's row shows no end: its commit was lost.
+        WorkflowState::Lost | WorkflowState::Closed(_) => recover(list),
     }
 }
 
@@ -104,6 +104,7 @@ fn losses(list: &mut MoveList<'_>, running: &RunningWorkflow) {
                 if let WorkflowState::Running(running) = &mut next.workflow {
                     running.history.truncate(kept);
                     running.run = run;
+                    next.tried_to_send = false;
                 }
             },
             || format!("the workflow is reset to its first {kept} replies"),

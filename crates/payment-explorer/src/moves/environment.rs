@@ -40,6 +40,16 @@ fn switch(list: &mut MoveList<'_>) {
         );
     }
     let transfers = &list.from.switch.transfers;
+    if !list.from.switch.silent {
+        list.switch_fault(|next| next.switch.silent = true, || "the switch is silent from now on".into());
+    }
+    // A switch that forgets what it never accepted on our record cannot be told from one that never received it.
+    if list.from.bank.accepted && !list.from.switch.forgot {
+        list.switch_fault(
+            |next| next.switch.forgot = true,
+            || "the switch fails over to a copy without the transfer, which goes on".into(),
+        );
+    }
     let Some(pending) = transfers.iter().position(|status| *status == TransferStatus::Pending) else {
         return;
     };
@@ -52,7 +62,7 @@ fn switch(list: &mut MoveList<'_>) {
 }
 
 fn clock(list: &mut MoveList<'_>) {
-    if list.from.bank.attempts == 0 {
+    if list.from.bank.attempts == 0 && !list.from.bank.attempts_uncertain {
         return;
     }
     match list.from.clock.next() {
@@ -71,6 +81,9 @@ fn clock(list: &mut MoveList<'_>) {
 /// Adds the callbacks of the switch; none is benign: a payment must be able to end although no callback ever arrives.
 fn callbacks(list: &mut MoveList<'_>) {
     let (model, bank, switch) = (list.model, &list.from.bank, &list.from.switch);
+    if switch.silent {
+        return;
+    }
     let money_left = switch
         .transfers
         .iter()

@@ -58,9 +58,9 @@ impl Observation {
     fn add_port_call(&mut self, model: &Model, state: &State, call: &PortCall) {
         let activity = match call {
             PortCall::Submit => Some(Activity::Submit),
-            PortCall::Cancel(cause) => {
+            PortCall::Cancel(cause, submit_scheduled) => {
                 self.inbox = true;
-                Some(Activity::Cancel(cause.clone()))
+                Some(Activity::Cancel(cause.clone(), *submit_scheduled))
             }
             PortCall::Recall => Some(Activity::Recall),
             PortCall::ApplyDecision(decision, reason) => {

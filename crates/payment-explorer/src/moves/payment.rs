@@ -29,17 +29,21 @@ pub(super) fn add(list: &mut MoveList<'_>) {
 fn present_call(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCall) {
     match call {
         PortCall::Submit => {
-            attempt(list, running, call, Activity::Submit);
+            // At a silent switch the attempts after the first one change nothing but their number.
+            let silent = list.from.switch.silent;
+            if !silent || list.from.current.is_some() || list.from.bank.attempts == 0 {
+                attempt(list, running, call, Activity::Submit);
+            }
             let unknown = PortReply::Submit(SubmitOutcome::Unknown);
-            reply_early(list, call, unknown, true, "submit's time budget is used up");
+            reply_early(list, call, unknown, !silent, "submit's time budget is used up");
         }
-        PortCall::Cancel(cause) => {
+        PortCall::Cancel(cause, submit_scheduled) => {
             let success = running.inbox.iter().position(|event| *event == WaitOutcome::SuccessReported);
             if let Some(at) = success {
                 let reply = PortReply::Cancel(CancelOutcome::SuccessReported);
                 reply_from_inbox(list, call, at, reply);
             } else {
-                attempt(list, running, call, Activity::Cancel(cause.clone()));
+                attempt(list, running, call, Activity::Cancel(cause.clone(), *submit_scheduled));
             }
         }
         PortCall::Recall => attempt(list, running, call, Activity::Recall),
@@ -63,7 +67,10 @@ fn reply_to(model: &Model, next: &mut State, call: &PortCall, reply: PortReply) 
             Ok(()) => Ok(()),
             Err(error) => Err(WorkflowError::from(error)),
         });
-        next.messages.clear();
+        // A decision whose effect was lost is delivered to the recovery workflow.
+        if next.bank.ended() {
+            next.messages.clear();
+        }
     }
 }
 
@@ -135,6 +142,19 @@ fn ledger_step(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCa
     );
     if !writes(call) {
         return;
+    }
+    // A workflow that waits for an operator who was never called is not covered: see tiers.rs.
+    if !matches!(call, PortCall::NeedsOperator(_))
+        && let Some(left) = list.from.budget.lost_commits.checked_sub(1)
+    {
+        let mut next = list.from.clone();
+        next.budget.lost_commits = left;
+        let reply = ledger_transaction(&mut next.bank, call, run);
+        if next.bank != list.from.bank {
+            next.bank = list.from.bank.clone();
+            reply_to(model, &mut next, call, reply);
+            list.push(next, false, || format!("ledger: {call:?} commits, and the commit is lost"));
+        }
     }
     list.fault(
         |next| {
@@ -241,7 +261,7 @@ fn attempt(list: &mut MoveList<'_>, running: &RunningWorkflow, port_call: &PortC
 pub(super) fn activity_name(activity: &Activity) -> &'static str {
     match activity {
         Activity::Submit => "submit",
-        Activity::Cancel(_) => "cancel",
+        Activity::Cancel(..) => "cancel",
         Activity::Recall => "recall",
         Activity::Poll => "poll",
         Activity::ApplyDecision(..) => "apply decision",

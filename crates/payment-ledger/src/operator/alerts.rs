@@ -3,11 +3,13 @@
 use payment_protocol::PaymentState;
 use payment_protocol::alert::AlertKind;
 use payment_protocol::cause::OperatorReason;
+use payment_protocol::exception::ExceptionKind;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::port::NeedsOperatorOutcome;
 use postgres_kit::text::replace_nul;
 
 use crate::row_lock::lock_payment;
+use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, operator::decisions, writes};
 
 impl Ledger {
@@ -20,7 +22,7 @@ impl Ledger {
         payment_id: &PaymentId,
         reason: OperatorReason,
     ) -> Result<NeedsOperatorOutcome, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         if let Some(end) = locked.facts.state.end() {
             return Ok(NeedsOperatorOutcome::Ended(end));
@@ -36,6 +38,11 @@ impl Ledger {
         let detail = format!("needs an operator: {reason}");
         writes::move_to_state(&mut tx, payment_id, PaymentState::NeedsOperator, &detail).await?;
         decisions::reopen_delivery(&mut tx, payment_id).await?;
+        if reason == OperatorReason::AcceptedThenUnknown {
+            let kind = ExceptionKind::AcceptedThenUnknown;
+            let detail = "the switch accepted the transfer, and says now that it does not know it";
+            tx.open_exception(Some(payment_id), kind, payment_id.as_str(), detail).await?;
+        }
         tx.commit().await?;
         self.alert(payment_id, AlertKind::NeedsOperator, reason.as_str()).await?;
         Ok(locked

@@ -105,7 +105,8 @@ async fn insert(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<String>
               AS new (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id,
                       amount_minor, currency, switch, profile, request_hash, response_body, workflow_id, accepted_at,
                       start_within_ms)
-         ON CONFLICT (payment_id) DO NOTHING
+         -- On any unique index: with one named, PostgreSQL may report a concurrent duplicate by the other one as an error.
+         ON CONFLICT DO NOTHING
          RETURNING payment_id",
         &text(|payment| payment.payment_id.as_str()) as &[&str],
         &tx_ids,

@@ -1,10 +1,13 @@
 //! Cancel: begins the cancel in the ledger, which fences submit: no attempt is sent afterwards.
 
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
 use payment_protocol::PaymentState;
 use payment_protocol::cancel::CancelContext;
 use payment_protocol::cause::Cause;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::rules;
+use sqlx::PgConnection;
 
 use crate::row_lock::lock_payment;
 use crate::steps::release::write_cause;
@@ -12,6 +15,8 @@ use crate::{Ledger, LedgerError, writes};
 
 impl Ledger {
     /// Marks the payment as cancelling for `cause` (the first recorded cause is kept) and returns what the cancel has to know.
+    /// `submit_scheduled`: the workflow scheduled a submit, or does not know. Without a recorded attempt, the database may have
+    /// lost the commit of one; the payment is marked, so that "never sent" is not believed.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -19,14 +24,21 @@ impl Ledger {
         &self,
         payment_id: &PaymentId,
         cause: &Cause,
+        submit_scheduled: bool,
     ) -> Result<CancelContext, LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let locked = lock_payment(&mut tx, payment_id).await?;
+        let mut locked = lock_payment(&mut tx, payment_id).await?;
+        let is_open = locked.facts.state.end().is_none() && locked.facts.final_status.is_none();
+        if is_open && submit_scheduled && locked.facts.attempts == 0 && !locked.facts.attempts_uncertain {
+            mark_attempts_uncertain(&mut tx, payment_id).await?;
+            locked.facts.attempts_uncertain = true;
+        }
         let facts = &locked.facts;
         let context = CancelContext {
             end: facts.state.end(),
             final_status: facts.final_status,
             never_sent: rules::never_sent(facts),
+            accepted: is_accepted(&mut tx, payment_id).await?,
             deadline_ms: locked.submit_deadline.map(|at| at.as_millisecond()),
             cancelling_ms: locked.cancelling_ms,
         };
@@ -56,19 +68,92 @@ impl Ledger {
         Ok(context)
     }
 
-    /// Age of the first attempt by the database's clock, in milliseconds; `None` if no attempt is recorded.
+    /// Records the latest deadline that an attempt without a record can have, unless a deadline is recorded; returns the recorded
+    /// one.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
-    pub async fn first_attempt_age_ms(&self, payment_id: &PaymentId) -> Result<Option<u64>, LedgerError> {
+    pub async fn bound_deadline(
+        &self,
+        payment_id: &PaymentId,
+        latest: Timestamp,
+    ) -> Result<Timestamp, LedgerError> {
+        let deadline = sqlx::query_scalar!(
+            r#"UPDATE payments SET submit_deadline = coalesce(submit_deadline, $2) WHERE payment_id = $1
+               RETURNING submit_deadline AS "deadline!: jiff_sqlx::Timestamp""#,
+            payment_id.as_str(),
+            latest.to_sqlx() as _,
+        )
+        .fetch_optional(&self.pool)
+        .await?
+        .ok_or_else(|| LedgerError::UnknownPayment(payment_id.to_string()))?;
+        Ok(deadline.to_jiff())
+    }
+
+    /// Age of the first attempt by the database's clock, and its deadline by the switch's. Where attempts may be missing, the
+    /// age counts from the acceptance, which is older than every attempt.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn first_attempt(&self, payment_id: &PaymentId) -> Result<FirstAttempt, LedgerError> {
         let row = sqlx::query!(
-            r#"SELECT (extract(epoch FROM clock_timestamp() - first_attempt_at) * 1000)::bigint AS age_ms
+            r#"SELECT (extract(epoch FROM clock_timestamp()
+                          - coalesce(first_attempt_at, CASE WHEN attempts_uncertain THEN accepted_at END)) * 1000)::bigint
+                          AS age_ms,
+                      submit_deadline
                FROM payments WHERE payment_id = $1"#,
             payment_id.as_str(),
         )
         .fetch_optional(&self.pool)
         .await?
         .ok_or_else(|| LedgerError::UnknownPayment(payment_id.to_string()))?;
-        Ok(row.age_ms.map(|age| u64::try_from(age).unwrap_or(0)))
+        Ok(FirstAttempt {
+            age_ms: row.age_ms.map(|age| u64::try_from(age).unwrap_or(0)),
+            deadline: row.submit_deadline.map(|deadline| deadline.to_jiff()),
+        })
     }
+}
+
+/// The first submit attempt of a payment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstAttempt {
+    /// Its age by the database's clock, in milliseconds; `None` if nothing was sent.
+    pub age_ms: Option<u64>,
+    /// Its deadline by the switch's clock; `None` if none is recorded.
+    pub deadline: Option<Timestamp>,
+}
+
+impl FirstAttempt {
+    /// The age by the clock that shows more: the database's, or the switch's as `switch_now`. A clock that was set back must not
+    /// make an attempt look younger than the switch's retention. `distance_ms`: from the attempt to its deadline.
+    #[must_use]
+    pub fn older_age_ms(&self, switch_now: Option<Timestamp>, distance_ms: u64) -> Option<u64> {
+        let by_switch = self.deadline.zip(switch_now).and_then(|(deadline, now)| {
+            let since_deadline_ms = now.as_millisecond().saturating_sub(deadline.as_millisecond());
+            let distance_ms = i64::try_from(distance_ms).unwrap_or(i64::MAX);
+            u64::try_from(since_deadline_ms.saturating_add(distance_ms)).ok()
+        });
+        self.age_ms.map(|age_ms| age_ms.max(by_switch.unwrap_or(0)))
+    }
+}
+
+/// Marks that attempts may be missing from the record.
+pub(crate) async fn mark_attempts_uncertain(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+) -> Result<(), LedgerError> {
+    sqlx::query!("UPDATE payments SET attempts_uncertain = true WHERE payment_id = $1", payment_id.as_str())
+        .execute(&mut *tx)
+        .await?;
+    Ok(())
+}
+
+/// Whether the switch accepted the transfer, according to the submission log.
+pub(crate) async fn is_accepted(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<bool, LedgerError> {
+    Ok(sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM submissions WHERE payment_id = $1 AND outcome = 'accepted') AS "accepted!""#,
+        payment_id.as_str(),
+    )
+    .fetch_one(&mut *tx)
+    .await?)
 }

@@ -24,6 +24,7 @@ impl Ledger {
             DebitRuling::Already => return Ok(DebitOutcome::Done),
             DebitRuling::Refused(reason) => return Ok(DebitOutcome::Refused { reason }),
             DebitRuling::Returned => return Ok(DebitOutcome::Returned),
+            DebitRuling::NoHold => return Ok(DebitOutcome::NoHold),
             DebitRuling::Differs => return Ok(DebitOutcome::Differs),
             DebitRuling::NotConfirmed => return Ok(DebitOutcome::NotConfirmed),
             DebitRuling::Debit => {}

@@ -13,6 +13,7 @@ use postgres_kit::text::replace_nul;
 use sqlx::PgConnection;
 
 use crate::row_lock::{LockedPayment, lock_payment};
+use crate::steps::cancel::FirstAttempt;
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
 
@@ -33,8 +34,8 @@ pub struct OutgoingTransfer {
 
 impl Ledger {
     /// Records an attempt of `run` and returns the transfer to send, or the ruling against it. `switch_now` is
-    /// the switch's clock as last read; it fixes the deadline of the first attempt and is ignored
-    /// afterwards. `marker` is the newest transfer to the account at a switch without references, read before
+    /// the switch's clock as last read; it fixes the deadline of the first attempt. `tried_before`: an earlier try may have sent
+    /// the transfer, according to Temporal. `marker` is the newest transfer to the account at a switch without references, read before
     /// the attempt.
     ///
     /// # Errors
@@ -45,6 +46,7 @@ impl Ledger {
         payment_id: &PaymentId,
         run: &RunId,
         switch_now: Timestamp,
+        tried_before: bool,
         marker: Option<&str>,
     ) -> Result<(AttemptRuling, Option<OutgoingTransfer>), LedgerError> {
         let mut tx = self.pool.begin().await?;
@@ -54,7 +56,11 @@ impl Ledger {
             // The facts may have changed while this waited for the account.
             locked = lock_payment(&mut tx, payment_id).await?;
         }
-        let ruling = rules::attempt(&locked.facts, run, &locked.profile);
+        let first =
+            FirstAttempt { age_ms: locked.facts.first_attempt_age_ms, deadline: locked.submit_deadline };
+        locked.facts.first_attempt_age_ms =
+            first.older_age_ms(Some(switch_now), locked.profile.submit_deadline_ms);
+        let ruling = rules::attempt(&locked.facts, run, &locked.profile, tried_before);
         let AttemptRuling::Send(attempt) = ruling else { return Ok((ruling, None)) };
         let distance =
             SignedDuration::from_millis(i64::try_from(locked.profile.submit_deadline_ms).unwrap_or(i64::MAX));
@@ -99,7 +105,8 @@ impl Ledger {
     }
 
     /// Records the answer to an attempt, and moves an accepted payment to submitted. `transfer_id` is the switch's id of
-    /// the transfer, if the answer has one.
+    /// the transfer, if the answer has one. If the attempt's record is gone, the database lost its commit: it is written again
+    /// with the `deadline` that was sent, and an exception tells operators.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -109,6 +116,7 @@ impl Ledger {
         attempt: u32,
         answer: &SendAnswer,
         transfer_id: Option<&str>,
+        deadline: Timestamp,
     ) -> Result<(), LedgerError> {
         let (outcome, detail) = match answer {
             SendAnswer::Accepted => ("accepted", None),
@@ -116,9 +124,9 @@ impl Ledger {
             SendAnswer::Unknown { detail } => ("unknown", Some(replace_nul(detail))),
         };
         let transfer_id = transfer_id.map(replace_nul);
-        let mut tx = self.pool.begin().await?;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
-        sqlx::query!(
+        let recorded = sqlx::query!(
             "UPDATE submissions
              SET outcome = $3, detail = $4, answered_at = clock_timestamp(), transfer_id = coalesce(transfer_id, $5)
              WHERE payment_id = $1 AND attempt = $2 AND outcome IS NULL",
@@ -130,6 +138,15 @@ impl Ledger {
         )
         .execute(&mut *tx)
         .await?;
+        if recorded.rows_affected() == 0 {
+            let lost = LostAttempt {
+                attempt,
+                outcome,
+                detail: detail.as_deref(),
+                transfer_id: transfer_id.as_deref(),
+            };
+            restore_attempt(&mut tx, &locked, lost, deadline).await?;
+        }
         let event = match answer {
             SendAnswer::Accepted => "the switch accepted the transfer".to_owned(),
             SendAnswer::Refused { reason } => format!("the switch refused the transfer: {reason}"),
@@ -153,6 +170,14 @@ impl Ledger {
     ) -> Result<Option<NotSent>, LedgerError> {
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
+        sqlx::query!(
+            "UPDATE submissions SET outcome = 'accepted', answered_at = clock_timestamp()
+             WHERE payment_id = $1 AND attempt = $2 AND coalesce(outcome, 'unknown') = 'unknown'",
+            payment_id.as_str(),
+            i32::try_from(locked.facts.attempts).unwrap_or(i32::MAX),
+        )
+        .execute(&mut *tx)
+        .await?;
         if locked.facts.attempts == 0 {
             let detail = "the switch has a transfer without a recorded attempt";
             tx.open_exception(
@@ -169,6 +194,55 @@ impl Ledger {
         tx.commit().await?;
         Ok(None)
     }
+}
+
+/// An answered attempt.
+struct LostAttempt<'a> {
+    attempt: u32,
+    outcome: &'a str,
+    detail: Option<&'a str>,
+    transfer_id: Option<&'a str>,
+}
+
+/// Writes an attempt again whose record is gone. Nothing to do if the record exists: its answer was recorded before.
+async fn restore_attempt(
+    tx: &mut LedgerTransaction,
+    locked: &LockedPayment,
+    lost: LostAttempt<'_>,
+    deadline: Timestamp,
+) -> Result<(), LedgerError> {
+    let payment_id = &locked.payment_id;
+    let attempt = i32::try_from(lost.attempt).unwrap_or(i32::MAX);
+    let restored = sqlx::query!(
+        "INSERT INTO submissions (payment_id, attempt, outcome, detail, transfer_id, answered_at)
+         VALUES ($1, $2, $3, $4, $5, clock_timestamp()) ON CONFLICT DO NOTHING",
+        payment_id.as_str(),
+        attempt,
+        lost.outcome,
+        lost.detail,
+        lost.transfer_id,
+    )
+    .execute(&mut **tx)
+    .await?;
+    if restored.rows_affected() == 0 {
+        return Ok(());
+    }
+    // The acceptance is older than the attempt: the attempt never looks younger than it is.
+    sqlx::query!(
+        "UPDATE payments
+         SET attempts = greatest(attempts, $2), first_attempt_at = coalesce(first_attempt_at, accepted_at),
+             submit_deadline = coalesce(submit_deadline, $3), updated_at = clock_timestamp()
+         WHERE payment_id = $1",
+        payment_id.as_str(),
+        attempt,
+        deadline.to_sqlx() as _,
+    )
+    .execute(&mut **tx)
+    .await?;
+    let detail =
+        format!("the record of submit attempt {attempt} was gone when its answer arrived ({})", lost.outcome);
+    let origin = format!("{payment_id}:{attempt}");
+    tx.open_exception(Some(payment_id), ExceptionKind::AttemptRecordLost, &origin, &detail).await
 }
 
 /// Two payments to one account lock two rows: this lock keeps their attempts apart, until COMMIT.

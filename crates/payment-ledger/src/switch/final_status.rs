@@ -14,6 +14,7 @@ use payment_protocol::rules::{self, FinalStatusRuling};
 use sqlx::PgConnection;
 
 use crate::row_lock::{LockedPayment, lock_payment};
+use crate::steps::cancel::is_accepted;
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
 
@@ -31,6 +32,11 @@ pub enum FinalStatusSource {
 }
 
 impl FinalStatusSource {
+    /// Whether the report answers our own question.
+    fn answers_us(self) -> bool {
+        self != Self::Callback
+    }
+
     fn as_str(self) -> &'static str {
         match self {
             Self::Callback => "callback",
@@ -90,12 +96,16 @@ impl Ledger {
         let (source, event) = match void_reason {
             VoidReason::NeverSent => ("never_sent", "no transfer was sent"),
             VoidReason::Cancelled => ("cancelled", "the switch cancelled the transfer"),
+            VoidReason::Tombstoned => {
+                ("tombstone", "the switch has not received the transfer, and refuses it from now on")
+            }
             VoidReason::Rejected => ("rejected", "the switch had already rejected or cancelled the transfer"),
             VoidReason::DeadlinePassed => {
                 ("deadline", "the switch does not know the transfer, and its deadline has passed")
             }
         };
-        if void_reason == VoidReason::NeverSent && !rules::never_sent(&locked.facts) {
+        let accepted = is_accepted(&mut tx, payment_id).await?;
+        if !rules::void_is_believed(&locked.facts, void_reason, accepted) {
             return Ok(FinalStatusRuling::NoAttempt);
         }
         let ruling = rules::void_report(&locked.facts);
@@ -130,7 +140,7 @@ pub(crate) async fn write_settled(
     source: FinalStatusSource,
 ) -> Result<FinalStatusRuling, LedgerError> {
     let payment_id = &locked.payment_id;
-    let ruling = rules::settled_report(&locked.facts, &locked.expected(), report);
+    let ruling = rules::settled_report(&locked.facts, &locked.expected(), report, source.answers_us());
     let report_text = describe(report, source);
     let (kind, detail) = match ruling {
         FinalStatusRuling::Same => return Ok(ruling),
@@ -178,7 +188,7 @@ pub(crate) async fn write_returned(
     source: FinalStatusSource,
 ) -> Result<FinalStatusRuling, LedgerError> {
     let payment_id = &locked.payment_id;
-    let ruling = rules::returned_report(&locked.facts, &locked.expected(), report);
+    let ruling = rules::returned_report(&locked.facts, &locked.expected(), report, source.answers_us());
     let report_text = describe(report, source);
     let (kind, detail) = match ruling {
         FinalStatusRuling::Same | FinalStatusRuling::Contradicts => return Ok(ruling),

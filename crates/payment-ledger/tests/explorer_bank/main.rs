@@ -64,6 +64,12 @@ fn op() -> impl Strategy<Value = Op> {
         Just(SendAnswer::Refused { reason: "no".into() }),
         Just(SendAnswer::Unknown { detail: "lost".into() }),
     ];
+    let void = prop_oneof![
+        Just(VoidReason::Cancelled),
+        Just(VoidReason::Tombstoned),
+        Just(VoidReason::DeadlinePassed),
+        Just(VoidReason::NeverSent),
+    ];
     let recall = prop_oneof![
         Just(RecallRecord::Recalled),
         Just(RecallRecord::Refused),
@@ -83,7 +89,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Returned),
         2 => Just(Op::Failure),
         1 => Just(Op::QueriedSettled),
-        2 => prop_oneof![Just(VoidReason::Cancelled), Just(VoidReason::NeverSent)].prop_map(Op::Void),
+        2 => void.prop_map(Op::Void),
         4 => Just(Op::Debit),
         2 => cause().prop_map(Op::Release),
         2 => recall.prop_map(Op::Recall),

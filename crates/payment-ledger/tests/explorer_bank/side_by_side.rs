@@ -6,7 +6,8 @@ use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_ledger::switch::inbox::CancelRequestOutcome;
 use payment_protocol::Payment;
-use payment_protocol::cancel::{CancelContext, VoidReason};
+use payment_protocol::cancel::CancelContext;
+use payment_protocol::cause::Cause;
 use payment_protocol::decision::{Action, DecisionOutcome};
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::DecisionId;
@@ -96,14 +97,15 @@ impl SideBySide {
             Op::Fence => (debug(&ledger.fence_reserve(id).await.unwrap()), debug(&bank.fence_reserve())),
             Op::Attempt(n) => {
                 let run = run(&format!("run-{n}"));
-                let ruling = ledger.record_attempt(id, &run, at(SWITCH_NOW_MS), None).await.unwrap().0;
-                (debug(&ruling), debug(&bank.record_attempt(*n, &self.payment, 0, false)))
+                let ruling =
+                    ledger.record_attempt(id, &run, at(SWITCH_NOW_MS), *n == 2, None).await.unwrap().0;
+                (debug(&ruling), debug(&bank.record_attempt(*n, &self.payment, 0, false, *n == 2)))
             }
             Op::Answer(answer) => {
                 let n = u32::from(bank.attempts);
                 if n > self.answered {
                     self.answered = n;
-                    ledger.record_answer(id, n, answer, None).await.unwrap();
+                    ledger.record_answer(id, n, answer, None, at(SWITCH_NOW_MS)).await.unwrap();
                     bank.record_answer(n, answer);
                 }
                 (debug(&ledger.last_submission(id).await.unwrap()), debug(&bank.log))
@@ -159,10 +161,15 @@ impl SideBySide {
         let (ledger, id, bank) = (&self.ledger.ledger, &self.sample.id, &mut self.bank);
         match op {
             Op::BeginCancel(cause) => {
-                let begun = ledger.begin_cancel(id, cause).await.unwrap();
-                let simulated = bank.begin_cancel(cause, 0);
+                // A customer's cancel arrives after the submit was scheduled, an expired SLA in this test before.
+                let submit_scheduled = *cause == Cause::CustomerCancel;
+                let begun = ledger.begin_cancel(id, cause, submit_scheduled).await.unwrap();
+                let simulated = bank.begin_cancel(cause, 0, submit_scheduled);
                 let compared = |begun: &CancelContext| {
-                    format!("{:?} {:?} {}", begun.end, begun.final_status, begun.never_sent)
+                    format!(
+                        "{:?} {:?} {} {}",
+                        begun.end, begun.final_status, begun.never_sent, begun.accepted
+                    )
                 };
                 (compared(&begun), compared(&simulated))
             }
@@ -173,7 +180,7 @@ impl SideBySide {
             }
             Op::Void(reason) => {
                 let ruling = ledger.record_void(id, *reason).await.unwrap();
-                (debug(&ruling), debug(&bank.record_void(*reason == VoidReason::NeverSent)))
+                (debug(&ruling), debug(&bank.record_void(*reason)))
             }
             Op::Debit => (debug(&ledger.debit(id).await.unwrap()), debug(&bank.debit())),
             Op::Release(cause) => {
@@ -285,6 +292,9 @@ impl SideBySide {
         let mut exceptions: Vec<&str> = [
             (Exception::LateConfirmation, "late_confirmation"),
             (Exception::ContradictoryFinalStatus, "contradictory_final_status"),
+            (Exception::ReturnedAfterDebit, "returned_after_debit"),
+            (Exception::AttemptRecordLost, "attempt_record_lost"),
+            (Exception::AcceptedThenUnknown, "accepted_then_unknown"),
             (Exception::ConfirmationMismatch, "confirmation_mismatch"),
             (Exception::SettledWithoutAttempt, "settled_without_attempt"),
             (Exception::CallbackFromOtherSwitch, "callback_from_other_switch"),

@@ -117,12 +117,15 @@ impl SideBySide {
                 (format!("{:?}", ledger.fence_reserve(&samples[p].id).await.unwrap()), payments[p].fence())
             }
             Op::Attempt(p, n) => {
-                let ruling =
-                    ledger.record_attempt(&samples[p].id, &runs[n], at(SWITCH_NOW_MS), None).await.unwrap().0;
+                let ruling = ledger
+                    .record_attempt(&samples[p].id, &runs[n], at(SWITCH_NOW_MS), false, None)
+                    .await
+                    .unwrap()
+                    .0;
                 (format!("{ruling:?}"), payments[p].attempt(n))
             }
             Op::BeginCancel(p, c) => {
-                let begun = ledger.begin_cancel(&samples[p].id, &CAUSES[c]).await.unwrap();
+                let begun = ledger.begin_cancel(&samples[p].id, &CAUSES[c], false).await.unwrap();
                 let end = begun.end.map(|end| format!("{end:?}"));
                 let final_status = begun.final_status.map(|final_status| format!("{final_status:?}"));
                 let actual = format!("{end:?} {final_status:?} {}", begun.never_sent);

@@ -131,7 +131,7 @@ impl Bank {
     }
 
     pub(crate) async fn attempt(&self, p: &Sample) -> payment_protocol::rules::AttemptRuling {
-        self.ledger.record_attempt(&p.id, &first_run(), at(SWITCH_NOW_MS), None).await.unwrap().0
+        self.ledger.record_attempt(&p.id, &first_run(), at(SWITCH_NOW_MS), false, None).await.unwrap().0
     }
 
     pub(crate) async fn freeze(&self, p: &Sample) {

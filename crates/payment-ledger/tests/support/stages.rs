@@ -67,7 +67,7 @@ impl Bank {
             }
             Stage::Cancelling => {
                 Box::pin(self.advance(p, Stage::Sent)).await;
-                self.ledger.begin_cancel(&p.id, &Cause::SlaExpired).await.unwrap();
+                self.ledger.begin_cancel(&p.id, &Cause::SlaExpired, false).await.unwrap();
             }
             Stage::Differing => {
                 Box::pin(self.advance(p, Stage::Sent)).await;

@@ -52,7 +52,7 @@ fn each_outcome_of_reserve_leads_to_its_next_step() {
         // The payment has settled: a late run succeeds.
         (replies(ReserveOutcome::Ended(FinalState::Settled)), "settled",                     "reserve"),
         // The compensation was registered before the step: an unknown reserve is released, which fences it.
-        (unknown,                                             "compensated:reserve_unknown", "reserve cancel:reserve_unknown release:reserve_unknown"),
+        (unknown,                                             "compensated:reserve_unknown", "reserve cancel:reserve_unknown:unsent release:reserve_unknown"),
         // Another run owns the payment: recover, and no submit.
         (another,                                             "compensated:interrupted",     "reserve fence cancel:interrupted release:interrupted"),
     ]);

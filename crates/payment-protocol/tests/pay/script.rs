@@ -86,8 +86,10 @@ impl PaymentPort for Script {
         next!(self, ApplyDecision, format!("decision:{}:{reason}", decision.action))
     }
 
-    async fn cancel(&self, cause: &Cause) -> CancelOutcome {
-        next!(self, Cancel, format!("cancel:{}", cause.code()))
+    async fn cancel(&self, cause: &Cause, submit_scheduled: bool) -> CancelOutcome {
+        // The compensations show whether the transfer may have been sent: only a cancel before submit is marked.
+        let mark = if submit_scheduled { "" } else { ":unsent" };
+        next!(self, Cancel, format!("cancel:{}{mark}", cause.code()))
     }
 
     async fn debit(&self) -> DebitOutcome {
@@ -130,7 +132,7 @@ impl PaymentPort for Script {
     }
 
     async fn alert(&self, alert: OperatorAlert) {
-        let OperatorAlert::CompensationFailed { detail } = alert;
+        let (OperatorAlert::CompensationFailed { detail } | OperatorAlert::DebitFailed { detail }) = alert;
         self.calls.borrow_mut().push(format!("alert:{detail}"));
     }
 

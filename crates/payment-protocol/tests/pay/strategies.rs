@@ -50,9 +50,9 @@ fn s1_5_a_switch_without_references_needs_the_account_lock() {
     let table: Vec<Row> = vec![
         (vec![HELD, lock(AccountLockOutcome::Held), ACCEPTED, SUCCESS, DEBITED],       "settled",                "reserve lock submit wait debit unlock"),
         (vec![HELD, lock(AccountLockOutcome::NotGranted), VOID, released(busy())], "compensated:not_sent",
-            "reserve lock cancel:not_sent release:not_sent unlock"),
+            "reserve lock cancel:not_sent:unsent release:not_sent unlock"),
         (vec![HELD, lock(AccountLockOutcome::CustomerCancel), VOID, released(Cause::CustomerCancel)], "compensated:customer_cancel",
-            "reserve lock cancel:customer_cancel release:customer_cancel unlock"),
+            "reserve lock cancel:customer_cancel:unsent release:customer_cancel unlock"),
         (vec![Reply::Reserve(ReserveOutcome::Refused(ReserveRefusal::FrozenAccount))], "refused:frozen_account", "reserve unlock"),
     ];
     for (replies, end, calls) in table {

@@ -34,6 +34,10 @@ impl SwitchClient {
                     ReadBackOutcome::NoMatch => {
                         return SwitchReply::new(CancelAnswer::NotFound, reply.switch_now);
                     }
+                    // The query tells the protocol that it is ambiguous.
+                    ReadBackOutcome::Ambiguous { .. } => {
+                        return SwitchReply::new(CancelAnswer::CannotCancel, reply.switch_now);
+                    }
                     ReadBackOutcome::OurFault { detail } => {
                         return SwitchReply::new(CancelAnswer::OurFault { detail }, reply.switch_now);
                     }
@@ -79,7 +83,10 @@ impl SwitchClient {
         match body.answer {
             // A transfer that was cancelled by the switch's own id was known, whatever `known` says.
             CancelAnswerCode::Cancelled => CancelAnswer::Cancelled {
-                tombstoned: !body.known && matches!(address, Address::Reference(_)),
+                tombstoned: match address {
+                    Address::Reference(_) => body.known.map(|known| !known),
+                    _ => Some(false),
+                },
             },
             CancelAnswerCode::AlreadyRejected => CancelAnswer::AlreadyRejected,
             CancelAnswerCode::AlreadySettled | CancelAnswerCode::AlreadyReturned => {
@@ -114,7 +121,7 @@ fn contradiction(body: &CancelBody, address: Address<'_>) -> Option<&'static str
         return Some(NAMES_ANOTHER);
     }
     let (agrees, is_ours) = match (body.answer, &body.transfer) {
-        (CancelAnswerCode::NotFound, transfer) => (transfer.is_none() && !body.known, true),
+        (CancelAnswerCode::NotFound, transfer) => (transfer.is_none() && body.known != Some(true), true),
         (CancelAnswerCode::Refused | CancelAnswerCode::InProcess | CancelAnswerCode::CannotCancel, _)
         | (_, None) => (true, true),
         (CancelAnswerCode::Cancelled, Some(transfer)) => {

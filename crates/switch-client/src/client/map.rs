@@ -13,6 +13,7 @@ impl SwitchClient {
     pub(crate) fn query_answer(&self, transfer: TransferView, reference: Option<&Reference>) -> QueryAnswer {
         match transfer.status {
             TransferStatus::Pending => QueryAnswer::Pending,
+            TransferStatus::Cancelled if transfer.tombstone => QueryAnswer::NotFound,
             TransferStatus::Rejected | TransferStatus::Cancelled => {
                 QueryAnswer::Void { reason: reason(transfer.reason) }
             }

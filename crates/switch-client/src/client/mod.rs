@@ -93,7 +93,9 @@ pub struct ClientError {
 
 impl<A> SwitchReply<A> {
     /// A reply that names no transfer.
-    pub(crate) fn new(answer: A, switch_now: Option<Timestamp>) -> Self {
+    /// An answer at a time of the switch; `None` if it named none.
+    #[must_use]
+    pub fn new(answer: A, switch_now: Option<Timestamp>) -> Self {
         Self { answer, switch_now, transfer_id: None }
     }
 

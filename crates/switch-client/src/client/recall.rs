@@ -27,7 +27,9 @@ impl SwitchClient {
                     let detail = "the transfer was not found in the switch's listing".into();
                     return SwitchReply::new(RecallAnswer::Unknown { detail }, None);
                 }
-                ReadBackOutcome::OurFault { detail } | ReadBackOutcome::NoAnswer { detail } => {
+                ReadBackOutcome::Ambiguous { detail }
+                | ReadBackOutcome::OurFault { detail }
+                | ReadBackOutcome::NoAnswer { detail } => {
                     return SwitchReply::new(RecallAnswer::Unknown { detail }, None);
                 }
             },

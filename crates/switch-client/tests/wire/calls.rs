@@ -278,6 +278,7 @@ pub(crate) fn query_word(answer: &QueryAnswer) -> &'static str {
         QueryAnswer::Returned(_) => "returned",
         QueryAnswer::Void { .. } => "void",
         QueryAnswer::NotFound => "not found",
+        QueryAnswer::Ambiguous { .. } => "ambiguous",
         QueryAnswer::OurFault { .. } => "our fault",
         QueryAnswer::NoAnswer { .. } => "no answer",
     }
@@ -285,8 +286,9 @@ pub(crate) fn query_word(answer: &QueryAnswer) -> &'static str {
 
 pub(crate) fn cancel_word(answer: &CancelAnswer) -> &'static str {
     match answer {
-        CancelAnswer::Cancelled { tombstoned: false } => "cancelled",
-        CancelAnswer::Cancelled { tombstoned: true } => "tombstoned",
+        CancelAnswer::Cancelled { tombstoned: Some(false) } => "cancelled",
+        CancelAnswer::Cancelled { tombstoned: Some(true) } => "tombstoned",
+        CancelAnswer::Cancelled { tombstoned: None } => "cancelled, unsaid",
         CancelAnswer::AlreadyRejected => "rejected",
         CancelAnswer::AlreadySettled(_) => "settled",
         CancelAnswer::AlreadyReturned(_) => "returned",

@@ -40,8 +40,8 @@ async fn each_documented_switch_answer_to_a_cancel_has_its_meaning() {
         ("CANCELLED",        yes,         Some("CANCELLED"), "cancelled"),
         ("CANCELLED",        yes,         None,              "cancelled"),
         ("CANCELLED",        Some(false), None,              "tombstoned"),
-        // A switch that does not say whether it knew the transfer proves no more than a tombstone.
-        ("CANCELLED",        None,        None,              "tombstoned"),
+        // The protocol decides by its own record what such a switch may have cancelled.
+        ("CANCELLED",        None,        None,              "cancelled, unsaid"),
         ("ALREADY_REJECTED", yes,         Some("REJECTED"),  "rejected"),
         ("ALREADY_REJECTED", yes,         None,              "rejected"),
         ("ALREADY_SETTLED",  yes,         Some("SETTLED"),   "settled"),
@@ -154,7 +154,7 @@ async fn s1_8_a_cancel_after_an_undecided_lookup_sends_nothing() {
             "creditor_account": "FR-BOB"})
     };
     for (name, step, expected, requests) in [
-        ("lists two candidates", response(200, &listing(json!([entry("7"), entry("8")]))), "no answer", 1),
+        ("lists two candidates", response(200, &listing(json!([entry("7"), entry("8")]))), "cannot", 1),
         ("lists none", response(200, &listing(json!([]))), "not found", 1),
         ("is busy", response(429, b""), "no answer", 1),
         ("closes", vec![], "no answer", 1),

@@ -50,9 +50,9 @@ async fn each_documented_switch_answer_to_a_query_has_its_meaning() {
             assert_eq!(word, expected, "{call:?} {status} {reference:?}");
         }
     }
-    // A tombstone has neither amount nor currency.
+    // A tombstone is the trace of a cancel: the switch has never received the transfer.
     let tombstone = json!({"transfer_id": "9", "reference": ours, "status": "CANCELLED", "tombstone": true});
-    assert_eq!(answer(Call::Query, 200, &tombstone).await.0, "void");
+    assert_eq!(answer(Call::Query, 200, &tombstone).await.0, "not found");
 }
 
 /// A SUCCESS is passed on in the switch's words, since the protocol compares it with the payment and records a difference.

@@ -115,7 +115,10 @@ impl LedgerActivities {
         _ctx: ActivityContext,
         payment_id: PaymentId,
     ) -> Result<FenceOutcome, ActivityError> {
-        self.ledger.fence_reserve(&payment_id).await.map_err(ledger_failure)
+        match self.ledger.fence_reserve(&payment_id).await {
+            Err(error) if error.is_final() => Ok(FenceOutcome::Failed { detail: error_chain(&error) }),
+            outcome => outcome.map_err(ledger_failure),
+        }
     }
 
     /// Reads from our own ledger whether the switch has reported an end of a submit that had no answer.
@@ -146,7 +149,10 @@ impl LedgerActivities {
         _ctx: ActivityContext,
         payment_id: PaymentId,
     ) -> Result<DebitOutcome, ActivityError> {
-        let outcome = self.ledger.debit(&payment_id).await.map_err(ledger_failure)?;
+        let outcome = match self.ledger.debit(&payment_id).await {
+            Err(error) if error.is_final() => DebitOutcome::Failed { detail: error_chain(&error) },
+            outcome => outcome.map_err(ledger_failure)?,
+        };
         self.wake_relay.fire();
         if outcome == DebitOutcome::Done {
             metrics::counter!("payments_ended_total", "state" => "settled").increment(1);

@@ -36,6 +36,13 @@ pub struct CancelInput {
     pub payment: Payment,
     /// Why the payment is compensated.
     pub cause: Cause,
+    /// Whether the workflow scheduled a submit, or does not know. True for workflows of an older release.
+    #[serde(default = "unknown_is_scheduled")]
+    pub submit_scheduled: bool,
+}
+
+fn unknown_is_scheduled() -> bool {
+    true
 }
 
 /// Input of poll.
@@ -67,15 +74,15 @@ pub struct SwitchActivities {
 }
 
 impl SwitchActivities {
-    /// The session of a payment at its switch; a switch without configuration is our fault: the attempt is retried
-    /// and draws no conclusion.
-    fn session<'a>(&'a self, payment: &'a Payment) -> Result<SwitchSession<'a>, ActivityError> {
+    /// The session of a payment at its switch. A switch that is not configured is one that gives no answer: a cancel still
+    /// begins, and operators can decide after the switch's retention.
+    fn session<'a>(&'a self, payment: &'a Payment) -> SwitchSession<'a> {
         let name = &payment.profile.switch;
-        let client = self.clients.get(name).ok_or_else(|| {
+        let client = self.clients.get(name);
+        if client.is_none() {
             tracing::error!(switch = %name, payment.id = %payment.payment_id, "the payment-worker sent nothing to a payment's switch because the switch is not configured; add the configuration section [switches.NAME]");
-            retryable("switch_not_configured", &format!("switch {name} is not configured at the payment-worker; add the configuration section [switches.{name}]"), None)
-        })?;
-        Ok(SwitchSession { ledger: &self.ledger, client, payment })
+        }
+        SwitchSession { ledger: &self.ledger, client, payment }
     }
 
     /// Alerts an operator that the switch has not decided.
@@ -85,13 +92,21 @@ impl SwitchActivities {
     }
 }
 
+/// Whether an earlier try of this submit may have sent the transfer. The tries are counted by Temporal, whose record survives a
+/// commit that our database lost. Each heartbeat says up to which try nothing was sent.
+fn may_have_sent_before(ctx: &ActivityContext) -> bool {
+    let earlier = ctx.info().attempt.saturating_sub(1);
+    let sent_nothing: u32 = ctx.heartbeat_details().deserialize().ok().flatten().unwrap_or(0);
+    sent_nothing < earlier
+}
+
 /// The delay before the next attempt: until the switch's deadline has passed on its clock, or as long as its
 /// `Retry-After` requires, whichever is longer. The first is bounded by the profile's `retry_interval_max_ms`,
 /// since the switch's clock may have been wrong.
 fn retry_delay(session: SwitchSession<'_>, not_before_ms: Option<u64>) -> Option<Duration> {
     let bound_ms = session.payment.profile.retry_interval_max_ms;
     let until_deadline = not_before_ms.map(|delay_ms| Duration::from_millis(delay_ms.min(bound_ms)));
-    until_deadline.max(session.client.retry_after())
+    until_deadline.max(session.retry_after())
 }
 
 #[activities]
@@ -103,12 +118,17 @@ impl SwitchActivities {
         ctx: ActivityContext,
         payment: Payment,
     ) -> Result<SubmitOutcome, ActivityError> {
-        let session = self.session(&payment)?;
-        let adapter = SubmitAdapter::new(session, run_id(&ctx)?);
-        let not_sent = |kind, error: &SubmitAdapterError| {
-            retryable(kind, &error.to_string(), session.client.retry_after())
-        };
-        let attempt = submit::attempt(&adapter, &payment).await.map_err(|error| match error {
+        let session = self.session(&payment);
+        let adapter = SubmitAdapter::new(session, run_id(&ctx)?, may_have_sent_before(&ctx));
+        let not_sent =
+            |kind, error: &SubmitAdapterError| retryable(kind, &error.to_string(), session.retry_after());
+        let attempted = submit::attempt(&adapter, &payment).await;
+        if adapter.sent_nothing() {
+            // Lost, it costs only the certainty that nothing was sent.
+            let _ = ctx.record_heartbeat(ctx.info().attempt).await;
+        }
+        let attempt = attempted.map_err(|error| match error {
+            SubmitAdapterError::SwitchNotConfigured { .. } => not_sent("switch_not_configured", &error),
             SubmitAdapterError::Ledger(error) => ledger_failure(error),
             SubmitAdapterError::SubmitsHeldBack { .. } => not_sent("switch_submits_held_back", &error),
             SubmitAdapterError::SwitchClock { .. } => not_sent("switch_clock_unknown", &error),
@@ -120,7 +140,7 @@ impl SwitchActivities {
             SubmitAttemptOutcome::Settled => SubmitOutcome::Settled,
             SubmitAttemptOutcome::NotSent(reason) => SubmitOutcome::NotSent(reason),
             SubmitAttemptOutcome::Unknown { detail } => {
-                return Err(retryable("submit_unknown", &detail, session.client.retry_after()));
+                return Err(retryable("submit_unknown", &detail, session.retry_after()));
             }
         })
     }
@@ -133,8 +153,8 @@ impl SwitchActivities {
         input: CancelInput,
     ) -> Result<CancelOutcome, ActivityError> {
         let payment = &input.payment;
-        let session = self.session(payment)?;
-        let adapter = CancelAdapter::for_cancel(session, input.cause);
+        let session = self.session(payment);
+        let adapter = CancelAdapter::for_cancel(session, input.cause, input.submit_scheduled);
         Ok(match cancel::attempt(&adapter, payment).await.map_err(ledger_failure)? {
             CancelAttemptOutcome::Void => CancelOutcome::Void,
             CancelAttemptOutcome::Settled => CancelOutcome::Settled,
@@ -157,7 +177,7 @@ impl SwitchActivities {
         _ctx: ActivityContext,
         payment: Payment,
     ) -> Result<RecallOutcome, ActivityError> {
-        let session = self.session(&payment)?;
+        let session = self.session(&payment);
         let adapter = RecallAdapter { session };
         match recall::attempt(&adapter, &payment).await.map_err(ledger_failure)? {
             RecallAttemptOutcome::Decided(recalled) => Ok(recalled),
@@ -177,7 +197,7 @@ impl SwitchActivities {
         input: PollInput,
     ) -> Result<WaitOutcome, ActivityError> {
         let payment = &input.payment;
-        let session = self.session(payment)?;
+        let session = self.session(payment);
         let adapter = CancelAdapter::for_poll(session);
         match poll::poll(&adapter, payment).await.map_err(ledger_failure)? {
             PollOutcome::SuccessReported if !input.needs_operator || moves_payment(adapter.ruling()) => {
@@ -210,7 +230,7 @@ impl SwitchActivities {
         input: ApplyDecisionInput,
     ) -> Result<DecisionOutcome, ActivityError> {
         let ApplyDecisionInput { payment, decision, reason } = &input;
-        let adapter = CancelAdapter::for_decision(self.session(payment)?, decision);
+        let adapter = CancelAdapter::for_decision(self.session(payment), decision);
         let outcome =
             decision::apply_decision(&adapter, payment, decision, *reason).await.map_err(ledger_failure)?;
         let label = match &outcome {

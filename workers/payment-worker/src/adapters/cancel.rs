@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use jiff::Timestamp;
 use payment_ledger::LedgerError;
 use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::cancel::{CancelAnswer, CancelContext, CancelPort, SwitchResponse, VoidReason};
@@ -19,6 +20,8 @@ pub(crate) struct CancelAdapter<'a, D = ()> {
     pub(crate) decision: D,
     /// Why the payment is compensated, if a cancel begins.
     cause: Cause,
+    /// Whether the workflow scheduled a submit, or does not know.
+    submit_scheduled: bool,
     /// The source with which a SUCCESS is recorded.
     source: FinalStatusSource,
     /// The ledger's ruling on a recorded SUCCESS.
@@ -27,8 +30,8 @@ pub(crate) struct CancelAdapter<'a, D = ()> {
 
 impl<'a> CancelAdapter<'a> {
     /// The port of one cancel attempt.
-    pub(crate) fn for_cancel(session: SwitchSession<'a>, cause: Cause) -> Self {
-        Self::new(session, (), cause, FinalStatusSource::Cancel)
+    pub(crate) fn for_cancel(session: SwitchSession<'a>, cause: Cause, submit_scheduled: bool) -> Self {
+        Self { submit_scheduled, ..Self::new(session, (), cause, FinalStatusSource::Cancel) }
     }
 
     /// The port of one poll, which compensates nothing.
@@ -49,7 +52,8 @@ impl<'a, D> CancelAdapter<'a, D> {
         cause: Cause,
         source: FinalStatusSource,
     ) -> Self {
-        Self { session, decision, cause, source, ruling: OnceLock::new() }
+        // A decision or a poll does not know what the workflow sent.
+        Self { session, decision, cause, submit_scheduled: true, source, ruling: OnceLock::new() }
     }
 
     /// The ledger's ruling on the recorded SUCCESS; `None` if none was recorded.
@@ -62,7 +66,14 @@ impl<D> CancelPort for CancelAdapter<'_, D> {
     type Error = LedgerError;
 
     async fn begin(&self) -> Result<CancelContext, LedgerError> {
-        self.session.ledger.begin_cancel(&self.session.payment.payment_id, &self.cause).await
+        let id = &self.session.payment.payment_id;
+        self.session.ledger.begin_cancel(id, &self.cause, self.submit_scheduled).await
+    }
+
+    async fn bound_deadline(&self, latest_ms: i64) -> Result<i64, LedgerError> {
+        let latest = Timestamp::from_millisecond(latest_ms).unwrap_or(Timestamp::MAX);
+        let recorded = self.session.ledger.bound_deadline(&self.session.payment.payment_id, latest).await?;
+        Ok(recorded.as_millisecond())
     }
 
     async fn cancel(

@@ -2,6 +2,8 @@
 //! lookup key that our ledger recorded. The session records the switch's own transfer id before any conclusion is
 //! drawn from the answer.
 
+use std::time::Duration;
+
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::Payment;
 use payment_protocol::cancel::{CancelAnswer, SwitchResponse};
@@ -14,11 +16,25 @@ use switch_client::{LookupKey, SwitchClient, SwitchReply, TransferRef};
 #[derive(Clone, Copy)]
 pub(crate) struct SwitchSession<'a> {
     pub(crate) ledger: &'a Ledger,
-    pub(crate) client: &'a SwitchClient,
+    /// `None` if the switch is not configured: it gives no answer.
+    pub(crate) client: Option<&'a SwitchClient>,
     pub(crate) payment: &'a Payment,
 }
 
-impl SwitchSession<'_> {
+impl<'a> SwitchSession<'a> {
+    /// The client of the payment's switch, or why there is none.
+    pub(crate) fn client(&self) -> Result<&'a SwitchClient, String> {
+        self.client.ok_or_else(|| {
+            let name = &self.payment.profile.switch;
+            format!("switch {name} is not configured at the payment-worker; add the configuration section [switches.{name}]")
+        })
+    }
+
+    /// How long the switch asked us to wait; `None` if it did not.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        self.client.and_then(SwitchClient::retry_after)
+    }
+
     /// Whether transfers are looked up in the switch's listing, because the switch has no references.
     pub(crate) fn reads_back(&self) -> bool {
         self.payment.profile.needs_account_lock()
@@ -42,11 +58,15 @@ impl SwitchSession<'_> {
     }
 
     pub(crate) async fn query(&self, reference: &Reference) -> Result<SwitchReply<QueryAnswer>, LedgerError> {
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(detail) => return Ok(SwitchReply::new(QueryAnswer::NoAnswer { detail }, None)),
+        };
         if !self.reads_back() {
-            return Ok(self.client.query(TransferRef::Reference(reference)).await);
+            return Ok(client.query(TransferRef::Reference(reference)).await);
         }
         let lookup_key = self.lookup_key(reference).await?;
-        let reply = self.client.query(TransferRef::LookupKey(&lookup_key)).await;
+        let reply = client.query(TransferRef::LookupKey(&lookup_key)).await;
         self.record_transfer_id(&lookup_key, reply).await
     }
 
@@ -54,8 +74,12 @@ impl SwitchSession<'_> {
         &self,
         reference: &Reference,
     ) -> Result<SwitchReply<QueryAnswer>, LedgerError> {
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(detail) => return Ok(SwitchReply::new(QueryAnswer::NoAnswer { detail }, None)),
+        };
         let lookup_key = self.lookup_key(reference).await?;
-        Ok(self.client.statement(&lookup_key).await)
+        Ok(client.statement(&lookup_key).await)
     }
 
     pub(crate) async fn cancel(
@@ -63,11 +87,15 @@ impl SwitchSession<'_> {
         reference: &Reference,
         key: &CompensationKey,
     ) -> Result<SwitchReply<CancelAnswer>, LedgerError> {
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(detail) => return Ok(SwitchReply::new(CancelAnswer::NoAnswer { detail }, None)),
+        };
         if !self.reads_back() {
-            return Ok(self.client.cancel(TransferRef::Reference(reference), key).await);
+            return Ok(client.cancel(TransferRef::Reference(reference), key).await);
         }
         let lookup_key = self.lookup_key(reference).await?;
-        let reply = self.client.cancel(TransferRef::LookupKey(&lookup_key), key).await;
+        let reply = client.cancel(TransferRef::LookupKey(&lookup_key), key).await;
         self.record_transfer_id(&lookup_key, reply).await
     }
 
@@ -76,21 +104,27 @@ impl SwitchSession<'_> {
         reference: &Reference,
         key: &StepKey,
     ) -> Result<SwitchReply<RecallAnswer>, LedgerError> {
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(detail) => return Ok(SwitchReply::new(RecallAnswer::Unknown { detail }, None)),
+        };
         if !self.reads_back() {
-            return Ok(self.client.recall(TransferRef::Reference(reference), key).await);
+            return Ok(client.recall(TransferRef::Reference(reference), key).await);
         }
         let lookup_key = self.lookup_key(reference).await?;
-        let reply = self.client.recall(TransferRef::LookupKey(&lookup_key), key).await;
+        let reply = client.recall(TransferRef::LookupKey(&lookup_key), key).await;
         self.record_transfer_id(&lookup_key, reply).await
     }
 
     /// The answer with the switch's time and the age of the first attempt. The age is read after the answer arrived,
     /// so that a slow answer is judged by the later time.
     pub(crate) async fn response<A>(&self, reply: SwitchReply<A>) -> Result<SwitchResponse<A>, LedgerError> {
+        let first = self.ledger.first_attempt(&self.payment.payment_id).await?;
+        let distance_ms = self.payment.profile.submit_deadline_ms;
         Ok(SwitchResponse {
             answer: reply.answer,
             switch_now_ms: reply.switch_now.map(|now| now.as_millisecond()),
-            first_attempt_age_ms: self.ledger.first_attempt_age_ms(&self.payment.payment_id).await?,
+            first_attempt_age_ms: first.older_age_ms(reply.switch_now, distance_ms),
         })
     }
 

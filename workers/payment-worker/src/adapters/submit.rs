@@ -1,7 +1,9 @@
 //! The port of one submit attempt.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use jiff::Timestamp;
 use payment_ledger::LedgerError;
 use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::ids::{RunId, SwitchName};
@@ -26,6 +28,12 @@ pub(crate) enum SubmitAdapterError {
     SubmitsHeldBack {
         /// The switch.
         switch: SwitchName,
+    },
+    /// The switch is not configured at this worker. Nothing was recorded or sent.
+    #[error("the transfer was not sent: {detail}; Temporal retries the submit")]
+    SwitchNotConfigured {
+        /// What to configure.
+        detail: String,
     },
     /// The switch's clock, on which the submit deadline counts, is unknown. Nothing was recorded or sent.
     #[error(
@@ -53,21 +61,37 @@ pub(crate) enum SubmitAdapterError {
 pub(crate) struct SubmitAdapter<'a> {
     pub(crate) session: SwitchSession<'a>,
     pub(crate) run: RunId,
+    /// Whether an earlier try of this submit may have sent the transfer, according to Temporal.
+    tried_before: bool,
+    /// Whether this try began to send the transfer.
+    has_sent: AtomicBool,
     /// The recorded attempt: its number and the order to send.
-    attempt: OnceLock<(u32, TransferOrder)>,
+    attempt: OnceLock<(u32, TransferOrder, Timestamp)>,
     /// The switch's own transfer id.
     transfer_id: OnceLock<String>,
 }
 
 impl<'a> SubmitAdapter<'a> {
-    pub(crate) fn new(session: SwitchSession<'a>, run: RunId) -> Self {
-        Self { session, run, attempt: OnceLock::new(), transfer_id: OnceLock::new() }
+    pub(crate) fn new(session: SwitchSession<'a>, run: RunId, tried_before: bool) -> Self {
+        Self {
+            session,
+            run,
+            tried_before,
+            has_sent: AtomicBool::new(false),
+            attempt: OnceLock::new(),
+            transfer_id: OnceLock::new(),
+        }
+    }
+
+    /// Whether it is known that no try of this submit has sent the transfer so far.
+    pub(crate) fn sent_nothing(&self) -> bool {
+        !self.tried_before && !self.has_sent.load(Ordering::Relaxed)
     }
 
     /// Records the newest listed transfer to the account as the marker. The attempt is recorded and the payment holds
     /// the account lock, so only a transfer after the marker can be this one.
     async fn record_marker(&self, n: u32, order: &TransferOrder) -> Result<(), String> {
-        let marker = self.session.client.marker(&order.creditor_account).await?;
+        let marker = self.session.client()?.marker(&order.creditor_account).await?;
         let recorded = self.session.ledger.record_marker(&self.session.payment.payment_id, n, &marker).await;
         recorded.map_err(|error| error.to_string())
     }
@@ -88,8 +112,10 @@ impl SubmitPort for SubmitAdapter<'_> {
     }
 
     async fn record_attempt(&self) -> Result<AttemptRuling, SubmitAdapterError> {
-        let SwitchSession { ledger, client, payment } = self.session;
+        let SwitchSession { ledger, payment, .. } = self.session;
         let switch = || payment.profile.switch.clone();
+        let client =
+            self.session.client().map_err(|detail| SubmitAdapterError::SwitchNotConfigured { detail })?;
         if !client.permits_submit() {
             return Err(SubmitAdapterError::SubmitsHeldBack { switch: switch() });
         }
@@ -108,8 +134,9 @@ impl SubmitPort for SubmitAdapter<'_> {
         } else if self.session.reads_statement() {
             marker = client.statement_position().await;
         }
-        let (ruling, transfer) =
-            ledger.record_attempt(&payment.payment_id, &self.run, switch_now, marker.as_deref()).await?;
+        let (ruling, transfer) = ledger
+            .record_attempt(&payment.payment_id, &self.run, switch_now, self.tried_before, marker.as_deref())
+            .await?;
         if let (AttemptRuling::Send(n), Some(transfer)) = (ruling, transfer) {
             let order = TransferOrder {
                 reference: transfer.reference,
@@ -120,14 +147,14 @@ impl SubmitPort for SubmitAdapter<'_> {
                 deadline: payment.profile.honours_deadline.then_some(transfer.deadline),
             };
             // Set once: an adapter serves one attempt.
-            let _ = self.attempt.set((n, order));
+            let _ = self.attempt.set((n, order, transfer.deadline));
         }
         Ok(ruling)
     }
 
     async fn send(&self, _reference: &Reference) -> SendAnswer {
         // The recorded order carries the reference.
-        let Some((n, order)) = self.attempt.get() else {
+        let Some((n, order, _)) = self.attempt.get() else {
             return SendAnswer::Unknown {
                 detail: "the transfer was not sent: the ledger recorded no attempt".into(),
             };
@@ -141,7 +168,12 @@ impl SubmitPort for SubmitAdapter<'_> {
                 ),
             };
         }
-        let reply = self.session.client.send(order).await;
+        let client = match self.session.client() {
+            Ok(client) => client,
+            Err(detail) => return SendAnswer::Unknown { detail },
+        };
+        self.has_sent.store(true, Ordering::Relaxed);
+        let reply = client.send(order).await;
         if let Some(id) = reply.transfer_id {
             let _ = self.transfer_id.set(id);
         }
@@ -151,7 +183,8 @@ impl SubmitPort for SubmitAdapter<'_> {
     async fn record_answer(&self, n: u32, answer: &SendAnswer) -> Result<(), SubmitAdapterError> {
         let transfer_id = self.transfer_id.get().map(String::as_str);
         let id = &self.session.payment.payment_id;
-        Ok(self.session.ledger.record_answer(id, n, answer, transfer_id).await?)
+        let Some((_, _, deadline)) = self.attempt.get() else { return Ok(()) };
+        Ok(self.session.ledger.record_answer(id, n, answer, transfer_id, *deadline).await?)
     }
 
     async fn record_found(&self) -> Result<Option<NotSent>, SubmitAdapterError> {

@@ -104,10 +104,10 @@ impl PaymentPort for TemporalPaymentPort<'_> {
         }
     }
 
-    async fn cancel(&self, cause: &Cause) -> CancelOutcome {
+    async fn cancel(&self, cause: &Cause, submit_scheduled: bool) -> CancelOutcome {
         let summary = format!("Cancel the transfer at switch {}", self.payment.profile.switch);
         loop {
-            let input = CancelInput { payment: self.payment.clone(), cause: cause.clone() };
+            let input = CancelInput { payment: self.payment.clone(), cause: cause.clone(), submit_scheduled };
             let options = self.switch_options(WorkflowCancellationToken::new(), &summary);
             let mut cancel = pin!(self.ctx.execute_activity(SwitchActivities::cancel, input, options));
             let success_reported =
@@ -223,6 +223,11 @@ impl PaymentPort for TemporalPaymentPort<'_> {
             OperatorAlert::CompensationFailed { detail } => AlertInput {
                 payment_id: self.payment.payment_id.clone(),
                 kind: AlertKind::CompensationFailed,
+                detail: detail.clone(),
+            },
+            OperatorAlert::DebitFailed { detail } => AlertInput {
+                payment_id: self.payment.payment_id.clone(),
+                kind: AlertKind::DebitFailed,
                 detail: detail.clone(),
             },
         };

@@ -70,14 +70,12 @@ fn unknown(evidence: impl Into<String>) -> Finding {
 struct Records<'a> {
     explained: &'a LedgerExplanation,
     view: &'a PaymentView,
-    tx_id: Option<TxId>,
 }
 
 /// Checks every invariant that one payment's records can show.
 pub(super) fn check(explained: &LedgerExplanation, switch: Option<&SwitchView>) -> Vec<InvariantCheck> {
     let view = &explained.payment.view;
-    let tx_id = PaymentId::new(view.payment_id.as_str()).ok().map(|id| TxId::derive(&id));
-    let records = Records { explained, view, tx_id };
+    let records = Records { explained, view };
     let checks = [
         ("I1", "holding and escrow equal the payment's entries", records.entries_add_up()),
         ("I2", "the hold is debited or released, never both", records.hold_closes_once()),
@@ -134,9 +132,5 @@ impl Records<'_> {
             .operations
             .iter()
             .any(|operation| operation.operation_key == key && operation.outcome == "done")
-    }
-
-    fn is_recalled(&self) -> bool {
-        self.tx_id.as_ref().is_some_and(|tx_id| self.is_operation_done(keys::recall(tx_id).as_str()))
     }
 }

@@ -1,0 +1,152 @@
+//! A commit that was confirmed and lost, by a failover to a standby or a restored backup: what the record no longer shows is not
+//! taken for what never happened.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
+
+mod support;
+
+use jiff::Timestamp;
+use payment_ledger::steps::cancel::FirstAttempt;
+use payment_ledger::steps::release::ReleaseStepOutcome;
+use payment_ledger::switch::final_status::FinalStatusSource;
+use payment_protocol::cancel::VoidReason;
+use payment_protocol::cause::{Cause, OperatorReason};
+use payment_protocol::port::DebitOutcome;
+use payment_protocol::rules::{FinalStatusRuling, ReleaseRefusal};
+use payment_protocol::submit::SendAnswer;
+use sqlx::PgPool;
+use support::{Bank, SWITCH_NOW_MS, Sample, Stage, at, event, report, success};
+
+/// A payment that was sent, as a failover would leave it that lost the commit of the attempt.
+async fn payment_without_its_attempt(bank: &Bank, key: &str) -> Sample {
+    let p = bank.payment_at(Stage::Sent, key).await;
+    bank.damage(format!("DELETE FROM submissions WHERE payment_id = '{}'", p.id)).await;
+    bank.damage(format!(
+        "UPDATE payments SET attempts = 0, first_attempt_at = NULL, submit_deadline = NULL WHERE payment_id = '{}'",
+        p.id
+    ))
+    .await;
+    p
+}
+
+/// The workflow scheduled a submit: nothing is released without the switch's answer, although no attempt is recorded.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_lost_attempt_is_not_taken_for_a_transfer_that_was_never_sent(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = payment_without_its_attempt(&bank, "k").await;
+    let begun = bank.ledger.begin_cancel(&p.id, &Cause::CustomerCancel, true).await.unwrap();
+    assert!(!begun.never_sent, "{begun:?}");
+    let ruling = bank.ledger.record_void(&p.id, VoidReason::NeverSent).await.unwrap();
+    assert_eq!(ruling, FinalStatusRuling::NoAttempt);
+    let released = bank.ledger.release(&p.id, &Cause::CustomerCancel).await.unwrap();
+    assert_eq!(released, ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle));
+    // The switch settled it, and says so when asked: the payment ends right without a person.
+    let ruling = bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Cancel).await.unwrap();
+    assert_eq!(ruling, FinalStatusRuling::First);
+    assert_eq!(bank.debit(&p).await, DebitOutcome::Done);
+    assert_eq!(bank.state(&p).await, "settled");
+}
+
+/// Without a submit of the workflow, nothing can have been sent: the hold is released at once.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_payment_whose_workflow_scheduled_no_submit_was_never_sent(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Reserved, "k").await;
+    let begun = bank.ledger.begin_cancel(&p.id, &Cause::CustomerCancel, false).await.unwrap();
+    assert!(begun.never_sent, "{begun:?}");
+    assert_eq!(
+        bank.ledger.record_void(&p.id, VoidReason::NeverSent).await.unwrap(),
+        FinalStatusRuling::First
+    );
+}
+
+/// A callback that nobody expects does not stand for a lost attempt; an answer to our question does.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_callback_alone_does_not_replace_a_lost_attempt(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = payment_without_its_attempt(&bank, "k").await;
+    bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+    bank.ledger.store_callback(&success(&p, &event(&p, "settled"))).await.unwrap();
+    assert_eq!(bank.exceptions(&p).await, ["settled_without_attempt"]);
+    assert_eq!(bank.column(&p, "final_status").await, None);
+    let ruling = bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Query).await.unwrap();
+    assert_eq!(ruling, FinalStatusRuling::First);
+}
+
+/// The answer to an attempt whose record is gone writes the record again, and operators are told, once.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_answer_without_its_attempt_restores_the_record(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = payment_without_its_attempt(&bank, "k").await;
+    for _ in 0..2 {
+        let deadline = at(SWITCH_NOW_MS + 60_000);
+        bank.ledger.record_answer(&p.id, 1, &SendAnswer::Accepted, Some("t-1"), deadline).await.unwrap();
+    }
+    assert_eq!(bank.exceptions(&p).await, ["attempt_record_lost"]);
+    assert_eq!(bank.column(&p, "attempts::text").await.as_deref(), Some("1"));
+    assert_eq!(bank.state(&p).await, "submitted");
+    let begun = bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+    assert_eq!((begun.never_sent, begun.accepted), (false, true));
+    assert_eq!(begun.deadline_ms, Some(SWITCH_NOW_MS + 60_000));
+}
+
+/// An attempt without a record has no deadline: the latest that it can have is recorded once, and kept.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn the_deadline_of_a_lost_attempt_is_bounded_once(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = payment_without_its_attempt(&bank, "k").await;
+    let (first, later) = (at(SWITCH_NOW_MS), at(SWITCH_NOW_MS + 5_000));
+    for bound in [first, later] {
+        assert_eq!(bank.ledger.bound_deadline(&p.id, bound).await.unwrap(), first);
+    }
+}
+
+/// The age counts from the acceptance where attempts may be missing, and never from a clock that was set back.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_attempt_never_looks_younger_than_it_is(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = payment_without_its_attempt(&bank, "k").await;
+    assert_eq!(bank.ledger.first_attempt(&p.id).await.unwrap().age_ms, None);
+    bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+    bank.sql(&format!(
+        "UPDATE payments SET accepted_at = clock_timestamp() - interval '1 hour' WHERE payment_id = '{}'",
+        p.id
+    ))
+    .await;
+    let first = bank.ledger.first_attempt(&p.id).await.unwrap();
+    assert!(first.age_ms.is_some_and(|age_ms| age_ms >= 3_600_000), "{first:?}");
+
+    // An hour has passed on the switch's clock; the database's was set back to the time of the attempt.
+    let set_back = FirstAttempt { age_ms: Some(0), deadline: Some(at(60_000)) };
+    assert_eq!(set_back.older_age_ms(Some(at(3_600_000)), 60_000), Some(3_600_000));
+    // The switch's clock was set back.
+    let older = FirstAttempt { age_ms: Some(7_200_000), deadline: Some(at(60_000)) };
+    assert_eq!(older.older_age_ms(Some(at(0)), 60_000), Some(7_200_000));
+    assert_eq!(older.older_age_ms(None, 60_000), Some(7_200_000));
+    let unsent = FirstAttempt { age_ms: None, deadline: None };
+    assert_eq!(unsent.older_age_ms(Some(Timestamp::now()), 60_000), None);
+}
+
+/// A switch that accepted the transfer and says now that it never had it contradicts itself: nothing is released by itself.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_accepted_transfer_is_not_void_because_the_switch_forgot_it(pool: PgPool) {
+    let bank = Bank::new(pool);
+    for reason in [VoidReason::Tombstoned, VoidReason::DeadlinePassed] {
+        let p = bank.payment_at(Stage::Sent, &format!("{reason:?}")).await;
+        bank.ledger.record_answer(&p.id, 1, &SendAnswer::Accepted, None, at(SWITCH_NOW_MS)).await.unwrap();
+        let begun = bank.ledger.begin_cancel(&p.id, &Cause::SlaExpired, true).await.unwrap();
+        assert!(begun.accepted, "{reason:?}");
+        assert_eq!(
+            bank.ledger.record_void(&p.id, reason).await.unwrap(),
+            FinalStatusRuling::NoAttempt,
+            "{reason:?}"
+        );
+        bank.ledger.needs_operator(&p.id, OperatorReason::AcceptedThenUnknown).await.unwrap();
+        assert_eq!(bank.exceptions(&p).await, ["accepted_then_unknown"], "{reason:?}");
+        // The switch's own cancel of what it knows is believed.
+        assert_eq!(
+            bank.ledger.record_void(&p.id, VoidReason::Cancelled).await.unwrap(),
+            FinalStatusRuling::First
+        );
+    }
+}
