@@ -76,7 +76,7 @@ pub fn router(
 ) -> Result<Router, SetupError> {
     let bounds = config.api.bounds()?;
     let admission = Arc::new(Semaphore::new(config.api.max_in_flight));
-    let ledger = Ledger::new(pool.clone());
+    let ready = Ledger::new(pool.clone()).readiness();
     let app = start_app(config, pool, stopping)?;
     let (api, document) = api_routes(&app).split_for_parts();
     let api = api
@@ -84,10 +84,6 @@ pub fn router(
         .layer(from_fn(limits::write_rate_limit_headers))
         .layer(from_fn_with_state(admission, admission::admit));
 
-    let ready = move || -> service_kit::metrics::BoxFuture<'static, Result<(), String>> {
-        let ledger = ledger.clone();
-        Box::pin(async move { ledger.ping().await.map_err(|error| error.to_string()) })
-    };
     let all = api.merge(docs::routes(document)).merge(service_kit::metrics::routes(metrics, ready));
     // The last layer is the outermost: responses of the bounds have a request id, too.
     Ok(bounded(all, bounds)

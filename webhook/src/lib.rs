@@ -38,7 +38,8 @@ mod workflow_delivery;
 
 use monitoring::measure;
 use monitoring::metrics::Process;
-use service_kit::metrics::Metrics;
+use payment_ledger::Ledger;
+use service_kit::metrics::{Metrics, log_warnings};
 use tokio_util::sync::CancellationToken;
 
 pub use app::router;
@@ -55,6 +56,7 @@ pub async fn run(config: Config, metrics: Metrics, shutdown: CancellationToken) 
     let bounds = config.api.connection_bounds()?;
     let pool = config.database.pool("payments-api")?;
     measure::start(Process::PaymentsApi, pool.clone(), shutdown.clone());
+    tokio::spawn(log_warnings(Ledger::new(pool.clone()).readiness(), shutdown.clone()));
     let router = router(config, pool, metrics, shutdown.clone())?;
     let setting = "PAYMENTS_API__LISTEN (api.listen)";
     let listener = service_kit::serve::bind(listen, setting).await?;

@@ -71,6 +71,7 @@ pub const METRICS: &[MetricEntry] = &[
     entry(&[BackgroundWorker], Gauge, "kill_switches_active_oldest_seconds", &[], "seconds", "Time since the oldest active kill switch was set; 0 if none exists"),
     entry(&[BackgroundWorker], Gauge, "limits_configured", &["scope"], "limits", "Limits in force, by scope: account or tenant"),
     entry(&[BackgroundWorker], Gauge, "limits_exhausted", &["scope"], "limits", "Limits in force whose allowance of the current day (UTC) is used up, by scope: account or tenant"),
+    entry(&[BackgroundWorker], Gauge, "ledger_commits_may_be_lost", &["reason"], "0 or 1", "1 while the settings of the ledger's PostgreSQL allow a confirmed commit to be lost for the reason, 0 otherwise; every reason is present"),
 
     // The background tasks and their backlogs.
     entry(&[BackgroundWorker], Gauge, "background_task_last_success_timestamp_seconds", &["task"], "seconds since 1970", "Time of the last successful round of each background task; the start of the process before the first one"),

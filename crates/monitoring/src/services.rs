@@ -235,7 +235,7 @@ const WEBHOOK_RULES: &[Rule] = &[
     },
 ];
 
-/// Alerts on circuits and connection pools.
+/// Alerts on circuits, connection pools and the database's settings.
 const CIRCUIT_RULES: &[Rule] = &[
     // The circuit opens after 3 failures and probes every second: 10 probes have failed.
     Rule {
@@ -263,6 +263,15 @@ const CIRCUIT_RULES: &[Rule] = &[
         severity: Warning,
         summary: "The process {{ $labels.job }} has used all of its database connections for 1 minute",
         description: "Customers' requests or payment steps fail after waiting 3 s for a connection; clients or Temporal repeat them. Look first in `pg_stat_activity` for locks and slow statements.",
+    },
+    // A base backup is connected like a standby, and ends.
+    Rule {
+        name: "LedgerCommitsMayBeLost",
+        expr: "max by (reason) (ledger_commits_may_be_lost) > 0",
+        pending_s: 900,
+        severity: Critical,
+        summary: "The settings of the ledger's PostgreSQL allow a confirmed commit to be lost (reason: {{ $labels.reason }})",
+        description: "Nobody is affected until the server crashes or a standby is promoted; then customers' money may leave twice or without a record. Read in the runbook which setting the reason names, and correct it before any failover.",
     },
 ];
 

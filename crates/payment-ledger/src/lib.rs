@@ -15,6 +15,7 @@
 //! | [`events`] | Which events are published, and which notifications did a customer get? |
 //! | [`reads`] | What do the API, payctl and the metrics read? |
 //! | [`audit`] | Was the journal changed (seal)? Do ledger, switch statements and workflows agree (reconcile)? |
+//! | [`durability`] | May the server lose a commit that it confirmed? |
 //! | [`access`] | Who may call the API, and what may the services do in the database? |
 
 pub mod access;
@@ -22,6 +23,7 @@ pub mod accounts;
 pub mod admission;
 pub mod audit;
 mod connect;
+pub mod durability;
 mod error;
 pub mod events;
 pub mod operator;
@@ -59,14 +61,5 @@ impl Ledger {
     #[must_use]
     pub fn pool(&self) -> &PgPool {
         &self.pool
-    }
-
-    /// Checks that the database answers.
-    ///
-    /// # Errors
-    /// [`LedgerError::Unavailable`].
-    pub async fn ping(&self) -> Result<(), LedgerError> {
-        sqlx::query!("SELECT 1 AS one").fetch_one(&self.pool).await?;
-        Ok(())
     }
 }

@@ -8,10 +8,13 @@
 //! | file | contents |
 //! |---|---|
 //! | `run.rs` | the order in which the sources are read and compared |
+//! | `progress.rs` | how far a run has come, so that another process can continue it |
 //! | [`report`] | the result of a run |
 
+mod progress;
 pub mod report;
 mod run;
 
+pub use progress::ReconciliationProgress;
 pub use report::ReconciliationReport;
-pub use run::{Reconciler, ReconciliationError};
+pub use run::{ProgressCallback, Reconciler, ReconciliationError};

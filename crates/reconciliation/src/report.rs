@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use payment_ledger::audit::reconcile::ReconciliationBaseline;
 use payment_ledger::audit::reconcile::findings::{Finding, FindingOutcome};
 use payment_ledger::audit::reconcile::payments::PaymentComparison;
 use payment_protocol::drift::{Drift, Tolerance};
@@ -10,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 /// Upper bound of findings in a report. The `exceptions` table has all of them.
 pub const REPORTED_FINDINGS_MAX: usize = 200;
+/// Upper bound of characters of a finding's detail in a report: the report is part of each heartbeat, and Temporal bounds those.
+pub const REPORTED_DETAIL_CHARS_MAX: usize = 1_000;
 
 /// Result of one reconciliation run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -22,7 +25,7 @@ pub struct ReconciliationReport {
     pub payments: u64,
     /// Lines of all switch statements.
     pub lines: u64,
-    /// Statement lines read for the first time.
+    /// Statement lines read for the first time since the run began.
     pub new_lines: u64,
     /// Running payment workflows.
     pub workflows: u64,
@@ -73,9 +76,9 @@ pub struct ReportedFinding {
     pub payment_id: Option<String>,
     /// The open exception of this finding.
     pub exception_id: i64,
-    /// Whether this run opened the exception.
+    /// Whether the exception was opened since the run began.
     pub is_new: bool,
-    /// The compared values, for operators.
+    /// The compared values, for operators; at most [`REPORTED_DETAIL_CHARS_MAX`] characters.
     pub detail: String,
     /// Operator actions that are allowed, in the spelling of `payctl decide`.
     pub allowed: Vec<String>,
@@ -102,6 +105,14 @@ impl ReconciliationReport {
     #[must_use]
     pub fn drift_count(&self) -> u64 {
         self.drift.values().sum()
+    }
+
+    /// Adds a source that could not be read; once, if several attempts of the run could not read it.
+    pub(crate) fn add_not_compared(&mut self, source: &str, reason: &str) {
+        let prefix = format!("{source}: ");
+        if !self.not_compared.iter().any(|entry| entry.starts_with(&prefix)) {
+            self.not_compared.push(prefix + reason);
+        }
     }
 
     /// Adds a compared payment to the totals.
@@ -134,11 +145,15 @@ impl ReconciliationReport {
     }
 
     /// Adds findings with the state of their exceptions.
-    pub(crate) fn add_findings(&mut self, findings: Vec<Finding>, known: &[FindingOutcome]) {
+    pub(crate) fn add_findings(
+        &mut self,
+        findings: Vec<Finding>,
+        known: &[FindingOutcome],
+        baseline: &ReconciliationBaseline,
+    ) {
         for (finding, known) in findings.into_iter().zip(known) {
-            let (exception_id, is_new) = match *known {
-                FindingOutcome::Opened(id) => (id, true),
-                FindingOutcome::AlreadyOpen(id) => (id, false),
+            let exception_id = match *known {
+                FindingOutcome::Opened(id) | FindingOutcome::AlreadyOpen(id) => id,
                 FindingOutcome::AlreadyClosed(_) => {
                     self.closed_before += 1;
                     continue;
@@ -150,8 +165,9 @@ impl ReconciliationReport {
                     drift: finding.drift,
                     payment_id: finding.payment_id.map(|id| id.to_string()),
                     exception_id,
-                    is_new,
-                    detail: finding.detail,
+                    // An earlier attempt of this run may have opened it.
+                    is_new: exception_id > baseline.last_exception_id,
+                    detail: finding.detail.chars().take(REPORTED_DETAIL_CHARS_MAX).collect(),
                     allowed: finding
                         .drift
                         .allowed()

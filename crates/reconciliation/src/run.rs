@@ -17,6 +17,7 @@ use switch_client::config::SwitchOptions;
 use switch_client::statement::STATEMENT_NOT_READ_TO_END;
 use workflow_api::RunningWorkflows;
 
+use crate::progress::{Position, ReconciliationProgress};
 use crate::report::ReconciliationReport;
 
 /// Payments, statement lines, callbacks or workflows per batch.
@@ -25,7 +26,7 @@ const BATCH: i64 = 1_000;
 /// an earlier one has no end.
 const STATEMENT_PAGES_MAX: usize = 10_000;
 
-/// A run that did not finish. The exceptions it opened stay open; the next run starts from the beginning.
+/// An attempt of a run that did not finish. The exceptions it opened stay open; another attempt may continue the run.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconciliationError {
     /// The database is unavailable or refused a statement.
@@ -40,12 +41,16 @@ pub enum ReconciliationError {
     Report(#[from] serde_json::Error),
 }
 
+/// Called with the progress of a run.
+pub type ProgressCallback<'a> = dyn Fn(&ReconciliationProgress) + Sync + 'a;
+
 /// Compares the switch statements, the ledger and the running workflows.
 #[derive(Clone)]
 pub struct Reconciler {
     ledger: Ledger,
     switches: Vec<StatementSource>,
     temporal: RunningWorkflows,
+    batch: i64,
 }
 
 /// A switch and its client.
@@ -77,28 +82,66 @@ impl Reconciler {
                 })
             })
             .collect::<Result<_, ClientError>>()?;
-        Ok(Self { ledger, switches, temporal })
+        Ok(Self { ledger, switches, temporal, batch: BATCH })
     }
 
-    /// Runs one reconciliation. `progress` is called after each batch with the number of items processed so far.
+    /// The same reconciler with another number of payments, statement lines, callbacks or workflows per batch, by default
+    /// 1,000.
+    #[must_use]
+    pub fn with_batch(self, batch: i64) -> Self {
+        Self { batch, ..self }
+    }
+
+    /// Runs one reconciliation. `progress` is called after each batch with the state from which [`Reconciler::resume`]
+    /// continues.
     ///
     /// # Errors
     /// [`ReconciliationError`].
     pub async fn run(
         &self,
         tolerance: Tolerance,
-        progress: &(dyn Fn(u64) + Sync),
+        progress: &ProgressCallback<'_>,
     ) -> Result<ReconciliationReport, ReconciliationError> {
+        let baseline = self.ledger.reconciliation_baseline().await?;
         let run_id = self.ledger.begin_reconciliation_run().await?;
-        let mut report = ReconciliationReport::new(run_id.0, tolerance);
-        let statements = self.read_statements(&mut report, progress).await?;
+        self.complete(ReconciliationProgress::new(run_id, tolerance, baseline), run_id, progress).await
+    }
+
+    /// Continues the run of an attempt that ended at `run` or later: what it did after that is done again.
+    ///
+    /// # Errors
+    /// [`ReconciliationError`].
+    pub async fn resume(
+        &self,
+        run: ReconciliationProgress,
+        progress: &ProgressCallback<'_>,
+    ) -> Result<ReconciliationReport, ReconciliationError> {
+        // A list of workflows of its own: the earlier attempt may still be alive, and would delete the list of its run.
+        let list = self.ledger.begin_reconciliation_run().await?;
+        let report = self.complete(run, list, progress).await?;
+        self.ledger.delete_running_workflows(list).await?;
+        Ok(report)
+    }
+
+    /// Reads the sources and compares what is left, with `list` as the list of workflows.
+    async fn complete(
+        &self,
+        mut run: ReconciliationProgress,
+        list: ReconciliationRunId,
+        progress: &ProgressCallback<'_>,
+    ) -> Result<ReconciliationReport, ReconciliationError> {
+        progress(&run);
+        let statements = self.read_statements(&mut run.report).await?;
+        run.report.new_lines = self.ledger.count_lines_after(run.baseline.last_line_id).await?;
         // Listed after the statements and before the payments, so that a workflow that ends meanwhile leaves no payment open
         // without one.
-        let has_workflows = self.list_workflows(run_id, &mut report, progress).await?;
-        let sources = Sources { statements, workflows: has_workflows.then_some(run_id) };
-        self.verify_journal(&mut report).await?;
-        self.compare_payments(&sources, tolerance, &mut report, progress).await?;
-        self.find_unmatched(&sources, tolerance, &mut report, progress).await?;
+        let has_workflows = self.list_workflows(list, &mut run.report).await?;
+        let sources = Sources { statements, workflows: has_workflows.then_some(list) };
+        while run.position != Position::End {
+            run.position = self.compare_batch(&sources, &mut run).await?;
+            progress(&run);
+        }
+        let (run_id, report) = (run.run_id(), run.report);
         let stored = serde_json::to_value(&report)?;
         self.ledger.finish_reconciliation_run(run_id, &stored).await?;
         tracing::info!(
@@ -116,17 +159,16 @@ impl Reconciler {
     async fn read_statements(
         &self,
         report: &mut ReconciliationReport,
-        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Vec<SwitchName>, ReconciliationError> {
         let mut complete = Vec::new();
         for source in &self.switches {
             if !source.has_statement {
-                report.not_compared.push(format!("{}: the switch has no statement", source.name));
+                report.add_not_compared(source.name.as_str(), "the switch has no statement");
                 continue;
             }
-            match self.read_statement(source, report, progress).await? {
+            match self.read_statement(source).await? {
                 Ok(()) => complete.push(source.name.clone()),
-                Err(detail) => report.not_compared.push(format!("{}: {detail}", source.name)),
+                Err(detail) => report.add_not_compared(source.name.as_str(), &detail),
             }
         }
         Ok(complete)
@@ -136,8 +178,6 @@ impl Reconciler {
     async fn read_statement(
         &self,
         source: &StatementSource,
-        report: &mut ReconciliationReport,
-        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Result<(), String>, ReconciliationError> {
         let mut cursor = self.ledger.statement_cursor(&source.name).await?;
         for _ in 0..STATEMENT_PAGES_MAX {
@@ -145,8 +185,7 @@ impl Reconciler {
                 Ok(page) => page,
                 Err(detail) => return Ok(Err(detail)),
             };
-            report.new_lines += self.ledger.store_lines(&source.name, &page.lines).await?;
-            progress(report.new_lines);
+            self.ledger.store_lines(&source.name, &page.lines).await?;
             cursor = page.lines.into_iter().next_back().map(|line| line.cursor).or(cursor);
             if page.is_last {
                 return Ok(Ok(()));
@@ -158,36 +197,79 @@ impl Reconciler {
     /// Stores the ids of the running workflows; `false` if Temporal did not list all of them.
     async fn list_workflows(
         &self,
-        run_id: ReconciliationRunId,
+        list: ReconciliationRunId,
         report: &mut ReconciliationReport,
-        progress: &(dyn Fn(u64) + Sync),
     ) -> Result<bool, ReconciliationError> {
+        report.workflows = 0;
+        let listed = self.list_workflow_pages(list, report).await?;
+        if let Err(detail) = &listed {
+            report.add_not_compared("workflows", detail);
+        }
+        Ok(listed.is_ok())
+    }
+
+    async fn list_workflow_pages(
+        &self,
+        list: ReconciliationRunId,
+        report: &mut ReconciliationReport,
+    ) -> Result<Result<(), String>, ReconciliationError> {
         let mut running = match self.temporal.list().await {
             Ok(running) => running,
-            Err(detail) => {
-                report.not_compared.push(format!("workflows: {detail}"));
-                return Ok(false);
-            }
+            Err(detail) => return Ok(Err(detail)),
         };
         loop {
-            let page = match running.next_page(usize::try_from(BATCH).unwrap_or(usize::MAX)).await {
+            let page = match running.next_page(usize::try_from(self.batch).unwrap_or(usize::MAX)).await {
                 Ok(page) => page,
-                Err(detail) => {
-                    report.not_compared.push(format!("workflows: {detail}"));
-                    return Ok(false);
-                }
+                Err(detail) => return Ok(Err(detail)),
             };
             if page.is_empty() {
-                return Ok(true);
+                return Ok(Ok(()));
             }
             report.workflows += page.len() as u64;
-            self.ledger.record_running_workflows(run_id, &page).await?;
-            progress(report.workflows);
+            self.ledger.record_running_workflows(list, &page).await?;
         }
     }
 
+    /// Compares the batch at the run's position and adds it to the report; returns the next position.
+    async fn compare_batch(
+        &self,
+        sources: &Sources,
+        run: &mut ReconciliationProgress,
+    ) -> Result<Position, ReconciliationError> {
+        let (ledger, tolerance, batch) = (&self.ledger, run.report.tolerance, self.batch);
+        Ok(match run.position.clone() {
+            Position::Journal => {
+                self.verify_journal(run).await?;
+                Position::Payments(None)
+            }
+            Position::Payments(after) => match self.compare_payments(sources, after.as_ref(), run).await? {
+                Some(last) => Position::Payments(Some(last)),
+                None => Position::StatementLines(0),
+            },
+            // The others match no payment.
+            Position::StatementLines(after) => {
+                let page = ledger.unmatched_statement_lines(after, batch).await?;
+                run.report.lines += page.scanned as u64;
+                self.open_exceptions(page.findings, run).await?;
+                page.next.map_or(Position::Callbacks(None), Position::StatementLines)
+            }
+            Position::Callbacks(after) => {
+                let page = ledger.unmatched_callbacks(after.as_ref(), tolerance, batch).await?;
+                self.open_exceptions(page.findings, run).await?;
+                page.next.map_or(Position::Workflows(None), |next| Position::Callbacks(Some(next)))
+            }
+            Position::Workflows(after) => {
+                let Some(list) = sources.workflows else { return Ok(Position::End) };
+                let page = ledger.unmatched_workflows(list, after.as_ref(), tolerance, batch).await?;
+                self.open_exceptions(page.findings, run).await?;
+                page.next.map_or(Position::End, |next| Position::Workflows(Some(next)))
+            }
+            Position::End => Position::End,
+        })
+    }
+
     /// Verifies the hash chain of the journal, and balances and holds against the entries.
-    async fn verify_journal(&self, report: &mut ReconciliationReport) -> Result<(), ReconciliationError> {
+    async fn verify_journal(&self, run: &mut ReconciliationProgress) -> Result<(), ReconciliationError> {
         let verified = self.ledger.verify(None).await?;
         // Several findings about one object are one exception.
         let mut findings = BTreeMap::new();
@@ -200,84 +282,42 @@ impl Reconciler {
                 detail: format!("{} of {}: {}", found.kind, found.subject, found.detail),
             });
         }
-        self.open_exceptions(findings.into_values().collect(), report).await
+        self.open_exceptions(findings.into_values().collect(), run).await
     }
 
+    /// Compares the batch of payments after `after`; returns its last payment, `None` if there was none.
     async fn compare_payments(
         &self,
         sources: &Sources,
-        tolerance: Tolerance,
-        report: &mut ReconciliationReport,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), ReconciliationError> {
-        let mut after: Option<PaymentId> = None;
-        loop {
-            let batch = self.ledger.payments_after(after.as_ref(), BATCH).await?;
-            let Some(last) = batch.last() else { return Ok(()) };
-            after = Some(last.clone());
-            // A return found here is recorded as one that the switch reports, so that it opens one exception, whoever was first.
-            for (payment_id, report) in self.ledger.unrecorded_returns(&batch).await? {
-                self.ledger.record_returned(&payment_id, &report, FinalStatusSource::Statement).await?;
-            }
-            let mut findings = Vec::new();
-            for compared in &self.ledger.compare(sources, &batch).await? {
-                report.add_payment(compared);
-                findings.extend(compared.findings(tolerance));
-            }
-            self.open_exceptions(findings, report).await?;
-            progress(report.payments);
+        after: Option<&PaymentId>,
+        run: &mut ReconciliationProgress,
+    ) -> Result<Option<PaymentId>, ReconciliationError> {
+        let batch = self.ledger.payments_after(after, self.batch).await?;
+        // A return found here is recorded as one that the switch reports, so that the two open one exception.
+        for (payment_id, report) in self.ledger.unrecorded_returns(&batch).await? {
+            self.ledger.record_returned(&payment_id, &report, FinalStatusSource::Statement).await?;
         }
-    }
-
-    /// Finds statement lines, callbacks and workflows without a payment.
-    async fn find_unmatched(
-        &self,
-        sources: &Sources,
-        tolerance: Tolerance,
-        report: &mut ReconciliationReport,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), ReconciliationError> {
-        let mut after = Some(0);
-        while let Some(line_id) = after {
-            let page = self.ledger.unmatched_statement_lines(line_id, BATCH).await?;
-            report.lines += page.scanned as u64;
-            self.open_exceptions(page.findings, report).await?;
-            progress(report.lines);
-            after = page.next;
+        let mut findings = Vec::new();
+        for compared in &self.ledger.compare(sources, &batch).await? {
+            run.report.add_payment(compared);
+            findings.extend(compared.findings(run.report.tolerance));
         }
-        let mut after = None;
-        loop {
-            let page = self.ledger.unmatched_callbacks(after.as_ref(), tolerance, BATCH).await?;
-            self.open_exceptions(page.findings, report).await?;
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        let Some(run_id) = sources.workflows else { return Ok(()) };
-        let mut after = None;
-        loop {
-            let page = self.ledger.unmatched_workflows(run_id, after.as_ref(), tolerance, BATCH).await?;
-            self.open_exceptions(page.findings, report).await?;
-            after = page.next;
-            if after.is_none() {
-                return Ok(());
-            }
-        }
+        self.open_exceptions(findings, run).await?;
+        Ok(batch.last().cloned())
     }
 
     /// Opens exceptions for the findings and adds the findings to the report.
     async fn open_exceptions(
         &self,
         findings: Vec<Finding>,
-        report: &mut ReconciliationReport,
+        run: &mut ReconciliationProgress,
     ) -> Result<(), ReconciliationError> {
         let known = self.ledger.open_findings(&findings).await?;
         for (finding, known) in findings.iter().zip(&known) {
             tracing::warn!(drift = finding.drift.as_str(), payment.id = finding.payment_id.as_ref().map(PaymentId::as_str),
                 detail = finding.detail, exception = ?known, "a reconciliation run found drift (payctl exceptions)");
         }
-        report.add_findings(findings, &known);
+        run.report.add_findings(findings, &known, &run.baseline);
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
 //! Metrics in Prometheus text format, and the three routes of every process: `/health` (alive), `/ready` (able to work)
-//! and `/metrics`.
+//! and `/metrics`. A process that is able to work may still have warnings.
 //!
 //! A process records values with the `metrics` macros and describes each metric once, as a [`Metric`].
 
@@ -14,6 +14,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::problem::Problem;
 
@@ -29,8 +30,11 @@ const READY_TIMEOUT: Duration = Duration::from_secs(3);
 
 static INSTALLED: Mutex<Option<PrometheusHandle>> = Mutex::new(None);
 
-/// A future on the heap, as the readiness check returns it.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// How often a readiness check that fails at the start is repeated, until its warnings are known.
+const START_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A readiness check: `Ok` with warnings if the process can work, `Err` with the reason if it cannot.
+pub type Readiness = Pin<Box<dyn Future<Output = Result<Vec<String>, String>> + Send>>;
 
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,16 +134,19 @@ pub fn install() -> Result<Metrics, MetricsError> {
 
 /// The routes `/health`, `/ready` and `/metrics`.
 ///
-/// `ready` is called on every request to `/ready` and has 3 s; its `Err` is the reason, returned with status 503.
-pub fn routes(
-    metrics: Metrics,
-    ready: impl Fn() -> BoxFuture<'static, Result<(), String>> + Clone + Send + Sync + 'static,
-) -> Router {
+/// `ready` is called on every request to `/ready` and has 3 s. Its warnings are part of the answer; its `Err` is the reason,
+/// returned with status 503.
+pub fn routes(metrics: Metrics, ready: impl Fn() -> Readiness + Clone + Send + Sync + 'static) -> Router {
     let readiness = move || {
         let ready = ready.clone();
         async move {
             match tokio::time::timeout(READY_TIMEOUT, ready()).await {
-                Ok(Ok(())) => axum::Json(json!({"status": "ready"})).into_response(),
+                Ok(Ok(warnings)) if warnings.is_empty() => {
+                    axum::Json(json!({"status": "ready"})).into_response()
+                }
+                Ok(Ok(warnings)) => {
+                    axum::Json(json!({"status": "ready", "warnings": warnings})).into_response()
+                }
                 Ok(Err(reason)) => not_ready(reason),
                 Err(_) => not_ready(format!(
                     "the readiness check did not answer within {} s",
@@ -155,6 +162,49 @@ pub fn routes(
         .route("/metrics", get(move || async move { (text, metrics.render()) }))
 }
 
+/// Logs the warnings of the readiness check once: as soon as it succeeds for the first time.
+pub async fn log_warnings(ready: impl Fn() -> Readiness, stop: CancellationToken) {
+    let first_success = async {
+        loop {
+            if let Ok(Ok(warnings)) = tokio::time::timeout(READY_TIMEOUT, ready()).await {
+                return warnings;
+            }
+            tokio::time::sleep(START_INTERVAL).await;
+        }
+    };
+    for warning in stop.run_until_cancelled(first_success).await.unwrap_or_default() {
+        tracing::warn!("{warning}");
+    }
+}
+
 fn not_ready(reason: String) -> axum::response::Response {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "not_ready", "Not ready").detail(reason).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::{Body, to_bytes};
+    use axum::extract::Request;
+    use serde_json::Value;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    async fn get_ready(answer: Result<Vec<String>, String>) -> (StatusCode, Value) {
+        let ready = move || -> Readiness { Box::pin(std::future::ready(answer.clone())) };
+        let router = routes(install().expect("a recorder"), ready);
+        let response = router.oneshot(Request::get("/ready").body(Body::empty()).expect("a request")).await;
+        let (parts, body) = response.expect("a response").into_parts();
+        let body = to_bytes(body, 10_000).await.expect("a body");
+        (parts.status, serde_json::from_slice(&body).expect("a JSON document"))
+    }
+
+    #[tokio::test]
+    async fn a_process_with_warnings_is_ready_and_names_them() {
+        assert_eq!(get_ready(Ok(Vec::new())).await, (StatusCode::OK, json!({"status": "ready"})));
+        let warned = get_ready(Ok(vec!["a setting is off".to_owned()])).await;
+        assert_eq!(warned, (StatusCode::OK, json!({"status": "ready", "warnings": ["a setting is off"]})));
+        let (status, problem) = get_ready(Err("no database".to_owned())).await;
+        assert_eq!((status, &problem["detail"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("no database")));
+    }
 }

@@ -40,11 +40,8 @@ async fn main() -> anyhow::Result<()> {
     measure::start(Process::BackgroundWorker, ledger.pool().clone(), stop.clone());
     // Until its first success, a task counts as successful since the start of the process.
     BackgroundTask::ALL.iter().for_each(|task| task.record_success());
-    let checked = ledger.clone();
-    let health = metrics::routes(recorder, move || {
-        let ledger = checked.clone();
-        Box::pin(async move { ledger.ping().await.map_err(|error| error.to_string()) })
-    });
+    tokio::spawn(metrics::log_warnings(ledger.readiness(), stop.clone()));
+    let health = metrics::routes(recorder, ledger.readiness());
     let listen = options.background_worker.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN", health, stop.clone());
     let broker = Broker::connect(&options.broker, "background-worker").await?;

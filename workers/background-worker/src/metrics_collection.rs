@@ -1,5 +1,6 @@
 //! Sets the gauges of open payments, of payments that need an operator, and of the background tasks' backlogs, with their ages
-//! (S0.15). The gauges of holds are set by `hold_audit`.
+//! (S0.15). Also whether the database's settings allow a confirmed commit to be lost: a standby may be attached at any time. The
+//! gauges of holds are set by `hold_audit`.
 
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use anyhow::Result;
 use monitoring::background_task::BackgroundTask;
 use outbox::ConsumerLagMonitor;
 use payment_ledger::Ledger;
+use payment_ledger::durability::CommitLossReason;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::BackgroundWorkerOptions;
@@ -63,6 +65,11 @@ pub(crate) async fn collect(ledger: &Ledger, lag_monitors: &mut [ConsumerLagMoni
     let run = ledger.last_reconciliation_run().await?;
     metrics::gauge!("reconciliation_last_run_age_seconds").set(run.finished_s as f64);
     metrics::gauge!("reconciliation_unread_sources").set(run.not_compared as f64);
+    let reasons = ledger.commit_settings().await?.commit_loss_reasons();
+    for reason in CommitLossReason::ALL {
+        let applies = f64::from(u8::from(reasons.contains(reason)));
+        metrics::gauge!("ledger_commits_may_be_lost", "reason" => reason.as_str()).set(applies);
+    }
     outbox_publishing::set_gauges(ledger.pool(), lag_monitors).await?;
     Ok(())
 }

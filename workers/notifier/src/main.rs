@@ -38,11 +38,8 @@ async fn main() -> anyhow::Result<()> {
     let ledger = Ledger::new(options.database.pool("notifier")?);
     let recorder = metrics::install().context("the metrics of the notifier could not be set up")?;
     measure::start(Process::Notifier, ledger.pool().clone(), stop.clone());
-    let ready = ledger.clone();
-    let health = metrics::routes(recorder, move || {
-        let ledger = ready.clone();
-        Box::pin(async move { ledger.ping().await.map_err(|error| error.to_string()) })
-    });
+    tokio::spawn(metrics::log_warnings(ledger.readiness(), stop.clone()));
+    let health = metrics::routes(recorder, ledger.readiness());
     let listen = options.notifier.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_NOTIFIER__METRICS_LISTEN", health, stop.clone());
     let broker = Broker::connect(&options.broker, "notifier").await?;

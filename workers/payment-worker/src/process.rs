@@ -55,7 +55,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         switch_clients.insert(name.clone(), SwitchClient::new(switch, profile)?);
     }
 
-    let health = health(recorder, ledger.clone());
+    tokio::spawn(metrics::log_warnings(ledger.readiness(), stop.clone()));
+    let health = metrics::routes(recorder, ledger.readiness());
     let listen = options.worker.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_WORKER__METRICS_LISTEN", health, stop.clone());
 
@@ -212,11 +213,4 @@ async fn connect(options: &workflow_api::TemporalOptions, stop: &CancellationTok
             () = tokio::time::sleep(CONNECT_INTERVAL) => {}
         }
     }
-}
-
-fn health(recorder: metrics::Metrics, ledger: Ledger) -> axum::Router {
-    metrics::routes(recorder, move || {
-        let ledger = ledger.clone();
-        Box::pin(async move { ledger.ping().await.map_err(|error| error.to_string()) })
-    })
 }

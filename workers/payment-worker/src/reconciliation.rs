@@ -1,19 +1,18 @@
 //! `ReconciliationWorkflow`: compares the ledger, the switch statements and the workflows, on a Temporal Schedule
 //! (S0.15, S0.16).
 //!
-//! A reconciliation run is one long activity with heartbeats. It moves no money. If its worker dies, the run starts
-//! again; drift that it recorded before stays recorded.
+//! A reconciliation run is one long activity. It moves no money. Its heartbeats carry its progress: if its worker dies, another
+//! worker continues the run from the last heartbeat (S1.6).
 
 #![allow(missing_docs, reason = "the macros make undocumented constants of the documented methods")]
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use payment_protocol::drift::Tolerance;
-use reconciliation::{Reconciler, ReconciliationReport};
+use reconciliation::{Reconciler, ReconciliationProgress, ReconciliationReport};
 use serde::{Deserialize, Serialize};
 use temporalio_client::Client;
 use temporalio_client::schedules::{
@@ -31,7 +30,7 @@ use crate::activities::{error_chain, retryable};
 const SCHEDULE: &str = "reconciliation";
 /// Longest reconciliation run. A million payments take minutes.
 const RUN_TIMEOUT: Duration = Duration::from_secs(3 * 3_600);
-/// A run without a heartbeat for this long starts again on another worker.
+/// A run without a heartbeat for this long continues on another worker.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(60);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -99,30 +98,60 @@ pub struct ReconciliationActivities {
 
 #[activities]
 impl ReconciliationActivities {
-    /// Completes one reconciliation run; each heartbeat carries the number of payments compared so far.
+    /// Completes one reconciliation run. An attempt continues where the last heartbeat of the attempt before was.
     #[activity(name = "run_reconciliation")]
     pub async fn run_reconciliation(
         self: Arc<Self>,
         ctx: ActivityContext,
         tolerance: Tolerance,
     ) -> Result<ReconciliationSummary, ActivityError> {
-        let compared = AtomicU64::new(0);
-        let progress = |count| compared.store(count, Ordering::Relaxed);
-        let mut run = pin!(self.reconciler.run(tolerance, &progress));
+        let latest = Mutex::new(last_heartbeat(&ctx));
+        let read_latest = || latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let progress = |progress: &ReconciliationProgress| {
+            *latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress.clone());
+        };
+        let mut run = pin!(async {
+            match read_latest() {
+                Some(previous) => self.reconciler.resume(previous, &progress).await,
+                None => self.reconciler.run(tolerance, &progress).await,
+            }
+        });
         let mut heartbeat = tokio::time::interval(HEARTBEAT_INTERVAL);
         loop {
             tokio::select! {
                 report = &mut run => {
-                    return report
-                        .map(ReconciliationSummary::from)
-                        .map_err(|error| retryable("reconciliation_failed", &error_chain(&error), None));
+                    let error = match report {
+                        Ok(report) => return Ok(report.into()),
+                        Err(error) => error,
+                    };
+                    let _ = ctx.record_heartbeat(read_latest()).await;
+                    return Err(retryable("reconciliation_failed", &error_chain(&error), None));
                 }
-                // A lost heartbeat costs at most a run that starts again.
+                // A lost heartbeat costs at most work that is done again.
                 _ = heartbeat.tick() => {
-                    let _ = ctx.record_heartbeat(compared.load(Ordering::Relaxed)).await;
+                    let _ = ctx.record_heartbeat(read_latest()).await;
                 }
-                () = ctx.cancelled() => return Err(ActivityError::cancelled()),
+                // Also at a shutdown of the worker.
+                () = ctx.cancelled() => {
+                    let _ = ctx.record_heartbeat(read_latest()).await;
+                    return Err(ActivityError::cancelled());
+                }
             }
+        }
+    }
+}
+
+/// The progress in the last heartbeat of the attempt before; `None` if there was none. A progress that this version cannot read
+/// is not continued: the run begins anew.
+fn last_heartbeat(ctx: &ActivityContext) -> Option<ReconciliationProgress> {
+    match ctx.heartbeat_details().deserialize::<Option<ReconciliationProgress>>() {
+        Ok(progress) => progress.flatten(),
+        Err(error) => {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the payment-worker could not read the progress of an earlier attempt of the reconciliation run; the run begins anew"
+            );
+            None
         }
     }
 }

@@ -35,11 +35,13 @@ const BOUNDS: RequestBounds = RequestBounds {
 /// All routes.
 pub(crate) fn all(switch: SharedSwitch, metrics: Metrics) -> Router {
     let pool = switch.pool.clone();
-    let ready = move || -> service_kit::metrics::BoxFuture<'static, Result<(), String>> {
+    let ready = move || -> service_kit::metrics::Readiness {
         let pool = pool.clone();
         Box::pin(async move {
             let answered = sqlx::query("SELECT 1").execute(&pool).await;
-            answered.map(|_| ()).map_err(|error| format!("the switch's database does not answer: {error}"))
+            answered
+                .map(|_| Vec::new())
+                .map_err(|error| format!("the switch's database does not answer: {error}"))
         })
     };
     let mut router = Router::new().merge(api(switch.clone()));

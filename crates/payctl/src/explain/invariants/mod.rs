@@ -12,8 +12,6 @@ mod records;
 
 use payment_ledger::reads::explain::PaymentExplanation as LedgerExplanation;
 use payment_ledger::reads::view::PaymentView;
-use payment_protocol::ids::{PaymentId, TxId};
-use payment_protocol::keys;
 use payment_protocol::state::FinalState;
 use serde::Serialize;
 

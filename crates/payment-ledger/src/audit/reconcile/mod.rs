@@ -19,13 +19,39 @@ pub mod payments;
 pub mod statement;
 pub mod unmatched;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Ledger, LedgerError};
 
 /// Id of a reconciliation run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReconciliationRunId(pub i64);
 
+/// What the ledger had when a run began: everything after it came during the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReconciliationBaseline {
+    /// The last statement line; 0 if there was none.
+    pub last_line_id: i64,
+    /// The last exception; 0 if there was none.
+    pub last_exception_id: i64,
+}
+
 impl Ledger {
+    /// The baseline of a run that begins now.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn reconciliation_baseline(&self) -> Result<ReconciliationBaseline, LedgerError> {
+        let baseline = sqlx::query_as!(
+            ReconciliationBaseline,
+            r#"SELECT coalesce((SELECT max(line_id) FROM statement_lines), 0) AS "last_line_id!",
+                      coalesce((SELECT max(exception_id) FROM exceptions), 0) AS "last_exception_id!""#
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(baseline)
+    }
+
     /// Begins a run, and deletes what crashed runs left behind.
     ///
     /// # Errors
@@ -64,6 +90,17 @@ impl Ledger {
         )
         .execute(&self.pool)
         .await?;
+        Ok(())
+    }
+
+    /// Deletes a list of running workflows.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn delete_running_workflows(&self, run: ReconciliationRunId) -> Result<(), LedgerError> {
+        sqlx::query!("DELETE FROM running_workflows WHERE reconciliation_id = $1", run.0)
+            .execute(&self.pool)
+            .await?;
         Ok(())
     }
 

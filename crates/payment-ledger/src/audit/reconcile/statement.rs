@@ -67,4 +67,18 @@ impl Ledger {
         tx.commit().await?;
         Ok(new)
     }
+
+    /// Number of lines stored after the line `line_id`.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn count_lines_after(&self, line_id: i64) -> Result<u64, LedgerError> {
+        let count = sqlx::query_scalar!(
+            r#"SELECT count(*) AS "count!" FROM statement_lines WHERE line_id > $1"#,
+            line_id
+        )
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
 }
