@@ -31,7 +31,7 @@ impl Backoff {
 
     /// Upper bound of events of the next round; `batch` is that of a broker that confirms events.
     pub(crate) fn batch(&self, batch: i64) -> i64 {
-        if self.failures % PROBES_PER_FULL_BATCH == 0 { batch } else { batch.min(PROBE_EVENTS) }
+        if self.failures.is_multiple_of(PROBES_PER_FULL_BATCH) { batch } else { batch.min(PROBE_EVENTS) }
     }
 
     /// Pause before the next round.
