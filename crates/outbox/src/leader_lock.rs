@@ -12,7 +12,7 @@ use crate::OutboxError;
 const LOCK: i64 = 0x006f_7574_626f_7801;
 
 /// Time without a query after which the database ends the session, so that a stalled relay loses the lock. Longer than a
-/// publishing round.
+/// publishing round and the longest pause after it.
 const SESSION_IDLE_MAX: Duration = Duration::from_secs(15);
 
 /// Timeout of acquiring the lock, and of closing the session.
@@ -32,7 +32,13 @@ impl LeaderLock {
             // SET takes no parameters, so the timeout is set by `set_config`.
             let idle_max_ms = SESSION_IDLE_MAX.as_millis().to_string();
             let is_acquired = sqlx::query_scalar!(
-                r#"SELECT pg_try_advisory_lock($1) AS "free!" FROM set_config('idle_session_timeout', $2, false)"#,
+                // The table's statistics are mostly from a time without a backlog: by them the database would sort the whole
+                // backlog, or read it in parallel, to return its first events.
+                r#"SELECT pg_try_advisory_lock($1) AS "free!"
+                   FROM set_config('idle_session_timeout', $2, false) AS idle,
+                        set_config('enable_sort', 'off', false) AS sort,
+                        set_config('enable_bitmapscan', 'off', false) AS bitmaps,
+                        set_config('max_parallel_workers_per_gather', '0', false) AS parallel"#,
                 LOCK,
                 idle_max_ms,
             )

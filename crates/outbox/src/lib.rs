@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`append`] | writes an event in the caller's transaction |
 //! | [`Event`] | an event, as a row and as a message |
-//! | [`Relay`], `leader_lock` | publishing: order, retries, and one active relay at a time |
+//! | [`Relay`], `backoff`, `leader_lock` | publishing: order, retries, and one active relay at a time |
 //! | [`Publisher`] | the broker, as the relay uses it |
 //! | [`wake_relay`] | the wake-up notification after a commit |
 //! | [`consume`] | consuming an event once, and parking a message that cannot be consumed |
@@ -19,6 +19,7 @@
 //! | [`nats`] | the broker NATS JetStream |
 
 mod append;
+mod backoff;
 pub mod consume;
 mod consumer_lag;
 mod error;

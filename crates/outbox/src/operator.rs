@@ -37,7 +37,7 @@ pub struct ParkedEvent {
 pub async fn parked_events(pool: &PgPool, limit: i64) -> Result<Vec<ParkedEvent>, OutboxError> {
     let rows = sqlx::query!(
         r#"SELECT event_id, kind, subject_key, sequence, rejection AS "rejection!", rejections, parked_at AS "parked_at!"
-           FROM outbox WHERE published_at IS NULL AND parked_at IS NOT NULL ORDER BY position LIMIT $1"#,
+           FROM outbox WHERE rejections > 0 AND parked_at IS NOT NULL ORDER BY position LIMIT $1"#,
         limit,
     )
     .fetch_all(pool)

@@ -2,6 +2,7 @@
 //!
 //! The relay marks an event as published after the broker has confirmed it. It publishes an unconfirmed event again, without a
 //! limit. It parks an event that the broker has rejected repeatedly; a parked event blocks only the later events of its key.
+//! While the broker confirms nothing, the relay backs off and ignores wake-up notifications.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use sqlx::{PgConnection, PgPool};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::Backoff;
 use crate::leader_lock::LeaderLock;
 use crate::wake_up::CHANNEL;
 use crate::{Event, OutboxError, PublishError, Publisher};
@@ -36,6 +38,10 @@ pub struct RelayOptions {
     pub rejections_max: i32,
     /// Pause after the first rejection; doubled after each further one. Default 200 ms.
     pub rejection_pause: Duration,
+    /// Pause after a round in which the broker confirmed nothing; doubled after each further one. Default 100 ms.
+    pub backoff_pause: Duration,
+    /// Longest such pause, at most 5 s: the database ends a session that is idle for longer than this and a round. Default 5 s.
+    pub backoff_pause_max: Duration,
 }
 
 impl Default for RelayOptions {
@@ -46,6 +52,8 @@ impl Default for RelayOptions {
             max_in_flight: 32,
             rejections_max: 5,
             rejection_pause: Duration::from_millis(200),
+            backoff_pause: Duration::from_millis(100),
+            backoff_pause_max: Duration::from_secs(5),
         }
     }
 }
@@ -64,6 +72,16 @@ struct DueRow {
     position: i64,
     rejections: i32,
     event: Event,
+}
+
+/// What the relay does after a round.
+enum AfterRound {
+    /// The next round follows at once: more events may be due, and the broker confirms events.
+    Continue,
+    /// It waits for a wake-up notification or the poll interval.
+    Wait,
+    /// It waits until the pause of the back-off has passed.
+    BackOff,
 }
 
 /// Outcome of publishing an event.
@@ -105,10 +123,28 @@ impl<P: Publisher> Relay<P> {
     /// Publishes until `stop` or until the leader lock is lost.
     async fn publish_while_leader(&self, mut lock: LeaderLock, stop: &CancellationToken) {
         let mut wake_up = WakeUpListener::open(&self.pool, CHANNEL).await;
+        let mut backoff = Backoff::new(self.options.backoff_pause, self.options.backoff_pause_max);
         while !stop.is_cancelled() {
-            match self.publish_round(lock.session()).await {
-                Ok(may_continue) if may_continue => continue,
-                Ok(_) => {}
+            match self.publish_round(lock.session(), &mut backoff).await {
+                Ok(AfterRound::Continue) => {}
+                Ok(AfterRound::Wait) => {
+                    tokio::select! {
+                        () = pause(self.options.poll_interval, stop) => {}
+                        () = wake_up.wait() => {}
+                    }
+                }
+                Ok(AfterRound::BackOff) => {
+                    // The notifications are received, so that none is left to wake the relay after the pause.
+                    let ignore_wake_ups = async {
+                        loop {
+                            wake_up.wait().await;
+                        }
+                    };
+                    tokio::select! {
+                        () = pause(backoff.pause(), stop) => {}
+                        () = ignore_wake_ups => {}
+                    }
+                }
                 Err(error) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
@@ -117,27 +153,33 @@ impl<P: Publisher> Relay<P> {
                     return;
                 }
             }
-            tokio::select! {
-                () = pause(self.options.poll_interval, stop) => {}
-                () = wake_up.wait() => {}
-            }
         }
         lock.release().await;
     }
 
-    /// Publishes the due events of one round and records the outcomes. Returns whether more events may be due and the broker
-    /// confirms events, so that the next round follows without a pause.
-    async fn publish_round(&self, session: &mut PgConnection) -> Result<bool, OutboxError> {
-        let due = with_timeout(due(session, self.options.batch)).await?;
-        let is_full = i64::try_from(due.len()).is_ok_and(|count| count >= self.options.batch);
+    /// Publishes the due events of one round and records the outcomes.
+    async fn publish_round(
+        &self,
+        session: &mut PgConnection,
+        backoff: &mut Backoff,
+    ) -> Result<AfterRound, OutboxError> {
+        let batch = backoff.batch(self.options.batch);
+        let due = with_timeout(due(session, batch)).await?;
+        let is_full = i64::try_from(due.len()).is_ok_and(|count| count >= batch);
         if due.is_empty() {
-            return Ok(false);
+            return Ok(AfterRound::Wait);
         }
         let outcomes = self.publish_all(due).await;
         let published = record_published(session, &outcomes).await?;
         self.record_rejected(session, &outcomes).await?;
         report_unconfirmed(&outcomes);
-        Ok(is_full && published > 0)
+        if outcomes.iter().all(|outcome| matches!(outcome, PublishOutcome::Unconfirmed { .. })) {
+            backoff.fail();
+            return Ok(AfterRound::BackOff);
+        }
+        let was_probe = backoff.is_probing();
+        backoff.reset();
+        Ok(if was_probe || is_full && published > 0 { AfterRound::Continue } else { AfterRound::Wait })
     }
 
     /// Publishes events; the events of one key one after the other. After an event that was not published, the later events of
@@ -167,6 +209,11 @@ impl<P: Publisher> Relay<P> {
     async fn publish_key(&self, rows: Vec<DueRow>, deadline: Instant) -> Vec<PublishOutcome> {
         let mut outcomes = Vec::with_capacity(rows.len());
         for DueRow { position, rejections, event } in rows {
+            // A timeout polls the publisher once even after the deadline, which would send an event without waiting for its
+            // confirmation.
+            if Instant::now() >= deadline {
+                break;
+            }
             let result = tokio::time::timeout_at(deadline, self.publisher.publish(&event)).await;
             let event_id = event.event_id;
             let outcome = match result {
@@ -266,15 +313,16 @@ fn report_unconfirmed(outcomes: &[PublishOutcome]) {
 }
 
 /// Events to publish now, in the order of their positions: without the events behind a parked event of their key, and without
-/// those behind an event whose next attempt is later.
+/// those behind an event whose next attempt is later. Only rejected events are looked up for this, in an index of their own,
+/// so one read costs the same however many events wait.
 async fn due(session: &mut PgConnection, batch: i64) -> Result<Vec<DueRow>, OutboxError> {
     let rows = sqlx::query!(
         "SELECT o.position, o.event_id, o.kind, o.version, o.subject_key, o.sequence, o.body, o.appended_at, o.rejections
          FROM outbox o
-         WHERE o.published_at IS NULL AND o.parked_at IS NULL AND o.next_attempt_at <= now()
+         WHERE o.published_at IS NULL AND o.parked_at IS NULL AND (o.rejections = 0 OR o.next_attempt_at <= now())
            AND NOT EXISTS (
                SELECT FROM outbox e
-               WHERE e.subject_key = o.subject_key AND e.sequence < o.sequence AND e.published_at IS NULL
+               WHERE e.subject_key = o.subject_key AND e.sequence < o.sequence AND e.rejections > 0
                  AND (e.parked_at IS NOT NULL OR e.next_attempt_at > now()))
          ORDER BY o.position LIMIT $1",
         batch.max(1),
@@ -303,9 +351,12 @@ async fn mark_published(session: &mut PgConnection, positions: &[i64]) -> Result
     if positions.is_empty() {
         return Ok(());
     }
-    sqlx::query!("UPDATE outbox SET published_at = clock_timestamp() WHERE position = ANY($1)", positions)
-        .execute(session)
-        .await?;
+    sqlx::query!(
+        "UPDATE outbox SET published_at = clock_timestamp(), rejections = 0 WHERE position = ANY($1)",
+        positions
+    )
+    .execute(session)
+    .await?;
     Ok(())
 }
 

@@ -64,7 +64,11 @@ CREATE TABLE payments (
 
 -- The queue of each switch, so that a claim reads no payment of a switch at its in-flight limit.
 CREATE INDEX payments_to_start ON payments (switch, (coalesce(start_postponed_until, accepted_at))) WHERE state = 'accepted';
-CREATE INDEX payments_open ON payments (state, accepted_at) WHERE ended_at IS NULL;
+-- Also the order in which the hold audit reads open payments.
+CREATE INDEX payments_open ON payments (tenant_id, state, accepted_at, payment_id) WHERE ended_at IS NULL;
+-- The lists of a state that few payments end in. A settled payment is not in it.
+CREATE INDEX payments_unsuccessful ON payments (tenant_id, state, accepted_at, payment_id)
+    WHERE state IN ('rejected', 'failed', 'timed_out', 'cancelled');
 -- Counted against the in-flight limit of each switch.
 CREATE INDEX payments_in_flight ON payments (switch) WHERE state IN ('started', 'reserved');
 -- The queue of the liveness check: a check moves a payment behind those that were not checked for longer.
@@ -73,6 +77,7 @@ CREATE INDEX payments_by_liveness ON payments ((greatest(updated_at, liveness_ch
 CREATE INDEX payments_needing_operator ON payments (operator_reason) WHERE state = 'needs_operator';
 CREATE INDEX payments_by_source ON payments (tenant_id, source_account, accepted_at);
 CREATE INDEX payments_by_tenant ON payments (tenant_id, accepted_at);
+CREATE INDEX payments_by_end_to_end_id ON payments (tenant_id, end_to_end_id) WHERE end_to_end_id IS NOT NULL;
 -- A switch without references has one unfinished transfer per destination account at a time.
 CREATE INDEX payments_submitted_to_account ON payments (switch, destination_account)
     WHERE ended_at IS NULL AND attempts > 0 AND profile ->> 'strategy' = 'validate';
@@ -121,7 +126,7 @@ CREATE TABLE holds (
     CONSTRAINT holds_closed_has_a_time CHECK ((status = 'open') = (closed_at IS NULL))
 );
 
-CREATE INDEX holds_open ON holds (account_id) WHERE status = 'open';
+CREATE INDEX holds_open ON holds (account_id, payment_id) WHERE status = 'open';
 -- The holds of an account that were open at an instant.
 CREATE INDEX holds_by_account ON holds (account_id, closed_at);
 

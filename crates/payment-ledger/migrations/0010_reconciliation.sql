@@ -23,6 +23,8 @@ CREATE TABLE statement_lines (
 CREATE INDEX statement_lines_by_reference ON statement_lines (switch, reference) WHERE reference IS NOT NULL;
 CREATE INDEX statement_lines_by_transfer ON statement_lines (switch, transfer_id);
 CREATE INDEX statement_lines_in_order ON statement_lines (line_id);
+-- The newest line that was read before a submit attempt.
+CREATE INDEX statement_lines_by_read ON statement_lines (switch, read_at);
 
 CREATE TRIGGER statement_lines_append_only BEFORE UPDATE OR DELETE ON statement_lines
     FOR EACH ROW EXECUTE FUNCTION refuse_change();

@@ -16,7 +16,8 @@ use payment_protocol::submit::{LoggedSubmission, SendAnswer};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::{
-    AMOUNT_MINOR, Bank, OTHER_SWITCH, SWITCH_NOW_MS, Stage, at, eur, event, failure, first_run, success,
+    AMOUNT_MINOR, Bank, OTHER_SWITCH, SWITCH, SWITCH_NOW_MS, Stage, at, eur, event, failure, first_run,
+    success,
 };
 
 /// A payment at a switch without references.
@@ -130,6 +131,53 @@ async fn the_lookup_key_is_recorded_before_the_submit_attempt_is_sent(pool: PgPo
     assert_eq!(bank.ledger.lookup_key(&found.id).await.unwrap(), lookup_key(None, Some("t-9")));
     assert_eq!(bank.number("SELECT count(*) FROM timeline WHERE detail LIKE 'found at %'").await, 1);
     bank.audit().await;
+}
+
+/// A lookup in a statement starts at the newest position that is on record from before the first attempt, never after it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_16_a_statement_lookup_starts_at_the_newest_recorded_position(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let attempt = async |key: &str, marker: Option<&str>| {
+        let mut order = bank.order(key);
+        (order.profile.has_query, order.profile.has_statement) = (false, true);
+        let p = bank.order_at(Stage::Reserved, order).await;
+        let sent =
+            bank.ledger.record_attempt(&p.id, &first_run(), at(SWITCH_NOW_MS), false, marker).await.unwrap();
+        assert_eq!(sent.0, AttemptRuling::Send(1));
+        p
+    };
+    let read_lines = async |numbers: std::ops::RangeInclusive<i32>| {
+        sqlx::query(
+            "INSERT INTO statement_lines (switch, cursor, transfer_id, status, amount_minor, currency, finished_at)
+             SELECT switch, 'c-' || n, 't-' || n, 'SETTLED', 1, 'EUR', now()
+             FROM generate_series($2, $3) AS n, (VALUES ($1), ($4)) AS of (switch) ORDER BY n",
+        )
+        .bind(SWITCH)
+        .bind(numbers.start())
+        .bind(numbers.end())
+        .bind(OTHER_SWITCH)
+        .execute(&bank.pool)
+        .await
+        .unwrap();
+    };
+    let mut expected = vec![
+        (attempt("nothing on record", None).await, None),
+        (attempt("not read yet", Some("c-3")).await, Some("c-3")),
+    ];
+    read_lines(1..=5).await;
+    expected.extend([
+        (attempt("read before", None).await, Some("c-5")),
+        (attempt("read further before", Some("c-4")).await, Some("c-5")),
+        (attempt("read later", Some("c-9")).await, Some("c-9")),
+    ]);
+    for lines in [6..=12, 13..=13] {
+        for (p, start) in &expected {
+            let marker = bank.ledger.lookup_key(&p.id).await.unwrap().marker;
+            assert_eq!(marker.as_deref(), *start, "{:?}", p.id);
+        }
+        // Lines that were read after the attempts may be about them, so they move no start.
+        read_lines(lines).await;
+    }
 }
 
 /// S1.5: an open payment with an attempt to the same account at the same switch fences other attempts until its end.

@@ -1,7 +1,8 @@
 //! The switch's statement: every finished transfer, page by page, in the order in which the transfers ended.
 //!
 //! Any position that was read before a transfer was sent is a valid start for its lookup. The client keeps the positions
-//! of recent lookups in memory; a new process starts at the position that the payment recorded.
+//! of recent lookups in memory; a new process starts at a position on record, the lookup key's marker, and reads the
+//! statement from its beginning only if none is.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,8 +21,6 @@ use crate::read_back::LookupKey;
 
 /// Upper bound of pages that one call reads.
 const PAGES_MAX: usize = 20;
-/// Entries of a page in a lookup of one transfer.
-const LOOKUP_PAGE_ENTRIES: usize = 100;
 /// Upper bound of entries of a page.
 pub const PAGE_ENTRIES_MAX: usize = 1_000;
 /// Upper bound of lookups with a position in memory. Beyond it, lookups start at the positions that the payments
@@ -84,8 +83,10 @@ pub(crate) struct StatementPositions(Mutex<Positions>);
 
 #[derive(Debug, Default)]
 struct Positions {
-    /// The end of the statement at the last complete read.
-    end: Option<String>,
+    /// The newest position that a lookup has reached.
+    newest: Option<String>,
+    /// Whether it was the end of the statement at that time.
+    is_end: bool,
     /// By reference: the position up to which the statement has no entry for it.
     by_reference: HashMap<String, String>,
 }
@@ -97,24 +98,28 @@ enum PageError {
 }
 
 impl SwitchClient {
-    /// A position from which to look up any transfer that is sent after this call. `None` is the start of the statement.
+    /// A position from which to look up any transfer that is sent after this call. `None` if no lookup has reached a
+    /// position since the client was created: the statement is not read from its beginning to find one, and the lookup
+    /// starts at a position that the ledger has on record from before the transfer was sent.
     pub async fn statement_position(&self) -> Option<String> {
-        let end = self.statement_positions.lock().end.clone();
-        if end.is_some() {
-            return end;
+        let (mut position, is_end) = {
+            let positions = self.statement_positions.lock();
+            (positions.newest.clone()?, positions.is_end)
+        };
+        if is_end {
+            return Some(position);
         }
-        // A new process reads as many pages as it may; any position is valid.
-        let mut position = None;
+        // The newest position may be far from the end. Any position is valid, so an error only ends the reading.
         let started = Instant::now();
         for _ in 0..PAGES_MAX {
-            let Ok((_, page)) = self.read_page(position.as_deref(), LOOKUP_PAGE_ENTRIES).await else { break };
-            position = page.entries.last().map(|entry| entry.cursor.clone()).or(position);
+            let Ok((_, page)) = self.read_page(Some(&position), PAGE_ENTRIES_MAX).await else { break };
+            position = page.entries.last().map_or(position, |entry| entry.cursor.clone());
+            self.statement_positions.record(&position, page.next.is_none());
             if page.next.is_none() || started.elapsed() > self.timeout {
                 break;
             }
         }
-        self.statement_positions.lock().end.clone_from(&position);
-        position
+        Some(position)
     }
 
     /// Looks a transfer up in the statement. `NotFound` only means that the transfer has not ended yet.
@@ -130,7 +135,7 @@ impl SwitchClient {
         let started = Instant::now();
         let mut found: Option<(QueryAnswer, Option<String>)> = None;
         for _ in 0..PAGES_MAX {
-            let (switch_now, page) = match self.read_page(position.as_deref(), LOOKUP_PAGE_ENTRIES).await {
+            let (switch_now, page) = match self.read_page(position.as_deref(), PAGE_ENTRIES_MAX).await {
                 Ok(page) => page,
                 Err(PageError::OurFault(detail)) => {
                     return SwitchReply::new(QueryAnswer::OurFault { detail }, None);
@@ -150,8 +155,11 @@ impl SwitchClient {
                 });
             }
             position = last.or(position);
-            if found.is_none() {
-                self.statement_positions.record(reference, position.as_deref(), page.next.is_none());
+            if let Some(position) = &position {
+                self.statement_positions.record(position, page.next.is_none());
+                if found.is_none() {
+                    self.statement_positions.record_lookup(reference, position);
+                }
             }
             if page.next.is_none() {
                 let (answer, id) = found.unwrap_or((QueryAnswer::NotFound, None));
@@ -230,13 +238,19 @@ fn later_answer(first: QueryAnswer, second: QueryAnswer) -> QueryAnswer {
 }
 
 impl StatementPositions {
-    /// Records that the statement has no entry for `reference` up to `position`, and whether that was its end.
-    fn record(&self, reference: &str, position: Option<&str>, at_end: bool) {
-        let Some(position) = position else { return };
+    /// Records a position that was reached, and whether it was the end of the statement.
+    fn record(&self, position: &str, is_end: bool) {
         let mut positions = self.lock();
-        if at_end {
-            positions.end = Some(position.to_owned());
+        // Cursors have no order that the client knows: a position replaces the end only if it is the end itself.
+        if is_end || !positions.is_end {
+            positions.newest = Some(position.to_owned());
+            positions.is_end = is_end;
         }
+    }
+
+    /// Records that the statement has no entry for `reference` up to `position`.
+    fn record_lookup(&self, reference: &str, position: &str) {
+        let mut positions = self.lock();
         if positions.by_reference.len() >= POSITIONS_MAX && !positions.by_reference.contains_key(reference) {
             positions.by_reference.clear();
         }

@@ -62,8 +62,8 @@ async fn client_with_listing(transfers: Vec<Value>) -> (SwitchClient, Requests) 
     (serve(routes).await, requests)
 }
 
-/// A client of a switch whose statement has these entries, two per page.
-async fn client_with_statement(entries: Vec<Value>) -> (SwitchClient, Requests) {
+/// A client of a switch whose statement has these entries, with so many per page.
+async fn client_with_statement(entries: Vec<Value>, per_page: usize) -> (SwitchClient, Requests) {
     let requests = Requests::default();
     let recorded = requests.clone();
     let read = move |Query(parameters): Query<HashMap<String, String>>| async move {
@@ -72,7 +72,7 @@ async fn client_with_statement(entries: Vec<Value>) -> (SwitchClient, Requests) 
             .iter()
             .enumerate()
             .skip(after)
-            .take(2)
+            .take(per_page)
             .map(|(n, entry)| {
                 let mut entry = entry.clone();
                 entry["cursor"] = (n + 1).to_string().into();
@@ -253,16 +253,49 @@ async fn s0_16_a_switch_statement_lookup_continues_at_the_last_position() {
         // An entry without a reference is matched by the switch's own id.
         (vec![entry(None, "8", "REJECTED"), entry(None, "9", "SETTLED")], "settled"),
     ] {
-        let (client, _) = client_with_statement(others().chain(last.clone()).collect()).await;
+        let (client, _) = client_with_statement(others().chain(last.clone()).collect(), 2).await;
         let reply = client.statement(&lookup_key(None, Some("9"))).await;
         assert_eq!(code(&reply.answer), expected, "{last:?}");
     }
-    let (client, requests) = client_with_statement(others().collect()).await;
+    let (client, requests) = client_with_statement(others().collect(), 2).await;
     for _ in 0..2 {
         assert_eq!(code(&client.statement(&lookup_key(None, None)).await.answer), "not found");
     }
     assert_eq!(client.statement_position().await.as_deref(), Some("5"));
     let paths = requests.lock().unwrap().clone();
-    assert_eq!(paths.last().unwrap(), "/v1/statement?limit=100&after=5", "{paths:?}");
+    assert_eq!(paths.last().unwrap(), "/v1/statement?limit=1000&after=5", "{paths:?}");
     assert_eq!(paths.len(), 4, "expected three pages, then one request after the last position");
+}
+
+/// After a restart: nothing is in memory, and the statement is long.
+#[tokio::test]
+async fn s0_16_a_new_client_reads_a_long_statement_from_a_recorded_position() {
+    let entry = |n: usize| json!({"reference": format!("tx_{n}:submit"), "transfer_id": n.to_string(), "status": "SETTLED", "amount_minor": 500, "currency": "EUR"});
+    let mut entries: Vec<Value> = (0..10_000).map(entry).collect();
+    entries.push(json!({"reference": keys::submit(&tx()).to_string(), "transfer_id": "ours", "status": "SETTLED", "amount_minor": 500, "currency": "EUR"}));
+    let (client, requests) = client_with_statement(entries, 1_000).await;
+    assert_eq!(client.statement_position().await, None);
+    assert_eq!(requests.lock().unwrap().len(), 0, "expected no read from the beginning of the statement");
+
+    // A payment from before the restart, and one whose marker the first one's lookup gave.
+    let marker = lookup_key(Some("9500"), None);
+    assert_eq!(code(&client.statement(&marker).await.answer), "settled");
+    assert_eq!(*requests.lock().unwrap(), ["/v1/statement?limit=1000&after=9500"]);
+    let other =
+        LookupKey { reference: keys::submit(&TxId::derive(&PaymentId::new("pay_2").unwrap())), ..marker };
+    assert_eq!(code(&client.statement(&other).await.answer), "not found");
+    assert_eq!(client.statement_position().await.as_deref(), Some("10001"));
+    assert_eq!(requests.lock().unwrap().len(), 2);
+}
+
+/// The position goes on from where the lookups got to, if they did not reach the end.
+#[tokio::test]
+async fn s0_16_a_switch_statement_position_continues_to_the_end() {
+    let entry = |n: usize| json!({"reference": format!("tx_{n}:submit"), "transfer_id": n.to_string(), "status": "SETTLED", "amount_minor": 500, "currency": "EUR"});
+    let (client, requests) = client_with_statement((0..70).map(entry).collect(), 2).await;
+    assert_eq!(code(&client.statement(&lookup_key(None, None)).await.answer), "no answer");
+    assert_eq!(requests.lock().unwrap().len(), 20, "expected as many pages as one call may read");
+    assert_eq!(client.statement_position().await.as_deref(), Some("70"));
+    assert_eq!(client.statement_position().await.as_deref(), Some("70"));
+    assert_eq!(requests.lock().unwrap().len(), 35, "expected each page to be read once");
 }

@@ -111,6 +111,11 @@ impl MemoryBroker {
         self.attempts.lock().unwrap().get(event_id).copied().unwrap_or_default()
     }
 
+    /// How often a relay tried to publish any event.
+    pub(crate) fn all_attempts(&self) -> usize {
+        self.attempts.lock().unwrap().values().sum()
+    }
+
     /// The relays in the order of their events, without consecutive repeats.
     pub(crate) fn relays(&self) -> Vec<String> {
         let mut relays: Vec<String> =
@@ -143,6 +148,8 @@ pub(crate) fn options() -> RelayOptions {
         poll_interval: Duration::from_millis(20),
         batch: 7,
         rejection_pause: Duration::from_millis(5),
+        backoff_pause: Duration::from_millis(5),
+        backoff_pause_max: Duration::from_millis(20),
         ..RelayOptions::default()
     }
 }

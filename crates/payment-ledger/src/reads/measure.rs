@@ -258,9 +258,11 @@ impl Ledger {
             LastReconciliationRun,
             r#"WITH last AS (
                    SELECT finished_at, report FROM reconciliation_runs WHERE finished_at IS NOT NULL
-                   ORDER BY reconciliation_id DESC LIMIT 1)
+                   ORDER BY reconciliation_id DESC LIMIT 1),
+               first AS (SELECT payment_id FROM timeline ORDER BY entry_id LIMIT 1)
                SELECT coalesce(extract(epoch FROM clock_timestamp() - coalesce((SELECT finished_at FROM last),
-                                                                               (SELECT min(accepted_at) FROM payments))),
+                                                                               (SELECT p.accepted_at
+                                                                                FROM payments p JOIN first USING (payment_id)))),
                                0)::bigint AS "finished_s!",
                       coalesce((SELECT jsonb_array_length(CASE jsonb_typeof(report -> 'not_compared')
                                                           WHEN 'array' THEN report -> 'not_compared' ELSE '[]' END)

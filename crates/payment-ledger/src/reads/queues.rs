@@ -5,7 +5,7 @@ use payment_protocol::PaymentState;
 use payment_protocol::ids::{DecisionId, PaymentId, SwitchName};
 
 use crate::operator::decisions::DecisionView;
-use crate::reads::view::{PaymentView, view};
+use crate::reads::view::{PaymentView, plan_by_values, view};
 use crate::{Ledger, LedgerError};
 
 /// A filter for the payments of all tenants. Newest first.
@@ -81,32 +81,52 @@ impl From<ExceptionRow> for ExceptionView {
 }
 
 impl Ledger {
-    /// Payments of all tenants, newest first.
+    /// Payments of all tenants, newest first. Reads the newest payments of each tenant, by the tenants' own indexes.
     ///
     /// # Errors
     /// [`LedgerError`].
     pub async fn list(&self, filter: &OperatorPaymentFilter) -> Result<Vec<PaymentView>, LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        plan_by_values(&mut tx).await?;
         let rows = sqlx::query!(
-            r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
+            r#"WITH RECURSIVE tenants AS (
+                   (SELECT tenant_id FROM payments ORDER BY tenant_id LIMIT 1)
+                   UNION ALL
+                   SELECT (SELECT n.tenant_id FROM payments n WHERE n.tenant_id > t.tenant_id ORDER BY n.tenant_id LIMIT 1)
+                   FROM tenants t WHERE t.tenant_id IS NOT NULL),
+               page AS MATERIALIZED (
+                   SELECT newest.payment_id
+                   FROM tenants t
+                   CROSS JOIN LATERAL (
+                       SELECT p.accepted_at, p.payment_id FROM payments p
+                       WHERE p.tenant_id = t.tenant_id
+                         AND ($1::text IS NULL OR p.state = $1)
+                         -- Follows from the state; names the condition of the index payments_open.
+                         AND ($6::boolean IS NULL OR (p.ended_at IS NULL) = $6)
+                         AND ($2::bigint IS NULL OR p.accepted_at <= now() - $2 * interval '1 second')
+                         AND ($3::text IS NULL OR p.switch = $3)
+                         AND ($4::text IS NULL OR (p.accepted_at, p.payment_id) <
+                              (SELECT a.accepted_at, a.payment_id FROM payments a WHERE a.payment_id = $4))
+                       ORDER BY p.accepted_at DESC, p.payment_id DESC
+                       LIMIT $5) AS newest
+                   ORDER BY newest.accepted_at DESC, newest.payment_id DESC
+                   LIMIT $5)
+               SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                       p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
                       p.ended_at, p.needs_operator_since, o.reason AS "refusal?"
-               FROM payments p
+               FROM page JOIN payments p USING (payment_id)
                LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
-               WHERE ($1::text IS NULL OR p.state = $1)
-                 AND ($2::bigint IS NULL OR p.accepted_at <= clock_timestamp() - $2 * interval '1 second')
-                 AND ($3::text IS NULL OR p.switch = $3)
-                 AND ($4::text IS NULL OR (p.accepted_at, p.payment_id) <
-                      (SELECT a.accepted_at, a.payment_id FROM payments a WHERE a.payment_id = $4))
-               ORDER BY p.accepted_at DESC, p.payment_id DESC
-               LIMIT $5"#,
+               ORDER BY p.accepted_at DESC, p.payment_id DESC"#,
             filter.state.map(PaymentState::as_str),
             filter.older_than_s,
             filter.switch.as_ref().map(SwitchName::as_str),
             filter.after.as_ref().map(PaymentId::as_str),
             filter.limit,
+            filter.state.map(|state| state.end().is_none()),
         )
-        .fetch_all(&self.pool)
+        .fetch_all(&mut *tx)
         .await?;
+        tx.commit().await?;
         rows.into_iter().map(|row| Ok(view!(row))).collect()
     }
 

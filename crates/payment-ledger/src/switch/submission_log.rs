@@ -9,11 +9,14 @@ use postgres_kit::text::replace_nul;
 use crate::row_lock::lock_payment;
 use crate::{Ledger, LedgerError, writes};
 
-/// The data by which a transfer is found at a switch without references.
+/// The data by which a transfer is found at a switch without references, or in a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupKey {
-    /// The newest transfer to the account before our first attempt: ours is newer. `None` if there was no transfer, or nothing was
-    /// sent.
+    /// At a switch without references: the newest transfer to the account before our first attempt; ours is newer. `None` if there
+    /// was no transfer, or nothing was sent.
+    ///
+    /// At any other switch: the newest position of the statement that is on record from before our first attempt, by the attempt
+    /// itself or by reconciliation; an entry about ours is after it. `None` if no position is on record.
     pub marker: Option<String>,
     /// The switch's id of the transfer, once it is known.
     pub transfer_id: Option<String>,
@@ -77,17 +80,29 @@ impl Ledger {
         })
     }
 
-    /// The lookup key of the payment's transfer at a switch without references.
+    /// The lookup key of the payment's transfer at a switch without references, or in a statement.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn lookup_key(&self, payment_id: &PaymentId) -> Result<LookupKey, LedgerError> {
         let row = sqlx::query!(
             r#"SELECT destination_account, amount_minor, currency,
-                      (SELECT marker FROM submissions s WHERE s.payment_id = p.payment_id ORDER BY attempt LIMIT 1) AS marker,
+                      CASE WHEN p.profile ->> 'strategy' = 'validate' THEN f.marker ELSE coalesce(
+                          -- Reconciliation has not read so far: the recorded position is newer than its lines.
+                          CASE WHEN NOT EXISTS (SELECT FROM statement_lines l WHERE l.switch = p.switch AND l.cursor = f.marker)
+                               THEN f.marker END,
+                          (SELECT l.cursor FROM statement_lines l
+                           WHERE l.line_id = greatest(
+                               (SELECT m.line_id FROM statement_lines m WHERE m.switch = p.switch AND m.cursor = f.marker),
+                               (SELECT r.line_id FROM statement_lines r
+                                WHERE r.switch = p.switch AND r.read_at < coalesce(f.recorded_at, now())
+                                ORDER BY r.read_at DESC LIMIT 1)))) END AS marker,
                       (SELECT transfer_id FROM submissions s WHERE s.payment_id = p.payment_id AND transfer_id IS NOT NULL
                        ORDER BY attempt LIMIT 1) AS transfer_id
-               FROM payments p WHERE payment_id = $1"#,
+               FROM payments p
+               LEFT JOIN LATERAL (SELECT marker, recorded_at FROM submissions s WHERE s.payment_id = p.payment_id
+                                  ORDER BY attempt LIMIT 1) AS f ON true
+               WHERE p.payment_id = $1"#,
             payment_id.as_str(),
         )
         .fetch_optional(&self.pool)
