@@ -73,7 +73,7 @@ async fn a_callback_alone_does_not_replace_a_lost_attempt(pool: PgPool) {
     assert_eq!(ruling, FinalStatusRuling::First);
 }
 
-/// The answer to an attempt whose record is gone writes the record again, and operators are told, once.
+/// The answer to an attempt whose record is gone writes the record again, and operators are notified, once.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn an_answer_without_its_attempt_restores_the_record(pool: PgPool) {
     let bank = Bank::new(pool);
@@ -143,7 +143,7 @@ async fn an_accepted_transfer_is_not_void_because_the_switch_forgot_it(pool: PgP
         );
         bank.ledger.needs_operator(&p.id, OperatorReason::AcceptedThenUnknown).await.unwrap();
         assert_eq!(bank.exceptions(&p).await, ["accepted_then_unknown"], "{reason:?}");
-        // The switch's own cancel of what it knows is believed.
+        // The switch's own cancel of a transfer that it knows is believed.
         assert_eq!(
             bank.ledger.record_void(&p.id, VoidReason::Cancelled).await.unwrap(),
             FinalStatusRuling::First

@@ -104,7 +104,7 @@ async fn debit<P: DecisionPort>(
         .as_ref()
         .is_some_and(|response| !retention_expired(response.first_attempt_age_ms, &payment.profile));
     match response.map(|response| response.answer) {
-        // A settlement that is recorded is not undone by a switch that forgot it.
+        // A recorded settlement stays, even if the switch forgets it.
         Some(QueryAnswer::NotFound) if conclusive && remembers && reason.follows_switch() => {
             return refuse(port, "the switch does not know the transfer; decide retry_cancel instead".into())
                 .await;

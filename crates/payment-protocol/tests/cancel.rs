@@ -466,7 +466,7 @@ fn an_accepted_transfer_that_the_switch_does_not_know_needs_an_operator() {
     }
 }
 
-/// Only a person can tell which of several listed transfers is the payment's (decision 0008).
+/// Only a person knows which of several listed transfers is the payment's (decision 0008).
 #[test]
 fn an_ambiguous_transfer_needs_an_operator() {
     let ambiguous = QueryAnswer::Ambiguous { detail: "two transfers".into() };

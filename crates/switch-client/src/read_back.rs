@@ -44,7 +44,7 @@ pub(crate) enum ReadBackOutcome {
     Match { transfer_id: String, answer: QueryAnswer },
     /// No candidate.
     NoMatch,
-    /// Several candidates: only a person can tell which is the payment's.
+    /// Several candidates: only a person knows which is the payment's.
     Ambiguous { detail: String },
     /// The switch refused the request: 4xx.
     OurFault { detail: String },

@@ -215,7 +215,7 @@ async fn s1_8_a_cancel_without_exactly_one_listed_candidate_cancels_nothing() {
     let (client, requests) =
         client_with_listing(vec![ours.clone(), transfer("8", "PENDING", 500, "EUR")]).await;
     let reply = client.cancel(TransferRef::LookupKey(&lookup_key(Some("0"), None)), &key).await;
-    assert_eq!(reply.answer, CancelAnswer::CannotCancel, "the query tells that it is ambiguous");
+    assert_eq!(reply.answer, CancelAnswer::CannotCancel, "the query that follows returns the ambiguity");
     assert!(
         requests.lock().unwrap().iter().all(|path| !path.ends_with("/cancel")),
         "expected no cancel request"

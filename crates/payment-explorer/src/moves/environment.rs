@@ -43,7 +43,7 @@ fn switch(list: &mut MoveList<'_>) {
     if !list.from.switch.silent {
         list.switch_fault(|next| next.switch.silent = true, || "the switch is silent from now on".into());
     }
-    // A switch that forgets what it never accepted on our record cannot be told from one that never received it.
+    // A switch that forgets what it never accepted on our record looks like one that never received it.
     if list.from.bank.accepted && !list.from.switch.forgot {
         list.switch_fault(
             |next| next.switch.forgot = true,

@@ -106,7 +106,7 @@ impl Ledger {
 
     /// Records the answer to an attempt, and moves an accepted payment to submitted. `transfer_id` is the switch's id of
     /// the transfer, if the answer has one. If the attempt's record is gone, the database lost its commit: it is written again
-    /// with the `deadline` that was sent, and an exception tells operators.
+    /// with the `deadline` that was sent, and an exception notifies operators.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.

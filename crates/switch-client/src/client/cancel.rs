@@ -34,7 +34,7 @@ impl SwitchClient {
                     ReadBackOutcome::NoMatch => {
                         return SwitchReply::new(CancelAnswer::NotFound, reply.switch_now);
                     }
-                    // The query tells the protocol that it is ambiguous.
+                    // The query that follows returns the ambiguity.
                     ReadBackOutcome::Ambiguous { .. } => {
                         return SwitchReply::new(CancelAnswer::CannotCancel, reply.switch_now);
                     }

@@ -72,7 +72,7 @@ async fn s1_8_a_lookup_concludes_only_from_a_complete_listing() {
         ("lists another amount", vec![page(&[other("7")], null())], ("not found", 1)),
         ("lists it on the second page", vec![page(&[other("1")], "1".into()), last()], ("void", 2)),
         ("lists it out of order", vec![page(&[other("9"), rejected("7"), other("8")], null())], ("void", 1)),
-        // Only a person can tell which of several is ours.
+        // Only a person knows which of several is ours.
         ("lists the same line twice", vec![page(&[rejected("7"), rejected("7")], null())], ("ambiguous", 1)),
         ("lists it on both pages", vec![first(), last()], ("no answer", 2)),
         // A listing that was not read to its end finds nothing.

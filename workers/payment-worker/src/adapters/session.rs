@@ -22,7 +22,7 @@ pub(crate) struct SwitchSession<'a> {
 }
 
 impl<'a> SwitchSession<'a> {
-    /// The client of the payment's switch, or why there is none.
+    /// The client of the payment's switch; an error says why no client exists.
     pub(crate) fn client(&self) -> Result<&'a SwitchClient, String> {
         self.client.ok_or_else(|| {
             let name = &self.payment.profile.switch;
