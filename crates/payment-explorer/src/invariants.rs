@@ -239,8 +239,8 @@ fn recall_follows_a_refused_debit(model: &Model, next: &State) -> bool {
 
 fn workflow_agrees(model: &Model, next: &State) -> bool {
     match &next.workflow {
-        // The commit of the end was lost; the recovery workflow ends the payment again.
-        WorkflowState::Closed(_) if !next.bank.ended() => commit_was_lost(model, next),
+        // The commit of the end was lost; another run, or a late step, ends the payment again.
+        WorkflowState::Closed(_) if commit_was_lost(model, next) => true,
         WorkflowState::Closed(Ok(())) => next.bank.state.end() == Some(FinalState::Settled),
         WorkflowState::Closed(Err(error)) => next.bank.state.end() == Some(error.end),
         WorkflowState::NotStarted | WorkflowState::Running(_) | WorkflowState::Lost => true,

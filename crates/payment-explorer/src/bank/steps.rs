@@ -102,12 +102,13 @@ impl Bank {
     }
 
     /// The recorded answer to a recall. Money that came back by itself needs no recall.
-    #[must_use]
-    pub fn recall_recorded(&self) -> Option<RecallRecord> {
-        match self.final_status {
-            Some(FinalStatus::Returned) => Some(RecallRecord::Recalled),
-            _ => self.recall,
+    pub fn recall_recorded(&mut self) -> Option<RecallRecord> {
+        if self.final_status == Some(FinalStatus::Returned) {
+            return Some(RecallRecord::Recalled);
         }
+        // The refusal that leads to a recall may be lost: no late debit may succeed beside it.
+        self.debit_refused |= self.hold == Some(HoldStatus::Open);
+        self.recall
     }
 
     /// Records a definite answer to a recall. Returns the first recorded answer.

@@ -267,6 +267,10 @@ fn send(results: &mut CallResults<'_>, own_reference: bool) {
             next.switch.submit(model.profile(), handling);
             no_answer()
         });
+        results.switch_fault("the switch handles the submit and answers 503", |next, model| {
+            next.switch.submit(model.profile(), handling);
+            no_answer()
+        });
     }
     if own_reference && from.switch.submit_choices(profile, from.clock).is_empty() {
         results.benign("the request has no effect after such a delay", |_, _| no_answer());

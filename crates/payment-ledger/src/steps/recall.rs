@@ -1,6 +1,6 @@
 //! Recall: records the switch's first definite answer under `{tx_id}:recall`.
 
-use payment_protocol::facts::{FinalStatus, RecallRecord};
+use payment_protocol::facts::{FinalStatus, HoldStatus, RecallRecord};
 use payment_protocol::ids::PaymentId;
 use payment_protocol::keys;
 
@@ -9,17 +9,24 @@ use crate::{Ledger, LedgerError, switch::final_status, writes};
 
 impl Ledger {
     /// The recorded answer to the recall; `None` if no definite answer is recorded. Money that came back by itself needs no
-    /// recall.
+    /// recall. Called before each recall: from then on the hold is not debited any more.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn recall_record(&self, payment_id: &PaymentId) -> Result<Option<RecallRecord>, LedgerError> {
         let mut tx = self.pool.begin().await?;
-        let facts = lock_payment(&mut tx, payment_id).await?.facts;
-        Ok(match facts.final_status {
-            Some(FinalStatus::Returned) => Some(RecallRecord::Recalled),
-            _ => facts.recall,
-        })
+        let locked = lock_payment(&mut tx, payment_id).await?;
+        let facts = &locked.facts;
+        if facts.final_status == Some(FinalStatus::Returned) {
+            return Ok(Some(RecallRecord::Recalled));
+        }
+        // The database may have lost the refusal that leads to a recall: a late debit must not succeed beside it.
+        if facts.debit_refused.is_none() && facts.hold == Some(HoldStatus::Open) {
+            let key = keys::debit(&locked.tx_id);
+            writes::record_refused(&mut tx, key.as_str(), payment_id, "recall_requested").await?;
+            tx.commit().await?;
+        }
+        Ok(locked.facts.recall)
     }
 
     /// Records a definite answer to the recall. Returns the recorded one, which may be an earlier one.

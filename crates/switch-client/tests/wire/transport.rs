@@ -224,7 +224,7 @@ async fn each_switch_call_is_one_request_with_its_key_and_token() {
         (Call::RecallById, format!("POST {by_id}/recall"), Some(format!("{tx}:recall"))),
         (Call::ReadBack, format!("GET {listing}&after=0"), None),
         (Call::Marker, format!("GET {listing}&last=1"), None),
-        (Call::StatementLookup, "GET /v1/statement?limit=100".into(), None),
+        (Call::StatementLookup, "GET /v1/statement?limit=1000".into(), None),
         (Call::StatementPage, "GET /v1/statement?limit=1000".into(), None),
     ] {
         let (status, body) = call.definite();
