@@ -49,6 +49,7 @@ impl Probe {
                 Some("CANCELLED") => record.set_status("cancelled", false),
                 Some("ALREADY_REJECTED") => record.set_status("rejected", false),
                 Some("ALREADY_SETTLED") => record.set_status("settled", true),
+                Some("ALREADY_RETURNED") => record.set_status("returned", false),
                 _ => record.set_status(format!("not cancelled: {}", reply.excerpt()), true),
             },
             Err(error) => record.set_status(format!("not cancelled: {error}"), true),
