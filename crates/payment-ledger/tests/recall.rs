@@ -30,14 +30,14 @@ async fn the_first_recorded_answer_to_a_recall_is_kept(pool: PgPool) {
     ];
     for (n, (first, later, recorded)) in table.into_iter().enumerate() {
         let p = bank.payment_at(Stage::DebitRefused, &format!("row {n}")).await;
-        assert_eq!(bank.ledger.recall_record(&p.id).await.unwrap(), None);
+        assert_eq!(bank.ledger.begin_recall(&p.id).await.unwrap(), None);
         assert_eq!(bank.ledger.record_recall(&p.id, first, "the payee keeps it").await.unwrap(), first);
         assert_eq!(
             bank.ledger.record_recall(&p.id, later, "another reason").await.unwrap(),
             first,
             "row {n}"
         );
-        assert_eq!(bank.ledger.recall_record(&p.id).await.unwrap(), Some(first), "row {n}");
+        assert_eq!(bank.ledger.begin_recall(&p.id).await.unwrap(), Some(first), "row {n}");
         assert_eq!(bank.operation(&format!("{}:recall", p.tx)).await, [recorded], "row {n}");
         assert_eq!(bank.state(&p).await, "confirmed", "recording changed the state");
     }
@@ -76,7 +76,7 @@ async fn of_concurrent_recall_answers_one_is_kept(options: PgPoolOptions, connec
         let answers = [Recalled, Refused, Recalled, Refused, Recalled, Refused, Recalled, Refused];
         let returned =
             join_all(answers.map(|answer| bank.ledger.record_recall(&p.id, answer, "reason"))).await;
-        let kept = bank.ledger.recall_record(&p.id).await.unwrap().unwrap();
+        let kept = bank.ledger.begin_recall(&p.id).await.unwrap().unwrap();
         assert!(returned.into_iter().all(|answer| answer.unwrap() == kept));
     }
     bank.audit().await;

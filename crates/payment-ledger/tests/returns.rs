@@ -72,11 +72,7 @@ async fn money_that_came_back_before_the_debit_is_not_charged(pool: PgPool) {
             report_return(&bank, &p, by).await;
             assert_eq!(bank.column(&p, "final_status").await.as_deref(), Some("returned"), "{row}");
             assert_eq!(bank.debit(&p).await, DebitOutcome::Returned, "{row}");
-            assert_eq!(
-                bank.ledger.recall_record(&p.id).await.unwrap(),
-                Some(RecallRecord::Recalled),
-                "{row}"
-            );
+            assert_eq!(bank.ledger.begin_recall(&p.id).await.unwrap(), Some(RecallRecord::Recalled), "{row}");
             let released = bank.ledger.release(&p.id, &Cause::Returned).await.unwrap();
             assert!(matches!(released, ReleaseStepOutcome::Done(_)), "{row}: {released:?}");
             assert_eq!(bank.available(&p).await, FUNDS_MINOR, "{row}");

@@ -30,7 +30,12 @@ impl Ledger {
         let mut locked = lock_payment(&mut tx, payment_id).await?;
         let is_open = locked.facts.state.end().is_none() && locked.facts.final_status.is_none();
         if is_open && submit_scheduled && locked.facts.attempts == 0 && !locked.facts.attempts_uncertain {
-            mark_attempts_uncertain(&mut tx, payment_id).await?;
+            sqlx::query!(
+                "UPDATE payments SET attempts_uncertain = true WHERE payment_id = $1",
+                payment_id.as_str(),
+            )
+            .execute(&mut *tx)
+            .await?;
             locked.facts.attempts_uncertain = true;
         }
         let facts = &locked.facts;
@@ -135,17 +140,6 @@ impl FirstAttempt {
         });
         self.age_ms.map(|age_ms| age_ms.max(by_switch.unwrap_or(0)))
     }
-}
-
-/// Marks that attempts may be missing from the record.
-pub(crate) async fn mark_attempts_uncertain(
-    tx: &mut PgConnection,
-    payment_id: &PaymentId,
-) -> Result<(), LedgerError> {
-    sqlx::query!("UPDATE payments SET attempts_uncertain = true WHERE payment_id = $1", payment_id.as_str())
-        .execute(&mut *tx)
-        .await?;
-    Ok(())
 }
 
 /// Whether the switch accepted the transfer, according to the submission log.

@@ -8,12 +8,12 @@ use crate::row_lock::lock_payment;
 use crate::{Ledger, LedgerError, switch::final_status, writes};
 
 impl Ledger {
-    /// The recorded answer to the recall; `None` if no definite answer is recorded. Money that came back by itself needs no
-    /// recall. Called before each recall: from then on the hold is not debited any more.
+    /// Begins a recall: from now on the hold is not debited any more. Returns the recorded answer to the recall; `None` if no
+    /// definite answer is recorded. Money that came back by itself needs no recall.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
-    pub async fn recall_record(&self, payment_id: &PaymentId) -> Result<Option<RecallRecord>, LedgerError> {
+    pub async fn begin_recall(&self, payment_id: &PaymentId) -> Result<Option<RecallRecord>, LedgerError> {
         let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         let facts = &locked.facts;

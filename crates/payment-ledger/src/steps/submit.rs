@@ -170,14 +170,6 @@ impl Ledger {
     ) -> Result<Option<NotSent>, LedgerError> {
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
-        sqlx::query!(
-            "UPDATE submissions SET outcome = 'accepted', answered_at = clock_timestamp()
-             WHERE payment_id = $1 AND attempt = $2 AND coalesce(outcome, 'unknown') = 'unknown'",
-            payment_id.as_str(),
-            i32::try_from(locked.facts.attempts).unwrap_or(i32::MAX),
-        )
-        .execute(&mut *tx)
-        .await?;
         if locked.facts.attempts == 0 {
             let detail = "the switch has a transfer without a recorded attempt";
             tx.open_exception(
@@ -190,6 +182,14 @@ impl Ledger {
             tx.commit().await?;
             return Ok(Some(NotSent::ReportedWithoutAttempt));
         }
+        sqlx::query!(
+            "UPDATE submissions SET outcome = 'accepted', answered_at = clock_timestamp()
+             WHERE payment_id = $1 AND attempt = $2 AND coalesce(outcome, 'unknown') = 'unknown'",
+            payment_id.as_str(),
+            i32::try_from(locked.facts.attempts).unwrap_or(i32::MAX),
+        )
+        .execute(&mut *tx)
+        .await?;
         show_submitted(&mut tx, &locked, true, "the switch already has the transfer").await?;
         tx.commit().await?;
         Ok(None)

@@ -17,7 +17,7 @@ impl RecallPort for RecallAdapter<'_> {
     type Error = LedgerError;
 
     async fn recorded(&self) -> Result<Option<RecallRecord>, LedgerError> {
-        self.session.ledger.recall_record(&self.session.payment.payment_id).await
+        self.session.ledger.begin_recall(&self.session.payment.payment_id).await
     }
 
     async fn recall(

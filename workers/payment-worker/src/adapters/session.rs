@@ -58,16 +58,8 @@ impl<'a> SwitchSession<'a> {
     }
 
     pub(crate) async fn query(&self, reference: &Reference) -> Result<SwitchReply<QueryAnswer>, LedgerError> {
-        let client = match self.client() {
-            Ok(client) => client,
-            Err(detail) => return Ok(SwitchReply::new(QueryAnswer::NoAnswer { detail }, None)),
-        };
-        if !self.reads_back() {
-            return Ok(client.query(TransferRef::Reference(reference)).await);
-        }
-        let lookup_key = self.lookup_key(reference).await?;
-        let reply = client.query(TransferRef::LookupKey(&lookup_key)).await;
-        self.record_transfer_id(&lookup_key, reply).await
+        let no_answer = |detail| QueryAnswer::NoAnswer { detail };
+        self.call(reference, no_answer, async |client, transfer| client.query(transfer).await).await
     }
 
     pub(crate) async fn statement(
@@ -87,16 +79,8 @@ impl<'a> SwitchSession<'a> {
         reference: &Reference,
         key: &CompensationKey,
     ) -> Result<SwitchReply<CancelAnswer>, LedgerError> {
-        let client = match self.client() {
-            Ok(client) => client,
-            Err(detail) => return Ok(SwitchReply::new(CancelAnswer::NoAnswer { detail }, None)),
-        };
-        if !self.reads_back() {
-            return Ok(client.cancel(TransferRef::Reference(reference), key).await);
-        }
-        let lookup_key = self.lookup_key(reference).await?;
-        let reply = client.cancel(TransferRef::LookupKey(&lookup_key), key).await;
-        self.record_transfer_id(&lookup_key, reply).await
+        let no_answer = |detail| CancelAnswer::NoAnswer { detail };
+        self.call(reference, no_answer, async |client, transfer| client.cancel(transfer, key).await).await
     }
 
     pub(crate) async fn recall(
@@ -104,15 +88,27 @@ impl<'a> SwitchSession<'a> {
         reference: &Reference,
         key: &StepKey,
     ) -> Result<SwitchReply<RecallAnswer>, LedgerError> {
+        let unknown = |detail| RecallAnswer::Unknown { detail };
+        self.call(reference, unknown, async |client, transfer| client.recall(transfer, key).await).await
+    }
+
+    /// Calls the switch about the transfer: by our reference, or by the recorded lookup key. `no_answer` is the answer of a switch
+    /// that is not configured.
+    async fn call<A>(
+        &self,
+        reference: &Reference,
+        no_answer: impl FnOnce(String) -> A,
+        call: impl AsyncFnOnce(&SwitchClient, TransferRef<'_>) -> SwitchReply<A>,
+    ) -> Result<SwitchReply<A>, LedgerError> {
         let client = match self.client() {
             Ok(client) => client,
-            Err(detail) => return Ok(SwitchReply::new(RecallAnswer::Unknown { detail }, None)),
+            Err(detail) => return Ok(SwitchReply::new(no_answer(detail), None)),
         };
         if !self.reads_back() {
-            return Ok(client.recall(TransferRef::Reference(reference), key).await);
+            return Ok(call(client, TransferRef::Reference(reference)).await);
         }
         let lookup_key = self.lookup_key(reference).await?;
-        let reply = client.recall(TransferRef::LookupKey(&lookup_key), key).await;
+        let reply = call(client, TransferRef::LookupKey(&lookup_key)).await;
         self.record_transfer_id(&lookup_key, reply).await
     }
 
