@@ -8,6 +8,7 @@ mod clocks;
 mod contradictory_callbacks;
 mod event_bank;
 mod event_delivery;
+mod forged_inputs;
 #[cfg(target_os = "linux")]
 mod full_disk;
 mod golden_table;

@@ -67,6 +67,7 @@ fn replies(call: &PortCall) -> Vec<PortReply> {
             FenceOutcome::Open(None),
             FenceOutcome::Open(Some(Cause::SlaExpired)),
             FenceOutcome::Ended(FinalState::Settled),
+            FenceOutcome::Differs,
             FenceOutcome::Failed { detail: refused() },
         ]
         .map(PortReply::Fence)
@@ -121,6 +122,7 @@ fn reserve_replies() -> Vec<PortReply> {
         ReserveOutcome::Refused(ReserveRefusal::InsufficientFunds),
         ReserveOutcome::AnotherRun,
         ReserveOutcome::Ended(FinalState::Failed),
+        ReserveOutcome::Differs,
         ReserveOutcome::Unknown,
     ]
     .map(PortReply::Reserve)
@@ -193,6 +195,7 @@ fn wait_replies() -> Vec<PortReply> {
         WaitOutcome::FailureReported { reason: "failure".into() },
         WaitOutcome::CustomerCancel,
         WaitOutcome::SlaExpired,
+        WaitOutcome::OperatorCallDue,
     ]
     .into_iter()
     .chain(decided)

@@ -242,7 +242,7 @@ fn workflow_agrees(model: &Model, next: &State) -> bool {
         // The commit of the end was lost; another run, or a late step, ends the payment again.
         WorkflowState::Closed(_) if commit_was_lost(model, next) => true,
         WorkflowState::Closed(Ok(())) => next.bank.state.end() == Some(FinalState::Settled),
-        WorkflowState::Closed(Err(error)) => next.bank.state.end() == Some(error.end),
+        WorkflowState::Closed(Err(error)) => error.end.is_some() && next.bank.state.end() == error.end,
         WorkflowState::NotStarted | WorkflowState::Running(_) | WorkflowState::Lost => true,
     }
 }

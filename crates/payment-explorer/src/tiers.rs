@@ -115,7 +115,7 @@ impl Walk {
 /// of the switch, and with one lost commit, at every point. About a minute.
 ///
 /// Not walked: a lost commit together with another fault. A lost commit and a loss of Temporal's own record together leave no
-/// record of an attempt anywhere; `payctl restore-check` is for that. Nor the lost commit that calls an operator.
+/// record of an attempt anywhere; `payctl restore-check` is for that.
 ///
 /// # Errors
 /// A built-in profile name is invalid, which does not occur.

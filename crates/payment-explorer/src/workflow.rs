@@ -86,8 +86,8 @@ pub type Exchanges = Interner<Exchange<PortCall, PortReply>>;
 /// The error of a closed workflow, in its stable words.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WorkflowError {
-    /// The final state that the error names.
-    pub end: FinalState,
+    /// The final state that the error names; `None` if the run did not end the payment.
+    pub end: Option<FinalState>,
     /// The word of the error.
     pub code: &'static str,
 }

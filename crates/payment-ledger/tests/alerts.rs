@@ -5,7 +5,7 @@
 mod support;
 
 use payment_protocol::cancel::VoidReason;
-use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
+use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::inbox::InboxMessageKind;
 use payment_protocol::port::{DebitOutcome, NeedsOperatorOutcome};
@@ -88,7 +88,7 @@ async fn r6_a_late_final_state_is_delivered_if_the_payment_needs_an_operator(poo
             match stage {
                 Stage::Void => drop(bank.ledger.release(&p.id, &Cause::SlaExpired).await.unwrap()),
                 Stage::Confirmed => assert_eq!(bank.debit(&p).await, DebitOutcome::Done, "{case}"),
-                _ => bank.ledger.refuse_unreserved(&p.id, ReserveRefusal::Invalid).await.unwrap(),
+                _ => bank.ledger.reject(&bank.payment(&p).await).await.unwrap(),
             }
         }
         assert_eq!(bank.state(&p).await, end, "{case}");

@@ -131,7 +131,7 @@ async fn s3_5_a_ledger_step_whose_event_cannot_be_written_is_rolled_back(pool: P
     let bank = Bank::new(pool);
     let p = bank.payment_at(Stage::Accepted, "without event").await;
     bank.sql("ALTER TABLE outbox RENAME TO outbox_gone").await;
-    assert!(bank.ledger.reserve(&p.id, &support::first_run()).await.is_err());
+    assert!(bank.ledger.reserve(&bank.payment(&p).await, &support::first_run()).await.is_err());
     assert_eq!((bank.available(&p).await, bank.hold(&p).await.as_str()), (FUNDS_MINOR, "none"));
     bank.sql("ALTER TABLE outbox_gone RENAME TO outbox").await;
     for _ in 0..3 {

@@ -7,7 +7,6 @@ mod support;
 
 use futures::future::join_all;
 use iso_currency::Currency;
-use payment_ledger::LedgerError;
 use payment_ledger::steps::accept::NewPayment;
 use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_protocol::cause::{Cause, ReserveRefusal};
@@ -90,7 +89,7 @@ async fn s1_3_a_reserve_refusal_is_repeated_after_its_reason_has_gone(pool: PgPo
     ] {
         let before = bank.available(p).await;
         assert_eq!(bank.reserve(p).await, ReserveOutcome::Refused(refusal));
-        let other_run = bank.ledger.reserve(&p.id, &run("another")).await.unwrap();
+        let other_run = bank.ledger.reserve(&bank.payment(&p).await, &run("another")).await.unwrap();
         assert_eq!(other_run, ReserveOutcome::Refused(refusal), "another run");
         assert_eq!((bank.available(p).await, bank.hold(p).await.as_str()), (before, "none"));
     }
@@ -180,7 +179,11 @@ async fn a_late_reserve_changes_nothing_at_each_payment_stage(pool: PgPool) {
     for (stage, same, another, available) in table {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
         let before = (bank.state(&p).await, bank.hold(&p).await);
-        assert_eq!(bank.ledger.reserve(&p.id, &run("another")).await.unwrap(), another, "{stage:?}");
+        assert_eq!(
+            bank.ledger.reserve(&bank.payment(&p).await, &run("another")).await.unwrap(),
+            another,
+            "{stage:?}"
+        );
         assert_eq!(bank.reserve(&p).await, same, "{stage:?}");
         assert_eq!((bank.state(&p).await, bank.hold(&p).await), before, "{stage:?}");
         assert_eq!(bank.available(&p).await, available, "{stage:?}");
@@ -205,7 +208,7 @@ async fn r8_a_reserve_after_compensation_began_changes_nothing(pool: PgPool) {
             (bank.state(&p).await, bank.words("SELECT detail FROM timeline ORDER BY entry_id").await);
         for run in [first_run(), run("another"), first_run()] {
             assert_eq!(
-                bank.ledger.reserve(&p.id, &run).await.unwrap(),
+                bank.ledger.reserve(&bank.payment(&p).await, &run).await.unwrap(),
                 ReserveOutcome::AnotherRun,
                 "{condition}"
             );
@@ -217,7 +220,7 @@ async fn r8_a_reserve_after_compensation_began_changes_nothing(pool: PgPool) {
         assert_eq!((bank.available(&p).await, bank.hold(&p).await.as_str()), (FUNDS_MINOR, "none"));
 
         // The recovery workflow: fence, and release without an attempt.
-        let fenced = bank.ledger.fence_reserve(&p.id).await.unwrap();
+        let fenced = bank.ledger.fence_reserve(&bank.payment(&p).await).await.unwrap();
         assert_eq!(fenced, FenceOutcome::Open(Some(Cause::ReserveUnknown)), "{condition}");
         let released = bank.ledger.release(&p.id, &Cause::Interrupted).await.unwrap();
         assert_eq!(released, ReleaseStepOutcome::Done(Cause::ReserveUnknown), "{condition}");
@@ -260,7 +263,11 @@ async fn a_reserve_is_fenced_only_if_no_outcome_of_it_is_recorded(pool: PgPool) 
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
         let state = bank.state(&p).await;
         for _ in 0..2 {
-            assert_eq!(bank.ledger.fence_reserve(&p.id).await.unwrap(), outcome, "{stage:?}");
+            assert_eq!(
+                bank.ledger.fence_reserve(&bank.payment(&p).await).await.unwrap(),
+                outcome,
+                "{stage:?}"
+            );
         }
         assert_eq!(bank.operation(&format!("{}:reserve", p.id)).await, [recorded], "{stage:?}");
         assert_eq!(bank.state(&p).await, state, "{stage:?}");
@@ -282,7 +289,7 @@ async fn an_invalid_payment_is_rejected_only_before_its_reserve(pool: PgPool) {
     for (stage, after) in table {
         let p = bank.payment_at(stage, &format!("{stage:?}")).await;
         for _ in 0..2 {
-            bank.ledger.refuse_unreserved(&p.id, ReserveRefusal::Invalid).await.unwrap();
+            bank.ledger.reject(&bank.payment(&p).await).await.unwrap();
         }
         assert_eq!(bank.state(&p).await, after, "{stage:?}");
     }
@@ -296,7 +303,8 @@ async fn of_concurrent_workflow_runs_one_reserves(options: PgPoolOptions, connec
     for round in 0..10 {
         let p = bank.payment_at(Stage::Accepted, &format!("round-{round}")).await;
         let runs: Vec<_> = (0..16).map(|n| run(&format!("run-{n}"))).collect();
-        let outcomes = join_all(runs.iter().map(|run| bank.ledger.reserve(&p.id, run))).await;
+        let payment = bank.payment(&p).await;
+        let outcomes = join_all(runs.iter().map(|run| bank.ledger.reserve(&payment, run))).await;
         let count =
             |expected: ReserveOutcome| outcomes.iter().filter(|o| *o.as_ref().unwrap() == expected).count();
         assert_eq!((count(ReserveOutcome::Held), count(ReserveOutcome::AnotherRun)), (1, 15));
@@ -304,13 +312,4 @@ async fn of_concurrent_workflow_runs_one_reserves(options: PgPoolOptions, connec
     }
     bank.audit().await;
     bank.close().await;
-}
-
-#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn a_reserve_of_an_unknown_payment_is_an_error_with_its_id(pool: PgPool) {
-    let bank = Bank::new(pool);
-    let id = bank.order("never accepted").payment_id;
-    let error = bank.ledger.reserve(&id, &first_run()).await.unwrap_err();
-    assert!(matches!(error, LedgerError::UnknownPayment(_)), "{error:?}");
-    assert_eq!(error.to_string(), format!("the ledger has no payment {id}; check the payment id"));
 }

@@ -234,17 +234,23 @@ pub enum PaymentError {
     /// The payment had already ended when this run read it; the run did nothing.
     #[error("the payment had already ended in the state {0}; the workflow did nothing")]
     AlreadyEnded(FinalState),
+    /// The workflow was started with a payment that is not the ledger's; the run did nothing but open an exception.
+    #[error(
+        "the workflow's payment differs from the ledger's; the workflow did nothing but open an exception"
+    )]
+    InputDiffers,
 }
 
 impl PaymentError {
-    /// The final state that goes with the error.
+    /// The final state that goes with the error; `None` if the run did not end the payment.
     #[must_use]
-    pub fn end(&self) -> FinalState {
+    pub fn end(&self) -> Option<FinalState> {
         match self {
-            Self::Invalid(_) => FinalState::Rejected,
-            Self::ReserveRefused(refusal) => refusal.end(),
-            Self::Compensated(cause) => cause.end(),
-            Self::AlreadyEnded(end) => *end,
+            Self::Invalid(_) => Some(FinalState::Rejected),
+            Self::ReserveRefused(refusal) => Some(refusal.end()),
+            Self::Compensated(cause) => Some(cause.end()),
+            Self::AlreadyEnded(end) => Some(*end),
+            Self::InputDiffers => None,
         }
     }
 
@@ -256,6 +262,7 @@ impl PaymentError {
             Self::ReserveRefused(refusal) => refusal.as_str(),
             Self::Compensated(cause) => cause.code(),
             Self::AlreadyEnded(_) => "already_ended",
+            Self::InputDiffers => "input_differs",
         }
     }
 }

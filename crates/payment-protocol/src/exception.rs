@@ -18,6 +18,8 @@ text_enum!(
         SettledWithoutAttempt = "settled_without_attempt",
         /// The answer to a submit attempt came, and the attempt's record is gone: the database lost a commit.
         AttemptRecordLost = "attempt_record_lost",
+        /// A workflow was started with a payment that is not the ledger's: another amount, account or profile, or no such payment.
+        WorkflowInputDiffers = "workflow_input_differs",
         /// The switch accepted a transfer and says now that it does not know it.
         AcceptedThenUnknown = "accepted_then_unknown",
         /// An authentic callback with an unknown reference.

@@ -44,8 +44,11 @@ pub async fn pay<P: PaymentPort>(port: &P, payment: &Payment) -> Result<(), Paym
         run_recovery(port, &mut compensations).await
     };
     let result = finish(port, &mut compensations, step).await;
-    // An invalid payment is rejected without an external call (S0.2), so it has requested no lock.
-    if payment.profile.needs_account_lock() && !matches!(result, Err(PaymentError::Invalid(_))) {
+    // An invalid payment is rejected without an external call (S0.2), so it has requested no lock. Neither has one that is not
+    // the ledger's.
+    if payment.profile.needs_account_lock()
+        && !matches!(result, Err(PaymentError::Invalid(_) | PaymentError::InputDiffers))
+    {
         port.unlock_account().await;
     }
     result
@@ -115,6 +118,7 @@ async fn reserve<P: PaymentPort>(port: &P, compensations: &mut Compensations) ->
         }
         ReserveOutcome::Ended(end) => Err(already_ended(end)),
         ReserveOutcome::AnotherRun => Err(run_recovery(port, compensations).await),
+        ReserveOutcome::Differs => Err(NextStep::Finished(Err(PaymentError::InputDiffers))),
         ReserveOutcome::Unknown => {
             compensations.register(Compensation::Cancel);
             Err(NextStep::Compensate(Cause::ReserveUnknown))
@@ -176,8 +180,8 @@ async fn confirm_and_debit<P: PaymentPort>(
             }
             WaitOutcome::CustomerCancel => return NextStep::Compensate(Cause::CustomerCancel),
             WaitOutcome::SlaExpired => return NextStep::Compensate(Cause::SlaExpired),
-            // A decision applies only to a payment that needs an operator.
-            WaitOutcome::Decided(_) => false,
+            // Only a payment that needs an operator calls one, and only to such a payment a decision applies.
+            WaitOutcome::Decided(_) | WaitOutcome::OperatorCallDue => false,
         };
     }
 }
@@ -188,6 +192,7 @@ async fn run_recovery<P: PaymentPort>(port: &P, compensations: &mut Compensation
     match port.fence_reserve().await {
         FenceOutcome::Open(cause) => NextStep::Compensate(cause.unwrap_or(Cause::Interrupted)),
         FenceOutcome::Ended(end) => already_ended(end),
+        FenceOutcome::Differs => NextStep::Finished(Err(PaymentError::InputDiffers)),
         FenceOutcome::Failed { detail } => {
             port.alert(OperatorAlert::CompensationFailed { detail }).await;
             NextStep::AwaitOperator(OperatorReason::CompensationFailed)
@@ -359,8 +364,10 @@ async fn await_operator<P: PaymentPort>(
         }
         final_status = match port.wait_until_event().await {
             WaitOutcome::SuccessReported if reason.follows_switch() => Some(FinalStatus::Settled),
-            // Read the recorded final status.
-            WaitOutcome::FinalStatusRecorded => return NextStep::AwaitOperator(reason),
+            // Call an operator again, and read the recorded final status.
+            WaitOutcome::FinalStatusRecorded | WaitOutcome::OperatorCallDue => {
+                return NextStep::AwaitOperator(reason);
+            }
             WaitOutcome::SuccessReported
             | WaitOutcome::FailureReported { .. }
             | WaitOutcome::CustomerCancel

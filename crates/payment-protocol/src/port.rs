@@ -24,6 +24,8 @@ pub enum ReserveOutcome {
     AnotherRun,
     /// The payment has ended.
     Ended(FinalState),
+    /// The workflow's payment is not the ledger's: recorded as an exception.
+    Differs,
     /// The outcome cannot be known.
     Unknown,
 }
@@ -150,6 +152,8 @@ pub enum FenceOutcome {
     },
     /// The payment has ended.
     Ended(FinalState),
+    /// The workflow's payment is not the ledger's: recorded as an exception.
+    Differs,
 }
 
 /// Outcome of recording that a payment needs an operator.
@@ -181,6 +185,8 @@ pub enum WaitOutcome {
     SlaExpired,
     /// An operator decision was delivered.
     Decided(Decision),
+    /// The payment has waited long for an operator: call again, in case the database lost the call.
+    OperatorCallDue,
 }
 
 /// An alert for an operator.
@@ -227,7 +233,7 @@ pub trait PaymentPort {
     async fn release(&self, cause: &Cause) -> ReleaseOutcome;
     /// Waits for an inbox message or the SLA, which counts from the first wait.
     async fn wait_within_sla(&self) -> WaitOutcome;
-    /// Waits for an inbox message.
+    /// Waits for an inbox message, or until an operator is to be called again.
     async fn wait_until_event(&self) -> WaitOutcome;
     /// Applies an operator decision while the payment needs an operator for `reason`.
     async fn apply_decision(&self, decision: &Decision, reason: OperatorReason) -> DecisionOutcome;

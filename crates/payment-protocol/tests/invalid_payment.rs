@@ -51,7 +51,7 @@ fn s0_2_an_invalid_payment_is_rejected_and_calls_nothing_else() {
             let error = pay(&port, &invalid).now_or_never().unwrap().unwrap_err();
             assert_eq!(
                 (word(&error).as_str(), error.end()),
-                ("invalid", FinalState::Rejected),
+                ("invalid", Some(FinalState::Rejected)),
                 "{invalid:?}"
             );
             assert_eq!(port.calls.take(), [call], "{invalid:?}");

@@ -177,7 +177,10 @@ async fn reserve_payment(
     assert_eq!(accept(&mut tx, std::slice::from_ref(&order)).await.unwrap(), [AcceptOutcome::New]);
     tx.commit().await.unwrap();
     let run = RunId::new("run-1").unwrap();
-    assert_eq!(ledger.reserve(&order.payment_id, &run).await.unwrap(), ReserveOutcome::Held);
+    assert_eq!(
+        ledger.reserve(&ledger.accepted_payment(&order.payment_id).await.unwrap(), &run).await.unwrap(),
+        ReserveOutcome::Held
+    );
 }
 
 /// A callback for a reference that no payment has.

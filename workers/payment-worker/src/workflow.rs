@@ -89,17 +89,18 @@ impl InterBankPaymentWorkflow {
         let payment = ctx.state(|workflow| workflow.payment.clone());
         let port = TemporalPaymentPort::new(ctx.clone(), &payment);
         let outcome = pay(&port, &payment).await;
-        let end = outcome.as_ref().err().map_or(FinalState::Settled, PaymentError::end);
+        let end = outcome.as_ref().map_or_else(PaymentError::end, |()| Some(FinalState::Settled));
         port.close_pending_decisions(end).await;
         match outcome {
             Ok(()) => Ok(PaymentState::Settled.to_string()),
             Err(error) => {
-                let (code, end) = (error.code().to_owned(), error.end());
+                let code = error.code().to_owned();
                 let text = match &error {
                     PaymentError::Compensated(cause) => cause.to_string(),
                     other => other.to_string(),
                 };
-                Err(ApplicationFailure::builder(anyhow::anyhow!("{end}: {text}"))
+                let text = end.map_or(text.clone(), |end| format!("{end}: {text}"));
+                Err(ApplicationFailure::builder(anyhow::anyhow!(text))
                     .type_name(code)
                     .non_retryable(true)
                     .build()

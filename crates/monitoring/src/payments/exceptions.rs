@@ -37,6 +37,11 @@ pub(super) fn exception_alert(kind: ExceptionKind) -> Alert {
             summary: "The ledger's database lost the record of a submit attempt",
             description: "The answer to an attempt arrived and the attempt's record was gone; the service wrote it again. The database confirmed a commit and lost it, so other records may be missing. Find out whether a standby was promoted or a backup restored.",
         },
+        ExceptionKind::WorkflowInputDiffers => Texts {
+            severity: Critical,
+            summary: "Somebody started a payment workflow with a payment that is not the ledger's",
+            description: "Nobody is affected: the workflow did nothing. But somebody who is not this service can write to Temporal, or a restored database lacks the payment. Look at the workflow's start in the Temporal UI, and who may write to the namespace.",
+        },
         ExceptionKind::AcceptedThenUnknown => Texts {
             severity: Critical,
             summary: "A switch accepted a transfer and says now that it does not know it",

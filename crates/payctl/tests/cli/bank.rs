@@ -124,7 +124,10 @@ impl Bank {
         let mut tx = self.ledger.pool().begin().await.unwrap();
         accept(&mut tx, slice::from_ref(&order)).await.unwrap();
         tx.commit().await.unwrap();
-        assert_eq!(self.ledger.reserve(&id, &run()).await.unwrap(), ReserveOutcome::Held);
+        assert_eq!(
+            self.ledger.reserve(&self.ledger.accepted_payment(&id).await.unwrap(), &run()).await.unwrap(),
+            ReserveOutcome::Held
+        );
         let reference = keys::submit(&TxId::derive(&id)).to_string();
         SamplePayment { id, reference }
     }

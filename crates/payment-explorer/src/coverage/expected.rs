@@ -52,7 +52,8 @@ pub const DEEP_BRANCHES: &[&str] = &[
 
 /// Every branch that the fast tier must reach.
 ///
-/// Branches that the simulation cannot reach: an invalid payment (`reject`) has no switch; an answer that settles a
+/// Branches that the simulation cannot reach: an invalid payment (`reject`) has no switch; a workflow's payment that is not the
+/// ledger's (`reserve -> differs`, `fence -> differs`) ends the run before it did anything; an answer that settles a
 /// transfer without a recorded attempt needs a restored database (`settled_without_attempt`); two decisions cannot
 /// apply to one hold, because the workflow accepts one at a time.
 pub const BRANCHES: &[&str] = &[
@@ -195,6 +196,7 @@ pub const BRANCHES: &[&str] = &[
     "wait for operator -> decided retry_cancel",
     "wait for operator -> failure reported",
     "wait for operator -> final status recorded",
+    "wait for operator -> operator call due",
     "wait for operator -> success reported",
     "wait within sla -> customer cancel",
     "wait within sla -> failure reported",

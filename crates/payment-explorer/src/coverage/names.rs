@@ -45,6 +45,7 @@ pub(super) fn port_reply(reply: &PortReply) -> String {
             FenceOutcome::Open(None) => "open".into(),
             FenceOutcome::Open(Some(_)) => "open, with a cause".into(),
             FenceOutcome::Ended(_) => "ended".into(),
+            FenceOutcome::Differs => "differs".into(),
             FenceOutcome::Failed { .. } => "failed".into(),
         },
         PortReply::Submit(outcome) => submit(outcome),
@@ -90,6 +91,7 @@ fn reserve(outcome: &ReserveOutcome) -> String {
         ReserveOutcome::Refused(refusal) => format!("refused {refusal}"),
         ReserveOutcome::AnotherRun => "another run".into(),
         ReserveOutcome::Ended(_) => "ended".into(),
+        ReserveOutcome::Differs => "differs".into(),
         ReserveOutcome::Unknown => "unknown".into(),
     }
 }
@@ -130,6 +132,7 @@ fn wait(outcome: &WaitOutcome) -> String {
         WaitOutcome::FailureReported { .. } => "failure reported".into(),
         WaitOutcome::CustomerCancel => "customer cancel".into(),
         WaitOutcome::SlaExpired => "sla expired".into(),
+        WaitOutcome::OperatorCallDue => "operator call due".into(),
         WaitOutcome::Decided(decision) => format!("decided {}", decision.action),
     }
 }

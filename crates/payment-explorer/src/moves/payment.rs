@@ -1,5 +1,6 @@
 //! The workflow's present call: a step of our ledger, an attempt at the switch, or a wait.
 
+use payment_protocol::PaymentState;
 use payment_protocol::cancel::CancelAttemptOutcome;
 use payment_protocol::poll::PollOutcome;
 use payment_protocol::port::{
@@ -113,6 +114,10 @@ fn wait(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCall) {
     }
     if *call == PortCall::WaitWithinSla {
         reply_early(list, call, PortReply::Wait(WaitOutcome::SlaExpired), false, "the SLA expires");
+    } else if list.from.bank.state != PaymentState::NeedsOperator {
+        // While the ledger has the call, another one changes nothing.
+        let call_due = PortReply::Wait(WaitOutcome::OperatorCallDue);
+        reply_early(list, call, call_due, false, "an operator is called again");
     }
     if list.model.profile().must_be_polled() {
         attempt(list, running, call, Activity::Poll);
@@ -143,10 +148,7 @@ fn ledger_step(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCa
     if !writes(call) {
         return;
     }
-    // A workflow that waits for an operator who was never called is not covered: see tiers.rs.
-    if !matches!(call, PortCall::NeedsOperator(_))
-        && let Some(left) = list.from.budget.lost_commits.checked_sub(1)
-    {
+    if let Some(left) = list.from.budget.lost_commits.checked_sub(1) {
         let mut next = list.from.clone();
         next.budget.lost_commits = left;
         let reply = ledger_transaction(&mut next.bank, call, run);

@@ -1,17 +1,19 @@
 //! Reserve: source -> holding, once; a refusal is recorded and repeated. And the fence, which refuses
 //! a late reserve.
 
-use payment_protocol::PaymentState;
 use payment_protocol::cause::ReserveRefusal;
 use payment_protocol::facts::ReserveRecord;
 use payment_protocol::ids::{PaymentId, RunId};
 use payment_protocol::keys;
 use payment_protocol::port::{FenceOutcome, ReserveOutcome};
 use payment_protocol::rules::{self, ReserveRuling};
+use payment_protocol::{Payment, PaymentState};
 use sqlx::PgConnection;
 
 use crate::accounts::{self, InternalAccount};
 use crate::row_lock::{LockedPayment, lock_payment};
+use crate::steps::workflow_input;
+use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, admission::limits, writes};
 
 impl Ledger {
@@ -19,12 +21,17 @@ impl Ledger {
     ///
     /// Refusals in order of precedence: a customer's cancel, a start past `valid_until`, unknown
     /// account, wrong currency, frozen account, insufficient funds, a limit. Each is recorded.
+    /// `payment` is the workflow's; another one than the ledger's opens an exception and changes nothing.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
-    pub async fn reserve(&self, payment_id: &PaymentId, run: &RunId) -> Result<ReserveOutcome, LedgerError> {
-        let mut tx = self.pool.begin().await?;
-        let locked = lock_payment(&mut tx, payment_id).await?;
+    pub async fn reserve(&self, payment: &Payment, run: &RunId) -> Result<ReserveOutcome, LedgerError> {
+        let payment_id = &payment.payment_id;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
+        let Some(locked) = workflow_input::lock_same(&mut tx, payment).await? else {
+            tx.commit().await?;
+            return Ok(ReserveOutcome::Differs);
+        };
         let outcome = match rules::reserve(&locked.facts, run, locked.too_late) {
             ReserveRuling::Recorded(ReserveRecord::Held) => return Ok(ReserveOutcome::Held),
             ReserveRuling::Recorded(ReserveRecord::Refused(refusal)) => {
@@ -69,21 +76,35 @@ impl Ledger {
     ) -> Result<(), LedgerError> {
         let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
-        if locked.facts.reserve.is_none() && locked.facts.state.end().is_none() {
-            refuse(&mut tx, payment_id, refusal).await?;
-            tx.commit().await?;
-        }
-        Ok(())
+        refuse_locked(&mut tx, &locked, refusal).await?;
+        Ok(tx.commit().await?)
     }
 
-    /// Records the fence under reserve's key unless something is recorded there. The first step of a
-    /// recovery workflow.
+    /// Ends the payment of a workflow that found it invalid, as [`Ledger::refuse_unreserved`] does. `payment` is the
+    /// workflow's; another one than the ledger's opens an exception and changes nothing.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
-    pub async fn fence_reserve(&self, payment_id: &PaymentId) -> Result<FenceOutcome, LedgerError> {
-        let mut tx = self.pool.begin().await?;
-        let locked = lock_payment(&mut tx, payment_id).await?;
+    pub async fn reject(&self, payment: &Payment) -> Result<(), LedgerError> {
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
+        if let Some(locked) = workflow_input::lock_same(&mut tx, payment).await? {
+            refuse_locked(&mut tx, &locked, ReserveRefusal::Invalid).await?;
+        }
+        tx.commit().await
+    }
+
+    /// Records the fence under reserve's key unless something is recorded there. The first step of a
+    /// recovery workflow. `payment` is the workflow's; another one than the ledger's opens an exception and changes nothing.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn fence_reserve(&self, payment: &Payment) -> Result<FenceOutcome, LedgerError> {
+        let payment_id = &payment.payment_id;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
+        let Some(locked) = workflow_input::lock_same(&mut tx, payment).await? else {
+            tx.commit().await?;
+            return Ok(FenceOutcome::Differs);
+        };
         if let Some(end) = locked.facts.state.end() {
             return Ok(FenceOutcome::Ended(end));
         }
@@ -99,6 +120,18 @@ impl Ledger {
 pub(crate) async fn fence(tx: &mut PgConnection, payment_id: &PaymentId) -> Result<(), LedgerError> {
     let key = keys::reserve(payment_id);
     writes::record_refused(tx, key.as_str(), payment_id, ReserveRefusal::Fenced.as_str()).await
+}
+
+/// Refuses a payment that has reserved nothing.
+async fn refuse_locked(
+    tx: &mut PgConnection,
+    locked: &LockedPayment,
+    refusal: ReserveRefusal,
+) -> Result<(), LedgerError> {
+    if locked.facts.reserve.is_none() && locked.facts.state.end().is_none() {
+        refuse(tx, &locked.payment_id, refusal).await?;
+    }
+    Ok(())
 }
 
 async fn refuse(

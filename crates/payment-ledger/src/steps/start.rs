@@ -2,11 +2,11 @@
 
 use payment_protocol::cause::OperatorReason;
 use payment_protocol::facts::Facts;
-use payment_protocol::ids::{AccountId, PaymentId, TxId};
-use payment_protocol::money::{Money, parse_currency};
+use payment_protocol::ids::PaymentId;
 use payment_protocol::{Payment, keys};
 
 use crate::row_lock::lock_payment;
+use crate::steps::workflow_input::{self, PaymentRow, read_id};
 use crate::{Ledger, LedgerError, writes};
 
 /// Starts that Temporal rejects before the payment needs an operator.
@@ -35,16 +35,6 @@ pub struct IdlePayment {
     pub payment_id: PaymentId,
     /// The workflow that should be running.
     pub workflow_id: String,
-}
-
-/// Columns of a payment that make a workflow input.
-struct PaymentInputRow {
-    payment_id: String,
-    source_account: String,
-    amount_minor: i64,
-    currency: String,
-    profile: serde_json::Value,
-    resume_count: i32,
 }
 
 /// A claimed payment.
@@ -81,7 +71,7 @@ impl Ledger {
         for row in rows {
             let ClaimedRow { workflow_id, cancel_requested, too_late, .. } = row;
             let id = row.payment_id.clone();
-            match payment(PaymentInputRow {
+            match workflow_input::payment(PaymentRow {
                 payment_id: row.payment_id,
                 source_account: row.source_account,
                 amount_minor: row.amount_minor,
@@ -292,7 +282,7 @@ impl Ledger {
         let Facts { run_id, reserve, cause, .. } = &locked.facts;
         let is_full_start = run_id.is_none() && reserve.is_none() && cause.is_none();
         Ok(Some(StartablePayment {
-            payment: payment(PaymentInputRow {
+            payment: workflow_input::payment(PaymentRow {
                 payment_id: payment_id.to_string(),
                 source_account: row.source_account,
                 amount_minor: row.amount_minor,
@@ -319,33 +309,3 @@ impl Ledger {
 
 /// Channel of [`Ledger::wake_starters`].
 pub const START_CHANNEL: &str = "payments_accepted";
-
-fn payment(row: PaymentInputRow) -> Result<Payment, LedgerError> {
-    let unreadable = |column: &'static str, value: String| LedgerError::Unreadable {
-        id: row.payment_id.clone(),
-        column,
-        value,
-    };
-    let payment_id = read_id(&row.payment_id)?;
-    Ok(Payment {
-        tx_id: TxId::derive(&payment_id),
-        money: parse_currency(&row.currency)
-            .and_then(|currency| Money::from_minor(row.amount_minor, currency))
-            .map_err(|error| unreadable("amount_minor", error.to_string()))?,
-        source_account: AccountId::new(row.source_account.as_str())
-            .map_err(|error| unreadable("source_account", error.to_string()))?,
-        profile: serde_json::from_value(row.profile.clone())
-            .map_err(|error| unreadable("profile", error.to_string()))?,
-        resume: u32::try_from(row.resume_count)
-            .map_err(|error| unreadable("resume_count", error.to_string()))?,
-        payment_id,
-    })
-}
-
-fn read_id(text: &str) -> Result<PaymentId, LedgerError> {
-    PaymentId::new(text).map_err(|_| LedgerError::Unreadable {
-        id: text.to_owned(),
-        column: "payment_id",
-        value: text.to_owned(),
-    })
-}

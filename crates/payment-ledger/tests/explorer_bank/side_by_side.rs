@@ -91,10 +91,16 @@ impl SideBySide {
         let (ledger, id, bank) = (&self.ledger.ledger, &self.sample.id, &mut self.bank);
         match op {
             Op::Reserve(n) => {
-                let reserved = ledger.reserve(id, &run(&format!("run-{n}"))).await.unwrap();
+                let reserved = ledger
+                    .reserve(&ledger.accepted_payment(id).await.unwrap(), &run(&format!("run-{n}")))
+                    .await
+                    .unwrap();
                 (debug(&reserved), debug(&bank.reserve(*n)))
             }
-            Op::Fence => (debug(&ledger.fence_reserve(id).await.unwrap()), debug(&bank.fence_reserve())),
+            Op::Fence => (
+                debug(&ledger.fence_reserve(&ledger.accepted_payment(id).await.unwrap()).await.unwrap()),
+                debug(&bank.fence_reserve()),
+            ),
             Op::Attempt(n) => {
                 let run = run(&format!("run-{n}"));
                 let ruling =

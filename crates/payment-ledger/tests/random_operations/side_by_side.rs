@@ -110,12 +110,25 @@ impl SideBySide {
         let runs = [run("run-1"), run("run-2")];
         match op {
             Op::Reserve(p, n) => (
-                format!("{:?}", ledger.reserve(&samples[p].id, &runs[n]).await.unwrap()),
+                format!(
+                    "{:?}",
+                    ledger
+                        .reserve(&ledger.accepted_payment(&samples[p].id).await.unwrap(), &runs[n])
+                        .await
+                        .unwrap()
+                ),
                 payments[p].reserve(n, &mut self.accounts[account(p)]),
             ),
-            Op::Fence(p) => {
-                (format!("{:?}", ledger.fence_reserve(&samples[p].id).await.unwrap()), payments[p].fence())
-            }
+            Op::Fence(p) => (
+                format!(
+                    "{:?}",
+                    ledger
+                        .fence_reserve(&ledger.accepted_payment(&samples[p].id).await.unwrap())
+                        .await
+                        .unwrap()
+                ),
+                payments[p].fence(),
+            ),
             Op::Attempt(p, n) => {
                 let ruling = ledger
                     .record_attempt(&samples[p].id, &runs[n], at(SWITCH_NOW_MS), false, None)

@@ -14,6 +14,7 @@ use payment_ledger::Ledger;
 use payment_ledger::accounts::AccountStatus;
 use payment_ledger::steps::accept::{AcceptOutcome, NewPayment, accept};
 use payment_ledger::switch::inbox::{CancelRequestOutcome, request_cancel};
+use payment_protocol::Payment;
 use payment_protocol::ids::{AccountId, ClientId, PaymentId, TxId};
 use payment_protocol::port::{DebitOutcome, ReserveOutcome};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -123,7 +124,12 @@ impl Bank {
     }
 
     pub(crate) async fn reserve(&self, p: &Sample) -> ReserveOutcome {
-        self.ledger.reserve(&p.id, &first_run()).await.unwrap()
+        self.ledger.reserve(&self.payment(p).await, &first_run()).await.unwrap()
+    }
+
+    /// The payment, as its workflow has it.
+    pub(crate) async fn payment(&self, p: &Sample) -> Payment {
+        self.ledger.accepted_payment(&p.id).await.unwrap()
     }
 
     pub(crate) async fn debit(&self, p: &Sample) -> DebitOutcome {

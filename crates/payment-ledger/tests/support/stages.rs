@@ -50,7 +50,7 @@ impl Bank {
         match stage {
             Stage::Accepted => {}
             Stage::Fenced => {
-                self.ledger.fence_reserve(&p.id).await.unwrap();
+                self.ledger.fence_reserve(&self.payment(p).await).await.unwrap();
             }
             Stage::Rejected => {
                 self.freeze(p).await;

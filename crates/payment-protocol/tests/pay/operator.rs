@@ -76,6 +76,7 @@ fn a_late_final_status_advances_a_payment_that_needs_an_operator() {
     let recorded = |final_status| Reply::NeedsOperator(NeedsOperatorOutcome::FinalStatus(final_status));
     let undecidable = || cancel(CancelOutcome::Undecidable(OperatorReason::SwitchRetentionExpired));
     let written = || Reply::Wait(WaitOutcome::FinalStatusRecorded);
+    let call_due = || Reply::Wait(WaitOutcome::OperatorCallDue);
     let needs_operator = |rest: Vec<Reply>| [vec![HELD, ACCEPTED, SLA, undecidable()], rest].concat();
     const BEFORE: &str = "reserve submit wait cancel:sla_expired operator:switch_retention_expired";
     let debited = || Reply::Debit(DebitOutcome::Done);
@@ -100,6 +101,17 @@ fn a_late_final_status_advances_a_payment_that_needs_an_operator() {
             " await operator:switch_retention_expired debit",
         ),
         (needs_operator(vec![written()]), "waits", " await operator:switch_retention_expired"),
+        // The database may have lost the call of the operator: it is repeated, and what is recorded meanwhile is followed.
+        (
+            needs_operator(vec![call_due(), call_due()]),
+            "waits",
+            " await operator:switch_retention_expired await operator:switch_retention_expired",
+        ),
+        (
+            needs_operator(vec![call_due(), recorded(FinalStatus::Settled), debited()]),
+            "settled",
+            " await operator:switch_retention_expired debit",
+        ),
     ] {
         let (ended_as, called, _) = run_script(0, replies);
         assert_eq!((ended_as.as_str(), called), (end, format!("{BEFORE}{calls}")));

@@ -31,7 +31,7 @@ fn s0_2_an_invalid_payment_is_rejected_before_any_step() {
         (large, "reject: the payment's amount exceeds the switch's limit of 999 minor units"),
     ] {
         let error = pay(&port, &invalid).now_or_never().unwrap().unwrap_err();
-        assert_eq!((word(&error).as_str(), error.end()), ("invalid", FinalState::Rejected));
+        assert_eq!((word(&error).as_str(), error.end()), ("invalid", Some(FinalState::Rejected)));
         assert_eq!(port.calls.take(), [call]);
     }
 }
@@ -51,6 +51,8 @@ fn each_outcome_of_reserve_leads_to_its_next_step() {
         (replies(ReserveOutcome::Ended(FinalState::Failed)),  "ended:failed",                "reserve"),
         // The payment has settled: a late run succeeds.
         (replies(ReserveOutcome::Ended(FinalState::Settled)), "settled",                     "reserve"),
+        // A payment that is not the ledger's: the run does nothing more.
+        (replies(ReserveOutcome::Differs),                    "differs",                     "reserve"),
         // The compensation was registered before the step: an unknown reserve is released, which fences it.
         (unknown,                                             "compensated:reserve_unknown", "reserve cancel:reserve_unknown:unsent release:reserve_unknown"),
         // Another run owns the payment: recover, and no submit.
@@ -183,6 +185,7 @@ fn a_payment_error_has_the_final_state_of_its_cause() {
         (PaymentError::AlreadyEnded(FinalState::TimedOut),                FinalState::TimedOut,  "already_ended"),
     ];
     for (error, end, code) in table {
-        assert_eq!((error.end(), error.code()), (end, code));
+        assert_eq!((error.end(), error.code()), (Some(end), code));
     }
+    assert_eq!(PaymentError::InputDiffers.end(), None);
 }

@@ -23,5 +23,6 @@ fn a_recovery_workflow_fences_cancels_and_follows_the_cancel_answer() {
         (ended(FinalState::Settled),                                       "settled",                 "fence"),
         (ended(FinalState::TimedOut),                                      "ended:timed_out",         "fence"),
         (ended(FinalState::Rejected),                                      "ended:rejected",          "fence"),
+        (vec![Reply::Fence(FenceOutcome::Differs)],                        "differs",                 "fence"),
     ]);
 }

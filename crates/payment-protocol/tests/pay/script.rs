@@ -168,6 +168,7 @@ pub(crate) fn word(error: &PaymentError) -> String {
         PaymentError::ReserveRefused(refusal) => format!("refused:{refusal}"),
         PaymentError::Compensated(cause) => format!("compensated:{}", cause.code()),
         PaymentError::AlreadyEnded(end) => format!("ended:{end}"),
+        PaymentError::InputDiffers => "differs".into(),
     }
 }
 

@@ -54,6 +54,8 @@ fn s1_5_a_switch_without_references_needs_the_account_lock() {
         (vec![HELD, lock(AccountLockOutcome::CustomerCancel), VOID, released(Cause::CustomerCancel)], "compensated:customer_cancel",
             "reserve lock cancel:customer_cancel:unsent release:customer_cancel unlock"),
         (vec![Reply::Reserve(ReserveOutcome::Refused(ReserveRefusal::FrozenAccount))], "refused:frozen_account", "reserve unlock"),
+        // Another payment than the ledger's must not release the lock of its account.
+        (vec![Reply::Reserve(ReserveOutcome::Differs)], "differs", "reserve"),
     ];
     for (replies, end, calls) in table {
         assert_eq!(run_with(Strategy::Validate, replies), (end.into(), calls.into()));

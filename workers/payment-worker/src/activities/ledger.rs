@@ -1,4 +1,6 @@
 //! Activities that are steps of our ledger.
+//!
+//! The first step of a run takes the workflow's payment and compares it with the ledger's; every other step takes the payment id.
 
 #![allow(missing_docs, reason = "the macros make undocumented constants of the documented methods")]
 
@@ -6,8 +8,9 @@ use std::sync::Arc;
 
 use payment_ledger::Ledger;
 use payment_ledger::steps::release::ReleaseStepOutcome;
+use payment_protocol::Payment;
 use payment_protocol::alert::AlertKind;
-use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
+use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::ids::{DecisionId, PaymentId, RunId};
 use payment_protocol::port::{
@@ -82,14 +85,14 @@ impl LedgerActivities {
     pub async fn reserve(
         self: Arc<Self>,
         ctx: ActivityContext,
-        payment_id: PaymentId,
+        payment: Payment,
     ) -> Result<ReserveOutcome, ActivityError> {
         let run = run_id(&ctx)?;
-        let reserved = self.ledger.reserve(&payment_id, &run).await;
+        let reserved = self.ledger.reserve(&payment, &run).await;
         self.wake_relay.fire();
         match reserved {
             Err(error) if error.is_final() => {
-                tracing::error!(payment.id = %payment_id, error = error_chain(&error), "the ledger's database refused the reserve of a payment; the workflow treats the outcome as unknown and compensates");
+                tracing::error!(payment.id = %payment.payment_id, error = error_chain(&error), "the ledger's database refused the reserve of a payment; the workflow treats the outcome as unknown and compensates");
                 Ok(ReserveOutcome::Unknown)
             }
             outcome => outcome.map_err(ledger_failure),
@@ -101,9 +104,9 @@ impl LedgerActivities {
     pub async fn reject(
         self: Arc<Self>,
         _ctx: ActivityContext,
-        payment_id: PaymentId,
+        payment: Payment,
     ) -> Result<(), ActivityError> {
-        let rejected = self.ledger.refuse_unreserved(&payment_id, ReserveRefusal::Invalid).await;
+        let rejected = self.ledger.reject(&payment).await;
         self.wake_relay.fire();
         rejected.map_err(ledger_failure)
     }
@@ -113,9 +116,9 @@ impl LedgerActivities {
     pub async fn fence_reserve(
         self: Arc<Self>,
         _ctx: ActivityContext,
-        payment_id: PaymentId,
+        payment: Payment,
     ) -> Result<FenceOutcome, ActivityError> {
-        match self.ledger.fence_reserve(&payment_id).await {
+        match self.ledger.fence_reserve(&payment).await {
             Err(error) if error.is_final() => Ok(FenceOutcome::Failed { detail: error_chain(&error) }),
             outcome => outcome.map_err(ledger_failure),
         }

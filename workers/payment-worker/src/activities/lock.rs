@@ -7,9 +7,8 @@
 
 use std::sync::Arc;
 
-use payment_ledger::{Ledger, LedgerError};
-use payment_protocol::Payment;
-use payment_protocol::ids::PaymentId;
+use payment_ledger::Ledger;
+use payment_protocol::ids::{PaymentId, SwitchName};
 use payment_protocol::keys;
 use serde::{Deserialize, Serialize};
 use temporalio_client::errors::WorkflowInteractionError;
@@ -24,7 +23,7 @@ use crate::account_lock::{AccountLockWorkflow, LockState, Waiter};
 #[derive(Debug, Serialize, Deserialize)]
 pub struct LockInput {
     /// The payment that requests or releases the lock.
-    pub payment: Payment,
+    pub payment_id: PaymentId,
     /// The payment's workflow, which receives the lock.
     pub workflow_id: String,
 }
@@ -42,9 +41,13 @@ pub struct LockActivities {
 }
 
 impl LockActivities {
-    async fn lock_id(&self, payment: &Payment) -> Result<String, LedgerError> {
-        let lookup_key = self.ledger.lookup_key(&payment.payment_id).await?;
-        Ok(keys::account_lock_id(&self.task_queue, &payment.profile.switch, &lookup_key.destination_account))
+    /// The switch, and the Workflow ID of the lock of the payment's destination account.
+    async fn lock(&self, payment_id: &PaymentId) -> Result<(SwitchName, String), ActivityError> {
+        let payment = self.ledger.accepted_payment(payment_id).await.map_err(ledger_failure)?;
+        let lookup_key = self.ledger.lookup_key(payment_id).await.map_err(ledger_failure)?;
+        let switch = payment.profile.switch;
+        let id = keys::account_lock_id(&self.task_queue, &switch, &lookup_key.destination_account);
+        Ok((switch, id))
     }
 }
 
@@ -57,10 +60,10 @@ impl LockActivities {
         _ctx: ActivityContext,
         input: LockInput,
     ) -> Result<(), ActivityError> {
-        let lock_id = self.lock_id(&input.payment).await.map_err(ledger_failure)?;
-        let waiter = Waiter { workflow_id: input.workflow_id, payment_id: input.payment.payment_id };
+        let (switch, lock_id) = self.lock(&input.payment_id).await?;
+        let waiter = Waiter { workflow_id: input.workflow_id, payment_id: input.payment_id };
         let options = WorkflowStartOptions::new(self.task_queue.clone(), lock_id)
-            .static_summary(format!("Account lock at switch {}", input.payment.profile.switch))
+            .static_summary(format!("Account lock at switch {switch}"))
             .build();
         let started = self.client.signal_with_start_workflow(
             AccountLockWorkflow::run,
@@ -79,9 +82,9 @@ impl LockActivities {
         _ctx: ActivityContext,
         input: LockInput,
     ) -> Result<(), ActivityError> {
-        let lock_id = self.lock_id(&input.payment).await.map_err(ledger_failure)?;
+        let (_, lock_id) = self.lock(&input.payment_id).await?;
         let handle = self.client.get_workflow_handle::<AccountLockWorkflow>(lock_id);
-        let waiter = Waiter { workflow_id: input.workflow_id, payment_id: input.payment.payment_id };
+        let waiter = Waiter { workflow_id: input.workflow_id, payment_id: input.payment_id };
         let signalled =
             handle.signal(AccountLockWorkflow::release_lock, waiter, WorkflowSignalOptions::default());
         match signalled.await {

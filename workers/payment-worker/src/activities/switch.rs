@@ -14,7 +14,7 @@ use payment_protocol::alert::AlertKind;
 use payment_protocol::cancel::{self, CancelAttemptOutcome};
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{self, Decision, DecisionOutcome};
-use payment_protocol::ids::SwitchName;
+use payment_protocol::ids::{PaymentId, SwitchName};
 use payment_protocol::poll::{self, PollOutcome};
 use payment_protocol::port::{CancelOutcome, RecallOutcome, SubmitOutcome, WaitOutcome};
 use payment_protocol::recall::{self, RecallAttemptOutcome};
@@ -33,23 +33,18 @@ use crate::adapters::{CancelAdapter, RecallAdapter, SubmitAdapter, SubmitAdapter
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CancelInput {
     /// The payment.
-    pub payment: Payment,
+    pub payment_id: PaymentId,
     /// Why the payment is compensated.
     pub cause: Cause,
-    /// Whether the workflow scheduled a submit, or does not know. True for workflows of an older release.
-    #[serde(default = "unknown_is_scheduled")]
+    /// Whether the workflow scheduled a submit, or does not know.
     pub submit_scheduled: bool,
-}
-
-fn unknown_is_scheduled() -> bool {
-    true
 }
 
 /// Input of poll.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PollInput {
     /// The payment.
-    pub payment: Payment,
+    pub payment_id: PaymentId,
     /// Whether the payment needs an operator; a poll then returns only answers that can move it.
     pub needs_operator: bool,
 }
@@ -58,7 +53,7 @@ pub struct PollInput {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ApplyDecisionInput {
     /// The payment.
-    pub payment: Payment,
+    pub payment_id: PaymentId,
     /// The operator decision.
     pub decision: Decision,
     /// Why the payment needs an operator.
@@ -74,6 +69,11 @@ pub struct SwitchActivities {
 }
 
 impl SwitchActivities {
+    /// The payment, as our ledger has it.
+    async fn payment(&self, payment_id: &PaymentId) -> Result<Payment, ActivityError> {
+        self.ledger.accepted_payment(payment_id).await.map_err(ledger_failure)
+    }
+
     /// The session of a payment at its switch. A switch that is not configured is one that gives no answer: a cancel still
     /// begins, and operators can decide after the switch's retention.
     fn session<'a>(&'a self, payment: &'a Payment) -> SwitchSession<'a> {
@@ -116,8 +116,9 @@ impl SwitchActivities {
     pub async fn submit(
         self: Arc<Self>,
         ctx: ActivityContext,
-        payment: Payment,
+        payment_id: PaymentId,
     ) -> Result<SubmitOutcome, ActivityError> {
+        let payment = self.payment(&payment_id).await?;
         let session = self.session(&payment);
         let adapter = SubmitAdapter::new(session, run_id(&ctx)?, may_have_sent_before(&ctx));
         let not_sent =
@@ -152,10 +153,10 @@ impl SwitchActivities {
         _ctx: ActivityContext,
         input: CancelInput,
     ) -> Result<CancelOutcome, ActivityError> {
-        let payment = &input.payment;
-        let session = self.session(payment);
+        let payment = self.payment(&input.payment_id).await?;
+        let session = self.session(&payment);
         let adapter = CancelAdapter::for_cancel(session, input.cause, input.submit_scheduled);
-        Ok(match cancel::attempt(&adapter, payment).await.map_err(ledger_failure)? {
+        Ok(match cancel::attempt(&adapter, &payment).await.map_err(ledger_failure)? {
             CancelAttemptOutcome::Void => CancelOutcome::Void,
             CancelAttemptOutcome::Settled => CancelOutcome::Settled,
             CancelAttemptOutcome::Differs => CancelOutcome::Differs,
@@ -163,7 +164,7 @@ impl SwitchActivities {
             CancelAttemptOutcome::Ended(end) => CancelOutcome::Ended(end),
             CancelAttemptOutcome::Retry { not_before_ms, detail, alert } => {
                 if alert {
-                    self.alert(payment, AlertKind::CancelUndecided, &detail).await?;
+                    self.alert(&payment, AlertKind::CancelUndecided, &detail).await?;
                 }
                 return Err(retryable("cancel_undecided", &detail, retry_delay(session, not_before_ms)));
             }
@@ -175,8 +176,9 @@ impl SwitchActivities {
     pub async fn recall(
         self: Arc<Self>,
         _ctx: ActivityContext,
-        payment: Payment,
+        payment_id: PaymentId,
     ) -> Result<RecallOutcome, ActivityError> {
+        let payment = self.payment(&payment_id).await?;
         let session = self.session(&payment);
         let adapter = RecallAdapter { session };
         match recall::attempt(&adapter, &payment).await.map_err(ledger_failure)? {
@@ -196,10 +198,10 @@ impl SwitchActivities {
         _ctx: ActivityContext,
         input: PollInput,
     ) -> Result<WaitOutcome, ActivityError> {
-        let payment = &input.payment;
-        let session = self.session(payment);
+        let payment = self.payment(&input.payment_id).await?;
+        let session = self.session(&payment);
         let adapter = CancelAdapter::for_poll(session);
-        match poll::poll(&adapter, payment).await.map_err(ledger_failure)? {
+        match poll::poll(&adapter, &payment).await.map_err(ledger_failure)? {
             PollOutcome::SuccessReported if !input.needs_operator || moves_payment(adapter.ruling()) => {
                 Ok(WaitOutcome::SuccessReported)
             }
@@ -229,10 +231,11 @@ impl SwitchActivities {
         _ctx: ActivityContext,
         input: ApplyDecisionInput,
     ) -> Result<DecisionOutcome, ActivityError> {
-        let ApplyDecisionInput { payment, decision, reason } = &input;
-        let adapter = CancelAdapter::for_decision(self.session(payment), decision);
+        let ApplyDecisionInput { payment_id, decision, reason } = &input;
+        let payment = self.payment(payment_id).await?;
+        let adapter = CancelAdapter::for_decision(self.session(&payment), decision);
         let outcome =
-            decision::apply_decision(&adapter, payment, decision, *reason).await.map_err(ledger_failure)?;
+            decision::apply_decision(&adapter, &payment, decision, *reason).await.map_err(ledger_failure)?;
         let label = match &outcome {
             DecisionOutcome::Refused { .. } => "refused",
             _ => "applied",

@@ -48,6 +48,6 @@ impl TemporalPaymentPort<'_> {
     }
 
     fn lock_input(&self) -> LockInput {
-        LockInput { payment: self.payment.clone(), workflow_id: self.ctx.workflow_id().to_owned() }
+        LockInput { payment_id: self.id(), workflow_id: self.ctx.workflow_id().to_owned() }
     }
 }

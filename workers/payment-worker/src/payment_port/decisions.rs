@@ -10,18 +10,26 @@ use crate::workflow::InterBankPaymentWorkflow;
 
 impl TemporalPaymentPort<'_> {
     /// Closes the pending decision and answers its update, until no decision is pending and every update
-    /// handler has finished: only then may the workflow complete.
-    pub(crate) async fn close_pending_decisions(&self, end: FinalState) {
+    /// handler has finished: only then may the workflow complete. `end`: the final state, if the run ended the payment.
+    pub(crate) async fn close_pending_decisions(&self, end: Option<FinalState>) {
         loop {
             self.ctx.state_mut(|workflow| workflow.operator_reason = None);
             if let Some(decision_id) = self.ctx.state(InterBankPaymentWorkflow::pending_decision) {
-                let outcome = DecisionOutcome::Ended(end);
+                let detail = match end {
+                    Some(end) => {
+                        format!(
+                            "the payment had already ended in the state {end}, so the decision was not applied"
+                        )
+                    }
+                    None => "the workflow's payment is not the ledger's, so the decision was not applied"
+                        .to_owned(),
+                };
+                let outcome =
+                    end.map_or(DecisionOutcome::Refused { detail: detail.clone() }, DecisionOutcome::Ended);
                 let input = || CloseDecisionInput {
                     decision_id: decision_id.clone(),
                     outcome: outcome.clone(),
-                    detail: format!(
-                        "the payment had already ended in the state {end}, so the decision was not applied"
-                    ),
+                    detail: detail.clone(),
                 };
                 let step = || LedgerActivities::close_decision;
                 self.ledger_step(step, input, "Close the operator decision").await;

@@ -10,6 +10,12 @@ use super::TemporalPaymentPort;
 use crate::activities::switch::{PollInput, SwitchActivities};
 use crate::workflow::InterBankPaymentWorkflow;
 
+/// Time after which an operator is called for the second time. The call is repeated because the database may lose its commit: the
+/// workflow would wait, and nobody would know.
+const OPERATOR_CALL_INTERVAL: Duration = Duration::from_secs(60 * 60);
+/// Longest time between two calls of an operator.
+const OPERATOR_CALL_INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 impl TemporalPaymentPort<'_> {
     /// Takes the oldest event from the inbox; `None` if the inbox is empty.
     pub(super) fn take_event(&self) -> Option<WaitOutcome> {
@@ -63,7 +69,7 @@ impl TemporalPaymentPort<'_> {
         }
         let summary = format!("Poll switch {}", self.payment.profile.switch);
         loop {
-            let input = PollInput { payment: self.payment.clone(), needs_operator: reason.is_some() };
+            let input = PollInput { payment_id: self.id(), needs_operator: reason.is_some() };
             let options = self.switch_options(token.clone(), &summary);
             match self.ctx.execute_activity(SwitchActivities::poll, input, options).await {
                 Ok(event) => return event,
@@ -78,6 +84,17 @@ impl TemporalPaymentPort<'_> {
         TimerOptions::builder(self.remaining_sla())
             .cancellation_token(WorkflowCancellationToken::new())
             .summary("SLA timer".to_owned())
+            .build()
+    }
+
+    /// The timer after which an operator is called again: an hour after the first call, twice as long after each further one, a day
+    /// at most.
+    pub(super) fn operator_call_timer(&self) -> TimerOptions {
+        let doublings = self.operator_calls.get().saturating_sub(1).min(5);
+        let interval = OPERATOR_CALL_INTERVAL.saturating_mul(1 << doublings).min(OPERATOR_CALL_INTERVAL_MAX);
+        TimerOptions::builder(interval)
+            .cancellation_token(WorkflowCancellationToken::new())
+            .summary("Call an operator again".to_owned())
             .build()
     }
 

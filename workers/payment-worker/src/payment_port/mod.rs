@@ -23,6 +23,7 @@ use futures::FutureExt as _;
 use payment_protocol::alert::AlertKind;
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{Decision, DecisionOutcome};
+use payment_protocol::ids::PaymentId;
 use payment_protocol::payment::InvalidPayment;
 use payment_protocol::port::{
     AccountLockOutcome, CancelOutcome, DebitOutcome, FenceOutcome, NeedsOperatorOutcome, OperatorAlert,
@@ -48,6 +49,8 @@ pub(crate) struct TemporalPaymentPort<'a> {
     /// Whether the workflow's cancellation was turned into an event; this happens once.
     cancellation_consumed: Cell<bool>,
     account_lock_requested: Cell<bool>,
+    /// How often an operator was called.
+    operator_calls: Cell<u32>,
 }
 
 impl<'a> TemporalPaymentPort<'a> {
@@ -58,39 +61,41 @@ impl<'a> TemporalPaymentPort<'a> {
             sla_deadline: Cell::new(None),
             cancellation_consumed: Cell::new(false),
             account_lock_requested: Cell::new(false),
+            operator_calls: Cell::new(0),
         }
+    }
+
+    fn id(&self) -> PaymentId {
+        self.payment.payment_id.clone()
     }
 }
 
 impl PaymentPort for TemporalPaymentPort<'_> {
     async fn reject(&self, _invalid: &InvalidPayment) {
-        let id = || self.payment.payment_id.clone();
-        self.ledger_step(|| LedgerActivities::reject, id, "Reject the invalid payment").await;
+        let payment = || self.payment.clone();
+        self.ledger_step(|| LedgerActivities::reject, payment, "Reject the invalid payment").await;
     }
 
     async fn reserve(&self) -> ReserveOutcome {
-        let id = || self.payment.payment_id.clone();
+        let payment = || self.payment.clone();
         let summary = format!("Reserve {}", self.payment.money);
-        self.ledger_step(|| LedgerActivities::reserve, id, &summary).await
+        self.ledger_step(|| LedgerActivities::reserve, payment, &summary).await
     }
 
     async fn fence_reserve(&self) -> FenceOutcome {
-        let id = || self.payment.payment_id.clone();
-        self.ledger_step(|| LedgerActivities::fence_reserve, id, "Fence the reserve step").await
+        let payment = || self.payment.clone();
+        self.ledger_step(|| LedgerActivities::fence_reserve, payment, "Fence the reserve step").await
     }
 
     async fn submit(&self) -> SubmitOutcome {
-        let submitted: Result<_, ActivityExecutionError> = self
-            .ctx
-            .execute_activity(SwitchActivities::submit, self.payment.clone(), self.submit_options())
-            .await;
+        let submitted: Result<_, ActivityExecutionError> =
+            self.ctx.execute_activity(SwitchActivities::submit, self.id(), self.submit_options()).await;
         // Without an outcome within the budget the switch may still have received the transfer.
         submitted.unwrap_or(SubmitOutcome::Unknown)
     }
 
     async fn reconcile_submission(&self) -> ReconcileOutcome {
-        let id = || self.payment.payment_id.clone();
-        self.ledger_step(|| LedgerActivities::reconcile, id, "Reconcile the submission").await
+        self.ledger_step(|| LedgerActivities::reconcile, || self.id(), "Reconcile the submission").await
     }
 
     async fn lock_account(&self) -> AccountLockOutcome {
@@ -107,7 +112,7 @@ impl PaymentPort for TemporalPaymentPort<'_> {
     async fn cancel(&self, cause: &Cause, submit_scheduled: bool) -> CancelOutcome {
         let summary = format!("Cancel the transfer at switch {}", self.payment.profile.switch);
         loop {
-            let input = CancelInput { payment: self.payment.clone(), cause: cause.clone(), submit_scheduled };
+            let input = CancelInput { payment_id: self.id(), cause: cause.clone(), submit_scheduled };
             let options = self.switch_options(WorkflowCancellationToken::new(), &summary);
             let mut cancel = pin!(self.ctx.execute_activity(SwitchActivities::cancel, input, options));
             let success_reported =
@@ -132,16 +137,15 @@ impl PaymentPort for TemporalPaymentPort<'_> {
     }
 
     async fn debit(&self) -> DebitOutcome {
-        let id = || self.payment.payment_id.clone();
         let summary = format!("Debit {}", self.payment.money);
-        self.ledger_step(|| LedgerActivities::debit, id, &summary).await
+        self.ledger_step(|| LedgerActivities::debit, || self.id(), &summary).await
     }
 
     async fn recall(&self) -> RecallOutcome {
         let summary = format!("Recall {} from switch {}", self.payment.money, self.payment.profile.switch);
         loop {
             let options = self.switch_options(WorkflowCancellationToken::new(), &summary);
-            match self.ctx.execute_activity(SwitchActivities::recall, self.payment.clone(), options).await {
+            match self.ctx.execute_activity(SwitchActivities::recall, self.id(), options).await {
                 Ok(outcome) => return outcome,
                 Err(_) => self.pause_after_server_failure().await,
             }
@@ -149,7 +153,7 @@ impl PaymentPort for TemporalPaymentPort<'_> {
     }
 
     async fn release(&self, cause: &Cause) -> ReleaseOutcome {
-        let input = || ReleaseInput { payment_id: self.payment.payment_id.clone(), cause: cause.clone() };
+        let input = || ReleaseInput { payment_id: self.id(), cause: cause.clone() };
         let summary = format!("Release {}", self.payment.money);
         self.ledger_step(|| LedgerActivities::release, input, &summary).await
     }
@@ -180,10 +184,15 @@ impl PaymentPort for TemporalPaymentPort<'_> {
             let polling = WorkflowCancellationToken::new();
             let mut next_event = pin!(self.next_event().fuse());
             let mut polled = pin!(self.poll_until_event(polling.clone(), reason).fuse());
+            let mut call_due = pin!(self.ctx.timer(self.operator_call_timer()));
             let event = select! {
                 event = next_event => event,
                 event = polled => Some(event),
+                _ = call_due => Some(WaitOutcome::OperatorCallDue),
             };
+            if event != Some(WaitOutcome::OperatorCallDue) {
+                call_due.cancel();
+            }
             polling.cancel();
             if let Some(event) = event {
                 return event;
@@ -192,8 +201,9 @@ impl PaymentPort for TemporalPaymentPort<'_> {
     }
 
     async fn needs_operator(&self, reason: OperatorReason) -> NeedsOperatorOutcome {
-        let input = || NeedsOperatorInput { payment_id: self.payment.payment_id.clone(), reason };
+        let input = || NeedsOperatorInput { payment_id: self.id(), reason };
         let summary = format!("Request an operator: {reason}");
+        self.operator_calls.set(self.operator_calls.get().saturating_add(1));
         let outcome = self.ledger_step(|| LedgerActivities::needs_operator, input, &summary).await;
         if !matches!(outcome, NeedsOperatorOutcome::Ended(_)) {
             self.ctx.state_mut(|workflow| workflow.operator_reason = Some(reason));
@@ -204,8 +214,7 @@ impl PaymentPort for TemporalPaymentPort<'_> {
     async fn apply_decision(&self, decision: &Decision, reason: OperatorReason) -> DecisionOutcome {
         let summary = format!("Apply the operator decision: {} ({})", decision.action, decision.decision_id);
         loop {
-            let input =
-                ApplyDecisionInput { payment: self.payment.clone(), decision: decision.clone(), reason };
+            let input = ApplyDecisionInput { payment_id: self.id(), decision: decision.clone(), reason };
             let options = self.switch_options(WorkflowCancellationToken::new(), &summary);
             match self.ctx.execute_activity(SwitchActivities::apply_decision, input, options).await {
                 Ok(outcome) => {
@@ -221,15 +230,13 @@ impl PaymentPort for TemporalPaymentPort<'_> {
     async fn alert(&self, alert: OperatorAlert) {
         let input = || match &alert {
             OperatorAlert::CompensationFailed { detail } => AlertInput {
-                payment_id: self.payment.payment_id.clone(),
+                payment_id: self.id(),
                 kind: AlertKind::CompensationFailed,
                 detail: detail.clone(),
             },
-            OperatorAlert::DebitFailed { detail } => AlertInput {
-                payment_id: self.payment.payment_id.clone(),
-                kind: AlertKind::DebitFailed,
-                detail: detail.clone(),
-            },
+            OperatorAlert::DebitFailed { detail } => {
+                AlertInput { payment_id: self.id(), kind: AlertKind::DebitFailed, detail: detail.clone() }
+            }
         };
         self.ledger_step(|| LedgerActivities::alert, input, "Raise an alert").await;
     }

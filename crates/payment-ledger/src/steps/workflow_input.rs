@@ -1,0 +1,108 @@
+//! The input of a payment's workflow: read from the payment's row, and compared with it again by the first step of each run.
+//!
+//! Whoever can write to Temporal can start a workflow with any payment. Activities therefore take a payment id, and read the
+//! amount, the accounts and the profile here.
+
+use payment_protocol::Payment;
+use payment_protocol::exception::ExceptionKind;
+use payment_protocol::ids::{AccountId, PaymentId, TxId};
+use payment_protocol::money::{Money, parse_currency};
+
+use crate::row_lock::{LockedPayment, lock_payment};
+use crate::transaction::LedgerTransaction;
+use crate::{Ledger, LedgerError};
+
+/// Columns of a payment that make the input of its workflow.
+pub(crate) struct PaymentRow {
+    pub(crate) payment_id: String,
+    pub(crate) source_account: String,
+    pub(crate) amount_minor: i64,
+    pub(crate) currency: String,
+    pub(crate) profile: serde_json::Value,
+    pub(crate) resume_count: i32,
+}
+
+impl Ledger {
+    /// The payment as it was accepted, with the number of its recovery workflows.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn accepted_payment(&self, payment_id: &PaymentId) -> Result<Payment, LedgerError> {
+        let row = sqlx::query_as!(
+            PaymentRow,
+            "SELECT payment_id, source_account, amount_minor, currency, profile, resume_count
+             FROM payments WHERE payment_id = $1",
+            payment_id.as_str(),
+        )
+        .fetch_optional(&self.pool)
+        .await?
+        .ok_or_else(|| LedgerError::UnknownPayment(payment_id.to_string()))?;
+        payment(row)
+    }
+}
+
+/// Locks the row of a workflow's payment. `None` if the row is another payment or does not exist: an exception is opened, and the
+/// caller commits it and does nothing else.
+pub(crate) async fn lock_same(
+    tx: &mut LedgerTransaction,
+    payment: &Payment,
+) -> Result<Option<LockedPayment>, LedgerError> {
+    let (payment_id, kind) = (&payment.payment_id, ExceptionKind::WorkflowInputDiffers);
+    let origin = payment_id.as_str();
+    let locked = match lock_payment(tx, payment_id).await {
+        Ok(locked) => locked,
+        Err(LedgerError::UnknownPayment(_)) => {
+            let detail = format!("a workflow was started with the payment {payment_id}, which is not stored");
+            tx.open_exception(None, kind, origin, &detail).await?;
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    // How often the payment was resumed is not compared: an older run may make its first step late.
+    let differences = [
+        ("transaction id", locked.tx_id != payment.tx_id),
+        ("amount", locked.money != payment.money),
+        ("source account", locked.source_account != payment.source_account),
+        ("profile", locked.profile != payment.profile),
+    ];
+    let different: Vec<_> =
+        differences.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect();
+    if different.is_empty() {
+        return Ok(Some(locked));
+    }
+    let detail = format!("a workflow was started with a payment that differs in {}", different.join(", "));
+    tx.open_exception(Some(payment_id), kind, origin, &detail).await?;
+    Ok(None)
+}
+
+/// The payment of a row.
+pub(crate) fn payment(row: PaymentRow) -> Result<Payment, LedgerError> {
+    let unreadable = |column: &'static str, value: String| LedgerError::Unreadable {
+        id: row.payment_id.clone(),
+        column,
+        value,
+    };
+    let payment_id = read_id(&row.payment_id)?;
+    Ok(Payment {
+        tx_id: TxId::derive(&payment_id),
+        money: parse_currency(&row.currency)
+            .and_then(|currency| Money::from_minor(row.amount_minor, currency))
+            .map_err(|error| unreadable("amount_minor", error.to_string()))?,
+        source_account: AccountId::new(row.source_account.as_str())
+            .map_err(|error| unreadable("source_account", error.to_string()))?,
+        profile: serde_json::from_value(row.profile.clone())
+            .map_err(|error| unreadable("profile", error.to_string()))?,
+        resume: u32::try_from(row.resume_count)
+            .map_err(|error| unreadable("resume_count", error.to_string()))?,
+        payment_id,
+    })
+}
+
+/// A payment id as stored.
+pub(crate) fn read_id(text: &str) -> Result<PaymentId, LedgerError> {
+    PaymentId::new(text).map_err(|_| LedgerError::Unreadable {
+        id: text.to_owned(),
+        column: "payment_id",
+        value: text.to_owned(),
+    })
+}
