@@ -78,9 +78,11 @@ CREATE INDEX payments_needing_operator ON payments (operator_reason) WHERE state
 CREATE INDEX payments_by_source ON payments (tenant_id, source_account, accepted_at);
 CREATE INDEX payments_by_tenant ON payments (tenant_id, accepted_at);
 CREATE INDEX payments_by_end_to_end_id ON payments (tenant_id, end_to_end_id) WHERE end_to_end_id IS NOT NULL;
+-- Found after commits may have been lost: these may have taken a lost attempt for a transfer that was never sent.
+CREATE INDEX payments_ended_without_attempt ON payments (ended_at) WHERE attempts = 0 AND ended_at IS NOT NULL;
 -- A switch without references has one unfinished transfer per destination account at a time.
 CREATE INDEX payments_submitted_to_account ON payments (switch, destination_account)
-    WHERE ended_at IS NULL AND attempts > 0 AND profile ->> 'strategy' = 'validate';
+    WHERE ended_at IS NULL AND (attempts > 0 OR attempts_uncertain) AND profile ->> 'strategy' = 'validate';
 
 -- The final status, the run and the end are written once; only a return replaces the final status.
 CREATE FUNCTION guard_payment() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -108,7 +108,9 @@ pub(crate) async fn lock_payment(
         LockedPaymentRow,
         r#"SELECT p.tenant_id, p.source_account, p.amount_minor, p.currency, p.profile, p.state, p.run_id, p.attempts, p.attempts_uncertain,
                   p.submit_deadline, p.cause, p.final_status,
-                  (extract(epoch FROM clock_timestamp() - p.first_attempt_at) * 1000)::bigint AS first_attempt_age_ms,
+                  (extract(epoch FROM clock_timestamp() - coalesce(
+                       p.first_attempt_at, CASE WHEN p.attempts_uncertain THEN p.accepted_at END)) * 1000)::bigint
+                      AS first_attempt_age_ms,
                   (extract(epoch FROM clock_timestamp() - p.cancelling_since) * 1000)::bigint AS cancelling_ms,
                   p.operator_reason IS NOT NULL AS "needed_operator!",
                   clock_timestamp() > p.valid_until AS "too_late!",
@@ -125,7 +127,8 @@ pub(crate) async fn lock_payment(
                   CASE WHEN p.profile ->> 'strategy' = 'validate' THEN EXISTS (
                       SELECT FROM payments o
                       WHERE o.switch = p.switch AND o.destination_account = p.destination_account AND o.ended_at IS NULL
-                        AND o.attempts > 0 AND o.profile ->> 'strategy' = 'validate' AND o.payment_id <> p.payment_id)
+                        AND (o.attempts > 0 OR o.attempts_uncertain) AND o.profile ->> 'strategy' = 'validate'
+                        AND o.payment_id <> p.payment_id)
                   ELSE false END AS "account_busy!"
            FROM payments p
            LEFT JOIN holds h ON h.payment_id = p.payment_id

@@ -96,6 +96,12 @@ async fn s0_15_no_step_of_a_payment_scans_a_whole_table(_: PgPoolOptions, connec
     bank.ledger.unmatched_callbacks(None, Tolerance::default(), 3).await.unwrap();
     bank.ledger.unmatched_workflows(run, None, Tolerance::default(), 3).await.unwrap();
     assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "unmatched");
+    let since = jiff::Timestamp::UNIX_EPOCH;
+    assert!(!bank.ledger.ended_without_attempt(since, 3).await.unwrap().is_empty());
+    bank.ledger.first_line_since(since).await.unwrap();
+    bank.ledger.transfers_without_attempt(0, 3).await.unwrap();
+    bank.ledger.ended_workflows_without_payment(&[ids[0].to_string()]).await.unwrap();
+    assert_eq!(excessive_reads(&bank, 1).await, [""; 0], "after lost commits");
     bank.ledger.audit_holds(Tolerance::default()).await.unwrap();
     assert_eq!(excessive_reads(&bank, 6).await, [""; 0], "hold audit");
     bank.close().await;

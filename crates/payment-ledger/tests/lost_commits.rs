@@ -10,12 +10,18 @@ use payment_ledger::steps::cancel::FirstAttempt;
 use payment_ledger::steps::release::ReleaseStepOutcome;
 use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::cancel::VoidReason;
-use payment_protocol::cause::{Cause, OperatorReason};
-use payment_protocol::port::DebitOutcome;
-use payment_protocol::rules::{FinalStatusRuling, ReleaseRefusal};
+use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
+use payment_protocol::port::{DebitOutcome, FenceOutcome, ReserveOutcome};
+use payment_protocol::profile::Strategy;
+use payment_protocol::rules::{AttemptRuling, FinalStatusRuling, NotSent, ReleaseRefusal};
 use payment_protocol::submit::SendAnswer;
 use sqlx::PgPool;
-use support::{Bank, SWITCH_NOW_MS, Sample, Stage, at, event, report, success};
+use support::{Bank, SWITCH_NOW_MS, Sample, Stage, at, event, report, run, success};
+
+/// Marks a payment as `payctl restore-check` does.
+async fn mark(bank: &Bank, p: &Sample) {
+    bank.sql(&format!("UPDATE payments SET attempts_uncertain = true WHERE payment_id = '{}'", p.id)).await;
+}
 
 /// A payment that was sent, as a failover would leave it that lost the commit of the attempt.
 async fn payment_without_its_attempt(bank: &Bank, key: &str) -> Sample {
@@ -149,4 +155,81 @@ async fn an_accepted_transfer_is_not_void_because_the_switch_forgot_it(pool: PgP
             FinalStatusRuling::First
         );
     }
+}
+
+/// The database lost the reserve of a payment, whose workflow has submitted since and is gone. Neither a recovery workflow nor a
+/// second start reserves and submits again, and nothing is released before the switch was asked.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_marked_payment_with_a_lost_workflow_is_recovered(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Accepted, "k").await;
+    mark(&bank, &p).await;
+    let resumed = bank.ledger.resume(&p.id, p.id.as_str()).await.unwrap().unwrap();
+    assert_eq!(resumed.payment.resume, 1, "started from the beginning");
+    assert_eq!(
+        bank.ledger.reserve(&bank.payment(&p).await, &run("second")).await.unwrap(),
+        ReserveOutcome::AnotherRun
+    );
+    assert_eq!(bank.hold(&p).await, "none");
+
+    assert_eq!(bank.ledger.fence_reserve(&bank.payment(&p).await).await.unwrap(), FenceOutcome::Open(None));
+    let begun = bank.ledger.begin_cancel(&p.id, &Cause::Interrupted, true).await.unwrap();
+    assert!(!begun.never_sent, "{begun:?}");
+    let released = bank.ledger.release(&p.id, &Cause::Interrupted).await.unwrap();
+    assert_eq!(released, ReleaseStepOutcome::Refused(ReleaseRefusal::MayStillSettle));
+    // The switch settled it: the money left, and nothing is held that could be debited.
+    bank.ledger.record_settled(&p.id, &report(&p), FinalStatusSource::Cancel).await.unwrap();
+    assert_eq!(bank.debit(&p).await, DebitOutcome::NoHold);
+}
+
+/// A start that is too late, or cancelled by the customer, is refused without a question to the switch, but not for a marked
+/// payment: its workflow is started, and recovers it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_marked_payment_is_not_refused_before_its_start(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Accepted, "k").await;
+    bank.customer_cancel(&p).await;
+    bank.sql("UPDATE payments SET valid_until = clock_timestamp() - interval '1 second'").await;
+    mark(&bank, &p).await;
+    let claimed = bank.ledger.claim_accepted(1, 60_000, 10).await.unwrap();
+    assert_eq!(
+        claimed.iter().map(|c| (c.cancel_requested, c.too_late)).collect::<Vec<_>>(),
+        [(false, false)]
+    );
+    for refusal in [ReserveRefusal::CustomerCancel, ReserveRefusal::StartedTooLate] {
+        bank.ledger.refuse_unreserved(&p.id, refusal).await.unwrap();
+        assert_eq!(bank.state(&p).await, "accepted", "{refusal:?}");
+    }
+    // That the payment is invalid follows from the payment itself: nothing of it was ever sent.
+    bank.ledger.reject(&bank.payment(&p).await).await.unwrap();
+    assert_eq!(bank.state(&p).await, "rejected");
+}
+
+/// A lost attempt may be as old as the acceptance: the switch deduplicates an attempt only while it still knows the first one.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_marked_payment_is_not_sent_after_the_switch_retention(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let old = "UPDATE payments SET accepted_at = clock_timestamp() - interval '10 years'";
+    let p = bank.payment_at(Stage::Reserved, "k").await;
+    bank.sql(old).await;
+    mark(&bank, &p).await;
+    assert_eq!(bank.attempt(&p).await, AttemptRuling::NotSent(NotSent::SwitchRetentionExpired));
+    let unmarked = bank.payment_at(Stage::Reserved, "unmarked").await;
+    bank.sql(old).await;
+    assert_eq!(bank.attempt(&unmarked).await, AttemptRuling::Send(1));
+}
+
+/// At a switch without references, the lost attempt of a marked payment could be read back as another payment's.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_marked_payment_keeps_its_destination_account_busy(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let order = |key: &str| {
+        let mut order = bank.order(key);
+        order.profile.strategy = Strategy::Validate;
+        order
+    };
+    let marked = bank.order_at(Stage::Reserved, order("marked")).await;
+    let other = bank.order_at(Stage::Reserved, order("other")).await;
+    mark(&bank, &marked).await;
+    assert_eq!(bank.attempt(&other).await, AttemptRuling::NotSent(NotSent::AccountBusy));
 }

@@ -67,7 +67,8 @@ pub struct Facts {
     /// Whether attempts may be missing from this record, because the database may have lost a commit: a workflow scheduled a
     /// submit of which no attempt is recorded, or the database was restored. "Never sent" is then not believed.
     pub attempts_uncertain: bool,
-    /// Time since the first recorded attempt, by the database's clock, in milliseconds; `None` without attempts.
+    /// Time since the first recorded attempt, by the database's clock, in milliseconds; since the acceptance where attempts may
+    /// be missing and none is recorded. `None` without attempts.
     pub first_attempt_age_ms: Option<u64>,
     /// The first cause for which the payment is compensated. While set, no attempt may be sent.
     pub cause: Option<Cause>,

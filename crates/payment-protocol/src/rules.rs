@@ -42,10 +42,20 @@ pub fn reserve(facts: &Facts, run: &RunId, too_late: bool) -> ReserveRuling {
         Some(record) => ReserveRuling::Recorded(record),
         // The workflow was reset to before the reserve: the recorded cause names the final state.
         None if facts.cause.is_some() => ReserveRuling::AnotherRun,
+        // The database may have lost a reserve, and what followed: the payment is recovered, and not refused unasked.
+        None if facts.attempts_uncertain => ReserveRuling::AnotherRun,
         None if facts.cancel_requested => ReserveRuling::Refuse(ReserveRefusal::CustomerCancel),
         None if too_late => ReserveRuling::Refuse(ReserveRefusal::StartedTooLate),
         None => ReserveRuling::Try,
     }
+}
+
+/// Whether `refusal` may end a payment before its reserve, without a question to the switch.
+#[must_use]
+pub fn may_refuse_unreserved(facts: &Facts, refusal: ReserveRefusal) -> bool {
+    // That a payment is invalid follows from the payment itself: nothing of it was ever sent.
+    let was_never_sent = !facts.attempts_uncertain || refusal == ReserveRefusal::Invalid;
+    facts.reserve.is_none() && facts.state.end().is_none() && was_never_sent
 }
 
 text_enum!(

@@ -53,6 +53,9 @@ fn a_reserve_is_tried_unless_done_cancelled_late_ended_or_of_another_run() {
         // A compensated payment ends for the recorded cause.
         (Facts { cause: Some(Cause::ReserveUnknown), ..fresh() },                         "a", false,    AnotherRun),
         (Facts { cause: Some(Cause::ReserveUnknown), cancel_requested: true, ..fresh() }, "a", true,     AnotherRun),
+        // Where attempts may be missing, the payment is recovered: neither started from the beginning nor refused.
+        (Facts { attempts_uncertain: true, ..fresh() },                                   "a", false,    AnotherRun),
+        (Facts { attempts_uncertain: true, cancel_requested: true, ..fresh() },           "a", true,     AnotherRun),
         (Facts { run_id: Some(run("a")), ..fresh() },                                     "a", false,    Try),
         (Facts { run_id: Some(run("a")), ..fresh() },                                     "b", false,    AnotherRun),
         (held(),                                                                          "a", false,    Recorded(ReserveRecord::Held)),

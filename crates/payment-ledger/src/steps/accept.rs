@@ -95,10 +95,13 @@ async fn insert(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<String>
     Ok(sqlx::query_scalar!(
         "INSERT INTO payments
              (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id, amount_minor,
-              currency, switch, profile, request_hash, response_body, workflow_id, accepted_at, valid_until)
+              currency, switch, profile, request_hash, response_body, workflow_id, accepted_at, valid_until,
+              attempts_uncertain)
          SELECT payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id, amount_minor,
                 currency, switch, profile, request_hash, response_body, workflow_id, accepted_at,
-                clock_timestamp() + start_within_ms * interval '1 millisecond'
+                clock_timestamp() + start_within_ms * interval '1 millisecond',
+                -- Its row was lost, and the client repeats the request: the first workflow may have submitted.
+                EXISTS (SELECT FROM exceptions e WHERE e.kind = 'workflow_without_payment' AND e.origin = new.payment_id)
          FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
                      $9::text[], $10::text[], $11::jsonb[], $12::bytea[], $13::bytea[], $14::text[], $15::timestamptz[],
                      $16::float8[])

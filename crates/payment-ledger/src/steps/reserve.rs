@@ -65,7 +65,8 @@ impl Ledger {
     }
 
     /// Ends a payment that has held and sent nothing, by recording `refusal` under reserve's key: a
-    /// later reserve finds the record. Does nothing if a reserve is recorded.
+    /// later reserve finds the record. Does nothing if a reserve is recorded, or if the payment may have been sent although no
+    /// attempt is recorded.
     ///
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
@@ -128,7 +129,7 @@ async fn refuse_locked(
     locked: &LockedPayment,
     refusal: ReserveRefusal,
 ) -> Result<(), LedgerError> {
-    if locked.facts.reserve.is_none() && locked.facts.state.end().is_none() {
+    if rules::may_refuse_unreserved(&locked.facts, refusal) {
         refuse(tx, &locked.payment_id, refusal).await?;
     }
     Ok(())

@@ -22,9 +22,10 @@ pub struct StartablePayment {
     pub payment: Payment,
     /// The Workflow ID.
     pub workflow_id: String,
-    /// Whether a customer's cancel arrived first: do not start.
+    /// Whether a customer's cancel arrived first: do not start. False where attempts may be missing: the workflow cancels at the
+    /// switch.
     pub cancel_requested: bool,
-    /// Whether `valid_until` has passed: do not start.
+    /// Whether `valid_until` has passed: do not start. False where attempts may be missing.
     pub too_late: bool,
 }
 
@@ -142,8 +143,10 @@ impl Ledger {
                SET start_lease_until = clock_timestamp() + $2 * interval '1 millisecond'
                WHERE p.payment_id = ANY (ARRAY (SELECT payment_id FROM due))
                RETURNING p.payment_id, p.source_account, p.amount_minor, p.currency, p.profile, p.resume_count,
-                         p.workflow_id, p.accepted_at, clock_timestamp() > p.valid_until AS "too_late!",
-                         EXISTS (SELECT FROM inbox i WHERE i.payment_id = p.payment_id AND i.kind = 'cancel')
+                         p.workflow_id, p.accepted_at,
+                         NOT p.attempts_uncertain AND clock_timestamp() > p.valid_until AS "too_late!",
+                         NOT p.attempts_uncertain AND EXISTS (
+                             SELECT FROM inbox i WHERE i.payment_id = p.payment_id AND i.kind = 'cancel')
                              AS "cancel_requested!""#,
             limit,
             lease_ms as f64,
@@ -278,9 +281,9 @@ impl Ledger {
         writes::append_timeline(&mut tx, payment_id, locked.facts.state, &detail).await?;
         tx.commit().await?;
         // While no run has reserved, a full start is allowed again: reserve stores its run by
-        // compare-and-set.
-        let Facts { run_id, reserve, cause, .. } = &locked.facts;
-        let is_full_start = run_id.is_none() && reserve.is_none() && cause.is_none();
+        // compare-and-set. Where attempts may be missing, a reserve may be missing, too.
+        let Facts { run_id, reserve, cause, attempts_uncertain, .. } = &locked.facts;
+        let is_full_start = run_id.is_none() && reserve.is_none() && cause.is_none() && !attempts_uncertain;
         Ok(Some(StartablePayment {
             payment: workflow_input::payment(PaymentRow {
                 payment_id: payment_id.to_string(),

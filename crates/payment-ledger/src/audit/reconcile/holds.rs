@@ -11,7 +11,7 @@ use crate::{Ledger, LedgerError};
 use payment_protocol::drift::{Drift, Tolerance};
 
 /// Payments compared per batch.
-const BATCH: i64 = 1_000;
+pub(super) const BATCH: i64 = 1_000;
 
 text_enum!(
     /// The party whose answer a hold depends on.
@@ -62,11 +62,11 @@ pub struct HoldAuditReport {
 
 /// An open payment, as ordered by the index `payments_open`.
 #[derive(Clone)]
-struct OpenPayment {
+pub(super) struct OpenPayment {
     tenant_id: String,
     state: String,
     accepted_at: jiff_sqlx::Timestamp,
-    payment_id: String,
+    pub(super) payment_id: String,
 }
 
 /// An open hold, as ordered by the index `holds_open`.
@@ -192,7 +192,10 @@ impl Ledger {
     }
 
     /// The next open payments, in the order of the index `payments_open`.
-    async fn open_payments(&self, after: Option<&OpenPayment>) -> Result<Vec<OpenPayment>, LedgerError> {
+    pub(super) async fn open_payments(
+        &self,
+        after: Option<&OpenPayment>,
+    ) -> Result<Vec<OpenPayment>, LedgerError> {
         Ok(sqlx::query_as!(
             OpenPayment,
             "SELECT tenant_id, state, accepted_at, payment_id FROM payments

@@ -12,10 +12,12 @@
 //! | [`holds`] | Which holds are open, and are they consistent? |
 //! | [`unmatched`] | Which statement lines, callbacks and workflows have no payment? |
 //! | [`findings`] | Which exceptions are opened? |
+//! | [`restore`] | What may a database lack that lost commits, and which payments does that concern? |
 
 pub mod findings;
 pub mod holds;
 pub mod payments;
+pub mod restore;
 pub mod statement;
 pub mod unmatched;
 
