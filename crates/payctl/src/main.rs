@@ -1,7 +1,7 @@
 //! `payctl`: the command line of operators and developers.
 //!
 //! `migrate`, `demo`, `keys`, `accounts`, `ledger`, `limits`, `webhooks`, `kill-switch` and
-//! `temporal-namespace` open the database as its owner; `list`, `stuck`, `exceptions`, `events`, `reconcile`, `show`, `decide` and `switch` use the service's
+//! `temporal-namespace` open the database as its owner; `list`, `stuck`, `exceptions`, `events`, `reconcile`, `restore-check`, `show`, `decide` and `switch` use the service's
 //! configuration; `pay` calls the HTTP API as a customer. Results go to stdout, remarks and errors to stderr. The
 //! command line starts no process, and moves money only through the ledger's deposits and operator decisions and
 //! through API payments.
@@ -37,7 +37,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
     accounts, completions, decide, demo, events, exceptions, keys, kill_switch, ledger, limits, list,
-    migrate, pay, reconcile, show, stuck, switch, temporal_namespace, webhooks,
+    migrate, pay, reconcile, restore_check, show, stuck, switch, temporal_namespace, webhooks,
 };
 use crate::outcome::CommandOutcome;
 use crate::output::{Output, OutputError};
@@ -76,6 +76,7 @@ enum Command {
     Stuck(stuck::Args),
     Exceptions(exceptions::Args),
     Reconcile(reconcile::Args),
+    RestoreCheck(restore_check::Args),
     #[command(subcommand)]
     Events(events::Command),
     Show(show::Args),
@@ -117,6 +118,7 @@ async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOu
         Command::Stuck(args) => stuck::run(args, out).await,
         Command::Exceptions(args) => exceptions::run(args, out).await,
         Command::Reconcile(args) => reconcile::run(args, out).await,
+        Command::RestoreCheck(args) => restore_check::run(args, out).await,
         Command::Events(command) => events::run(command, out).await,
         Command::Decide(args) => decide::run(args, out).await,
         Command::Show(args) => show::run(args, out).await,

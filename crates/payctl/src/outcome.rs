@@ -11,13 +11,13 @@ Exit codes:
   1  carried out, with a negative result:
      pay --watch: the payment ended without settling; show: an invariant is violated;
      ledger verify: the journal was changed or the books disagree; ledger trial-balance: the sum is not zero;
-     decide: the switch or the ledger refused the decision; reconcile: drift was found;
+     decide: the switch or the ledger refused the decision; reconcile, restore-check: drift was found;
      switch list, switch probe: a profile is unsafe or wrong, or a probe transfer may settle;
      events parked: an event is parked; webhooks deliveries: a delivery failed
   2  not carried out: invalid arguments, no connection, or refused
   3  result unknown, not failed:
      pay --watch, decide: still open at the timeout; switch probe: a capability could not be measured;
-     reconcile: a statement or the workflows could not be read";
+     reconcile, restore-check: a statement or the workflows could not be read";
 
 /// Outcome of a command that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

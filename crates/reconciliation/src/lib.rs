@@ -10,9 +10,11 @@
 //! | `run.rs` | the order in which the sources are read and compared |
 //! | `progress.rs` | how far a run has come, so that another process can continue it |
 //! | [`report`] | the result of a run |
+//! | [`restore`] | the check after commits may have been lost |
 
 mod progress;
 pub mod report;
+pub mod restore;
 mod run;
 
 pub use progress::ReconciliationProgress;

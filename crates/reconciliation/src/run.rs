@@ -47,10 +47,10 @@ pub type ProgressCallback<'a> = dyn Fn(&ReconciliationProgress) + Sync + 'a;
 /// Compares the switch statements, the ledger and the running workflows.
 #[derive(Clone)]
 pub struct Reconciler {
-    ledger: Ledger,
+    pub(crate) ledger: Ledger,
     switches: Vec<StatementSource>,
-    temporal: RunningWorkflows,
-    batch: i64,
+    pub(crate) temporal: RunningWorkflows,
+    pub(crate) batch: i64,
 }
 
 /// A switch and its client.

@@ -1,10 +1,11 @@
-//! Running payment workflows, from Temporal's visibility store, which is eventually consistent: the last
+//! Running and ended payment workflows, from Temporal's visibility store, which is eventually consistent: the last
 //! seconds may be missing.
 
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::Fuse;
+use jiff::Timestamp;
 use temporalio_client::{ListWorkflowsStream, RpcOptions, WorkflowListOptions};
 use tokio::time::timeout;
 
@@ -14,7 +15,7 @@ use crate::{TemporalOptions, WORKFLOW_TYPE};
 /// Time for one page, connecting included.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Lists the running payment workflows. Connects on first use. Cheap to clone.
+/// Lists the running payment workflows, or those that have ended. Connects on first use. Cheap to clone.
 #[derive(Clone)]
 pub struct RunningWorkflows {
     client: LazyClient,
@@ -36,18 +37,28 @@ impl RunningWorkflows {
         Self { client: LazyClient::new(options, identity), task_queue }
     }
 
-    /// Starts a listing.
+    /// Starts a listing of the running workflows.
     ///
     /// # Errors
     /// Why Temporal cannot be reached.
     pub async fn list(&self) -> Result<RunningWorkflowPager, String> {
+        self.list_where("ExecutionStatus = 'Running'").await
+    }
+
+    /// Starts a listing of the workflows that started at or after `since` and have ended.
+    ///
+    /// # Errors
+    /// Why Temporal cannot be reached.
+    pub async fn list_ended(&self, since: Timestamp) -> Result<RunningWorkflowPager, String> {
+        self.list_where(&format!("ExecutionStatus != 'Running' AND StartTime >= '{since}'")).await
+    }
+
+    async fn list_where(&self, condition: &str) -> Result<RunningWorkflowPager, String> {
         let client = timeout(PAGE_TIMEOUT, self.client.client())
             .await
             .map_err(|_| "Temporal gave no answer within 10 s".to_owned())??;
         let queue = self.task_queue.replace(['\\', '\''], "");
-        let query = format!(
-            "WorkflowType = '{WORKFLOW_TYPE}' AND ExecutionStatus = 'Running' AND TaskQueue = '{queue}'"
-        );
+        let query = format!("WorkflowType = '{WORKFLOW_TYPE}' AND {condition} AND TaskQueue = '{queue}'");
         let rpc = RpcOptions::builder().timeout(PAGE_TIMEOUT).build();
         let options = WorkflowListOptions::builder().rpc_options(rpc).build();
         Ok(RunningWorkflowPager { stream: client.list_workflows(query, options).fuse() })

@@ -14,6 +14,7 @@ pub(crate) mod list;
 pub(crate) mod migrate;
 pub(crate) mod pay;
 pub(crate) mod reconcile;
+pub(crate) mod restore_check;
 pub(crate) mod show;
 pub(crate) mod stuck;
 pub(crate) mod switch;

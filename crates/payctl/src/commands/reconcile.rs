@@ -31,11 +31,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
-    let config = args.config.read()?;
-    let (ledger, switches) = (config.ledger().await?, config.switches()?);
-    let temporal = RunningWorkflows::new(config.temporal.clone(), "payctl");
-    let switches = switches.iter().map(|switch| (&switch.options, &switch.profile));
-    let reconciler = Reconciler::new(ledger, switches, temporal)?;
+    let reconciler = reconciler(&args.config).await?;
     let tolerance = Tolerance { grace_s: args.grace, cancelling_s: args.cancelling };
     let report = reconciler.run(tolerance, &|_| ()).await?;
     if args.json {
@@ -43,14 +39,28 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     } else {
         print(&report, out)?;
     }
-    Ok(match report.drift_count() {
+    Ok(outcome(report.drift_count(), &report))
+}
+
+/// A reconciler for the configured ledger, switches and Temporal.
+pub(super) async fn reconciler(config: &ConfigArgs) -> anyhow::Result<Reconciler> {
+    let config = config.read()?;
+    let (ledger, switches) = (config.ledger().await?, config.switches()?);
+    let temporal = RunningWorkflows::new(config.temporal.clone(), "payctl");
+    let switches = switches.iter().map(|switch| (&switch.options, &switch.profile));
+    Ok(Reconciler::new(ledger, switches, temporal)?)
+}
+
+/// Outcome of a comparison that found this many differences.
+pub(super) fn outcome(differences: u64, report: &ReconciliationReport) -> CommandOutcome {
+    match differences {
         0 if report.not_compared.is_empty() => CommandOutcome::Success,
         0 => CommandOutcome::Unknown,
         _ => CommandOutcome::CheckFailed,
-    })
+    }
 }
 
-fn print(report: &ReconciliationReport, out: &mut Output<'_>) -> anyhow::Result<()> {
+pub(super) fn print(report: &ReconciliationReport, out: &mut Output<'_>) -> anyhow::Result<()> {
     let ReconciliationReport { reconciliation_id, payments, lines, new_lines, workflows, .. } = report;
     out.write_line(format_args!(
         "reconciliation run {reconciliation_id} compared {payments} payments, {lines} statement lines ({new_lines} new) and \

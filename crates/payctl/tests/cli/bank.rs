@@ -11,7 +11,7 @@ use payment_ledger::operator::decisions::DecisionStatus;
 use payment_ledger::steps::accept::{NewPayment, accept};
 use payment_ledger::switch::callbacks::Callback;
 use payment_protocol::cancel::VoidReason;
-use payment_protocol::cause::{Cause, OperatorReason};
+use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::ids::{
     AccountId, ClientId, DecisionId, EventId, PaymentId, RunId, SwitchName, TenantId, TxId,
 };
@@ -93,6 +93,25 @@ impl Bank {
 
     /// A reserved payment.
     pub(crate) async fn reserved(&self, key: &str) -> SamplePayment {
+        let sample = self.accepted(key).await;
+        assert_eq!(
+            self.ledger
+                .reserve(&self.ledger.accepted_payment(&sample.id).await.unwrap(), &run())
+                .await
+                .unwrap(),
+            ReserveOutcome::Held
+        );
+        sample
+    }
+
+    /// A payment that its customer cancelled before it was reserved.
+    pub(crate) async fn unreserved_end(&self, key: &str) -> SamplePayment {
+        let sample = self.accepted(key).await;
+        self.ledger.refuse_unreserved(&sample.id, ReserveRefusal::CustomerCancel).await.unwrap();
+        sample
+    }
+
+    async fn accepted(&self, key: &str) -> SamplePayment {
         let (tenant, client) = (TenantId::new("acme").unwrap(), ClientId::new("shop").unwrap());
         let eur = parse_currency("EUR").unwrap();
         let source = AccountId::new(format!("DE-{key}")).unwrap();
@@ -124,10 +143,6 @@ impl Bank {
         let mut tx = self.ledger.pool().begin().await.unwrap();
         accept(&mut tx, slice::from_ref(&order)).await.unwrap();
         tx.commit().await.unwrap();
-        assert_eq!(
-            self.ledger.reserve(&self.ledger.accepted_payment(&id).await.unwrap(), &run()).await.unwrap(),
-            ReserveOutcome::Held
-        );
         let reference = keys::submit(&TxId::derive(&id)).to_string();
         SamplePayment { id, reference }
     }

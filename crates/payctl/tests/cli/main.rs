@@ -16,6 +16,7 @@ mod limits;
 mod mock_switch;
 mod payments;
 mod queues;
+mod restore_check;
 mod run;
 mod scratch_database;
 mod show;

@@ -1,0 +1,129 @@
+//! `payctl restore-check`: protects the open payments after commits may have been lost, and lists what differs.
+
+use jiff::{SignedDuration, Timestamp};
+use payment_ledger::audit::reconcile::restore::{EndedWithoutAttempt, UnrecordedTransfer};
+use reconciliation::restore::RestoreReport;
+
+use super::reconcile;
+use crate::age;
+use crate::config::ConfigArgs;
+use crate::outcome::{CommandOutcome, EXIT_CODES};
+use crate::output::Output;
+use crate::table::{Align, Table};
+
+/// After a restored backup, or a failover that lost commits: mark the open payments, and list what differs
+///
+/// A marked payment is sent again only where the switch deduplicates, is never started from the beginning, and is released only
+/// after the switch has answered its cancel. Then the switch statements, the ledger and the workflows are compared as by `payctl
+/// reconcile`, which opens an exception for each drift. No money moves. The command may be repeated; stop the payment-workers
+/// before the first run.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// An instant up to which the database surely has every commit, like 2026-01-01T00:00:00Z, or how long ago it was, like 10m
+    /// or 48h
+    #[arg(long, value_name = "INSTANT|AGE", value_parser = parse_since)]
+    since: Timestamp,
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
+    let reconciler = reconcile::reconciler(&args.config).await?;
+    let report = reconciler.check_restore(args.since).await?;
+    if args.json {
+        out.write_json(&serde_json::to_value(&report)?)?;
+    } else {
+        print(&report, out)?;
+    }
+    Ok(reconcile::outcome(report.difference_count(), &report.reconciliation))
+}
+
+fn print(report: &RestoreReport, out: &mut Output<'_>) -> anyhow::Result<()> {
+    let RestoreReport { since, marked, transfers_without_attempt, .. } = report;
+    out.write_line(format_args!("marked {marked} open payments; commits may be lost since {since}"))?;
+    reconcile::print(&report.reconciliation, out)?;
+    out.write_line("")?;
+    if *transfers_without_attempt == 0 {
+        out.write_line("no transfer without a recorded attempt")?;
+    } else {
+        let listed = &report.first_transfers_without_attempt;
+        out.write_line(format_args!(
+            "{transfers_without_attempt} transfers without a recorded attempt, {} listed; an open payment follows the switch's \
+             answer to its cancel\n{}",
+            listed.len(),
+            transfers(listed)
+        ))?;
+    }
+    if !report.ended_without_attempt.is_empty() {
+        out.write_line(format_args!(
+            "\nended since then without a recorded attempt; right, unless the switch has a transfer: payctl show PAYMENT\n{}",
+            ended(&report.ended_without_attempt)
+        ))?;
+    }
+    if !report.reconciliation.not_compared.is_empty() {
+        out.write_line(
+            "\nWhat was not compared is not checked. A switch without a statement is asked about each open payment when the \
+             payment is cancelled; ask its operators for transfers since then that match no payment.",
+        )?;
+    }
+    Ok(())
+}
+
+fn transfers(transfers: &[UnrecordedTransfer]) -> Table<5> {
+    let left = Align::Left;
+    let mut table = Table::new([
+        ("payment", left),
+        ("state", left),
+        ("switch", left),
+        ("transfer", left),
+        ("there", left),
+    ]);
+    for UnrecordedTransfer { payment_id, state, switch, transfer_id, status } in transfers {
+        table.row([payment_id, state, switch, transfer_id, status]);
+    }
+    table
+}
+
+fn ended(payments: &[EndedWithoutAttempt]) -> Table<4> {
+    let left = Align::Left;
+    let mut table = Table::new([("payment", left), ("state", left), ("switch", left), ("ended at", left)]);
+    for EndedWithoutAttempt { payment_id, state, switch, ended_at } in payments {
+        table.row([payment_id, state, switch, &ended_at.to_string()]);
+    }
+    table
+}
+
+/// Parses an instant of the past, or an age.
+fn parse_since(text: &str) -> Result<Timestamp, String> {
+    const FORMAT: &str = "write an instant of the past like 2026-01-01T00:00:00Z, or an age like 10m or 48h";
+    let now = Timestamp::now();
+    let since = match text.parse::<Timestamp>() {
+        Ok(instant) => instant,
+        Err(_) => {
+            let age = age::parse(text).map_err(|_| FORMAT)?;
+            now.checked_sub(SignedDuration::from_secs(age)).map_err(|_| FORMAT)?
+        }
+    };
+    if since > now { Err(FORMAT.into()) } else { Ok(since) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payctl_parses_an_instant_of_the_past_or_an_age() {
+        let instant = "2026-01-01T00:00:00Z";
+        assert_eq!(parse_since(instant).unwrap().to_string(), instant);
+        let ten_minutes_ago = || Timestamp::now() - SignedDuration::from_mins(10);
+        let (before, since, after) = (ten_minutes_ago(), parse_since("10m").unwrap(), ten_minutes_ago());
+        assert!(before <= since && since <= after, "{since}");
+        for wrong in ["", "yesterday", "-5m", "9999-01-01T00:00:00Z", "2026-01-01"] {
+            assert!(parse_since(wrong).unwrap_err().contains("48h"), "{wrong}");
+        }
+    }
+}
