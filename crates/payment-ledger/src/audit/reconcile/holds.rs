@@ -11,7 +11,12 @@ use crate::{Ledger, LedgerError};
 use payment_protocol::drift::{Drift, Tolerance};
 
 /// Payments compared per batch.
-pub(super) const BATCH: i64 = 1_000;
+const BATCH: i64 = 1_000;
+
+/// Whether no further batch is read: under load, payments would be added behind the last one without end.
+pub(super) fn is_last<T>(batch: &[T]) -> bool {
+    i64::try_from(batch.len()).unwrap_or(i64::MAX) < BATCH
+}
 
 text_enum!(
     /// The party whose answer a hold depends on.
@@ -158,19 +163,23 @@ impl Ledger {
         let mut after = None;
         loop {
             let open = self.open_payments(after.as_ref()).await?;
-            let Some(last) = open.last() else { break };
             let ids = open.iter().map(|row| read_id(&row.payment_id)).collect::<Result<Vec<_>, _>>()?;
-            after = Some(last.clone());
             self.audit_into(&ids, tolerance, &mut audited).await?;
+            if is_last(&open) {
+                break;
+            }
+            after = open.into_iter().next_back();
         }
         let mut after = None;
         loop {
             let holds = self.open_holds(after.as_ref()).await?;
-            let Some(last) = holds.last() else { break };
             let ended = holds.iter().filter(|row| row.has_ended).map(|row| read_id(&row.payment_id));
             let ids = ended.collect::<Result<Vec<_>, _>>()?;
-            after = Some(last.clone());
             self.audit_into(&ids, tolerance, &mut audited).await?;
+            if is_last(&holds) {
+                break;
+            }
+            after = holds.into_iter().next_back();
         }
         self.open_findings_into(self.find_holding_differences().await?, &mut audited).await?;
         Ok(audited)

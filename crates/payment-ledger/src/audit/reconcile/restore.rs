@@ -3,12 +3,12 @@
 
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx as _;
+use payment_protocol::drift::Drift;
 use serde::Serialize;
 
 use super::findings::Finding;
-use super::holds::{BATCH, OpenPayment};
+use super::holds::{OpenPayment, is_last};
 use crate::{Ledger, LedgerError};
-use payment_protocol::drift::Drift;
 
 /// A transfer in a switch's statement for a payment without a recorded attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -71,8 +71,7 @@ impl Ledger {
                 let batch = self.open_payments(after.as_ref()).await?;
                 let ids: Vec<&str> = batch.iter().map(|row| row.payment_id.as_str()).collect();
                 marked += self.mark_batch(&ids, &detail).await?;
-                // Under load, payments would be added behind the last one without end.
-                if i64::try_from(batch.len()).unwrap_or(i64::MAX) < BATCH {
+                if is_last(&batch) {
                     break;
                 }
                 after = batch.into_iter().next_back();
