@@ -1,7 +1,11 @@
 //! PostgreSQL confirms a commit and loses it, as a failover to an asynchronous standby does (R30b).
 
-use serde_json::json;
+use std::time::Duration;
+
+use serde_json::{Value, json};
 use testkit::system::{AcceptedPayment, OPENING_MINOR};
+use testkit::temporal::EventType;
+use testkit::wait::until;
 use testkit::{System, SystemOptions};
 
 /// Leaves the payment as a promoted standby has it that lacks the last commits: without what they wrote.
@@ -52,5 +56,63 @@ async fn r30b_a_settled_payment_with_a_lost_attempt_is_debited() -> anyhow::Resu
     system.cancel(&payment.payment_id).await?.error_for_status()?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.available().await?, OPENING_MINOR - 3_300);
+    Ok(())
+}
+
+/// An attempt that is answered late enough for its worker to be killed before.
+fn options_with_slow_answers(strategy: &str) -> SystemOptions {
+    SystemOptions::default()
+        .with_profile("strategy", strategy)
+        .with_profile("attempt_timeout_ms", 5_000)
+        .with_profile("submit_budget_ms", 120_000)
+        .with_profile("sla_ms", 300_000)
+}
+
+/// Behaviour: the switch accepts the first submit, answers it late, and does not settle by itself.
+fn slow_answer() -> Value {
+    json!({"outcome": "hold", "submit": [{"accept_hang_ms": 4_500}]})
+}
+
+/// Kills the worker after the switch accepted the transfer and before its answer, and loses the record of the attempt. The next
+/// try follows when the killed one has timed out at the server.
+async fn lose_the_attempt_in_flight(system: &mut System, payment: &AcceptedPayment) -> anyhow::Result<()> {
+    let id = payment.payment_id.as_str();
+    until("the switch has accepted the transfer", Duration::from_secs(60), || async {
+        Ok(system.switch.transfer_status(&payment.reference).await?.map(|_| ()))
+    })
+    .await?;
+    system.worker.kill().await?;
+    let answered = "SELECT count(*) FROM submissions WHERE payment_id = $1 AND outcome IS NOT NULL";
+    let answered: i64 = sqlx::query_scalar(answered).bind(id).fetch_one(&system.database.pool).await?;
+    assert_eq!(answered, 0, "the worker was killed too late: the answer is recorded");
+    lose_the_attempt(system, id).await?;
+    system.worker.restart().await
+}
+
+/// Strategy at_most_once: only Temporal knows that a try was made, so none follows. The tries before it were held back, and said
+/// so.
+#[tokio::test]
+async fn r30b_an_at_most_once_submit_with_a_lost_attempt_is_not_repeated() -> anyhow::Result<()> {
+    let mut options = options_with_slow_answers("at_most_once")
+        .with_profile("deduplicates", false)
+        .with_profile("has_query", false);
+    options.shape = json!({"dedup": false, "query": false});
+    let mut system = System::start("lost-single-attempt", options).await?;
+    system.switch.set_default_behaviour(slow_answer()).await?;
+    // Held back: the worker does not know the clock of a switch that never answered.
+    system.mock_switch.kill().await?;
+    let payment = system.pay("33.00").await?;
+    let id = payment.payment_id.as_str();
+    system.wait_for_attempt(id, "submit", 2).await?;
+    system.mock_switch.restart().await?;
+    lose_the_attempt_in_flight(&mut system, &payment).await?;
+    system.wait_for_event(id, EventType::ActivityTaskCompleted).await?;
+
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.cancel(id).await?.error_for_status()?;
+    system.wait_for_state(id, "settled").await?;
+    assert_eq!(system.switch.request_count(&payment.reference, "submit").await?, 1, "submitted once");
+    assert_eq!(system.available().await?, OPENING_MINOR - 3_300);
+    system.audit().await?;
     Ok(())
 }

@@ -2,15 +2,19 @@
 //! (S0.11, S1.1, S1.8).
 
 use serde_json::{Value, json};
+use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use testkit::System;
 use testkit::system::OPENING_MINOR;
 
-use crate::switch_kinds::at_most_once;
+use crate::switch_kinds::{at_most_once, transfer_count, validate};
 
 /// SLA for payments that a callback ends.
 const LONG_SLA_MS: u64 = 20_000;
 /// SLA for payments that wait until it expires.
 const SHORT_SLA_MS: u64 = 2_000;
+
+/// Submit budget in which the held-back tries of a test end on any machine.
+const LONG_BUDGET_MS: u64 = 120_000;
 
 /// Pays at a switch with this behaviour; expects the final state after exactly one submit.
 async fn assert_end(name: &str, sla_ms: u64, behaviour: Value, end: &str) -> anyhow::Result<()> {
@@ -50,4 +54,43 @@ async fn s0_11_at_most_once_does_not_repeat_a_submit_that_never_arrived() -> any
 #[tokio::test]
 async fn s0_11_at_most_once_does_not_repeat_a_submit_answered_with_503() -> anyhow::Result<()> {
     assert_end("one-503", SHORT_SLA_MS, json!({"submit": ["error_503"]}), "timed_out").await
+}
+
+/// A try that is held back sends nothing, so it is not the one attempt. Temporal counts it all the same: without the heartbeat
+/// that says so, the next try would be forbidden.
+#[tokio::test]
+async fn s1_1_at_most_once_submits_once_after_tries_without_a_switch_clock() -> anyhow::Result<()> {
+    let options = at_most_once().with_profile("submit_budget_ms", LONG_BUDGET_MS);
+    let mut system = System::start("one-held-back", options).await?;
+    // No answer of this switch was ever read, so the worker does not know its clock.
+    system.mock_switch.kill().await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_attempt(&payment.payment_id, "submit", 3).await?;
+    system.mock_switch.restart().await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.switch.request_count(&payment.reference, "submit").await?, 1);
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+/// As above, at a switch without references: its listing is unreadable at first, and once asks for a pause.
+#[tokio::test]
+async fn s1_1_validate_submits_once_after_tries_without_a_listing() -> anyhow::Result<()> {
+    let options = validate().with_profile("submit_budget_ms", LONG_BUDGET_MS);
+    let system = System::start("one-no-listing", options).await?;
+    let listing = json!(["error_500", "error_503", {"fault": "error_500", "times": 2}]);
+    system.switch.set_default_behaviour(json!({"listing": listing})).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    let history = system.history(&payment.payment_id).await?;
+    let tries = history.into_iter().find_map(|event| match event.attributes {
+        Some(Attributes::ActivityTaskStartedEventAttributes(started)) => Some(started.attempt),
+        _ => None,
+    });
+    assert!(tries.is_some_and(|tries| tries > 4), "the listing was read at the first of {tries:?} tries");
+    assert_eq!(transfer_count(&system, &payment.reference).await?, 1);
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
 }

@@ -85,6 +85,31 @@ impl System {
         .await
     }
 
+    /// Waits until the server has counted this many attempts of an open activity, named by its type.
+    ///
+    /// # Errors
+    /// If it has not in time.
+    pub async fn wait_for_attempt(
+        &self,
+        workflow_id: &str,
+        activity: &str,
+        attempt: i32,
+    ) -> anyhow::Result<()> {
+        until(&format!("{activity} of {workflow_id} has made {attempt} attempts"), WITHIN, || async {
+            let handle = self.workflow(workflow_id).await?;
+            // The workflow may not have started yet.
+            let Ok(described) = handle.describe(WorkflowDescribeOptions::default()).await else {
+                return Ok(None);
+            };
+            let reached = described.raw().pending_activities.iter().any(|pending| {
+                let is_named = pending.activity_type.as_ref().is_some_and(|kind| kind.name == activity);
+                is_named && pending.attempt >= attempt
+            });
+            Ok(reached.then_some(()))
+        })
+        .await
+    }
+
     /// Resets a running workflow, as an operator does: the run ends, and a new run continues from an earlier task.
     ///
     /// # Errors
