@@ -8,6 +8,7 @@ use payment_protocol::facts::FinalStatus;
 use serde_json::{Value, json};
 use temporalio_client::WorkflowTerminateOptions;
 use testkit::system::{AcceptedPayment, OPENING_MINOR};
+use testkit::temporal::{EventType, HistoryEvent};
 use testkit::wait::until;
 use testkit::{System, SystemOptions};
 
@@ -160,5 +161,82 @@ async fn s2_1_a_decision_survives_the_termination_of_its_workflow() -> anyhow::R
     assert_eq!(system.available().await?, OPENING_MINOR - 500);
     wait_until_inbox_empty(&system).await?;
     assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+/// The alerts of a payment, each with its detail, sorted.
+async fn alerts(system: &System, payment_id: &str) -> anyhow::Result<Vec<(String, String)>> {
+    let alerts = "SELECT kind, detail FROM alerts WHERE payment_id = $1 ORDER BY kind";
+    Ok(sqlx::query_as(alerts).bind(payment_id).fetch_all(&system.database.pool).await?)
+}
+
+#[tokio::test]
+async fn r6_a_debit_that_the_database_refuses_needs_an_operator() -> anyhow::Result<()> {
+    let system = System::start("debit-refused-for-good", SystemOptions::default()).await?;
+    let constraint = "ALTER TABLE journal ADD CONSTRAINT no_debit CHECK (kind <> 'debit')";
+    sqlx::raw_sql(constraint).execute(&system.database.pool).await?;
+    let payment = system.pay("5.00").await?;
+    let id = payment.payment_id.as_str();
+    system.wait_for_state(id, "needs_operator").await?;
+    assert_eq!(system.payment(id).await?["operator_reason"], "debit_failed");
+    let raised = until("both alerts are raised", Duration::from_secs(30), || async {
+        let raised = alerts(&system, id).await?;
+        Ok((raised.len() == 2).then_some(raised))
+    })
+    .await?;
+    let [(first, detail), (second, _)] = raised.as_slice() else { anyhow::bail!("{raised:?}") };
+    assert_eq!((first.as_str(), second.as_str()), ("debit_failed", "needs_operator"));
+    assert!(detail.contains("no_debit"), "the alert does not name the cause: {detail}");
+    assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while the payment needs an operator");
+    assert_eq!(system.audit().await?.open, 1);
+
+    // Mended, and an operator has the debit tried again.
+    sqlx::raw_sql("ALTER TABLE journal DROP CONSTRAINT no_debit").execute(&system.database.pool).await?;
+    decide(&system, id, Action::RetryCancel).await?;
+    system.wait_for_state(id, "settled").await?;
+    wait_until_inbox_empty(&system).await?;
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+/// The reserve and its fence are refused for good, and the workflow is lost: the recovery workflow requests an operator at its
+/// first step, and sends nothing.
+#[tokio::test]
+async fn r6_a_fence_that_the_database_refuses_needs_an_operator() -> anyhow::Result<()> {
+    let system = System::start("fence-refused-for-good", SystemOptions::default()).await?;
+    let pool = &system.database.pool;
+    sqlx::raw_sql(
+        "ALTER TABLE journal ADD CONSTRAINT no_reserve CHECK (kind <> 'reserve');
+         ALTER TABLE operations ADD CONSTRAINT no_fence CHECK (reason <> 'fenced')",
+    )
+    .execute(pool)
+    .await?;
+    let payment = system.pay("5.00").await?;
+    let id = payment.payment_id.as_str();
+    system.wait_for_state(id, "needs_operator").await?;
+    // An alert is raised once for each payment; those of the recovery workflow are the subject.
+    until("the release has raised its alert", Duration::from_secs(30), || async {
+        let deleted = "DELETE FROM alerts WHERE payment_id = $1 AND kind = 'compensation_failed'";
+        Ok((sqlx::query(deleted).bind(id).execute(pool).await?.rows_affected() == 1).then_some(()))
+    })
+    .await?;
+    system.workflow(id).await?.terminate(WorkflowTerminateOptions::default()).await?;
+    let detail = until("the recovery workflow raises its alert", Duration::from_secs(60), || async {
+        let raised = alerts(&system, id).await?;
+        Ok(raised.into_iter().find(|(kind, _)| kind == "compensation_failed").map(|(_, detail)| detail))
+    })
+    .await?;
+    assert!(detail.contains("no_fence"), "the alert does not name the cause: {detail}");
+    let steps = system.history(&format!("{id}:resume:1")).await?;
+    let is_ordinary = |event: &&HistoryEvent| event.event_type() == EventType::ActivityTaskScheduled;
+    assert_eq!(steps.iter().filter(is_ordinary).count(), 0, "expected neither a retry nor a cancel");
+    assert_eq!(system.state(id).await?, "needs_operator");
+
+    sqlx::raw_sql("ALTER TABLE operations DROP CONSTRAINT no_fence").execute(pool).await?;
+    decide(&system, id, Action::RetryCancel).await?;
+    system.wait_for_state(id, "failed").await?;
+    wait_until_inbox_empty(&system).await?;
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    assert_eq!(system.audit().await?.debited, 0);
     Ok(())
 }

@@ -137,3 +137,25 @@ async fn a_hold_that_differs_from_its_payment_is_not_debited(pool: PgPool) {
     assert!(!error.is_final(), "expected Temporal to retry until the records are repaired");
     assert_eq!((bank.state(&p).await.as_str(), bank.hold(&p).await.as_str()), ("confirmed", "open"));
 }
+
+/// Only a refusal of the row itself (SQLSTATE classes 22 and 23) is final: the payment-worker then requests an operator. Any
+/// other error is repeated. Either way nothing is written, and the debit succeeds once the database accepts the row.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r6_a_debit_that_the_database_refuses_is_final_and_writes_nothing(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let table = [("23514", true), ("22003", true), ("40001", false), ("53100", false), ("57014", false)];
+    for (sqlstate, is_final) in table {
+        let p = bank.payment_at(Stage::Confirmed, sqlstate).await;
+        bank.refuse_rows("journal", "NEW.kind = 'debit'", sqlstate).await;
+        for _ in 0..2 {
+            let error = bank.ledger.debit(&p.id).await.unwrap_err();
+            assert_eq!(error.is_final(), is_final, "{sqlstate}: {error:?}");
+        }
+        assert_eq!((bank.state(&p).await.as_str(), bank.hold(&p).await.as_str()), ("confirmed", "open"));
+        assert_eq!(bank.operation(&format!("{}:debit", p.tx)).await, [""; 0], "{sqlstate}");
+        bank.audit().await;
+        bank.allow_rows("journal").await;
+        assert_eq!(bank.debit(&p).await, DebitOutcome::Done, "{sqlstate}");
+        bank.audit().await;
+    }
+}

@@ -275,6 +275,22 @@ async fn a_reserve_is_fenced_only_if_no_outcome_of_it_is_recorded(pool: PgPool) 
     bank.audit().await;
 }
 
+/// As a refused debit: only a refusal of the row itself is final, and nothing is written.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r6_a_fence_that_the_database_refuses_is_final_and_writes_nothing(pool: PgPool) {
+    let bank = Bank::new(pool);
+    for (sqlstate, is_final) in [("23514", true), ("22003", true), ("40001", false)] {
+        let p = bank.payment_at(Stage::Accepted, sqlstate).await;
+        bank.refuse_rows("operations", "NEW.reason = 'fenced'", sqlstate).await;
+        let error = bank.ledger.fence_reserve(&p.id).await.unwrap_err();
+        assert_eq!(error.is_final(), is_final, "{sqlstate}: {error:?}");
+        assert_eq!(bank.operation(&format!("{}:reserve", p.id)).await, [""; 0], "{sqlstate}");
+        bank.allow_rows("operations").await;
+        assert_eq!(bank.ledger.fence_reserve(&p.id).await.unwrap(), FenceOutcome::Open(None), "{sqlstate}");
+    }
+    bank.audit().await;
+}
+
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn an_invalid_payment_is_rejected_only_before_its_reserve(pool: PgPool) {
     let bank = Bank::new(pool);

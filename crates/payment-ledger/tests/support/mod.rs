@@ -220,6 +220,22 @@ impl Bank {
         (error.code().unwrap_or_default().into_owned(), reason)
     }
 
+    /// Makes the database refuse each new row of `table` for which `condition` holds, with this SQLSTATE.
+    pub(crate) async fn refuse_rows(&self, table: &str, condition: &str, sqlstate: &str) {
+        self.sql(&format!(
+            "CREATE OR REPLACE FUNCTION refuse_row() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE 'refused by the test' USING ERRCODE = '{sqlstate}'; END $$;
+             CREATE TRIGGER refuse_row BEFORE INSERT ON {table} FOR EACH ROW WHEN ({condition})
+             EXECUTE FUNCTION refuse_row()"
+        ))
+        .await;
+    }
+
+    /// Ends [`Bank::refuse_rows`].
+    pub(crate) async fn allow_rows(&self, table: &str) {
+        self.sql(&format!("DROP TRIGGER refuse_row ON {table}")).await;
+    }
+
     /// Asserts that the ledger is consistent.
     pub(crate) async fn audit(&self) {
         auditor::audit(&self.pool).await;
