@@ -12,6 +12,7 @@ mod forged_inputs;
 #[cfg(target_os = "linux")]
 mod full_disk;
 mod golden_table;
+mod hung_switch;
 mod interruptions;
 mod late_release;
 mod lost_commits;

@@ -47,7 +47,8 @@ pub struct PaymentWorkerOptions {
     /// Interval of the reconciliation schedule, in seconds; 0 creates no schedule. Default 3600. Applies when the
     /// schedule is created; change an existing schedule in Temporal.
     pub reconciliation_interval_s: u64,
-    /// Time for running activities to finish at a shutdown, in milliseconds. Default 8000.
+    /// Time for running activities to finish at a shutdown, in milliseconds. Polls, cancels and recalls that wait for a switch are
+    /// abandoned after a second at most. Default 8000.
     pub shutdown_timeout_ms: u64,
 }
 

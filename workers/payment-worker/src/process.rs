@@ -26,7 +26,7 @@ use workflow_api::RunningWorkflows;
 use crate::account_lock::AccountLockWorkflow;
 use crate::activities::ledger::LedgerActivities;
 use crate::activities::lock::LockActivities;
-use crate::activities::switch::SwitchActivities;
+use crate::activities::switch::{SWITCH_HEARTBEAT_INTERVAL, SwitchActivities};
 use crate::activities::{cancel_queue, submit_queue};
 use crate::attributes;
 use crate::config::{Options, PaymentWorkerOptions};
@@ -39,6 +39,9 @@ use crate::workflow::InterBankPaymentWorkflow;
 const CONNECT_INTERVAL: Duration = Duration::from_millis(500);
 /// Shortest time between two wake-up notifications of this process to the outbox relay.
 const WAKE_UP_PAUSE: Duration = Duration::from_millis(50);
+/// Time for polls, cancels and recalls to end by themselves at a shutdown. They may wait for a hung switch, and another worker
+/// repeats what was abandoned.
+const ABANDON_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM.
 ///
@@ -149,14 +152,17 @@ impl WorkerSet<'_> {
     fn switches(&self) -> anyhow::Result<Vec<Worker>> {
         let mut workers = Vec::new();
         for name in self.switch_clients.keys() {
-            for queue in
-                [submit_queue(&self.task_queue, name.as_str()), cancel_queue(&self.task_queue, name.as_str())]
-            {
+            let for_submits = self.shutdown_timeout();
+            for (queue, shutdown_timeout) in [
+                (submit_queue(&self.task_queue, name.as_str()), for_submits),
+                (cancel_queue(&self.task_queue, name.as_str()), for_submits.min(ABANDON_AFTER)),
+            ] {
                 let activities =
                     SwitchActivities { ledger: self.ledger.clone(), clients: self.switch_clients.clone() };
                 let options = WorkerOptions::new(queue)
                     .register_activities(activities)
-                    .graceful_shutdown_period(self.shutdown_timeout())
+                    .graceful_shutdown_period(shutdown_timeout)
+                    .default_heartbeat_throttle_interval(SWITCH_HEARTBEAT_INTERVAL)
                     .build();
                 workers.push(Worker::new(&self.runtime, self.client.clone(), options)?);
             }

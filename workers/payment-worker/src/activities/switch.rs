@@ -5,6 +5,7 @@
 #![allow(missing_docs, reason = "the macros make undocumented constants of the documented methods")]
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,10 +25,15 @@ use serde::{Deserialize, Serialize};
 use switch_client::SwitchClient;
 use temporalio_macros::activities;
 use temporalio_sdk::activities::{ActivityContext, ActivityError};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::ledger::run_id;
 use super::{ledger_failure, retryable};
 use crate::adapters::{CancelAdapter, RecallAdapter, SubmitAdapter, SubmitAdapterError, SwitchSession};
+
+/// Interval of the heartbeats of an attempt that waits for the switch. The server answers each with whether the attempt is
+/// cancelled. An attempt that ends earlier sends none.
+pub(crate) const SWITCH_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Input of cancel.
 #[derive(Debug, Serialize, Deserialize)]
@@ -100,6 +106,29 @@ fn may_have_sent_before(ctx: &ActivityContext) -> bool {
     sent_nothing < earlier
 }
 
+/// Runs an attempt until it ends or is cancelled: by the workflow, which needs the answer no more, or by the shutdown of this
+/// worker. An abandoned attempt has no outcome. Only for attempts that may be repeated: a poll changes nothing, and the key of a
+/// cancel or a recall makes its repetition one with it. An abandoned submit would lose the answer to the only attempt.
+async fn unless_cancelled<T>(
+    ctx: &ActivityContext,
+    attempt: impl Future<Output = T>,
+) -> Result<T, ActivityError> {
+    let mut attempt = pin!(attempt);
+    let mut heartbeats = interval_at(Instant::now() + SWITCH_HEARTBEAT_INTERVAL, SWITCH_HEARTBEAT_INTERVAL);
+    heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut attempt => return Ok(ended),
+            () = ctx.cancelled() => return Err(ActivityError::cancelled()),
+            // Lost, it only delays the cancellation.
+            _ = heartbeats.tick() => {
+                let _ = ctx.record_heartbeat(()).await;
+            }
+        }
+    }
+}
+
 /// The delay before the next attempt: until the switch's deadline has passed on its clock, or as long as its
 /// `Retry-After` requires, whichever is longer. The first is bounded by the profile's `retry_interval_max_ms`,
 /// since the switch's clock may have been wrong.
@@ -150,13 +179,14 @@ impl SwitchActivities {
     #[activity(name = "cancel")]
     pub async fn cancel(
         self: Arc<Self>,
-        _ctx: ActivityContext,
+        ctx: ActivityContext,
         input: CancelInput,
     ) -> Result<CancelOutcome, ActivityError> {
         let payment = self.payment(&input.payment_id).await?;
         let session = self.session(&payment);
         let adapter = CancelAdapter::for_cancel(session, input.cause, input.submit_scheduled);
-        Ok(match cancel::attempt(&adapter, &payment).await.map_err(ledger_failure)? {
+        let attempted = unless_cancelled(&ctx, cancel::attempt(&adapter, &payment)).await?;
+        Ok(match attempted.map_err(ledger_failure)? {
             CancelAttemptOutcome::Void => CancelOutcome::Void,
             CancelAttemptOutcome::Settled => CancelOutcome::Settled,
             CancelAttemptOutcome::Differs => CancelOutcome::Differs,
@@ -175,13 +205,14 @@ impl SwitchActivities {
     #[activity(name = "recall")]
     pub async fn recall(
         self: Arc<Self>,
-        _ctx: ActivityContext,
+        ctx: ActivityContext,
         payment_id: PaymentId,
     ) -> Result<RecallOutcome, ActivityError> {
         let payment = self.payment(&payment_id).await?;
         let session = self.session(&payment);
         let adapter = RecallAdapter { session };
-        match recall::attempt(&adapter, &payment).await.map_err(ledger_failure)? {
+        let attempted = unless_cancelled(&ctx, recall::attempt(&adapter, &payment)).await?;
+        match attempted.map_err(ledger_failure)? {
             RecallAttemptOutcome::Decided(recalled) => Ok(recalled),
             RecallAttemptOutcome::Retry { detail } => {
                 self.alert(&payment, AlertKind::RecallUndecided, &detail).await?;
@@ -195,13 +226,14 @@ impl SwitchActivities {
     #[activity(name = "poll")]
     pub async fn poll(
         self: Arc<Self>,
-        _ctx: ActivityContext,
+        ctx: ActivityContext,
         input: PollInput,
     ) -> Result<WaitOutcome, ActivityError> {
         let payment = self.payment(&input.payment_id).await?;
         let session = self.session(&payment);
         let adapter = CancelAdapter::for_poll(session);
-        match poll::poll(&adapter, &payment).await.map_err(ledger_failure)? {
+        let polled = unless_cancelled(&ctx, poll::poll(&adapter, &payment)).await?;
+        match polled.map_err(ledger_failure)? {
             PollOutcome::SuccessReported if !input.needs_operator || moves_payment(adapter.ruling()) => {
                 Ok(WaitOutcome::SuccessReported)
             }
