@@ -7,19 +7,26 @@ use anyhow::Context as _;
 use payment_protocol::drift::Tolerance;
 use payment_worker::reconciliation::{ReconciliationSummary, ReconciliationWorkflow};
 use serde_json::json;
+use temporalio_client::tonic::IntoRequest as _;
 use temporalio_client::{
     WorkflowExecutionStatus, WorkflowGetResultOptions, WorkflowStartOptions, WorkflowTerminateOptions,
+};
+use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
+use temporalio_common::protos::temporal::api::workflowservice::v1::{
+    UpdateActivityOptionsRequest, update_activity_options_request,
 };
 use testkit::wait::until;
 use testkit::{System, SystemOptions};
 
+/// Without a grace period, so that damage is found at once.
+const TOLERANCE: Tolerance = Tolerance { grace_s: 0, cancelling_s: 3_600 };
+
 /// Runs the reconciliation workflow with a grace period of zero.
 async fn reconcile(system: &System, name: &str) -> anyhow::Result<ReconciliationSummary> {
     let client = system.temporal().await?;
-    let tolerance = Tolerance { grace_s: 0, cancelling_s: 3_600 };
     let id = format!("{}-{name}", system.task_queue);
     let options = WorkflowStartOptions::new(system.task_queue.clone(), id).build();
-    let handle = client.start_workflow(ReconciliationWorkflow::run, tolerance, options).await?;
+    let handle = client.start_workflow(ReconciliationWorkflow::run, TOLERANCE, options).await?;
     let result = handle.get_result(WorkflowGetResultOptions::default());
     match tokio::time::timeout(Duration::from_secs(60), result).await {
         Ok(result) => result.context(system.worker.log_tail()),
@@ -86,5 +93,76 @@ async fn r36_the_reconciliation_workflow_finds_each_damage_to_the_data() -> anyh
     .await?;
     let exceptions = system.exceptions(&settled.payment_id).await?;
     assert_eq!(exceptions, ["settled_not_debited"], "expected one exception for repeated findings");
+    Ok(())
+}
+
+/// Ends the wait for heartbeats of a killed worker early, as `temporal activity update-options` does.
+async fn shorten_heartbeat_timeout(system: &System, workflow_id: &str) -> anyhow::Result<()> {
+    let execution = WorkflowExecution { workflow_id: workflow_id.to_owned(), run_id: String::new() };
+    let mut request = UpdateActivityOptionsRequest {
+        namespace: "default".to_owned(),
+        execution: Some(execution),
+        activity_options: Some(Default::default()),
+        update_mask: Some(Default::default()),
+        activity: Some(update_activity_options_request::Activity::Type("run_reconciliation".to_owned())),
+        ..Default::default()
+    };
+    if let Some(options) = &mut request.activity_options {
+        options.heartbeat_timeout = Some(Duration::from_secs(1).try_into()?);
+    }
+    if let Some(mask) = &mut request.update_mask {
+        mask.paths.push("heartbeat_timeout".to_owned());
+    }
+    let mut service = system.temporal().await?.connection().workflow_service();
+    service.update_activity_options(request.into_request()).await?;
+    Ok(())
+}
+
+/// The run has compared the payments and waits at the callbacks when its worker is killed. The next worker continues there:
+/// it does not find damage to a payment that was compared before.
+#[tokio::test]
+async fn s1_6_another_worker_continues_a_killed_reconciliation_run() -> anyhow::Result<()> {
+    let options = SystemOptions { liveness_check_after_ms: 600_000, ..SystemOptions::default() }
+        .with_profile("has_statement", true);
+    let mut system = System::start("killed-run", options).await?;
+    for _ in 0..3 {
+        let payment = system.pay("5.00").await?;
+        system.wait_for_state(&payment.payment_id, "settled").await?;
+    }
+    let pool = system.database.pool.clone();
+    let mut lock = pool.begin().await?;
+    sqlx::query("LOCK TABLE switch_callbacks IN ACCESS EXCLUSIVE MODE").execute(&mut *lock).await?;
+    let id = format!("{}-killed", system.task_queue);
+    let options = WorkflowStartOptions::new(system.task_queue.clone(), id.clone()).build();
+    let client = system.temporal().await?.clone();
+    let run = client.start_workflow(ReconciliationWorkflow::run, TOLERANCE, options).await?;
+    // The first attempt fails at the lock timeout and tells the server how far it came; the second one is killed.
+    system.wait_for_attempt(&id, "run_reconciliation", 2).await?;
+    until("the second attempt waits for the callbacks", Duration::from_secs(60), || async {
+        let waiting: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+             AND application_name = 'payment-worker' AND wait_event_type = 'Lock' AND query LIKE '%switch_callbacks%'",
+        )
+        .fetch_one(&pool)
+        .await?;
+        Ok((waiting > 0).then_some(()))
+    })
+    .await?;
+    system.worker.kill().await?;
+    let damage = "BEGIN; SET LOCAL session_replication_role = replica;
+                  UPDATE holds SET status = 'open', closed_at = NULL; COMMIT";
+    sqlx::raw_sql(damage).execute(&pool).await?;
+    lock.rollback().await?;
+    shorten_heartbeat_timeout(&system, &id).await?;
+    system.worker.restart().await?;
+
+    let result = run.get_result(WorkflowGetResultOptions::default());
+    let summary = tokio::time::timeout(Duration::from_secs(120), result).await??;
+    let first: i64 =
+        sqlx::query_scalar("SELECT min(reconciliation_id) FROM reconciliation_runs").fetch_one(&pool).await?;
+    assert_eq!(summary.reconciliation_id, first, "another run was begun");
+    assert_eq!((summary.payments, summary.drift), (3, BTreeMap::new()), "payments were compared again");
+    let next = reconcile(&system, "next").await?;
+    assert_eq!(next.drift.get("orphan_hold"), Some(&3), "{next:?}");
     Ok(())
 }
