@@ -10,3 +10,4 @@ mod path_a_submit_failed;
 mod path_b_sla_expired;
 mod path_c_debit_refused;
 mod repeated_requests;
+mod workflow_failures;
