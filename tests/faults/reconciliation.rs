@@ -4,12 +4,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use futures::TryStreamExt as _;
 use payment_protocol::drift::Tolerance;
 use payment_worker::reconciliation::{ReconciliationSummary, ReconciliationWorkflow};
 use serde_json::json;
+use temporalio_client::schedules::{
+    DeleteScheduleOptions, ListSchedulesOptions, ScheduleDescription, ScheduleDescriptionAction,
+    ScheduleOverlapPolicy, ScheduleSpec, TriggerScheduleOptions,
+};
 use temporalio_client::tonic::IntoRequest as _;
 use temporalio_client::{
-    WorkflowExecutionStatus, WorkflowGetResultOptions, WorkflowStartOptions, WorkflowTerminateOptions,
+    RpcOptions, WorkflowExecutionStatus, WorkflowGetResultOptions, WorkflowStartOptions,
+    WorkflowTerminateOptions,
 };
 use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
 use temporalio_common::protos::temporal::api::workflowservice::v1::{
@@ -93,6 +99,71 @@ async fn r36_the_reconciliation_workflow_finds_each_damage_to_the_data() -> anyh
     .await?;
     let exceptions = system.exceptions(&settled.payment_id).await?;
     assert_eq!(exceptions, ["settled_not_debited"], "expected one exception for repeated findings");
+    Ok(())
+}
+
+/// The interval of a schedule with one interval, in seconds.
+fn interval_s(schedule: &ScheduleDescription) -> Option<i64> {
+    let spec = schedule.raw().schedule.as_ref()?.spec.as_ref()?;
+    let [interval] = spec.interval.as_slice() else { return None };
+    interval.interval.as_ref().map(|every| every.seconds)
+}
+
+#[tokio::test]
+async fn s0_15_the_worker_creates_the_reconciliation_schedule_once() -> anyhow::Result<()> {
+    let mut system = System::start("schedule", SystemOptions::default()).await?;
+    let client = system.temporal().await?.clone();
+    let schedule = client.get_schedule_handle(format!("reconciliation-{}", system.task_queue));
+    let describe = async || schedule.describe(RpcOptions::default()).await;
+    // The systems of tests have the interval 0, which creates no schedule. A payment shows that the worker has started.
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert!(describe().await.is_err(), "a schedule exists although none is configured");
+
+    system.worker.stop().await?;
+    system.worker.set_variable("PAYMENTS_WORKER__RECONCILIATION_INTERVAL_S", "1800");
+    system.worker.restart().await?;
+    let created =
+        until("the schedule exists", Duration::from_secs(60), || async { Ok(describe().await.ok()) }).await?;
+    assert_eq!(interval_s(&created), Some(1_800));
+    let policies = created.raw().schedule.as_ref().and_then(|schedule| schedule.policies);
+    let overlap = policies.map(|policies| policies.overlap_policy().as_str_name());
+    assert_eq!(overlap, Some("SCHEDULE_OVERLAP_POLICY_SKIP"));
+    let ScheduleDescriptionAction::StartWorkflow(action) = created.action() else {
+        anyhow::bail!("{:?}", created.raw());
+    };
+    assert_eq!(action.workflow_type(), "ReconciliationWorkflow");
+    assert_eq!(action.task_queue(), system.task_queue);
+
+    // It starts a run that ends, and an operator changes it.
+    schedule.trigger(ScheduleOverlapPolicy::Unspecified, TriggerScheduleOptions::default()).await?;
+    until("a run of the schedule has ended", Duration::from_secs(60), || async {
+        let ended = "SELECT count(*) FROM reconciliation_runs WHERE finished_at IS NOT NULL";
+        let ended: i64 = sqlx::query_scalar(ended).fetch_one(&system.database.pool).await?;
+        Ok((ended == 1).then_some(()))
+    })
+    .await?;
+    let change = |update: &mut temporalio_client::schedules::ScheduleUpdate| {
+        update.set_spec(ScheduleSpec::from_interval(Duration::from_secs(7_200))).set_paused(true);
+    };
+    schedule.update(change, RpcOptions::default()).await?;
+
+    // A worker with another interval neither changes the schedule nor creates a second one.
+    system.worker.stop().await?;
+    system.worker.set_variable("PAYMENTS_WORKER__RECONCILIATION_INTERVAL_S", "900");
+    system.worker.restart().await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    let kept = describe().await?;
+    assert_eq!((interval_s(&kept), kept.paused()), (Some(7_200), true), "expected the operator's settings");
+    let own = until("Temporal lists the schedule", Duration::from_secs(60), || async {
+        let all: Vec<_> = client.list_schedules(ListSchedulesOptions::default()).try_collect().await?;
+        let own = all.iter().filter(|one| one.schedule_id().contains(&system.task_queue)).count();
+        Ok((own > 0).then_some(own))
+    })
+    .await?;
+    assert_eq!(own, 1);
+    schedule.delete(DeleteScheduleOptions::default()).await?;
     Ok(())
 }
 

@@ -83,6 +83,11 @@ impl Process {
         self.wait_ready().await
     }
 
+    /// Sets an environment variable from the next start on.
+    pub fn set_variable(&mut self, name: &str, value: &str) {
+        self.environment.insert(name.to_owned(), value.to_owned());
+    }
+
     /// Sends SIGKILL and waits until the process has exited.
     ///
     /// # Errors
