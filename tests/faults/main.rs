@@ -5,6 +5,7 @@ mod broker_outage;
 mod busy_switch;
 #[cfg(target_os = "linux")]
 mod clocks;
+mod conservation;
 mod contradictory_callbacks;
 mod event_bank;
 mod event_delivery;
