@@ -24,8 +24,12 @@ pub(crate) struct EventBank {
 
 impl EventBank {
     pub(crate) async fn start(name: &str) -> anyhow::Result<Self> {
+        Self::start_with(name, SystemOptions::default()).await
+    }
+
+    pub(crate) async fn start_with(name: &str, options: SystemOptions) -> anyhow::Result<Self> {
         let broker = NatsServer::start(&format!("{name}-broker")).await?;
-        let options = SystemOptions { broker_url: broker.url(), ..SystemOptions::default() };
+        let options = SystemOptions { broker_url: broker.url(), ..options };
         let system = System::start(name, options).await?;
         let notifier = system.start_process("notifier", "PAYMENTS_NOTIFIER__METRICS_LISTEN").await?;
         Ok(Self { system, broker, notifier })
