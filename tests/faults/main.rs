@@ -10,6 +10,7 @@ mod contradictory_callbacks;
 mod customer_notifications;
 mod event_bank;
 mod event_delivery;
+mod event_latency;
 mod forged_inputs;
 #[cfg(target_os = "linux")]
 mod full_disk;
