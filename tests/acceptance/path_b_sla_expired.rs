@@ -1,7 +1,10 @@
 //! Path B: no callback within the SLA, or FAILURE. The bank cancels at the switch, and the switch's answer decides (S0.9).
 
+use anyhow::Context as _;
 use serde_json::json;
+use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use testkit::system::OPENING_MINOR;
+use testkit::temporal::EventType;
 use testkit::{System, SystemOptions};
 
 fn short_sla() -> SystemOptions {
@@ -65,6 +68,26 @@ async fn s0_9_a_failure_callback_leads_to_a_cancel() -> anyhow::Result<()> {
     let shown = system.payment(&settled.payment_id).await?;
     assert!(shown["reason"].is_null(), "expected no reason for a settled payment: {shown}");
     assert_eq!(system.available().await?, OPENING_MINOR - 600);
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+/// Of a payment at a switch whose profile sets no SLA; the timer of the SLA is the first timer of the workflow.
+#[tokio::test]
+async fn s0_5_the_default_sla_is_sixty_seconds() -> anyhow::Result<()> {
+    let mut options = SystemOptions::default();
+    options.profile.as_object_mut().context("the profile is not an object")?.remove("sla_ms");
+    let system = System::start("default-sla", options).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    let payment = system.pay("5.00").await?;
+    let started = system.wait_for_event(&payment.payment_id, EventType::TimerStarted).await?;
+    let Some(Attributes::TimerStartedEventAttributes(timer)) = started.attributes else {
+        anyhow::bail!("{started:?}");
+    };
+    let sla = timer.start_to_fire_timeout.context("the timer has no duration")?;
+    assert_eq!((sla.seconds, sla.nanos), (60, 0));
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.audit().await?.debited, 1);
     Ok(())
 }
