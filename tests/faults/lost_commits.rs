@@ -89,6 +89,25 @@ async fn lose_the_attempt_in_flight(system: &mut System, payment: &AcceptedPayme
     system.worker.restart().await
 }
 
+/// Strategy reference: the next try replays the reference. The switch answers with the first transfer, and the payment ends
+/// right without a person.
+#[tokio::test]
+async fn s3_9_a_submit_with_a_lost_attempt_replays_at_the_switch() -> anyhow::Result<()> {
+    let mut system = System::start("replayed-attempt", options_with_slow_answers("reference")).await?;
+    system.switch.set_default_behaviour(slow_answer()).await?;
+    let payment = system.pay("33.00").await?;
+    lose_the_attempt_in_flight(&mut system, &payment).await?;
+    system.wait_for_state(&payment.payment_id, "submitted").await?;
+    assert_eq!(system.switch.request_count(&payment.reference, "submit").await?, 2, "replayed once");
+    assert_eq!(system.switch.transfers().await?.len(), 1, "the switch did not deduplicate");
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(system.exceptions(&payment.payment_id).await?, [""; 0]);
+    assert_eq!(system.available().await?, OPENING_MINOR - 3_300);
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
 /// Strategy at_most_once: only Temporal knows that a try was made, so none follows. The tries before it were held back, and said
 /// so.
 #[tokio::test]
