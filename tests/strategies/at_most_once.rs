@@ -59,13 +59,21 @@ async fn s0_11_at_most_once_does_not_repeat_a_submit_answered_with_503() -> anyh
 /// A try that is held back sends nothing, so it is not the one attempt. Temporal counts it all the same: without the heartbeat
 /// that says so, the next try would be forbidden.
 #[tokio::test]
-async fn s1_1_at_most_once_submits_once_after_tries_without_a_switch_clock() -> anyhow::Result<()> {
-    let options = at_most_once().with_profile("submit_budget_ms", LONG_BUDGET_MS);
+async fn s1_1_at_most_once_submits_once_after_tries_that_are_held_back() -> anyhow::Result<()> {
+    // A try must outlast the lock timeout of the database: one that is cut off says nothing.
+    let options = at_most_once()
+        .with_profile("attempt_timeout_ms", 5_000)
+        .with_profile("submit_budget_ms", LONG_BUDGET_MS);
     let mut system = System::start("one-held-back", options).await?;
     // No answer of this switch was ever read, so the worker does not know its clock.
     system.mock_switch.kill().await?;
     let payment = system.pay("5.00").await?;
     system.wait_for_attempt(&payment.payment_id, "submit", 3).await?;
+    // Nor can the next tries read the payment: the lock timeout ends them.
+    let mut lock = system.database.pool.begin().await?;
+    sqlx::query("LOCK TABLE payments IN ACCESS EXCLUSIVE MODE").execute(&mut *lock).await?;
+    system.wait_for_attempt(&payment.payment_id, "submit", 6).await?;
+    lock.rollback().await?;
     system.mock_switch.restart().await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     assert_eq!(system.switch.request_count(&payment.reference, "submit").await?, 1);

@@ -106,6 +106,11 @@ fn may_have_sent_before(ctx: &ActivityContext) -> bool {
     sent_nothing < earlier
 }
 
+/// Says that nothing was sent up to this try, for [`may_have_sent_before`]. Lost, it costs only that certainty.
+async fn record_nothing_sent(ctx: &ActivityContext) {
+    let _ = ctx.record_heartbeat(ctx.info().attempt).await;
+}
+
 /// Runs an attempt until it ends or is cancelled: by the workflow, which needs the answer no more, or by the shutdown of this
 /// worker. An abandoned attempt has no outcome. Only for attempts that may be repeated: a poll changes nothing, and the key of a
 /// cancel or a recall makes its repetition one with it. An abandoned submit would lose the answer to the only attempt.
@@ -147,15 +152,23 @@ impl SwitchActivities {
         ctx: ActivityContext,
         payment_id: PaymentId,
     ) -> Result<SubmitOutcome, ActivityError> {
-        let payment = self.payment(&payment_id).await?;
+        let tried_before = may_have_sent_before(&ctx);
+        let payment = match self.payment(&payment_id).await {
+            Ok(payment) => payment,
+            Err(error) => {
+                if !tried_before {
+                    record_nothing_sent(&ctx).await;
+                }
+                return Err(error);
+            }
+        };
         let session = self.session(&payment);
-        let adapter = SubmitAdapter::new(session, run_id(&ctx)?, may_have_sent_before(&ctx));
+        let adapter = SubmitAdapter::new(session, run_id(&ctx)?, tried_before);
         let not_sent =
             |kind, error: &SubmitAdapterError| retryable(kind, &error.to_string(), session.retry_after());
         let attempted = submit::attempt(&adapter, &payment).await;
         if adapter.sent_nothing() {
-            // Lost, it costs only the certainty that nothing was sent.
-            let _ = ctx.record_heartbeat(ctx.info().attempt).await;
+            record_nothing_sent(&ctx).await;
         }
         let attempt = attempted.map_err(|error| match error {
             SubmitAdapterError::SwitchNotConfigured { .. } => not_sent("switch_not_configured", &error),
