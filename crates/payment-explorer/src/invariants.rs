@@ -10,7 +10,7 @@ use payment_protocol::state::FinalState;
 use crate::bank::{Bank, Exception};
 use crate::model::Model;
 use crate::replay::Progress;
-use crate::state::{State, WorkflowState};
+use crate::state::{RunningWorkflow, State, WorkflowState};
 use crate::switch::TransferStatus;
 use crate::workflow::{PortCall, PortReply};
 
@@ -144,10 +144,13 @@ fn recorded_before_sent(model: &Model, next: &State) -> bool {
 /// Whether the run of a payment is written once, and only that run's calls reserve and submit.
 fn one_forward_run(model: &Model, before: &State, next: &State) -> bool {
     let written_once = before.bank.run.is_none() || before.bank.run == next.bank.run;
-    let WorkflowState::Running(running) = &next.workflow else { return written_once };
-    if next.workflow == before.workflow {
+    if before.workflows().eq(next.workflows()) {
         return written_once;
     }
+    written_once && running(next).all(|running| submits_in_its_own_run(model, next, running))
+}
+
+fn submits_in_its_own_run(model: &Model, next: &State, running: &RunningWorkflow) -> bool {
     let submitted = model.exchanges_of(&running.history).iter().any(|exchange| {
         exchange.call == PortCall::Submit
             && !matches!(
@@ -155,8 +158,7 @@ fn one_forward_run(model: &Model, before: &State, next: &State) -> bool {
                 PortReply::Submit(SubmitOutcome::NotSent(_) | SubmitOutcome::Unknown)
             )
     });
-    let own_run = next.bank.run == Some(running.run);
-    written_once && (!submitted || own_run || running.resume == 0)
+    !submitted || next.bank.run == Some(running.run) || running.resume == 0
 }
 
 fn contradictions_are_exceptions(bank: &Bank) -> bool {
@@ -207,7 +209,10 @@ fn harmless(model: &Model, next: &State) -> bool {
 
 /// Whether a release after a submit follows a definite answer.
 fn compensated_in_order(model: &Model, next: &State) -> bool {
-    let WorkflowState::Running(running) = &next.workflow else { return true };
+    running(next).all(|running| releases_after_the_switch_answered(model, running))
+}
+
+fn releases_after_the_switch_answered(model: &Model, running: &RunningWorkflow) -> bool {
     let progress = model.workflow_at(running.resume, &running.history);
     let Progress::Awaits(PortCall::Release(_)) = &*progress else { return true };
     let exchanges = model.exchanges_of(&running.history);
@@ -230,30 +235,34 @@ fn compensated_in_order(model: &Model, next: &State) -> bool {
 }
 
 fn recall_follows_a_refused_debit(model: &Model, next: &State) -> bool {
-    let WorkflowState::Running(running) = &next.workflow else { return true };
-    let progress = model.workflow_at(running.resume, &running.history);
-    !matches!(&*progress, Progress::Awaits(PortCall::Recall))
-        || next.bank.debit_refused
-        || commit_was_lost(model, next)
+    let recalls = |running: &RunningWorkflow| {
+        let progress = model.workflow_at(running.resume, &running.history);
+        matches!(&*progress, Progress::Awaits(PortCall::Recall))
+    };
+    next.bank.debit_refused || commit_was_lost(model, next) || !running(next).any(recalls)
+}
+
+/// The running workflows.
+fn running(next: &State) -> impl Iterator<Item = &RunningWorkflow> {
+    next.workflows().filter_map(|workflow| match workflow {
+        WorkflowState::Running(running) => Some(running),
+        WorkflowState::NotStarted | WorkflowState::Lost | WorkflowState::Closed(_) => None,
+    })
 }
 
 fn workflow_agrees(model: &Model, next: &State) -> bool {
-    match &next.workflow {
+    next.workflows().all(|workflow| match workflow {
         // The commit of the end was lost; another run, or a late step, ends the payment again.
         WorkflowState::Closed(_) if commit_was_lost(model, next) => true,
         WorkflowState::Closed(Ok(())) => next.bank.state.end() == Some(FinalState::Settled),
         WorkflowState::Closed(Err(error)) => error.end.is_some() && next.bank.state.end() == error.end,
         WorkflowState::NotStarted | WorkflowState::Running(_) | WorkflowState::Lost => true,
-    }
+    })
 }
 
 fn deterministic(model: &Model, next: &State) -> bool {
-    let workflow = match &next.workflow {
-        WorkflowState::Running(running) => {
-            !matches!(&*model.workflow_at(running.resume, &running.history), Progress::Diverged)
-        }
-        WorkflowState::NotStarted | WorkflowState::Lost | WorkflowState::Closed(_) => true,
-    };
+    let workflow = running(next)
+        .all(|running| !matches!(&*model.workflow_at(running.resume, &running.history), Progress::Diverged));
     let attempt = next.current.as_ref().is_none_or(|attempt| {
         !matches!(&*model.attempt_at(attempt.activity, &attempt.history), Progress::Diverged)
     });

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
-use payment_explorer::model::{Model, WalkBounds};
+use payment_explorer::model::Model;
 use payment_explorer::search::{self, Sequence};
 use payment_explorer::tiers::{self, Counterexample, Summary, Walk};
 use payment_explorer::{coverage, profiles};
@@ -34,6 +34,12 @@ struct Args {
     /// With --profile or --replay: confirmed commits of our ledger that are lost in one sequence
     #[arg(long, default_value_t = 0)]
     lost_commits: u8,
+    /// With --profile or --replay: runs that go on beside a restored Temporal or a recovery in one sequence
+    #[arg(long, default_value_t = 0)]
+    second_runs: u8,
+    /// With --profile or --replay: how many of these in one sequence: a customer's cancel, a freeze, a start after valid_until
+    #[arg(long, default_value_t = 3)]
+    events: u8,
     /// With --profile or --replay: operator decisions in one sequence
     #[arg(long, default_value_t = 1)]
     decisions: u8,
@@ -50,7 +56,9 @@ fn main() -> anyhow::Result<ExitCode> {
     let walks = if !args.profile.is_empty() {
         let walk = |name: &String| {
             Ok(Walk::new(profiles::named(name)?, args.faults, args.switch_faults, args.decisions)
-                .with_lost_commits(args.lost_commits))
+                .with_lost_commits(args.lost_commits)
+                .with_second_runs(args.second_runs)
+                .with_events(args.events))
         };
         args.profile.iter().map(walk).collect::<anyhow::Result<Vec<_>>>()?
     } else if args.deep {
@@ -68,12 +76,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let summary = tiers::walk_all(&walks, &|done, walk, result| {
         let mut stderr = std::io::stderr().lock();
         let name = profiles::name(&walk.profile);
-        let WalkBounds { faults, switch_faults, lost_commits, decisions, .. } = walk.bounds;
-        let _ = writeln!(
-            stderr,
-            "{done}/{all} {name}, faults {faults} switch faults {switch_faults} lost commits {lost_commits} decisions {decisions}: {} states",
-            result.states
-        );
+        let _ = writeln!(stderr, "{done}/{all} --profile {name} {}: {} states", walk.bounds, result.states);
     });
     let fast = args.profile.is_empty() && !args.deep;
     let passed = report(&mut out, &summary, fast, args.list)?;
@@ -147,11 +150,7 @@ fn report_violation(out: &mut String, counterexample: &Counterexample) -> anyhow
     if let Some(description) = description {
         write_lines(out, description)?;
     }
-    writeln!(
-        out,
-        "replay: ./dev explore --profile {name} --faults {} --switch-faults {} --lost-commits {} --decisions {} --replay {sequence}",
-        bounds.faults, bounds.switch_faults, bounds.lost_commits, bounds.decisions
-    )?;
+    writeln!(out, "replay: ./dev explore --profile {name} {bounds} --replay {sequence}")?;
     Ok(())
 }
 

@@ -26,12 +26,42 @@ pub struct WalkBounds {
     pub switch_faults: u8,
     /// Confirmed commits of our ledger that are lost in one sequence.
     pub lost_commits: u8,
+    /// Runs that go on beside a restored Temporal, or beside a recovery, in one sequence.
+    pub second_runs: u8,
     /// Operator decisions in one sequence.
     pub decisions: u8,
+    /// How many of these may happen in one sequence: a customer's cancel, a freeze of the account, a start after `valid_until`.
+    pub events: u8,
     /// Recovery workflows in one sequence.
     pub recoveries: u8,
     /// Whether every history is its own position (see [`crate::equivalence`]).
     pub every_history: bool,
+}
+
+impl WalkBounds {
+    /// The number of events that [`WalkBounds::events`] counts.
+    pub const EVENTS: u8 = 3;
+}
+
+/// The bounds as the arguments of the command that walks within them; a bound of zero is left out, except the faults and decisions,
+/// which are one by default.
+impl std::fmt::Display for WalkBounds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "--faults {} --decisions {}", self.faults, self.decisions)?;
+        for (name, bound) in [
+            ("switch-faults", self.switch_faults),
+            ("lost-commits", self.lost_commits),
+            ("second-runs", self.second_runs),
+        ] {
+            if bound > 0 {
+                write!(f, " --{name} {bound}")?;
+            }
+        }
+        if self.events < Self::EVENTS {
+            write!(f, " --events {}", self.events)?;
+        }
+        Ok(())
+    }
 }
 
 /// The position of code after each history.

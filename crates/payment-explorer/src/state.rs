@@ -32,6 +32,8 @@ pub struct State {
     pub workflow: WorkflowState,
     /// The attempt that Temporal has scheduled for the workflow's present call.
     pub current: Option<ActiveAttempt>,
+    /// A run that goes on beside `workflow`: a Temporal that was restored, or that failed over, does not know of it.
+    pub older: Option<Box<OlderRun>>,
     /// Attempts that Temporal has abandoned and that still run.
     pub zombies: Vec<Zombie>,
     /// Requests that nobody awaits any more and that arrive later.
@@ -53,6 +55,17 @@ pub enum WorkflowState {
     Lost,
     /// Completed.
     Closed(Result<(), WorkflowError>),
+}
+
+/// A run of which the present Temporal does not know, with workers of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OlderRun {
+    /// Its workflow.
+    pub workflow: WorkflowState,
+    /// The attempt that its Temporal has scheduled.
+    pub current: Option<ActiveAttempt>,
+    /// As [`State::tried_to_send`], by the count of its Temporal.
+    pub tried_to_send: bool,
 }
 
 /// A running workflow.
@@ -97,8 +110,12 @@ pub struct Budget {
     pub switch_faults: u8,
     /// Commits of our ledger that are confirmed and lost: a failover to a standby, or a restored backup.
     pub lost_commits: u8,
+    /// Runs that go on beside a restored Temporal, or beside a recovery.
+    pub second_runs: u8,
     /// Operator decisions.
     pub decisions: u8,
+    /// How many of the following three events may still happen.
+    pub events: u8,
     /// Whether the customer's cancel may still happen.
     pub customer_cancel: bool,
     /// Whether a freeze of the account may still happen.
@@ -118,6 +135,7 @@ impl State {
             tried_to_send: false,
             workflow: WorkflowState::NotStarted,
             current: None,
+            older: None,
             zombies: Vec::new(),
             in_transit: Vec::new(),
             messages: Vec::new(),
@@ -130,18 +148,39 @@ impl State {
     #[must_use]
     pub fn may_settle(&self, model: &Model) -> bool {
         let may_arrive = self.in_transit.contains(&Request::Send)
-            || self
-                .zombies
-                .iter()
-                .any(|zombie| matches!(zombie, Zombie::Attempt(attempt) if model.is_about_to_send(attempt)));
+            || self.attempts().any(|attempt| model.is_about_to_send(attempt));
         self.switch.pending() || (may_arrive && self.switch.would_accept(model.profile(), self.clock))
     }
 
     /// Whether a recall that nobody awaits may still arrive.
     #[must_use]
     pub fn is_being_recalled(&self, model: &Model) -> bool {
-        let recalls = |zombie: &Zombie| matches!(zombie, Zombie::Attempt(attempt) if *model.activity(attempt.activity) == Activity::Recall);
-        self.in_transit.contains(&Request::Recall) || self.zombies.iter().any(recalls)
+        let recalls = |attempt: &ActiveAttempt| *model.activity(attempt.activity) == Activity::Recall;
+        self.in_transit.contains(&Request::Recall) || self.attempts().any(recalls)
+    }
+
+    /// Every attempt that runs, whether or not its workflow still awaits it.
+    fn attempts(&self) -> impl Iterator<Item = &ActiveAttempt> {
+        let abandoned = self.zombies.iter().filter_map(|zombie| match zombie {
+            Zombie::Attempt(attempt) => Some(attempt),
+            Zombie::Ledger(..) => None,
+        });
+        let older = self.older.iter().filter_map(|older| older.current.as_ref());
+        abandoned.chain(&self.current).chain(older)
+    }
+
+    /// The workflows of the present run and of the older one.
+    pub fn workflows(&self) -> impl Iterator<Item = &WorkflowState> {
+        std::iter::once(&self.workflow).chain(self.older.iter().map(|older| &older.workflow))
+    }
+
+    /// Swaps the present run and the older one, so that a move of the present run is one of the older run.
+    pub(crate) fn swap_runs(&mut self) {
+        if let Some(older) = &mut self.older {
+            std::mem::swap(&mut self.workflow, &mut older.workflow);
+            std::mem::swap(&mut self.current, &mut older.current);
+            std::mem::swap(&mut self.tried_to_send, &mut older.tried_to_send);
+        }
     }
 
     /// Sorts unordered parts, so that equal states are equal, and drops messages that need no delivery.
@@ -167,7 +206,8 @@ impl State {
     /// written since `before`.
     pub fn signal_final_status(&mut self, before: &Self) {
         let written = before.bank.final_status != self.bank.final_status || self.bank.ended();
-        if written && before.bank.may_await_operator() && !matches!(self.workflow, WorkflowState::Closed(_)) {
+        let open = self.workflows().any(|workflow| !matches!(workflow, WorkflowState::Closed(_)));
+        if written && before.bank.may_await_operator() && open {
             self.store_message(WaitOutcome::FinalStatusRecorded);
         }
     }

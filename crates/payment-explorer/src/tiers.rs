@@ -81,7 +81,9 @@ impl Walk {
             faults,
             switch_faults,
             lost_commits: 0,
+            second_runs: 0,
             decisions,
+            events: WalkBounds::EVENTS,
             recoveries,
             every_history: false,
         };
@@ -95,6 +97,20 @@ impl Walk {
         self
     }
 
+    /// This walk, in which this many runs may go on beside the present one.
+    #[must_use]
+    pub fn with_second_runs(mut self, second_runs: u8) -> Self {
+        self.bounds.second_runs = second_runs;
+        self
+    }
+
+    /// This walk, with at most this many of the customer's and the account's events.
+    #[must_use]
+    pub fn with_events(mut self, events: u8) -> Self {
+        self.bounds.events = events;
+        self
+    }
+
     /// The first states: an account with the funds, and one without.
     #[must_use]
     pub fn first_states(&self) -> [State; 2] {
@@ -102,7 +118,9 @@ impl Walk {
             faults: self.bounds.faults,
             switch_faults: self.bounds.switch_faults,
             lost_commits: self.bounds.lost_commits,
+            second_runs: self.bounds.second_runs,
             decisions: self.bounds.decisions,
+            events: self.bounds.events,
             customer_cancel: true,
             freeze: true,
             late_start: true,
@@ -124,6 +142,7 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
     for (n, name) in REPRESENTATIVE.iter().enumerate() {
         walks.push(Walk::new(profiles::named(name)?, 1, 0, 0));
         walks.push(Walk::new(profiles::named(name)?, 0, 0, 1).with_lost_commits(1));
+        walks.push(Walk::new(profiles::named(name)?, 0, 0, 0).with_second_runs(1).with_events(0));
         if n < WITH_SWITCH_FAULTS {
             walks.push(Walk::new(profiles::named(name)?, 0, 1, 1));
         }
@@ -147,6 +166,8 @@ pub fn deep() -> anyhow::Result<Vec<Walk>> {
     for name in REPRESENTATIVE {
         let profile = profiles::named(name)?;
         walks.push(Walk::new(profile.clone(), 0, 2, 2));
+        walks.push(Walk::new(profile.clone(), 0, 0, 0).with_second_runs(1).with_events(1));
+        walks.push(Walk::new(profile.clone(), 0, 0, 1).with_second_runs(1).with_events(0));
         if profile.strategy == Strategy::Validate {
             continue;
         }

@@ -1,6 +1,7 @@
 //! The list of moves from one state.
 
 use super::observation::Observation;
+use super::older;
 use crate::model::Model;
 use crate::state::State;
 
@@ -22,11 +23,22 @@ pub(super) struct MoveList<'m> {
     pub(super) observation: Observation,
     moves: Vec<Move>,
     describe: bool,
+    /// Whether the runs of `from` are swapped (see `older.rs`).
+    swapped: bool,
 }
 
 impl<'m> MoveList<'m> {
     pub(super) fn new(model: &'m Model, from: &'m State, observation: Observation, describe: bool) -> Self {
-        Self { model, from, observation, moves: Vec::new(), describe }
+        Self { model, from, observation, moves: Vec::new(), describe, swapped: false }
+    }
+
+    /// An empty list of moves from the state with its runs swapped.
+    pub(super) fn swapped<'s>(&self, from: &'s State) -> MoveList<'s>
+    where
+        'm: 's,
+    {
+        let list = MoveList::new(self.model, from, self.observation, self.describe);
+        MoveList { swapped: true, ..list }
     }
 
     pub(super) fn into_moves(self) -> Vec<Move> {
@@ -36,6 +48,9 @@ impl<'m> MoveList<'m> {
     /// Adds a move unless it changes nothing.
     pub(super) fn push(&mut self, mut next: State, benign: bool, description: impl FnOnce() -> String) {
         next.signal_final_status(self.from);
+        if !self.swapped {
+            older::forget_agreeing(&mut next);
+        }
         next.normalise();
         if next != *self.from {
             let description = if self.describe { description() } else { String::new() };
@@ -66,6 +81,20 @@ impl<'m> MoveList<'m> {
         if let Some(switch_faults) = self.from.budget.switch_faults.checked_sub(1) {
             let mut next = self.from.clone();
             next.budget.switch_faults = switch_faults;
+            change(&mut next);
+            self.push(next, false, description);
+        }
+    }
+
+    /// A move that costs one run beside the present one.
+    pub(super) fn second_run(
+        &mut self,
+        change: impl FnOnce(&mut State),
+        description: impl FnOnce() -> String,
+    ) {
+        if let Some(second_runs) = self.from.budget.second_runs.checked_sub(1) {
+            let mut next = self.from.clone();
+            next.budget.second_runs = second_runs;
             change(&mut next);
             self.push(next, false, description);
         }

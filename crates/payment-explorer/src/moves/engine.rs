@@ -4,6 +4,7 @@ use payment_protocol::cause::ReserveRefusal;
 use payment_protocol::port::WaitOutcome;
 
 use super::collector::MoveList;
+use super::older;
 use crate::state::{RunningWorkflow, State, WorkflowState, Zombie};
 
 pub(super) fn add(list: &mut MoveList<'_>) {
@@ -14,6 +15,7 @@ pub(super) fn add(list: &mut MoveList<'_>) {
                 signals(list);
             }
             losses(list, running);
+            older::splits(list, running);
         }
         // The payment's row shows no end: its commit was lost.
         WorkflowState::Lost | WorkflowState::Closed(_) => recover(list),
@@ -78,7 +80,7 @@ fn signals(list: &mut MoveList<'_>) {
 }
 
 /// Delivers a signal; one that is already in the inbox is not stored twice.
-fn deliver(next: &mut State, event: WaitOutcome) {
+pub(super) fn deliver(next: &mut State, event: WaitOutcome) {
     if let WorkflowState::Running(running) = &mut next.workflow
         && !running.inbox.contains(&event)
     {

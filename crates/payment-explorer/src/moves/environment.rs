@@ -146,10 +146,11 @@ fn failure(next: &mut State) {
 }
 
 fn customer(list: &mut MoveList<'_>) {
+    let Some(events) = list.from.budget.events.checked_sub(1) else { return };
     if list.from.budget.customer_cancel && !list.from.bank.ended() {
         list.optional(
             |next| {
-                next.budget.customer_cancel = false;
+                (next.budget.events, next.budget.customer_cancel) = (events, false);
                 next.bank.cancel_requested = true;
                 next.store_message(WaitOutcome::CustomerCancel);
             },
@@ -159,7 +160,7 @@ fn customer(list: &mut MoveList<'_>) {
     if list.from.budget.late_start && list.from.bank.reserve.is_none() {
         list.optional(
             |next| {
-                next.budget.late_start = false;
+                (next.budget.events, next.budget.late_start) = (events, false);
                 next.bank.too_late = true;
             },
             || "valid_until passes".into(),
@@ -171,10 +172,13 @@ fn account(list: &mut MoveList<'_>) {
     let bank = &list.from.bank;
     if bank.frozen {
         list.benign(|next| next.bank.frozen = false, || "the account is unfrozen".into());
-    } else if list.from.budget.freeze && !bank.ended() {
+    } else if let Some(events) = list.from.budget.events.checked_sub(1)
+        && list.from.budget.freeze
+        && !bank.ended()
+    {
         list.optional(
             |next| {
-                next.budget.freeze = false;
+                (next.budget.events, next.budget.freeze) = (events, false);
                 next.bank.frozen = true;
             },
             || "the account is frozen".into(),

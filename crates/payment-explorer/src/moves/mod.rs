@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `environment.rs` | the switch by itself, the clock, callbacks, the customer, the account, operators |
 //! | `engine.rs` | Temporal and the starter: starts, signals, terminations, resets |
+//! | `older.rs` | a run that goes on beside the present one |
 //! | `payment.rs` | the workflow's present call and its attempts |
 //! | `delayed.rs` | zombies and requests in transit |
 //! | `answers.rs` | one call of an attempt to ledger or switch |
@@ -18,6 +19,7 @@ mod delayed;
 mod engine;
 mod environment;
 mod observation;
+mod older;
 mod payment;
 
 use collector::MoveList;
@@ -34,6 +36,7 @@ pub fn moves(model: &Model, state: &State, describe: bool) -> Vec<Move> {
     let observation = Observation::of(model, state);
     let mut list = MoveList::new(model, state, observation, describe);
     payment::add(&mut list);
+    older::add(&mut list);
     delayed::add(&mut list);
     engine::add(&mut list);
     environment::add(&mut list);

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use payment_protocol::cause::OperatorReason;
 
-use crate::attempt::{Activity, AttemptCall};
+use crate::attempt::{ActiveAttempt, Activity, AttemptCall};
 use crate::model::Model;
 use crate::replay::Progress;
 use crate::state::{State, WorkflowState, Zombie};
@@ -33,14 +33,12 @@ pub(super) struct Observation {
 impl Observation {
     pub(super) fn of(model: &Model, state: &State) -> Self {
         let mut observed = Self { clock: !state.in_transit.is_empty(), ..Self::default() };
-        match &state.workflow {
-            WorkflowState::NotStarted => observed.customer = true,
-            WorkflowState::Running(running) => {
-                if let Progress::Awaits(call) = &*model.workflow_at(running.resume, &running.history) {
-                    observed.add_port_call(model, state, call);
-                }
-            }
-            WorkflowState::Lost | WorkflowState::Closed(_) => {}
+        observed.add_run(model, state, &state.workflow, state.current.as_ref());
+        if let Some(older) = &state.older {
+            // Operators decide about the present run only.
+            let operator_reason = observed.operator_reason;
+            observed.add_run(model, state, &older.workflow, older.current.as_ref());
+            observed.operator_reason = operator_reason;
         }
         for zombie in &state.zombies {
             match zombie {
@@ -55,7 +53,31 @@ impl Observation {
         observed
     }
 
-    fn add_port_call(&mut self, model: &Model, state: &State, call: &PortCall) {
+    fn add_run(
+        &mut self,
+        model: &Model,
+        state: &State,
+        workflow: &WorkflowState,
+        current: Option<&ActiveAttempt>,
+    ) {
+        match workflow {
+            WorkflowState::NotStarted => self.customer = true,
+            WorkflowState::Running(running) => {
+                if let Progress::Awaits(call) = &*model.workflow_at(running.resume, &running.history) {
+                    self.add_port_call(model, state, call, current);
+                }
+            }
+            WorkflowState::Lost | WorkflowState::Closed(_) => {}
+        }
+    }
+
+    fn add_port_call(
+        &mut self,
+        model: &Model,
+        state: &State,
+        call: &PortCall,
+        current: Option<&ActiveAttempt>,
+    ) {
         let activity = match call {
             PortCall::Submit => Some(Activity::Submit),
             PortCall::Cancel(cause, submit_scheduled) => {
@@ -83,7 +105,7 @@ impl Observation {
             }
         };
         if let Some(activity) = activity {
-            let (activity, history) = match &state.current {
+            let (activity, history) = match current {
                 Some(attempt) => (attempt.activity, attempt.history.as_slice()),
                 None => (model.intern_activity(activity), [].as_slice()),
             };

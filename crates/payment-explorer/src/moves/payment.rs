@@ -68,8 +68,10 @@ fn reply_to(model: &Model, next: &mut State, call: &PortCall, reply: PortReply) 
             Ok(()) => Ok(()),
             Err(error) => Err(WorkflowError::from(error)),
         });
-        // A decision whose effect was lost is delivered to the recovery workflow.
-        if next.bank.ended() {
+        // A decision whose effect was lost is delivered to the recovery workflow; a run that goes on is woken by what ended the
+        // payment.
+        let none_runs = next.workflows().all(|workflow| !matches!(workflow, WorkflowState::Running(_)));
+        if next.bank.ended() && none_runs {
             next.messages.clear();
         }
     }
