@@ -52,13 +52,14 @@ invariants! {
     /// Checked by [`crate::search`], on the complete graph.
     NO_DEAD_END = "I16", "no dead end: when the faults stop, the payment can still end";
     RECALL_ONLY_AFTER_REFUSED_DEBIT = "I17", "a recall follows only a debit that the bank refused; a cancel never recalls";
+    OWN_TRANSFER = "I20", "a cancel or a recall changes only the payment's own transfer";
     STATE_TRANSITION = "I19", "the state changes only along PaymentState::successors()";
 }
 
 /// The first invariant that the move from `before` to `next` violates.
 #[must_use]
 pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation> {
-    let checks: [(Violation, bool); 17] = [
+    let checks: [(Violation, bool); 18] = [
         (CONSERVATION, conserved(&next.bank)),
         (DEBITED_XOR_RELEASED, next.bank.journal.debit + next.bank.journal.release <= 1),
         (ONE_EFFECT, one_effect(&next.bank)),
@@ -75,6 +76,7 @@ pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation
         (WORKFLOW_AGREES, workflow_agrees(model, next)),
         (DETERMINISTIC, deterministic(model, next)),
         (RECALL_ONLY_AFTER_REFUSED_DEBIT, recall_follows_a_refused_debit(model, next)),
+        (OWN_TRANSFER, !next.listing.others.iter().any(|other| other.changed_by_us)),
         (STATE_TRANSITION, state_follows_the_table(model, before, next)),
     ];
     checks.into_iter().find(|(_, holds)| !holds).map(|(violation, _)| violation)

@@ -8,7 +8,7 @@
 //! | file | question |
 //! |---|---|
 //! | [`profiles`] | which switches are there? |
-//! | [`bank`], [`switch`], [`state`] | what is known at one moment? |
+//! | [`bank`], [`switch`], [`listing`], [`state`] | what is known at one moment? |
 //! | [`replay`], [`workflow`], [`attempt`] | which call does the code await? |
 //! | [`equivalence`] | which histories lead to the same code position? |
 //! | [`moves`] | what can happen next? |
@@ -34,6 +34,7 @@ pub mod bank;
 pub mod coverage;
 pub mod equivalence;
 pub mod invariants;
+pub mod listing;
 pub mod model;
 pub mod moves;
 pub mod profiles;

@@ -37,6 +37,9 @@ struct Args {
     /// With --profile or --replay: runs that go on beside a restored Temporal or a recovery in one sequence
     #[arg(long, default_value_t = 0)]
     second_runs: u8,
+    /// With --profile or --replay: other payments to the same account, with strategy validate, in one sequence
+    #[arg(long, default_value_t = 0)]
+    second_payments: u8,
     /// With --profile or --replay: how many of these in one sequence: a customer's cancel, a freeze, a start after valid_until
     #[arg(long, default_value_t = 3)]
     events: u8,
@@ -58,6 +61,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Ok(Walk::new(profiles::named(name)?, args.faults, args.switch_faults, args.decisions)
                 .with_lost_commits(args.lost_commits)
                 .with_second_runs(args.second_runs)
+                .with_second_payments(args.second_payments)
                 .with_events(args.events))
         };
         args.profile.iter().map(walk).collect::<anyhow::Result<Vec<_>>>()?

@@ -28,6 +28,8 @@ pub struct WalkBounds {
     pub lost_commits: u8,
     /// Runs that go on beside a restored Temporal, or beside a recovery, in one sequence.
     pub second_runs: u8,
+    /// Other payments of this bank to the same account at a switch without references, in one sequence.
+    pub second_payments: u8,
     /// Operator decisions in one sequence.
     pub decisions: u8,
     /// How many of these may happen in one sequence: a customer's cancel, a freeze of the account, a start after `valid_until`.
@@ -52,6 +54,7 @@ impl std::fmt::Display for WalkBounds {
             ("switch-faults", self.switch_faults),
             ("lost-commits", self.lost_commits),
             ("second-runs", self.second_runs),
+            ("second-payments", self.second_payments),
         ] {
             if bound > 0 {
                 write!(f, " --{name} {bound}")?;

@@ -8,6 +8,7 @@ use payment_protocol::port::WaitOutcome;
 
 use crate::attempt::{ActiveAttempt, Activity};
 use crate::bank::{Bank, RunNumber};
+use crate::listing::Listing;
 use crate::model::Model;
 use crate::replay::Index;
 use crate::switch::{ClockPhase, Switch};
@@ -24,6 +25,8 @@ pub struct State {
     pub bank: Bank,
     /// The switch.
     pub switch: Switch,
+    /// The listing, at a switch without references.
+    pub listing: Listing,
     /// The switch's clock, relative to submit's deadline; starts with the first attempt.
     pub clock: ClockPhase,
     /// Whether a try of submit may have sent the transfer, by Temporal's count of tries.
@@ -112,6 +115,8 @@ pub struct Budget {
     pub lost_commits: u8,
     /// Runs that go on beside a restored Temporal, or beside a recovery.
     pub second_runs: u8,
+    /// Other payments of this bank to the same account.
+    pub second_payments: u8,
     /// Operator decisions.
     pub decisions: u8,
     /// How many of the following three events may still happen.
@@ -131,6 +136,7 @@ impl State {
         Self {
             bank: Bank::accepted(funds),
             switch: Switch::default(),
+            listing: Listing::default(),
             clock: ClockPhase::BeforeDeadline,
             tried_to_send: false,
             workflow: WorkflowState::NotStarted,

@@ -67,6 +67,8 @@ const REPRESENTATIVE: &[&str] = &[
     "query:query+deadline+callback",
 ];
 
+/// The representative profile of a switch without references.
+const WITHOUT_REFERENCES: &str = "validate:query+deadline+cancel+recall";
 /// How many of the representative profiles the fast tier walks with faults of the switch.
 const WITH_SWITCH_FAULTS: usize = 4;
 /// More states than any walk of the fast tier has.
@@ -82,6 +84,7 @@ impl Walk {
             switch_faults,
             lost_commits: 0,
             second_runs: 0,
+            second_payments: 0,
             decisions,
             events: WalkBounds::EVENTS,
             recoveries,
@@ -104,6 +107,13 @@ impl Walk {
         self
     }
 
+    /// This walk, in which this many other payments may use the same account.
+    #[must_use]
+    pub fn with_second_payments(mut self, second_payments: u8) -> Self {
+        self.bounds.second_payments = second_payments;
+        self
+    }
+
     /// This walk, with at most this many of the customer's and the account's events.
     #[must_use]
     pub fn with_events(mut self, events: u8) -> Self {
@@ -119,6 +129,7 @@ impl Walk {
             switch_faults: self.bounds.switch_faults,
             lost_commits: self.bounds.lost_commits,
             second_runs: self.bounds.second_runs,
+            second_payments: self.bounds.second_payments,
             decisions: self.bounds.decisions,
             events: self.bounds.events,
             customer_cancel: true,
@@ -147,6 +158,9 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
             walks.push(Walk::new(profiles::named(name)?, 0, 1, 1));
         }
     }
+    let validate = profiles::named(WITHOUT_REFERENCES)?;
+    walks.push(Walk::new(validate.clone(), 0, 1, 1).with_second_payments(1));
+    walks.push(Walk::new(validate, 1, 0, 0).with_second_payments(1).with_events(0));
     walks.extend(profiles::accepted()?.into_iter().map(|profile| Walk::new(profile, 0, 0, 1)));
     Ok(walks)
 }
@@ -166,7 +180,9 @@ pub fn deep() -> anyhow::Result<Vec<Walk>> {
     for name in REPRESENTATIVE {
         let profile = profiles::named(name)?;
         walks.push(Walk::new(profile.clone(), 0, 2, 2));
-        walks.push(Walk::new(profile.clone(), 0, 0, 0).with_second_runs(1).with_events(1));
+        if profile != full {
+            walks.push(Walk::new(profile.clone(), 0, 0, 0).with_second_runs(1).with_events(1));
+        }
         walks.push(Walk::new(profile.clone(), 0, 0, 1).with_second_runs(1).with_events(0));
         if profile.strategy == Strategy::Validate {
             continue;
@@ -177,6 +193,9 @@ pub fn deep() -> anyhow::Result<Vec<Walk>> {
             walks.push(Walk::new(profile, 2, 0, 0));
         }
     }
+    let validate = profiles::named(WITHOUT_REFERENCES)?;
+    walks.push(Walk::new(validate.clone(), 1, 1, 0).with_second_payments(1).with_events(0));
+    walks.push(Walk::new(validate, 0, 0, 0).with_second_payments(1).with_second_runs(1).with_events(0));
     let mut exact = Walk::new(full, 0, 1, 1);
     exact.bounds.every_history = true;
     walks.push(exact);

@@ -8,6 +8,8 @@ mod support;
 use futures::future::join_all;
 use payment_ledger::steps::accept::NewPayment;
 use payment_ledger::switch::submission_log::LookupKey;
+use payment_protocol::cancel::VoidReason;
+use payment_protocol::cause::Cause;
 use payment_protocol::ids::AccountId;
 use payment_protocol::port::ReconcileOutcome;
 use payment_protocol::profile::Strategy;
@@ -240,4 +242,31 @@ async fn s1_5_of_sixteen_concurrent_submits_to_an_account_one_is_sent(
     }
     bank.audit().await;
     bank.close().await;
+}
+
+/// After the end of a payment the account is free: an attempt that was paused may find the transfer of a later payment.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_ended_payment_takes_no_listed_transfer_for_its_own(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let ended = bank.order_at(Stage::Sent, without_references(&bank, "ended", "DE-1")).await;
+    bank.ledger.begin_cancel(&ended.id, &Cause::SlaExpired, true).await.unwrap();
+    bank.ledger.record_void(&ended.id, VoidReason::DeadlinePassed).await.unwrap();
+    bank.ledger.release(&ended.id, &Cause::SlaExpired).await.unwrap();
+    let later = bank.order_at(Stage::Sent, without_references(&bank, "later", "DE-1")).await;
+    bank.ledger.record_transfer_id(&ended.id, "t-1").await.unwrap();
+    assert_eq!(bank.ledger.lookup_key(&ended.id).await.unwrap().transfer_id, None);
+    bank.ledger.record_transfer_id(&later.id, "t-1").await.unwrap();
+    assert_eq!(bank.ledger.lookup_key(&later.id).await.unwrap().transfer_id.as_deref(), Some("t-1"));
+    bank.audit().await;
+}
+
+/// A payment whose attempt's record was lost may have sent: no other payment sends to the account beside it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_payment_that_may_have_sent_keeps_its_account_busy(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let first = bank.order_at(Stage::Reserved, without_references(&bank, "first", "DE-1")).await;
+    // The workflow scheduled a submit, and no attempt is recorded.
+    bank.ledger.begin_cancel(&first.id, &Cause::SlaExpired, true).await.unwrap();
+    let second = bank.order_at(Stage::Reserved, without_references(&bank, "second", "DE-1")).await;
+    assert_eq!(bank.attempt(&second).await, AttemptRuling::NotSent(NotSent::AccountBusy));
 }

@@ -168,6 +168,12 @@ impl Bank {
         self.state.end().is_some()
     }
 
+    /// Whether the payment keeps its destination account busy at a switch without references.
+    #[must_use]
+    pub fn keeps_account_busy(&self) -> bool {
+        !self.ended() && (self.attempts > 0 || self.attempts_uncertain)
+    }
+
     /// Whether the customer or the bank is charged and not credited back.
     #[must_use]
     pub fn is_debited(&self) -> bool {

@@ -11,12 +11,14 @@ use payment_protocol::rules::{
 };
 use payment_protocol::submit::{QueryAnswer, SendAnswer};
 
+use super::read_back;
 use crate::attempt::{Activity, AttemptCall, AttemptReply};
 use crate::bank::RunNumber;
+use crate::listing::ListedTransfer;
 use crate::model::{DEADLINE_MS, Model};
 use crate::state::{Budget, Request, State};
 use crate::switch::{
-    CancelResult, QueryResult, RecallResult, RepeatedCancelAnswer, SubmitHandling, SubmitResult,
+    CancelResult, ClockPhase, QueryResult, RecallResult, RepeatedCancelAnswer, SubmitHandling, SubmitResult,
 };
 
 /// One reply, and the state after it.
@@ -29,9 +31,9 @@ pub(super) struct CallResult {
 }
 
 /// The results of one call, while they are collected.
-struct CallResults<'m> {
-    model: &'m Model,
-    from: &'m State,
+pub(super) struct CallResults<'m> {
+    pub(super) model: &'m Model,
+    pub(super) from: &'m State,
     list: Vec<CallResult>,
 }
 
@@ -52,7 +54,7 @@ impl CallResults<'_> {
     }
 
     /// A result in which nothing goes wrong.
-    fn benign(
+    pub(super) fn benign(
         &mut self,
         description: &'static str,
         change: impl FnOnce(&mut State, &Model) -> Option<AttemptReply>,
@@ -83,7 +85,7 @@ impl CallResults<'_> {
     }
 
     /// The switch's answer at this moment.
-    fn respond<A>(&self, answer: A) -> SwitchResponse<A> {
+    pub(super) fn respond<A>(&self, answer: A) -> SwitchResponse<A> {
         SwitchResponse {
             answer,
             switch_now_ms: Some(self.model.date_ms(self.from.clock)),
@@ -105,6 +107,11 @@ pub(super) fn call_results(
     if from.switch.silent && silence(&mut results, call) {
         return results.list;
     }
+    let has_references = !model.profile().needs_account_lock();
+    if !has_references && read_back::instead(&mut results, call) {
+        read_back::record_transfer_id(from, &mut results.list);
+        return results.list;
+    }
     match call {
         AttemptCall::Send(reference) => send(&mut results, *reference == model.payment().reference()),
         AttemptCall::Cancel(reference, _) => cancel(&mut results, *reference == model.payment().reference()),
@@ -113,11 +120,17 @@ pub(super) fn call_results(
         AttemptCall::Recall(..) => recall(&mut results),
         _ => ledger(&mut results, run, activity, call),
     }
+    if !has_references {
+        if let AttemptCall::Send(_) = call {
+            results.list.iter_mut().for_each(|result| result.next.listing.record_marker());
+        }
+        read_back::record_transfer_id(from, &mut results.list);
+    }
     results.list
 }
 
-/// The switch gives no answer, ever. Returns whether the call is one of the switch.
-fn silence(results: &mut CallResults<'_>, call: &AttemptCall) -> bool {
+/// No answer. Returns whether the call is one of the switch.
+pub(super) fn silence(results: &mut CallResults<'_>, call: &AttemptCall) -> bool {
     let detail = || "no answer".to_owned();
     let reply = match call {
         AttemptCall::Send(_) => AttemptReply::SendAnswer(SendAnswer::Unknown { detail: detail() }),
@@ -132,7 +145,7 @@ fn silence(results: &mut CallResults<'_>, call: &AttemptCall) -> bool {
         }
         _ => return false,
     };
-    results.benign("the switch is silent", |_, _| Some(reply));
+    results.benign("no answer", |_, _| Some(reply));
     true
 }
 
@@ -142,12 +155,12 @@ fn ledger(results: &mut CallResults<'_>, run: RunNumber, activity: &Activity, ca
     let lost =
         |budget: &mut Budget| budget.lost_commits.checked_sub(1).map(|left| budget.lost_commits = left);
     results.push(lost, false, "commits, and the commit is lost", |next, model| {
-        let before = next.bank.clone();
+        let before = (next.bank.clone(), next.listing.known);
         let reply = ledger_reply(next, model, run, activity, call);
-        if next.bank == before {
+        if next.bank == before.0 {
             return None;
         }
-        next.bank = before;
+        (next.bank, next.listing.known) = before;
         reply
     });
     if *call == AttemptCall::RecordAttempt && results.model.profile().strategy == Strategy::Validate {
@@ -170,12 +183,19 @@ fn ledger_reply(
         AttemptCall::Logged => AttemptReply::Logged(next.bank.log.clone()),
         AttemptCall::RecordAttempt => {
             let age_ms = model.age_ms(next.clock);
-            let ruling = next.bank.record_attempt(run, model.payment(), age_ms, false, next.tried_to_send);
+            let ruling = {
+                let account_busy = next.listing.second.keeps_account_busy();
+                next.bank.record_attempt(run, model.payment(), age_ms, account_busy, next.tried_to_send)
+            };
             next.tried_to_send |= matches!(ruling, AttemptRuling::Send(_));
             AttemptReply::RecordAttempt(ruling)
         }
         AttemptCall::RecordAnswer(n, answer) => {
             next.bank.record_answer(*n, answer);
+            if *answer == SendAnswer::Accepted {
+                // The answer names the transfer's id at the switch.
+                next.listing.known.get_or_insert(ListedTransfer::Ours);
+            }
             AttemptReply::Done
         }
         AttemptCall::RecordFound => AttemptReply::RecordFound(next.bank.record_found()),
@@ -373,7 +393,7 @@ fn cancel_without_effect(results: &mut CallResults<'_>, result: CancelResult) {
     }
 }
 
-fn query(results: &mut CallResults<'_>, result: QueryResult) {
+pub(super) fn query(results: &mut CallResults<'_>, result: QueryResult) {
     let report = results.model.report.clone();
     let (description, answer) = match result {
         QueryResult::Pending => ("the switch has not decided", QueryAnswer::Pending),
@@ -391,6 +411,12 @@ fn query(results: &mut CallResults<'_>, result: QueryResult) {
     if result == QueryResult::Settled {
         let other = SettledReport { amount_minor: 1, ..report };
         others.push(("the switch reports settled, with another amount", QueryAnswer::Settled(other)));
+    }
+    // A replica lags behind. A lag beyond the deadline and the skew of the clocks looks like a transfer that never arrived,
+    // unless the acceptance is recorded.
+    let lag_shows = results.from.clock < ClockPhase::AfterDeadline || results.from.bank.accepted;
+    if lag_shows && result != QueryResult::NotFound {
+        others.push(("a lagging copy of the switch does not know the transfer yet", QueryAnswer::NotFound));
     }
     let response = results.respond(answer);
     results.benign(description, |_, _| Some(AttemptReply::QueryAnswer(response)));

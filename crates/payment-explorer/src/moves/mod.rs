@@ -5,9 +5,11 @@
 //! | `environment.rs` | the switch by itself, the clock, callbacks, the customer, the account, operators |
 //! | `engine.rs` | Temporal and the starter: starts, signals, terminations, resets |
 //! | `older.rs` | a run that goes on beside the present one |
+//! | `others.rs` | other payers to the same account, at a switch without references |
 //! | `payment.rs` | the workflow's present call and its attempts |
 //! | `delayed.rs` | zombies and requests in transit |
 //! | `answers.rs` | one call of an attempt to ledger or switch |
+//! | `read_back.rs` | a call at a switch without references that finds another transfer, or several |
 //! | `observation.rs` | what the next calls observe, so that events that no call observes can wait |
 //! | `collector.rs` | the list of moves |
 //!
@@ -20,7 +22,9 @@ mod engine;
 mod environment;
 mod observation;
 mod older;
+mod others;
 mod payment;
+mod read_back;
 
 use collector::MoveList;
 use observation::Observation;
@@ -40,5 +44,6 @@ pub fn moves(model: &Model, state: &State, describe: bool) -> Vec<Move> {
     delayed::add(&mut list);
     engine::add(&mut list);
     environment::add(&mut list);
+    others::add(&mut list);
     list.into_moves()
 }

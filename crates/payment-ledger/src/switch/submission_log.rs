@@ -5,6 +5,7 @@ use payment_protocol::money::{Money, parse_currency};
 use payment_protocol::port::ReconcileOutcome;
 use payment_protocol::submit::LoggedSubmission;
 use postgres_kit::text::replace_nul;
+use sqlx::PgExecutor;
 
 use crate::row_lock::lock_payment;
 use crate::{Ledger, LedgerError, writes};
@@ -85,7 +86,52 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn lookup_key(&self, payment_id: &PaymentId) -> Result<LookupKey, LedgerError> {
-        let row = sqlx::query!(
+        read_lookup_key(&self.pool, payment_id).await
+    }
+
+    /// Records the switch's id of the transfer that a lookup found, before anything is concluded from it or done to it. The first id is
+    /// kept. Returns the recorded id; `None` if there is none and the payment has ended: then another payment may use the account, and
+    /// the transfer may be that payment's. While the payment is open, no other payment can have sent to the account.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn record_transfer_id(
+        &self,
+        payment_id: &PaymentId,
+        transfer_id: &str,
+    ) -> Result<Option<String>, LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        let locked = lock_payment(&mut tx, payment_id).await?;
+        let recorded = read_lookup_key(&mut *tx, payment_id).await?.transfer_id;
+        if recorded.is_some() || locked.facts.state.end().is_some() {
+            return Ok(recorded);
+        }
+        let transfer_id = replace_nul(transfer_id);
+        let updated = sqlx::query!(
+            "UPDATE submissions s SET transfer_id = $2
+             WHERE s.payment_id = $1
+               AND s.attempt = (SELECT max(attempt) FROM submissions l WHERE l.payment_id = $1)
+               AND NOT EXISTS (SELECT FROM submissions o WHERE o.payment_id = $1 AND o.transfer_id IS NOT NULL)",
+            payment_id.as_str(),
+            &*transfer_id,
+        )
+        .execute(&mut *tx)
+        .await?;
+        if updated.rows_affected() == 0 {
+            return Ok(None);
+        }
+        let detail = format!("found at the switch as {transfer_id}");
+        writes::append_timeline(&mut tx, payment_id, locked.facts.state, &detail).await?;
+        tx.commit().await?;
+        Ok(Some(transfer_id.into_owned()))
+    }
+}
+
+async fn read_lookup_key(
+    executor: impl PgExecutor<'_>,
+    payment_id: &PaymentId,
+) -> Result<LookupKey, LedgerError> {
+    let row = sqlx::query!(
             r#"SELECT destination_account, amount_minor, currency,
                       CASE WHEN p.profile ->> 'strategy' = 'validate' THEN f.marker ELSE coalesce(
                           -- Reconciliation has not read so far: the recorded position is newer than its lines.
@@ -105,49 +151,19 @@ impl Ledger {
                WHERE p.payment_id = $1"#,
             payment_id.as_str(),
         )
-        .fetch_optional(&self.pool)
+        .fetch_optional(executor)
         .await?
         .ok_or_else(|| LedgerError::UnknownPayment(payment_id.to_string()))?;
-        Ok(LookupKey {
-            marker: row.marker,
-            transfer_id: row.transfer_id,
-            destination_account: row.destination_account,
-            money: parse_currency(&row.currency)
-                .and_then(|currency| Money::from_minor(row.amount_minor, currency))
-                .map_err(|error| LedgerError::Unreadable {
-                    id: payment_id.to_string(),
-                    column: "amount_minor",
-                    value: error.to_string(),
-                })?,
-        })
-    }
-
-    /// Records the switch's id of the transfer. The first id is kept.
-    ///
-    /// # Errors
-    /// [`LedgerError`]: no outcome; repeat.
-    pub async fn record_transfer_id(
-        &self,
-        payment_id: &PaymentId,
-        transfer_id: &str,
-    ) -> Result<(), LedgerError> {
-        let mut tx = self.pool.begin().await?;
-        let locked = lock_payment(&mut tx, payment_id).await?;
-        let recorded = sqlx::query!(
-            "UPDATE submissions s SET transfer_id = $2
-             WHERE s.payment_id = $1
-               AND s.attempt = (SELECT max(attempt) FROM submissions l WHERE l.payment_id = $1)
-               AND NOT EXISTS (SELECT FROM submissions o WHERE o.payment_id = $1 AND o.transfer_id IS NOT NULL)",
-            payment_id.as_str(),
-            &*replace_nul(transfer_id),
-        )
-        .execute(&mut *tx)
-        .await?;
-        if recorded.rows_affected() > 0 {
-            let detail = format!("found at the switch as {transfer_id}");
-            writes::append_timeline(&mut tx, payment_id, locked.facts.state, &detail).await?;
-            tx.commit().await?;
-        }
-        Ok(())
-    }
+    Ok(LookupKey {
+        marker: row.marker,
+        transfer_id: row.transfer_id,
+        destination_account: row.destination_account,
+        money: parse_currency(&row.currency)
+            .and_then(|currency| Money::from_minor(row.amount_minor, currency))
+            .map_err(|error| LedgerError::Unreadable {
+                id: payment_id.to_string(),
+                column: "amount_minor",
+                value: error.to_string(),
+            })?,
+    })
 }

@@ -58,8 +58,15 @@ impl<'a> SwitchSession<'a> {
     }
 
     pub(crate) async fn query(&self, reference: &Reference) -> Result<SwitchReply<QueryAnswer>, LedgerError> {
-        let no_answer = |detail| QueryAnswer::NoAnswer { detail };
-        self.call(reference, no_answer, async |client, transfer| client.query(transfer).await).await
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(detail) => return Ok(SwitchReply::new(QueryAnswer::NoAnswer { detail }, None)),
+        };
+        if !self.reads_back() {
+            return Ok(client.query(TransferRef::Reference(reference)).await);
+        }
+        let lookup_key = self.lookup_key(reference).await?;
+        self.query_by_lookup_key(client, &lookup_key).await
     }
 
     pub(crate) async fn statement(
@@ -79,8 +86,26 @@ impl<'a> SwitchSession<'a> {
         reference: &Reference,
         key: &CompensationKey,
     ) -> Result<SwitchReply<CancelAnswer>, LedgerError> {
-        let no_answer = |detail| CancelAnswer::NoAnswer { detail };
-        self.call(reference, no_answer, async |client, transfer| client.cancel(transfer, key).await).await
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(detail) => return Ok(SwitchReply::new(CancelAnswer::NoAnswer { detail }, None)),
+        };
+        if !self.reads_back() {
+            return Ok(client.cancel(TransferRef::Reference(reference), key).await);
+        }
+        Ok(match self.identify(client, reference).await? {
+            Ok(lookup_key) => client.cancel(TransferRef::LookupKey(&lookup_key), key).await,
+            Err(reply) => SwitchReply::new(
+                match reply.answer {
+                    QueryAnswer::NotFound => CancelAnswer::NotFound,
+                    // The query that follows returns the ambiguity.
+                    QueryAnswer::Ambiguous { .. } => CancelAnswer::CannotCancel,
+                    QueryAnswer::OurFault { detail } => CancelAnswer::OurFault { detail },
+                    other => CancelAnswer::NoAnswer { detail: detail_of(other) },
+                },
+                reply.switch_now,
+            ),
+        })
     }
 
     pub(crate) async fn recall(
@@ -88,28 +113,19 @@ impl<'a> SwitchSession<'a> {
         reference: &Reference,
         key: &StepKey,
     ) -> Result<SwitchReply<RecallAnswer>, LedgerError> {
-        let unknown = |detail| RecallAnswer::Unknown { detail };
-        self.call(reference, unknown, async |client, transfer| client.recall(transfer, key).await).await
-    }
-
-    /// Calls the switch about the transfer: by our reference, or by the recorded lookup key. `no_answer` is the answer of a switch
-    /// that is not configured.
-    async fn call<A>(
-        &self,
-        reference: &Reference,
-        no_answer: impl FnOnce(String) -> A,
-        call: impl AsyncFnOnce(&SwitchClient, TransferRef<'_>) -> SwitchReply<A>,
-    ) -> Result<SwitchReply<A>, LedgerError> {
         let client = match self.client() {
             Ok(client) => client,
-            Err(detail) => return Ok(SwitchReply::new(no_answer(detail), None)),
+            Err(detail) => return Ok(SwitchReply::new(RecallAnswer::Unknown { detail }, None)),
         };
         if !self.reads_back() {
-            return Ok(call(client, TransferRef::Reference(reference)).await);
+            return Ok(client.recall(TransferRef::Reference(reference), key).await);
         }
-        let lookup_key = self.lookup_key(reference).await?;
-        let reply = call(client, TransferRef::LookupKey(&lookup_key)).await;
-        self.record_transfer_id(&lookup_key, reply).await
+        Ok(match self.identify(client, reference).await? {
+            Ok(lookup_key) => client.recall(TransferRef::LookupKey(&lookup_key), key).await,
+            Err(reply) => {
+                SwitchReply::new(RecallAnswer::Unknown { detail: detail_of(reply.answer) }, reply.switch_now)
+            }
+        })
     }
 
     /// The answer with the switch's time and the age of the first attempt. The age is read after the answer arrived,
@@ -124,15 +140,56 @@ impl<'a> SwitchSession<'a> {
         })
     }
 
-    /// Records the switch's transfer id if the reply is the first to name it.
-    async fn record_transfer_id<A>(
+    /// The lookup key with the switch's own id, before a call that changes the transfer; `Err` is the answer of a lookup that
+    /// identified none. An attempt that was paused meets the transfers of later payments, and must not change them.
+    async fn identify(
         &self,
+        client: &SwitchClient,
+        reference: &Reference,
+    ) -> Result<Result<LookupKey, SwitchReply<QueryAnswer>>, LedgerError> {
+        let mut lookup_key = self.lookup_key(reference).await?;
+        if lookup_key.transfer_id.is_none() {
+            let reply = self.query_by_lookup_key(client, &lookup_key).await?;
+            if reply.transfer_id.is_none() {
+                return Ok(Err(reply));
+            }
+            lookup_key.transfer_id = reply.transfer_id;
+        }
+        Ok(Ok(lookup_key))
+    }
+
+    /// Queries the transfer. The answer counts only if its transfer is the recorded one, or is recorded now, while the payment is
+    /// open and no other payment can have sent to the account.
+    async fn query_by_lookup_key(
+        &self,
+        client: &SwitchClient,
         lookup_key: &LookupKey,
-        reply: SwitchReply<A>,
-    ) -> Result<SwitchReply<A>, LedgerError> {
+    ) -> Result<SwitchReply<QueryAnswer>, LedgerError> {
+        let reply = client.query(TransferRef::LookupKey(lookup_key)).await;
         if let (None, Some(id)) = (&lookup_key.transfer_id, &reply.transfer_id) {
-            self.ledger.record_transfer_id(&self.payment.payment_id, id).await?;
+            let recorded = self.ledger.record_transfer_id(&self.payment.payment_id, id).await?;
+            if recorded.as_ref() != Some(id) {
+                let detail = "the payment has ended, or another transfer is recorded as its own: the listed transfer may be another payment's";
+                return Ok(SwitchReply::new(
+                    QueryAnswer::NoAnswer { detail: detail.into() },
+                    reply.switch_now,
+                ));
+            }
         }
         Ok(reply)
+    }
+}
+
+/// Why a lookup identified no transfer.
+fn detail_of(answer: QueryAnswer) -> String {
+    match answer {
+        QueryAnswer::Ambiguous { detail }
+        | QueryAnswer::OurFault { detail }
+        | QueryAnswer::NoAnswer { detail } => detail,
+        QueryAnswer::Pending
+        | QueryAnswer::Settled(_)
+        | QueryAnswer::Returned(_)
+        | QueryAnswer::Void { .. }
+        | QueryAnswer::NotFound => "the switch does not list the transfer".into(),
     }
 }

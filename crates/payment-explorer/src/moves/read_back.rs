@@ -1,0 +1,111 @@
+//! Calls about a transfer at a switch without references: the transfer is looked up first.
+
+use payment_protocol::cancel::CancelAnswer;
+use payment_protocol::recall::RecallAnswer;
+use payment_protocol::submit::QueryAnswer;
+
+use super::answers::{CallResult, CallResults, query, silence};
+use crate::attempt::{AttemptCall, AttemptReply};
+use crate::listing::{Found, ListedTransfer, OtherTransfer};
+use crate::state::State;
+use crate::switch::{QueryResult, TransferStatus};
+
+/// Adds the results of a call that concerns not our own transfer alone. Returns whether it did.
+pub(super) fn instead(results: &mut CallResults<'_>, call: &AttemptCall) -> bool {
+    let found = results.from.listing.look_up(&results.from.switch);
+    // A found transfer is recorded before anything is concluded from it, and an ended payment records none: the account is free,
+    // and the transfer may be another payment's.
+    if results.from.bank.ended() && results.from.listing.known.is_none() && found != Found::Nothing {
+        return silence(results, call);
+    }
+    match (found, call) {
+        (Found::One(ListedTransfer::Ours) | Found::Nothing, _) => return false,
+        (Found::One(ListedTransfer::Other(at)), AttemptCall::Query(_)) => {
+            if let Some(other) = results.from.listing.others.get(usize::from(at)) {
+                query(results, query_result(*other));
+            }
+        }
+        (Found::One(ListedTransfer::Other(at)), AttemptCall::Cancel(..)) => cancel(results, at),
+        (Found::One(ListedTransfer::Other(at)), AttemptCall::Recall(..)) => recall(results, at),
+        (Found::Several, AttemptCall::Query(_)) => {
+            let answer = QueryAnswer::Ambiguous { detail: "two transfers".into() };
+            let response = results.respond(answer);
+            results
+                .benign("the switch lists two transfers", |_, _| Some(AttemptReply::QueryAnswer(response)));
+        }
+        (Found::Several, AttemptCall::Cancel(..)) => {
+            let response = results.respond(CancelAnswer::CannotCancel);
+            results
+                .benign("the switch lists two transfers", |_, _| Some(AttemptReply::CancelAnswer(response)));
+        }
+        (Found::Several, AttemptCall::Recall(..)) => {
+            let response = results.respond(RecallAnswer::Unknown { detail: "two transfers".into() });
+            results
+                .benign("the switch lists two transfers", |_, _| Some(AttemptReply::RecallAnswer(response)));
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Records the id of the only transfer that an answer can be about.
+pub(super) fn record_transfer_id(from: &State, results: &mut [CallResult]) {
+    let Found::One(found) = from.listing.look_up(&from.switch) else { return };
+    for CallResult { next, reply, .. } in results {
+        let names_it = match reply {
+            AttemptReply::QueryAnswer(response) => matches!(
+                response.answer,
+                QueryAnswer::Pending
+                    | QueryAnswer::Settled(_)
+                    | QueryAnswer::Returned(_)
+                    | QueryAnswer::Void { .. }
+            ),
+            AttemptReply::CancelAnswer(response) => {
+                !matches!(response.answer, CancelAnswer::NotFound | CancelAnswer::NoAnswer { .. })
+            }
+            _ => false,
+        };
+        if names_it {
+            next.listing.known = Some(found);
+        }
+    }
+}
+
+fn query_result(other: OtherTransfer) -> QueryResult {
+    match other.status {
+        TransferStatus::Pending => QueryResult::Pending,
+        TransferStatus::Settled => QueryResult::Settled,
+        TransferStatus::Returned => QueryResult::Returned,
+        TransferStatus::Rejected | TransferStatus::Cancelled => QueryResult::Void,
+    }
+}
+
+fn cancel(results: &mut CallResults<'_>, at: u8) {
+    let Some(other) = results.from.listing.others.get(usize::from(at)) else { return };
+    let report = results.model.report.clone();
+    let answer = match other.status {
+        TransferStatus::Pending | TransferStatus::Cancelled => {
+            CancelAnswer::Cancelled { tombstoned: Some(false) }
+        }
+        TransferStatus::Settled => CancelAnswer::AlreadySettled(report),
+        TransferStatus::Rejected => CancelAnswer::AlreadyRejected,
+        TransferStatus::Returned => CancelAnswer::AlreadyReturned(report),
+    };
+    let response = results.respond(answer);
+    results.benign("the switch takes another transfer for it", |next, _| {
+        let other = next.listing.other(at)?;
+        if other.status == TransferStatus::Pending {
+            (other.status, other.changed_by_us) = (TransferStatus::Cancelled, true);
+        }
+        Some(AttemptReply::CancelAnswer(response))
+    });
+}
+
+fn recall(results: &mut CallResults<'_>, at: u8) {
+    let response = results.respond(RecallAnswer::Recalled);
+    results.benign("the switch returns another transfer", |next, _| {
+        let other = next.listing.other(at)?;
+        (other.status, other.changed_by_us) = (TransferStatus::Returned, true);
+        Some(AttemptReply::RecallAnswer(response))
+    });
+}
