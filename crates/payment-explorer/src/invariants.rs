@@ -11,7 +11,7 @@ use crate::bank::{Bank, Exception};
 use crate::model::Model;
 use crate::replay::Progress;
 use crate::state::{RunningWorkflow, State, WorkflowState};
-use crate::switch::TransferStatus;
+use crate::switch::{QueryResult, TransferStatus};
 use crate::workflow::{PortCall, PortReply};
 
 /// An invariant that does not hold.
@@ -52,6 +52,7 @@ invariants! {
     /// Checked by [`crate::search`], on the complete graph.
     NO_DEAD_END = "I16", "no dead end: when the faults stop, the payment can still end";
     RECALL_ONLY_AFTER_REFUSED_DEBIT = "I17", "a recall follows only a debit that the bank refused; a cancel never recalls";
+    DECISION_AFTER_THE_SWITCH = "I21", "no decision is applied against an answer that the switch can give";
     OWN_TRANSFER = "I20", "a cancel or a recall changes only the payment's own transfer";
     STATE_TRANSITION = "I19", "the state changes only along PaymentState::successors()";
 }
@@ -59,23 +60,26 @@ invariants! {
 /// The first invariant that the move from `before` to `next` violates.
 #[must_use]
 pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation> {
-    let checks: [(Violation, bool); 18] = [
+    // What two operators move on false evidence is corrected after the end: see `search::is_finished`.
+    let decided_falsely = next.was_decided_falsely(model);
+    let checks: [(Violation, bool); 19] = [
         (CONSERVATION, conserved(&next.bank)),
         (DEBITED_XOR_RELEASED, next.bank.journal.debit + next.bank.journal.release <= 1),
         (ONE_EFFECT, one_effect(&next.bank)),
-        (DEBITED_ONLY_IF_SETTLED, debited_only_if_settled(before, next)),
-        (RELEASED_ONLY_IF_DECIDED, released_only_if_decided(next)),
+        (DEBITED_ONLY_IF_SETTLED, decided_falsely || debited_only_if_settled(before, next)),
+        (RELEASED_ONLY_IF_DECIDED, decided_falsely || released_only_if_decided(next)),
         (FIRST_ANSWER, first_answer_is_kept(before, next)),
         (RECORDED_BEFORE_SENT, recorded_before_sent(model, next)),
         (ONE_FORWARD_RUN, one_forward_run(model, before, next)),
         (FINAL_STATE_IS_KEPT, !before.bank.ended() || before.bank.state == next.bank.state),
         (NO_CALLBACK_LOST, contradictions_are_exceptions(&next.bank)),
         (FIRST_CAUSE, first_cause_names_the_final_state(before, next)),
-        (BOOKS_AGREE, books_agree(model, next)),
+        (BOOKS_AGREE, decided_falsely || books_agree(model, next)),
         (COMPENSATION_ORDER, compensated_in_order(model, next)),
         (WORKFLOW_AGREES, workflow_agrees(model, next)),
         (DETERMINISTIC, deterministic(model, next)),
         (RECALL_ONLY_AFTER_REFUSED_DEBIT, recall_follows_a_refused_debit(model, next)),
+        (DECISION_AFTER_THE_SWITCH, evidence_replaces_no_answer(model, before, next)),
         (OWN_TRANSFER, !next.listing.others.iter().any(|other| other.changed_by_us)),
         (STATE_TRANSITION, state_follows_the_table(model, before, next)),
     ];
@@ -89,6 +93,19 @@ fn debited_only_if_settled(before: &State, next: &State) -> bool {
     debits(&next.bank) == 0
         || next.switch.settled()
         || (next.switch.returned() && !next.switch.recalled && !(is_new && knows_of_return(&before.bank)))
+}
+
+/// Whether a false decision was applied only where the switch has no definite answer. Exact while nothing changes the transfer, or hides
+/// it from one query, between the query and the decision: without faults, and with one fault of the switch.
+fn evidence_replaces_no_answer(model: &Model, before: &State, next: &State) -> bool {
+    let applied = next.budget.false_decisions < before.budget.false_decisions;
+    let exact = model.bounds.faults + model.bounds.lost_commits == 0 && model.bounds.switch_faults <= 1;
+    let answers = model.profile().has_query
+        && !before.switch.silent
+// Several transfers are no answer, and which one is ours may be recorded in between.
+        && before.listing.others.is_empty();
+    let definite = answers && matches!(before.switch.query(), QueryResult::Void | QueryResult::Pending);
+    !(applied && exact && definite)
 }
 
 fn knows_of_return(bank: &Bank) -> bool {

@@ -26,8 +26,11 @@
 //!   request that was delayed for longer than its retention (the warning under which such a profile is
 //!   accepted).
 //! - Operators report the truth when only their evidence counts, and do not decide a debit while a recall is in
-//!   transit; when the switch can answer, operators may be wrong.
-//! - One sequence has at most as many faults, decisions and recoveries as [`model::WalkBounds`] allows.
+//!   transit, except in the walks with decisions on false evidence; reconciliation then finds the truth after the end.
+//! - At a switch without references a stranger's transfer of our amount is never the only candidate after our marker.
+//! - A copy of the switch lags behind by less than the deadline and the skew, unless the acceptance is recorded.
+//! - One sequence has at most as many faults, decisions and recoveries as [`model::WalkBounds`] allows. [`tiers`] names what no tier
+//!   walks; the program prints the bounds of each walk.
 
 pub mod attempt;
 pub mod bank;

@@ -40,6 +40,9 @@ struct Args {
     /// With --profile or --replay: other payments to the same account, with strategy validate, in one sequence
     #[arg(long, default_value_t = 0)]
     second_payments: u8,
+    /// With --profile or --replay: decisions on false evidence in one sequence
+    #[arg(long, default_value_t = 0)]
+    false_decisions: u8,
     /// With --profile or --replay: how many of these in one sequence: a customer's cancel, a freeze, a start after valid_until
     #[arg(long, default_value_t = 3)]
     events: u8,
@@ -61,6 +64,7 @@ fn main() -> anyhow::Result<ExitCode> {
             Ok(Walk::new(profiles::named(name)?, args.faults, args.switch_faults, args.decisions)
                 .with_lost_commits(args.lost_commits)
                 .with_second_runs(args.second_runs)
+                .with_false_decisions(args.false_decisions)
                 .with_second_payments(args.second_payments)
                 .with_events(args.events))
         };
@@ -131,6 +135,11 @@ fn report(out: &mut String, summary: &Summary, fast: bool, list: bool) -> anyhow
     }
     for name in &summary.cut_off {
         writeln!(out, "cut off: {name}")?;
+    }
+    if fast {
+        for name in tiers::NOT_WALKED {
+            writeln!(out, "not walked: {name}")?;
+        }
     }
     writeln!(
         out,

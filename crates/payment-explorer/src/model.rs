@@ -30,6 +30,8 @@ pub struct WalkBounds {
     pub second_runs: u8,
     /// Other payments of this bank to the same account at a switch without references, in one sequence.
     pub second_payments: u8,
+    /// Decisions on false evidence in one sequence.
+    pub false_decisions: u8,
     /// Operator decisions in one sequence.
     pub decisions: u8,
     /// How many of these may happen in one sequence: a customer's cancel, a freeze of the account, a start after `valid_until`.
@@ -55,6 +57,7 @@ impl std::fmt::Display for WalkBounds {
             ("lost-commits", self.lost_commits),
             ("second-runs", self.second_runs),
             ("second-payments", self.second_payments),
+            ("false-decisions", self.false_decisions),
         ] {
             if bound > 0 {
                 write!(f, " --{name} {bound}")?;

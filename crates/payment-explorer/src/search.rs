@@ -118,7 +118,7 @@ impl Search<'_> {
         if let Some(name) = coverage::outcome(state) {
             *self.result.outcomes.entry(name).or_default() += 1;
         }
-        if is_finished(state) || is_bounded(self.model, state) {
+        if is_finished(self.model, state) || is_bounded(self.model, state) {
             self.finished.push(at);
         }
         for (taken, Move { next, benign, .. }) in moves(self.model, state, false).into_iter().enumerate() {
@@ -144,9 +144,11 @@ impl Search<'_> {
     }
 }
 
-/// Whether nothing remains to be done: the payment has ended, and so has its workflow.
-fn is_finished(state: &State) -> bool {
-    state.bank.ended() && !matches!(state.workflow, WorkflowState::Running(_) | WorkflowState::NotStarted)
+/// Whether nothing remains to be done: the payment has ended, and so has its workflow; what a false decision moved is corrected.
+fn is_finished(model: &Model, state: &State) -> bool {
+    (!state.was_decided_falsely(model) || state.is_booked_right(model))
+        && state.bank.ended()
+        && !matches!(state.workflow, WorkflowState::Running(_) | WorkflowState::NotStarted)
 }
 
 /// Whether operators could decide again, and only this exploration's bound prevents it.

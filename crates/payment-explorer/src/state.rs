@@ -117,6 +117,8 @@ pub struct Budget {
     pub second_runs: u8,
     /// Other payments of this bank to the same account.
     pub second_payments: u8,
+    /// Decisions on false evidence.
+    pub false_decisions: u8,
     /// Operator decisions.
     pub decisions: u8,
     /// How many of the following three events may still happen.
@@ -178,6 +180,18 @@ impl State {
     /// The workflows of the present run and of the older one.
     pub fn workflows(&self) -> impl Iterator<Item = &WorkflowState> {
         std::iter::once(&self.workflow).chain(self.older.iter().map(|older| &older.workflow))
+    }
+
+    /// Whether operators decided on false evidence, and the decision was applied.
+    #[must_use]
+    pub fn was_decided_falsely(&self, model: &Model) -> bool {
+        self.budget.false_decisions < model.bounds.false_decisions
+    }
+
+    /// Whether the customer or the bank is charged exactly if the money left, and no transfer may settle any more.
+    #[must_use]
+    pub fn is_booked_right(&self, model: &Model) -> bool {
+        !self.may_settle(model) && self.bank.is_debited() == self.switch.settled()
     }
 
     /// Swaps the present run and the older one, so that a move of the present run is one of the older run.

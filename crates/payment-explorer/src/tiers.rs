@@ -67,12 +67,30 @@ const REPRESENTATIVE: &[&str] = &[
     "query:query+deadline+callback",
 ];
 
+/// Profiles of switches that leave most to operators.
+const FEW_ANSWERS: &[&str] =
+    &["at_most_once:callback", "at_most_once:recall+callback", "query:query+dedup+callback"];
+/// Profiles walked with a lost commit and a fault of ours; without the customer's and the account's events (limits: decision 0020).
+const LOST_AND_FAULTY: &[&str] = &[
+    "query:query+deadline+callback",
+    "at_most_once:cancel+callback",
+    "write_ahead:query+deadline+cancel+callback",
+];
 /// The representative profile of a switch without references.
 const WITHOUT_REFERENCES: &str = "validate:query+deadline+cancel+recall";
 /// How many of the representative profiles the fast tier walks with faults of the switch.
 const WITH_SWITCH_FAULTS: usize = 4;
 /// More states than any walk of the fast tier has.
 const STATES_MAX: usize = 40_000_000;
+
+/// What no tier walks, in words; printed with the counts.
+pub const NOT_WALKED: &[&str] = &[
+    "a lost commit with a fault of the switch, or with a fault and a customer's or account's event (limits: decision 0020)",
+    "a lost commit and a loss of Temporal's record together (payctl restore-check)",
+    "three runs alive at once; two runs alive at once with another fault",
+    "two other payments to one account; false evidence in two decisions, or in a correction",
+    "a stranger's transfer as the only candidate after our marker; a copy that lags beyond the deadline (limits: decision 0008)",
+];
 
 impl Walk {
     /// A walk with these bounds.
@@ -85,6 +103,7 @@ impl Walk {
             lost_commits: 0,
             second_runs: 0,
             second_payments: 0,
+            false_decisions: 0,
             decisions,
             events: WalkBounds::EVENTS,
             recoveries,
@@ -114,6 +133,13 @@ impl Walk {
         self
     }
 
+    /// This walk, in which this many decisions may rest on false evidence.
+    #[must_use]
+    pub fn with_false_decisions(mut self, false_decisions: u8) -> Self {
+        self.bounds.false_decisions = false_decisions;
+        self
+    }
+
     /// This walk, with at most this many of the customer's and the account's events.
     #[must_use]
     pub fn with_events(mut self, events: u8) -> Self {
@@ -130,6 +156,7 @@ impl Walk {
             lost_commits: self.bounds.lost_commits,
             second_runs: self.bounds.second_runs,
             second_payments: self.bounds.second_payments,
+            false_decisions: self.bounds.false_decisions,
             decisions: self.bounds.decisions,
             events: self.bounds.events,
             customer_cancel: true,
@@ -141,10 +168,10 @@ impl Walk {
 }
 
 /// Every accepted profile with one decision and without faults; the representative ones also with one fault, with one fault
-/// of the switch, and with one lost commit, at every point. About a minute.
+/// of the switch, with one lost commit, with two runs alive at once, and with a decision on false evidence, at every point. About a
+/// minute.
 ///
-/// Not walked: a lost commit together with another fault. A lost commit and a loss of Temporal's own record together leave no
-/// record of an attempt anywhere; `payctl restore-check` is for that.
+/// Not walked: see [`NOT_WALKED`].
 ///
 /// # Errors
 /// A built-in profile name is invalid, which does not occur.
@@ -157,6 +184,14 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
         if n < WITH_SWITCH_FAULTS {
             walks.push(Walk::new(profiles::named(name)?, 0, 1, 1));
         }
+    }
+    for name in REPRESENTATIVE.iter().chain(FEW_ANSWERS) {
+        let profile = profiles::named(name)?;
+        walks.push(Walk::new(profile.clone(), 0, 0, 1).with_false_decisions(1).with_events(1));
+        walks.push(Walk::new(profile, 0, 1, 1).with_false_decisions(1).with_events(0));
+    }
+    for name in LOST_AND_FAULTY {
+        walks.push(Walk::new(profiles::named(name)?, 1, 0, 0).with_lost_commits(1).with_events(0));
     }
     let validate = profiles::named(WITHOUT_REFERENCES)?;
     walks.push(Walk::new(validate.clone(), 0, 1, 1).with_second_payments(1));

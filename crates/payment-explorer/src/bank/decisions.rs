@@ -1,13 +1,15 @@
 //! Operator decisions and corrections.
 
 use payment_protocol::PaymentState;
+use payment_protocol::action::Correction;
 use payment_protocol::cause::Cause;
 use payment_protocol::decision::DecisionOutcome;
+use payment_protocol::drift::Drift;
 use payment_protocol::facts::{FinalStatus, HoldStatus};
 use payment_protocol::rules::{self, DebitByDecisionRuling, ReleaseByDecisionRuling};
 
 use super::exceptions::Exception;
-use super::record::Bank;
+use super::record::{Bank, Journal};
 
 impl Bank {
     /// The recorded outcome of a decision; `None` until the decision is closed.
@@ -78,19 +80,61 @@ impl Bank {
         (ruling, first)
     }
 
-    /// A correction after the payment ended: debits the customer late, or charges the claims account.
-    pub fn late_debit(&mut self) {
-        if self.funds && !self.frozen {
-            self.journal.late_debit += 1;
-        } else {
-            self.charge_claims();
-        }
-        self.exceptions.close(Exception::LateConfirmation);
+    /// Whether the ledger allows a correction that an exception of this kind asks for.
+    #[must_use]
+    pub fn allows_correction(&self, correction: Correction) -> bool {
+        let Journal { debit, late_debit, claim, return_credit, write_off, .. } = self.journal;
+        let open = |kinds: &[Exception]| kinds.iter().any(|kind| self.exceptions.contain(*kind));
+        let debited = debit + late_debit + claim > 0;
+        self.ended()
+            && match correction {
+                Correction::LateDebit => {
+                    !debited
+                        && self.final_status != Some(FinalStatus::Returned)
+                        && open(&[Exception::LateConfirmation, Exception::SettledNotDebited])
+                }
+                Correction::ReturnCredit => {
+                    debited
+                        && return_credit == 0
+                        && open(&[Exception::ReturnedAfterDebit, Exception::DebitedNotSettled])
+                }
+                Correction::WriteOff => {
+                    claim > 0 && return_credit == 0 && write_off == 0 && open(&[Exception::DebitedToClaims])
+                }
+            }
     }
 
-    /// A correction after the money came back: credits the account that was debited.
-    pub fn return_credit(&mut self) {
-        self.journal.return_credit += 1;
-        self.exceptions.close(Exception::ReturnedAfterDebit);
+    /// Books a correction after the payment ended, and closes the exceptions that asked for it.
+    pub fn correct(&mut self, correction: Correction) {
+        let closed: &[Exception] = match correction {
+            Correction::LateDebit if self.funds && !self.frozen => {
+                self.journal.late_debit += 1;
+                &[Exception::LateConfirmation, Exception::SettledNotDebited]
+            }
+            Correction::LateDebit => {
+                self.charge_claims();
+                &[Exception::LateConfirmation, Exception::SettledNotDebited]
+            }
+            Correction::ReturnCredit => {
+                self.journal.return_credit += 1;
+                &[Exception::ReturnedAfterDebit, Exception::DebitedNotSettled]
+            }
+            Correction::WriteOff => {
+                self.journal.write_off += 1;
+                &[Exception::DebitedToClaims]
+            }
+        };
+        closed.iter().for_each(|exception| self.exceptions.close(*exception));
+    }
+
+    /// Records what reconciliation found.
+    pub fn record_drift(&mut self, drift: Drift) {
+        match drift {
+            Drift::DebitedNotSettled => self.open_exception(Exception::DebitedNotSettled),
+            Drift::SettledNotDebited | Drift::ReleasedButSettled => {
+                self.open_exception(Exception::SettledNotDebited);
+            }
+            _ => {}
+        }
     }
 }

@@ -22,10 +22,14 @@ pub enum Exception {
     CallbackFromOtherSwitch,
     /// A debit charged to the claims account.
     DebitedToClaims,
+    /// Reconciliation: debited, and the switch has no settlement.
+    DebitedNotSettled,
+    /// Reconciliation: the money left, and nobody was debited.
+    SettledNotDebited,
 }
 
 impl Exception {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::LateConfirmation,
         Self::ContradictoryFinalStatus,
         Self::ReturnedAfterDebit,
@@ -35,6 +39,8 @@ impl Exception {
         Self::AcceptedThenUnknown,
         Self::CallbackFromOtherSwitch,
         Self::DebitedToClaims,
+        Self::DebitedNotSettled,
+        Self::SettledNotDebited,
     ];
 }
 

@@ -37,6 +37,8 @@ pub struct Journal {
     pub claim: u8,
     /// Number of entries escrow -> the debited account, by decision.
     pub return_credit: u8,
+    /// Number of entries losses -> claims, by decision.
+    pub write_off: u8,
 }
 
 /// An operator decision, from its approval on.

@@ -162,6 +162,7 @@ pub const BRANCHES: &[&str] = &[
     "reconcile -> settled",
     "reconcile -> unknown",
     "record found: recorded",
+    "record found: reported_without_attempt",
     "release -> done",
     "release -> failed",
     "release by decision ruling: release",

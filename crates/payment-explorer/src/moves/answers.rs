@@ -163,6 +163,9 @@ fn ledger(results: &mut CallResults<'_>, run: RunNumber, activity: &Activity, ca
         (next.bank, next.listing.known) = before;
         reply
     });
+    let lied =
+        |budget: &mut Budget| budget.false_decisions.checked_sub(1).map(|left| budget.false_decisions = left);
+    results.push(lied, false, "on false evidence", |next, model| apply_falsely(next, model, activity, call));
     if *call == AttemptCall::RecordAttempt && results.model.profile().strategy == Strategy::Validate {
         results.fault("another payment has sent to the same account", |next, model| {
             let age_ms = model.age_ms(next.clock);
@@ -234,10 +237,41 @@ fn ledger_reply(
     })
 }
 
-/// Operators claim only what is true: a false claim is the operators' responsibility, not the protocol's, and
-/// the simulated operators notice it in time.
+/// A decision on false evidence; `None` if its evidence is true, or the ledger refuses it.
+fn apply_falsely(
+    next: &mut State,
+    model: &Model,
+    activity: &Activity,
+    call: &AttemptCall,
+) -> Option<AttemptReply> {
+    let number = decision_number(activity)?;
+    match call {
+        AttemptCall::DebitByDecision if !may_debit(next, model) => {
+            let ruling = next.bank.debit_by_decision(number);
+            (ruling == DebitByDecisionRuling::Charge).then_some(AttemptReply::DebitByDecision(ruling))
+        }
+        AttemptCall::ReleaseByDecision if !may_release(next, model) => {
+            let (ruling, cause) = next.bank.release_by_decision(number);
+            (ruling == ReleaseByDecisionRuling::Release)
+                .then_some(AttemptReply::ReleaseByDecision(ruling, cause))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the evidence for a debit by decision is true.
+fn may_debit(next: &State, model: &Model) -> bool {
+    next.bank.ended() || (next.switch.settled() && !next.is_being_recalled(model))
+}
+
+/// Whether the evidence for a release by decision is true.
+fn may_release(next: &State, model: &Model) -> bool {
+    next.bank.ended() || !(next.switch.settled() || next.may_settle(model))
+}
+
+/// Operators claim only what is true, or notice a false claim in time. Their false claims: [`apply_falsely`].
 fn debit_by_decision(next: &mut State, model: &Model, activity: &Activity) -> Option<AttemptReply> {
-    if !next.bank.ended() && (!next.switch.settled() || next.is_being_recalled(model)) {
+    if !may_debit(next, model) {
         let refusal = DecisionRefusal::SwitchSaysVoid;
         return Some(AttemptReply::DebitByDecision(DebitByDecisionRuling::Refused(refusal)));
     }
@@ -246,8 +280,7 @@ fn debit_by_decision(next: &mut State, model: &Model, activity: &Activity) -> Op
 
 /// See [`debit_by_decision`].
 fn release_by_decision(next: &mut State, model: &Model, activity: &Activity) -> Option<AttemptReply> {
-    let may_settle = next.switch.settled() || next.may_settle(model);
-    if !next.bank.ended() && may_settle {
+    if !may_release(next, model) {
         let refused = ReleaseByDecisionRuling::Refused(DecisionRefusal::SwitchSaysSettled);
         return Some(AttemptReply::ReleaseByDecision(refused, Cause::ReleasedByDecision));
     }

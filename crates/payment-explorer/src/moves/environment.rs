@@ -1,13 +1,15 @@
 //! The moves of others: the switch by itself, the clock, callbacks, the customer, the account, operators.
 
+use payment_protocol::action::Correction;
 use payment_protocol::cause::ReserveRefusal;
 use payment_protocol::decision::Decision;
+use payment_protocol::drift::{PaymentEvidence, Tolerance, find_drift};
 use payment_protocol::facts::{FinalStatus, ReserveRecord};
 use payment_protocol::port::WaitOutcome;
 use payment_protocol::report::SettledReport;
 
 use super::collector::MoveList;
-use crate::bank::{Exception, OpenDecision};
+use crate::bank::{Exception, Journal, OpenDecision};
 use crate::model::Model;
 use crate::state::State;
 use crate::switch::TransferStatus;
@@ -28,6 +30,7 @@ pub(super) fn add(list: &mut MoveList<'_>) {
     }
     decisions(list);
     corrections(list);
+    reconciliation(list);
 }
 
 fn switch(list: &mut MoveList<'_>) {
@@ -214,17 +217,45 @@ fn decisions(list: &mut MoveList<'_>) {
     }
 }
 
+/// The corrections that two operators may book after the end. They report the truth about the transfer.
 fn corrections(list: &mut MoveList<'_>) {
-    let bank = &list.from.bank;
-    let undebited = bank.journal.debit + bank.journal.late_debit + bank.journal.claim == 0;
-    if bank.ended()
-        && undebited
-        && list.from.switch.settled()
-        && bank.exceptions.contain(Exception::LateConfirmation)
-    {
-        list.benign(|next| next.bank.late_debit(), || "operators correct: late debit".into());
+    for correction in Correction::ALL {
+        let settled = list.from.switch.settled();
+        let is_true = match correction {
+            Correction::LateDebit => settled,
+            Correction::ReturnCredit => !settled,
+            Correction::WriteOff => true,
+        };
+        if is_true && list.from.bank.allows_correction(*correction) {
+            list.benign(|next| next.bank.correct(*correction), || format!("operators correct: {correction}"));
+        }
     }
-    if bank.ended() && bank.is_debited() && bank.exceptions.contain(Exception::ReturnedAfterDebit) {
-        list.benign(|next| next.bank.return_credit(), || "operators correct: return credit".into());
+}
+
+/// Reconciliation compares the ended payment with the switch's statement, or operators with a letter of the switch.
+fn reconciliation(list: &mut MoveList<'_>) {
+    let State { bank, switch, .. } = list.from;
+    if !list.from.was_decided_falsely(list.model) || !bank.ended() || switch.pending() {
+        return;
+    }
+    let Journal { reserve, debit, late_debit, claim, return_credit, .. } = bank.journal;
+    let evidence = PaymentEvidence {
+        state: bank.state,
+        operator_reason: None,
+        attempts: i32::from(bank.attempts),
+        hold: bank.hold,
+        is_return_recorded: bank.final_status == Some(FinalStatus::Returned),
+        is_reserved: reserve > 0,
+        debits: i64::from(debit + late_debit + claim) - i64::from(return_credit),
+        settled: Some(i64::from(switch.settled())),
+        other_amounts: 0,
+        settled_for_s: Some(i64::MAX),
+        debited_before_s: Some(i64::MAX),
+        cancelling_s: None,
+        idle_s: 0,
+        has_workflow: None,
+    };
+    for drift in find_drift(&evidence, Tolerance::default()) {
+        list.benign(|next| next.bank.record_drift(drift), || format!("reconciliation finds {drift}"));
     }
 }

@@ -128,6 +128,7 @@ impl Observation {
             AttemptCall::Send(_)
             | AttemptCall::Cancel(..)
             | AttemptCall::Query(_)
+            | AttemptCall::Statement(_)
             | AttemptCall::Recall(..) => {
                 self.clock = true;
             }
