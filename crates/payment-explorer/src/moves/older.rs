@@ -1,6 +1,8 @@
 //! The moves of an older run: Temporal was restored, or failed over, or the starter took the run for lost, and the run's own
 //! workers go on. Both runs are alive, and each makes its own steps.
 
+use payment_protocol::FinalState;
+
 use super::collector::{Move, MoveList};
 use super::engine::deliver;
 use super::payment;
@@ -64,8 +66,8 @@ fn set_aside(next: &mut State) {
 pub(super) fn forget_agreeing(next: &mut State) {
     let agrees = |older: &OlderRun| match &older.workflow {
         WorkflowState::Closed(result) => {
-            let end = result.as_ref().err().map_or(payment_protocol::FinalState::Settled, |error| error.end);
-            next.bank.state.end() == Some(end)
+            let end = result.as_ref().map_or_else(|error| error.end, |()| Some(FinalState::Settled));
+            end.is_some() && next.bank.state.end() == end
         }
         _ => false,
     };
