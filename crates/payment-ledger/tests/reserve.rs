@@ -282,11 +282,13 @@ async fn r6_a_fence_that_the_database_refuses_is_final_and_writes_nothing(pool: 
     for (sqlstate, is_final) in [("23514", true), ("22003", true), ("40001", false)] {
         let p = bank.payment_at(Stage::Accepted, sqlstate).await;
         bank.refuse_rows("operations", "NEW.reason = 'fenced'", sqlstate).await;
-        let error = bank.ledger.fence_reserve(&p.id).await.unwrap_err();
+        let workflow_input = bank.payment(&p).await;
+        let error = bank.ledger.fence_reserve(&workflow_input).await.unwrap_err();
         assert_eq!(error.is_final(), is_final, "{sqlstate}: {error:?}");
         assert_eq!(bank.operation(&format!("{}:reserve", p.id)).await, [""; 0], "{sqlstate}");
         bank.allow_rows("operations").await;
-        assert_eq!(bank.ledger.fence_reserve(&p.id).await.unwrap(), FenceOutcome::Open(None), "{sqlstate}");
+        let fenced = bank.ledger.fence_reserve(&workflow_input).await.unwrap();
+        assert_eq!(fenced, FenceOutcome::Open(None), "{sqlstate}");
     }
     bank.audit().await;
 }
