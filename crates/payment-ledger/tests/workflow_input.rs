@@ -1,5 +1,7 @@
 //! A workflow that was started with a payment that is not the ledger's.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
+
 mod support;
 
 use payment_ledger::LedgerError;
