@@ -1,4 +1,4 @@
-//! S0.8, S0.9: the customer is told how a payment ended, each end in its own words, by the notifier and in the API.
+//! S0.8, S0.9: the customer is notified of how a payment ended, each end in its own words, by the notifier and in the API.
 
 use serde_json::{Value, json};
 use testkit::SystemOptions;
@@ -19,13 +19,13 @@ async fn last_notification(bank: &EventBank, id: &str, kind: &str) -> anyhow::Re
 }
 
 #[tokio::test]
-async fn s0_9_the_customer_is_told_each_end_in_its_own_words() -> anyhow::Result<()> {
+async fn s0_9_the_customer_is_notified_of_each_end_in_its_own_words() -> anyhow::Result<()> {
     // The SLA of the second switch is short, so that the other payments do not time out.
     let options = SystemOptions::default()
         .with_long_attempts()
         .with_profile("sla_ms", 300_000)
         .with_other_switch(&[("sla_ms", 500.into())]);
-    let bank = EventBank::start_with("told", options).await?;
+    let bank = EventBank::start_with("notified", options).await?;
     let system = &bank.system;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let rejected = system.pay("20000.00").await?;
@@ -54,8 +54,8 @@ async fn s0_9_the_customer_is_told_each_end_in_its_own_words() -> anyhow::Result
     for (payment, amount, state, kind, words) in expected {
         let id = &payment.payment_id;
         system.wait_for_state(id, state).await?;
-        let told = last_notification(&bank, id, kind).await?;
-        assert_eq!(told["message"], format!("Your transfer of {amount} EUR from {ALICE} {words}."));
+        let notification = last_notification(&bank, id, kind).await?;
+        assert_eq!(notification["message"], format!("Your transfer of {amount} EUR from {ALICE} {words}."));
         assert_eq!(system.payment(id).await?["status"], state);
     }
     system.audit().await?;

@@ -207,7 +207,7 @@ async fn s1_6_another_worker_continues_a_killed_reconciliation_run() -> anyhow::
     let options = WorkflowStartOptions::new(system.task_queue.clone(), id.clone()).build();
     let client = system.temporal().await?.clone();
     let run = client.start_workflow(ReconciliationWorkflow::run, TOLERANCE, options).await?;
-    // The first attempt fails at the lock timeout and tells the server how far it came; the second one is killed.
+    // The first attempt fails at the lock timeout and reports to the server how far it came; the second one is killed.
     system.wait_for_attempt(&id, "run_reconciliation", 2).await?;
     until("the second attempt waits for the callbacks", Duration::from_secs(60), || async {
         let waiting: i64 = sqlx::query_scalar(

@@ -190,7 +190,7 @@ async fn r6_a_debit_that_the_database_refuses_needs_an_operator() -> anyhow::Res
     assert_eq!(system.available().await?, OPENING_MINOR - 500, "held while the payment needs an operator");
     assert_eq!(system.audit().await?.open, 1);
 
-    // Mended, and an operator has the debit tried again.
+    // The database accepts the debit again, and an operator has it repeated.
     sqlx::raw_sql("ALTER TABLE journal DROP CONSTRAINT no_debit").execute(&system.database.pool).await?;
     decide(&system, id, Action::RetryCancel).await?;
     system.wait_for_state(id, "settled").await?;

@@ -89,7 +89,7 @@ async fn s1_3_a_reserve_refusal_is_repeated_after_its_reason_has_gone(pool: PgPo
     ] {
         let before = bank.available(p).await;
         assert_eq!(bank.reserve(p).await, ReserveOutcome::Refused(refusal));
-        let other_run = bank.ledger.reserve(&bank.payment(&p).await, &run("another")).await.unwrap();
+        let other_run = bank.ledger.reserve(&bank.payment(p).await, &run("another")).await.unwrap();
         assert_eq!(other_run, ReserveOutcome::Refused(refusal), "another run");
         assert_eq!((bank.available(p).await, bank.hold(p).await.as_str()), (before, "none"));
     }

@@ -1,6 +1,6 @@
 //! The input of a payment's workflow: read from the payment's row, and compared with it again by the first step of each run.
 //!
-//! Whoever can write to Temporal can start a workflow with any payment. Activities therefore take a payment id, and read the
+//! A process that can write to Temporal can start a workflow with any payment. Activities therefore take a payment id, and read the
 //! amount, the accounts and the profile here.
 
 use payment_protocol::Payment;

@@ -139,7 +139,7 @@ impl Ledger {
             .collect())
     }
 
-    /// The first statement line that was read at or after `since`; `None` if there is none. A line that was read before belongs
+    /// The first statement line that was read at or after `since`; `None` without one. A line that was read before belongs
     /// to a payment whose attempt was recorded before.
     ///
     /// # Errors
