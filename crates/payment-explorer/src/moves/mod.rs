@@ -8,7 +8,7 @@
 //! | `others.rs` | other payers to the same account, at a switch without references |
 //! | `payment.rs` | the workflow's present call and its attempts |
 //! | `delayed.rs` | zombies and requests in transit |
-//! | `answers.rs` | one call of an attempt to ledger or switch |
+//! | `answers` | one call of an attempt to ledger or switch |
 //! | `read_back.rs` | a call at a switch without references that finds another transfer, or several |
 //! | `observation.rs` | what the next calls observe, so that events that no call observes can wait |
 //! | `collector.rs` | the list of moves |
