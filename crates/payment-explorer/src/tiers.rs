@@ -85,7 +85,7 @@ const STATES_MAX: usize = 40_000_000;
 
 /// What no tier walks, in words; printed with the counts.
 pub const NOT_WALKED: &[&str] = &[
-    "a lost commit with a fault of the switch, or with a fault and a customer's or account's event (limits: decision 0020)",
+    "a lost commit with a fault and a customer's or account's event (limits: decision 0020)",
     "a lost commit and a loss of Temporal's record together (payctl restore-check)",
     "three runs alive at once; two runs alive at once with another fault",
     "two other payments to one account; false evidence in two decisions, or in a correction",
@@ -192,6 +192,7 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
     }
     for name in LOST_AND_FAULTY {
         walks.push(Walk::new(profiles::named(name)?, 1, 0, 0).with_lost_commits(1).with_events(0));
+        walks.push(Walk::new(profiles::named(name)?, 0, 1, 0).with_lost_commits(1).with_events(0));
     }
     let validate = profiles::named(WITHOUT_REFERENCES)?;
     walks.push(Walk::new(validate.clone(), 0, 1, 1).with_second_payments(1));

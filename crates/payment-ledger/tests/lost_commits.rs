@@ -16,7 +16,7 @@ use payment_protocol::profile::Strategy;
 use payment_protocol::rules::{AttemptRuling, FinalStatusRuling, NotSent, ReleaseRefusal};
 use payment_protocol::submit::SendAnswer;
 use sqlx::PgPool;
-use support::{Bank, SWITCH_NOW_MS, Sample, Stage, at, event, report, run, success};
+use support::{Bank, SWITCH_NOW_MS, Sample, Stage, at, event, report, returned, run, success};
 
 /// Marks a payment as `payctl restore-check` does.
 async fn mark(bank: &Bank, p: &Sample) {
@@ -232,4 +232,20 @@ async fn a_marked_payment_keeps_its_destination_account_busy(pool: PgPool) {
     let other = bank.order_at(Stage::Reserved, order("other")).await;
     mark(&bank, &marked).await;
     assert_eq!(bank.attempt(&other).await, AttemptRuling::NotSent(NotSent::AccountBusy));
+}
+
+/// The switch reports a return while the attempt's record is lost; then the record is written again. A SUCCESS that arrives late is
+/// older than the return: it is not believed, and the switch's answer to our cancel decides.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_late_success_after_a_report_without_an_attempt_is_not_debited(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = payment_without_its_attempt(&bank, "k").await;
+    bank.ledger.store_callback(&returned(&p, &event(&p, "returned"))).await.unwrap();
+    assert_eq!(bank.exceptions(&p).await, ["settled_without_attempt"]);
+    bank.ledger.record_answer(&p.id, 1, &SendAnswer::Accepted, None, at(SWITCH_NOW_MS)).await.unwrap();
+    bank.ledger.store_callback(&success(&p, &event(&p, "late"))).await.unwrap();
+    assert_eq!(bank.debit(&p).await, DebitOutcome::NotConfirmed);
+
+    bank.ledger.record_returned(&p.id, &report(&p), FinalStatusSource::Cancel).await.unwrap();
+    assert_eq!(bank.debit(&p).await, DebitOutcome::Returned);
 }

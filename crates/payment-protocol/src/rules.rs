@@ -179,10 +179,15 @@ fn money_report(
     answers_us: bool,
     reported: FinalStatus,
 ) -> FinalStatusRuling {
+    let is_first_success = reported == FinalStatus::Settled && facts.final_status.is_none();
     match compare(expected, report) {
         // A report of another switch never concerns this payment, whether or not anything was sent.
         Err(Difference::Switch) => FinalStatusRuling::Differs(Difference::Switch),
         _ if facts.attempts == 0 && !(facts.attempts_uncertain && answers_us) => FinalStatusRuling::NoAttempt,
+        // The report that came before the attempt's record may have been of the return: only an answer to us is the latest word.
+        _ if facts.reported_without_attempt && is_first_success && !answers_us => {
+            FinalStatusRuling::NoAttempt
+        }
         Err(difference) => FinalStatusRuling::Differs(difference),
         Ok(()) => final_status(facts, reported),
     }

@@ -306,6 +306,15 @@ fn a_success_is_compared_by_switch_then_attempt_then_order_fields() {
             "row {n}"
         );
     }
+    // An earlier report found no attempt, which the database had lost: only the switch's answer to us is believed then.
+    let reported = |final_status| Facts { reported_without_attempt: true, ..facts(1, final_status) };
+    for (final_status, answers_us, ruling) in
+        [(None, false, NoAttempt), (None, true, First), (settled, false, Same), (void, false, Contradicts)]
+    {
+        let ruled = rules::settled_report(&reported(final_status), &expected, &report(), answers_us);
+        assert_eq!(ruled, ruling, "{final_status:?} {answers_us}");
+    }
+    assert_eq!(rules::returned_report(&reported(None), &expected, &report(), false), First);
     for (final_status, ruling) in [(None, First), (void, Same), (settled, Contradicts)] {
         assert_eq!(rules::void_report(&facts(1, final_status)), ruling);
     }
