@@ -253,18 +253,20 @@ async fn check(system: &System, path: &Path, payment: &AcceptedPayment) -> anyho
     Ok(())
 }
 
-/// Waits until the history is complete: the workflow is closed, or, if it stays open, its last marker is recorded.
+/// Waits until the history is complete: the workflow is closed, or, if it stays open, it has called an operator, and the timer of
+/// the next call runs.
 async fn wait_until_recorded(system: &System, workflow_id: &str, closes: bool) -> anyhow::Result<()> {
     until("the history is complete", WITHIN, || async {
         let history = system.history(workflow_id).await?;
-        let last = history.last().map(HistoryEvent::event_type);
-        let is_complete = match last {
-            Some(
+        let events: Vec<_> = history.iter().map(HistoryEvent::event_type).collect();
+        let is_complete = match events.as_slice() {
+            [
+                ..,
                 EventType::WorkflowExecutionCompleted
                 | EventType::WorkflowExecutionFailed
                 | EventType::WorkflowExecutionTerminated,
-            ) => closes,
-            Some(EventType::MarkerRecorded) => !closes,
+            ] => closes,
+            [.., EventType::MarkerRecorded, EventType::TimerStarted] => !closes,
             _ => false,
         };
         Ok(is_complete.then_some(()))
