@@ -17,6 +17,7 @@ mod full_disk;
 mod golden_table;
 mod hung_switch;
 mod interruptions;
+mod kill_runs;
 mod late_release;
 mod lost_commits;
 mod outbound_webhooks;

@@ -192,3 +192,16 @@ impl Process {
         .map_err(|error| error.context(self.log_tail()))
     }
 }
+
+/// No process may panic, whatever a test does to it: the test fails that finds a panic in the log.
+impl Drop for Process {
+    fn drop(&mut self) {
+        let logged = std::fs::read(&self.log).unwrap_or_default();
+        let logged = String::from_utf8_lossy(&logged);
+        if let Some(line) = logged.lines().find(|line| line.contains("panicked at"))
+            && !std::thread::panicking()
+        {
+            panic!("{} panicked: {line}\n{}", self.name, self.log_tail());
+        }
+    }
+}
