@@ -12,9 +12,9 @@ use payment_protocol::submit::SubmitAttemptOutcome;
 use super::answers::{CallResult, call_results};
 use super::collector::MoveList;
 use super::engine::abandon;
+use super::read_back;
 use crate::attempt::{ActiveAttempt, Activity, AttemptOutcome};
 use crate::bank::{Bank, RunNumber};
-use crate::listing::Found;
 use crate::model::Model;
 use crate::replay::Progress;
 use crate::state::{RunningWorkflow, State, WorkflowState, Zombie};
@@ -37,9 +37,8 @@ fn present_call(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortC
                 attempt(list, running, call, Activity::Submit);
             }
             let unknown = PortReply::Submit(SubmitOutcome::Unknown);
-            // Every attempt is undecided while the switch is silent, or lists several transfers.
-            let ambiguous = list.from.listing.look_up(&list.from.switch) == Found::Several;
-            reply_early(list, call, unknown, !silent && !ambiguous, "submit's time budget is used up");
+            let undecided = silent || read_back::is_undecided(list.from);
+            reply_early(list, call, unknown, !undecided, "submit's time budget is used up");
         }
         PortCall::Cancel(cause, submit_scheduled) => {
             let success = running.inbox.iter().position(|event| *event == WaitOutcome::SuccessReported);

@@ -12,13 +12,10 @@ use crate::switch::{QueryResult, TransferStatus};
 
 /// Adds the results of a call that concerns not our own transfer alone. Returns whether it did.
 pub(super) fn instead(results: &mut CallResults<'_>, call: &AttemptCall) -> bool {
-    let found = results.from.listing.look_up(&results.from.switch);
-    // A found transfer is recorded before anything is concluded from it, and an ended payment records none: the account is free,
-    // and the transfer may be another payment's.
-    if results.from.bank.ended() && results.from.listing.known.is_none() && found != Found::Nothing {
+    if finds_none_of_its_own(results.from) {
         return silence(results, call);
     }
-    match (found, call) {
+    match (results.from.listing.look_up(&results.from.switch), call) {
         (Found::One(ListedTransfer::Ours) | Found::Nothing, _) => return false,
         (Found::One(ListedTransfer::Other(at)), AttemptCall::Query(_)) => {
             if let Some(other) = results.from.listing.others.get(usize::from(at)) {
@@ -46,6 +43,18 @@ pub(super) fn instead(results: &mut CallResults<'_>, call: &AttemptCall) -> bool
         _ => return false,
     }
     true
+}
+
+/// Whether a lookup says nothing although the switch lists a transfer. A found transfer is recorded before anything is concluded from
+/// it, and an ended payment records none: the account is free, and the transfer may be another payment's.
+fn finds_none_of_its_own(state: &State) -> bool {
+    let is_listed = state.listing.look_up(&state.switch) != Found::Nothing;
+    state.bank.ended() && state.listing.known.is_none() && is_listed
+}
+
+/// Whether every lookup stays undecided until a transfer is removed from the listing.
+pub(super) fn is_undecided(state: &State) -> bool {
+    finds_none_of_its_own(state) || state.listing.look_up(&state.switch) == Found::Several
 }
 
 /// Records the id of the only transfer that an answer can be about.
