@@ -20,7 +20,7 @@ pub(super) fn add(list: &mut MoveList<'_>) {
 }
 
 /// A transfer of a stranger, only when it is not the only candidate: beside our own transfer, or before our marker. A stranger's
-/// transfer after our marker while our own never arrives cannot be told from ours: the limit in decision 0008.
+/// transfer after our marker while our own never arrives cannot be distinguished from ours: the limit in decision 0008.
 fn stranger(list: &mut MoveList<'_>) {
     let State { switch, listing, .. } = list.from;
     if listing.marker && switch.transfers.is_empty() || !listing.others.is_empty() {

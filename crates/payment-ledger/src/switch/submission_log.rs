@@ -90,7 +90,7 @@ impl Ledger {
     }
 
     /// Records the switch's id of the transfer that a lookup found, before anything is concluded from it or done to it. The first id is
-    /// kept. Returns the recorded id; `None` if there is none and the payment has ended: then another payment may use the account, and
+    /// kept. Returns the recorded id; `None` if no id is recorded and the payment has ended: then another payment may use the account, and
     /// the transfer may be that payment's. While the payment is open, no other payment can have sent to the account.
     ///
     /// # Errors
