@@ -96,6 +96,33 @@ async fn an_answer_without_its_attempt_restores_the_record(pool: PgPool) {
     assert_eq!(begun.deadline_ms, Some(SWITCH_NOW_MS + 60_000));
 }
 
+/// With the attempt, the database may have lost the reserve: the payment is recovered, and neither started again nor refused.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_payment_with_a_restored_attempt_is_not_refused_unasked(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Accepted, "k").await;
+    bank.ledger.record_answer(&p.id, 1, &SendAnswer::Accepted, None, at(SWITCH_NOW_MS)).await.unwrap();
+    bank.customer_cancel(&p).await;
+    for refusal in [ReserveRefusal::CustomerCancel, ReserveRefusal::Invalid] {
+        bank.ledger.refuse_unreserved(&p.id, refusal).await.unwrap();
+        assert_eq!(bank.state(&p).await, "accepted", "{refusal:?}");
+    }
+    assert_eq!(bank.reserve(&p).await, ReserveOutcome::AnotherRun);
+    bank.ledger.store_callback(&success(&p, &event(&p, "settled"))).await.unwrap();
+    assert_eq!(bank.column(&p, "final_status").await.as_deref(), Some("settled"));
+}
+
+/// The record is restored after the end: a SUCCESS is stored and asks operators, instead of being refused by the database.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_success_for_an_attempt_restored_after_the_end_is_stored(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let p = bank.payment_at(Stage::Rejected, "k").await;
+    bank.ledger.record_answer(&p.id, 1, &SendAnswer::Accepted, None, at(SWITCH_NOW_MS)).await.unwrap();
+    bank.ledger.store_callback(&success(&p, &event(&p, "settled"))).await.unwrap();
+    assert_eq!(bank.exceptions(&p).await, ["attempt_record_lost", "late_confirmation"]);
+    assert_eq!(bank.state(&p).await, "rejected");
+}
+
 /// An attempt without a record has no deadline: the latest that it can have is recorded once, and kept.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_deadline_of_a_lost_attempt_is_bounded_once(pool: PgPool) {

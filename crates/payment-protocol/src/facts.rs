@@ -65,7 +65,8 @@ pub struct Facts {
     /// Submit attempts; each is recorded before it is sent.
     pub attempts: u32,
     /// Whether attempts may be missing from this record, because the database may have lost a commit: a workflow scheduled a
-    /// submit of which no attempt is recorded, or the database was restored. "Never sent" is then not believed.
+    /// submit of which no attempt is recorded, an answer arrived to an attempt without a record, or the database was restored.
+    /// "Never sent" is then not believed.
     pub attempts_uncertain: bool,
     /// Time since the first recorded attempt, by the database's clock, in milliseconds; since the acceptance where attempts may
     /// be missing and none is recorded. `None` without attempts.

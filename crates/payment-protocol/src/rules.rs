@@ -54,7 +54,8 @@ pub fn reserve(facts: &Facts, run: &RunId, too_late: bool) -> ReserveRuling {
 #[must_use]
 pub fn may_refuse_unreserved(facts: &Facts, refusal: ReserveRefusal) -> bool {
     // That a payment is invalid follows from the payment itself: nothing of it was ever sent.
-    let was_never_sent = !facts.attempts_uncertain || refusal == ReserveRefusal::Invalid;
+    let is_complete = !facts.attempts_uncertain || refusal == ReserveRefusal::Invalid;
+    let was_never_sent = facts.attempts == 0 && is_complete;
     facts.reserve.is_none() && facts.state.end().is_none() && was_never_sent
 }
 
@@ -189,6 +190,8 @@ fn money_report(
             FinalStatusRuling::NoAttempt
         }
         Err(difference) => FinalStatusRuling::Differs(difference),
+        // The payment ended before the answer to a lost attempt arrived: nothing was debited, and operators decide.
+        Ok(()) if is_first_success && facts.state.end().is_some() => FinalStatusRuling::Contradicts,
         Ok(()) => final_status(facts, reported),
     }
 }

@@ -76,6 +76,24 @@ fn a_reserve_is_tried_unless_done_cancelled_late_ended_or_of_another_run() {
 }
 
 #[test]
+fn only_a_payment_that_was_never_sent_is_refused_before_its_reserve() {
+    let (late, invalid) = (ReserveRefusal::StartedTooLate, ReserveRefusal::Invalid);
+    let fresh = Facts::accepted;
+    let uncertain = Facts { attempts_uncertain: true, ..fresh() };
+    for (facts, refusal, may_refuse) in [
+        (fresh(), late, true),
+        (uncertain.clone(), late, false),
+        (uncertain, invalid, true),
+        (Facts { attempts: 1, ..fresh() }, late, false),
+        (Facts { attempts: 1, ..fresh() }, invalid, false),
+        (held(), late, false),
+        (Facts { state: PaymentState::Rejected, ..fresh() }, late, false),
+    ] {
+        assert_eq!(rules::may_refuse_unreserved(&facts, refusal), may_refuse, "{facts:?} {refusal}");
+    }
+}
+
+#[test]
 fn a_submit_attempt_needs_its_own_run_an_open_hold_and_no_fence() {
     use AttemptRuling::{NotSent as No, Send, Settled};
     let full = full_profile();
@@ -315,6 +333,10 @@ fn a_success_is_compared_by_switch_then_attempt_then_order_fields() {
         assert_eq!(ruled, ruling, "{final_status:?} {answers_us}");
     }
     assert_eq!(rules::returned_report(&reported(None), &expected, &report(), false), First);
+    // A refused payment whose lost attempt is recorded again: the money left, and the payment stays ended.
+    let refused = Facts { state: PaymentState::Rejected, ..facts(1, None) };
+    assert_eq!(rules::settled_report(&refused, &expected, &report(), true), Contradicts);
+    assert_eq!(rules::returned_report(&refused, &expected, &report(), true), First);
     for (final_status, ruling) in [(None, First), (void, Same), (settled, Contradicts)] {
         assert_eq!(rules::void_report(&facts(1, final_status)), ruling);
     }

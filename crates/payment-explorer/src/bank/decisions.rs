@@ -1,12 +1,12 @@
 //! Operator decisions and corrections.
 
-use payment_protocol::PaymentState;
 use payment_protocol::action::Correction;
 use payment_protocol::cause::Cause;
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::drift::Drift;
 use payment_protocol::facts::{FinalStatus, HoldStatus};
 use payment_protocol::rules::{self, DebitByDecisionRuling, ReleaseByDecisionRuling};
+use payment_protocol::{FinalState, PaymentState};
 
 use super::exceptions::Exception;
 use super::record::{Bank, Journal};
@@ -43,6 +43,7 @@ impl Bank {
                 self.final_status = Some(FinalStatus::Settled);
                 self.open_exception_for_earlier_failure();
             }
+            self.close_decision(id, DecisionOutcome::Settled);
             match self.hold {
                 Some(HoldStatus::Open) if !self.frozen => self.debit_hold(),
                 Some(HoldStatus::Open) => {
@@ -53,8 +54,7 @@ impl Bank {
                 _ if !self.frozen && self.funds => self.journal.late_debit += 1,
                 _ => self.charge_claims(),
             }
-            self.state = PaymentState::Settled;
-            self.close_decision(id, DecisionOutcome::Settled);
+            self.end(FinalState::Settled);
         }
         ruling
     }
@@ -74,8 +74,8 @@ impl Bank {
         let ruling = rules::release_by_decision(&facts);
         if ruling == ReleaseByDecisionRuling::Release {
             self.final_status.get_or_insert(FinalStatus::Void);
-            self.release_or_fence(&first);
             self.close_decision(id, DecisionOutcome::Released(first.clone()));
+            self.release_or_fence(&first);
         }
         (ruling, first)
     }

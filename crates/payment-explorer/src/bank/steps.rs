@@ -2,13 +2,14 @@
 
 use std::rc::Rc;
 
-use payment_protocol::PaymentState;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
+use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::facts::{FinalStatus, HoldStatus, RecallRecord, ReserveRecord};
 use payment_protocol::port::{
     DebitOutcome, FenceOutcome, NeedsOperatorOutcome, ReleaseOutcome, ReserveOutcome,
 };
 use payment_protocol::rules::{self, DebitRuling, ReleaseRuling, ReserveRuling};
+use payment_protocol::{FinalState, PaymentState};
 
 use super::exceptions::Exception;
 use super::record::{Bank, FROZEN, RunNumber, run_id};
@@ -54,12 +55,20 @@ impl Bank {
 
     fn refuse(&mut self, refusal: ReserveRefusal) {
         self.reserve = Some(ReserveRecord::Refused(refusal));
-        self.state = refusal.end().into();
+        self.end(refusal.end());
+    }
+
+    /// Ends the payment. An open decision is closed: it comes too late.
+    pub(super) fn end(&mut self, end: FinalState) {
+        self.state = end.into();
+        if let Some(decision) = &mut self.decision {
+            decision.outcome.get_or_insert(DecisionOutcome::Ended(end));
+        }
     }
 
     /// Ends a payment that has neither reserved nor sent anything.
     pub fn refuse_unreserved(&mut self, refusal: ReserveRefusal) {
-        if self.reserve.is_none() && !self.ended() {
+        if rules::may_refuse_unreserved(&self.facts_now(), refusal) {
             self.refuse(refusal);
         }
     }
@@ -98,7 +107,7 @@ impl Bank {
     pub(super) fn debit_hold(&mut self) {
         self.hold = Some(HoldStatus::Debited);
         self.journal.debit += 1;
-        self.state = PaymentState::Settled;
+        self.end(FinalState::Settled);
     }
 
     /// The recorded answer to a recall. Money that came back by itself needs no recall.
@@ -141,7 +150,7 @@ impl Bank {
             self.reserve = Some(ReserveRecord::Refused(ReserveRefusal::Fenced));
         }
         self.cause = Some(Rc::new(first.clone()));
-        self.state = first.end().into();
+        self.end(first.end());
     }
 
     /// Records that the payment needs an operator.
@@ -163,6 +172,7 @@ impl Bank {
             return None;
         }
         self.resumes += 1;
-        Some(self.run.is_none() && self.reserve.is_none() && self.cause.is_none())
+        let has_begun = self.run.is_some() || self.reserve.is_some() || self.cause.is_some();
+        Some(!has_begun && !self.attempts_uncertain)
     }
 }

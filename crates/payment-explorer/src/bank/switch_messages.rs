@@ -38,10 +38,13 @@ impl Bank {
         if n > u32::from(self.attempts) {
             // The record of the attempt is gone: it is written again.
             self.attempts = u8::try_from(n).unwrap_or(u8::MAX);
+            self.attempts_uncertain = true;
+            self.log = Some(LoggedSubmission::Pending);
             self.open_exception(Exception::AttemptRecordLost);
         }
         self.accepted |= *answer == SendAnswer::Accepted;
-        if n == u32::from(self.attempts) {
+        // The first definite outcome of an attempt is kept.
+        if n == u32::from(self.attempts) && self.log == Some(LoggedSubmission::Pending) {
             match answer {
                 SendAnswer::Accepted => self.log = Some(LoggedSubmission::Accepted),
                 SendAnswer::Refused { reason } => {

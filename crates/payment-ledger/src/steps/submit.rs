@@ -227,11 +227,12 @@ async fn restore_attempt(
     if restored.rows_affected() == 0 {
         return Ok(());
     }
-    // The acceptance is older than the attempt: the attempt never looks younger than it is.
+    // The reserve, and other attempts, may be gone, too: the payment is recovered, and not refused unasked. The acceptance is older
+    // than the attempt: the attempt never looks younger than it is.
     sqlx::query!(
         "UPDATE payments
-         SET attempts = greatest(attempts, $2), first_attempt_at = coalesce(first_attempt_at, accepted_at),
-             submit_deadline = coalesce(submit_deadline, $3), updated_at = clock_timestamp()
+         SET attempts = greatest(attempts, $2), attempts_uncertain = true,
+             first_attempt_at = coalesce(first_attempt_at, accepted_at), submit_deadline = coalesce(submit_deadline, $3), updated_at = clock_timestamp()
          WHERE payment_id = $1",
         payment_id.as_str(),
         attempt,
