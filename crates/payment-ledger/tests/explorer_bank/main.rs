@@ -1,135 +1,155 @@
-//! The simulated bank of `payment-explorer` matches this ledger: random operations on both. After each operation both must have
-//! returned the same and have recorded the same.
+//! The simulated bank of `payment-explorer` is this ledger: random operations of two payments from one account, on both. After each
+//! round of operations both must have returned the same and have recorded the same. The operations of a round run at the same
+//! time, and the ledger must do what the simulated banks do in one of the serial orders.
+//!
+//! | file | content |
+//! |---|---|
+//! | `op.rs` | the operations, and random rounds of them |
+//! | `ledger_side.rs` | an operation on the ledger |
+//! | `simulated_side.rs` | an operation on two simulated banks with one account |
+//! | `recorded.rs` | what both have recorded, in the same notation |
+//! | `steps.rs` | every step of the ledger is compared, or named with the reason why not |
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
 
-mod side_by_side;
+mod ledger_side;
+mod op;
+mod recorded;
+mod simulated_side;
+mod steps;
 #[path = "../support/mod.rs"]
 mod support;
 
 use std::cell::Cell;
 
-use payment_protocol::cancel::VoidReason;
-use payment_protocol::cause::{Cause, OperatorReason};
-use payment_protocol::decision::Action;
-use payment_protocol::facts::RecallRecord;
-use payment_protocol::submit::SendAnswer;
-use proptest::collection::vec;
-use proptest::prelude::{Just, Strategy, any, prop_oneof};
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use sqlx::PgPool;
+use futures::future::join_all;
+use payment_protocol::profile::Strategy as SwitchStrategy;
+use proptest::prelude::BoxedStrategy;
+use proptest::sample::select;
+use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::Bank;
 
-use crate::side_by_side::SideBySide;
+use crate::ledger_side::LedgerSide;
+use crate::op::Round;
+use crate::simulated_side::SimulatedSide;
 
-const OPERATIONS: usize = 24;
-const CASES: u32 = 160;
+/// The strategies of switches between which the bank distinguishes: a payment at the second needs the account alone.
+const STRATEGIES: [SwitchStrategy; 2] = [SwitchStrategy::Reference, SwitchStrategy::Validate];
 
-/// One operation of the ledger; the numbers are of runs.
-#[derive(Clone, Debug)]
-enum Op {
-    Reserve(u8),
-    Fence,
-    Attempt(u8),
-    Answer(SendAnswer),
-    FoundAtSwitch,
-    Reconcile,
-    BeginCancel(Cause),
-    CustomerCancel,
-    Success,
-    OtherAmount,
-    Returned,
-    Failure,
-    QueriedSettled,
-    Void(VoidReason),
-    Debit,
-    Release(Cause),
-    Recall(RecallRecord),
-    NeedsOperator(OperatorReason),
-    Decide(Action),
-    ApplyDecision,
-    Freeze(bool),
+/// The setting of a case: funds of the account in amounts of a payment, and the strategy of the switch.
+type Setting = (u8, SwitchStrategy);
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r38_the_explored_bank_is_this_ledger(options: PgPoolOptions, connect: PgConnectOptions) {
+    walk(Bank::with_connections(options, connect, 4).await, 160, || op::one_by_one(28)).await;
 }
 
-fn op() -> impl Strategy<Value = Op> {
-    let run = || prop_oneof![5 => Just(1_u8), 1 => Just(2_u8)];
-    let cause = || prop_oneof![Just(Cause::SlaExpired), Just(Cause::CustomerCancel)];
-    let reason = prop_oneof![
-        Just(OperatorReason::SwitchRetentionExpired),
-        Just(OperatorReason::NotFoundIsInconclusive),
-        Just(OperatorReason::RecallUnsupported),
-    ];
-    let answer = prop_oneof![
-        Just(SendAnswer::Accepted),
-        Just(SendAnswer::Refused { reason: "no".into() }),
-        Just(SendAnswer::Unknown { detail: "lost".into() }),
-    ];
-    let void = prop_oneof![
-        Just(VoidReason::Cancelled),
-        Just(VoidReason::Tombstoned),
-        Just(VoidReason::DeadlinePassed),
-        Just(VoidReason::NeverSent),
-    ];
-    let recall = prop_oneof![
-        Just(RecallRecord::Recalled),
-        Just(RecallRecord::Refused),
-        Just(RecallRecord::RecallUnsupported),
-    ];
-    prop_oneof![
-        6 => run().prop_map(Op::Reserve),
-        1 => Just(Op::Fence),
-        5 => run().prop_map(Op::Attempt),
-        3 => answer.prop_map(Op::Answer),
-        1 => Just(Op::FoundAtSwitch),
-        1 => Just(Op::Reconcile),
-        2 => cause().prop_map(Op::BeginCancel),
-        1 => Just(Op::CustomerCancel),
-        2 => Just(Op::Success),
-        1 => Just(Op::OtherAmount),
-        1 => Just(Op::Returned),
-        2 => Just(Op::Failure),
-        1 => Just(Op::QueriedSettled),
-        2 => void.prop_map(Op::Void),
-        4 => Just(Op::Debit),
-        2 => cause().prop_map(Op::Release),
-        2 => recall.prop_map(Op::Recall),
-        4 => reason.prop_map(Op::NeedsOperator),
-        4 => prop_oneof![Just(Action::Debit), Just(Action::Release)].prop_map(Op::Decide),
-        4 => Just(Op::ApplyDecision),
-        2 => any::<bool>().prop_map(Op::Freeze),
-    ]
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn r38_concurrent_steps_are_the_explored_banks_in_some_order(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let bank = Bank::with_connections(options, connect, 4).await;
+    let settings = (0..=2).flat_map(|funds| STRATEGIES.map(|strategy| (funds, strategy)));
+    let contested =
+        settings.flat_map(|setting| op::contested().into_iter().map(move |rounds| (setting, rounds)));
+    for (n, (setting, rounds)) in contested.enumerate() {
+        if let Err(failure) = run_case(&bank, &format!("contested-{n}"), setting, rounds).await {
+            panic!("{setting:?}: {failure}");
+        }
+    }
+    walk(bank, 160, || op::at_the_same_time(14)).await;
 }
 
-async fn run_case(ledger: Bank, case: usize, funds: bool, ops: Vec<Op>) -> Result<(), TestCaseError> {
-    let mut both = SideBySide::open(ledger, case, funds).await;
-    for (n, op) in ops.iter().enumerate() {
-        let (actual, simulated) = both.apply(op).await;
-        if actual != simulated {
-            let message = format!("operation {n} {op:?}: ledger {actual}, explorer {simulated}");
+/// Walks `cases` random cases. `EXPLORER_BANK_SEED` repeats the operations of a failure.
+async fn walk(bank: Bank, cases: u32, rounds: fn() -> BoxedStrategy<Vec<Round>>) {
+    let seed =
+        std::env::var("EXPLORER_BANK_SEED").ok().map_or_else(random_seed, |seed| seed.parse().unwrap());
+    let runtime = tokio::runtime::Handle::current();
+    let walked = tokio::task::spawn_blocking(move || {
+        let case = Cell::new(0);
+        let config = Config {
+            cases,
+            failure_persistence: None,
+            rng_seed: RngSeed::Fixed(seed),
+            max_shrink_iters: 100,
+            ..Config::default()
+        };
+        let setting = (0..=2_u8, select(STRATEGIES.to_vec()));
+        let failed = TestRunner::new(config).run(&(setting, rounds()), |(setting, rounds)| {
+            case.set(case.get() + 1);
+            runtime.block_on(run_case(&bank, &case.get().to_string(), setting, rounds))
+        });
+        runtime.block_on(bank.close());
+        failed
+    });
+    match walked.await.unwrap() {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, ((funds, strategy), rounds))) => {
+            panic!("EXPLORER_BANK_SEED={seed}: {reason}\nfunds {funds}, {strategy:?}: {rounds:?}")
+        }
+        Err(aborted) => panic!("EXPLORER_BANK_SEED={seed}: {aborted}"),
+    }
+}
+
+fn random_seed() -> u64 {
+    u64::from(std::process::id()) ^ jiff::Timestamp::now().as_nanosecond().unsigned_abs() as u64
+}
+
+async fn run_case(
+    bank: &Bank,
+    case: &str,
+    setting: Setting,
+    rounds: Vec<Round>,
+) -> Result<(), TestCaseError> {
+    let mut ledger = LedgerSide::open(bank, case, setting).await;
+    // More than one if the ledger may have taken the operations of a round in several orders.
+    let mut banks = vec![SimulatedSide::new(&ledger, setting.0)];
+    for (n, round) in rounds.iter().enumerate() {
+        ledger.begin_round(n).await;
+        let returned = join_all(round.iter().map(|(payment, op)| ledger.apply(*payment, op))).await;
+        let actual = (returned, ledger.recorded().await);
+        let mut simulated = Vec::new();
+        let mut matching: Vec<SimulatedSide> = Vec::new();
+        for (bank, order) in banks.iter().flat_map(|bank| orders(round.len()).map(move |order| (bank, order)))
+        {
+            let mut bank = bank.clone();
+            let mut returned = vec![String::new(); round.len()];
+            for at in order {
+                let (payment, op) = &round[at];
+                returned[at] = bank.apply(*payment, op, &ledger.known);
+            }
+            let result = (returned, bank.recorded());
+            if result == actual && !matching.contains(&bank) {
+                matching.push(bank);
+            } else if result != actual && !simulated.contains(&result) {
+                simulated.push(result);
+            }
+        }
+        if matching.is_empty() {
+            let message = format!("round {n} {round:?}:\nledger   {actual:#?}\nexplorer {simulated:#?}");
             return Err(TestCaseError::fail(message));
         }
-        let (actual, simulated) = both.recorded().await;
-        if actual != simulated {
-            let message = format!("after operation {n} {op:?}:\nledger   {actual}\nexplorer {simulated}");
-            return Err(TestCaseError::fail(message));
-        }
+        banks = matching;
     }
     Ok(())
 }
 
-#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
-async fn r38_the_explorers_model_of_the_bank_matches_the_ledger(pool: PgPool) {
-    let runtime = tokio::runtime::Handle::current();
-    let walk = move || {
-        let case = Cell::new(0);
-        let mut runner =
-            TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
-        runner.run(&(any::<bool>(), vec(op(), OPERATIONS)), |(funds, ops)| {
-            case.set(case.get() + 1);
-            runtime.block_on(run_case(Bank::new(pool.clone()), case.get(), funds, ops))
-        })
-    };
-    if let Err(failure) = tokio::task::spawn_blocking(walk).await.unwrap() {
-        panic!("{failure}");
+/// All orders of the numbers below `len`.
+fn orders(len: usize) -> impl Iterator<Item = Vec<usize>> {
+    let mut orders = vec![Vec::new()];
+    for next in 0..len {
+        orders = orders
+            .into_iter()
+            .flat_map(|order: Vec<usize>| {
+                (0..=order.len()).map(move |at| {
+                    let mut longer = order.clone();
+                    longer.insert(at, next);
+                    longer
+                })
+            })
+            .collect();
     }
+    orders.into_iter()
 }
