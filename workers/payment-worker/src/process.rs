@@ -189,13 +189,15 @@ async fn run_workers(
             starter.start_accepted(stop).await;
             Ok(())
         };
-        tokio::try_join!(accepted, starter.check_liveness(stop))?;
+        let started = tokio::try_join!(accepted, starter.check_liveness(stop));
+        // Also after an error: the SDK panics in a worker that is dropped while it processes a workflow.
         for shut_down in shutdowns {
             shut_down();
         }
-        Ok(())
+        Ok(started)
     };
-    tokio::try_join!(try_join_all(worker_futures), starting)?;
+    let (_, started) = tokio::try_join!(try_join_all(worker_futures), starting)?;
+    started?;
     Ok(())
 }
 
