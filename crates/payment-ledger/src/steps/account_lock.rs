@@ -1,13 +1,36 @@
 //! Reads and writes of the account lock, which a switch without references needs.
 
 use payment_protocol::PaymentState;
-use payment_protocol::ids::PaymentId;
+use payment_protocol::ids::{PaymentId, SwitchName};
 use payment_protocol::state::FinalState;
 use postgres_kit::text::replace_nul;
 
 use crate::{Ledger, LedgerError};
 
 impl Ledger {
+    /// The switch of a payment and its account at the destination bank: what the account lock locks.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: unknown; repeat.
+    pub async fn account_at_switch(
+        &self,
+        payment_id: &PaymentId,
+    ) -> Result<(SwitchName, String), LedgerError> {
+        let row = sqlx::query!(
+            "SELECT switch, destination_account FROM payments WHERE payment_id = $1",
+            payment_id.as_str(),
+        )
+        .fetch_optional(&self.pool)
+        .await?
+        .ok_or_else(|| LedgerError::UnknownPayment(payment_id.to_string()))?;
+        let switch = SwitchName::new(row.switch.as_str()).map_err(|_| LedgerError::Unreadable {
+            id: payment_id.to_string(),
+            column: "switch",
+            value: row.switch,
+        })?;
+        Ok((switch, row.destination_account))
+    }
+
     /// The payment's final state; `None` while it is open. The account lock is passed on only after the end.
     ///
     /// # Errors

@@ -5,7 +5,6 @@ use payment_protocol::money::{Money, parse_currency};
 use payment_protocol::port::ReconcileOutcome;
 use payment_protocol::submit::LoggedSubmission;
 use postgres_kit::text::replace_nul;
-use sqlx::PgExecutor;
 
 use crate::row_lock::lock_payment;
 use crate::{Ledger, LedgerError, writes};
@@ -86,7 +85,41 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn lookup_key(&self, payment_id: &PaymentId) -> Result<LookupKey, LedgerError> {
-        read_lookup_key(&self.pool, payment_id).await
+        let row = sqlx::query!(
+                r#"SELECT destination_account, amount_minor, currency,
+                          CASE WHEN p.profile ->> 'strategy' = 'validate' THEN f.marker ELSE coalesce(
+                              -- Reconciliation has not read so far: the recorded position is newer than its lines.
+                              CASE WHEN NOT EXISTS (SELECT FROM statement_lines l WHERE l.switch = p.switch AND l.cursor = f.marker)
+                                   THEN f.marker END,
+                              (SELECT l.cursor FROM statement_lines l
+                               WHERE l.line_id = greatest(
+                                   (SELECT m.line_id FROM statement_lines m WHERE m.switch = p.switch AND m.cursor = f.marker),
+                                   (SELECT r.line_id FROM statement_lines r
+                                    WHERE r.switch = p.switch AND r.read_at < coalesce(f.recorded_at, now())
+                                    ORDER BY r.read_at DESC LIMIT 1)))) END AS marker,
+                          (SELECT transfer_id FROM submissions s WHERE s.payment_id = p.payment_id AND transfer_id IS NOT NULL
+                           ORDER BY attempt LIMIT 1) AS transfer_id
+                   FROM payments p
+                   LEFT JOIN LATERAL (SELECT marker, recorded_at FROM submissions s WHERE s.payment_id = p.payment_id
+                                      ORDER BY attempt LIMIT 1) AS f ON true
+                   WHERE p.payment_id = $1"#,
+                payment_id.as_str(),
+            )
+            .fetch_optional(&self.pool)
+            .await?
+            .ok_or_else(|| LedgerError::UnknownPayment(payment_id.to_string()))?;
+        Ok(LookupKey {
+            marker: row.marker,
+            transfer_id: row.transfer_id,
+            destination_account: row.destination_account,
+            money: parse_currency(&row.currency)
+                .and_then(|currency| Money::from_minor(row.amount_minor, currency))
+                .map_err(|error| LedgerError::Unreadable {
+                    id: payment_id.to_string(),
+                    column: "amount_minor",
+                    value: error.to_string(),
+                })?,
+        })
     }
 
     /// Records the switch's id of the transfer that a lookup found, before anything is concluded from it or done to it. The first id is
@@ -102,16 +135,20 @@ impl Ledger {
     ) -> Result<Option<String>, LedgerError> {
         let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
-        let recorded = read_lookup_key(&mut *tx, payment_id).await?.transfer_id;
+        let recorded = sqlx::query_scalar!(
+            r#"SELECT transfer_id AS "transfer_id!" FROM submissions WHERE payment_id = $1 AND transfer_id IS NOT NULL
+               ORDER BY attempt LIMIT 1"#,
+            payment_id.as_str(),
+        )
+        .fetch_optional(&mut *tx)
+        .await?;
         if recorded.is_some() || locked.facts.state.end().is_some() {
             return Ok(recorded);
         }
         let transfer_id = replace_nul(transfer_id);
         let updated = sqlx::query!(
             "UPDATE submissions s SET transfer_id = $2
-             WHERE s.payment_id = $1
-               AND s.attempt = (SELECT max(attempt) FROM submissions l WHERE l.payment_id = $1)
-               AND NOT EXISTS (SELECT FROM submissions o WHERE o.payment_id = $1 AND o.transfer_id IS NOT NULL)",
+             WHERE s.payment_id = $1 AND s.attempt = (SELECT max(attempt) FROM submissions l WHERE l.payment_id = $1)",
             payment_id.as_str(),
             &*transfer_id,
         )
@@ -125,45 +162,4 @@ impl Ledger {
         tx.commit().await?;
         Ok(Some(transfer_id.into_owned()))
     }
-}
-
-async fn read_lookup_key(
-    executor: impl PgExecutor<'_>,
-    payment_id: &PaymentId,
-) -> Result<LookupKey, LedgerError> {
-    let row = sqlx::query!(
-            r#"SELECT destination_account, amount_minor, currency,
-                      CASE WHEN p.profile ->> 'strategy' = 'validate' THEN f.marker ELSE coalesce(
-                          -- Reconciliation has not read so far: the recorded position is newer than its lines.
-                          CASE WHEN NOT EXISTS (SELECT FROM statement_lines l WHERE l.switch = p.switch AND l.cursor = f.marker)
-                               THEN f.marker END,
-                          (SELECT l.cursor FROM statement_lines l
-                           WHERE l.line_id = greatest(
-                               (SELECT m.line_id FROM statement_lines m WHERE m.switch = p.switch AND m.cursor = f.marker),
-                               (SELECT r.line_id FROM statement_lines r
-                                WHERE r.switch = p.switch AND r.read_at < coalesce(f.recorded_at, now())
-                                ORDER BY r.read_at DESC LIMIT 1)))) END AS marker,
-                      (SELECT transfer_id FROM submissions s WHERE s.payment_id = p.payment_id AND transfer_id IS NOT NULL
-                       ORDER BY attempt LIMIT 1) AS transfer_id
-               FROM payments p
-               LEFT JOIN LATERAL (SELECT marker, recorded_at FROM submissions s WHERE s.payment_id = p.payment_id
-                                  ORDER BY attempt LIMIT 1) AS f ON true
-               WHERE p.payment_id = $1"#,
-            payment_id.as_str(),
-        )
-        .fetch_optional(executor)
-        .await?
-        .ok_or_else(|| LedgerError::UnknownPayment(payment_id.to_string()))?;
-    Ok(LookupKey {
-        marker: row.marker,
-        transfer_id: row.transfer_id,
-        destination_account: row.destination_account,
-        money: parse_currency(&row.currency)
-            .and_then(|currency| Money::from_minor(row.amount_minor, currency))
-            .map_err(|error| LedgerError::Unreadable {
-                id: payment_id.to_string(),
-                column: "amount_minor",
-                value: error.to_string(),
-            })?,
-    })
 }

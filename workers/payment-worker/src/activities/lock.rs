@@ -43,10 +43,8 @@ pub struct LockActivities {
 impl LockActivities {
     /// The switch, and the Workflow ID of the lock of the payment's destination account.
     async fn lock(&self, payment_id: &PaymentId) -> Result<(SwitchName, String), ActivityError> {
-        let payment = self.ledger.accepted_payment(payment_id).await.map_err(ledger_failure)?;
-        let lookup_key = self.ledger.lookup_key(payment_id).await.map_err(ledger_failure)?;
-        let switch = payment.profile.switch;
-        let id = keys::account_lock_id(&self.task_queue, &switch, &lookup_key.destination_account);
+        let (switch, account) = self.ledger.account_at_switch(payment_id).await.map_err(ledger_failure)?;
+        let id = keys::account_lock_id(&self.task_queue, &switch, &account);
         Ok((switch, id))
     }
 }

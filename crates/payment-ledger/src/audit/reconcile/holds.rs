@@ -66,7 +66,6 @@ pub struct HoldAuditReport {
 }
 
 /// An open payment, as ordered by the index `payments_open`.
-#[derive(Clone)]
 pub(super) struct OpenPayment {
     tenant_id: String,
     state: String,
@@ -75,7 +74,6 @@ pub(super) struct OpenPayment {
 }
 
 /// An open hold, as ordered by the index `holds_open`.
-#[derive(Clone)]
 struct OpenHold {
     account_id: String,
     payment_id: String,
