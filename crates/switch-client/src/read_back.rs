@@ -6,8 +6,10 @@
 use std::time::Instant;
 
 use jiff::Timestamp;
+use payment_protocol::cancel::CancelAnswer;
 use payment_protocol::keys::Reference;
 use payment_protocol::money::Money;
+use payment_protocol::recall::RecallAnswer;
 use payment_protocol::submit::QueryAnswer;
 use reqwest::{Method, StatusCode};
 
@@ -62,6 +64,39 @@ impl SwitchReply<ReadBackOutcome> {
             ReadBackOutcome::NoAnswer { detail } => (QueryAnswer::NoAnswer { detail }, None),
         };
         SwitchReply { answer, switch_now: self.switch_now, transfer_id }
+    }
+}
+
+/// Of a lookup that identified no transfer: the cancel or recall that needs its id is not sent.
+impl SwitchReply<QueryAnswer> {
+    /// The answer to a cancel that was not sent.
+    #[must_use]
+    pub fn into_cancel_answer(self) -> SwitchReply<CancelAnswer> {
+        let answer = match self.answer {
+            QueryAnswer::NotFound => CancelAnswer::NotFound,
+            // The query that follows returns the ambiguity.
+            QueryAnswer::Ambiguous { .. } => CancelAnswer::CannotCancel,
+            QueryAnswer::OurFault { detail } => CancelAnswer::OurFault { detail },
+            other => CancelAnswer::NoAnswer { detail: unidentified(other) },
+        };
+        SwitchReply::new(answer, self.switch_now)
+    }
+
+    /// The answer to a recall that was not sent.
+    #[must_use]
+    pub fn into_recall_answer(self) -> SwitchReply<RecallAnswer> {
+        SwitchReply::new(RecallAnswer::Unknown { detail: unidentified(self.answer) }, self.switch_now)
+    }
+}
+
+/// Why a lookup identified no transfer.
+fn unidentified(answer: QueryAnswer) -> String {
+    match answer {
+        QueryAnswer::Ambiguous { detail }
+        | QueryAnswer::OurFault { detail }
+        | QueryAnswer::NoAnswer { detail } => detail,
+        // The other answers are about a transfer with an id.
+        _ => "the transfer was not found in the switch's listing".into(),
     }
 }
 

@@ -9,7 +9,6 @@ use super::map::reason;
 use super::{SwitchClient, SwitchReply, TransferRef};
 use crate::bodies::{CancelAnswerCode, CancelBody, TransferStatus};
 use crate::http::is_temporary;
-use crate::read_back::ReadBackOutcome;
 
 impl SwitchClient {
     /// Cancels a transfer. At a switch without references it first looks the transfer up, and cancels nothing if the
@@ -28,23 +27,9 @@ impl SwitchClient {
         let id = match &lookup_key.transfer_id {
             Some(id) => id.clone(),
             None => {
-                let reply = self.read_back(lookup_key).await;
-                match reply.answer {
-                    ReadBackOutcome::Match { transfer_id, .. } => transfer_id,
-                    ReadBackOutcome::NoMatch => {
-                        return SwitchReply::new(CancelAnswer::NotFound, reply.switch_now);
-                    }
-                    // The query that follows returns the ambiguity.
-                    ReadBackOutcome::Ambiguous { .. } => {
-                        return SwitchReply::new(CancelAnswer::CannotCancel, reply.switch_now);
-                    }
-                    ReadBackOutcome::OurFault { detail } => {
-                        return SwitchReply::new(CancelAnswer::OurFault { detail }, reply.switch_now);
-                    }
-                    ReadBackOutcome::NoAnswer { detail } => {
-                        return SwitchReply::new(CancelAnswer::NoAnswer { detail }, reply.switch_now);
-                    }
-                }
+                let reply = self.query(transfer).await;
+                let Some(id) = reply.transfer_id.clone() else { return reply.into_cancel_answer() };
+                id
             }
         };
         let address = Address::Id { id: &id, reference: &lookup_key.reference };

@@ -8,7 +8,6 @@ use super::address::Address;
 use super::map::reason;
 use super::{SwitchClient, SwitchReply, TransferRef};
 use crate::bodies::{RecallAnswerCode, RecallBody};
-use crate::read_back::ReadBackOutcome;
 
 impl SwitchClient {
     /// Recalls a transfer. At a switch without references it first looks the transfer up.
@@ -21,18 +20,11 @@ impl SwitchClient {
         };
         let id = match &lookup_key.transfer_id {
             Some(id) => id.clone(),
-            None => match self.read_back(lookup_key).await.answer {
-                ReadBackOutcome::Match { transfer_id, .. } => transfer_id,
-                ReadBackOutcome::NoMatch => {
-                    let detail = "the transfer was not found in the switch's listing".into();
-                    return SwitchReply::new(RecallAnswer::Unknown { detail }, None);
-                }
-                ReadBackOutcome::Ambiguous { detail }
-                | ReadBackOutcome::OurFault { detail }
-                | ReadBackOutcome::NoAnswer { detail } => {
-                    return SwitchReply::new(RecallAnswer::Unknown { detail }, None);
-                }
-            },
+            None => {
+                let reply = self.query(transfer).await;
+                let Some(id) = reply.transfer_id.clone() else { return reply.into_recall_answer() };
+                id
+            }
         };
         let address = Address::Id { id: &id, reference: &lookup_key.reference };
         self.recall_at(address, key).await.with_transfer_id(Some(id))

@@ -95,16 +95,7 @@ impl<'a> SwitchSession<'a> {
         }
         Ok(match self.identify(client, reference).await? {
             Ok(lookup_key) => client.cancel(TransferRef::LookupKey(&lookup_key), key).await,
-            Err(reply) => SwitchReply::new(
-                match reply.answer {
-                    QueryAnswer::NotFound => CancelAnswer::NotFound,
-                    // The query that follows returns the ambiguity.
-                    QueryAnswer::Ambiguous { .. } => CancelAnswer::CannotCancel,
-                    QueryAnswer::OurFault { detail } => CancelAnswer::OurFault { detail },
-                    other => CancelAnswer::NoAnswer { detail: detail_of(other) },
-                },
-                reply.switch_now,
-            ),
+            Err(reply) => reply.into_cancel_answer(),
         })
     }
 
@@ -122,9 +113,7 @@ impl<'a> SwitchSession<'a> {
         }
         Ok(match self.identify(client, reference).await? {
             Ok(lookup_key) => client.recall(TransferRef::LookupKey(&lookup_key), key).await,
-            Err(reply) => {
-                SwitchReply::new(RecallAnswer::Unknown { detail: detail_of(reply.answer) }, reply.switch_now)
-            }
+            Err(reply) => reply.into_recall_answer(),
         })
     }
 
@@ -177,19 +166,5 @@ impl<'a> SwitchSession<'a> {
             }
         }
         Ok(reply)
-    }
-}
-
-/// Why a lookup identified no transfer.
-fn detail_of(answer: QueryAnswer) -> String {
-    match answer {
-        QueryAnswer::Ambiguous { detail }
-        | QueryAnswer::OurFault { detail }
-        | QueryAnswer::NoAnswer { detail } => detail,
-        QueryAnswer::Pending
-        | QueryAnswer::Settled(_)
-        | QueryAnswer::Returned(_)
-        | QueryAnswer::Void { .. }
-        | QueryAnswer::NotFound => "the switch does not list the transfer".into(),
     }
 }
