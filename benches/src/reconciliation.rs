@@ -16,7 +16,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgPool};
 use switch_client::config::Switches;
 use tokio::net::TcpListener;
-use workflow_api::{RunningWorkflows, TemporalOptions};
+use workflow_api::{PaymentWorkflows, TemporalOptions};
 
 use crate::common::{durable_pool, print_now, round2};
 
@@ -137,7 +137,7 @@ impl BenchBank {
         tokio::spawn(async move { axum::serve(listener, router).await });
         let switches = switches.check()?;
         let switches = switches.iter().map(|(_, options, profile)| (options, profile));
-        let temporal = RunningWorkflows::new(temporal, "bench");
+        let temporal = PaymentWorkflows::new(temporal, "bench");
         let reconciler = Reconciler::new(Ledger::new(pool.clone()), switches, temporal)?;
         Ok(Self { pool, reconciler, transfers })
     }

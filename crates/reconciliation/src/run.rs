@@ -15,7 +15,7 @@ use switch_client::SwitchClient;
 use switch_client::client::ClientError;
 use switch_client::config::SwitchOptions;
 use switch_client::statement::STATEMENT_NOT_READ_TO_END;
-use workflow_api::RunningWorkflows;
+use workflow_api::PaymentWorkflows;
 
 use crate::progress::{Position, ReconciliationProgress};
 use crate::report::ReconciliationReport;
@@ -49,7 +49,7 @@ pub type ProgressCallback<'a> = dyn Fn(&ReconciliationProgress) + Sync + 'a;
 pub struct Reconciler {
     pub(crate) ledger: Ledger,
     switches: Vec<StatementSource>,
-    pub(crate) temporal: RunningWorkflows,
+    pub(crate) temporal: PaymentWorkflows,
     pub(crate) batch: i64,
 }
 
@@ -69,7 +69,7 @@ impl Reconciler {
     pub fn new<'a>(
         ledger: Ledger,
         switches: impl IntoIterator<Item = (&'a SwitchOptions, &'a SwitchProfile)>,
-        temporal: RunningWorkflows,
+        temporal: PaymentWorkflows,
     ) -> Result<Self, ClientError> {
         let switches = switches
             .into_iter()
@@ -213,7 +213,7 @@ impl Reconciler {
         list: ReconciliationRunId,
         report: &mut ReconciliationReport,
     ) -> Result<Result<(), String>, ReconciliationError> {
-        let mut running = match self.temporal.list().await {
+        let mut running = match self.temporal.list_running().await {
             Ok(running) => running,
             Err(detail) => return Ok(Err(detail)),
         };

@@ -24,7 +24,7 @@ use switch_client::CheckedSwitches;
 use switch_client::config::Switches;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
-use workflow_api::{RunningWorkflows, TemporalOptions};
+use workflow_api::{PaymentWorkflows, TemporalOptions};
 
 const TOLERANCE: Tolerance = Tolerance { grace_s: 0, cancelling_s: 3_600 };
 const PAYMENTS: usize = 5;
@@ -88,7 +88,7 @@ impl Bank {
         let reconciler = Reconciler::new(
             ledger.clone(),
             switches.iter().map(|(_, options, profile)| (options, profile)),
-            RunningWorkflows::new(temporal, "test"),
+            PaymentWorkflows::new(temporal, "test"),
         );
         let bank = Self { pool, ledger, reconciler: reconciler.unwrap().with_batch(2) };
         // Two payments without the hold that they need.

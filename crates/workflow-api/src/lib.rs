@@ -2,13 +2,13 @@
 //! that reach it.
 //!
 //! payments-api and background-worker deliver inbox messages through [`Signaller`], payctl sends operator
-//! decisions through [`UpdateSender`], reconciliation lists workflows through [`RunningWorkflows`]. No
+//! decisions through [`UpdateSender`], reconciliation lists workflows through [`PaymentWorkflows`]. No
 //! payment depends on a delivery being on time: the inbox row is authoritative, and a signal only wakes
 //! the workflow.
 
 mod client;
 mod namespace;
-mod running;
+mod payment_workflows;
 mod signaller;
 mod updates;
 
@@ -20,7 +20,7 @@ use temporalio_client::errors::ClientConnectError;
 use temporalio_client::{Client, ClientOptions, ConnectionOptions, Url};
 
 pub use namespace::{NamespaceIdError, is_missing_workflow, namespace_id};
-pub use running::{RunningWorkflowPager, RunningWorkflows};
+pub use payment_workflows::{PaymentWorkflowPager, PaymentWorkflows};
 pub use signaller::{InboxDeliveryOutcome, Signaller};
 pub use updates::{NOT_ALLOWED, NOT_NOW, UpdateError, UpdateOutcome, UpdateSender};
 

@@ -21,7 +21,7 @@ use switch_client::SwitchClient;
 use temporalio_client::Client;
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio_util::sync::CancellationToken;
-use workflow_api::RunningWorkflows;
+use workflow_api::PaymentWorkflows;
 
 use crate::account_lock::AccountLockWorkflow;
 use crate::activities::ledger::LedgerActivities;
@@ -70,7 +70,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         }
         attributes::register(&client, &options.temporal.namespace).await;
         let profiles = switches.iter().map(|(_, options, profile)| (options, profile));
-        let running = RunningWorkflows::new(options.temporal.clone(), "payment-worker");
+        let running = PaymentWorkflows::new(options.temporal.clone(), "payment-worker");
         let worker_set = WorkerSet {
             runtime: Runtime::from_current_tokio(Default::default())?,
             client: client.clone(),

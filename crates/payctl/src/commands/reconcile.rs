@@ -3,7 +3,7 @@
 use payment_protocol::drift::Tolerance;
 use reconciliation::report::{PaymentSum, ReportedFinding, SwitchTotals};
 use reconciliation::{Reconciler, ReconciliationReport};
-use workflow_api::RunningWorkflows;
+use workflow_api::PaymentWorkflows;
 
 use crate::config::ConfigArgs;
 use crate::outcome::{CommandOutcome, EXIT_CODES};
@@ -46,7 +46,7 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
 pub(super) async fn reconciler(config: &ConfigArgs) -> anyhow::Result<Reconciler> {
     let config = config.read()?;
     let (ledger, switches) = (config.ledger().await?, config.switches()?);
-    let temporal = RunningWorkflows::new(config.temporal.clone(), "payctl");
+    let temporal = PaymentWorkflows::new(config.temporal.clone(), "payctl");
     let switches = switches.iter().map(|switch| (&switch.options, &switch.profile));
     Ok(Reconciler::new(ledger, switches, temporal)?)
 }

@@ -17,19 +17,19 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Lists the running payment workflows, or those that have ended. Connects on first use. Cheap to clone.
 #[derive(Clone)]
-pub struct RunningWorkflows {
+pub struct PaymentWorkflows {
     client: LazyClient,
     /// Prefix of the task queues, which distinguishes this bank's workflows from another's in the same namespace.
     task_queue: String,
 }
 
 /// One listing of workflow ids, page by page.
-pub struct RunningWorkflowPager {
+pub struct PaymentWorkflowPager {
     /// The stream of the listing, fused: the caller may request a page after the last one.
     stream: Fuse<ListWorkflowsStream>,
 }
 
-impl RunningWorkflows {
+impl PaymentWorkflows {
     /// A lister that connects on first use. The Temporal UI shows `identity`.
     #[must_use]
     pub fn new(options: TemporalOptions, identity: &'static str) -> Self {
@@ -41,7 +41,7 @@ impl RunningWorkflows {
     ///
     /// # Errors
     /// Why Temporal cannot be reached.
-    pub async fn list(&self) -> Result<RunningWorkflowPager, String> {
+    pub async fn list_running(&self) -> Result<PaymentWorkflowPager, String> {
         self.list_where("ExecutionStatus = 'Running'").await
     }
 
@@ -49,11 +49,11 @@ impl RunningWorkflows {
     ///
     /// # Errors
     /// Why Temporal cannot be reached.
-    pub async fn list_ended(&self, since: Timestamp) -> Result<RunningWorkflowPager, String> {
+    pub async fn list_ended(&self, since: Timestamp) -> Result<PaymentWorkflowPager, String> {
         self.list_where(&format!("ExecutionStatus != 'Running' AND StartTime >= '{since}'")).await
     }
 
-    async fn list_where(&self, condition: &str) -> Result<RunningWorkflowPager, String> {
+    async fn list_where(&self, condition: &str) -> Result<PaymentWorkflowPager, String> {
         let client = timeout(PAGE_TIMEOUT, self.client.client())
             .await
             .map_err(|_| "Temporal gave no answer within 10 s".to_owned())??;
@@ -61,11 +61,11 @@ impl RunningWorkflows {
         let query = format!("WorkflowType = '{WORKFLOW_TYPE}' AND {condition} AND TaskQueue = '{queue}'");
         let rpc = RpcOptions::builder().timeout(PAGE_TIMEOUT).build();
         let options = WorkflowListOptions::builder().rpc_options(rpc).build();
-        Ok(RunningWorkflowPager { stream: client.list_workflows(query, options).fuse() })
+        Ok(PaymentWorkflowPager { stream: client.list_workflows(query, options).fuse() })
     }
 }
 
-impl RunningWorkflowPager {
+impl PaymentWorkflowPager {
     /// At most `limit` more workflow ids; fewer than `limit` only on the last page.
     ///
     /// # Errors
