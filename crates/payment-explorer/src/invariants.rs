@@ -52,9 +52,9 @@ invariants! {
     /// Checked by [`crate::search`], on the complete graph.
     NO_DEAD_END = "I16", "no dead end: when the faults stop, the payment can still end";
     RECALL_ONLY_AFTER_REFUSED_DEBIT = "I17", "a recall follows only a debit that the bank refused; a cancel never recalls";
-    DECISION_AFTER_THE_SWITCH = "I21", "no decision is applied against an answer that the switch can give";
-    OWN_TRANSFER = "I20", "a cancel or a recall changes only the payment's own transfer";
     STATE_TRANSITION = "I19", "the state changes only along PaymentState::successors()";
+    OWN_TRANSFER = "I20", "a cancel or a recall changes only the payment's own transfer";
+    DECISION_AFTER_THE_SWITCH = "I21", "no decision is applied against an answer that the switch can give";
 }
 
 /// The first invariant that the move from `before` to `next` violates.
@@ -100,10 +100,9 @@ fn debited_only_if_settled(before: &State, next: &State) -> bool {
 fn evidence_replaces_no_answer(model: &Model, before: &State, next: &State) -> bool {
     let applied = next.budget.false_decisions < before.budget.false_decisions;
     let exact = model.bounds.faults + model.bounds.lost_commits == 0 && model.bounds.switch_faults <= 1;
-    let answers = model.profile().has_query
-        && !before.switch.silent
-// Several transfers are no answer, and which one is ours may be recorded in between.
-        && before.listing.others.is_empty();
+    // Several transfers are no answer, and which one is ours may be recorded in between.
+    let only_ours = before.listing.others.is_empty();
+    let answers = model.profile().has_query && !before.switch.silent && only_ours;
     let definite = answers && matches!(before.switch.query(), QueryResult::Void | QueryResult::Pending);
     !(applied && exact && definite)
 }

@@ -99,7 +99,10 @@ impl InterBankPaymentWorkflow {
                     PaymentError::Compensated(cause) => cause.to_string(),
                     other => other.to_string(),
                 };
-                let text = end.map_or(text.clone(), |end| format!("{end}: {text}"));
+                let text = match end {
+                    Some(end) => format!("{end}: {text}"),
+                    None => text,
+                };
                 Err(ApplicationFailure::builder(anyhow::anyhow!(text))
                     .type_name(code)
                     .non_retryable(true)

@@ -228,16 +228,11 @@ impl PaymentPort for TemporalPaymentPort<'_> {
     }
 
     async fn alert(&self, alert: OperatorAlert) {
-        let input = || match &alert {
-            OperatorAlert::CompensationFailed { detail } => AlertInput {
-                payment_id: self.id(),
-                kind: AlertKind::CompensationFailed,
-                detail: detail.clone(),
-            },
-            OperatorAlert::DebitFailed { detail } => {
-                AlertInput { payment_id: self.id(), kind: AlertKind::DebitFailed, detail: detail.clone() }
-            }
+        let (kind, detail) = match alert {
+            OperatorAlert::CompensationFailed { detail } => (AlertKind::CompensationFailed, detail),
+            OperatorAlert::DebitFailed { detail } => (AlertKind::DebitFailed, detail),
         };
+        let input = || AlertInput { payment_id: self.id(), kind, detail: detail.clone() };
         self.ledger_step(|| LedgerActivities::alert, input, "Raise an alert").await;
     }
 
