@@ -23,6 +23,7 @@ const SUPPORT: [&str; 2] = ["accept", "request_cancel"];
 /// The public functions that this test does not call, with the reason.
 const NOT_COMPARED: &[(&str, &str)] = &[
     ("accepted_payment", READS),
+    ("account_at_switch", READS),
     ("decision", READS),
     ("decision_outcome", READS),
     ("first_attempt", READS),
