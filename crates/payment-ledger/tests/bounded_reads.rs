@@ -10,7 +10,8 @@ use payment_ledger::reads::queues::OperatorPaymentFilter;
 use payment_ledger::reads::view::PaymentFilter;
 use payment_protocol::PaymentState;
 use payment_protocol::drift::Tolerance;
-use payment_protocol::ids::TenantId;
+use payment_protocol::ids::{SwitchName, TenantId};
+use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use support::Bank;
 
@@ -129,4 +130,32 @@ async fn s0_15_lists_and_audits_do_not_grow_with_history(_: PgPoolOptions, conne
     assert!(grown.is_empty(), "blocks touched, with {STORED} and {GROWTH} times as many payments: {grown:?}");
     assert!(small_audit > 0 && large_audit <= 2 * small_audit, "audit: {small_audit} to {large_audit} rows");
     bank.close().await;
+}
+
+/// The payments of a rare switch are searched in parts, and none is missed between two of them.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s0_15_a_search_for_a_switch_continues_where_it_ended(pool: PgPool) {
+    let bank = Bank::new(pool);
+    store(&bank, 1, 120_000).await;
+    // Of another tenant with few payments, older than all: the search for it ends at once, that of the others does not.
+    for (payment, change) in
+        [(3, "tenant_id = 'few', accepted_at = accepted_at - interval '1 day'"), (6, ""), (70_001, "")]
+    {
+        let change =
+            [change, "switch = 'rare'"].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
+        bank.sql(&format!("UPDATE payments SET {} WHERE payment_id = 'pay_{payment}'", change.join(", ")))
+            .await;
+    }
+    let switch = Some(SwitchName::new("rare").unwrap());
+    let mut filter = OperatorPaymentFilter { switch, limit: 10, ..OperatorPaymentFilter::default() };
+    let mut pages = Vec::new();
+    loop {
+        let page = bank.ledger.list(&filter).await.unwrap();
+        pages.push(page.payments.into_iter().map(|payment| payment.payment_id).collect::<Vec<_>>());
+        assert!(pages.len() < 10, "{pages:?}");
+        let Some(next) = page.next else { break };
+        filter.after = Some(next);
+    }
+    assert!(pages.len() > 1, "{pages:?}");
+    assert_eq!(pages.concat(), ["pay_70001", "pay_6", "pay_3"], "{pages:?}");
 }

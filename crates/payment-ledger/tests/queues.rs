@@ -39,8 +39,24 @@ async fn the_ledger_lists_payments_of_all_tenants_newest_first(pool: PgPool) {
     ];
     for (filter, expected) in table {
         let listed = bank.ledger.list(&filter).await.unwrap();
-        let listed: Vec<_> = listed.iter().map(|view| view.payment_id.as_str()).collect();
+        let listed: Vec<_> = listed.payments.iter().map(|view| view.payment_id.as_str()).collect();
         assert_eq!(listed, expected.iter().map(|p| p.id.as_str()).collect::<Vec<_>>(), "{filter:?}");
+    }
+    // A full page names the payment after which the next one begins; the last page names none.
+    for filter in [
+        OperatorPaymentFilter { limit: 1, ..all.clone() },
+        OperatorPaymentFilter { limit: 1, switch: switch(SWITCH), ..all },
+    ] {
+        let (mut filter, mut pages) = (filter, Vec::new());
+        loop {
+            let page = bank.ledger.list(&filter).await.unwrap();
+            pages.extend(page.payments.into_iter().map(|view| view.payment_id));
+            let Some(next) = page.next else { break };
+            filter.after = Some(next);
+        }
+        let expected =
+            if filter.switch.is_some() { vec![&newest, &ours] } else { vec![&newest, &theirs, &ours] };
+        assert_eq!(pages, expected.iter().map(|p| p.id.to_string()).collect::<Vec<_>>());
     }
 }
 

@@ -47,14 +47,20 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
         after: args.after,
         limit: args.limit,
     };
-    let payments = ledger.list(&filter).await?;
+    let page = ledger.list(&filter).await?;
     if args.json {
-        let payments: Vec<Value> = payments.iter().map(document::payment).collect();
-        out.write_json(&json!({ "payments": payments }))?;
-    } else if payments.is_empty() {
-        out.write_line("no payment matches")?;
+        let payments: Vec<Value> = page.payments.iter().map(document::payment).collect();
+        out.write_json(&json!({ "payments": payments, "next": page.next.as_ref().map(PaymentId::as_str) }))?;
+        return Ok(CommandOutcome::Success);
+    }
+    if page.payments.is_empty() {
+        let searched = if page.next.is_some() { " among those searched" } else { "" };
+        out.write_line(format_args!("no payment matches{searched}"))?;
     } else {
-        out.write_line(table(&payments))?;
+        out.write_line(table(&page.payments))?;
+    }
+    if let Some(next) = &page.next {
+        out.write_line(format_args!("more may follow: --after {next}"))?;
     }
     Ok(CommandOutcome::Success)
 }

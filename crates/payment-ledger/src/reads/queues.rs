@@ -3,9 +3,11 @@
 use jiff::Timestamp;
 use payment_protocol::PaymentState;
 use payment_protocol::ids::{DecisionId, PaymentId, SwitchName};
+use sqlx::PgConnection;
 
 use crate::operator::decisions::DecisionView;
 use crate::reads::view::{PaymentView, plan_by_values, view};
+use crate::steps::workflow_input::read_id;
 use crate::{Ledger, LedgerError};
 
 /// A filter for the payments of all tenants. Newest first.
@@ -21,6 +23,19 @@ pub struct OperatorPaymentFilter {
     pub after: Option<PaymentId>,
     /// Upper bound of payments on the page.
     pub limit: i64,
+}
+
+/// Payments among which the payments of a switch are searched for one page, in all tenants together.
+const SEARCHED_MAX: i64 = 100_000;
+
+/// A page of the payments of all tenants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperatorPaymentPage {
+    /// The payments, newest first; at most [`OperatorPaymentFilter::limit`].
+    pub payments: Vec<PaymentView>,
+    /// The payment after which the next page begins; `None` after the last page. A page with room left has one as well if
+    /// the search of a switch ended at its bound.
+    pub next: Option<PaymentId>,
 }
 
 /// A stuck payment.
@@ -81,53 +96,77 @@ impl From<ExceptionRow> for ExceptionView {
 }
 
 impl Ledger {
-    /// Payments of all tenants, newest first. Reads the newest payments of each tenant, by the tenants' own indexes.
+    /// Payments of all tenants, newest first. Reads the newest payments of each tenant, by the tenants' own indexes. No index
+    /// has the switch, which would cost every payment a write at each of its updates: the payments of a switch are searched
+    /// among all, at most 100,000 of them for one page.
     ///
     /// # Errors
     /// [`LedgerError`].
-    pub async fn list(&self, filter: &OperatorPaymentFilter) -> Result<Vec<PaymentView>, LedgerError> {
+    pub async fn list(&self, filter: &OperatorPaymentFilter) -> Result<OperatorPaymentPage, LedgerError> {
         let mut tx = self.pool.begin().await?;
         plan_by_values(&mut tx).await?;
+        let searched = match filter.switch {
+            Some(_) => filter.limit.max(SEARCHED_MAX / count_tenants(&mut tx).await?.max(1)),
+            None => filter.limit,
+        };
+        // `cut` is where the search of some tenant ended first: beyond it, payments of that tenant may be missing. It is the last
+        // row, whether or not it is of the switch.
         let rows = sqlx::query!(
             r#"WITH RECURSIVE tenants AS (
                    (SELECT tenant_id FROM payments ORDER BY tenant_id LIMIT 1)
                    UNION ALL
                    SELECT (SELECT n.tenant_id FROM payments n WHERE n.tenant_id > t.tenant_id ORDER BY n.tenant_id LIMIT 1)
                    FROM tenants t WHERE t.tenant_id IS NOT NULL),
-               page AS MATERIALIZED (
-                   SELECT newest.payment_id
+               searched AS MATERIALIZED (
+                   SELECT newest.*
                    FROM tenants t
                    CROSS JOIN LATERAL (
-                       SELECT p.accepted_at, p.payment_id FROM payments p
+                       SELECT p.accepted_at, p.payment_id, p.switch,
+                              row_number() OVER (ORDER BY p.accepted_at DESC, p.payment_id DESC) AS place
+                       FROM payments p
                        WHERE p.tenant_id = t.tenant_id
                          AND ($1::text IS NULL OR p.state = $1)
                          -- Follows from the state; names the condition of the index payments_open.
-                         AND ($6::boolean IS NULL OR (p.ended_at IS NULL) = $6)
+                         AND ($5::boolean IS NULL OR (p.ended_at IS NULL) = $5)
                          AND ($2::bigint IS NULL OR p.accepted_at <= now() - $2 * interval '1 second')
-                         AND ($3::text IS NULL OR p.switch = $3)
-                         AND ($4::text IS NULL OR (p.accepted_at, p.payment_id) <
-                              (SELECT a.accepted_at, a.payment_id FROM payments a WHERE a.payment_id = $4))
+                         AND ($3::text IS NULL OR (p.accepted_at, p.payment_id) <
+                              (SELECT a.accepted_at, a.payment_id FROM payments a WHERE a.payment_id = $3))
                        ORDER BY p.accepted_at DESC, p.payment_id DESC
-                       LIMIT $5) AS newest
-                   ORDER BY newest.accepted_at DESC, newest.payment_id DESC
-                   LIMIT $5)
+                       LIMIT $7) AS newest),
+               cut AS (
+                   SELECT s.accepted_at, s.payment_id FROM searched s WHERE s.place = $7
+                   ORDER BY s.accepted_at DESC, s.payment_id DESC LIMIT 1),
+               page AS MATERIALIZED (
+                   SELECT s.payment_id, s.payment_id = c.payment_id AS is_cut
+                   FROM searched s LEFT JOIN cut c ON true
+                   WHERE ($6::text IS NULL OR s.switch = $6 OR s.payment_id = c.payment_id)
+                     AND (c.payment_id IS NULL OR (s.accepted_at, s.payment_id) >= (c.accepted_at, c.payment_id))
+                   ORDER BY s.accepted_at DESC, s.payment_id DESC
+                   LIMIT $4)
                SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                       p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
-                      p.ended_at, p.needs_operator_since, o.reason AS "refusal?"
+                      p.ended_at, p.needs_operator_since, (SELECT o.reason FROM operations o
+                       WHERE o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused') AS "refusal?", coalesce(is_cut, false) AS "is_cut!"
                FROM page JOIN payments p USING (payment_id)
-               LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
                ORDER BY p.accepted_at DESC, p.payment_id DESC"#,
             filter.state.map(PaymentState::as_str),
             filter.older_than_s,
-            filter.switch.as_ref().map(SwitchName::as_str),
             filter.after.as_ref().map(PaymentId::as_str),
             filter.limit,
             filter.state.map(|state| state.end().is_none()),
+            filter.switch.as_ref().map(SwitchName::as_str),
+            searched,
         )
         .fetch_all(&mut *tx)
         .await?;
         tx.commit().await?;
-        rows.into_iter().map(|row| Ok(view!(row))).collect()
+        let is_full = i64::try_from(rows.len()).is_ok_and(|count| count >= filter.limit);
+        let last = rows.last().filter(|row| is_full || row.is_cut);
+        let next = last.map(|row| read_id(&row.payment_id)).transpose()?;
+        let is_wanted = |switch: &str| filter.switch.as_ref().is_none_or(|wanted| wanted.as_str() == switch);
+        let wanted = rows.into_iter().filter(|row| is_wanted(&row.switch));
+        let payments = wanted.map(|row| Ok(view!(row))).collect::<Result<_, LedgerError>>()?;
+        Ok(OperatorPaymentPage { payments, next })
     }
 
     /// At most `limit` open payments of all tenants that have needed an operator, been cancelling or not been updated for
@@ -144,12 +183,12 @@ impl Ledger {
                    FROM payments WHERE ended_at IS NULL)
                SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                       p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
-                      p.ended_at, p.needs_operator_since, o.reason AS "refusal?", s.tenant_id,
+                      p.ended_at, p.needs_operator_since, (SELECT o.reason FROM operations o
+                       WHERE o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused') AS "refusal?", s.tenant_id,
                       extract(epoch FROM clock_timestamp() - s.since)::bigint AS "age_s!",
                       (SELECT d.decision_id FROM decisions d
                        WHERE d.payment_id = p.payment_id AND d.status IN ('proposed', 'confirmed')) AS pending
                FROM stuck s JOIN payments p USING (payment_id)
-               LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
                WHERE s.since <= clock_timestamp() - $1 * interval '1 second'
                ORDER BY s.since, p.payment_id
                LIMIT $2"#,
@@ -194,4 +233,18 @@ impl Ledger {
         .await?;
         Ok(rows.into_iter().map(ExceptionView::from).collect())
     }
+}
+
+/// The number of tenants with payments. Each is found by one index probe.
+async fn count_tenants(tx: &mut PgConnection) -> Result<i64, LedgerError> {
+    Ok(sqlx::query_scalar!(
+        r#"WITH RECURSIVE tenants AS (
+               (SELECT tenant_id FROM payments ORDER BY tenant_id LIMIT 1)
+               UNION ALL
+               SELECT (SELECT n.tenant_id FROM payments n WHERE n.tenant_id > t.tenant_id ORDER BY n.tenant_id LIMIT 1)
+               FROM tenants t WHERE t.tenant_id IS NOT NULL)
+           SELECT count(tenant_id) AS "count!" FROM tenants"#
+    )
+    .fetch_one(tx)
+    .await?)
 }

@@ -135,9 +135,9 @@ impl Ledger {
         let row = sqlx::query!(
             r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                       p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
-                      p.ended_at, p.needs_operator_since, o.reason AS "refusal?"
+                      p.ended_at, p.needs_operator_since, (SELECT o.reason FROM operations o
+                       WHERE o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused') AS "refusal?"
                FROM payments p
-               LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
                WHERE p.payment_id = $1 AND p.tenant_id = $2"#,
             payment_id.as_str(),
             tenant.as_str(),
@@ -161,9 +161,9 @@ impl Ledger {
         let rows = sqlx::query!(
             r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                       p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
-                      p.ended_at, p.needs_operator_since, o.reason AS "refusal?"
+                      p.ended_at, p.needs_operator_since, (SELECT o.reason FROM operations o
+                       WHERE o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused') AS "refusal?"
                FROM payments p
-               LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
                WHERE p.tenant_id = $1
                  AND ($2::text IS NULL OR p.state = $2)
                  -- Follows from the state; names the condition of the index payments_open.

@@ -9,4 +9,4 @@ pub mod release;
 pub mod reserve;
 pub mod start;
 pub mod submit;
-mod workflow_input;
+pub(crate) mod workflow_input;

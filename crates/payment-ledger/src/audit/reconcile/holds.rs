@@ -6,7 +6,8 @@ use payment_protocol::ids::PaymentId;
 use payment_protocol::text_enum;
 
 use super::findings::{Finding, FindingOutcome};
-use super::payments::{Sources, read_id};
+use super::payments::Sources;
+use crate::steps::workflow_input::read_id;
 use crate::{Ledger, LedgerError};
 use payment_protocol::drift::{Drift, Tolerance};
 

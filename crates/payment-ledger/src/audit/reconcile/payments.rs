@@ -9,6 +9,7 @@ use payment_protocol::report::SettledReport;
 
 use super::ReconciliationRunId;
 use super::findings::Finding;
+use crate::steps::workflow_input::read_id;
 use crate::{Ledger, LedgerError};
 
 /// One payment of a reconciliation run, with the ledger's, the switch statement's and Temporal's evidence about it.
@@ -250,12 +251,4 @@ impl EvidenceRow {
             evidence,
         })
     }
-}
-
-pub(super) fn read_id(text: &str) -> Result<PaymentId, LedgerError> {
-    PaymentId::new(text).map_err(|_| LedgerError::Unreadable {
-        id: text.to_owned(),
-        column: "payment_id",
-        value: text.to_owned(),
-    })
 }
