@@ -34,7 +34,8 @@ pub(crate) struct BackgroundWorkerOptions {
     pub(crate) backoff_ms: i64,
     /// Upper bound of inbox messages claimed by one poll. Default 100.
     pub(crate) batch: i64,
-    /// Pause between two updates of the gauges, in milliseconds. Default 5000.
+    /// Pause between two updates of the gauges, in milliseconds. Default 5000; nine times as long as the update took where
+    /// that is longer, 30000 at most.
     pub(crate) metrics_interval_ms: u64,
     /// Pause between two hold audits, in milliseconds. Default 60000.
     pub(crate) audit_interval_ms: u64,

@@ -19,7 +19,7 @@ use crate::periodic::{self, RoundOutcome};
 pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop: &CancellationToken) {
     let mut lag_monitors = outbox_publishing::lag_monitors();
     let interval = Duration::from_millis(options.metrics_interval_ms);
-    periodic::run(BackgroundTask::MetricsCollection, interval, stop, async || {
+    periodic::run_sparingly(BackgroundTask::MetricsCollection, interval, stop, async || {
         collect(ledger, &mut lag_monitors).await?;
         Ok(RoundOutcome::Idle)
     })

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use monitoring::background_task::BackgroundTask;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+/// Longest pause that a long round causes: a task without a success for a minute counts as stalled.
+const LONG_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Outcome of one round of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +25,35 @@ pub(crate) async fn run(
     task: BackgroundTask,
     interval: Duration,
     stop: &CancellationToken,
+    round: impl AsyncFnMut() -> Result<RoundOutcome>,
+) {
+    repeat(task, stop, round, |_| interval).await;
+}
+
+/// The same for a round whose reads grow with the number of open payments: it takes at most a tenth of a database session, by
+/// a longer pause after a long round ([`LONG_PAUSE_MAX`] at most).
+pub(crate) async fn run_sparingly(
+    task: BackgroundTask,
+    interval: Duration,
+    stop: &CancellationToken,
+    round: impl AsyncFnMut() -> Result<RoundOutcome>,
+) {
+    repeat(task, stop, round, |duration| sparing_pause(interval, duration)).await;
+}
+
+/// Pause after a round that took `duration`.
+fn sparing_pause(interval: Duration, duration: Duration) -> Duration {
+    interval.max((duration * 9).min(LONG_PAUSE_MAX))
+}
+
+async fn repeat(
+    task: BackgroundTask,
+    stop: &CancellationToken,
     mut round: impl AsyncFnMut() -> Result<RoundOutcome>,
+    pause_after: impl Fn(Duration) -> Duration,
 ) {
     while !stop.is_cancelled() {
+        let started = Instant::now();
         match round().await {
             Ok(outcome) => {
                 task.record_success();
@@ -43,7 +73,7 @@ pub(crate) async fn run(
         }
         tokio::select! {
             () = stop.cancelled() => break,
-            () = tokio::time::sleep(interval) => {}
+            () = tokio::time::sleep(pause_after(started.elapsed())) => {}
         }
     }
 }
@@ -69,6 +99,17 @@ mod tests {
         };
         run(BackgroundTask::InboxDelivery, Duration::from_secs(3_600), &stop, round).await;
         assert_eq!(rounds, 3);
+    }
+
+    #[test]
+    fn a_long_round_is_followed_by_a_longer_pause() {
+        let interval = Duration::from_secs(5);
+        for (round_ms, pause_ms) in [(0, 5_000), (500, 5_000), (1_000, 9_000), (10_000, 30_000)] {
+            let pause = sparing_pause(interval, Duration::from_millis(round_ms));
+            assert_eq!(pause, Duration::from_millis(pause_ms), "after {round_ms} ms");
+        }
+        // An interval that is longer than the longest pause stays.
+        assert_eq!(sparing_pause(Duration::from_secs(90), Duration::from_secs(30)), Duration::from_secs(90));
     }
 
     #[tokio::test]
