@@ -4,8 +4,8 @@
 bench() {
   local comparison_args=()
   case ${1:-} in
-    idempotency | ledger | reconcile) ;;
-    *) fail "name a benchmark: idempotency, ledger or reconcile" ;;
+    idempotency | ledger | reads | reconcile) ;;
+    *) fail "name a benchmark: idempotency, ledger, reads or reconcile" ;;
   esac
   start_run bench
   install_tools

@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
+use sqlx::{AssertSqlSafe, PgPool};
 
 /// A connection pool for a database with durable commits, which all figures assume.
 ///
@@ -27,6 +27,22 @@ pub(crate) async fn durable_pool(url: &str, connections: u32) -> anyhow::Result<
         "commits are not durable (fsync, synchronous_commit: {fsync}): set both to on"
     );
     Ok(pool)
+}
+
+/// Creates the internal accounts in EUR and the customers' accounts `customer-0` and so on.
+///
+/// # Errors
+/// If the database refuses them.
+pub(crate) async fn create_accounts(pool: &PgPool, customers: u64) -> anyhow::Result<()> {
+    let create = format!(
+        "INSERT INTO accounts (account_id, tenant_id, kind, currency)
+         SELECT 'internal:' || name || ':EUR', 'internal', 'internal', 'EUR'
+         FROM unnest(ARRAY['escrow', 'funding', 'holding']) AS names (name);
+         INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor)
+         SELECT 'customer-' || n, 'bench', 'customer', 'EUR', 0 FROM generate_series(0, {customers} - 1) AS n"
+    );
+    sqlx::raw_sql(AssertSqlSafe(create)).execute(pool).await?;
+    Ok(())
 }
 
 /// Rounds to two decimals.

@@ -7,6 +7,7 @@ mod common;
 mod idempotency;
 mod ledger;
 mod load;
+mod reads;
 mod reconciliation;
 
 use clap::Parser;
@@ -18,6 +19,8 @@ enum Args {
     Idempotency(idempotency::Args),
     /// Contention in the ledger: one escrow account without and with a balance row
     Ledger(ledger::Args),
+    /// Queues, lists, gauges and the hold audit of the ledger, among few and among many stored payments
+    Reads(reads::Args),
     /// Time and memory of a reconciliation run, without drift and with drift in every payment, for few and many payments
     Reconcile(reconciliation::Args),
 }
@@ -27,6 +30,7 @@ async fn main() -> anyhow::Result<()> {
     match Args::parse() {
         Args::Idempotency(args) => idempotency::run(args).await,
         Args::Ledger(args) => ledger::run(args).await,
+        Args::Reads(args) => reads::run(args).await,
         Args::Reconcile(args) => reconciliation::run(args).await,
     }
 }

@@ -18,7 +18,7 @@ use switch_client::config::Switches;
 use tokio::net::TcpListener;
 use workflow_api::{PaymentWorkflows, TemporalOptions};
 
-use crate::common::{durable_pool, print_now, round2};
+use crate::common::{create_accounts, durable_pool, print_now, round2};
 
 /// Name of the stub switch.
 const SWITCH: &str = "bench";
@@ -120,7 +120,7 @@ impl BenchBank {
     async fn new(url: &str, temporal: TemporalOptions, settled_minor: i64) -> anyhow::Result<Self> {
         let pool = durable_pool(url, CONNECTIONS).await?;
         payment_ledger::MIGRATOR.run(&pool).await?;
-        create_accounts(&pool).await?;
+        create_accounts(&pool, ACCOUNTS).await?;
         let (transfers, count) = tokio::sync::watch::channel(0);
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let switches: Switches = serde_json::from_value(json!({ SWITCH: {
@@ -172,18 +172,6 @@ impl BenchBank {
     }
 }
 
-async fn create_accounts(pool: &PgPool) -> anyhow::Result<()> {
-    let create = format!(
-        "INSERT INTO accounts (account_id, tenant_id, kind, currency)
-         SELECT 'internal:' || name || ':EUR', 'internal', 'internal', 'EUR'
-         FROM unnest(ARRAY['escrow', 'funding', 'holding']) AS names (name);
-         INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor)
-         SELECT 'customer-' || n, 'bench', 'customer', 'EUR', 0 FROM generate_series(0, {ACCOUNTS} - 1) AS n"
-    );
-    sqlx::raw_sql(AssertSqlSafe(create)).execute(pool).await?;
-    Ok(())
-}
-
 /// Inserts the settled payments `from` to `to` in bulk, without the triggers that update the balances per entry.
 async fn insert_settled(pool: &PgPool, from: u64, to: u64) -> anyhow::Result<()> {
     let entries = |kind: &str, from: &str, to: &str, payment: &str| {
@@ -205,7 +193,7 @@ async fn insert_settled(pool: &PgPool, from: u64, to: u64) -> anyhow::Result<()>
              'settled', 'pay_' || n, 1, now(), 'settled', 'query', now(), now(), now() - interval '1 hour', now() FROM new;
          {fund} {reserve} {debit}
          INSERT INTO holds (payment_id, account_id, amount_minor, currency, status, closed_at)
-         SELECT 'pay_' || n, {customer}, {AMOUNT_MINOR}, 'EUR', 'settled', now() FROM new;
+         SELECT 'pay_' || n, {customer}, {AMOUNT_MINOR}, 'EUR', 'debited', now() FROM new;
          INSERT INTO journal_unsealed (entry_id)
          SELECT entry_id FROM journal LEFT JOIN journal_seals s USING (entry_id) WHERE s.entry_id IS NULL;
          COMMIT",
