@@ -10,4 +10,5 @@ mod path_a_submit_failed;
 mod path_b_sla_expired;
 mod path_c_debit_refused;
 mod repeated_requests;
+mod sdk_metrics;
 mod workflow_failures;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::{METRICS, Process};
+use crate::metrics::{self as listed, Process};
 
 /// Pause between two updates of the pool's gauges.
 const POOL_INTERVAL: Duration = Duration::from_secs(5);
@@ -13,8 +13,7 @@ const POOL_INTERVAL: Duration = Duration::from_secs(5);
 /// Describes the metrics of a process, and updates the gauges of its database pool until `stop`. Call it once, inside a
 /// tokio runtime, after the recorder was installed.
 pub fn start(process: Process, pool: PgPool, stop: CancellationToken) {
-    METRICS
-        .iter()
+    listed::all()
         .filter(|entry| entry.exported_by.contains(&process))
         .for_each(|entry| entry.metric.describe());
     tokio::spawn(async move {

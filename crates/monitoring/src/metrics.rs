@@ -133,3 +133,34 @@ pub const METRICS: &[MetricEntry] = &[
     entry(&[PaymentsApi, PaymentWorker, BackgroundWorker, Notifier], Gauge, "database_connections_idle", &[], "connections", "Open database connections of the process that are not in use"),
     entry(&[PaymentsApi, PaymentWorker, BackgroundWorker, Notifier], Gauge, "database_connections_max", &[], "connections", "Most database connections that the process may open"),
 ];
+
+/// The metrics of the Temporal SDK that the payment-worker exports, with `_total` behind counters and `_seconds` behind durations.
+/// The SDK has more, and more labels; the payment-worker leaves those out.
+#[rustfmt::skip]
+pub const SDK_METRICS: &[MetricEntry] = &[
+    entry(&[PaymentWorker], Gauge, "temporal_worker_task_slots_available", &["task_queue", "worker_type"], "slots", "Tasks that a worker of the process could still begin, by task queue and type of worker; at 0 tasks wait at the Temporal server"),
+    entry(&[PaymentWorker], Gauge, "temporal_worker_task_slots_used", &["task_queue", "worker_type"], "slots", "Tasks that a worker of the process is working on, by task queue and type of worker"),
+    entry(&[PaymentWorker], Gauge, "temporal_num_pollers", &["task_queue", "poller_type"], "pollers", "Open polls of the process at the Temporal server, by task queue and type of task"),
+    entry(&[PaymentWorker], Histogram, "temporal_workflow_task_schedule_to_start_latency_seconds", &[], "seconds", "Time that a workflow task waited at the Temporal server for a worker"),
+    entry(&[PaymentWorker], Histogram, "temporal_workflow_task_execution_latency_seconds", &[], "seconds", "Duration of a workflow task in the worker"),
+    entry(&[PaymentWorker], Histogram, "temporal_workflow_task_replay_latency_seconds", &[], "seconds", "Duration of the replay of a workflow that was not in the sticky cache"),
+    entry(&[PaymentWorker], Counter, "temporal_workflow_task_execution_failed_total", &["failure_reason"], "workflow tasks", "Workflow tasks that failed and are repeated, by reason; a NonDeterminismError means that the code does not match the histories"),
+    entry(&[PaymentWorker], Counter, "temporal_workflow_task_queue_poll_succeed_total", &[], "polls", "Polls for workflow tasks that returned a task"),
+    entry(&[PaymentWorker], Counter, "temporal_workflow_task_queue_poll_empty_total", &[], "polls", "Polls for workflow tasks that ended without a task"),
+    entry(&[PaymentWorker], Histogram, "temporal_activity_schedule_to_start_latency_seconds", &[], "seconds", "Time that an activity waited at the Temporal server for a worker"),
+    entry(&[PaymentWorker], Histogram, "temporal_activity_execution_latency_seconds", &["activity_type"], "seconds", "Duration of an activity attempt, by activity"),
+    entry(&[PaymentWorker], Counter, "temporal_activity_execution_failed_total", &["activity_type"], "attempts", "Activity attempts that failed, by activity; most are repeated"),
+    entry(&[PaymentWorker], Histogram, "temporal_local_activity_execution_latency_seconds", &["activity_type"], "seconds", "Duration of a local activity attempt, by activity"),
+    entry(&[PaymentWorker], Gauge, "temporal_sticky_cache_size", &["task_queue"], "workflows", "Workflows in the sticky cache of the process"),
+    entry(&[PaymentWorker], Counter, "temporal_sticky_cache_hit_total", &[], "workflow tasks", "Workflow tasks whose workflow was in the sticky cache"),
+    entry(&[PaymentWorker], Counter, "temporal_sticky_cache_miss_total", &[], "workflow tasks", "Workflow tasks whose workflow had to be replayed, because it was no longer in the sticky cache"),
+    entry(&[PaymentWorker], Counter, "temporal_sticky_cache_total_forced_eviction_total", &[], "workflows", "Workflows that the SDK removed from the sticky cache"),
+    entry(&[PaymentWorker], Histogram, "temporal_request_latency_seconds", &["operation"], "seconds", "Duration of a request to the Temporal server, by operation"),
+    entry(&[PaymentWorker], Counter, "temporal_request_failure_total", &["operation"], "requests", "Failed requests to the Temporal server, by operation; the client repeats most of them"),
+    entry(&[PaymentWorker], Histogram, "temporal_long_request_latency_seconds", &["operation"], "seconds", "Duration of a long poll at the Temporal server, by operation; a poll without a task takes about a minute"),
+];
+
+/// Every metric of the bank's processes.
+pub fn all() -> impl Iterator<Item = &'static MetricEntry> {
+    METRICS.iter().chain(SDK_METRICS)
+}

@@ -18,6 +18,7 @@ use payment_protocol::inbox::CallbackStatus;
 use serde::{Deserialize, Serialize};
 use temporalio_client::errors::ClientConnectError;
 use temporalio_client::{Client, ClientOptions, ConnectionOptions, Url};
+use temporalio_common::telemetry::metrics::TemporalMeter;
 
 pub use namespace::{NamespaceIdError, is_missing_workflow, namespace_id};
 pub use payment_workflows::{PaymentWorkflowPager, PaymentWorkflows};
@@ -99,8 +100,21 @@ impl TemporalOptions {
     /// # Errors
     /// [`ConnectError`].
     pub async fn connect(&self, identity: &str) -> Result<Client, ConnectError> {
+        self.connect_measured(identity, None).await
+    }
+
+    /// The same, with requests and polls measured by `meter`.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub async fn connect_measured(
+        &self,
+        identity: &str,
+        meter: Option<TemporalMeter>,
+    ) -> Result<Client, ConnectError> {
         let url = Url::from_str(&self.address).map_err(|_| ConnectError::Address(self.address.clone()))?;
-        let connection = ConnectionOptions::new(url).identity(identity.to_owned()).build();
+        let connection =
+            ConnectionOptions::new(url).identity(identity.to_owned()).maybe_metrics_meter(meter).build();
         let options = ClientOptions::new(self.namespace.clone()).build();
         Client::connect(connection, options).await.map_err(|source| ConnectError::Unreachable {
             address: self.address.clone(),

@@ -13,6 +13,7 @@
 //! | `bounded` | works on claimed payments, a bounded number at once |
 //! | [`namespace`] | refuses a Temporal namespace that is not the one of the open payments' workflows |
 //! | `attributes` | the search attributes of payments |
+//! | `sdk_metrics` | exports metrics of the Temporal SDK beside those of the process |
 //! | [`process`] | start-up and shutdown of the process |
 
 pub mod account_lock;
@@ -26,5 +27,6 @@ mod payment_port;
 pub mod process;
 pub mod reconciliation;
 mod recovery;
+mod sdk_metrics;
 mod starter;
 pub mod workflow;

@@ -32,6 +32,7 @@ use crate::attributes;
 use crate::config::{Options, PaymentWorkerOptions};
 use crate::namespace;
 use crate::reconciliation::{self, ReconciliationActivities, ReconciliationWorkflow};
+use crate::sdk_metrics;
 use crate::starter::Starter;
 use crate::workflow::InterBankPaymentWorkflow;
 
@@ -72,7 +73,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         let profiles = switches.iter().map(|(_, options, profile)| (options, profile));
         let running = PaymentWorkflows::new(options.temporal.clone(), "payment-worker");
         let worker_set = WorkerSet {
-            runtime: Runtime::from_current_tokio(Default::default())?,
+            runtime: Runtime::from_current_tokio(sdk_metrics::runtime_options()?)?,
             client: client.clone(),
             task_queue: options.temporal.task_queue.clone(),
             ledger: ledger.clone(),
@@ -205,7 +206,7 @@ async fn run_workers(
 async fn connect(options: &workflow_api::TemporalOptions, stop: &CancellationToken) -> Option<Client> {
     let mut logged = false;
     loop {
-        match options.connect("payment-worker").await {
+        match options.connect_measured("payment-worker", Some(sdk_metrics::client_meter())).await {
             Ok(client) => return Some(client),
             Err(error) if !logged => {
                 tracing::warn!(
