@@ -1,4 +1,4 @@
-//! Metrics, alert rules, and the runbook page of each alert.
+//! Metrics, alert rules, the dashboard, and the runbook page of each alert.
 //!
 //! Each metric is listed once. Alert rules are built from the enums of the service, so that a state, a reason or an exception
 //! kind cannot be added without an alert, and each alert links to its page of the runbook. Tests compare the list of metrics
@@ -12,10 +12,12 @@
 //! | [`alert`] | an alert and its form in a Prometheus rule file |
 //! | [`payments`] | alerts about payments, holds and exceptions |
 //! | [`services`] | alerts about the processes and their dependencies |
+//! | [`dashboard`] | the generated Grafana dashboard |
 //! | [`document`] | the generated files below `deploy/alerts` |
 
 pub mod alert;
 pub mod background_task;
+pub mod dashboard;
 pub mod document;
 pub mod measure;
 pub mod metrics;

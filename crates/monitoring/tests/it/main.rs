@@ -4,6 +4,7 @@
 
 mod alerts;
 mod codes;
+mod dashboard;
 mod metrics;
 mod promtool;
 mod runbook;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::root;
 
-fn promtool(arguments: &[&str]) {
+pub(crate) fn promtool(arguments: &[&str]) {
     let program = std::env::var_os("TEST_PROMTOOL").unwrap_or_else(|| "promtool".into());
     let output = Command::new(&program).args(arguments).current_dir(root().join("deploy/alerts")).output();
     let output = output.unwrap_or_else(|error| {
