@@ -219,6 +219,8 @@ impl Ledger {
         payment_id: Option<&PaymentId>,
         limit: i64,
     ) -> Result<Vec<ExceptionView>, LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        plan_by_values(&mut tx).await?;
         let rows = sqlx::query_as!(
             ExceptionRow,
             "SELECT exception_id, payment_id, kind, detail, opened_at, closed_at, closed_by
@@ -229,8 +231,9 @@ impl Ledger {
             payment_id.map(PaymentId::as_str),
             limit,
         )
-        .fetch_all(&self.pool)
+        .fetch_all(&mut *tx)
         .await?;
+        tx.commit().await?;
         Ok(rows.into_iter().map(ExceptionView::from).collect())
     }
 }

@@ -97,8 +97,8 @@ impl Ledger {
                                    (SELECT r.line_id FROM statement_lines r
                                     WHERE r.switch = p.switch AND r.read_at < coalesce(f.recorded_at, now())
                                     ORDER BY r.read_at DESC LIMIT 1)))) END AS marker,
-                          (SELECT transfer_id FROM submissions s WHERE s.payment_id = p.payment_id AND transfer_id IS NOT NULL
-                           ORDER BY attempt LIMIT 1) AS transfer_id
+                          (SELECT (array_agg(transfer_id ORDER BY attempt) FILTER (WHERE transfer_id IS NOT NULL))[1]
+                           FROM submissions s WHERE s.payment_id = p.payment_id) AS transfer_id
                    FROM payments p
                    LEFT JOIN LATERAL (SELECT marker, recorded_at FROM submissions s WHERE s.payment_id = p.payment_id
                                       ORDER BY attempt LIMIT 1) AS f ON true
@@ -136,11 +136,11 @@ impl Ledger {
         let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         let recorded = sqlx::query_scalar!(
-            r#"SELECT transfer_id AS "transfer_id!" FROM submissions WHERE payment_id = $1 AND transfer_id IS NOT NULL
-               ORDER BY attempt LIMIT 1"#,
+            "SELECT (array_agg(transfer_id ORDER BY attempt) FILTER (WHERE transfer_id IS NOT NULL))[1]
+             FROM submissions WHERE payment_id = $1",
             payment_id.as_str(),
         )
-        .fetch_optional(&mut *tx)
+        .fetch_one(&mut *tx)
         .await?;
         if recorded.is_some() || locked.facts.state.end().is_some() {
             return Ok(recorded);

@@ -96,10 +96,11 @@ impl Ledger {
     }
 
     async fn mark_batch(&self, payment_ids: &[&str], detail: &str) -> Result<u64, LedgerError> {
+        // `coalesce` fits no index of open payments, which the planner takes for empty while its statistics are old.
         let marked = sqlx::query!(
             "WITH marked AS (
                  UPDATE payments SET attempts_uncertain = true
-                 WHERE payment_id = ANY ($1) AND ended_at IS NULL AND NOT attempts_uncertain
+                 WHERE payment_id = ANY ($1) AND coalesce(ended_at, 'infinity') = 'infinity' AND NOT attempts_uncertain
                  RETURNING payment_id, state)
              INSERT INTO timeline (payment_id, state, detail, is_internal) SELECT payment_id, state, $2, true FROM marked",
             payment_ids as &[&str],
