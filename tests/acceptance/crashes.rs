@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use serde_json::json;
+use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use testkit::system::OPENING_MINOR;
 use testkit::wait::until;
 use testkit::{System, SystemOptions};
@@ -65,6 +67,7 @@ async fn s0_17_another_worker_continues_open_payments() -> anyhow::Result<()> {
     for payment in &payments {
         system.wait_for_state(&payment.payment_id, "submitted").await?;
     }
+    let first = carrying_worker(&system, &payments[0].payment_id).await?;
     // The restarted worker is another process with another Temporal identity.
     system.worker.stop().await?;
     for payment in &payments {
@@ -75,7 +78,20 @@ async fn s0_17_another_worker_continues_open_payments() -> anyhow::Result<()> {
         system.wait_for_state(&payment.payment_id, "settled").await?;
     }
     assert_eq!(system.audit().await?.debited, 5);
+    let second = carrying_worker(&system, &payments[0].payment_id).await?;
+    assert!(first.starts_with("payment-worker pid "), "{first}");
+    assert!(second.starts_with("payment-worker pid ") && second != first, "{first}, {second}");
     Ok(())
+}
+
+/// The worker that began the last workflow task, as `payctl worker` reads it.
+async fn carrying_worker(system: &System, payment_id: &str) -> anyhow::Result<String> {
+    let history = system.history(payment_id).await?;
+    let last = history.into_iter().rev().find_map(|event| match event.attributes {
+        Some(Attributes::WorkflowTaskStartedEventAttributes(started)) => Some(started.identity),
+        _ => None,
+    });
+    last.context("no workflow task began")
 }
 
 #[tokio::test]

@@ -204,9 +204,11 @@ async fn run_workers(
 
 /// Connects as soon as Temporal answers; `None` if `stop` comes first.
 async fn connect(options: &workflow_api::TemporalOptions, stop: &CancellationToken) -> Option<Client> {
+    // Of several payment-workers of a host, it says which one carries a workflow.
+    let identity = format!("payment-worker pid {}", std::process::id());
     let mut logged = false;
     loop {
-        match options.connect_measured("payment-worker", Some(sdk_metrics::client_meter())).await {
+        match options.connect_measured(&identity, Some(sdk_metrics::client_meter())).await {
             Ok(client) => return Some(client),
             Err(error) if !logged => {
                 tracing::warn!(

@@ -20,6 +20,7 @@ pub(crate) mod stuck;
 pub(crate) mod switch;
 pub(crate) mod temporal_namespace;
 pub(crate) mod webhooks;
+pub(crate) mod worker;
 
 use idempotency::{IdempotencyKey, KeyError};
 

@@ -8,9 +8,10 @@ use temporalio_client::Client;
 use temporalio_client::errors::WorkflowInteractionError;
 use temporalio_client::{
     UntypedQuery, UntypedWorkflow, UntypedWorkflowHandle, WorkflowDescribeOptions, WorkflowExecutionStatus,
-    WorkflowQueryOptions,
+    WorkflowFetchHistoryOptions, WorkflowQueryOptions,
 };
 use temporalio_common::data_converters::{PayloadConverter, RawValue};
+use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use tokio::time::timeout;
 use workflow_api::PAYMENT_STATUS;
 
@@ -18,6 +19,8 @@ use crate::config::Config;
 
 /// Time for connection and description together.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time for the history.
+const HISTORY_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time for the query, which a worker has to answer.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -32,6 +35,8 @@ pub(crate) struct WorkflowView {
     pub(crate) state: Option<PaymentState>,
     /// Why the query failed.
     pub(crate) query_error: Option<String>,
+    /// The worker that began the last workflow task; `None` before the first one, or if the history could not be read.
+    pub(crate) worker: Option<String>,
 }
 
 /// Result of the query, restricted to the field that is shown.
@@ -40,7 +45,7 @@ struct PaymentStatusResult {
     state: PaymentState,
 }
 
-/// Reads the workflow, within six seconds.
+/// Reads the workflow, within nine seconds.
 ///
 /// # Errors
 /// Why Temporal could not be read.
@@ -48,6 +53,7 @@ pub(super) async fn describe(config: &Config, workflow_id: &str) -> Result<Workf
     let description = timeout(DESCRIBE_TIMEOUT, describe_execution(config, workflow_id)).await;
     let (handle, run_id, status) =
         description.map_err(|_| "Temporal gave no answer within 3 s".to_owned())??;
+    let worker = timeout(HISTORY_TIMEOUT, last_worker(&handle)).await.ok().and_then(Result::ok).flatten();
     let queried = match timeout(QUERY_TIMEOUT, query_state(&handle)).await {
         Ok(queried) => queried,
         Err(_) => Err("no worker answered the query within 3 s".into()),
@@ -56,7 +62,19 @@ pub(super) async fn describe(config: &Config, workflow_id: &str) -> Result<Workf
         Ok(state) => (Some(state), None),
         Err(error) => (None, Some(error)),
     };
-    Ok(WorkflowView { run_id, status, state, query_error })
+    Ok(WorkflowView { run_id, status, state, query_error, worker })
+}
+
+/// The worker that began the last workflow task, within six seconds; `None` before the first one.
+///
+/// # Errors
+/// Why Temporal could not be read.
+pub(super) async fn worker(config: &Config, workflow_id: &str) -> Result<Option<String>, String> {
+    let description = timeout(DESCRIBE_TIMEOUT, describe_execution(config, workflow_id)).await;
+    let (handle, ..) = description.map_err(|_| "Temporal gave no answer within 3 s".to_owned())??;
+    timeout(HISTORY_TIMEOUT, last_worker(&handle))
+        .await
+        .map_err(|_| "Temporal gave no history within 3 s".to_owned())?
 }
 
 async fn describe_execution(
@@ -73,6 +91,16 @@ async fn describe_execution(
         Err(WorkflowInteractionError::NotFound(_)) => Err(format!("Temporal has no workflow {workflow_id}")),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// The identity of the worker that began the last workflow task, and that carries the workflow on.
+async fn last_worker(handle: &UntypedWorkflowHandle<Client>) -> Result<Option<String>, String> {
+    let history = handle.fetch_history(WorkflowFetchHistoryOptions::default());
+    let events = history.into_events().await.map_err(|error| error.to_string())?;
+    Ok(events.into_iter().rev().find_map(|event| match event.attributes {
+        Some(Attributes::WorkflowTaskStartedEventAttributes(started)) => Some(started.identity),
+        _ => None,
+    }))
 }
 
 async fn query_state(handle: &UntypedWorkflowHandle<Client>) -> Result<PaymentState, String> {

@@ -23,3 +23,4 @@ mod show;
 mod switches;
 mod temporal_namespace;
 mod webhooks;
+mod worker;

@@ -170,7 +170,8 @@ fn workflow(explanation: &PaymentExplanation) -> String {
                 (None, Some(error)) => format!("state unknown: {error}"),
                 (None, None) => "state unknown".into(),
             };
-            format!("{}, run {}; {state}", view.status, view.run_id)
+            let worker = view.worker.as_deref().map(|worker| format!(", on {worker}")).unwrap_or_default();
+            format!("{}{worker}, run {}; {state}", view.status, view.run_id)
         }
         Err(error) => format!("unavailable: {error}"),
     }
