@@ -37,7 +37,8 @@ pub(crate) struct BackgroundWorkerOptions {
     /// Pause between two updates of the gauges, in milliseconds. Default 5000; nine times as long as the update took where
     /// that is longer, 30000 at most.
     pub(crate) metrics_interval_ms: u64,
-    /// Pause between two hold audits, in milliseconds. Default 60000.
+    /// Pause between two hold audits, in milliseconds. Default 60000; nine times as long as the audit took where that is longer,
+    /// 150000 at most.
     pub(crate) audit_interval_ms: u64,
     /// Pause between two rounds of partition maintenance, in milliseconds. Default 60000.
     pub(crate) partition_maintenance_interval_ms: u64,

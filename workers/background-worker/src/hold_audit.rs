@@ -17,7 +17,7 @@ use crate::periodic::{self, RoundOutcome};
 /// Audits holds periodically until `stop`. Several processes may: an exception is opened once.
 pub(crate) async fn run(ledger: &Ledger, options: &BackgroundWorkerOptions, stop: &CancellationToken) {
     let interval = Duration::from_millis(options.audit_interval_ms);
-    periodic::run(BackgroundTask::HoldAudit, interval, stop, async || {
+    periodic::run_sparingly(BackgroundTask::HoldAudit, interval, stop, async || {
         audit(ledger).await?;
         Ok(RoundOutcome::Idle)
     })

@@ -7,9 +7,6 @@ use monitoring::background_task::BackgroundTask;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Longest pause that a long round causes: a task without a success for a minute counts as stalled.
-const LONG_PAUSE_MAX: Duration = Duration::from_secs(30);
-
 /// Outcome of one round of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RoundOutcome {
@@ -31,19 +28,19 @@ pub(crate) async fn run(
 }
 
 /// The same for a round whose reads grow with the number of open payments: it takes at most a tenth of a database session, by
-/// a longer pause after a long round ([`LONG_PAUSE_MAX`] at most).
+/// a longer pause after a long round, up to half of the time after which the task counts as stalled.
 pub(crate) async fn run_sparingly(
     task: BackgroundTask,
     interval: Duration,
     stop: &CancellationToken,
     round: impl AsyncFnMut() -> Result<RoundOutcome>,
 ) {
-    repeat(task, stop, round, |duration| sparing_pause(interval, duration)).await;
+    repeat(task, stop, round, |duration| sparing_pause(task, interval, duration)).await;
 }
 
 /// Pause after a round that took `duration`.
-fn sparing_pause(interval: Duration, duration: Duration) -> Duration {
-    interval.max((duration * 9).min(LONG_PAUSE_MAX))
+fn sparing_pause(task: BackgroundTask, interval: Duration, duration: Duration) -> Duration {
+    interval.max((duration * 9).min(task.stalled_after() / 2))
 }
 
 async fn repeat(
@@ -105,11 +102,14 @@ mod tests {
     fn a_long_round_is_followed_by_a_longer_pause() {
         let interval = Duration::from_secs(5);
         for (round_ms, pause_ms) in [(0, 5_000), (500, 5_000), (1_000, 9_000), (10_000, 30_000)] {
-            let pause = sparing_pause(interval, Duration::from_millis(round_ms));
+            let pause =
+                sparing_pause(BackgroundTask::MetricsCollection, interval, Duration::from_millis(round_ms));
             assert_eq!(pause, Duration::from_millis(pause_ms), "after {round_ms} ms");
         }
         // An interval that is longer than the longest pause stays.
-        assert_eq!(sparing_pause(Duration::from_secs(90), Duration::from_secs(30)), Duration::from_secs(90));
+        let pause =
+            sparing_pause(BackgroundTask::HoldAudit, Duration::from_secs(500), Duration::from_secs(30));
+        assert_eq!(pause, Duration::from_secs(500));
     }
 
     #[tokio::test]
