@@ -2,7 +2,7 @@
 # `./dev up`: starts the whole system on this machine, makes one payment, prints the addresses, and runs until Ctrl-C.
 
 up() {
-  local kind=up strategy=query cluster temporal_file broker_folder
+  local kind=up strategy=query workers=2 cluster temporal_file broker_folder
   while [ $# -gt 0 ]; do
     case $1 in
       --once) kind=once ;;
@@ -11,10 +11,19 @@ up() {
         [ $# = 1 ] || shift
         ;;
       --strategy=*) strategy=${1#*=} ;;
-      *) fail "up does not accept '$1'; it accepts --once and --strategy NAME" ;;
+      --workers)
+        workers=${2:-}
+        [ $# = 1 ] || shift
+        ;;
+      --workers=*) workers=${1#*=} ;;
+      *) fail "up does not accept '$1'; it accepts --once, --strategy NAME and --workers N" ;;
     esac
     shift
   done
+  case $workers in
+    [1-9]) ;;
+    *) fail "--workers takes a number of payment-workers from 1 to 9" ;;
+  esac
   configure_strategy "$strategy"
   start_run "$kind"
   [ "$kind" = once ] || require_same_strategy "$strategy"
@@ -131,9 +140,7 @@ start_services() {
   destination_account=$(json_text destination_account "$demo")
   [ -n "$api_key" ] && [ -n "$source_account" ] && [ -n "$destination_account" ] ||
     fail "the output of 'payctl demo --json' lacks api_key, source_account or destination_account; see $demo"
-  log_step "starting the payment-worker"
-  start_process payment-worker "$programs/payment-worker"
-  wait_ready payment-worker "$worker_metrics/ready"
+  start_workers
   log_step "starting the payments-api on port $api_port"
   start_process payments-api "$programs/payments-api"
   wait_ready payments-api "$api/ready"
@@ -143,6 +150,32 @@ start_services() {
   log_step "starting the notifier"
   start_process notifier "$programs/notifier"
   wait_ready notifier "$notifier_metrics/ready"
+}
+
+# Starts the payment-workers: any of them carries any payment. The metrics of the first one have the configured port.
+start_workers() {
+  local number
+  worker_addresses=()
+  for ((number = 1; number <= workers; number++)); do
+    if [ "$number" = 1 ]; then
+      REPLY=$worker_metrics_port
+    else
+      pick_port
+    fi
+    worker_addresses+=("127.0.0.1:$REPLY")
+    log_step "starting payment-worker-$number"
+    start_service "payment-worker-$number"
+    wait_ready "payment-worker-$number" "http://127.0.0.1:$REPLY/ready"
+  done
+}
+
+# start_service NAME: starts the program of a service; a payment-worker has its number behind the name.
+start_service() {
+  local address=$PAYMENTS_WORKER__METRICS_LISTEN
+  case $1 in
+    payment-worker-*) address=${worker_addresses[${1##*-} - 1]} ;;
+  esac
+  PAYMENTS_WORKER__METRICS_LISTEN=$address start_process "$1" "$programs/${1%-[1-9]}"
 }
 
 fail_with_log() {
@@ -173,8 +206,8 @@ print_addresses() {
   This payment in the Temporal UI   $ui/$payment_id
   API page                          $api/docs
   Transfers at the mock switch      $mock_switch/admin/book
-  Metrics                           $worker_metrics/metrics
-                                    $api/metrics
+  Metrics                           $api/metrics
+$(printf '                                    http://%s/metrics\n' "${worker_addresses[@]}")
                                     $background_worker_metrics/metrics
                                     $notifier_metrics/metrics
   Database, as its owner            $owner_url
@@ -197,16 +230,17 @@ print_addresses() {
 TEXT
 }
 
-# Waits in the foreground. A service that ends is started again, so that a reader may kill it; if anything else ends, or a
-# service ends too often, everything is stopped. stderr is closed meanwhile, because bash would report a killed process too.
+# Waits in the foreground. A process that ends is started again, so that a reader may kill it; if the database ends, or processes
+# end too often, everything is stopped. stderr is closed meanwhile, because bash would report a killed process too;
+# what starts a process again has it as descriptor 3.
 watch_processes() {
   local ended=
   log_step "the system is up; Ctrl-C stops it"
   while true; do
     sleep 1
     find_ended_process
-    [ -z "$ended" ] || restart_service "$ended" || break
-  done 2>/dev/null
+    [ -z "$ended" ] || restart_ended "$ended" || break
+  done 3>&2 2>/dev/null
   if [ "$ended" = database ]; then
     print_log_tail "$cluster_log"
     fail "the database ended unexpectedly; its log is $cluster_log"
@@ -228,22 +262,43 @@ find_ended_process() {
   done
 }
 
-# restart_service RECORD: starts an ended service again; its earlier log gets a number. Fails if the record is not of a
-# service, or if services have ended more than restarts_bound times in this run.
+# restart_ended RECORD: starts an ended process again; its earlier log gets a number. Fails if processes have ended more than
+# restarts_bound times in this run.
 restarts=0
 restarts_bound=20
-restart_service() {
-  local name=${1##*/??-} code=0
+restart_ended() {
+  local name=${1##*/??-} code=0 pid
   name=${name%.process}
-  case $name in
-    mock-switch | payments-api | payment-worker | background-worker | notifier) ;;
-    *) return 1 ;;
-  esac
   [ "$restarts" -lt "$restarts_bound" ] || return 1
   restarts=$((restarts + 1))
-  wait "$(sed -n 1p "$1")" || code=$?
-  log_step "$name ended (exit code $code$([ "$code" -le 128 ] || printf ', signal %s' "$(kill -l "$code")")); starting it again"
+  pid=$(sed -n 1p "$1")
+  wait "$pid" || code=$?
+  log_step "$name (pid $pid) ended, exit code $code$([ "$code" -le 128 ] || printf ', signal %s' "$(kill -l "$code")"); $(meanwhile "$name")"
   rm -f "$1"
   mv "$log_dir/$name.log" "$log_dir/$name.$restarts.log"
-  start_process "$name" "$programs/$name"
+  case $name in
+    temporal) start_temporal "$temporal_port" "$temporal_file" "$temporal_ui_port" ;;
+    broker) start_broker "$nats_port" "$broker_folder" ;;
+    *) start_service "$name" ;;
+  esac 2>&3
+  log_note "$name runs again as pid $started_pid"
+}
+
+# meanwhile NAME: what goes on without the process.
+meanwhile() {
+  case $1 in
+    payment-worker-*)
+      if [ "$workers" -gt 1 ]; then
+        printf 'another payment-worker carries its payments on within 10 s'
+      else
+        printf 'payments wait for it'
+      fi
+      ;;
+    payments-api) printf 'payments go on, callbacks are repeated, new payments wait' ;;
+    background-worker) printf 'payments go on, events and the sealing of the journal wait' ;;
+    notifier) printf 'payments go on, notifications wait' ;;
+    broker) printf 'payments go on, events wait in the outbox' ;;
+    temporal) printf 'payments are accepted and stored, and wait for it' ;;
+    mock-switch) printf 'payments are accepted, and ask it again' ;;
+  esac
 }
