@@ -19,7 +19,7 @@ use payment_explorer::{coverage, profiles};
 /// outcomes and branches.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Walk further: an hour or more instead of half a minute
+    /// Walk further: several hours instead of a minute or two
     #[arg(long)]
     deep: bool,
     /// Walk only this profile, like `query:query+dedup+cancel+callback`; repeatable
