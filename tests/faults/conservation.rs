@@ -79,9 +79,13 @@ async fn compensate(system: &System, account: &str) -> anyhow::Result<Compensate
 #[tokio::test]
 async fn s0_13_balances_are_exact_while_compensating_workers_are_killed() -> anyhow::Result<()> {
     let _alone = crate::ALONE.lock().await;
-    // The SLA of the second switch is short, so that the other payments do not time out.
-    let options =
-        SystemOptions::default().with_profile("sla_ms", 300_000).with_other_switch(&[("sla_ms", 500.into())]);
+    // Only the SLA of the second switch is short, and no submit budget: a payment whose worker was killed waits ten seconds for the
+    // next one, and must neither time out nor be cancelled for that.
+    let options = SystemOptions::default()
+        .with_profile("sla_ms", 300_000)
+        .with_profile("submit_budget_ms", 120_000)
+        .with_profile("submit_deadline_ms", 150_000)
+        .with_other_switch(&[("sla_ms", 500.into())]);
     let mut system = System::start("conservation", options).await?;
     let pool = system.database.pool.clone();
     let work = async {
