@@ -254,6 +254,10 @@ async fn switch_statement_lines_are_stored_once_and_the_cursor_advances(pool: Pg
     bank.lines(&[]).await;
     let cursor = bank.ledger.statement_cursor(&switch()).await.unwrap();
     assert_eq!(cursor.as_deref(), Some("t-1-Returned"));
+    // A reader that began earlier stores an earlier page: nothing is read again for it (S3.8).
+    bank.lines(&page[..1]).await;
+    let cursor = bank.ledger.statement_cursor(&switch()).await.unwrap();
+    assert_eq!(cursor.as_deref(), Some("t-1-Returned"), "the cursor moved back");
     for change in ["UPDATE statement_lines SET amount_minor = 1", "DELETE FROM statement_lines"] {
         assert!(sqlx::raw_sql(change).execute(&bank.pool).await.is_err(), "{change}");
     }

@@ -20,8 +20,8 @@ impl Ledger {
         Ok(cursor.flatten())
     }
 
-    /// Stores a page of statement lines and its cursor; returns how many lines are new. Existing lines are skipped,
-    /// so concurrent readers do no harm.
+    /// Stores a page of statement lines and its cursor; returns how many lines are new. Existing lines are skipped and the
+    /// cursor never moves back (S3.8), so concurrent readers do no harm.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -56,9 +56,14 @@ impl Ledger {
         .await?
         .rows_affected();
         sqlx::query!(
-            "INSERT INTO statement_cursors (switch, cursor) VALUES ($1, $2)
-             ON CONFLICT (switch) DO UPDATE SET cursor = coalesce(excluded.cursor, statement_cursors.cursor),
-                                                read_at = clock_timestamp()",
+            "INSERT INTO statement_cursors AS c (switch, cursor) VALUES ($1, $2)
+             ON CONFLICT (switch) DO UPDATE
+             SET read_at = clock_timestamp(),
+                 cursor = CASE WHEN excluded.cursor IS NULL OR EXISTS (
+                     SELECT FROM statement_lines page JOIN statement_lines present USING (switch)
+                     WHERE switch = $1 AND page.cursor = excluded.cursor AND present.cursor = c.cursor
+                       AND page.line_id < present.line_id)
+                 THEN c.cursor ELSE excluded.cursor END",
             switch.as_str(),
             page.last().map(|line| replace_nul(&line.cursor).into_owned()),
         )
