@@ -72,7 +72,7 @@ pub fn queries(entry: &MetricEntry) -> Vec<Query> {
                 legend: legend(name),
             }]
         }
-        // Several quantiles of several series in one panel cannot be told apart.
+        // Several quantiles of several series in one panel cannot be distinguished.
         Kind::Histogram if labels.is_empty() => vec![quantile(50), quantile(95), quantile(99)],
         Kind::Histogram => vec![quantile(99)],
         Kind::Gauge if metric.unit == "seconds since 1970" => {

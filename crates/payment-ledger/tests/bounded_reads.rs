@@ -185,7 +185,7 @@ async fn blocks_by_step(bank: &Bank) -> Vec<(&'static str, i64)> {
     touched
 }
 
-/// The planner takes an index of what is open for nearly empty while the statistics say that nothing is. A condition that fits it
+/// The planner takes an index of open rows for nearly empty while the statistics say that nothing is. A condition that fits it
 /// must not send the lookup of one payment there.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn s0_15_steps_cost_the_same_with_statistics_from_before_a_backlog(

@@ -33,7 +33,7 @@ const SEARCHED_MAX: i64 = 100_000;
 pub struct OperatorPaymentPage {
     /// The payments, newest first; at most [`OperatorPaymentFilter::limit`].
     pub payments: Vec<PaymentView>,
-    /// The payment after which the next page begins; `None` after the last page. A page with room left has one as well if
+    /// The payment after which the next page begins; `None` after the last page. A page that is not full has one as well if
     /// the search of a switch ended at its bound.
     pub next: Option<PaymentId>,
 }
