@@ -34,6 +34,8 @@ const PAGE: i64 = 50;
 const IN_FLIGHT_MAX: i64 = 256;
 /// Blocks that are not counted as growth: a few for each payment of a page, which a small database has in fewer blocks.
 const FEW_BLOCKS: f64 = 250.0;
+/// The same for an open payment: the levels of an index in each of the tables that have something of it.
+const FEW_BLOCKS_OF_A_PAYMENT: f64 = 20.0;
 
 /// Options of `bench reads`.
 #[derive(Debug, clap::Args)]
@@ -102,7 +104,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
             Bound::Fixed | Bound::Search => (1.0, 1.0),
         };
         let (few_blocks, many_blocks) = (small.blocks as f64 / per.0, large.blocks as f64 / per.1);
-        let floor = if small.bound == Bound::PerOpenPayment { FEW_BLOCKS / PAGE as f64 } else { FEW_BLOCKS };
+        let floor = if small.bound == Bound::PerOpenPayment { FEW_BLOCKS_OF_A_PAYMENT } else { FEW_BLOCKS };
         let ratio = many_blocks / few_blocks.max(floor);
         if ratio > 2.0 && small.bound != Bound::Search {
             grown.push(small.read);
