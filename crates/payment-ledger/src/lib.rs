@@ -30,6 +30,7 @@ pub mod operator;
 pub mod reads;
 mod row_lock;
 pub mod steps;
+mod stored_id;
 pub mod switch;
 mod transaction;
 mod writes;

@@ -7,7 +7,7 @@ use sqlx::PgConnection;
 
 use crate::operator::decisions::DecisionView;
 use crate::reads::view::{PaymentView, plan_by_values, view};
-use crate::steps::workflow_input::read_id;
+use crate::stored_id::read_id;
 use crate::{Ledger, LedgerError};
 
 /// A filter for the payments of all tenants. Newest first.

@@ -9,6 +9,7 @@ use payment_protocol::{PaymentState, SwitchProfile, keys};
 use sqlx::PgConnection;
 
 use crate::LedgerError;
+use crate::stored_id::read_id;
 
 /// A payment as requested through the API.
 #[derive(Clone, Debug)]
@@ -179,14 +180,8 @@ pub async fn stored_requests(
     .await?;
     rows.into_iter()
         .map(|row| {
-            let unreadable = |_| LedgerError::Unreadable {
-                id: row.payment_id.clone(),
-                column: "payment_id",
-                value: row.payment_id.clone(),
-            };
-            let id = PaymentId::new(row.payment_id.as_str()).map_err(unreadable)?;
             Ok((
-                id,
+                read_id(&row.payment_id)?,
                 AcceptOutcome::Existing { request_hash: row.request_hash, response_body: row.response_body },
             ))
         })

@@ -9,4 +9,4 @@ pub mod release;
 pub mod reserve;
 pub mod start;
 pub mod submit;
-pub(crate) mod workflow_input;
+mod workflow_input;

@@ -6,7 +6,8 @@ use payment_protocol::ids::PaymentId;
 use payment_protocol::{Payment, keys};
 
 use crate::row_lock::lock_payment;
-use crate::steps::workflow_input::{self, PaymentRow, read_id};
+use crate::steps::workflow_input::{self, PaymentRow};
+use crate::stored_id::read_id;
 use crate::{Ledger, LedgerError, writes};
 
 /// Starts that Temporal rejects before the payment needs an operator.

@@ -9,6 +9,7 @@ use payment_protocol::ids::{AccountId, PaymentId, TxId};
 use payment_protocol::money::{Money, parse_currency};
 
 use crate::row_lock::{LockedPayment, lock_payment};
+use crate::stored_id::read_id;
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError};
 
@@ -95,14 +96,5 @@ pub(crate) fn payment(row: PaymentRow) -> Result<Payment, LedgerError> {
         resume: u32::try_from(row.resume_count)
             .map_err(|error| unreadable("resume_count", error.to_string()))?,
         payment_id,
-    })
-}
-
-/// A payment id as stored.
-pub(crate) fn read_id(text: &str) -> Result<PaymentId, LedgerError> {
-    PaymentId::new(text).map_err(|_| LedgerError::Unreadable {
-        id: text.to_owned(),
-        column: "payment_id",
-        value: text.to_owned(),
     })
 }

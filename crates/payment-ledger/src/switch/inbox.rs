@@ -7,6 +7,7 @@ use payment_protocol::state::FinalState;
 use sqlx::PgConnection;
 
 use crate::row_lock::lock_payment;
+use crate::stored_id::read_id;
 use crate::{Ledger, LedgerError, writes};
 
 /// Outcome of a customer's cancel request.
@@ -65,12 +66,7 @@ impl Ledger {
         .await?;
         rows.into_iter()
             .map(|row| {
-                let payment_id =
-                    PaymentId::new(row.payment_id.as_str()).map_err(|_| LedgerError::Unreadable {
-                        id: row.payment_id.clone(),
-                        column: "payment_id",
-                        value: row.payment_id,
-                    })?;
+                let payment_id = read_id(&row.payment_id)?;
                 let kind = match (row.kind.as_str(), row.status, row.event_id) {
                     ("final_status", ..) => InboxMessageKind::FinalStatusRecorded,
                     ("decision", ..) => {

@@ -7,7 +7,7 @@ use payment_protocol::text_enum;
 
 use super::findings::{Finding, FindingOutcome};
 use super::payments::Sources;
-use crate::steps::workflow_input::read_id;
+use crate::stored_id::read_id;
 use crate::{Ledger, LedgerError};
 use payment_protocol::drift::{Drift, Tolerance};
 

@@ -9,7 +9,7 @@ use payment_protocol::report::SettledReport;
 
 use super::ReconciliationRunId;
 use super::findings::Finding;
-use crate::steps::workflow_input::read_id;
+use crate::stored_id::read_id;
 use crate::{Ledger, LedgerError};
 
 /// One payment of a reconciliation run, with the ledger's, the switch statement's and Temporal's evidence about it.
