@@ -105,21 +105,15 @@ impl Ledger {
     pub async fn list(&self, filter: &OperatorPaymentFilter) -> Result<OperatorPaymentPage, LedgerError> {
         let mut tx = self.pool.begin().await?;
         plan_by_values(&mut tx).await?;
-        let searched = match filter.switch {
-            Some(_) => filter.limit.max(SEARCHED_MAX / count_tenants(&mut tx).await?.max(1)),
-            None => filter.limit,
-        };
+        let tenants = tenants(&mut tx).await?;
+        let share = SEARCHED_MAX / i64::try_from(tenants.len()).unwrap_or(i64::MAX).max(1);
+        let searched = if filter.switch.is_some() { filter.limit.max(share) } else { filter.limit };
         // `cut` is where the search of some tenant ended first: beyond it, payments of that tenant may be missing. It is the last
         // row, whether or not it is of the switch.
         let rows = sqlx::query!(
-            r#"WITH RECURSIVE tenants AS (
-                   (SELECT tenant_id FROM payments ORDER BY tenant_id LIMIT 1)
-                   UNION ALL
-                   SELECT (SELECT n.tenant_id FROM payments n WHERE n.tenant_id > t.tenant_id ORDER BY n.tenant_id LIMIT 1)
-                   FROM tenants t WHERE t.tenant_id IS NOT NULL),
-               searched AS MATERIALIZED (
+            r#"WITH searched AS MATERIALIZED (
                    SELECT newest.*
-                   FROM tenants t
+                   FROM unnest($8::text[]) AS t (tenant_id)
                    CROSS JOIN LATERAL (
                        SELECT p.accepted_at, p.payment_id, p.switch,
                               row_number() OVER (ORDER BY p.accepted_at DESC, p.payment_id DESC) AS place
@@ -156,6 +150,7 @@ impl Ledger {
             filter.state.map(|state| state.end().is_none()),
             filter.switch.as_ref().map(SwitchName::as_str),
             searched,
+            &tenants,
         )
         .fetch_all(&mut *tx)
         .await?;
@@ -238,16 +233,16 @@ impl Ledger {
     }
 }
 
-/// The number of tenants with payments. Each is found by one index probe.
-async fn count_tenants(tx: &mut PgConnection) -> Result<i64, LedgerError> {
+/// The tenants with payments. Each is found by one index probe.
+async fn tenants(tx: &mut PgConnection) -> Result<Vec<String>, LedgerError> {
     Ok(sqlx::query_scalar!(
         r#"WITH RECURSIVE tenants AS (
                (SELECT tenant_id FROM payments ORDER BY tenant_id LIMIT 1)
                UNION ALL
                SELECT (SELECT n.tenant_id FROM payments n WHERE n.tenant_id > t.tenant_id ORDER BY n.tenant_id LIMIT 1)
                FROM tenants t WHERE t.tenant_id IS NOT NULL)
-           SELECT count(tenant_id) AS "count!" FROM tenants"#
+           SELECT tenant_id AS "tenant_id!" FROM tenants WHERE tenant_id IS NOT NULL"#
     )
-    .fetch_one(tx)
+    .fetch_all(tx)
     .await?)
 }
