@@ -26,16 +26,16 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let config = args.config.read()?;
     let ledger = config.ledger().await?;
-    let payment_id = match args.payment_id {
-        Some(payment_id) => payment_id,
+    let payment = match args.payment_id {
+        Some(payment_id) => explain::read_ledger(&ledger, &payment_id).await?.payment.view,
         None => {
             let filter = OperatorPaymentFilter { limit: 1, ..OperatorPaymentFilter::default() };
             let newest = ledger.list(&filter).await?.payments.into_iter().next();
-            let newest = newest.context("there is no payment yet; make one with payctl pay")?;
-            PaymentId::new(newest.payment_id)?
+            newest.context("there is no payment yet; make one with payctl pay")?
         }
     };
-    let worker = explain::carrying_worker(&config, &ledger, &payment_id).await?.with_context(|| {
+    let payment_id = &payment.payment_id;
+    let worker = explain::carrying_worker(&config, &payment.workflow_id).await?.with_context(|| {
         format!("no payment-worker has begun a workflow task of {payment_id} yet; repeat the command")
     })?;
     if !args.pid {

@@ -107,20 +107,19 @@ pub(crate) async fn explain_payment(
     Ok(PaymentExplanation { ledger, workflow, switch, invariants, read_at: Timestamp::now() })
 }
 
-/// The payment-worker that began the last workflow task of the payment; `None` before the first one.
+/// The payment-worker that began the last workflow task; `None` before the first one.
 ///
 /// # Errors
-/// Ledger or Temporal do not answer, or the ledger has no such payment.
-pub(crate) async fn carrying_worker(
-    config: &Config,
-    ledger: &Ledger,
-    id: &PaymentId,
-) -> anyhow::Result<Option<String>> {
-    let payment = read_ledger(ledger, id).await?;
-    workflow::worker(config, &payment.payment.view.workflow_id).await.map_err(anyhow::Error::msg)
+/// Temporal does not answer, or has no such workflow.
+pub(crate) async fn carrying_worker(config: &Config, workflow_id: &str) -> anyhow::Result<Option<String>> {
+    workflow::worker(config, workflow_id).await.map_err(anyhow::Error::msg)
 }
 
-async fn read_ledger(ledger: &Ledger, id: &PaymentId) -> anyhow::Result<LedgerExplanation> {
+/// The ledger's records of the payment.
+///
+/// # Errors
+/// The ledger does not answer, or has no such payment.
+pub(crate) async fn read_ledger(ledger: &Ledger, id: &PaymentId) -> anyhow::Result<LedgerExplanation> {
     let payment = ledger.explain(id, TIMELINE_MAX).await?;
     payment.with_context(|| format!("the ledger has no payment {id}; see: payctl list"))
 }

@@ -45,7 +45,7 @@ struct PaymentStatusResult {
     state: PaymentState,
 }
 
-/// Reads the workflow, within nine seconds.
+/// Reads the workflow, within six seconds.
 ///
 /// # Errors
 /// Why Temporal could not be read.
@@ -53,8 +53,10 @@ pub(super) async fn describe(config: &Config, workflow_id: &str) -> Result<Workf
     let description = timeout(DESCRIBE_TIMEOUT, describe_execution(config, workflow_id)).await;
     let (handle, run_id, status) =
         description.map_err(|_| "Temporal gave no answer within 3 s".to_owned())??;
-    let worker = timeout(HISTORY_TIMEOUT, last_worker(&handle)).await.ok().and_then(Result::ok).flatten();
-    let queried = match timeout(QUERY_TIMEOUT, query_state(&handle)).await {
+    let history = timeout(HISTORY_TIMEOUT, last_worker(&handle));
+    let (worker, queried) = tokio::join!(history, timeout(QUERY_TIMEOUT, query_state(&handle)));
+    let worker = worker.ok().and_then(Result::ok).flatten();
+    let queried = match queried {
         Ok(queried) => queried,
         Err(_) => Err("no worker answered the query within 3 s".into()),
     };
