@@ -92,14 +92,12 @@ configure_services() {
   switch_url=$(database_url "$pg_port" mock_switch)
   api=http://127.0.0.1:$api_port
   mock_switch=http://127.0.0.1:$switch_port
-  worker_metrics=http://127.0.0.1:$worker_metrics_port
   background_worker_metrics=http://127.0.0.1:$background_worker_metrics_port
   notifier_metrics=http://127.0.0.1:$notifier_metrics_port
   export PAYMENTS_CONFIG=${PAYMENTS_CONFIG:-$root/deploy/demo.toml}
   export PAYMENTS_DATABASE__URL=$payments_url
   export PAYMENTS_TEMPORAL__ADDRESS=http://127.0.0.1:$temporal_port
   export PAYMENTS_API__LISTEN=127.0.0.1:$api_port
-  export PAYMENTS_WORKER__METRICS_LISTEN=127.0.0.1:$worker_metrics_port
   export PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN=127.0.0.1:$background_worker_metrics_port
   export PAYMENTS_NOTIFIER__METRICS_LISTEN=127.0.0.1:$notifier_metrics_port
   load_webhooks_master_key
@@ -128,7 +126,7 @@ start_services() {
   local demo=$log_dir/demo.json
   configure_services
   log_step "starting the mock switch on port $switch_port"
-  start_process mock-switch "$programs/mock-switch"
+  start_service mock-switch
   wait_ready mock-switch "$mock_switch/ready"
   log_step "applying the migrations and opening the demo accounts"
   run_in_foreground "$programs/payctl" migrate --database-url "$owner_url" >"$log_dir/migrate.log" 2>&1 || fail_with_log migrate \
@@ -142,13 +140,13 @@ start_services() {
     fail "the output of 'payctl demo --json' lacks api_key, source_account or destination_account; see $demo"
   start_workers
   log_step "starting the payments-api on port $api_port"
-  start_process payments-api "$programs/payments-api"
+  start_service payments-api
   wait_ready payments-api "$api/ready"
   log_step "starting the background-worker"
-  start_process background-worker "$programs/background-worker"
+  start_service background-worker
   wait_ready background-worker "$background_worker_metrics/ready"
   log_step "starting the notifier"
-  start_process notifier "$programs/notifier"
+  start_service notifier
   wait_ready notifier "$notifier_metrics/ready"
 }
 
@@ -171,11 +169,10 @@ start_workers() {
 
 # start_service NAME: starts the program of a service; a payment-worker has its number behind the name.
 start_service() {
-  local address=$PAYMENTS_WORKER__METRICS_LISTEN
   case $1 in
-    payment-worker-*) address=${worker_addresses[${1##*-} - 1]} ;;
+    payment-worker-*) export PAYMENTS_WORKER__METRICS_LISTEN=${worker_addresses[${1##*-} - 1]} ;;
   esac
-  PAYMENTS_WORKER__METRICS_LISTEN=$address start_process "$1" "$programs/${1%-[1-9]}"
+  start_process "$1" "$programs/${1%-[1-9]}"
 }
 
 fail_with_log() {
