@@ -4,6 +4,8 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use payment_ledger::Ledger;
+use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool};
 
@@ -42,6 +44,26 @@ pub(crate) async fn create_accounts(pool: &PgPool, customers: u64) -> anyhow::Re
          SELECT 'customer-' || n, 'bench', 'customer', 'EUR', 0 FROM generate_series(0, {customers} - 1) AS n"
     );
     sqlx::raw_sql(AssertSqlSafe(create)).execute(pool).await?;
+    Ok(())
+}
+
+/// Seals every unsealed journal entry.
+///
+/// # Errors
+/// If the database does not answer.
+pub(crate) async fn seal_all(ledger: &Ledger) -> anyhow::Result<()> {
+    while let SealOutcome::Batch { .. } = ledger.seal(BatchSize::new(BatchSize::MAX)).await? {}
+    Ok(())
+}
+
+/// Brings the statistics up to date and writes everything to disk, so that neither happens during a measurement.
+///
+/// # Errors
+/// If the database does not answer.
+pub(crate) async fn analyze(pool: &PgPool) -> anyhow::Result<()> {
+    for statement in ["VACUUM ANALYZE", "CHECKPOINT"] {
+        sqlx::raw_sql(statement).execute(pool).await?;
+    }
     Ok(())
 }
 

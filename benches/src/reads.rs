@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use jiff::Timestamp;
 use payment_ledger::Ledger;
-use payment_ledger::audit::seal::{BatchSize, SealOutcome};
+use payment_ledger::audit::seal::BatchSize;
 use payment_ledger::reads::queues::OperatorPaymentFilter;
 use payment_ledger::reads::view::PaymentFilter;
 use payment_protocol::PaymentState;
@@ -18,7 +18,7 @@ use payment_protocol::ids::{AccountId, PaymentId, SwitchName, TenantId};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, PgPool};
 
-use crate::common::{create_accounts, durable_pool, print_now, round2};
+use crate::common::{analyze, create_accounts, durable_pool, print_now, round2, seal_all};
 
 /// Payments inserted per statement.
 const CHUNK: u64 = 500_000;
@@ -99,17 +99,17 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     ))?;
     let mut grown = Vec::new();
     for (small, large) in small.iter().zip(&large) {
-        let per = match small.bound {
-            Bound::PerOpenPayment => (few_open as f64, (few_open + many_open) as f64),
-            Bound::Fixed | Bound::Search => (1.0, 1.0),
+        let (per_few, per_many, floor, unit) = match small.bound {
+            Bound::PerOpenPayment => {
+                (few_open, few_open + many_open, FEW_BLOCKS_OF_A_PAYMENT, " (an open payment)")
+            }
+            Bound::Fixed | Bound::Search => (1, 1, FEW_BLOCKS, ""),
         };
-        let (few_blocks, many_blocks) = (small.blocks as f64 / per.0, large.blocks as f64 / per.1);
-        let floor = if small.bound == Bound::PerOpenPayment { FEW_BLOCKS_OF_A_PAYMENT } else { FEW_BLOCKS };
-        let ratio = many_blocks / few_blocks.max(floor);
-        if ratio > 2.0 && small.bound != Bound::Search {
+        let few_blocks = small.blocks as f64 / per_few as f64;
+        let many_blocks = large.blocks as f64 / per_many as f64;
+        if many_blocks > 2.0 * few_blocks.max(floor) && small.bound != Bound::Search {
             grown.push(small.read);
         }
-        let unit = if small.bound == Bound::PerOpenPayment { " (an open payment)" } else { "" };
         print_now(&format!(
             "{:<34} {few_blocks:>11.1} {many_blocks:>11.1} {:>7.2} {:>9.2} {:>9.2}\n",
             format!("{}{unit}", small.read),
@@ -136,11 +136,8 @@ impl StoredBank {
             next = end;
             print_now(&format!("stored {next} payments\n"))?;
         }
-        while let SealOutcome::Batch { .. } = self.ledger.seal(BatchSize::new(BatchSize::MAX)).await? {}
-        for statement in ["VACUUM ANALYZE", "CHECKPOINT"] {
-            sqlx::raw_sql(statement).execute(&self.pool).await?;
-        }
-        Ok(())
+        seal_all(&self.ledger).await?;
+        analyze(&self.pool).await
     }
 
     /// Stores payments without triggers, `first_open` and later ones open: of ten, one accepted, two that need an operator, one

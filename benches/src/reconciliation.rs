@@ -8,7 +8,6 @@ use axum::extract::{Query, State};
 use axum::routing::get;
 use axum::{Json, Router};
 use payment_ledger::Ledger;
-use payment_ledger::audit::seal::{BatchSize, SealOutcome};
 use payment_protocol::drift::Tolerance;
 use reconciliation::Reconciler;
 use serde_json::{Value, json};
@@ -18,7 +17,7 @@ use switch_client::config::Switches;
 use tokio::net::TcpListener;
 use workflow_api::{PaymentWorkflows, TemporalOptions};
 
-use crate::common::{create_accounts, durable_pool, print_now, round2};
+use crate::common::{analyze, create_accounts, durable_pool, print_now, round2, seal_all};
 
 /// Name of the stub switch.
 const SWITCH: &str = "bench";
@@ -150,8 +149,7 @@ impl BenchBank {
             insert_settled(&self.pool, existing, next).await?;
             existing = next;
         }
-        sqlx::raw_sql("VACUUM ANALYZE").execute(&self.pool).await?;
-        sqlx::raw_sql("CHECKPOINT").execute(&self.pool).await?;
+        analyze(&self.pool).await?;
         self.transfers.send_replace(payments);
         Ok(())
     }
@@ -202,9 +200,7 @@ async fn insert_settled(pool: &PgPool, from: u64, to: u64) -> anyhow::Result<()>
         debit = entries("debit", "'internal:holding:EUR'", "'internal:escrow:EUR'", "'pay_' || n"),
     );
     sqlx::raw_sql(AssertSqlSafe(insert)).execute(pool).await?;
-    let ledger = Ledger::new(pool.clone());
-    while let SealOutcome::Batch { .. } = ledger.seal(BatchSize::new(BatchSize::MAX)).await? {}
-    Ok(())
+    seal_all(&Ledger::new(pool.clone())).await
 }
 
 #[derive(serde::Deserialize)]
