@@ -1,0 +1,11 @@
+//! The playground: a visitor drops faults onto the instants of one payment, and watches the account with and without idempotency keys.
+//!
+//! | file | question |
+//! |---|---|
+//! | [`schedule`] | what goes wrong, and when? |
+//! | [`lessons`] | which schedules teach something? |
+//! | [`run`] | what does a run show? |
+
+pub mod lessons;
+pub mod run;
+pub mod schedule;
