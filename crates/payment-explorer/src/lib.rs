@@ -16,6 +16,7 @@
 //! | [`search`] | which states are there, and which sequence is the shortest? |
 //! | [`coverage`] | which outcomes and branches were reached? |
 //! | [`tiers`] | how far is each profile walked? |
+//! | `words` | what does a move say to a reader? |
 //!
 //! # Assumptions
 //! - A step of our ledger is one transaction; [`bank`] writes what `payment-ledger` writes (a test of the ledger
@@ -46,4 +47,5 @@ pub mod search;
 pub mod state;
 pub mod switch;
 pub mod tiers;
+mod words;
 pub mod workflow;

@@ -180,6 +180,18 @@ impl Switch {
         !self.knows_submit(profile) && self.submit_choices(profile, clock).contains(&SubmitHandling::Accept)
     }
 
+    /// How the switch handles a submit that arrives now, in words.
+    #[must_use]
+    pub fn submit_words(&self, profile: &SwitchProfile, handling: SubmitHandling) -> &'static str {
+        match handling {
+            _ if self.knows_submit(profile) && self.tombstone => "the switch refuses: it has a tombstone",
+            _ if self.knows_submit(profile) => "the switch has it already",
+            SubmitHandling::Accept => "the switch accepts",
+            SubmitHandling::Refuse => "the switch refuses",
+            SubmitHandling::RefuseUnrecorded => "the switch refuses and records nothing",
+        }
+    }
+
     /// Whether the switch's record determines its answer to a submit.
     fn knows_submit(&self, profile: &SwitchProfile) -> bool {
         !self.retention_expired && (self.tombstone || (profile.deduplicates && !self.transfers.is_empty()))

@@ -5,6 +5,7 @@ use super::collector::MoveList;
 use super::payment::{activity_name, ledger_transaction};
 use crate::replay::Progress;
 use crate::state::{Request, Zombie};
+use crate::words::CallAndResult;
 
 pub(super) fn add(list: &mut MoveList<'_>) {
     zombies(list);
@@ -20,7 +21,7 @@ fn zombies(list: &mut MoveList<'_>) {
                     next.zombies.remove(at);
                     ledger_transaction(&mut next.bank, call, *run);
                 },
-                || format!("late: ledger {call:?}"),
+                || format!("late: ledger: {call}"),
             ),
             Zombie::Attempt(attempt) => {
                 let activity = model.activity(attempt.activity);
@@ -35,7 +36,7 @@ fn zombies(list: &mut MoveList<'_>) {
                         next.zombies.push(Zombie::Attempt(continued));
                     }
                     list.push(next, benign, || {
-                        format!("late: {}: {call:?} {description}", activity_name(&activity))
+                        format!("late: {}: {}", activity_name(&activity), CallAndResult(call, description))
                     });
                 }
             }
@@ -55,7 +56,10 @@ fn requests(list: &mut MoveList<'_>) {
                             next.in_transit.remove(at);
                             next.switch.submit(model.profile(), handling);
                         },
-                        || format!("late: the submit arrives: {handling:?}"),
+                        || {
+                            let words = from.switch.submit_words(model.profile(), handling);
+                            format!("late: the submit arrives: {words}")
+                        },
                     );
                 }
             }

@@ -6,6 +6,7 @@ use payment_protocol::port::WaitOutcome;
 use super::collector::MoveList;
 use super::older;
 use crate::state::{RunningWorkflow, State, WorkflowState, Zombie};
+use crate::words;
 
 pub(super) fn add(list: &mut MoveList<'_>) {
     match &list.from.workflow {
@@ -66,11 +67,11 @@ fn signals(list: &mut MoveList<'_>) {
                 }
                 deliver(next, event.clone());
             },
-            || format!("signal: {event:?}"),
+            || format!("signal: {}", words::event(event)),
         );
         list.fault(
             |next| deliver(next, event.clone()),
-            || format!("signal, delivered again later: {event:?}"),
+            || format!("signal, delivered again later: {}", words::event(event)),
         );
     }
     list.fault(

@@ -69,7 +69,7 @@ fn clock(list: &mut MoveList<'_>) {
         return;
     }
     match list.from.clock.next() {
-        Some(phase) => list.benign(|next| next.clock = phase, || format!("the clock reaches {phase:?}")),
+        Some(phase) => list.benign(|next| next.clock = phase, || format!("the clock reaches {phase}")),
         None => list.benign(
             |next| {
                 next.switch.retention_expired = true;

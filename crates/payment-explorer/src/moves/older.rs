@@ -7,6 +7,7 @@ use super::collector::{Move, MoveList};
 use super::engine::deliver;
 use super::payment;
 use crate::state::{OlderRun, RunningWorkflow, State, WorkflowState};
+use crate::words;
 
 /// Adds every step of the older run.
 pub(super) fn add(list: &mut MoveList<'_>) {
@@ -20,7 +21,8 @@ pub(super) fn add(list: &mut MoveList<'_>) {
     // The inbox is delivered to the present run; the older one may receive the same signals.
     if matches!(swapped.workflow, WorkflowState::Running(_)) && list.observation.inbox {
         for event in &swapped.messages {
-            steps.optional(|next| deliver(next, event.clone()), || format!("signal: {event:?}"));
+            steps
+                .optional(|next| deliver(next, event.clone()), || format!("signal: {}", words::event(event)));
         }
     }
     for Move { mut next, benign, description } in steps.into_moves() {

@@ -18,6 +18,7 @@ use crate::bank::{Bank, RunNumber};
 use crate::model::Model;
 use crate::replay::Progress;
 use crate::state::{RunningWorkflow, State, WorkflowState, Zombie};
+use crate::words::{self, CallAndResult};
 use crate::workflow::{PortCall, PortReply, WorkflowError};
 
 pub(super) fn add(list: &mut MoveList<'_>) {
@@ -98,7 +99,7 @@ fn reply_early(
 /// The workflow handles the signal at `at` in its inbox.
 fn reply_from_inbox(list: &mut MoveList<'_>, call: &PortCall, at: usize, reply: PortReply) {
     let model = list.model;
-    let description = format!("the workflow handles {reply:?}");
+    let handled = reply.clone();
     list.benign(
         |next| {
             if let WorkflowState::Running(running) = &mut next.workflow {
@@ -107,7 +108,7 @@ fn reply_from_inbox(list: &mut MoveList<'_>, call: &PortCall, at: usize, reply: 
             abandon(next);
             reply_to(model, next, call, reply);
         },
-        || description,
+        || format!("the workflow handles: {}", words::handled(&handled)),
     );
 }
 
@@ -147,7 +148,7 @@ fn ledger_step(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCa
             let reply = ledger_transaction(&mut next.bank, call, run);
             reply_to(model, next, call, reply);
         },
-        || format!("ledger: {call:?}"),
+        || format!("ledger: {call}"),
     );
     if !writes(call) {
         return;
@@ -159,18 +160,18 @@ fn ledger_step(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCa
         if next.bank != list.from.bank {
             next.bank = list.from.bank.clone();
             reply_to(model, &mut next, call, reply);
-            list.push(next, false, || format!("ledger: {call:?} commits, and the commit is lost"));
+            list.push(next, false, || format!("ledger: {call} commits, and the commit is lost"));
         }
     }
     list.fault(
         |next| {
             ledger_transaction(&mut next.bank, call, run);
         },
-        || format!("ledger: {call:?} commits, and the worker crashes before it can reply"),
+        || format!("ledger: {call} commits, and the worker crashes before it can reply"),
     );
     list.fault(
         |next| next.zombies.push(Zombie::Ledger(call.clone(), run)),
-        || format!("ledger: {call:?} hangs, and is retried elsewhere"),
+        || format!("ledger: {call} hangs, and is retried elsewhere"),
     );
     match call {
         PortCall::Reserve => {
@@ -235,7 +236,7 @@ fn attempt(list: &mut MoveList<'_>, running: &RunningWorkflow, port_call: &PortC
         let CallResult { next: after, reply, benign, description } = result;
         let mut continued = active.clone();
         continued.history.push(model.attempt_exchange(call.clone(), reply));
-        let describe = || format!("{}: {call:?} {description}", activity_name(&activity));
+        let describe = || format!("{}: {}", activity_name(&activity), CallAndResult(call, description));
         let mut next = after.clone();
         match &*model.attempt_at(continued.activity, &continued.history) {
             Progress::Awaits(_) => next.current = Some(continued),
@@ -260,7 +261,7 @@ fn attempt(list: &mut MoveList<'_>, running: &RunningWorkflow, port_call: &PortC
             next.current = None;
             next.zombies.push(Zombie::Attempt(active.clone()));
         },
-        || format!("{} hangs before {call:?}, and is retried elsewhere", activity_name(&activity)),
+        || format!("{} hangs before it can {call}, and is retried elsewhere", activity_name(&activity)),
     );
 }
 

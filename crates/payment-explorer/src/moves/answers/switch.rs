@@ -18,11 +18,7 @@ pub(super) fn send(results: &mut CallResults<'_>, own_reference: bool) {
     let (profile, from) = (results.model.profile(), results.from);
     let choices = if own_reference { from.switch.submit_choices(profile, from.clock) } else { Vec::new() };
     for handling in choices {
-        let description = match handling {
-            SubmitHandling::Accept => "the switch accepts",
-            SubmitHandling::Refuse => "the switch refuses",
-            SubmitHandling::RefuseUnrecorded => "the switch refuses and records nothing",
-        };
+        let description = from.switch.submit_words(profile, handling);
         let handled = |next: &mut State, model: &Model| {
             Some(AttemptReply::SendAnswer(match next.switch.submit(model.profile(), handling) {
                 SubmitResult::Accepted => SendAnswer::Accepted,
