@@ -5,7 +5,9 @@
 //! | [`schedule`] | what goes wrong, and when? |
 //! | [`lessons`] | which schedules teach something? |
 //! | [`run`] | what does a run show? |
+//! | [`simulation`] | what happens in the explorer's world? |
 
 pub mod lessons;
 pub mod run;
 pub mod schedule;
+pub mod simulation;

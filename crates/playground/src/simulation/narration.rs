@@ -1,0 +1,72 @@
+//! Who acts in a move of the explorer, and the move as a sentence.
+
+use crate::run::{Actor, Side, Step};
+use crate::schedule::{Fault, Instant, Schedule};
+
+/// The step of a move.
+pub(super) fn step(at: Instant, description: &str, fault: Option<Fault>) -> Step {
+    Step::simulated(Side::WithKeys, at, actor(description), sentence(description), fault)
+}
+
+/// A step that changes nothing that the explorer knows of.
+pub(super) fn remark(at: Instant, text: &str, fault: Option<Fault>) -> Step {
+    Step::simulated(Side::WithKeys, at, Actor::Worker, text.to_owned(), fault)
+}
+
+/// The first steps: the customer's request.
+pub(super) fn order(schedule: &Schedule) -> Vec<Step> {
+    let step = |actor, text: &str, fault| {
+        Step::simulated(Side::WithKeys, Instant::Order, actor, text.to_owned(), fault)
+    };
+    let mut steps = vec![
+        step(Actor::Customer, "The customer orders 42.00 USD, with an Idempotency-Key.", None),
+        step(
+            Actor::Ledger,
+            "Payments-api stores the key, the payment and the answer in one transaction.",
+            None,
+        ),
+    ];
+    if schedule.has(Instant::Order, Fault::Repeat) {
+        steps.push(step(
+            Actor::Customer,
+            "The customer orders again, with the same Idempotency-Key.",
+            Some(Fault::Repeat),
+        ));
+        steps.push(step(
+            Actor::Ledger,
+            "The key is known: the stored answer is returned, and nothing else happens.",
+            None,
+        ));
+    }
+    steps
+}
+
+fn actor(description: &str) -> Actor {
+    let (first, rest) = description.split_once(": ").unwrap_or((description, ""));
+    match first {
+        "ledger" => Actor::Ledger,
+        "late" if rest.starts_with("ledger") => Actor::Ledger,
+        "late" if rest.contains("the switch") => Actor::Switch,
+        "submit" | "cancel" | "recall" | "poll" | "apply decision" if rest.contains(": the switch") => {
+            Actor::Switch
+        }
+        "submit" if rest.contains("lost") || rest.contains("in transit") => Actor::Network,
+        "operators decide" => Actor::Operator,
+        "signal" | "the workflow handles" => Actor::Temporal,
+        _ if first.starts_with("the starter") || first.starts_with("the SLA") => Actor::Temporal,
+        _ if first.starts_with("callback")
+            || first.starts_with("the switch")
+            || first.starts_with("the clock") =>
+        {
+            Actor::Switch
+        }
+        _ if first.starts_with("the account") => Actor::Ledger,
+        _ => Actor::Worker,
+    }
+}
+
+fn sentence(description: &str) -> String {
+    let mut letters = description.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string());
+    format!("{}{}.", first.unwrap_or_default(), letters.as_str())
+}
