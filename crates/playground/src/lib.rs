@@ -6,8 +6,11 @@
 //! | [`lessons`] | which schedules teach something? |
 //! | [`run`] | what does a run show? |
 //! | [`simulation`] | what happens in the explorer's world? |
+//! | [`real`] | what happens on the real processes? |
 
 pub mod lessons;
+#[cfg(feature = "real")]
+pub mod real;
 pub mod run;
 pub mod schedule;
 pub mod simulation;
