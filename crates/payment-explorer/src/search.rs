@@ -16,6 +16,7 @@ use crate::model::Model;
 use crate::moves::{Move, moves};
 use crate::replay::Progress;
 use crate::state::{State, WorkflowState};
+use crate::words;
 use crate::workflow::PortCall;
 
 /// The result of one search.
@@ -227,8 +228,6 @@ pub fn describe(model: &Model, first_states: &[State], sequence: &Sequence) -> O
         lines.push(next.description);
         state = next.next;
     }
-    let (bank, switch) = (&state.bank, &state.switch);
-    lines.push(format!("bank: {}, hold {:?}, {:?}", bank.state, bank.hold, bank.journal));
-    lines.push(format!("switch: {switch:?}"));
+    lines.extend(words::books(&state));
     Some(lines)
 }

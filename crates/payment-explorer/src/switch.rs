@@ -18,6 +18,20 @@ pub enum TransferStatus {
     Returned,
 }
 
+impl TransferStatus {
+    /// The status in a word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Settled => "settled",
+            Self::Rejected => "rejected",
+            Self::Cancelled => "cancelled",
+            Self::Returned => "returned",
+        }
+    }
+}
+
 /// Everything the switch has recorded under the payment's reference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Switch {

@@ -5,6 +5,7 @@ use std::fmt;
 use payment_protocol::port::{AccountLockOutcome, CancelOutcome, WaitOutcome};
 
 use crate::attempt::AttemptCall;
+use crate::state::State;
 use crate::switch::ClockPhase;
 use crate::workflow::{PortCall, PortReply};
 
@@ -58,6 +59,35 @@ impl fmt::Display for AttemptCall {
             Self::Recall(..) => "recall",
         })
     }
+}
+
+/// What the bank's books and the switch's book say, a line each.
+pub(crate) fn books(state: &State) -> [String; 2] {
+    let State { bank, switch, .. } = state;
+    let journal = bank.journal;
+    let mut booked = String::new();
+    for (times, entry) in [
+        (journal.reserve, "reserved"),
+        (journal.debit, "debited"),
+        (journal.release, "released"),
+        (journal.late_debit, "debited late"),
+        (journal.claim, "charged to the bank's claims"),
+        (journal.return_credit, "credited back"),
+        (journal.write_off, "written off"),
+    ] {
+        match times {
+            0 => {}
+            1 => booked += &format!(", {entry}"),
+            _ => booked += &format!(", {entry} {times} times"),
+        }
+    }
+    let transfers: Vec<&str> = switch.transfers.iter().map(|status| status.as_str()).collect();
+    let transfers = if transfers.is_empty() { "no transfer".to_owned() } else { transfers.join(", ") };
+    let tombstone = if switch.tombstone { ", a tombstone" } else { "" };
+    [
+        format!("the bank's books: {}{booked}", bank.state),
+        format!("the switch's book: {transfers}{tombstone}"),
+    ]
 }
 
 /// One call and what came of it; a call of our ledger that just succeeds needs no more words.

@@ -34,8 +34,9 @@ fn crates() -> PathBuf {
 fn bugs() -> Vec<Bug> {
     let mut bugs: Vec<Bug> = fs::read_dir(crates().join("payment-explorer/seeded"))
         .unwrap()
-        .map(|entry| {
-            let patch = entry.unwrap().path();
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "patch"))
+        .map(|patch| {
             let text = fs::read_to_string(&patch).unwrap();
             let field = |name: &str| {
                 text.lines()
@@ -149,15 +150,21 @@ fn build(bugs: &[Bug]) -> PathBuf {
 fn r38_the_explorer_finds_every_seeded_bug_of_the_protocol() {
     let bugs = bugs();
     let programs = build(&bugs);
-    let mut wrong = Vec::new();
+    let (mut wrong, mut sequences) = (Vec::new(), Vec::new());
     for bug in &bugs {
         let walked = Command::new(programs.join(&bug.name)).args(&bug.walk).output().unwrap();
         let output = String::from_utf8_lossy(&walked.stdout).into_owned();
         let found = output.contains(&format!("\n{} does not hold", bug.violates));
-        let steps = output
-            .lines()
-            .filter(|line| line.starts_with("  ") && line.trim_start().starts_with(char::is_numeric));
-        println!("{:<48} {:<4} in {:>2} steps: {}", bug.name, bug.violates, steps.count(), bug.description);
+        let steps = steps(&output);
+        println!("{:<48} {:<4} in {:>2} steps: {}", bug.name, bug.violates, steps.len(), bug.description);
+        sequences.push(serde_json::json!({
+            "name": bug.name,
+            "description": bug.description,
+            "violates": bug.violates,
+            "invariant": invariant(&output, &bug.violates),
+            "profile": bug.walk[1],
+            "steps": steps,
+        }));
         if walked.status.success() || !found {
             wrong.push(format!("{}: expected a violation of {}, got\n{output}", bug.name, bug.violates));
         }
@@ -175,4 +182,31 @@ fn r38_the_explorer_finds_every_seeded_bug_of_the_protocol() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    compare_with_recorded(&sequences);
+}
+
+/// The numbered lines of a violation: the moves, and the books at the end.
+fn steps(output: &str) -> Vec<&str> {
+    let numbered = output.lines().filter_map(|line| line.strip_prefix("  ")?.trim_start().split_once("  "));
+    numbered.filter(|(number, _)| number.parse::<u16>().is_ok()).map(|(_, step)| step).collect()
+}
+
+fn invariant<'o>(output: &'o str, number: &str) -> &'o str {
+    let heading = format!("{number} does not hold: ");
+    output.lines().find_map(|line| line.strip_prefix(heading.as_str())).unwrap_or_default()
+}
+
+/// The playground plays the recorded sequences.
+fn compare_with_recorded(sequences: &[serde_json::Value]) {
+    let path = crates().join("payment-explorer/seeded/sequences.json");
+    let found = format!("{}\n", serde_json::to_string_pretty(sequences).unwrap());
+    if std::env::var_os("UPDATE_SEQUENCES").is_some() {
+        fs::write(&path, &found).unwrap();
+    }
+    let recorded = fs::read_to_string(&path).unwrap();
+    assert!(
+        recorded == found,
+        "the shortest sequences are not those in {}; record them again: UPDATE_SEQUENCES=1 cargo test -p payment-explorer --test seeded",
+        path.display()
+    );
 }
