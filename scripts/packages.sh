@@ -19,7 +19,7 @@ packages_for() {
   esac
 }
 
-# install_packages TOOL..: installs the packages of the tools cc, curl, protoc, postgres, redis, venv.
+# install_packages TOOL..: installs the packages of the tools cc, curl, protoc, postgres, redis, venv, chromium.
 install_packages() {
   local tool manager=apt packages=
   if has_command brew; then manager=brew; fi

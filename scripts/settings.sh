@@ -10,6 +10,7 @@ worker_metrics_port=${DEV_WORKER_METRICS_PORT:-9101}
 background_worker_metrics_port=${DEV_BACKGROUND_WORKER_METRICS_PORT:-9102}
 notifier_metrics_port=${DEV_NOTIFIER_METRICS_PORT:-9103}
 nats_port=${DEV_NATS_PORT:-4422}
+playground_port=${DEV_PLAYGROUND_PORT:-8300}
 
 dev_dir=$root/.dev                                             # this clone's logs, run records and data
 tools_dir=${XDG_CACHE_HOME:-$HOME/.cache}/instant-payments/bin # shared by all clones of one user

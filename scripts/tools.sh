@@ -14,6 +14,8 @@ nats_oldest=2.14 # older ones lose acknowledged events when the power or a disk 
 
 schemathesis=     # path of the HTTP fuzzer
 standardwebhooks= # path of a Python interpreter with the Standard Webhooks library
+playwright=       # path of a Python interpreter with Playwright
+chromium=         # path of the browser
 promtool=         # path of the checker of Prometheus rules
 
 has_command() { command -v "$1" >/dev/null 2>&1; }
@@ -131,13 +133,40 @@ build_from_go_module() {
   rm -rf "$work"
 }
 
-# Installs the tools of the tests: an HTTP fuzzer and a webhook library from PyPI, and promtool.
+# Installs the tools of the tests: an HTTP fuzzer, a webhook library and Playwright from PyPI, a browser, and promtool.
 install_test_tools() {
   install_from_pypi schemathesis
   schemathesis=$REPLY/schemathesis
   install_from_pypi standardwebhooks
   standardwebhooks=$REPLY/python
+  install_from_pypi playwright
+  playwright=$REPLY/python
+  find_chromium || install_chromium
   find_promtool || install_promtool
+}
+
+find_chromium() {
+  local name
+  for name in chromium google-chrome "/Applications/Chromium.app/Contents/MacOS/Chromium" \
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" "$tools_dir/chromium"; do
+    chromium=$(command -v "$name" || true)
+    [ -z "$chromium" ] || return 0
+  done
+  return 1
+}
+
+# Debian has Chromium as a package; elsewhere (Ubuntu has a snap, macOS nothing) Playwright downloads its own.
+install_chromium() {
+  if has_command apt-get && [ "$(sed -n 's/^ID=//p' /etc/os-release)" = debian ]; then
+    install_packages chromium
+    find_chromium || fail "apt-get installed chromium, but PATH has none"
+    return
+  fi
+  log_step "downloading Chromium by Playwright (once)"
+  run_logged "$dev_dir/log/chromium.log" "$playwright" -m playwright install chromium ||
+    fail "Playwright could not download Chromium; install it, or see .dev/log/chromium.log"
+  chromium=$("$playwright" -c 'from playwright.sync_api import sync_playwright as p; b = p().start(); print(b.chromium.executable_path); b.stop()')
+  ln -sf "$chromium" "$tools_dir/chromium"
 }
 
 find_promtool() {
