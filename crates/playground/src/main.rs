@@ -15,6 +15,6 @@ async fn main() -> anyhow::Result<()> {
         },
     };
     #[cfg(not(feature = "real"))]
-    let page = Page {};
+    let page = Page::without_real_processes();
     service_kit::serve::serve(config.listen, "PLAYGROUND_LISTEN", router(page), shutdown).await
 }

@@ -293,6 +293,19 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_has_every_instant_and_every_fault() {
+        let readme = include_str!("../README.md");
+        for at in Instant::ALL {
+            assert!(readme.contains(&format!("| `{at}` | {} |\n", at.meaning())), "{at}");
+        }
+        for fault in Fault::ALL {
+            let instants: Vec<String> = fault.instants().iter().map(|at| format!("`{at}`")).collect();
+            let row = format!("| `{fault}` | {} | {} |\n", fault.meaning(), instants.join(", "));
+            assert!(readme.contains(&row), "{row}");
+        }
+    }
+
+    #[test]
     fn a_schedule_that_would_be_ignored_in_part_is_refused() {
         for (text, message) in [
             ("crash", "write INSTANT:FAULT"),

@@ -50,6 +50,15 @@ pub struct Page {
 }
 
 impl Page {
+    /// A page with the simulation only.
+    #[must_use]
+    pub fn without_real_processes() -> Self {
+        Self {
+            #[cfg(feature = "real")]
+            real: None,
+        }
+    }
+
     fn has_real(&self) -> bool {
         #[cfg(feature = "real")]
         return self.real.is_some();
@@ -76,7 +85,10 @@ pub fn router(page: Page) -> Router {
 async fn file(kind: &'static str, content: &'static str) -> Response {
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
-        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'self'")),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static("default-src 'self'; img-src 'self' data:"),
+        ),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
     ];
     (headers, content).into_response()
@@ -107,7 +119,8 @@ struct Offer {
 }
 
 async fn offer(State(page): State<Page>) -> Result<axum::Json<Offer>, Problem> {
-    let instant = |at: &Instant| Word { name: at.as_str(), title: at.title(), meaning: at.meaning(), instants: &[] };
+    let instant =
+        |at: &Instant| Word { name: at.as_str(), title: at.title(), meaning: at.meaning(), instants: &[] };
     let fault = |fault: &Fault| Word {
         name: fault.as_str(),
         title: fault.title(),
@@ -122,8 +135,12 @@ async fn offer(State(page): State<Page>) -> Result<axum::Json<Offer>, Problem> {
         profiles: simulation::profile_names().map_err(|error| refused(&error))?,
         default_profile: DEFAULT_PROFILE,
         bugs: bugs::recorded().map_err(|error| {
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "recording_unreadable", "The recorded sequences cannot be read")
-                .detail(error.to_string())
+            Problem::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "recording_unreadable",
+                "The recorded sequences cannot be read",
+            )
+            .detail(error.to_string())
         })?,
         has_real: page.has_real(),
     }))
@@ -168,9 +185,11 @@ fn refused(error: &SimulationError) -> Problem {
         SimulationError::Profile { .. } => {
             (StatusCode::UNPROCESSABLE_ENTITY, "invalid_profile", "The switch profile is not accepted")
         }
-        SimulationError::NotAtThisSwitch { .. } => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "not_at_this_switch", "The fault does not happen at this switch")
-        }
+        SimulationError::NotAtThisSwitch { .. } => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "not_at_this_switch",
+            "The fault does not happen at this switch",
+        ),
         SimulationError::Violation { .. } => {
             (StatusCode::INTERNAL_SERVER_ERROR, "invariant_violated", "An invariant does not hold")
         }

@@ -17,7 +17,9 @@ pub enum RealError {
         detail: String,
     },
     /// The run did not end in time.
-    #[error("the run did not end within {bound_s} s: at {at} it waited for {expected}; see the logs in .dev/log/up")]
+    #[error(
+        "the run did not end within {bound_s} s: at {at} it waited for {expected}; see the logs in .dev/log/up"
+    )]
     Timeout {
         /// The bound of a run, in seconds.
         bound_s: u64,

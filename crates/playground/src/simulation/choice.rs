@@ -164,7 +164,10 @@ impl<'s> Choice<'s> {
             return self.fault(answered, Fault::Stop, hangs);
         }
         if !offer.has("submit: send: ") {
-            return normal(sent, offer.benign("submit: "));
+            let is_repeated =
+                self.unanswered > 0 || self.used.contains(&sent) || self.used.contains(&answered);
+            let at = if is_repeated { Instant::Retry } else { sent };
+            return normal(at, offer.benign("submit: "));
         }
         if self.schedule.has(sent, Fault::Stall) {
             self.unanswered += 1;

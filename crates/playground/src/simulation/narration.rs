@@ -66,6 +66,23 @@ fn actor(description: &str) -> Actor {
 }
 
 fn sentence(description: &str) -> String {
+    let known = match description {
+        "ledger: reserve" => "The ledger holds the amount.",
+        "ledger: debit" => "The ledger debits the held amount: the customer is charged.",
+        "ledger: release" => "The ledger releases the held amount.",
+        "callback SUCCESS" => "The switch's callback reports SUCCESS; payments-api verifies and stores it.",
+        "callback FAILURE, false" => "The switch's callback reports FAILURE. That alone releases nothing.",
+        "late: the submit arrives: the switch has it already" => {
+            "The late submit arrives: the switch knows its reference and does nothing."
+        }
+        "late: the submit arrives: the switch refuses: it has a tombstone" => {
+            "The late submit arrives: the switch has a tombstone under its reference and refuses it."
+        }
+        _ => "",
+    };
+    if !known.is_empty() {
+        return known.into();
+    }
     let mut letters = description.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string());
     format!("{}{}.", first.unwrap_or_default(), letters.as_str())

@@ -1,0 +1,84 @@
+//! The page in a real Chromium: what a visitor sees of each lesson, by mouse and by keyboard, and by link.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
+
+use std::path::Path;
+
+use playground::bugs;
+use playground::lessons::{Expected, LESSONS};
+use playground::run::AMOUNT_MINOR;
+use playground::server::{Page, router};
+use serde_json::Value;
+use tokio::process::Command;
+
+/// Drives the page as `page.py` says. Returns its lines.
+async fn drive(address: &str, engine: &str, picture: Option<&Path>) -> Vec<Value> {
+    let setting = |name: &str| {
+        std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the tests by `./dev test`"))
+    };
+    let output = Command::new(setting("TEST_PLAYWRIGHT"))
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page.py"))
+        .args([address, engine, &setting("TEST_CHROMIUM")])
+        .args(picture)
+        .kill_on_drop(true)
+        .output()
+        .await
+        .unwrap();
+    assert!(output.status.success(), "page.py failed: {}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Serves the page; returns its address.
+async fn serve(page: Page) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router(page)).await });
+    address
+}
+
+fn dollars(times: i64) -> String {
+    format!("${}", times * AMOUNT_MINOR / 100)
+}
+
+fn assert_shown(line: &Value, side: &str, expected: Expected) {
+    let shown = &line[side];
+    assert_eq!(shown["charged"], dollars(expected.charged), "{line}");
+    assert_eq!(shown["left"], dollars(expected.left), "{line}");
+    let verdict = shown["verdict"].as_str().unwrap();
+    assert!(verdict.contains(&format!("told “{}”", expected.told)), "{line}");
+    assert!(verdict.starts_with(if side == "with-keys" { "Right: " } else { "Wrong: " }), "{line}");
+    let charges = shown["entries"].as_array().unwrap().iter().filter(|entry| **entry == "-42.00");
+    assert_eq!(i64::try_from(charges.count()).unwrap(), expected.charged, "{line}");
+    assert!(shown["steps"].as_u64().unwrap() > 2, "{line}");
+}
+
+/// The page shows the figures of every lesson, in the order of the lessons.
+fn assert_lessons(lines: &[Value]) {
+    let shown: Vec<&Value> = lines.iter().filter(|line| line["lesson"].is_string()).collect();
+    assert_eq!(shown.len(), LESSONS.len());
+    for (line, lesson) in shown.into_iter().zip(LESSONS) {
+        assert_eq!(line["lesson"], lesson.name);
+        assert_shown(line, "with-keys", lesson.with_keys);
+        assert_shown(line, "without-keys", lesson.without_keys);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s2_2_a_visitor_breaks_a_simulated_payment_in_chromium() {
+    let address = serve(Page::without_real_processes()).await;
+    let picture = std::env::var_os("UPDATE_PICTURES")
+        .map(|_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pictures/crash-window.png"));
+    let lines = drive(&address, "simulation", picture.as_deref()).await;
+    assert_lessons(&lines);
+    let find =
+        |key: &str| lines.iter().find(|line| !line["lesson"].is_string() && !line[key].is_null()).unwrap();
+    let lesson = LESSONS.iter().find(|lesson| lesson.name == "crash-between-attempts").unwrap();
+    assert_shown(find("link"), "with-keys", lesson.with_keys);
+    assert_shown(find("link"), "without-keys", lesson.without_keys);
+    let dropped = find("dropped");
+    assert_eq!(dropped["dropped"], "#schedule=reserve%3Acrash%2Cconfirmation%3Arepeat&engine=simulation");
+    assert_shown(dropped, "with-keys", Expected { told: "settled", charged: 1, left: 1 });
+    assert_shown(dropped, "without-keys", Expected { told: "settled", charged: 2, left: 1 });
+    assert_eq!(find("bugs")["bugs"], bugs::recorded().unwrap().len());
+}
