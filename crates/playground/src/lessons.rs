@@ -97,7 +97,7 @@ pub const LESSONS: &[Lesson] = &[
         name: "path-a",
         source: "Path A",
         title: "The submit fails, and arrives late",
-        text: "No submit gets through. The service cancels at the switch before it releases the hold: the cancel leaves a tombstone, and the late submit is refused. The naive client tells the customer that the payment failed; then the late submit settles.",
+        text: "No submit gets through. The service cancels at the switch before it releases the hold: the cancel leaves a tombstone, and the late submit is refused. The naive client reports to the customer that the payment failed; then the late submit settles.",
         schedule: "submit-sent:stall",
         with_keys: expected("failed", 0, 0),
         without_keys: expected("failed", 1, 1),

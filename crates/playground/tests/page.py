@@ -23,7 +23,7 @@ def shown(page):
         sides[side] = {
             "charged": part.locator(".charged").inner_text(),
             "left": part.locator(".left").inner_text(),
-            "verdict": part.locator(".verdict").inner_text(),
+            "finding": part.locator(".finding").inner_text(),
             "entries": part.locator("tbody td:last-child").all_inner_texts(),
             "steps": part.locator(".steps li").count(),
             "faults": part.locator(".steps li.fault-step").count(),

@@ -45,9 +45,9 @@ fn assert_shown(line: &Value, side: &str, expected: Expected) {
     let shown = &line[side];
     assert_eq!(shown["charged"], dollars(expected.charged), "{line}");
     assert_eq!(shown["left"], dollars(expected.left), "{line}");
-    let verdict = shown["verdict"].as_str().unwrap();
-    assert!(verdict.contains(&format!("told “{}”", expected.told)), "{line}");
-    assert!(verdict.starts_with(if side == "with-keys" { "Right: " } else { "Wrong: " }), "{line}");
+    let finding = shown["finding"].as_str().unwrap();
+    assert!(finding.contains(&format!("told “{}”", expected.told)), "{line}");
+    assert!(finding.starts_with(if side == "with-keys" { "Right: " } else { "Wrong: " }), "{line}");
     let charges = shown["entries"].as_array().unwrap().iter().filter(|entry| **entry == "-42.00");
     assert_eq!(i64::try_from(charges.count()).unwrap(), expected.charged, "{line}");
     assert!(shown["steps"].as_u64().unwrap() > 2, "{line}");

@@ -131,7 +131,7 @@ function clearResult() {
   for (const side of [get("with-keys"), get("without-keys")]) {
     side.querySelector(".charged").textContent = "$0";
     side.querySelector(".left").textContent = "$0";
-    side.querySelector(".verdict").textContent = "";
+    side.querySelector(".finding").textContent = "";
     side.querySelector("tbody").replaceChildren();
     side.querySelector(".steps").replaceChildren();
   }
@@ -146,7 +146,7 @@ function showStep(step) {
 }
 
 /** Says in words whether the customer was charged what left the bank, once at most, and was told so. */
-function verdict(outcome) {
+function finding(outcome) {
   const times = outcome.charged_minor / offer.amount_minor;
   const charged = times === 0 ? "not charged" : times === 1 ? "charged once" : times === 2 ? "charged twice" : `charged ${times} times`;
   const lost = outcome.left_minor - outcome.charged_minor;
@@ -158,10 +158,10 @@ function verdict(outcome) {
 }
 
 function showOutcome(side, outcome) {
-  const { right, text } = verdict(outcome);
+  const { right, text } = finding(outcome);
   side.querySelector(".charged").textContent = money(outcome.charged_minor);
   side.querySelector(".left").textContent = money(outcome.left_minor);
-  const words = side.querySelector(".verdict");
+  const words = side.querySelector(".finding");
   words.textContent = text;
   words.classList.toggle("right", right);
   words.classList.toggle("wrong", !right);

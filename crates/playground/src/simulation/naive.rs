@@ -1,5 +1,5 @@
 //! A model of the naive client (`real/naive.rs` describes the process): a transfer with a fresh reference for each attempt, no record
-//! between the steps, a charge for each SUCCESS, whoever sent it and however often.
+//! between the steps, a charge for each SUCCESS, signed or not, and however often it comes.
 //!
 //! It sends again whenever it does not know: no answer, a restart, a FAILURE, the end of the SLA; after three sends it says "failed".
 
@@ -161,7 +161,7 @@ impl Naive {
                     Waiting,
                     Actor::Worker,
                     match fault {
-                        Fault::Expire => "The SLA is over. The client takes silence for a failure and sends again; the slow transfer settles too.",
+                        Fault::Expire => "The SLA has ended. The client takes silence for a failure and sends again; the slow transfer settles too.",
                         Fault::FalseFailure => "FAILURE: the client believes it and sends again; the first transfer settles.",
                         Fault::Stop => "The client is stopped; another one finds the order open and sends again.",
                         _ => "The client dies, is started again, finds the order open and sends again.",
