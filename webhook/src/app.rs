@@ -23,6 +23,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
+use utoipa::openapi::OpenApi;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 use webhook_signature::{SIGNATURE_HEADER, Secret};
@@ -38,6 +39,9 @@ use crate::{admission, idempotent, limits, request_span};
 
 /// Shortest time between two wake-up notifications of this process.
 const WAKE_UP_PAUSE: Duration = Duration::from_millis(50);
+
+/// Routes of one path, with their documentation.
+type Routes = UtoipaMethodRouter<Arc<App>>;
 
 /// State shared by all routes.
 pub(crate) struct App {
@@ -78,13 +82,15 @@ pub fn router(
     let admission = Arc::new(Semaphore::new(config.api.max_in_flight));
     let ready = Ledger::new(pool.clone()).readiness();
     let app = start_app(config, pool, stopping)?;
-    let (api, document) = api_routes(&app).split_for_parts();
+    let (api, document) =
+        api_routes(|routes, scope| idempotent_routes(routes, &app, scope)).split_for_parts();
     let api = api
         .with_state(app)
         .layer(from_fn(limits::write_rate_limit_headers))
         .layer(from_fn_with_state(admission, admission::admit));
 
-    let all = api.merge(docs::routes(document)).merge(service_kit::metrics::routes(metrics, ready));
+    let all =
+        api.merge(docs::routes(docs::complete(document))).merge(service_kit::metrics::routes(metrics, ready));
     // The last layer is the outermost: responses of the bounds have a request id, too.
     Ok(bounded(all, bounds)
         .layer(from_fn(request_span::record_request))
@@ -150,60 +156,48 @@ fn start_wake_ups(ledger: Ledger, stopping: CancellationToken) -> Trigger {
     })
 }
 
-/// All routes under `/api` and `/callbacks`.
-fn api_routes(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
+/// The OpenAPI document, without a running API.
+pub(crate) fn document() -> OpenApi {
+    docs::complete(api_routes(|routes, _| routes).into_openapi())
+}
+
+/// All routes under `/api` and `/callbacks`; `idempotent` adds the idempotency layer to the routes of a scope.
+fn api_routes(idempotent: impl Fn(Routes, ApiKeyScope) -> Routes) -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(docs::description())
-        .routes(idempotent_routes(
+        .routes(idempotent(
             routes!(payments::create::create_payment, payments::list::list_payments),
-            app,
             ApiKeyScope::Pay,
         ))
         .routes(routes!(payments::retrieve::retrieve_payment))
         .routes(routes!(payments::events::stream_payment_events))
-        .routes(idempotent_routes(routes!(payments::cancel::cancel_payment), app, ApiKeyScope::Pay))
+        .routes(idempotent(routes!(payments::cancel::cancel_payment), ApiKeyScope::Pay))
         .routes(routes!(accounts::retrieve_account))
         .routes(routes!(account_history::retrieve_balance))
         .routes(routes!(account_history::retrieve_statement))
         .routes(routes!(callbacks::receive_callback))
-        .merge(webhook_endpoint_routes(app))
+        .merge(webhook_endpoint_routes(|routes| idempotent(routes, ApiKeyScope::Webhooks)))
 }
 
 /// Routes of webhook endpoints and their deliveries.
-fn webhook_endpoint_routes(app: &Arc<App>) -> OpenApiRouter<Arc<App>> {
+fn webhook_endpoint_routes(idempotent: impl Fn(Routes) -> Routes) -> OpenApiRouter<Arc<App>> {
     use webhook_endpoints::{
         create, delete, deliveries, list, replay, replay_failed, retrieve, rotate_secret, update,
     };
     OpenApiRouter::new()
-        .routes(idempotent_routes(
-            routes!(create::create_webhook_endpoint, list::list_webhook_endpoints),
-            app,
-            ApiKeyScope::Webhooks,
-        ))
-        .routes(idempotent_routes(
-            routes!(
-                retrieve::retrieve_webhook_endpoint,
-                update::update_webhook_endpoint,
-                delete::delete_webhook_endpoint
-            ),
-            app,
-            ApiKeyScope::Webhooks,
-        ))
-        .routes(idempotent_routes(routes!(rotate_secret::rotate_webhook_secret), app, ApiKeyScope::Webhooks))
+        .routes(idempotent(routes!(create::create_webhook_endpoint, list::list_webhook_endpoints)))
+        .routes(idempotent(routes!(
+            retrieve::retrieve_webhook_endpoint,
+            update::update_webhook_endpoint,
+            delete::delete_webhook_endpoint
+        )))
+        .routes(idempotent(routes!(rotate_secret::rotate_webhook_secret)))
         .routes(routes!(deliveries::list_webhook_deliveries))
-        .routes(idempotent_routes(routes!(replay::replay_webhook_delivery), app, ApiKeyScope::Webhooks))
-        .routes(idempotent_routes(
-            routes!(replay_failed::replay_failed_webhook_deliveries),
-            app,
-            ApiKeyScope::Webhooks,
-        ))
+        .routes(idempotent(routes!(replay::replay_webhook_delivery)))
+        .routes(idempotent(routes!(replay_failed::replay_failed_webhook_deliveries)))
 }
 
 /// Requires an `Idempotency-Key` for the unsafe methods of these routes (S3.1).
-fn idempotent_routes(
-    (schemas, paths, route): UtoipaMethodRouter<Arc<App>>,
-    app: &Arc<App>,
-    scope: ApiKeyScope,
-) -> UtoipaMethodRouter<Arc<App>> {
+fn idempotent_routes((schemas, paths, route): Routes, app: &Arc<App>, scope: ApiKeyScope) -> Routes {
     let identify = ByApiKey { app: Arc::clone(app), scope };
     let layer = IdempotencyLayer::new(identify).with_refusal_response(idempotent::refusal_response);
     (schemas, paths, route.route_layer(layer))

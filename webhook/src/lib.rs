@@ -46,6 +46,14 @@ pub use app::router;
 pub use auth::key_hash;
 pub use config::{Config, SetupError};
 
+/// The OpenAPI document that `/openapi.json` serves, formatted for reading.
+///
+/// # Errors
+/// If it cannot be serialized.
+pub fn openapi_document() -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(&app::document())? + "\n")
+}
+
 /// Serves until `shutdown`. The database may be unavailable at the start: until it answers, `/ready` reports it and requests
 /// are answered 503.
 ///

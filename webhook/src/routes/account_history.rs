@@ -44,6 +44,7 @@ pub(crate) struct Balance {
 
 /// One entry of an account statement.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = StatementEntry)]
 pub(crate) struct Entry {
     entry_id: i64,
     #[schema(format = DateTime)]
@@ -52,6 +53,7 @@ pub(crate) struct Entry {
     /// of a hold has no entry of its own, because the reserve entry already reduced the available balance.
     kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     payment_id: Option<String>,
     /// Negative for a debit.
     #[schema(example = "-12.50")]
@@ -73,6 +75,7 @@ pub(crate) struct Statement {
     entries: Vec<Entry>,
     /// Value of `after` for the next page; missing on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     next: Option<String>,
 }
 

@@ -51,6 +51,7 @@ pub(crate) struct CallbackBody {
 /// Result of the transfer at the switch.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
+#[schema(as = CallbackStatus)]
 enum Status {
     Success,
     Failure,

@@ -2,11 +2,37 @@
 
 use axum::Router;
 use serde::Serialize;
+use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{self, ContentBuilder, Ref, ResponseBuilder};
+use utoipa::openapi::{self, ContentBuilder, Object, Ref, RefOr, ResponseBuilder, Type};
 use utoipa::{Modify, OpenApi, ToSchema};
 use utoipa_swagger_ui::{Config, SwaggerUi};
+
+/// Documents the words of an enumeration of another crate, which has no schema, as a type of the clients.
+macro_rules! documented_enum {
+    ($visibility:vis $name:ident, $words:ty, $description:literal) => {
+        #[doc = $description]
+        $visibility struct $name;
+
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                utoipa::openapi::ObjectBuilder::new()
+                    .schema_type(utoipa::openapi::Type::String)
+                    .enum_values(Some(<$words>::ALL.iter().map(|word| word.as_str())))
+                    .description(Some($description))
+                    .into()
+            }
+        }
+
+        impl utoipa::ToSchema for $name {
+            fn name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+        }
+    };
+}
+pub(crate) use documented_enum;
 
 /// A problem document (RFC 9457).
 #[derive(Serialize, ToSchema)]
@@ -24,6 +50,7 @@ pub(crate) struct ProblemDocument {
     code: String,
     /// What happened, to which object, and what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     detail: Option<String>,
 }
 
@@ -68,19 +95,24 @@ pub(crate) fn description() -> openapi::OpenApi {
     Description::openapi()
 }
 
-/// The routes of the finished document.
-pub(crate) fn routes(mut document: openapi::OpenApi) -> Router {
+/// Adds to every operation what no route repeats.
+pub(crate) fn complete(mut document: openapi::OpenApi) -> openapi::OpenApi {
     for item in document.paths.paths.values_mut() {
         let operations = [&mut item.get, &mut item.post, &mut item.put, &mut item.delete, &mut item.patch];
-        operations.into_iter().flatten().for_each(complete);
+        operations.into_iter().flatten().for_each(complete_operation);
     }
+    document
+}
+
+/// The routes of the complete document.
+pub(crate) fn routes(document: openapi::OpenApi) -> Router {
     // No validator: it would send the document's address to an external service.
     let config = Config::default().validator_url("none").use_base_layout().try_it_out_enabled(true);
     SwaggerUi::new("/docs").url("/openapi.json", document).config(config).into()
 }
 
-/// Adds the responses that every operation can return, so that no route repeats them.
-fn complete(operation: &mut Operation) {
+/// Adds the responses that every operation can return.
+fn complete_operation(operation: &mut Operation) {
     let has_body = operation.responses.responses.contains_key("413");
     let mut add = |status: &str, description: &str| {
         operation.responses.responses.entry(status.to_owned()).or_insert_with(|| problem(description).into());
@@ -104,6 +136,28 @@ fn complete(operation: &mut Operation) {
         "store_unavailable, overloaded, request_timeout; for new payments also switch_stopped, corridor_stopped; for webhook endpoints also \
          webhooks_not_configured. Retry later with the same Idempotency-Key",
     );
+    add_headers(operation);
+}
+
+/// Adds the headers that responses of every operation can have.
+fn add_headers(operation: &mut Operation) {
+    let is_counted = operation.security.is_some();
+    for (status, response) in &mut operation.responses.responses {
+        let RefOr::T(response) = response else { continue };
+        let mut add = |name: &str, kind: Type, description: &str| {
+            let header = HeaderBuilder::new().schema(Some(Object::with_type(kind)));
+            let header = header.description(Some(description)).build();
+            response.headers.entry(name.to_owned()).or_insert_with(|| header.into());
+        };
+        if ["409", "429", "503"].contains(&status.as_str()) {
+            let description = "Seconds to wait before the retry, with the same Idempotency-Key; missing if a retry does not help";
+            add("Retry-After", Type::Integer, description);
+        }
+        if is_counted && (status.starts_with('2') || status == "429") {
+            add("RateLimit", Type::String, "Remaining quota of your client; missing on replays");
+            add("RateLimit-Policy", Type::String, "Agreed rate of your client; missing on replays");
+        }
+    }
 }
 
 fn problem(description: &str) -> openapi::Response {

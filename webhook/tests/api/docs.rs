@@ -1,10 +1,15 @@
 //! `/openapi.json` and `/docs`: every route is documented, and the page loads nothing from other hosts.
 
+use std::path::Path;
+
 use axum::http::StatusCode;
 use serde_json::Value;
 use sqlx::PgPool;
 
 use crate::support::Api;
+
+/// Set to `1`, this variable makes the test write the document that the clients are generated from.
+const UPDATE: &str = "UPDATE_OPENAPI";
 
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn every_api_route_is_documented_with_its_problems(pool: PgPool) {
@@ -101,4 +106,19 @@ async fn the_api_documentation_page_loads_files_of_this_service_only(pool: PgPoo
     let start = String::from_utf8(start).unwrap();
     assert!(start.contains("/openapi.json"), "{start}");
     assert!(!start.contains("https://"), "{start}");
+}
+
+#[test]
+fn the_committed_openapi_document_matches_the_code() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../clients/openapi.json");
+    let expected = payments_api::openapi_document().unwrap();
+    if std::env::var(UPDATE).is_ok_and(|value| value == "1") {
+        std::fs::write(&file, &expected).unwrap();
+    }
+    let committed = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        committed == expected,
+        "{} differs from the routes of payments-api; regenerate it and the clients with ./dev generate-clients",
+        file.display()
+    );
 }

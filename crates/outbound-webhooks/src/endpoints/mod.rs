@@ -46,6 +46,9 @@ pub enum DisabledReason {
 }
 
 impl EndpointStatus {
+    /// Every status.
+    pub const ALL: [Self; 2] = [Self::Active, Self::Disabled];
+
     /// The word in the database and the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -58,11 +61,14 @@ impl EndpointStatus {
     /// Parses a word; `None` for any other.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::Active, Self::Disabled].into_iter().find(|status| status.as_str() == word)
+        Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
 }
 
 impl DisabledReason {
+    /// Every reason.
+    pub const ALL: [Self; 4] = [Self::Tenant, Self::Operator, Self::Gone, Self::Failing];
+
     /// The word in the database and the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -75,9 +81,7 @@ impl DisabledReason {
     }
 
     fn parse(word: &str) -> Option<Self> {
-        [Self::Tenant, Self::Operator, Self::Gone, Self::Failing]
-            .into_iter()
-            .find(|reason| reason.as_str() == word)
+        Self::ALL.into_iter().find(|reason| reason.as_str() == word)
     }
 }
 

@@ -45,6 +45,7 @@ pub(crate) struct Acceptance<'a> {
     destination_account: &'a str,
     /// End-to-end id of the payer.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     end_to_end_id: Option<&'a str>,
     /// When the payment was accepted.
     #[schema(value_type = String, format = DateTime)]

@@ -11,7 +11,7 @@ use service_kit::problem::{Json, Problem, Query};
 use utoipa::{IntoParams, ToSchema};
 
 use super::order::is_end_to_end_id;
-use super::view::Payment;
+use super::view::{Payment, PaymentStatus};
 use crate::app::App;
 use crate::auth::Reader;
 use crate::error::{ApiError, malformed_query};
@@ -27,9 +27,7 @@ const AGE_MAX_S: i64 = 315_360_000;
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListPaymentsQuery {
     /// Payments in this state.
-    #[param(
-        pattern = "^(accepted|started|reserved|submitted|confirmed|cancelling|needs_operator|settled|rejected|failed|timed_out|cancelled)$"
-    )]
+    #[param(value_type = Option<PaymentStatus>)]
     state: Option<String>,
     /// Payments from this account.
     #[param(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9._:-]+$")]
@@ -54,6 +52,7 @@ pub(crate) struct PaymentList {
     payments: Vec<Payment>,
     /// Value of `after` for the next page; missing on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     next: Option<String>,
 }
 

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use payment_ledger::LedgerError;
 use payment_ledger::events::notifications;
 use payment_ledger::reads::view::{self, PaymentView};
+use payment_protocol::PaymentState;
 use payment_protocol::decision::Action;
 use payment_protocol::money::{format_major, parse_currency};
 use serde::Serialize;
@@ -11,6 +12,12 @@ use utoipa::ToSchema;
 
 use super::path_of;
 use crate::error::ApiError;
+use crate::routes::docs::documented_enum;
+
+documented_enum!(
+    pub(super) PaymentStatus, PaymentState,
+    "State of a payment. It ends `settled`, `rejected`, `failed`, `timed_out` or `cancelled`."
+);
 
 /// A payment in its current state.
 #[derive(Debug, Serialize, ToSchema)]
@@ -19,8 +26,8 @@ pub(crate) struct Payment {
     payment_id: String,
     /// Id of the transaction; the reference at the switch starts with it.
     transaction_id: String,
-    /// `accepted`, `started`, `reserved`, `submitted`, `confirmed`, `cancelling`, `needs_operator`, or a final state: `settled`,
-    /// `rejected`, `failed`, `timed_out`, `cancelled`.
+    /// The state of the payment.
+    #[schema(value_type = PaymentStatus)]
     status: &'static str,
     /// Whether `status` is a final state.
     ended: bool,
@@ -38,18 +45,21 @@ pub(crate) struct Payment {
     destination_account: String,
     /// End-to-end id of the payer.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     end_to_end_id: Option<String>,
     /// Switch that transfers the payment.
     switch: String,
     /// Why the payment did not settle, or is being compensated.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     reason: Option<String>,
     /// Why the payment needs an operator, or last needed one.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     operator_reason: Option<String>,
     /// Since when the payment has needed an operator.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     needs_operator_since: Option<Timestamp>,
     /// Decisions that an operator of the bank may take now; not available to clients.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -64,19 +74,21 @@ pub(crate) struct Payment {
     updated_at: Timestamp,
     /// When the payment ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     ended_at: Option<Timestamp>,
     links: Links,
 }
 
 /// Related paths.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = PaymentLinks)]
 pub(crate) struct Links {
     /// This payment.
     #[serde(rename = "self")]
     this: String,
     /// POST to cancel the payment; missing once the payment has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     cancel: Option<String>,
 }
 
@@ -84,6 +96,7 @@ pub(crate) struct Links {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TimelineEntry {
     /// State of the payment after the event.
+    #[schema(value_type = PaymentStatus)]
     status: String,
     /// Description of the event.
     detail: String,

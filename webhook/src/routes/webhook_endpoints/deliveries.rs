@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem, Query};
 use utoipa::{IntoParams, ToSchema};
 
-use super::view::WebhookDelivery;
+use super::view::{WebhookDelivery, WebhookDeliveryState};
 use super::{endpoint_id, find};
 use crate::app::App;
 use crate::auth::WebhookReader;
@@ -25,7 +25,7 @@ const EVENT_ID_MAX: usize = 256;
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListDeliveriesQuery {
     /// Deliveries in this state.
-    #[param(pattern = "^(pending|delivered|failed)$")]
+    #[param(value_type = Option<WebhookDeliveryState>)]
     state: Option<String>,
     /// Most deliveries on the page. Default 50.
     #[param(minimum = 1, maximum = 200)]
@@ -41,6 +41,7 @@ pub(crate) struct WebhookDeliveryList {
     deliveries: Vec<WebhookDelivery>,
     /// Value of `after` for the next page; missing on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     next: Option<String>,
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem};
 use utoipa::ToSchema;
 
-use super::view::WebhookEndpoint;
+use super::view::{WebhookEndpoint, WebhookEndpointStatus};
 use super::{disabled_by_operator, endpoint_id, kinds, not_found, target};
 use crate::app::App;
 use crate::auth::WebhookManager;
@@ -31,9 +31,9 @@ pub(crate) struct WebhookEndpointUpdate {
     #[serde(default)]
     #[schema(max_items = 100)]
     kinds: Option<Vec<String>>,
-    /// `active` or `disabled`. A disabled endpoint gets no new deliveries; its pending deliveries stay pending.
+    /// A disabled endpoint gets no new deliveries; its pending deliveries stay pending.
     #[serde(default)]
-    #[schema(pattern = "^(active|disabled)$")]
+    #[schema(value_type = Option<WebhookEndpointStatus>)]
     status: Option<String>,
 }
 

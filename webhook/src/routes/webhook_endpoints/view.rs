@@ -3,14 +3,23 @@
 use idempotency::StoredResponse;
 use jiff::Timestamp;
 use outbound_webhooks::EndpointId;
-use outbound_webhooks::deliveries::{Delivery, DeliveryAttempt};
-use outbound_webhooks::endpoints::{DisabledReason, Endpoint};
+use outbound_webhooks::deliveries::{Delivery, DeliveryAttempt, DeliveryState};
+use outbound_webhooks::endpoints::{DisabledReason, Endpoint, EndpointStatus};
 use outbound_webhooks::secret::MasterKey;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::error::ApiError;
+use crate::routes::docs::documented_enum;
+
+documented_enum!(pub(super) WebhookEndpointStatus, EndpointStatus, "Whether a webhook endpoint receives events.");
+documented_enum!(
+    pub(super) WebhookEndpointDisabledReason, DisabledReason,
+    "Why a webhook endpoint is disabled: by the tenant, by an operator of the bank, because it responded 410, or because every \
+     attempt failed for days."
+);
+documented_enum!(pub(super) WebhookDeliveryState, DeliveryState, "State of the delivery of an event.");
 
 /// A webhook endpoint, without its secret.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -23,31 +32,33 @@ pub(crate) struct WebhookEndpoint {
     url: String,
     /// Kinds of events that are delivered; an empty list means all.
     kinds: Vec<String>,
-    /// `active` or `disabled`.
+    /// Whether the endpoint receives events.
+    #[schema(value_type = WebhookEndpointStatus)]
     status: String,
-    /// Why the endpoint is disabled: `asked` (by the tenant), `operator` (by an operator of the bank), `gone` (it responded 410),
-    /// `failing` (every attempt failed for days).
+    /// Why the endpoint is disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<WebhookEndpointDisabledReason>, nullable = false)]
     disabled_reason: Option<String>,
     /// Note of the operator.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     disabled_note: Option<String>,
     /// Version of the current secret, from 1.
     secret_version: i32,
     /// Until when the previous secret signs, too.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     old_secret_until: Option<Timestamp>,
     /// Since when every attempt has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     failing_since: Option<Timestamp>,
     /// When the endpoint was created.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     /// When the secret was last rotated.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     rotated_at: Option<Timestamp>,
 }
 
@@ -106,12 +117,15 @@ pub(crate) struct WebhookDeliveryAttempt {
     duration_ms: i64,
     /// HTTP status of the response; missing without a response.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     response_status: Option<i32>,
     /// Why the attempt failed; missing after a success.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     error: Option<String>,
     /// Beginning of the response body.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     response_body: Option<String>,
 }
 
@@ -122,20 +136,21 @@ pub(crate) struct WebhookDelivery {
     event_id: String,
     /// Kind of the event.
     kind: String,
-    /// `pending`, `delivered` or `failed`.
+    /// State of the delivery.
+    #[schema(value_type = WebhookDeliveryState)]
     state: &'static str,
     /// Number of failed attempts since the delivery was created or replayed.
     failed_attempts: i32,
     /// When the next attempt is due.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     next_attempt_at: Option<Timestamp>,
     /// When the delivery was created.
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     /// When the event was delivered, or the delivery failed for good.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     ended_at: Option<Timestamp>,
     /// The last attempts, oldest first.
     attempts: Vec<WebhookDeliveryAttempt>,

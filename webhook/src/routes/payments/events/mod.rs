@@ -73,9 +73,18 @@ impl FromStr for LastEvent {
     }
 }
 
+/// The body of an event stream: a text, in which each event has these fields.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it documents the body, which is written event by event")]
+enum EventStreamBody {
+    Event(StreamEvent),
+    Text(String),
+}
+
 /// One event of the stream.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct StreamEvent {
+struct StreamEvent {
     /// Position of the entry in the payment's timeline, from 1; `end` for the final event.
     #[schema(pattern = "^([0-9]{1,9}|end)$")]
     id: String,
@@ -100,7 +109,7 @@ pub(crate) struct StreamEvent {
          description = "Id of the last received event", example = "3"),
     ),
     responses(
-        (status = 200, description = "The events until the payment has ended", body = StreamEvent, content_type = "text/event-stream"),
+        (status = 200, description = "The events until the payment has ended", body = EventStreamBody, content_type = "text/event-stream"),
         (status = 204, description = "The final event was received: nothing follows, and a browser does not reconnect"),
         (status = 400, description = "malformed_query, malformed_last_event_id",
          body = ProblemDocument, content_type = "application/problem+json"),
