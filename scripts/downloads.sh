@@ -1,0 +1,56 @@
+# shellcheck shell=bash
+# Downloads a pinned release of a program where the network allows it. The checksums below are pinned with the version: a download
+# that was cut or changed is not used, and neither is a release that was changed after it was published.
+
+# From the checksums.txt of the release. Later versions cannot be built from their Go module (scripts/tools.sh).
+temporal_release=1.5.1
+temporal_url=https://github.com/temporalio/cli/releases/download/v$temporal_release/temporal_cli_${temporal_release}_SYSTEM_MACHINE.tar.gz
+temporal_checksums='
+  linux_amd64  ddc95e08b0b076efd4ea9733a3f488eb7d2be875f8834e616cd2a37358b4852d
+  linux_arm64  bd1b0db9f18b051026de8bf6cc1505f2510f14bbb7a8b9a4a91fff46c77454f5
+  darwin_amd64 bbb73e2a31135abe50a1f1cdb35030c42961df618e8ce9c60ae89f201540c5d9
+  darwin_arm64 cca01b7ea35ad56e2a328d9ae596bf716bd22313ef63c7a761c88354457c2415'
+
+# From the SHA256SUMS of the release.
+nats_release=2.15.0
+nats_url=https://github.com/nats-io/nats-server/releases/download/v$nats_release/nats-server-v$nats_release-SYSTEM-MACHINE.tar.gz
+nats_checksums='
+  linux_amd64  5d2c51caca950333aba84911df7d377f826f3a59ec36061c6539105084f65c92
+  linux_arm64  cdc208f5a3f42963a52b6ab06ef65626bb870315dc936e26ba571780c6351112
+  darwin_amd64 5bd8b59ca5bf93fab3da2c5843cf564cd6e2e291e22ae3b861746e7ebe259b95
+  darwin_arm64 e1c4e22d70bd44abfa0bcb3c16f7cf0c66f648c2e728c58924e8a1ce88913cc8'
+
+# download_release PROGRAM URL CHECKSUMS: downloads the archive at URL and moves PROGRAM out of it into the tools folder. Returns 1
+# if that is impossible, with one line that says why; the caller has another way.
+download_release() {
+  local program=$1 checksums=$3 log=$dev_dir/log/$1-download.log system machine expected url work code=0
+  system=$(uname -s | tr '[:upper:]' '[:lower:]')
+  case $(uname -m) in
+    x86_64 | amd64) machine=amd64 ;;
+    aarch64 | arm64) machine=arm64 ;;
+    *) machine=$(uname -m) ;;
+  esac
+  expected=$(printf '%s\n' "$checksums" | awk -v platform="${system}_$machine" '$1 == platform { print $2 }')
+  [ -n "$expected" ] || return 1
+  url=$(printf '%s' "$2" | sed "s/SYSTEM/$system/; s/MACHINE/$machine/")
+  work=${tools_dir%/bin}/$program-download
+  mkdir -p "$work"
+  log_step "downloading $program from ${url#https://} (once)"
+  # A network without a way there ends after seconds, a stalled download after 20 s.
+  if ! run_with_progress "$log" curl -fsSL --proto '=https' --connect-timeout 5 --max-time 900 --speed-limit 10000 --speed-time 20 \
+    -o "$work/archive" "$url"; then
+    log_note "it cannot be downloaded: $(latest_line "$log")"
+    code=1
+  elif [ "$(sha256_of "$work/archive")" != "$expected" ]; then
+    log_note "the download is not used: its SHA-256 is $(sha256_of "$work/archive"), expected $expected"
+    code=1
+  else
+    tar -xzf "$work/archive" -C "$work" && mv "$(find "$work" -type f -name "$program")" "$tools_dir/$program" || code=1
+  fi
+  rm -rf "$work"
+  return "$code"
+}
+
+sha256_of() {
+  if has_command sha256sum; then sha256sum "$1"; else shasum -a 256 "$1"; fi | cut -d ' ' -f 1
+}
