@@ -147,7 +147,8 @@ build_from_go_module() {
   rm -rf "$work"
 }
 
-# Installs the tools of the tests: an HTTP fuzzer, a webhook library and Playwright from PyPI, a browser, and promtool.
+# Installs the tools of the tests: an HTTP fuzzer, a webhook library and Playwright from PyPI, a browser, promtool, and the tools
+# of the clients.
 install_test_tools() {
   install_from_pypi schemathesis
   schemathesis=$REPLY/schemathesis
@@ -157,6 +158,7 @@ install_test_tools() {
   playwright=$REPLY/python
   find_chromium || install_chromium
   find_promtool || install_promtool
+  install_client_tools
 }
 
 find_chromium() {

@@ -5,6 +5,7 @@ mod cancellation;
 mod confirmation;
 mod crashes;
 mod event_stream;
+mod generated_clients;
 mod no_worker;
 mod path_a_submit_failed;
 mod path_b_sla_expired;

@@ -1,0 +1,284 @@
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from ... import errors
+from ...client import AuthenticatedClient, Client
+from ...models.callback_body import CallbackBody
+from ...models.callback_receipt import CallbackReceipt
+from ...models.problem_document import ProblemDocument
+from ...types import Response
+
+
+def _get_kwargs(
+    switch: str,
+    *,
+    body: CallbackBody,
+    webhook_id: str,
+    webhook_timestamp: str,
+    webhook_signature: str,
+) -> dict[str, Any]:
+    headers: dict[str, Any] = {}
+    headers["webhook-id"] = webhook_id
+
+    headers["webhook-timestamp"] = webhook_timestamp
+
+    headers["webhook-signature"] = webhook_signature
+
+    _kwargs: dict[str, Any] = {
+        "method": "post",
+        "url": "/callbacks/{switch}".format(
+            switch=quote(str(switch), safe=""),
+        ),
+    }
+
+    _kwargs["json"] = body.to_dict()
+
+    headers["Content-Type"] = "application/json"
+
+    _kwargs["headers"] = headers
+    return _kwargs
+
+
+def _parse_response(
+    *, client: AuthenticatedClient | Client, response: httpx.Response
+) -> CallbackReceipt | ProblemDocument | None:
+    if response.status_code == 200:
+        response_200 = CallbackReceipt.from_dict(response.json())
+
+        return response_200
+
+    if response.status_code == 400:
+        response_400 = ProblemDocument.from_dict(response.json())
+
+        return response_400
+
+    if response.status_code == 401:
+        response_401 = ProblemDocument.from_dict(response.json())
+
+        return response_401
+
+    if response.status_code == 404:
+        response_404 = ProblemDocument.from_dict(response.json())
+
+        return response_404
+
+    if response.status_code == 408:
+        response_408 = ProblemDocument.from_dict(response.json())
+
+        return response_408
+
+    if response.status_code == 413:
+        response_413 = ProblemDocument.from_dict(response.json())
+
+        return response_413
+
+    if response.status_code == 500:
+        response_500 = ProblemDocument.from_dict(response.json())
+
+        return response_500
+
+    if response.status_code == 503:
+        response_503 = ProblemDocument.from_dict(response.json())
+
+        return response_503
+
+    if client.raise_on_unexpected_status:
+        raise errors.UnexpectedStatus(response.status_code, response.content)
+    else:
+        return None
+
+
+def _build_response(
+    *, client: AuthenticatedClient | Client, response: httpx.Response
+) -> Response[CallbackReceipt | ProblemDocument]:
+    return Response(
+        status_code=HTTPStatus(response.status_code),
+        content=response.content,
+        headers=response.headers,
+        parsed=_parse_response(client=client, response=response),
+    )
+
+
+def sync_detailed(
+    switch: str,
+    *,
+    client: AuthenticatedClient | Client,
+    body: CallbackBody,
+    webhook_id: str,
+    webhook_timestamp: str,
+    webhook_signature: str,
+) -> Response[CallbackReceipt | ProblemDocument]:
+    """Report the end of a transfer
+
+     For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id`
+    is the same on every
+    retry. Retry after any status except 200.
+
+    Args:
+        switch (str):
+        webhook_id (str):
+        webhook_timestamp (str):
+        webhook_signature (str):
+        body (CallbackBody): Body of a callback. Unknown fields are ignored. Example:
+            {'amount_minor': 1250, 'currency': 'EUR', 'occurred_at': '2026-01-01T12:00:00Z',
+            'reference': 'tx_0123456789abcdef01234567:submit', 'status': 'SUCCESS', 'type':
+            'transfer.completed'}.
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        Response[CallbackReceipt | ProblemDocument]
+    """
+
+    kwargs = _get_kwargs(
+        switch=switch,
+        body=body,
+        webhook_id=webhook_id,
+        webhook_timestamp=webhook_timestamp,
+        webhook_signature=webhook_signature,
+    )
+
+    response = client.get_httpx_client().request(
+        **kwargs,
+    )
+
+    return _build_response(client=client, response=response)
+
+
+def sync(
+    switch: str,
+    *,
+    client: AuthenticatedClient | Client,
+    body: CallbackBody,
+    webhook_id: str,
+    webhook_timestamp: str,
+    webhook_signature: str,
+) -> CallbackReceipt | ProblemDocument | None:
+    """Report the end of a transfer
+
+     For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id`
+    is the same on every
+    retry. Retry after any status except 200.
+
+    Args:
+        switch (str):
+        webhook_id (str):
+        webhook_timestamp (str):
+        webhook_signature (str):
+        body (CallbackBody): Body of a callback. Unknown fields are ignored. Example:
+            {'amount_minor': 1250, 'currency': 'EUR', 'occurred_at': '2026-01-01T12:00:00Z',
+            'reference': 'tx_0123456789abcdef01234567:submit', 'status': 'SUCCESS', 'type':
+            'transfer.completed'}.
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        CallbackReceipt | ProblemDocument
+    """
+
+    return sync_detailed(
+        switch=switch,
+        client=client,
+        body=body,
+        webhook_id=webhook_id,
+        webhook_timestamp=webhook_timestamp,
+        webhook_signature=webhook_signature,
+    ).parsed
+
+
+async def asyncio_detailed(
+    switch: str,
+    *,
+    client: AuthenticatedClient | Client,
+    body: CallbackBody,
+    webhook_id: str,
+    webhook_timestamp: str,
+    webhook_signature: str,
+) -> Response[CallbackReceipt | ProblemDocument]:
+    """Report the end of a transfer
+
+     For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id`
+    is the same on every
+    retry. Retry after any status except 200.
+
+    Args:
+        switch (str):
+        webhook_id (str):
+        webhook_timestamp (str):
+        webhook_signature (str):
+        body (CallbackBody): Body of a callback. Unknown fields are ignored. Example:
+            {'amount_minor': 1250, 'currency': 'EUR', 'occurred_at': '2026-01-01T12:00:00Z',
+            'reference': 'tx_0123456789abcdef01234567:submit', 'status': 'SUCCESS', 'type':
+            'transfer.completed'}.
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        Response[CallbackReceipt | ProblemDocument]
+    """
+
+    kwargs = _get_kwargs(
+        switch=switch,
+        body=body,
+        webhook_id=webhook_id,
+        webhook_timestamp=webhook_timestamp,
+        webhook_signature=webhook_signature,
+    )
+
+    response = await client.get_async_httpx_client().request(**kwargs)
+
+    return _build_response(client=client, response=response)
+
+
+async def asyncio(
+    switch: str,
+    *,
+    client: AuthenticatedClient | Client,
+    body: CallbackBody,
+    webhook_id: str,
+    webhook_timestamp: str,
+    webhook_signature: str,
+) -> CallbackReceipt | ProblemDocument | None:
+    """Report the end of a transfer
+
+     For switches. The request is signed according to Standard Webhooks, over the raw body; `webhook-id`
+    is the same on every
+    retry. Retry after any status except 200.
+
+    Args:
+        switch (str):
+        webhook_id (str):
+        webhook_timestamp (str):
+        webhook_signature (str):
+        body (CallbackBody): Body of a callback. Unknown fields are ignored. Example:
+            {'amount_minor': 1250, 'currency': 'EUR', 'occurred_at': '2026-01-01T12:00:00Z',
+            'reference': 'tx_0123456789abcdef01234567:submit', 'status': 'SUCCESS', 'type':
+            'transfer.completed'}.
+
+    Raises:
+        errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
+        httpx.TimeoutException: If the request takes longer than Client.timeout.
+
+    Returns:
+        CallbackReceipt | ProblemDocument
+    """
+
+    return (
+        await asyncio_detailed(
+            switch=switch,
+            client=client,
+            body=body,
+            webhook_id=webhook_id,
+            webhook_timestamp=webhook_timestamp,
+            webhook_signature=webhook_signature,
+        )
+    ).parsed
