@@ -6,8 +6,8 @@ use serde::Serialize;
 /// What a side must show at the end of a lesson, in units of the payment's amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Expected {
-    /// What the customer is told last.
-    pub told: &'static str,
+    /// The last answer to the customer.
+    pub answer: &'static str,
     /// How often the customer is charged.
     pub charged: i64,
     /// How often the money leaves.
@@ -33,8 +33,8 @@ pub struct Lesson {
     pub without_keys: Expected,
 }
 
-const fn expected(told: &'static str, charged: i64, left: i64) -> Expected {
-    Expected { told, charged, left }
+const fn expected(answer: &'static str, charged: i64, left: i64) -> Expected {
+    Expected { answer, charged, left }
 }
 
 /// The lessons, in order.

@@ -68,8 +68,8 @@ pub struct Entry {
 /// How one side ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Outcome {
-    /// What the customer was told last: for this service the final state of the payment.
-    pub told: String,
+    /// The last answer to the customer: for this service the final state of the payment.
+    pub answer: String,
     /// The customer's account statement.
     pub entries: Vec<Entry>,
     /// What the customer was charged, in minor units.
@@ -79,13 +79,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the customer was charged exactly what left the bank, once at most, and was told so.
+    /// Whether the customer was charged exactly what left the bank, once at most, and got that answer.
     #[must_use]
     pub fn is_right(&self) -> bool {
-        let told_settled = self.told == "settled";
+        let answered_settled = self.answer == "settled";
         self.charged_minor == self.left_minor
             && self.charged_minor <= AMOUNT_MINOR
-            && told_settled == (self.charged_minor > 0)
+            && answered_settled == (self.charged_minor > 0)
     }
 }
 

@@ -46,7 +46,7 @@ fn assert_shown(line: &Value, side: &str, expected: Expected) {
     assert_eq!(shown["charged"], dollars(expected.charged), "{line}");
     assert_eq!(shown["left"], dollars(expected.left), "{line}");
     let finding = shown["finding"].as_str().unwrap();
-    assert!(finding.contains(&format!("told “{}”", expected.told)), "{line}");
+    assert!(finding.contains(&format!("the answer is “{}”", expected.answer)), "{line}");
     assert!(finding.starts_with(if side == "with-keys" { "Right: " } else { "Wrong: " }), "{line}");
     let charges = shown["entries"].as_array().unwrap().iter().filter(|entry| **entry == "-42.00");
     assert_eq!(i64::try_from(charges.count()).unwrap(), expected.charged, "{line}");
@@ -78,7 +78,7 @@ async fn s2_2_a_visitor_breaks_a_simulated_payment_in_chromium() {
     assert_shown(find("link"), "without-keys", lesson.without_keys);
     let dropped = find("dropped");
     assert_eq!(dropped["dropped"], "#schedule=reserve%3Acrash%2Cconfirmation%3Arepeat&engine=simulation");
-    assert_shown(dropped, "with-keys", Expected { told: "settled", charged: 1, left: 1 });
-    assert_shown(dropped, "without-keys", Expected { told: "settled", charged: 2, left: 1 });
+    assert_shown(dropped, "with-keys", Expected { answer: "settled", charged: 1, left: 1 });
+    assert_shown(dropped, "without-keys", Expected { answer: "settled", charged: 2, left: 1 });
     assert_eq!(find("bugs")["bugs"], bugs::recorded().unwrap().len());
 }

@@ -8,11 +8,11 @@ use playground::schedule::{Drop, Fault, Schedule};
 use playground::simulation::{DEFAULT_PROFILE, SimulationError, profile_names, simulate};
 
 fn figures(outcome: &Outcome) -> (String, i64, i64) {
-    (outcome.told.clone(), outcome.charged_minor / AMOUNT_MINOR, outcome.left_minor / AMOUNT_MINOR)
+    (outcome.answer.clone(), outcome.charged_minor / AMOUNT_MINOR, outcome.left_minor / AMOUNT_MINOR)
 }
 
 fn wanted(expected: Expected) -> (String, i64, i64) {
-    (expected.told.to_owned(), expected.charged, expected.left)
+    (expected.answer.to_owned(), expected.charged, expected.left)
 }
 
 /// Every fault at every instant where it can happen.

@@ -145,16 +145,16 @@ function showStep(step) {
   for (const place of get("instants").children) place.classList.toggle("now", place.dataset.instant === step.at);
 }
 
-/** Says in words whether the customer was charged what left the bank, once at most, and was told so. */
+/** Says in words whether the customer was charged what left the bank, once at most, and got that answer. */
 function finding(outcome) {
   const times = outcome.charged_minor / offer.amount_minor;
   const charged = times === 0 ? "not charged" : times === 1 ? "charged once" : times === 2 ? "charged twice" : `charged ${times} times`;
   const lost = outcome.left_minor - outcome.charged_minor;
-  const told = `told “${outcome.told}”`;
-  const toldRight = (outcome.told === "settled") === (outcome.charged_minor > 0);
-  const right = lost === 0 && times <= 1 && toldRight;
+  const answer = `the answer is “${outcome.answer}”`;
+  const answeredRight = (outcome.answer === "settled") === (outcome.charged_minor > 0);
+  const right = lost === 0 && times <= 1 && answeredRight;
   const bank = lost > 0 ? `; the bank lost ${money(lost)}` : lost < 0 ? `; ${money(-lost)} too much` : "";
-  return { right, text: `${right ? "Right" : "Wrong"}: ${charged}, ${told}${bank}` };
+  return { right, text: `${right ? "Right" : "Wrong"}: ${charged}, ${answer}${bank}` };
 }
 
 function showOutcome(side, outcome) {

@@ -172,7 +172,7 @@ fn outcome(state: &State) -> Outcome {
     let settled = state.switch.transfers.iter().filter(|status| **status == TransferStatus::Settled).count();
     let charged_minor = -entries.iter().map(|entry| entry.amount_minor).sum::<i64>();
     Outcome {
-        told: state.bank.state.to_string(),
+        answer: state.bank.state.to_string(),
         entries,
         charged_minor,
         left_minor: AMOUNT_MINOR.saturating_mul(i64::try_from(settled).unwrap_or(i64::MAX)),

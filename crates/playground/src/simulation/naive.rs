@@ -19,7 +19,7 @@ struct Naive {
 pub(super) fn run(schedule: &Schedule) -> (Vec<Step>, Outcome) {
     let mut naive = Naive::default();
     naive.step(Instant::Order, Actor::Customer, "The customer orders 42.00 USD, without a key.", None);
-    let told = naive.carry(schedule);
+    let answer = naive.carry(schedule);
     if schedule.has(Instant::Order, Fault::Repeat) {
         naive.step(
             Instant::Order,
@@ -33,7 +33,7 @@ pub(super) fn run(schedule: &Schedule) -> (Vec<Step>, Outcome) {
         (0..naive.charges).map(|_| Entry { text: "Payment".into(), amount_minor: -AMOUNT_MINOR }).collect();
     let times = |count: usize| AMOUNT_MINOR.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX));
     let outcome = Outcome {
-        told: told.into(),
+        answer: answer.into(),
         charged_minor: times(naive.charges),
         left_minor: times(naive.transfers),
         entries,
@@ -46,7 +46,7 @@ impl Naive {
         self.steps.push(Step::simulated(Side::WithoutKeys, at, actor, text.to_owned(), fault));
     }
 
-    /// Carries one order to what the customer is told.
+    /// Carries one order to the last answer to the customer.
     fn carry(&mut self, schedule: &Schedule) -> &'static str {
         use Instant::{Reserve, SubmitAnswered, SubmitSent};
         match schedule.at(Reserve) {
