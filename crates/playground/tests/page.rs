@@ -7,18 +7,18 @@ use std::path::Path;
 use playground::bugs;
 use playground::lessons::{Expected, LESSONS};
 use playground::run::AMOUNT_MINOR;
-use playground::server::{Page, router};
+use playground::server::router;
 use serde_json::Value;
 use tokio::process::Command;
 
 /// Drives the page as `page.py` says. Returns its lines.
-async fn drive(address: &str, engine: &str, picture: Option<&Path>) -> Vec<Value> {
+async fn drive(address: &str, picture: Option<&Path>) -> Vec<Value> {
     let setting = |name: &str| {
         std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the tests by `./dev test`"))
     };
     let output = Command::new(setting("TEST_PLAYWRIGHT"))
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page.py"))
-        .args([address, engine, &setting("TEST_CHROMIUM")])
+        .args([address, &setting("TEST_CHROMIUM")])
         .args(picture)
         .kill_on_drop(true)
         .output()
@@ -30,10 +30,10 @@ async fn drive(address: &str, engine: &str, picture: Option<&Path>) -> Vec<Value
 }
 
 /// Serves the page; returns its address.
-async fn serve(page: Page) -> String {
+async fn serve() -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router(page)).await });
+    tokio::spawn(async move { axum::serve(listener, router()).await });
     address
 }
 
@@ -66,10 +66,10 @@ fn assert_lessons(lines: &[Value]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s2_2_a_visitor_breaks_a_simulated_payment_in_chromium() {
-    let address = serve(Page::without_real_processes()).await;
+    let address = serve().await;
     let picture = std::env::var_os("UPDATE_PICTURES")
         .map(|_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pictures/crash-window.png"));
-    let lines = drive(&address, "simulation", picture.as_deref()).await;
+    let lines = drive(&address, picture.as_deref()).await;
     assert_lessons(&lines);
     let find =
         |key: &str| lines.iter().find(|line| !line["lesson"].is_string() && !line[key].is_null()).unwrap();
@@ -77,7 +77,7 @@ async fn s2_2_a_visitor_breaks_a_simulated_payment_in_chromium() {
     assert_shown(find("link"), "with-keys", lesson.with_keys);
     assert_shown(find("link"), "without-keys", lesson.without_keys);
     let dropped = find("dropped");
-    assert_eq!(dropped["dropped"], "#schedule=reserve%3Acrash%2Cconfirmation%3Arepeat&engine=simulation");
+    assert_eq!(dropped["dropped"], "#schedule=reserve%3Acrash%2Cconfirmation%3Arepeat");
     assert_shown(dropped, "with-keys", Expected { answer: "settled", charged: 1, left: 1 });
     assert_shown(dropped, "without-keys", Expected { answer: "settled", charged: 2, left: 1 });
     assert_eq!(find("bugs")["bugs"], bugs::recorded().unwrap().len());

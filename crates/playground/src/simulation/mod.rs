@@ -180,7 +180,7 @@ fn outcome(state: &State) -> Outcome {
 }
 
 impl Step {
-    /// A step of the simulation, which has no clock.
+    /// A step of the simulation.
     fn simulated(
         side: Side,
         at: Instant,
@@ -188,6 +188,6 @@ impl Step {
         text: String,
         fault: Option<crate::schedule::Fault>,
     ) -> Self {
-        Self { side, at, actor, text, fault, after_ms: None }
+        Self { side, at, actor, text, fault }
     }
 }
