@@ -50,6 +50,19 @@ fn s2_2_every_fault_is_shown_at_its_instant_on_both_sides() {
 }
 
 #[test]
+fn s2_2_a_charge_is_narrated_exactly_when_it_is_booked() {
+    for (schedule, charged) in [("debit:crash", 0), ("waiting:freeze", 0), ("reserve:crash", 1), ("", 1)] {
+        let run = simulate(DEFAULT_PROFILE, &schedule.parse().unwrap()).unwrap();
+        let narrated = run
+            .steps
+            .iter()
+            .filter(|step| step.side == Side::WithKeys && step.text.contains("the customer is charged"));
+        // A debit whose worker dies is narrated as the fault.
+        assert_eq!(narrated.count(), charged, "{schedule}: {:#?}", run.steps);
+    }
+}
+
+#[test]
 fn s2_2_the_service_is_right_with_any_two_faults() {
     let drops = drops();
     let mut ran = 0;

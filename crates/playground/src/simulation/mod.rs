@@ -121,7 +121,8 @@ fn run(model: &Model, schedule: &Schedule) -> Result<(Vec<Step>, Outcome), Simul
             let payment_explorer::invariants::Violation { number, invariant } = violation;
             return Err(SimulationError::Violation { number, invariant });
         }
-        steps.push(narration::step(chosen.at.unwrap_or(at), &description, chosen.fault));
+        let description = narration::booked(&description, &state.bank, &next.bank);
+        steps.push(narration::step(chosen.at.unwrap_or(at), description, chosen.fault));
         visited.insert(next.clone());
         state = next;
     }

@@ -1,5 +1,7 @@
 //! Who acts in a move of the explorer, and the move as a sentence.
 
+use payment_explorer::bank::Bank;
+
 use crate::run::{Actor, Side, Step};
 use crate::schedule::{Fault, Instant, Schedule};
 
@@ -65,10 +67,25 @@ fn actor(description: &str) -> Actor {
     }
 }
 
+/// A step of the ledger that books nothing has met its key, or was refused: the move alone does not say so.
+pub(super) fn booked<'d>(description: &'d str, before: &Bank, after: &Bank) -> &'d str {
+    match description {
+        "ledger: debit" if after.debit_refused => "ledger: debit, refused",
+        "ledger: debit" | "ledger: reserve" | "ledger: release" if before.journal == after.journal => {
+            "ledger: the key is recorded"
+        }
+        _ => description,
+    }
+}
+
 fn sentence(description: &str) -> String {
     let known = match description {
         "ledger: reserve" => "The ledger holds the amount.",
         "ledger: debit" => "The ledger debits the held amount: the customer is charged.",
+        "ledger: debit, refused" => "The ledger refuses the debit: the account is frozen.",
+        "ledger: the key is recorded" => {
+            "The ledger finds the step's key recorded: it returns the recorded outcome and books nothing."
+        }
         "ledger: release" => "The ledger releases the held amount.",
         "callback SUCCESS" => "The switch's callback reports SUCCESS; payments-api verifies and stores it.",
         "callback FAILURE, false" => "The switch's callback reports FAILURE. That alone releases nothing.",
