@@ -15,7 +15,8 @@ require_free_ports() {
     "$worker_metrics_port DEV_WORKER_METRICS_PORT the payment-worker's metrics" \
     "$background_worker_metrics_port DEV_BACKGROUND_WORKER_METRICS_PORT the background-worker's metrics" \
     "$notifier_metrics_port DEV_NOTIFIER_METRICS_PORT the notifier's metrics" \
-    "$nats_port DEV_NATS_PORT the message broker"; do
+    "$nats_port DEV_NATS_PORT the message broker" \
+    "$playground_port DEV_PLAYGROUND_PORT the playground"; do
     port=${line%% *}
     line=${line#* }
     case $port in

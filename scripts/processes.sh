@@ -104,13 +104,17 @@ stop_process() {
   kill -TERM "$pid" 2>/dev/null || return 0
   until is_gone "$pid"; do
     if [ "$tries" = 0 ]; then
-      kill -KILL -- "-$pid" 2>/dev/null || kill -KILL "$pid" 2>/dev/null || true
-      return 0
+      kill -KILL "$pid" 2>/dev/null || true
+      break
     fi
     tries=$((tries - 1))
     sleep 0.1
   done
+  kill_children "$pid"
 }
+
+# Kills what an ended process has started and left behind, in the session that it led.
+kill_children() { kill -KILL -- "-$1" 2>/dev/null || true; }
 
 # Stops the foreground command with its session; a nested ./dev gets time to stop its own processes.
 stop_foreground() {

@@ -107,6 +107,11 @@ configure_services() {
   export MOCK_SWITCH_LISTEN=127.0.0.1:$switch_port
   export MOCK_SWITCH_DATABASE_URL=$switch_url
   export MOCK_SWITCH_CALLBACK_URL=$api/callbacks/mock
+  export PLAYGROUND_LISTEN=127.0.0.1:$playground_port
+  export PLAYGROUND_REAL__DATABASE_URL=$owner_url
+  export PLAYGROUND_REAL__TEMPORAL_ADDRESS=$PAYMENTS_TEMPORAL__ADDRESS
+  export PLAYGROUND_REAL__TEMPORAL_UI=http://127.0.0.1:$temporal_ui_port/namespaces/default/workflows
+  export PLAYGROUND_REAL__LOGS=$log_dir/playground
 }
 
 # Leaves the master key, from which the secrets of webhook endpoints are derived, in REPLY. It is kept as long as the
@@ -148,6 +153,11 @@ start_services() {
   log_step "starting the notifier"
   start_service notifier
   wait_ready notifier "$notifier_metrics/ready"
+  [ "$kind" = up ] || return 0
+  log_step "starting the playground on port $playground_port"
+  drop_playground_databases
+  start_service playground
+  wait_ready playground "http://127.0.0.1:$playground_port/ready"
 }
 
 # Starts the payment-workers: any of them carries any payment. The metrics of the first one have the configured port.
@@ -201,6 +211,7 @@ print_addresses() {
   cat <<TEXT
 
   This payment in the Temporal UI   $ui/$payment_id
+  Break a payment yourself          http://127.0.0.1:$playground_port
   API page                          $api/docs
   Transfers at the mock switch      $mock_switch/admin/book
   Metrics                           $api/metrics
@@ -272,6 +283,7 @@ restart_ended() {
   wait "$pid" || code=$?
   log_step "$name (pid $pid) ended, exit code $code$([ "$code" -le 128 ] || printf ', signal %s' "$(kill -l "$code")"); $(meanwhile "$name")"
   rm -f "$1"
+  kill_children "$pid"
   mv "$log_dir/$name.log" "$log_dir/$name.$restarts.log"
   case $name in
     temporal) start_temporal "$temporal_port" "$temporal_file" "$temporal_ui_port" ;;
@@ -297,5 +309,6 @@ meanwhile() {
     broker) printf 'payments go on, events wait in the outbox' ;;
     temporal) printf 'payments are accepted and stored, and wait for it' ;;
     mock-switch) printf 'payments are accepted, and ask it again' ;;
+    playground) printf 'payments go on' ;;
   esac
 }

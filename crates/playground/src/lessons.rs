@@ -1,5 +1,5 @@
 //! Nine guided lessons: the six rows of the failure table (S0.17), then Paths A, B and C. Each is a schedule, what it teaches, and the
-//! figures that a run must show.
+//! figures that both engines must show.
 
 use serde::Serialize;
 

@@ -6,11 +6,16 @@
 //! | [`lessons`] | which schedules teach something? |
 //! | [`run`] | what does a run show? |
 //! | [`simulation`] | what happens in the explorer's world? |
+//! | `real` | what happens on the real processes? |
 //! | [`bugs`] | how does a seeded bug show? |
-//! | [`server`], `page` | how does the visitor see it? |
+//! | [`server`], `live`, `page` | how does the visitor see it? |
 
 pub mod bugs;
 pub mod lessons;
+#[cfg(feature = "real")]
+mod live;
+#[cfg(feature = "real")]
+pub mod real;
 pub mod run;
 pub mod schedule;
 pub mod server;

@@ -52,6 +52,8 @@ pub struct Step {
     pub text: String,
     /// The fault, if this step is the one that the visitor dropped.
     pub fault: Option<Fault>,
+    /// Milliseconds since the start; `None` in the simulation, which has no clock.
+    pub after_ms: Option<u64>,
 }
 
 /// One line of the account statement, in minor units; negative if the customer pays.

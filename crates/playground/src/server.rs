@@ -1,9 +1,10 @@
-//! The HTTP server of the page: the page itself, what it can offer, and the runs.
+//! The HTTP server of the page: the page itself, what it can offer, and the runs of both engines.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -24,6 +25,10 @@ pub struct Config {
     /// Where the page is served.
     #[serde(default = "default_listen")]
     pub listen: SocketAddr,
+    /// The real processes; without this section the page has the simulation only.
+    #[cfg(feature = "real")]
+    #[serde(default)]
+    pub real: Option<crate::real::Config>,
 }
 
 fn default_listen() -> SocketAddr {
@@ -36,8 +41,34 @@ const BOUNDS: RequestBounds = RequestBounds {
     request_timeout: Duration::from_secs(30),
 };
 
+/// What the routes share.
+#[derive(Clone)]
+pub struct Page {
+    /// The engine on the real processes, if this machine runs them.
+    #[cfg(feature = "real")]
+    pub real: Option<std::sync::Arc<crate::real::Engine>>,
+}
+
+impl Page {
+    /// A page with the simulation only.
+    #[must_use]
+    pub fn without_real_processes() -> Self {
+        Self {
+            #[cfg(feature = "real")]
+            real: None,
+        }
+    }
+
+    fn has_real(&self) -> bool {
+        #[cfg(feature = "real")]
+        return self.real.is_some();
+        #[cfg(not(feature = "real"))]
+        false
+    }
+}
+
 /// The routes.
-pub fn router() -> Router {
+pub fn router(page: Page) -> Router {
     let router = Router::new()
         .route("/", get(|| file("text/html; charset=utf-8", include_str!("page/index.html"))))
         .route("/page.css", get(|| file("text/css; charset=utf-8", include_str!("page/page.css"))))
@@ -46,7 +77,9 @@ pub fn router() -> Router {
         .route("/api/simulation", get(simulate))
         .route("/health", get(|| async { "ok" }))
         .route("/ready", get(|| async { "ok" }));
-    bounded(router, BOUNDS)
+    #[cfg(feature = "real")]
+    let router = router.route("/api/real", axum::routing::post(crate::live::run));
+    bounded(router.with_state(page), BOUNDS)
 }
 
 async fn file(kind: &'static str, content: &'static str) -> Response {
@@ -82,9 +115,10 @@ struct Offer {
     profiles: Vec<String>,
     default_profile: &'static str,
     bugs: Vec<Bug>,
+    has_real: bool,
 }
 
-async fn offer() -> Result<axum::Json<Offer>, Problem> {
+async fn offer(State(page): State<Page>) -> Result<axum::Json<Offer>, Problem> {
     let instant =
         |at: &Instant| Word { name: at.as_str(), title: at.title(), meaning: at.meaning(), instants: &[] };
     let fault = |fault: &Fault| Word {
@@ -108,6 +142,7 @@ async fn offer() -> Result<axum::Json<Offer>, Problem> {
             )
             .detail(error.to_string())
         })?,
+        has_real: page.has_real(),
     }))
 }
 
@@ -126,7 +161,7 @@ fn default_profile() -> String {
 }
 
 /// Reads a schedule; the problem says what is wrong with it.
-fn read_schedule(text: &str) -> Result<Schedule, Problem> {
+pub(crate) fn read_schedule(text: &str) -> Result<Schedule, Problem> {
     text.parse().map_err(|error: crate::schedule::ScheduleError| {
         Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_schedule", "The schedule is not accepted")
             .detail(error.to_string())
@@ -136,6 +171,13 @@ fn read_schedule(text: &str) -> Result<Schedule, Problem> {
 async fn simulate(Query(asked): Query<Asked>) -> Result<axum::Json<Run>, Problem> {
     let schedule = read_schedule(&asked.schedule)?;
     simulation::simulate(&asked.profile, &schedule).map(axum::Json).map_err(|error| refused(&error))
+}
+
+/// The page was started without the real processes.
+#[cfg(feature = "real")]
+pub(crate) fn no_real_processes() -> Problem {
+    Problem::new(StatusCode::CONFLICT, "no_real_processes", "This page has no real processes")
+        .detail("the page was started alone; start it with ./dev up, or use the simulation")
 }
 
 fn refused(error: &SimulationError) -> Problem {

@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use payment_ledger::access::service_role::SERVICE_ROLE;
+use sha2::{Digest as _, Sha256};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use std::str::FromStr as _;
@@ -9,8 +10,16 @@ use uuid::Uuid;
 
 /// Key of the advisory lock for creating the template, once for all test processes.
 const TEMPLATE_LOCK: i64 = 7_301_200_301;
-/// Name of the template. The cluster of a test run is new, so the template always has the current migrations.
-const TEMPLATE: &str = "payments_template";
+
+/// Name of the template: with other migrations it is another database, because not every cluster is new.
+fn template() -> String {
+    let mut hash = Sha256::new();
+    for migrator in [&payment_ledger::MIGRATOR, &idempotency::MIGRATOR] {
+        migrator.iter().for_each(|migration| hash.update(&migration.checksum));
+    }
+    let digits: String = hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("payments_template_{digits}")
+}
 
 /// The login of the processes under test; it has the rights of the service role only.
 const SERVICE_LOGIN: &str = "payments_app";
@@ -20,6 +29,8 @@ const SERVICE_LOGIN: &str = "payments_app";
 pub struct Database {
     /// URL for the processes under test.
     pub url: String,
+    /// URL of the same database for its owner.
+    pub owner_url: String,
     /// Pool of eight connections for the test's own queries, as the owner.
     pub pool: PgPool,
 }
@@ -33,14 +44,16 @@ pub async fn create_from_template(maintenance_url: &str) -> anyhow::Result<Datab
     let mut maintenance =
         options.connect().await.context("PostgreSQL does not answer at TEST_DATABASE_URL")?;
     sqlx::query("SELECT pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut maintenance).await?;
-    ensure_template(&mut maintenance, &options).await?;
+    let template = template();
+    ensure_template(&mut maintenance, &options, &template).await?;
     let name = format!("test_{}", Uuid::new_v4().simple());
-    create(&mut maintenance, &name, Some(TEMPLATE)).await?;
+    create(&mut maintenance, &name, Some(&template)).await?;
     maintenance.close().await?;
     let owner = options.database(&name);
+    let owner_url = owner.to_url_lossy().to_string();
     let url = owner.clone().username(SERVICE_LOGIN).to_url_lossy().to_string();
     let pool = PgPoolOptions::new().max_connections(8).connect_with(owner).await?;
-    Ok(Database { url, pool })
+    Ok(Database { url, owner_url, pool })
 }
 
 /// Creates an empty database for the mock switch, which runs its own migrations.
@@ -55,16 +68,20 @@ pub async fn create_empty(maintenance_url: &str) -> anyhow::Result<String> {
     Ok(url_of(maintenance_url, &name))
 }
 
-async fn ensure_template(maintenance: &mut PgConnection, options: &PgConnectOptions) -> anyhow::Result<()> {
+async fn ensure_template(
+    maintenance: &mut PgConnection,
+    options: &PgConnectOptions,
+    name: &str,
+) -> anyhow::Result<()> {
     let exists: Option<i32> = sqlx::query_scalar("SELECT 1 FROM pg_database WHERE datname = $1")
-        .bind(TEMPLATE)
+        .bind(name)
         .fetch_optional(&mut *maintenance)
         .await?;
     if exists.is_some() {
         return Ok(());
     }
     // Created under another name and renamed at the end, so that an existing template is always complete.
-    let unfinished = format!("{TEMPLATE}_{}", Uuid::new_v4().simple());
+    let unfinished = format!("{name}_{}", Uuid::new_v4().simple());
     create(maintenance, &unfinished, None).await?;
     let mut template = options.clone().database(&unfinished).connect().await?;
     payment_ledger::MIGRATOR.run(&mut template).await?;
@@ -72,7 +89,7 @@ async fn ensure_template(maintenance: &mut PgConnection, options: &PgConnectOpti
     payment_ledger::access::service_role::hand_over_idempotency_tables(&mut template).await?;
     ensure_login(&mut template).await?;
     template.close().await?;
-    let rename = format!("ALTER DATABASE {unfinished} RENAME TO {TEMPLATE}");
+    let rename = format!("ALTER DATABASE {unfinished} RENAME TO {name}");
     sqlx::query(AssertSqlSafe(rename)).execute(maintenance).await?;
     Ok(())
 }

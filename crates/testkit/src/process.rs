@@ -130,6 +130,14 @@ impl Process {
         self.signal(Signal::CONT)
     }
 
+    /// The process id.
+    ///
+    /// # Errors
+    /// If the process is not running.
+    pub fn pid(&self) -> anyhow::Result<u32> {
+        self.child.as_ref().and_then(Child::id).with_context(|| format!("{} is not running", self.name))
+    }
+
     /// URL of the process, `http://127.0.0.1:port`.
     #[must_use]
     pub fn url(&self) -> String {

@@ -1,4 +1,4 @@
-// The page: the schedule that the visitor builds, the run that the simulation makes of it, and the link that reproduces both.
+// The page: the schedule that the visitor builds, the run that an engine makes of it, and the link that reproduces both.
 "use strict";
 
 const MILLISECONDS_PER_STEP = window.matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 90;
@@ -20,6 +20,7 @@ function element(tag, properties = {}, ...children) {
 const titleOf = (words, name) => words.find((word) => word.name === name).title;
 const scheduleText = () =>
   offer.instants.filter((at) => schedule.has(at.name)).map((at) => `${at.name}:${schedule.get(at.name)}`).join(",");
+const engine = () => document.querySelector("input[name=engine]:checked").value;
 
 // The schedule.
 
@@ -47,8 +48,8 @@ function changed(lesson) {
 }
 
 function writeLink() {
-  const words = new URLSearchParams({ schedule: scheduleText() });
-  if (get("profile").value !== offer.default_profile) words.set("profile", get("profile").value);
+  const words = new URLSearchParams({ schedule: scheduleText(), engine: engine() });
+  if (engine() === "simulation" && get("profile").value !== offer.default_profile) words.set("profile", get("profile").value);
   if (get("bug").value) words.set("bug", get("bug").value);
   history.replaceState(null, "", `#${words}`);
   get("link").href = `#${words}`;
@@ -136,9 +137,15 @@ function clearResult() {
   }
 }
 
+/** The text, with its addresses as links: a real payment's step names its workflow. */
+function linked(text) {
+  return text.split(/(https?:\/\/\S+)/).map((part, n) =>
+    n % 2 === 1 ? element("a", { href: part, textContent: part.split("/").pop(), target: "_blank", rel: "noopener" }) : part);
+}
+
 function showStep(step) {
-  const when = titleOf(offer.instants, step.at);
-  const line = element("li", {}, element("span", { textContent: when }), element("span", { textContent: step.text }));
+  const when = step.after_ms === null ? titleOf(offer.instants, step.at) : `${(step.after_ms / 1000).toFixed(1)} s`;
+  const line = element("li", {}, element("span", { textContent: when }), element("span", {}, ...linked(step.text)));
   line.classList.toggle("fault-step", step.fault !== null);
   sideOf(step).querySelector(".steps").append(line);
   for (const place of get("instants").children) place.classList.toggle("now", place.dataset.instant === step.at);
@@ -201,14 +208,41 @@ async function simulate(number) {
   return showRun(run);
 }
 
+/** Reads a line of JSON for each step, while the processes run. */
+async function runReal(number) {
+  const response = await fetch("api/real", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ schedule: scheduleText() }),
+  });
+  if (!response.ok) return fail(await problemOf(response));
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (number !== runNumber) return reader.cancel();
+    if (done) return get("result").dataset.state === "running" ? fail("the server ended the run without a result") : undefined;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines.map((text) => JSON.parse(text))) {
+      if (line.step) showStep(line.step);
+      else if (line.run) showRun(line.run);
+      else fail(line.problem);
+    }
+  }
+}
+
 async function start() {
   runNumber += 1;
   const number = runNumber;
   clearResult();
+  get("run").disabled = engine() === "real";
   try {
-    await simulate(number);
+    await (engine() === "real" ? runReal(number) : simulate(number));
   } catch (error) {
     if (number === runNumber) fail(`the playground does not answer: ${error.message}`);
+  } finally {
+    if (number === runNumber) get("run").disabled = false;
   }
 }
 
@@ -247,13 +281,17 @@ function readLink() {
       break;
     }
   }
+  const real = words.get("engine") === "real" && offer.has_real;
+  document.querySelector(`input[value=${real ? "real" : "simulation"}]`).checked = true;
   const profile = words.get("profile") ?? offer.default_profile;
   get("profile").value = offer.profiles.includes(profile) ? profile : offer.default_profile;
+  get("profile").disabled = real;
   get("bug").value = known(offer.bugs, words.get("bug")) ? words.get("bug") : "";
   playBug(get("bug").value);
   const lesson = offer.lessons.find((one) => one.schedule === scheduleText());
   changed(lesson?.name ?? null);
-  if (words.has("schedule") && get("result").dataset.state === "none") start();
+  // A link never kills a process by itself: a real run waits for the button.
+  if (words.has("schedule") && !real && get("result").dataset.state === "none") start();
 }
 
 async function open() {
@@ -270,10 +308,19 @@ async function open() {
   }
   get("profile").append(...offer.profiles.map((name) => element("option", { value: name, textContent: name })));
   get("bug").append(...offer.bugs.map((bug) => element("option", { value: bug.name, textContent: bug.description })));
+  const real = document.querySelector("input[value=real]");
+  real.disabled = !offer.has_real;
+  if (!offer.has_real) real.parentElement.title = "The page was started alone; ./dev up starts it with the real processes.";
   get("controls").addEventListener("submit", (event) => {
     event.preventDefault();
     start();
   });
+  for (const input of document.querySelectorAll("input[name=engine]")) {
+    input.addEventListener("change", () => {
+      get("profile").disabled = engine() === "real";
+      writeLink();
+    });
+  }
   get("profile").addEventListener("change", writeLink);
   get("clear").addEventListener("click", () => {
     schedule.clear();

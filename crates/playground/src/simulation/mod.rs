@@ -181,7 +181,7 @@ fn outcome(state: &State) -> Outcome {
 }
 
 impl Step {
-    /// A step of the simulation.
+    /// A step of the simulation, which has no clock.
     fn simulated(
         side: Side,
         at: Instant,
@@ -189,6 +189,6 @@ impl Step {
         text: String,
         fault: Option<crate::schedule::Fault>,
     ) -> Self {
-        Self { side, at, actor, text, fault }
+        Self { side, at, actor, text, fault, after_ms: None }
     }
 }

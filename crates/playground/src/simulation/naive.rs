@@ -1,4 +1,4 @@
-//! A model of the naive client: a transfer with a fresh reference for each attempt, no record
+//! A model of the naive client (`real/naive.rs` describes the process): a transfer with a fresh reference for each attempt, no record
 //! between the steps, a charge for each SUCCESS, signed or not, and however often it comes.
 //!
 //! It sends again whenever it does not know: no answer, a restart, a FAILURE, the end of the SLA; after three sends it says "failed".

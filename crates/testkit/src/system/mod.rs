@@ -28,7 +28,7 @@ pub const ALICE: &str = "ALICE";
 /// Opening balance of every account, in minor units.
 pub const OPENING_MINOR: i64 = 1_000_000;
 /// Token by which the bank authenticates at the switch.
-pub(crate) const SWITCH_TOKEN: &str = "test-switch-token";
+pub const SWITCH_TOKEN: &str = "test-switch-token";
 /// Secret for the callbacks of the switch `mock`.
 pub const SWITCH_SECRET: &str = "whsec_dGVzdC1vbmx5LXNlY3JldC0wMTIzNDU2Nzg5YWI=";
 /// Secret for the callbacks of the switch `other`.
@@ -57,6 +57,8 @@ pub struct System {
     pub task_queue: String,
     /// URL of the Temporal frontend.
     pub temporal_address: String,
+    /// Currency of all accounts.
+    pub(crate) currency: &'static str,
     test_environment: TestEnvironment,
     folder: PathBuf,
     variables: Variables,
@@ -70,7 +72,18 @@ impl System {
     /// # Errors
     /// If a process does not become ready; the error has the end of its log.
     pub async fn start(name: &str, options: SystemOptions) -> anyhow::Result<Self> {
-        let test_environment = TestEnvironment::load()?;
+        Self::start_in(TestEnvironment::load()?, name, options).await
+    }
+
+    /// The same with given servers and binaries.
+    ///
+    /// # Errors
+    /// As [`System::start`].
+    pub async fn start_in(
+        test_environment: TestEnvironment,
+        name: &str,
+        options: SystemOptions,
+    ) -> anyhow::Result<Self> {
         let folder = test_environment.scratch.join(format!("{name}-{}", Uuid::new_v4().simple()));
         std::fs::create_dir_all(&folder)?;
         let maintenance_url = options.database_url.as_deref().unwrap_or(&test_environment.database_url);
@@ -93,8 +106,12 @@ impl System {
 
         // The API does not call the switch, so it starts first and provides the URL for callbacks.
         let api = start("payments-api", "PAYMENTS_API__LISTEN", variables("http://127.0.0.1:9")?).await?;
-        let mock_switch = start_switch(&test_environment, &folder, &api, options.settle_after_ms).await?;
-        let variables = variables(&mock_switch.url())?;
+        let bank_url = options.switch_proxy.clone().unwrap_or_else(|| api.url());
+        let callback_url = format!("{bank_url}/callbacks/mock");
+        let mock_switch =
+            start_switch(&test_environment, &folder, callback_url, options.settle_after_ms).await?;
+        let switch_url = options.switch_proxy.clone().unwrap_or_else(|| mock_switch.url());
+        let variables = variables(&switch_url)?;
         let worker = start("payment-worker", "PAYMENTS_WORKER__METRICS_LISTEN", variables.clone());
         let background_worker =
             start("background-worker", "PAYMENTS_BACKGROUND_WORKER__METRICS_LISTEN", variables.clone());
@@ -109,6 +126,7 @@ impl System {
             mock_switch,
             task_queue,
             temporal_address: test_environment.temporal_address.clone(),
+            currency: options.currency,
             test_environment,
             folder,
             variables,
@@ -136,6 +154,20 @@ impl System {
         Process::start(name, binaries, &logs, listen_variable, self.variables.clone()).await
     }
 
+    /// A program of this bank that runs to its end, as an operator would start it: with the bank's configuration, and as the
+    /// owner of the database.
+    #[must_use]
+    pub fn command(&self, name: &str) -> tokio::process::Command {
+        let mut command = tokio::process::Command::new(self.test_environment.binaries.join(name));
+        command
+            .env_clear()
+            .envs(&self.variables)
+            .env("PAYMENTS_DATABASE__URL", &self.database.owner_url)
+            .stdin(std::process::Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
     /// The client of the API key. It is unique to this system: payment ids are derived from it, and all systems share one
     /// Temporal.
     #[must_use]
@@ -147,8 +179,9 @@ impl System {
     async fn open_accounts(&self) -> anyhow::Result<()> {
         let mut tx = self.database.pool.begin().await?;
         for internal in ["holding", "escrow", "funding"] {
-            sqlx::query("INSERT INTO accounts (account_id, tenant_id, kind, currency) VALUES ($1, 'internal', 'internal', 'EUR')")
-                .bind(format!("internal:{internal}:EUR"))
+            sqlx::query("INSERT INTO accounts (account_id, tenant_id, kind, currency) VALUES ($1, 'internal', 'internal', $2)")
+                .bind(format!("internal:{internal}:{}", self.currency))
+                .bind(self.currency)
                 .execute(&mut *tx)
                 .await?;
         }
@@ -165,17 +198,21 @@ impl System {
     }
 }
 
-async fn start_switch(
+/// Starts a mock switch with a database of its own, whose behaviour is set by its admin interface only.
+///
+/// # Errors
+/// If it does not become ready; the error has the end of its log.
+pub async fn start_switch(
     test_environment: &TestEnvironment,
     folder: &Path,
-    api: &Process,
+    callback_url: String,
     settle_after_ms: u64,
 ) -> anyhow::Result<Process> {
     let database_url = database::create_empty(&test_environment.database_url).await?;
     let variables = [
         ("MOCK_SWITCH_DATABASE_URL", database_url),
         ("MOCK_SWITCH_API_TOKEN", SWITCH_TOKEN.into()),
-        ("MOCK_SWITCH_CALLBACK_URL", format!("{}/callbacks/mock", api.url())),
+        ("MOCK_SWITCH_CALLBACK_URL", callback_url),
         ("MOCK_SWITCH_CALLBACK_SECRET", SWITCH_SECRET.into()),
         ("MOCK_SWITCH_SETTLE_AFTER_MS", settle_after_ms.to_string()),
         ("MOCK_SWITCH_SANDBOX_AMOUNTS", "false".into()),

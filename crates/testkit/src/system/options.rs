@@ -31,6 +31,11 @@ pub struct SystemOptions {
     pub preload: Option<Preload>,
     /// URL of the message broker. Nothing listens at the default URL.
     pub broker_url: String,
+    /// Currency of all accounts, an ISO 4217 code.
+    pub currency: &'static str,
+    /// URL of a proxy between the bank and its switch, in both directions: the bank sends `/v1/..` there, the switch
+    /// `/callbacks/..`; `None` if they reach each other directly.
+    pub switch_proxy: Option<String>,
 }
 
 impl Default for SystemOptions {
@@ -54,6 +59,8 @@ impl Default for SystemOptions {
             temporal_address: None,
             preload: None,
             broker_url: "nats://127.0.0.1:9".into(),
+            currency: "EUR",
+            switch_proxy: None,
         }
     }
 }

@@ -12,25 +12,27 @@ use crate::wait::until;
 const WITHIN: Duration = Duration::from_secs(90);
 
 impl System {
-    /// Opens a customer's account with a balance of [`OPENING_MINOR`] EUR.
+    /// Opens a customer's account with a balance of [`OPENING_MINOR`] in the system's currency.
     ///
     /// # Errors
     /// If PostgreSQL refuses, for example because the account exists.
     pub async fn open_account(&self, account_id: &str) -> anyhow::Result<()> {
         sqlx::query(
             "INSERT INTO accounts (account_id, tenant_id, kind, currency, available_minor)
-             VALUES ($1, 'test', 'customer', 'EUR', 0)",
+             VALUES ($1, 'test', 'customer', $2, 0)",
         )
         .bind(account_id)
+        .bind(self.currency)
         .execute(&self.database.pool)
         .await?;
         sqlx::query(
             "WITH done AS (INSERT INTO operations (operation_key, outcome) VALUES ('opening:' || $1, 'done'))
              INSERT INTO journal (operation_key, kind, debit_account, credit_account, amount_minor, currency)
-             VALUES ('opening:' || $1, 'fund', 'internal:funding:EUR', $1, $2, 'EUR')",
+             VALUES ('opening:' || $1, 'fund', 'internal:funding:' || $3, $1, $2, $3)",
         )
         .bind(account_id)
         .bind(OPENING_MINOR)
+        .bind(self.currency)
         .execute(&self.database.pool)
         .await?;
         Ok(())
@@ -102,6 +104,21 @@ impl System {
             .bind(payment_id)
             .fetch_all(&self.database.pool)
             .await?)
+    }
+
+    /// Amounts that a payment's customer was debited, in minor units; at most one, if the ledger is right.
+    ///
+    /// # Errors
+    /// If PostgreSQL does not answer.
+    pub async fn debits(&self, payment_id: &str) -> anyhow::Result<Vec<i64>> {
+        Ok(sqlx::query_scalar(
+            "SELECT j.amount_minor FROM journal j JOIN payments p USING (payment_id)
+             WHERE payment_id = $1 AND (j.kind = 'debit' OR j.kind = 'late_debit' AND j.debit_account = p.source_account)
+             ORDER BY j.entry_id",
+        )
+        .bind(payment_id)
+        .fetch_all(&self.database.pool)
+        .await?)
     }
 
     /// Available balance of [`ALICE`], in minor units.

@@ -1,24 +1,26 @@
-//! The page in a real Chromium: what a visitor sees of each lesson, by mouse and by keyboard, and by link.
+//! The page in a real Chromium, on both engines, and each fault on the real processes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
+mod real;
+mod simulated;
+
 use std::path::Path;
 
-use playground::bugs;
 use playground::lessons::{Expected, LESSONS};
 use playground::run::AMOUNT_MINOR;
-use playground::server::router;
+use playground::server::{Page, router};
 use serde_json::Value;
 use tokio::process::Command;
 
 /// Drives the page as `page.py` says. Returns its lines.
-async fn drive(address: &str, picture: Option<&Path>) -> Vec<Value> {
+async fn drive(address: &str, engine: &str, picture: Option<&Path>) -> Vec<Value> {
     let setting = |name: &str| {
         std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the tests by `./dev test`"))
     };
     let output = Command::new(setting("TEST_PLAYWRIGHT"))
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page.py"))
-        .args([address, &setting("TEST_CHROMIUM")])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page/page.py"))
+        .args([address, engine, &setting("TEST_CHROMIUM")])
         .args(picture)
         .kill_on_drop(true)
         .output()
@@ -30,10 +32,10 @@ async fn drive(address: &str, picture: Option<&Path>) -> Vec<Value> {
 }
 
 /// Serves the page; returns its address.
-async fn serve() -> String {
+async fn serve(page: Page) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());
-    tokio::spawn(async move { axum::serve(listener, router()).await });
+    tokio::spawn(async move { axum::serve(listener, router(page)).await });
     address
 }
 
@@ -62,23 +64,4 @@ fn assert_lessons(lines: &[Value]) {
         assert_shown(line, "with-keys", lesson.with_keys);
         assert_shown(line, "without-keys", lesson.without_keys);
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn s2_2_a_visitor_breaks_a_simulated_payment_in_chromium() {
-    let address = serve().await;
-    let picture = std::env::var_os("UPDATE_PICTURES")
-        .map(|_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pictures/crash-window.png"));
-    let lines = drive(&address, picture.as_deref()).await;
-    assert_lessons(&lines);
-    let find =
-        |key: &str| lines.iter().find(|line| !line["lesson"].is_string() && !line[key].is_null()).unwrap();
-    let lesson = LESSONS.iter().find(|lesson| lesson.name == "crash-between-attempts").unwrap();
-    assert_shown(find("link"), "with-keys", lesson.with_keys);
-    assert_shown(find("link"), "without-keys", lesson.without_keys);
-    let dropped = find("dropped");
-    assert_eq!(dropped["dropped"], "#schedule=reserve%3Acrash%2Cconfirmation%3Arepeat");
-    assert_shown(dropped, "with-keys", Expected { answer: "settled", charged: 1, left: 1 });
-    assert_shown(dropped, "without-keys", Expected { answer: "settled", charged: 2, left: 1 });
-    assert_eq!(find("bugs")["bugs"], bugs::recorded().unwrap().len());
 }

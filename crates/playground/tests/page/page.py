@@ -1,14 +1,14 @@
-"""Drives the page in Chromium, as a visitor does. Arguments: address of the page, path of Chromium, and optionally the file for
-a picture. Prints a line of JSON for each lesson: what the page shows of both sides."""
+"""Drives the page in Chromium, as a visitor does. Arguments: address of the page, engine, path of Chromium, and optionally the file
+for a picture. Prints a line of JSON for each lesson: what the page shows of both sides."""
 
 import json
 import sys
 
 from playwright.sync_api import expect, sync_playwright
 
-RUN_MS = 30_000
-ADDRESS, CHROMIUM = sys.argv[1:3]
-PICTURE = sys.argv[3] if len(sys.argv) > 3 else None
+RUN_MS = 120_000
+ADDRESS, ENGINE, CHROMIUM = sys.argv[1:4]
+PICTURE = sys.argv[4] if len(sys.argv) > 4 else None
 
 
 def wait_for_result(page):
@@ -42,6 +42,8 @@ def open_page(browser, link=""):
 
 def lessons(browser):
     page = open_page(browser)
+    if ENGINE == "real":
+        page.get_by_label("Real processes").check()
     names = [button.get_attribute("data-lesson") for button in page.locator("#lessons button").all()]
     for name in names:
         page.locator(f"#lessons button[data-lesson={name}]").click()
@@ -117,8 +119,9 @@ with sync_playwright() as playwright:
     # Chromium's own sandbox does not start for root.
     chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
     lessons(chromium)
-    links(chromium)
-    mouse_and_keys(chromium)
-    refusals(chromium)
-    bugs(chromium)
+    if ENGINE == "simulation":
+        links(chromium)
+        mouse_and_keys(chromium)
+        refusals(chromium)
+        bugs(chromium)
     chromium.close()
