@@ -156,7 +156,7 @@ impl Client {
         }
     }
 
-    /// Charges the account, and tells the customer that the order is settled.
+    /// Charges the account, and answers the customer that the order is settled.
     async fn charge(&self, order: &str, amount_minor: i64) -> anyhow::Result<()> {
         let body: Value = json!({"order": order, "amount_minor": amount_minor});
         let charged = self.http.post(format!("{}/charges", self.config.peers)).json(&body).send().await;

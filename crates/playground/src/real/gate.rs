@@ -165,7 +165,7 @@ pub(super) struct Gate {
 struct Inner {
     http: reqwest::Client,
     targets: Mutex<Targets>,
-    /// Who decides; without a run, everything passes.
+    /// The run that decides; without one, everything passes.
     line: Mutex<Option<mpsc::UnboundedSender<Held>>>,
 }
 

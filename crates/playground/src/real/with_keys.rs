@@ -595,13 +595,11 @@ fn described(message: &Message) -> Option<(Instant, Actor, String)> {
             (Instant::SubmitAnswered, Actor::Switch, format!("The switch answers {status}."))
         }
         (Kind::Cancel, Some(_)) => {
-            (Instant::Waiting, Actor::Switch, format!("Asked to cancel, the switch answers {}.", answer()))
+            (Instant::Waiting, Actor::Switch, format!("The cancel: the switch answers {}.", answer()))
         }
-        (Kind::Recall, Some(_)) => (
-            Instant::Recall,
-            Actor::Switch,
-            format!("Asked to return the money, the switch answers {}.", answer()),
-        ),
+        (Kind::Recall, Some(_)) => {
+            (Instant::Recall, Actor::Switch, format!("The recall: the switch answers {}.", answer()))
+        }
         _ => return None,
     })
 }
