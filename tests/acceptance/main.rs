@@ -12,4 +12,5 @@ mod path_b_sla_expired;
 mod path_c_debit_refused;
 mod repeated_requests;
 mod sdk_metrics;
+mod trigger;
 mod workflow_failures;

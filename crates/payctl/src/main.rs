@@ -2,7 +2,8 @@
 //!
 //! `migrate`, `demo`, `keys`, `accounts`, `ledger`, `limits`, `webhooks`, `kill-switch` and
 //! `temporal-namespace` open the database as its owner; `list`, `stuck`, `exceptions`, `events`, `reconcile`, `restore-check`, `show`, `worker`, `decide` and `switch` use the service's
-//! configuration; `pay` calls the HTTP API as a customer. Results go to stdout, remarks and errors to stderr. The
+//! configuration; `pay` calls the HTTP API as a customer; `trigger`
+//! does both and kills workers of this machine. Results go to stdout, remarks and errors to stderr. The
 //! command line starts no process, and moves money only through the ledger's deposits and operator decisions and
 //! through API payments.
 //!
@@ -37,7 +38,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::commands::{
     accounts, completions, decide, demo, events, exceptions, keys, kill_switch, ledger, limits, list,
-    migrate, pay, reconcile, restore_check, show, stuck, switch, temporal_namespace, webhooks, worker,
+    migrate, pay, reconcile, restore_check, show, stuck, switch, temporal_namespace, trigger, webhooks,
+    worker,
 };
 use crate::outcome::CommandOutcome;
 use crate::output::{Output, OutputError};
@@ -80,6 +82,7 @@ enum Command {
     #[command(subcommand)]
     Events(events::Command),
     Show(show::Args),
+    Trigger(trigger::Args),
     Worker(worker::Args),
     Decide(decide::Args),
     #[command(subcommand)]
@@ -123,6 +126,7 @@ async fn run(command: Command, out: &mut Output<'_>) -> anyhow::Result<CommandOu
         Command::Events(command) => events::run(command, out).await,
         Command::Decide(args) => decide::run(args, out).await,
         Command::Show(args) => show::run(args, out).await,
+        Command::Trigger(args) => trigger::run(args, out).await,
         Command::Worker(args) => worker::run(args, out).await,
         Command::Switch(command) => switch::run(command, out).await,
         Command::Webhooks(command) => webhooks::run(command, out).await,

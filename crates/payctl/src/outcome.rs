@@ -13,10 +13,11 @@ Exit codes:
      ledger verify: the journal was changed or the books disagree; ledger trial-balance: the sum is not zero;
      decide: the switch or the ledger refused the decision; reconcile, restore-check: drift was found;
      switch list, switch probe: a profile is unsafe or wrong, or a probe transfer may settle;
-     events parked: an event is parked; webhooks deliveries: a delivery failed
+     events parked: an event is parked; webhooks deliveries: a delivery failed;
+     trigger: a case ended otherwise than expected
   2  not carried out: invalid arguments, no connection, or refused
   3  result unknown, not failed:
-     pay --watch, decide: still open at the timeout; switch probe: a capability could not be measured;
+     pay --watch, decide, trigger: still open at the timeout; switch probe: a capability could not be measured;
      reconcile, restore-check: a statement or the workflows could not be read";
 
 /// Outcome of a command that was carried out.

@@ -41,6 +41,70 @@ pub(crate) fn elapsed_seconds(from: Timestamp, to: Timestamp) -> String {
     format!("{}.{:03}", elapsed_ms / 1_000, elapsed_ms % 1_000)
 }
 
+/// One payment, read again and again until a deadline.
+pub(crate) struct Watch<'a> {
+    api: &'a ApiClient,
+    id: &'a PaymentId,
+    deadline: Instant,
+    lines_written: usize,
+    is_failing: bool,
+    read_at: Option<Instant>,
+}
+
+impl<'a> Watch<'a> {
+    /// Reads nothing yet.
+    pub(crate) fn new(api: &'a ApiClient, id: &'a PaymentId, deadline: Instant) -> Self {
+        Self { api, id, deadline, lines_written: 0, is_failing: false, read_at: None }
+    }
+
+    /// Reads the payment and writes the new lines of its timeline to `out`, if given. The API answers once the payment has
+    /// ended, after `wait_s` seconds at the latest. `None` after the deadline.
+    ///
+    /// # Errors
+    /// The API refuses to show the payment, or `out` cannot be written.
+    pub(crate) async fn read(
+        &mut self,
+        wait_s: u64,
+        mut out: Option<&mut Output<'_>>,
+    ) -> anyhow::Result<Option<ApiResponse<PaymentDocument>>> {
+        loop {
+            if let Some(read_at) = self.read_at {
+                if Instant::now() >= self.deadline {
+                    return Ok(None);
+                }
+                sleep_until(self.deadline.min(read_at + POLL_INTERVAL)).await;
+            }
+            self.read_at = Some(Instant::now());
+            match timeout_at(self.deadline, self.api.payment(self.id, wait_s)).await {
+                Ok(Ok(response)) => {
+                    self.is_failing = false;
+                    let PaymentDocument { created_at: accepted_at, timeline, .. } = &response.document;
+                    if let Some(out) = &mut out {
+                        for step in timeline.iter().skip(self.lines_written) {
+                            out.write_line(TimelineLine { accepted_at: *accepted_at, step })?;
+                        }
+                    }
+                    self.lines_written = self.lines_written.max(timeline.len());
+                    return Ok(Some(response));
+                }
+                Ok(Err(error)) if error.is_transient() => {
+                    if !self.is_failing {
+                        self.is_failing = true;
+                        // A remark: the watch continues without stderr.
+                        let _ = writeln!(
+                            std::io::stderr(),
+                            "payctl: payment {} cannot be read: {error}; retrying",
+                            self.id
+                        );
+                    }
+                }
+                Ok(Err(error)) => return Err(error.into()),
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+}
+
 /// Waits until the payment has ended, or until `deadline`. Writes new timeline lines to `out`, if given.
 ///
 /// Returns the payment as last read; `None` if it was never read.
@@ -53,43 +117,16 @@ pub(crate) async fn follow_payment(
     deadline: Instant,
     mut out: Option<&mut Output<'_>>,
 ) -> anyhow::Result<Option<ApiResponse<PaymentDocument>>> {
-    let mut last: Option<ApiResponse<PaymentDocument>> = None;
-    let mut lines_written = 0;
-    let mut is_failing = false;
-    loop {
-        let called_at = Instant::now();
-        match timeout_at(deadline, api.payment(id, LONG_POLL_S)).await {
-            Ok(Ok(response)) => {
-                is_failing = false;
-                let payment = &response.document;
-                let has_ended = payment.status.end().is_some();
-                if let Some(out) = &mut out {
-                    for step in payment.timeline.iter().skip(lines_written) {
-                        out.write_line(TimelineLine { accepted_at: payment.created_at, step })?;
-                    }
-                }
-                lines_written = lines_written.max(payment.timeline.len());
-                last = Some(response);
-                if has_ended {
-                    return Ok(last);
-                }
-            }
-            Ok(Err(error)) if error.is_transient() => {
-                if !is_failing {
-                    is_failing = true;
-                    // A remark: the watch continues without stderr.
-                    let _ =
-                        writeln!(std::io::stderr(), "payctl: payment {id} cannot be read: {error}; retrying");
-                }
-            }
-            Ok(Err(error)) => return Err(error.into()),
-            Err(_) => return Ok(last),
+    let mut watch = Watch::new(api, id, deadline);
+    let mut last = None;
+    while let Some(response) = watch.read(LONG_POLL_S, out.as_deref_mut()).await? {
+        let has_ended = response.document.status.end().is_some();
+        last = Some(response);
+        if has_ended {
+            break;
         }
-        if Instant::now() >= deadline {
-            return Ok(last);
-        }
-        sleep_until(deadline.min(called_at + POLL_INTERVAL)).await;
     }
+    Ok(last)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use idempotency::IdempotencyKey;
 use payment_protocol::ids::PaymentId;
 use reqwest::redirect::Policy;
-use reqwest::{RequestBuilder, Url};
+use reqwest::{ClientBuilder, RequestBuilder, Url};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::de::DeserializeOwned;
 
@@ -69,12 +69,7 @@ impl ApiArgs {
                 "--url (PAYMENTS_API_URL) is not an HTTP URL; write it like http://127.0.0.1:8080"
             ),
         };
-        // Fails if a provider is installed already, which serves as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut http = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .redirect(Policy::none())
-            .user_agent(concat!("payctl/", env!("CARGO_PKG_VERSION")));
+        let mut http = http_client();
         if !has_tls {
             // Plain HTTP works on a machine without certificates.
             http = http.tls_certs_only([]);
@@ -93,6 +88,16 @@ impl ApiArgs {
     pub(crate) fn url(&self) -> &str {
         self.url.as_str().trim_end_matches('/')
     }
+}
+
+/// What every HTTP client of payctl has in common.
+pub(crate) fn http_client() -> ClientBuilder {
+    // Fails if a provider is installed already, which serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(Policy::none())
+        .user_agent(concat!("payctl/", env!("CARGO_PKG_VERSION")))
 }
 
 /// Whether the address is this machine's own, which no proxy can reach.

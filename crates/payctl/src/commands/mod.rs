@@ -19,6 +19,7 @@ pub(crate) mod show;
 pub(crate) mod stuck;
 pub(crate) mod switch;
 pub(crate) mod temporal_namespace;
+pub(crate) mod trigger;
 pub(crate) mod webhooks;
 pub(crate) mod worker;
 

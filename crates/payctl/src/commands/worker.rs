@@ -42,11 +42,13 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
         out.write_line(format_args!("{payment_id} is carried by {worker}"))?;
         return Ok(CommandOutcome::Success);
     }
-    // The identity that payment-worker connects under.
-    let pid: u32 = worker
-        .rsplit_once("pid ")
-        .and_then(|(_, pid)| pid.parse().ok())
+    let pid = process_id(&worker)
         .with_context(|| format!("{payment_id} is carried by {worker}, which names no process id"))?;
     out.write_line(pid)?;
     Ok(CommandOutcome::Success)
+}
+
+/// The process id in the identity that payment-worker connects to Temporal under.
+pub(crate) fn process_id(identity: &str) -> Option<i32> {
+    identity.rsplit_once("pid ").and_then(|(_, pid)| pid.parse().ok())
 }

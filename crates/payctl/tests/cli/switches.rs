@@ -3,6 +3,7 @@
 use ::mock_switch::Shape;
 use serde_json::Value;
 
+use crate::bank::Bank;
 use crate::faulty_switch::{Fault, serve};
 use crate::mock_switch::MockSwitch;
 use crate::run::{CommandResult, command};
@@ -161,4 +162,20 @@ async fn payctl_does_not_probe_an_unconfirmed_unreachable_or_unknown_switch() {
     assert!(error.contains("the switch did not answer the probe's first request: no connection"), "{error}");
     let error = switch(&["probe", "nobody"], &[]).await.refused();
     assert!(error.contains("switch nobody is not configured; configured: "), "{error}");
+}
+
+#[tokio::test]
+async fn payctl_trigger_refuses_a_switch_that_is_not_a_mock_switch_of_this_machine() {
+    let bank = Bank::with_switch("http://switch.example:8090").await;
+    let refused = bank.payctl(&["trigger", "path-a"]).await.refused();
+    assert!(
+        refused.contains("nothing was triggered: switch mock at http://switch.example:8090/"),
+        "{refused}"
+    );
+    assert!(refused.contains("is not on this machine"), "{refused}");
+    let refused = bank.payctl(&["trigger", "path-x"]).await.refused();
+    assert!(
+        refused.contains("there is no case path-x; payctl trigger without a case lists them"),
+        "{refused}"
+    );
 }

@@ -69,7 +69,8 @@ impl NaiveClient {
         let gate = Gate::start().await?;
         let folder = servers.scratch.join(format!("naive-client-{}", Uuid::new_v4().simple()));
         std::fs::create_dir_all(folder.join("orders"))?;
-        let mock_switch = start_switch(&servers, &folder, format!("{}/callbacks/mock", gate.url), 0).await?;
+        let mock_switch =
+            start_switch(&servers, &folder, format!("{}/callbacks/mock", gate.url), 0, false).await?;
         let switch = SwitchAdmin::new(mock_switch.url());
         switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
         let account = Arc::<Mutex<Account>>::default();

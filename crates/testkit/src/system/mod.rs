@@ -108,8 +108,9 @@ impl System {
         let api = start("payments-api", "PAYMENTS_API__LISTEN", variables("http://127.0.0.1:9")?).await?;
         let bank_url = options.switch_proxy.clone().unwrap_or_else(|| api.url());
         let callback_url = format!("{bank_url}/callbacks/mock");
+        let (settle_after_ms, sandbox_amounts) = (options.settle_after_ms, options.sandbox_amounts);
         let mock_switch =
-            start_switch(&test_environment, &folder, callback_url, options.settle_after_ms).await?;
+            start_switch(&test_environment, &folder, callback_url, settle_after_ms, sandbox_amounts).await?;
         let switch_url = options.switch_proxy.clone().unwrap_or_else(|| mock_switch.url());
         let variables = variables(&switch_url)?;
         let worker = start("payment-worker", "PAYMENTS_WORKER__METRICS_LISTEN", variables.clone());
@@ -198,7 +199,8 @@ impl System {
     }
 }
 
-/// Starts a mock switch with a database of its own, whose behaviour is set by its admin interface only.
+/// Starts a mock switch with a database of its own, whose behaviour is set by its admin interface, and by the amount of a
+/// transfer if `sandbox_amounts` is true.
 ///
 /// # Errors
 /// If it does not become ready; the error has the end of its log.
@@ -207,6 +209,7 @@ pub async fn start_switch(
     folder: &Path,
     callback_url: String,
     settle_after_ms: u64,
+    sandbox_amounts: bool,
 ) -> anyhow::Result<Process> {
     let database_url = database::create_empty(&test_environment.database_url).await?;
     let variables = [
@@ -215,7 +218,7 @@ pub async fn start_switch(
         ("MOCK_SWITCH_CALLBACK_URL", callback_url),
         ("MOCK_SWITCH_CALLBACK_SECRET", SWITCH_SECRET.into()),
         ("MOCK_SWITCH_SETTLE_AFTER_MS", settle_after_ms.to_string()),
-        ("MOCK_SWITCH_SANDBOX_AMOUNTS", "false".into()),
+        ("MOCK_SWITCH_SANDBOX_AMOUNTS", sandbox_amounts.to_string()),
     ];
     let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     Process::start("mock-switch", &test_environment.binaries, folder, "MOCK_SWITCH_LISTEN", variables).await

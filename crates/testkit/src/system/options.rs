@@ -14,6 +14,8 @@ pub struct SystemOptions {
     pub other_profile: Option<Value>,
     /// Time from acceptance at the switch until the transfer settles there, in milliseconds.
     pub settle_after_ms: u64,
+    /// Whether the amounts of the mock switch's sandbox table misbehave.
+    pub sandbox_amounts: bool,
     /// Idle time after which the liveness check looks at an open payment, in milliseconds.
     pub liveness_check_after_ms: u64,
     /// Workflows in the worker's cache; 0 replays the history at every task.
@@ -51,6 +53,7 @@ impl Default for SystemOptions {
             }),
             other_profile: None,
             settle_after_ms: 50,
+            sandbox_amounts: false,
             liveness_check_after_ms: 3_000,
             cached_workflows: 100,
             lock_grants_max: 100,

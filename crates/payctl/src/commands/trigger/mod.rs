@@ -1,0 +1,118 @@
+//! `payctl trigger`: makes one failure case happen on the demo, narrates it, and compares the books with what must hold.
+//!
+//! | module | responsibility |
+//! |---|---|
+//! | `cases` | the cases: what each does and how it must end |
+//! | `play` | makes the payment and acts on it |
+//! | `compare` | expected and seen, side by side |
+
+mod cases;
+mod compare;
+mod play;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use payment_protocol::ids::AccountId;
+use reqwest::Url;
+use tokio::time::Instant;
+
+use crate::api::{ApiArgs, http_client, is_local};
+use crate::config::{Config, ConfigArgs};
+use crate::outcome::{CommandOutcome, EXIT_CODES};
+use crate::output::Output;
+use crate::table::{Align, Table};
+
+use cases::CASES;
+use play::Play;
+
+/// Time for the answer of a mock switch.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Make a failure case happen on the demo, narrate it, and compare the books; without a case, list the cases
+///
+/// Makes a payment whose amount makes the mock switch misbehave, kills workers of this machine and freezes the account,
+/// as the case asks for. Runs only where every switch is a mock switch of this machine.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXIT_CODES)]
+pub(crate) struct Args {
+    /// Name of the case
+    case: Option<String>,
+    /// Id of the account to charge
+    #[arg(long, value_name = "ACCOUNT", default_value = "DE-ALICE-EUR", value_parser = super::id::<AccountId>)]
+    from: AccountId,
+    /// Id of the account to pay
+    #[arg(long, value_name = "ACCOUNT", default_value = "FR-CAROL-EUR", value_parser = super::id::<AccountId>)]
+    to: AccountId,
+    /// Longest time for the case, in seconds, 1 to 3600
+    #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    timeout_s: u64,
+    #[command(flatten)]
+    api: ApiArgs,
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
+    let Some(name) = &args.case else {
+        out.write_line(list())?;
+        return Ok(CommandOutcome::Success);
+    };
+    let case = cases::find(name)
+        .with_context(|| format!("there is no case {name}; payctl trigger without a case lists them"))?;
+    let config = args.config.read()?;
+    refuse_real_switches(&config).await?;
+    let ledger = config.ledger().await?;
+    let api = args.api.client()?;
+    let deadline = Instant::now() + Duration::from_secs(args.timeout_s);
+    let mut play = Play::new(case, &config, &ledger, &api, (&args.from, &args.to), deadline);
+    let outcome = tokio::select! {
+        outcome = play.run(out) => outcome,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted; the payment goes on without payctl")),
+    };
+    // A frozen account would refuse the payments that come after the case, also after an interrupted one.
+    play.unfreeze().await?;
+    outcome
+}
+
+fn list() -> Table<4> {
+    let left = Align::Left;
+    let mut table = Table::new([("case", left), ("of", left), ("ends", left), ("what happens", left)]);
+    for case in CASES {
+        let source = match case.takes_sla {
+            true => format!("{}, takes the SLA", case.source),
+            false => case.source.to_owned(),
+        };
+        table.row([case.name, &source, case.ends.as_str(), case.text]);
+    }
+    table
+}
+
+/// Fails unless every configured switch is a mock switch of this machine: a case moves money and kills workers.
+async fn refuse_real_switches(config: &Config) -> anyhow::Result<()> {
+    let switches = config.switches()?;
+    anyhow::ensure!(!switches.is_empty(), "no switch is configured; check --config");
+    for switch in switches {
+        let name = &switch.profile.switch;
+        let url: Url = switch
+            .options
+            .base_url
+            .parse()
+            .with_context(|| format!("the base_url of switch {name} is not a URL"))?;
+        anyhow::ensure!(
+            is_local(&url),
+            "nothing was triggered: switch {name} at {url} is not on this machine; payctl trigger is for the demo"
+        );
+        let book = format!("{}/admin/book?limit=1", url.as_str().trim_end_matches('/'));
+        let http = http_client().no_proxy().timeout(PROBE_TIMEOUT).tls_certs_only([]).build()?;
+        let answer = http.get(book).send().await.with_context(|| {
+            format!("nothing was triggered: switch {name} at {url} does not answer; start it with ./dev up")
+        })?;
+        anyhow::ensure!(
+            answer.status().is_success(),
+            "nothing was triggered: switch {name} at {url} is not a mock switch (its admin interface answered {})",
+            answer.status()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! Makes the payment of a case, acts on it, and follows it to its end.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use idempotency::IdempotencyKey;
+use payment_ledger::Ledger;
+use payment_ledger::accounts::AccountStatus;
+use payment_protocol::PaymentState;
+use payment_protocol::decision;
+use payment_protocol::ids::{AccountId, PaymentId};
+use payment_protocol::money::{format_major, parse_currency};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::cases::{Action, Case};
+use super::compare::Comparison;
+use crate::api::{ApiClient, PaymentDocument, PaymentRequest};
+use crate::commands::{new_key, worker};
+use crate::config::Config;
+use crate::explain;
+use crate::outcome::CommandOutcome;
+use crate::output::{Output, escape_control};
+use crate::watch::Watch;
+
+/// Name of the process that carries payments.
+const WORKER: &str = "payment-worker";
+/// Time for `ps`.
+const PS_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time after the end of a payment for its workflow to complete and its exceptions to be recorded.
+const RECORDS_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause between two reads of the records.
+const RECORDS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// One run of a case.
+pub(super) struct Play<'a> {
+    case: &'static Case,
+    config: &'a Config,
+    ledger: &'a Ledger,
+    api: &'a ApiClient,
+    from: &'a AccountId,
+    to: &'a AccountId,
+    deadline: Instant,
+    /// The actions that have not happened yet.
+    waiting: Vec<Action>,
+    is_frozen: bool,
+}
+
+impl<'a> Play<'a> {
+    pub(super) fn new(
+        case: &'static Case,
+        config: &'a Config,
+        ledger: &'a Ledger,
+        api: &'a ApiClient,
+        (from, to): (&'a AccountId, &'a AccountId),
+        deadline: Instant,
+    ) -> Self {
+        let waiting = case.actions.to_vec();
+        Self { case, config, ledger, api, from, to, deadline, waiting, is_frozen: false }
+    }
+
+    /// Runs the case to its end and writes what happens and how it compares.
+    ///
+    /// # Errors
+    /// The payment was not accepted, or an action or a read failed.
+    pub(super) async fn run(&mut self, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
+        let case = self.case;
+        out.write_line(format_args!("{} ({}): {}", case.name, case.source, case.text))?;
+        let account = self.api.account(self.from.as_str()).await?.document;
+        let amount = format_major(case.amount_minor, parse_currency(&account.currency)?);
+        let payment = PaymentRequest {
+            amount: &amount,
+            currency: &account.currency,
+            source_account: self.from.as_str(),
+            destination_account: self.to.as_str(),
+        };
+        let key = new_key()?;
+        let accepted = self.api.pay(&payment, &key).await.context("the case has not begun")?;
+        let id = accepted.document.payment_id;
+        out.write_line(format_args!(
+            "payment {id}: {amount} {} from {} to {}\n",
+            account.currency, self.from, self.to
+        ))?;
+        if self.take(Action::RepeatRequest) {
+            self.repeat(&payment, &key, &accepted.body, out).await?;
+        }
+
+        let (api, deadline) = (self.api, self.deadline);
+        let mut watch = Watch::new(api, &id, deadline);
+        let mut sla_noted = !case.takes_sla;
+        loop {
+            let Some(response) = watch.read(0, Some(&mut *out)).await? else {
+                out.write_line(format_args!(
+                    "\npayment {id} is still open; not ended, not failed; next: payctl show {id}"
+                ))?;
+                return Ok(CommandOutcome::Unknown);
+            };
+            let payment = response.document;
+            if payment.status.end().is_some() {
+                break;
+            }
+            if !sla_noted && payment.status == PaymentState::Submitted {
+                sla_noted = true;
+                let sla_ms = explain::read_ledger(self.ledger, &id).await?.payment.profile.sla_ms;
+                note(out, &format!("now the SLA of the switch has to expire: {} s", sla_ms / 1_000))?;
+            }
+            self.act(&payment, out).await?;
+        }
+        self.unfreeze().await?;
+        let late: Vec<_> = self.waiting.iter().map(|action| format!("{action:?}")).collect();
+        anyhow::ensure!(
+            late.is_empty(),
+            "the payment ended before the case could act on it ({}); run the case again",
+            late.join(", ")
+        );
+        self.compare(&id, out).await
+    }
+
+    /// Unfreezes the account if this run froze it.
+    ///
+    /// # Errors
+    /// The ledger does not answer.
+    pub(super) async fn unfreeze(&mut self) -> anyhow::Result<()> {
+        if self.is_frozen {
+            let active = self.ledger.set_account_status(self.from, AccountStatus::Active).await;
+            active.with_context(|| {
+                format!("account {0} is still frozen; run: payctl accounts unfreeze {0}", self.from)
+            })?;
+            self.is_frozen = false;
+        }
+        Ok(())
+    }
+
+    /// Does the actions whose moment has come.
+    async fn act(&mut self, payment: &PaymentDocument, out: &mut Output<'_>) -> anyhow::Result<()> {
+        let has_been =
+            |state: PaymentState| payment.timeline.iter().any(|step| step.status == state.as_str());
+        for state in [PaymentState::Reserved, PaymentState::Submitted] {
+            if has_been(state) && self.take(Action::KillWorker(state)) {
+                self.kill_worker(payment, out).await?;
+            }
+        }
+        if has_been(PaymentState::Reserved) && self.take(Action::FreezeAccount) {
+            anyhow::ensure!(
+                self.ledger.set_account_status(self.from, AccountStatus::Frozen).await?,
+                "account {} cannot be frozen: it is closed, or not a customer's",
+                self.from
+            );
+            self.is_frozen = true;
+            note(out, &format!("account {} frozen", self.from))?;
+        }
+        if payment.status == PaymentState::NeedsOperator && self.take(Action::DecideDebit) {
+            if self.is_frozen {
+                self.unfreeze().await?;
+                note(out, &format!("account {} unfrozen", self.from))?;
+            }
+            self.decide_debit(&payment.payment_id, out).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the action was still to do; it is not any more.
+    fn take(&mut self, action: Action) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|waiting| *waiting != action);
+        self.waiting.len() < before
+    }
+
+    async fn repeat(
+        &self,
+        payment: &PaymentRequest<'_>,
+        key: &IdempotencyKey,
+        first: &str,
+        out: &mut Output<'_>,
+    ) -> anyhow::Result<()> {
+        let repeated = self.api.pay(payment, key).await.context("the repeated request was not answered")?;
+        anyhow::ensure!(
+            repeated.body == first,
+            "the repeated request got another answer: {} after {}",
+            escape_control(&repeated.body),
+            escape_control(first)
+        );
+        note(
+            out,
+            &format!("the same request again, under Idempotency-Key {key}: the same answer, byte for byte"),
+        )
+    }
+
+    async fn kill_worker(&self, payment: &PaymentDocument, out: &mut Output<'_>) -> anyhow::Result<()> {
+        let identity = explain::carrying_worker(self.config, &payment.workflow_id).await?;
+        let identity = identity.context("Temporal names no worker that carries the payment")?;
+        let id = worker::process_id(&identity)
+            .with_context(|| format!("the identity of the worker names no process: {identity}"))?;
+        let pid = Pid::from_raw(id).with_context(|| format!("{id} is not a process id"))?;
+        // The process id may be another machine's, or another process's by now.
+        let ps = Command::new("ps").args(["-o", "comm=", "-p", &id.to_string()]).output();
+        let ps =
+            timeout(PS_TIMEOUT, ps).await.context("ps gave no answer")?.context("ps cannot be started")?;
+        let command = String::from_utf8_lossy(&ps.stdout);
+        anyhow::ensure!(
+            command.trim().ends_with(WORKER),
+            "{identity} is not a process of this machine; payctl trigger kills only payment-workers beside it"
+        );
+        kill_process(pid, Signal::KILL).with_context(|| format!("process {id} cannot be killed"))?;
+        note(out, &format!("kill -9 {id}: {identity}; another worker goes on within about 10 s"))
+    }
+
+    async fn decide_debit(&self, id: &PaymentId, out: &mut Output<'_>) -> anyhow::Result<()> {
+        let (ann, bob) = ("ann", "bob");
+        let (reason, evidence) = ("the switch settled the transfer", "the book of the demo's mock switch");
+        let proposed = self.ledger.propose(id, decision::Action::Debit, ann, reason, Some(evidence)).await?;
+        // background-worker delivers the confirmed decision to the workflow.
+        self.ledger.confirm(&proposed.decision_id, bob, reason).await?;
+        note(out, &format!("decision {}: debit, proposed by {ann}, confirmed by {bob}", proposed.decision_id))
+    }
+
+    /// Reads the three books until they show what is expected, for a bounded time.
+    async fn compare(&self, id: &PaymentId, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
+        let until = Instant::now() + RECORDS_TIMEOUT;
+        let comparison = loop {
+            let explanation = explain::explain_payment(self.config, self.ledger, id).await?;
+            let comparison = Comparison::of(self.case, &explanation);
+            if comparison.outcome() == CommandOutcome::Success || Instant::now() >= until {
+                break comparison;
+            }
+            sleep(RECORDS_INTERVAL).await;
+        };
+        out.write_line(format_args!("\n{}", comparison.table()))?;
+        out.write_line(format_args!("\n{}", comparison.summary(self.case, id)))?;
+        Ok(comparison.outcome())
+    }
+}
+
+/// Writes what payctl does to the payment between the lines of its timeline.
+fn note(out: &mut Output<'_>, text: &str) -> anyhow::Result<()> {
+    Ok(out.write_line(format_args!("               {}", escape_control(text)))?)
+}
