@@ -47,7 +47,13 @@ async fn expect_success(system: &System, case: &str, account: &str) -> anyhow::R
 /// The names that `payctl trigger` lists.
 async fn cases(system: &System) -> anyhow::Result<Vec<String>> {
     let listed = text(&trigger(system, &[]).await?);
-    Ok(listed.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
+    Ok(listed
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect())
 }
 
 #[tokio::test]

@@ -11,8 +11,8 @@ use testkit::process::Process;
 use testkit::system::API_KEY;
 use testkit::wait::until;
 use testkit::{NatsServer, System, SystemOptions};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 use uuid::Uuid;
 
 /// Time limit for a delivery.
@@ -241,6 +241,81 @@ async fn r32_a_notifier_killed_before_recording_posts_the_same_webhook_again() -
         Ok((count == 6).then_some(()))
     })
     .await?;
+    bank.system.audit().await?;
+    Ok(())
+}
+
+/// A line of a process's output.
+async fn next_line(lines: &mut Lines<BufReader<ChildStdout>>) -> anyhow::Result<String> {
+    tokio::time::timeout(WITHIN, lines.next_line()).await??.context("the output ended")
+}
+
+#[tokio::test]
+async fn s3_5_payctl_listen_shows_and_forwards_events_with_their_signatures() -> anyhow::Result<()> {
+    let bank = WebhookBank::start("listen").await?;
+    let developer = Receiver::start().await?;
+    let payctl = |arguments: &[&str]| {
+        let mut command = bank.system.command("payctl");
+        command
+            .args(arguments)
+            .env("PAYMENTS_API_URL", bank.system.api.url())
+            .env("PAYMENTS_API_KEY", API_KEY)
+            .stdout(Stdio::piped());
+        command
+    };
+    let mut listen =
+        payctl(&["listen", "--forward-to", &developer.hook(), "--kind", "transfer_sent"]).spawn()?;
+    let mut lines = BufReader::new(listen.stdout.take().context("no stdout")?).lines();
+    let created = next_line(&mut lines).await?;
+    let endpoint = created.split(' ').nth(1).context(created.clone())?.to_owned();
+    let signed = next_line(&mut lines).await?;
+    let secret = signed.strip_prefix("signed with ").context(signed.clone())?.to_owned();
+    assert_eq!(next_line(&mut lines).await?, "Ctrl-C ends it");
+
+    // The developer's receiver does not know the secret yet: it refuses the event, and the service repeats it.
+    let [_, sent] = bank.settle_payment().await?;
+    let refused = next_line(&mut lines).await?;
+    assert!(refused.contains("transfer_sent"), "{refused}");
+    assert!(refused.ends_with("settled, 5.00 EUR; the receiver answered 401 Unauthorized"), "{refused}");
+    developer.set_secrets(&[&secret]).await?;
+    developer.wait_for_verified(&sent).await?;
+    while !next_line(&mut lines).await?.ends_with("the receiver answered 200 OK") {}
+    let received = developer.received().await?;
+    assert!(
+        received.iter().all(|one| one["id"] == json!(sent)),
+        "only the kind that was chosen: {received:?}"
+    );
+
+    // An event of a kind that no payment has reached, with fields overridden.
+    let overrides = ["--override", "amount_minor=7", "--override", "reason=debit_refused"];
+    let trigger = |secret: &str| {
+        let hook = developer.hook();
+        let arguments = ["trigger", "transfer_failed", "--forward-to", &hook, "--secret", secret];
+        payctl(&[&arguments[..], &overrides[..]].concat()).output()
+    };
+    let output = trigger(&secret).await?;
+    assert!(output.status.success(), "{output:?}");
+    let triggered = developer.received().await?.pop().context("nothing was received")?;
+    assert_eq!(triggered["verified"], true, "{triggered}");
+    let body: Value = serde_json::from_str(triggered["body"].as_str().context("no body")?)?;
+    assert_eq!(body["type"], "transfer_failed");
+    assert_eq!(
+        (&body["data"]["amount_minor"], &body["data"]["reason"]),
+        (&json!(7), &json!("debit_refused"))
+    );
+    let output = trigger(&bank.secret).await?;
+    assert_eq!(output.status.code(), Some(1), "a receiver that refuses the event: {output:?}");
+
+    // The endpoint ends with the command.
+    let id = listen.id().context("payctl listen has ended")?.to_string();
+    ensure!(Command::new("kill").args(["-TERM", &id]).status().await?.success());
+    let ended = tokio::time::timeout(WITHIN, listen.wait()).await??;
+    assert!(ended.success(), "{ended}");
+    let status: String = sqlx::query_scalar("SELECT status FROM webhook_endpoints WHERE endpoint_id = $1")
+        .bind(&endpoint)
+        .fetch_one(&bank.system.database.pool)
+        .await?;
+    assert_eq!(status, "deleted");
     bank.system.audit().await?;
     Ok(())
 }

@@ -61,6 +61,23 @@ pub enum FanOutError {
     Database(#[from] sqlx::Error),
 }
 
+impl WebhookEvent<'_> {
+    /// The exact body of a delivery.
+    ///
+    /// # Errors
+    /// The payload cannot be serialised.
+    pub fn body(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(&DeliveryBody {
+            r#type: self.kind,
+            timestamp: self.at,
+            version: self.version,
+            key: self.key,
+            sequence: self.sequence,
+            data: self.data,
+        })
+    }
+}
+
 /// Inserts the deliveries of an event in the caller's transaction; returns how many were newly inserted. A repeat inserts
 /// none.
 ///
@@ -72,14 +89,7 @@ pub async fn fan_out(tx: &mut PgConnection, event: &WebhookEvent<'_>) -> Result<
     if id.is_empty() || id.len() > EVENT_ID_BYTES_MAX || !id.bytes().all(is_permitted) {
         return Err(FanOutError::EventId);
     }
-    let body = serde_json::to_string(&DeliveryBody {
-        r#type: event.kind,
-        timestamp: event.at,
-        version: event.version,
-        key: event.key,
-        sequence: event.sequence,
-        data: event.data,
-    })?;
+    let body = event.body()?;
     let rows = sqlx::query!(
         "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body)
          SELECT endpoint_id, $2, $3, $4 FROM webhook_endpoints

@@ -14,7 +14,7 @@ Exit codes:
      decide: the switch or the ledger refused the decision; reconcile, restore-check: drift was found;
      switch list, switch probe: a profile is unsafe or wrong, or a probe transfer may settle;
      events parked: an event is parked; webhooks deliveries: a delivery failed;
-     trigger: a case ended otherwise than expected
+     trigger: a case ended otherwise than expected, or the receiver refused the event
   2  not carried out: invalid arguments, no connection, or refused
   3  result unknown, not failed:
      pay --watch, decide, trigger: still open at the timeout; switch probe: a capability could not be measured;

@@ -1,6 +1,7 @@
 //! The API's JSON documents, restricted to the fields that payctl shows. Unknown fields are ignored.
 
 use jiff::Timestamp;
+use payment_ledger::events::EventKind;
 use payment_protocol::PaymentState;
 use payment_protocol::ids::PaymentId;
 use serde::{Deserialize, Serialize};
@@ -72,6 +73,23 @@ pub(crate) struct NotificationDocument {
     pub(crate) message: String,
     /// Time of the notification, by the database's clock.
     pub(crate) at: Timestamp,
+}
+
+/// A webhook endpoint to create.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct WebhookEndpointRequest<'a> {
+    /// URL that receives the events.
+    pub(crate) url: &'a str,
+    /// Kinds of events; empty for all.
+    pub(crate) kinds: &'a [EventKind],
+}
+
+/// A created webhook endpoint. No `Debug`: it holds a secret.
+#[derive(Clone, Deserialize)]
+pub(crate) struct WebhookEndpointDocument {
+    pub(crate) endpoint_id: String,
+    /// Signs the events; `whsec_..`.
+    pub(crate) secret: String,
 }
 
 /// An account's balances; decimals in major units.

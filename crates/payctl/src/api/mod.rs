@@ -12,12 +12,13 @@ use anyhow::Context as _;
 use idempotency::IdempotencyKey;
 use payment_protocol::ids::PaymentId;
 use reqwest::redirect::Policy;
-use reqwest::{ClientBuilder, RequestBuilder, Url};
+use reqwest::{RequestBuilder, Url};
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 pub(crate) use documents::{
     AccountDocument, PaymentAcceptance, PaymentDocument, PaymentRequest, TimelineStep,
+    WebhookEndpointDocument, WebhookEndpointRequest,
 };
 pub(crate) use error::ApiError;
 
@@ -62,23 +63,9 @@ impl ApiArgs {
     /// # Errors
     /// The URL is not an HTTP URL, or the HTTP client cannot be built.
     pub(crate) fn client(&self) -> anyhow::Result<ApiClient> {
-        let has_tls = match self.url.scheme() {
-            "http" => false,
-            "https" => true,
-            _ => anyhow::bail!(
-                "--url (PAYMENTS_API_URL) is not an HTTP URL; write it like http://127.0.0.1:8080"
-            ),
-        };
-        let mut http = http_client();
-        if !has_tls {
-            // Plain HTTP works on a machine without certificates.
-            http = http.tls_certs_only([]);
-        }
-        if is_local(&self.url) {
-            http = http.no_proxy();
-        }
+        let http = http_client(&self.url).context("--url (PAYMENTS_API_URL) cannot be called")?;
         Ok(ApiClient {
-            http: http.build().context("the HTTP client for the payments API cannot be built")?,
+            http,
             base: self.url.as_str().trim_end_matches('/').to_owned(),
             key: self.key.clone(),
         })
@@ -90,14 +77,30 @@ impl ApiArgs {
     }
 }
 
-/// What every HTTP client of payctl has in common.
-pub(crate) fn http_client() -> ClientBuilder {
+/// Builds a client for this URL. Sends nothing, and never follows a redirect.
+///
+/// # Errors
+/// The URL is not an HTTP URL, or the client cannot be built.
+pub(crate) fn http_client(url: &Url) -> anyhow::Result<reqwest::Client> {
+    let has_tls = match url.scheme() {
+        "http" => false,
+        "https" => true,
+        _ => anyhow::bail!("{url} is not an HTTP URL; write it like http://127.0.0.1:8080"),
+    };
     // Fails if a provider is installed already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
+    let mut http = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(Policy::none())
-        .user_agent(concat!("payctl/", env!("CARGO_PKG_VERSION")))
+        .user_agent(concat!("payctl/", env!("CARGO_PKG_VERSION")));
+    if !has_tls {
+        // Plain HTTP works on a machine without certificates.
+        http = http.tls_certs_only([]);
+    }
+    if is_local(url) {
+        http = http.no_proxy();
+    }
+    http.build().context("the HTTP client cannot be built")
 }
 
 /// Whether the address is this machine's own, which no proxy can reach.
@@ -138,6 +141,33 @@ impl ApiClient {
     /// [`ApiError`].
     pub(crate) async fn account(&self, id: &str) -> Result<ApiResponse<AccountDocument>, ApiError> {
         self.call(self.http.get(format!("{}/api/v1/accounts/{id}", self.base)), Duration::ZERO).await
+    }
+
+    /// Creates a webhook endpoint of the caller's tenant.
+    ///
+    /// # Errors
+    /// [`ApiError`]; see [`ApiError::may_have_taken_effect`].
+    pub(crate) async fn create_webhook_endpoint(
+        &self,
+        endpoint: &WebhookEndpointRequest<'_>,
+        key: &IdempotencyKey,
+    ) -> Result<ApiResponse<WebhookEndpointDocument>, ApiError> {
+        let request = self.http.post(format!("{}/api/v1/webhook-endpoints", self.base));
+        self.call(request.header("Idempotency-Key", key.as_str()).json(endpoint), Duration::ZERO).await
+    }
+
+    /// Deletes a webhook endpoint with its deliveries.
+    ///
+    /// # Errors
+    /// [`ApiError`].
+    pub(crate) async fn delete_webhook_endpoint(
+        &self,
+        id: &str,
+        key: &IdempotencyKey,
+    ) -> Result<(), ApiError> {
+        let request = self.http.delete(format!("{}/api/v1/webhook-endpoints/{id}", self.base));
+        let request = request.header("Idempotency-Key", key.as_str());
+        self.call::<IgnoredAny>(request, Duration::ZERO).await.map(drop)
     }
 
     async fn call<T: DeserializeOwned>(

@@ -11,6 +11,7 @@ pub(crate) mod kill_switch;
 pub(crate) mod ledger;
 pub(crate) mod limits;
 pub(crate) mod list;
+pub(crate) mod listen;
 pub(crate) mod migrate;
 pub(crate) mod pay;
 pub(crate) mod reconcile;

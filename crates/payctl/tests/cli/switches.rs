@@ -175,7 +175,7 @@ async fn payctl_trigger_refuses_a_switch_that_is_not_a_mock_switch_of_this_machi
     assert!(refused.contains("is not on this machine"), "{refused}");
     let refused = bank.payctl(&["trigger", "path-x"]).await.refused();
     assert!(
-        refused.contains("there is no case path-x; payctl trigger without a case lists them"),
+        refused.contains("there is no case path-x; payctl trigger without a name lists them"),
         "{refused}"
     );
 }

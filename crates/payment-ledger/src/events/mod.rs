@@ -70,6 +70,27 @@ impl EventKind {
     }
 }
 
+impl EventKind {
+    /// The example in the catalogue of events (`events/`): the event with its envelope, as JSON.
+    #[must_use]
+    pub fn example(self) -> &'static str {
+        macro_rules! file {
+            ($kind:literal) => {
+                include_str!(concat!("../../events/", $kind, ".v1.example.json"))
+            };
+        }
+        match self {
+            Self::TransferPending => file!("transfer_pending"),
+            Self::TransferNeedsOperator => file!("transfer_needs_operator"),
+            Self::TransferSent => file!("transfer_sent"),
+            Self::TransferRejected => file!("transfer_rejected"),
+            Self::TransferFailed => file!("transfer_failed"),
+            Self::TransferTimedOut => file!("transfer_timed_out"),
+            Self::TransferCancelled => file!("transfer_cancelled"),
+        }
+    }
+}
+
 /// The event's body, the same for all kinds. It contains no account of another bank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransferEvent {

@@ -10,7 +10,7 @@ use crate::explain::PaymentExplanation;
 use crate::outcome::CommandOutcome;
 use crate::table::{Align, Table};
 
-/// Rows of what is expected and what is seen.
+/// The expected and the seen, row by row.
 pub(super) struct Comparison(Vec<Row>);
 
 struct Row {

@@ -1,18 +1,22 @@
-//! `payctl trigger`: makes one failure case happen on the demo, narrates it, and compares the books with what must hold.
+//! `payctl trigger`: makes one failure case happen on the demo, narrates it, and compares the books with what must hold; or
+//! sends one webhook event to a receiver under development.
 //!
 //! | module | responsibility |
 //! |---|---|
 //! | `cases` | the cases: what each does and how it must end |
 //! | `play` | makes the payment and acts on it |
 //! | `compare` | expected and seen, side by side |
+//! | `webhook_event` | a signed event with fields overridden |
 
 mod cases;
 mod compare;
 mod play;
+mod webhook_event;
 
 use std::time::Duration;
 
 use anyhow::Context as _;
+use payment_ledger::events::EventKind;
 use payment_protocol::ids::AccountId;
 use reqwest::Url;
 use tokio::time::Instant;
@@ -29,15 +33,18 @@ use play::Play;
 /// Time for the answer of a mock switch.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Make a failure case happen on the demo, narrate it, and compare the books; without a case, list the cases
+/// Make a failure case happen on the demo, or send a webhook event; without a name, list the cases
 ///
-/// Makes a payment whose amount makes the mock switch misbehave, kills workers of this machine and freezes the account,
-/// as the case asks for. Runs only where every switch is a mock switch of this machine.
+/// A case makes a payment whose amount makes the mock switch misbehave, kills workers of this machine and freezes the account,
+/// as the case asks for, narrates it, and compares the books. It runs only where every switch is a mock switch of this machine.
+///
+/// The name of a kind of event, like transfer_failed, sends the example of that kind, signed, to the URL of --forward-to; no
+/// payment is made.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub(crate) struct Args {
-    /// Name of the case
-    case: Option<String>,
+    /// Name of a case, or kind of a webhook event
+    name: Option<String>,
     /// Id of the account to charge
     #[arg(long, value_name = "ACCOUNT", default_value = "DE-ALICE-EUR", value_parser = super::id::<AccountId>)]
     from: AccountId,
@@ -51,15 +58,22 @@ pub(crate) struct Args {
     api: ApiArgs,
     #[command(flatten)]
     config: ConfigArgs,
+    #[command(flatten)]
+    event: webhook_event::EventArgs,
 }
 
 pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
-    let Some(name) = &args.case else {
+    let Some(name) = &args.name else {
         out.write_line(list())?;
+        let kinds: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
+        out.write_line(format_args!("\nkinds of webhook events, with --forward-to: {}", kinds.join(", ")))?;
         return Ok(CommandOutcome::Success);
     };
+    if let Some(kind) = EventKind::ALL.iter().find(|kind| kind.as_str() == name) {
+        return webhook_event::send(*kind, &args.event, out).await;
+    }
     let case = cases::find(name)
-        .with_context(|| format!("there is no case {name}; payctl trigger without a case lists them"))?;
+        .with_context(|| format!("there is no case {name}; payctl trigger without a name lists them"))?;
     let config = args.config.read()?;
     refuse_real_switches(&config).await?;
     let ledger = config.ledger().await?;
@@ -104,8 +118,7 @@ async fn refuse_real_switches(config: &Config) -> anyhow::Result<()> {
             "nothing was triggered: switch {name} at {url} is not on this machine; payctl trigger is for the demo"
         );
         let book = format!("{}/admin/book?limit=1", url.as_str().trim_end_matches('/'));
-        let http = http_client().no_proxy().timeout(PROBE_TIMEOUT).tls_certs_only([]).build()?;
-        let answer = http.get(book).send().await.with_context(|| {
+        let answer = http_client(&url)?.get(book).timeout(PROBE_TIMEOUT).send().await.with_context(|| {
             format!("nothing was triggered: switch {name} at {url} does not answer; start it with ./dev up")
         })?;
         anyhow::ensure!(
