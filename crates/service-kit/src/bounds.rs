@@ -2,9 +2,9 @@
 //! Each violation is answered with a problem.
 
 use std::any::Any;
+use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ use crate::problem::{self, Problem};
 /// Size and time limits of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestBounds {
-    /// Largest body in bytes; more is answered 413 `body_too_large`.
+    /// Largest body in bytes; more is answered 413 `body_too_large`. A body up to this size is read to its end also if the handler
+    /// refuses without it, so that the connection can be used again; otherwise the response says `Connection: close`.
     pub body_bytes: usize,
     /// Longest time from a request's head to the end of its body, if a handler reads the body; more is answered 408
     /// `body_timeout`, and the connection is closed.
@@ -38,14 +39,19 @@ pub struct RequestBounds {
 /// later are unbounded.
 pub fn bounded(router: Router, bounds: RequestBounds) -> Router {
     let timeout = from_fn(move |request: Request, next: Next| async move {
-        let late = Arc::new(AtomicBool::new(false));
-        let request = request.map(|body| with_timeout(body, bounds.body_timeout, late.clone()));
-        match tokio::time::timeout(bounds.request_timeout, next.run(request)).await {
+        let body = SharedBody::default();
+        let waits_for_continue = request.headers().contains_key(header::EXPECT);
+        let request = request.map(|inner| body.with_timeout(inner, bounds.body_timeout));
+        let Ok(response) = tokio::time::timeout(bounds.request_timeout, next.run(request)).await else {
+            return timed_out(bounds.request_timeout);
+        };
+        if body.is_late() {
             // The handler's response to an incomplete body is discarded.
-            Ok(_) if late.load(Ordering::Relaxed) => body_timed_out(bounds.body_timeout),
-            Ok(response) => response,
-            Err(_) => timed_out(bounds.request_timeout),
+            return body_timed_out(bounds.body_timeout);
         }
+        // A client that waits for 100 Continue has not sent the body, and must not be asked for it now.
+        let max = if waits_for_continue { 0 } else { bounds.body_bytes };
+        if body.read_rest(max).await { response } else { closing(response) }
     });
     problem::with_fallbacks(router)
         .layer(DefaultBodyLimit::max(bounds.body_bytes))
@@ -64,29 +70,78 @@ fn timed_out(limit: Duration) -> Response {
 }
 
 fn body_timed_out(limit: Duration) -> Response {
-    let mut response =
-        Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", "The request body timed out")
-            .detail(format!(
-                "the request body was not received within {} ms and nothing was done; send the request again",
-                limit.as_millis()
-            ))
-            .into_response();
+    let response = Problem::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", "The request body timed out")
+        .detail(format!(
+            "the request body was not received within {} ms and nothing was done; send the request again",
+            limit.as_millis()
+        ))
+        .into_response();
+    closing(response)
+}
+
+/// Says that the server closes the connection: the rest of the request body is on it, where the next request would be.
+fn closing(mut response: Response) -> Response {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// The body with a time limit; when it is exceeded, reading fails and `late` is set.
-fn with_timeout(body: Body, limit: Duration, late: Arc<AtomicBool>) -> Body {
-    if body.is_end_stream() {
-        return body;
+/// What is known of a request's body after its handler has ended.
+#[derive(Clone, Default)]
+struct SharedBody(Arc<Mutex<BodyState>>);
+
+#[derive(Default)]
+struct BodyState {
+    /// The time limit was exceeded.
+    is_late: bool,
+    /// The body that the handler dropped before its end.
+    rest: Option<(Body, Pin<Box<Sleep>>)>,
+}
+
+impl SharedBody {
+    /// The body with a time limit; when it is exceeded, reading fails.
+    fn with_timeout(&self, body: Body, limit: Duration) -> Body {
+        if body.is_end_stream() {
+            return body;
+        }
+        let end = Box::pin(tokio::time::sleep(limit));
+        Body::new(TimedBody { reading: Some((body, end)), shared: self.clone() })
     }
-    Body::new(TimedBody { body, end: Box::pin(tokio::time::sleep(limit)), late })
+
+    fn is_late(&self) -> bool {
+        self.0.lock().is_ok_and(|state| state.is_late)
+    }
+
+    /// Reads what the handler left of a small body; `false` if it is too large or too late. A client that sends its body after
+    /// the head would otherwise find its connection closed after a refusal that needed no body.
+    async fn read_rest(&self, max: usize) -> bool {
+        let rest = self.0.lock().ok().and_then(|mut state| state.rest.take());
+        let Some((mut body, mut end)) = rest else { return true };
+        if max == 0 {
+            return false;
+        }
+        let mut read = 0;
+        loop {
+            if body.size_hint().lower() > max.saturating_sub(read) as u64 || read > max {
+                return false;
+            }
+            let frame = poll_fn(|cx| match Pin::new(&mut body).poll_frame(cx) {
+                Poll::Pending if end.as_mut().poll(cx).is_ready() => Poll::Ready(Err(())),
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(frame) => Poll::Ready(frame.transpose().map_err(|_| ())),
+            });
+            match frame.await {
+                Ok(None) => return true,
+                Ok(Some(frame)) => read += frame.data_ref().map_or(0, Bytes::len),
+                Err(()) => return false,
+            }
+        }
+    }
 }
 
 struct TimedBody {
-    body: Body,
-    end: Pin<Box<Sleep>>,
-    late: Arc<AtomicBool>,
+    /// `None` after its end.
+    reading: Option<(Body, Pin<Box<Sleep>>)>,
+    shared: SharedBody,
 }
 
 impl HttpBody for TimedBody {
@@ -97,21 +152,37 @@ impl HttpBody for TimedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let Some((body, end)) = &mut self.reading else { return Poll::Ready(None) };
         // The clock counts only while the next frame has not arrived.
-        let ready = Pin::new(&mut self.body).poll_frame(cx);
-        if ready.is_pending() && self.end.as_mut().poll(cx).is_ready() {
-            self.late.store(true, Ordering::Relaxed);
+        let ready = Pin::new(body).poll_frame(cx);
+        if ready.is_pending() && end.as_mut().poll(cx).is_ready() {
+            if let Ok(mut state) = self.shared.0.lock() {
+                state.is_late = true;
+            }
             return Poll::Ready(Some(Err(axum::Error::new("the request body timed out"))));
+        }
+        if matches!(ready, Poll::Ready(None | Some(Err(_)))) {
+            self.reading = None;
         }
         ready
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.reading.as_ref().is_none_or(|(body, _)| body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.reading.as_ref().map_or_else(SizeHint::default, |(body, _)| body.size_hint())
+    }
+}
+
+impl Drop for TimedBody {
+    fn drop(&mut self) {
+        if let Some(rest) = self.reading.take().filter(|(body, _)| !body.is_end_stream())
+            && let Ok(mut state) = self.shared.0.lock()
+        {
+            state.rest = Some(rest);
+        }
     }
 }
 
@@ -123,4 +194,70 @@ fn panicked(cause: Box<dyn Any + Send + 'static>) -> Response {
         .unwrap_or_default();
     tracing::error!(panic = text, "the handler of an HTTP request panicked; the client received 500");
     Problem::internal().into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::post;
+    use futures::poll;
+    use tokio::sync::mpsc;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    const BOUNDS: RequestBounds = RequestBounds {
+        body_bytes: 10,
+        body_timeout: Duration::from_secs(3_600),
+        request_timeout: Duration::from_secs(3_600),
+    };
+
+    /// A body whose frames arrive when the test sends them.
+    struct Arriving(mpsc::UnboundedReceiver<Bytes>);
+
+    impl HttpBody for Arriving {
+        type Data = Bytes;
+        type Error = axum::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+            self.0.poll_recv(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+        }
+    }
+
+    /// A request to a handler that refuses without reading the body.
+    fn refused(expects_continue: bool) -> (mpsc::UnboundedSender<Bytes>, impl Future<Output = Response>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let router = bounded(Router::new().route("/", post(|| async { StatusCode::BAD_REQUEST })), BOUNDS);
+        let mut request = Request::post("/").body(Body::new(Arriving(receiver))).unwrap();
+        if expects_continue {
+            request.headers_mut().insert(header::EXPECT, HeaderValue::from_static("100-continue"));
+        }
+        (sender, async { router.oneshot(request).await.unwrap() })
+    }
+
+    #[tokio::test]
+    async fn a_refusal_waits_for_the_end_of_a_small_body_and_keeps_the_connection() {
+        let (sender, response) = refused(false);
+        let mut response = std::pin::pin!(response);
+        assert!(poll!(&mut response).is_pending());
+        sender.send(Bytes::from_static(b"12345")).unwrap();
+        assert!(poll!(&mut response).is_pending());
+        drop(sender);
+        let response = response.await;
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+        assert!(response.headers().get(header::CONNECTION).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_refusal_of_a_large_or_withheld_body_closes_the_connection() {
+        let (sender, response) = refused(false);
+        for _ in 0..3 {
+            sender.send(Bytes::from_static(b"12345")).unwrap();
+        }
+        assert_eq!(response.await.headers()[header::CONNECTION], "close");
+        let (_sender, response) = refused(true);
+        assert_eq!(response.await.headers()[header::CONNECTION], "close");
+    }
 }
