@@ -1,6 +1,6 @@
 //! The books of a bank and of a switch, as a folder: one file per operation, named by its idempotency key.
 //!
-//! A file can be created once, whoever tries and however often: that is what a key in a database's unique index does, and
+//! A file can be created once, by any worker and at any attempt: that is what a key in a database's unique index does, and
 //! it survives `kill -9`. The service itself keeps these records in PostgreSQL, in the transaction that moves the money.
 
 use std::fs::{self, File};
