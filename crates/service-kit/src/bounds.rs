@@ -5,7 +5,7 @@ use std::any::Any;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
@@ -94,7 +94,30 @@ struct BodyState {
     /// The time limit was exceeded.
     is_late: bool,
     /// The body that the handler dropped before its end.
-    rest: Option<(Body, Pin<Box<Sleep>>)>,
+    rest: Option<UnreadBody>,
+}
+
+/// A body, and the instant at which it must have ended.
+struct UnreadBody {
+    body: Body,
+    end: Pin<Box<Sleep>>,
+}
+
+/// Why the next frame of a body did not come.
+enum ReadError {
+    Late,
+    Broken(axum::Error),
+}
+
+impl UnreadBody {
+    /// The next frame; `None` after the last one. The clock counts only while the next frame has not arrived.
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Frame<Bytes>>, ReadError>> {
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Pending if self.end.as_mut().poll(cx).is_ready() => Poll::Ready(Err(ReadError::Late)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(frame) => Poll::Ready(frame.transpose().map_err(ReadError::Broken)),
+        }
+    }
 }
 
 impl SharedBody {
@@ -103,8 +126,8 @@ impl SharedBody {
         if body.is_end_stream() {
             return body;
         }
-        let end = Box::pin(tokio::time::sleep(limit));
-        Body::new(TimedBody { reading: Some((body, end)), shared: self.clone() })
+        let unread = UnreadBody { body, end: Box::pin(tokio::time::sleep(limit)) };
+        Body::new(TimedBody { unread: Some(unread), shared: self.clone() })
     }
 
     fn is_late(&self) -> bool {
@@ -115,24 +138,19 @@ impl SharedBody {
     /// the head would otherwise find its connection closed after a refusal that needed no body.
     async fn read_rest(&self, max: usize) -> bool {
         let rest = self.0.lock().ok().and_then(|mut state| state.rest.take());
-        let Some((mut body, mut end)) = rest else { return true };
+        let Some(mut rest) = rest else { return true };
         if max == 0 {
             return false;
         }
         let mut read = 0;
         loop {
-            if body.size_hint().lower() > max.saturating_sub(read) as u64 || read > max {
+            if rest.body.size_hint().lower() > max.saturating_sub(read) as u64 || read > max {
                 return false;
             }
-            let frame = poll_fn(|cx| match Pin::new(&mut body).poll_frame(cx) {
-                Poll::Pending if end.as_mut().poll(cx).is_ready() => Poll::Ready(Err(())),
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(frame) => Poll::Ready(frame.transpose().map_err(|_| ())),
-            });
-            match frame.await {
+            match poll_fn(|cx| rest.poll_frame(cx)).await {
                 Ok(None) => return true,
                 Ok(Some(frame)) => read += frame.data_ref().map_or(0, Bytes::len),
-                Err(()) => return false,
+                Err(_) => return false,
             }
         }
     }
@@ -140,7 +158,7 @@ impl SharedBody {
 
 struct TimedBody {
     /// `None` after its end.
-    reading: Option<(Body, Pin<Box<Sleep>>)>,
+    unread: Option<UnreadBody>,
     shared: SharedBody,
 }
 
@@ -152,33 +170,34 @@ impl HttpBody for TimedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let Some((body, end)) = &mut self.reading else { return Poll::Ready(None) };
-        // The clock counts only while the next frame has not arrived.
-        let ready = Pin::new(body).poll_frame(cx);
-        if ready.is_pending() && end.as_mut().poll(cx).is_ready() {
-            if let Ok(mut state) = self.shared.0.lock() {
-                state.is_late = true;
+        let Some(unread) = &mut self.unread else { return Poll::Ready(None) };
+        let ended = match ready!(unread.poll_frame(cx)) {
+            Ok(Some(frame)) => return Poll::Ready(Some(Ok(frame))),
+            Err(ReadError::Late) => {
+                if let Ok(mut state) = self.shared.0.lock() {
+                    state.is_late = true;
+                }
+                return Poll::Ready(Some(Err(axum::Error::new("the request body timed out"))));
             }
-            return Poll::Ready(Some(Err(axum::Error::new("the request body timed out"))));
-        }
-        if matches!(ready, Poll::Ready(None | Some(Err(_)))) {
-            self.reading = None;
-        }
-        ready
+            Ok(None) => None,
+            Err(ReadError::Broken(error)) => Some(Err(error)),
+        };
+        self.unread = None;
+        Poll::Ready(ended)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.reading.as_ref().is_none_or(|(body, _)| body.is_end_stream())
+        self.unread.as_ref().is_none_or(|unread| unread.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.reading.as_ref().map_or_else(SizeHint::default, |(body, _)| body.size_hint())
+        self.unread.as_ref().map_or_else(SizeHint::default, |unread| unread.body.size_hint())
     }
 }
 
 impl Drop for TimedBody {
     fn drop(&mut self) {
-        if let Some(rest) = self.reading.take().filter(|(body, _)| !body.is_end_stream())
+        if let Some(rest) = self.unread.take().filter(|unread| !unread.body.is_end_stream())
             && let Ok(mut state) = self.shared.0.lock()
         {
             state.rest = Some(rest);

@@ -85,7 +85,8 @@ pub(crate) fn http_client(url: &Url) -> anyhow::Result<reqwest::Client> {
     let has_tls = match url.scheme() {
         "http" => false,
         "https" => true,
-        _ => anyhow::bail!("{url} is not an HTTP URL; write it like http://127.0.0.1:8080"),
+        // Not repeated here: it may hold a password.
+        _ => anyhow::bail!("it is not an HTTP URL; write it like http://127.0.0.1:8080"),
     };
     // Fails if a provider is installed already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -16,8 +16,8 @@ use reqwest::Url;
 use reqwest::header::CONTENT_TYPE;
 use serde::Deserialize;
 use serde_json::Value;
+use service_kit::shutdown;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use webhook_signature::{ID_HEADER, SIGNATURE_HEADER, Secret, TIMESTAMP_HEADER, verify};
 
@@ -56,9 +56,7 @@ pub(crate) struct Args {
 }
 
 fn kind(text: &str) -> Result<EventKind, String> {
-    let all = || EventKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
-    let kind = EventKind::ALL.iter().find(|kind| kind.as_str() == text);
-    kind.copied().ok_or_else(|| format!("the kinds are {}", all()))
+    EventKind::parse(text).ok_or_else(|| format!("the kinds are {}", super::event_kinds()))
 }
 
 /// What the receiving route needs.
@@ -104,25 +102,15 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
         let _ = stopped.await;
     });
     let server = tokio::spawn(server.into_future());
-    if !args.json {
-        let to = args.forward_to.as_ref().map(|to| format!(", forwarded to {to}")).unwrap_or_default();
-        out.write_line(format_args!(
-            "endpoint {} at {url}{to}\nsigned with {}\nCtrl-C ends it",
-            endpoint.endpoint_id, endpoint.secret
-        ))?;
-    }
-    let mut terminate = signal(SignalKind::terminate())?;
-    let written = loop {
-        tokio::select! {
-            delivery = deliveries.recv() => {
-                let Some(delivery) = delivery else { break Ok(()) };
-                if let Err(error) = write(&delivery, args.json, out) {
-                    break Err(error);
-                }
-            }
-            _ = tokio::signal::ctrl_c() => break Ok(()),
-            _ = terminate.recv() => break Ok(()),
-        }
+    let to = args.forward_to.as_ref().map(|to| format!(", forwarded to {to}")).unwrap_or_default();
+    let heading = format!(
+        "endpoint {} at {url}{to}\nsigned with {}\nCtrl-C ends it",
+        endpoint.endpoint_id, endpoint.secret
+    );
+    let interrupted = shutdown::on_signals();
+    let written = tokio::select! {
+        written = write_all(&heading, &mut deliveries, args.json, out) => written,
+        () = interrupted.cancelled() => Ok(()),
     };
     // The service stops sending before this process stops answering.
     let deleted = api.delete_webhook_endpoint(&endpoint.endpoint_id, &super::new_key()?).await;
@@ -175,6 +163,22 @@ async fn forward(
             (StatusCode::BAD_GATEWAY, remark)
         }
     }
+}
+
+/// Writes the heading and every delivery, until one cannot be written.
+async fn write_all(
+    heading: &str,
+    deliveries: &mut mpsc::Receiver<Received>,
+    json: bool,
+    out: &mut Output<'_>,
+) -> anyhow::Result<()> {
+    if !json {
+        out.write_line(heading)?;
+    }
+    while let Some(delivery) = deliveries.recv().await {
+        write(&delivery, json, out)?;
+    }
+    Ok(())
 }
 
 fn write(received: &Received, json: bool, out: &mut Output<'_>) -> anyhow::Result<()> {

@@ -25,6 +25,7 @@ pub(crate) mod webhooks;
 pub(crate) mod worker;
 
 use idempotency::{IdempotencyKey, KeyError};
+use payment_ledger::events::EventKind;
 
 /// Parses an id from an argument.
 fn id<T: TryFrom<String>>(text: &str) -> Result<T, T::Error> {
@@ -39,4 +40,9 @@ fn key(text: &str) -> Result<IdempotencyKey, KeyError> {
 /// Generates an unused idempotency key.
 fn new_key() -> Result<IdempotencyKey, KeyError> {
     key(&uuid::Uuid::new_v4().simple().to_string())
+}
+
+/// The kinds of events, for messages.
+fn event_kinds() -> String {
+    EventKind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ")
 }

@@ -19,6 +19,7 @@ use anyhow::Context as _;
 use payment_ledger::events::EventKind;
 use payment_protocol::ids::AccountId;
 use reqwest::Url;
+use service_kit::shutdown;
 use tokio::time::Instant;
 
 use crate::api::{ApiArgs, http_client, is_local};
@@ -65,12 +66,12 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<CommandOutcome> {
     let Some(name) = &args.name else {
         out.write_line(list())?;
-        let kinds: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        out.write_line(format_args!("\nkinds of webhook events, with --forward-to: {}", kinds.join(", ")))?;
+        let kinds = super::event_kinds();
+        out.write_line(format_args!("\nkinds of webhook events, with --forward-to: {kinds}"))?;
         return Ok(CommandOutcome::Success);
     };
-    if let Some(kind) = EventKind::ALL.iter().find(|kind| kind.as_str() == name) {
-        return webhook_event::send(*kind, &args.event, out).await;
+    if let Some(kind) = EventKind::parse(name) {
+        return webhook_event::send(kind, &args.event, out).await;
     }
     let case = cases::find(name)
         .with_context(|| format!("there is no case {name}; payctl trigger without a name lists them"))?;
@@ -80,9 +81,10 @@ pub(crate) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
     let api = args.api.client()?;
     let deadline = Instant::now() + Duration::from_secs(args.timeout_s);
     let mut play = Play::new(case, &config, &ledger, &api, (&args.from, &args.to), deadline);
+    let interrupted = shutdown::on_signals();
     let outcome = tokio::select! {
         outcome = play.run(out) => outcome,
-        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted; the payment goes on without payctl")),
+        () = interrupted.cancelled() => Err(anyhow::anyhow!("interrupted; the payment goes on without payctl")),
     };
     // A frozen account would refuse the payments that come after the case, also after an interrupted one.
     play.unfreeze().await?;
