@@ -134,7 +134,11 @@ async fn r23_an_unprocessable_event_is_parked_and_others_are_delivered() -> anyh
         [("no.subject", "pay_no_subject", &Value::Null), ("transfer_sent", "pay_of_nobody", &unknown)]
     {
         let event_id = format!("{key}:{kind}");
-        outbox::append(&mut tx, NewEvent { event_id: &event_id, kind, version: 1, key, body }).await?;
+        outbox::append(
+            &mut tx,
+            NewEvent { event_id: &event_id, kind, version: 1, key, body, trace_parent: None },
+        )
+        .await?;
     }
     tx.commit().await?;
     let jetstream = bank.jetstream().await?;

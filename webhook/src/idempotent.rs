@@ -6,6 +6,7 @@ use idempotency::{ClaimOutcome, Fingerprint, IdempotencyError, Lease, StoredResp
 use jiff::Timestamp;
 use service_kit::problem::Problem;
 use sqlx::{PgConnection, PgTransaction};
+use trace_kit::attribute;
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -35,6 +36,17 @@ pub(crate) fn refusal_response(refusal: RequestRefusal) -> Response {
     problem(&refusal).into_response()
 }
 
+/// Names the key of the request in its trace, hashed: the retries of one operation have the same value (S3.8).
+pub(crate) fn record_key(context: &IdempotencyContext) {
+    let scope = context.scope();
+    trace_kit::set_key_on_current(&[scope.tenant, scope.client, scope.key.as_str()]);
+}
+
+/// Says in the trace of the request whether its response is that of an earlier request.
+pub(crate) fn record_replayed(is_replay: bool) {
+    trace_kit::set_on_current(attribute::REPLAYED, is_replay);
+}
+
 /// Outcome of claiming the key of a request.
 pub(crate) enum RequestClaimOutcome {
     /// The key is unused: execute the request in this transaction.
@@ -58,6 +70,7 @@ pub(crate) async fn claim(
     context: &IdempotencyContext,
     fingerprint: &Fingerprint,
 ) -> Result<RequestClaimOutcome, ApiError> {
+    record_key(context);
     app.breaker.check()?;
     let result = match attempt(app, context, fingerprint).await {
         Err(IdempotencyError::PartitionMissing) => {
@@ -68,6 +81,7 @@ pub(crate) async fn claim(
     };
     app.breaker.record(result.as_ref().err());
     let (tx, outcome) = result?;
+    record_replayed(matches!(outcome, ClaimOutcome::Replay(_)));
     if let ClaimOutcome::Claimed(lease) = outcome {
         return Ok(RequestClaimOutcome::Claimed(ClaimedTransaction { tx, lease }));
     }

@@ -8,5 +8,8 @@ async fn main() -> anyhow::Result<()> {
     let config: Config = service_kit::config::load("PAYMENTS", "PAYMENTS_CONFIG")?;
     let metrics = service_kit::metrics::install()?;
     let shutdown = service_kit::shutdown::on_signals();
-    payments_api::run(config, metrics, shutdown).await
+    let traces = trace_kit::Exporter::start("payments-api")?;
+    let ended = payments_api::run(config, metrics, shutdown).await;
+    traces.stop().await;
+    ended
 }

@@ -1,34 +1,81 @@
-//! The span and the duration of each request.
+//! The spans and the duration of each request: a span of the log, and one of the distributed trace.
 
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request};
-use axum::http::Method;
+use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
+use trace_kit::{SpanKind, TRACEPARENT, TRACERESPONSE, TraceParent, attribute, span};
 use tracing::Instrument as _;
 use tracing::field::Empty;
+
+/// Routes whose requests are spans of a trace. A callback is one too, but of its payment's trace: its handler records it.
+const TRACED: &str = "/api/";
 
 /// Wraps the request in a span and records its duration. Handlers add `api_key.id`, `idempotency.key` and `payment.id`.
 pub(crate) async fn record_request(request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = method(request.method());
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    let response = if route.starts_with(TRACED) {
+        run_in_trace(request, next, method, &route).await
+    } else {
+        run(request, next, method, &route).await
+    };
+    let status = response.status().as_str().to_owned();
+    metrics::histogram!("http_request_duration_seconds", "method" => method, "route" => route, "status" => status)
+        .record(started.elapsed());
+    response
+}
+
+/// Continues the caller's trace, or begins one. The response names the position of the request in it.
+async fn run_in_trace(request: Request, next: Next, method: &'static str, route: &str) -> Response {
+    let span = span(SpanKind::Server, format!("{method} {route}"))
+        .continue_or_begin(trace_parent(request.headers()).as_ref())
+        .with(attribute::HTTP_METHOD, method)
+        .with(attribute::HTTP_ROUTE, route.to_owned())
+        .start();
+    let mut response = span.run(run(request, next, method, route)).await;
+    span.set(attribute::HTTP_STATUS, i64::from(response.status().as_u16()));
+    if response.status().is_server_error() {
+        span.fail("");
+    }
+    let position = span.trace_parent().and_then(|position| HeaderValue::try_from(position.to_string()).ok());
+    if let Some(position) = position {
+        response.headers_mut().insert(TRACERESPONSE, position);
+    }
+    response
+}
+
+async fn run(request: Request, next: Next, method: &'static str, route: &str) -> Response {
     let span = tracing::info_span!(
         "request",
         http.method = method,
         http.route = route,
         request.id =
             request.headers().get("x-request-id").and_then(|id| id.to_str().ok()).unwrap_or_default(),
+        trace.id = TraceParent::current().map(|position| position.trace_id()),
         api_key.id = Empty,
         idempotency.key = Empty,
         payment.id = Empty,
     );
-    let response = next.run(request).instrument(span).await;
-    let status = response.status().as_str().to_owned();
-    metrics::histogram!("http_request_duration_seconds", "method" => method, "route" => route, "status" => status)
-        .record(started.elapsed());
-    response
+    next.run(request).instrument(span).await
+}
+
+/// The caller's position in a trace. Of two headers neither counts.
+pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
+    let mut values = headers.get_all(TRACEPARENT).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => TraceParent::parse(value.to_str().ok()?),
+        _ => None,
+    }
+}
+
+/// Names the payment of the request, in the log and in the trace.
+pub(crate) fn record_payment(payment_id: &str) {
+    tracing::Span::current().record("payment.id", payment_id);
+    trace_kit::set_on_current(attribute::PAYMENT_ID, payment_id.to_owned());
 }
 
 /// The method as a metric label; methods invented by clients are `other`, to bound the number of labels.

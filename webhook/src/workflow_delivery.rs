@@ -2,13 +2,20 @@
 //! background worker delivers the message.
 
 use payment_protocol::inbox::InboxMessage;
+use trace_kit::{SpanKind, attribute, span};
 use workflow_api::InboxDeliveryOutcome;
 
 use crate::app::App;
 
 /// Delivers the message within two seconds and marks its row. A failure does not fail the request.
 pub(crate) async fn deliver_to_workflow(app: &App, message: &InboxMessage) {
-    let outcome = match app.signaller.deliver(message).await {
+    let span = span(SpanKind::Client, "signal workflow")
+        .with(attribute::PAYMENT_ID, message.payment_id.to_string())
+        .with(attribute::WORKFLOW_ID, message.workflow_id.clone())
+        .start();
+    let delivery = span.run(app.signaller.deliver(message)).await;
+    drop(span);
+    let outcome = match delivery {
         InboxDeliveryOutcome::Delivered => match app.ledger.mark_delivered(message.inbox_id).await {
             Ok(()) => "delivered",
             Err(error) => {

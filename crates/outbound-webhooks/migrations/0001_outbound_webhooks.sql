@@ -39,6 +39,8 @@ CREATE TABLE webhook_deliveries (
     event_id        text        NOT NULL,
     kind            text        NOT NULL,
     body            text        NOT NULL,
+    -- Position of the event in its distributed trace (W3C traceparent), sent to the endpoint.
+    trace_parent    text,
     state           text        NOT NULL DEFAULT 'pending',
     -- Failed attempts since the delivery was created or replayed: the position in the retry schedule.
     failed_attempts integer     NOT NULL DEFAULT 0,

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use sqlx::PgConnection;
+use trace_kit::TraceParent;
 
 /// Longest event id, in bytes; it is sent as `webhook-id`.
 const EVENT_ID_BYTES_MAX: usize = 256;
@@ -79,7 +80,7 @@ impl WebhookEvent<'_> {
 }
 
 /// Inserts the deliveries of an event in the caller's transaction; returns how many were newly inserted. A repeat inserts
-/// none.
+/// none. The attempts will be spans of the task's current trace.
 ///
 /// # Errors
 /// [`FanOutError`]: the transaction must not be committed.
@@ -91,14 +92,15 @@ pub async fn fan_out(tx: &mut PgConnection, event: &WebhookEvent<'_>) -> Result<
     }
     let body = event.body()?;
     let rows = sqlx::query!(
-        "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body)
-         SELECT endpoint_id, $2, $3, $4 FROM webhook_endpoints
+        "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body, trace_parent)
+         SELECT endpoint_id, $2, $3, $4, $5 FROM webhook_endpoints
          WHERE tenant_id = $1 AND status = 'active' AND (kinds = '{}' OR $3 = ANY(kinds))
          ON CONFLICT DO NOTHING",
         event.tenant,
         id,
         event.kind,
         body,
+        TraceParent::current().map(|position| position.to_string()),
     )
     .execute(tx)
     .await?;

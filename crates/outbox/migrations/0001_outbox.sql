@@ -23,6 +23,8 @@ CREATE TABLE outbox (
     next_attempt_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     parked_at       timestamptz,
     rejection       text,
+    -- Position of the event in its distributed trace (W3C traceparent).
+    trace_parent    text,
     CONSTRAINT outbox_event_once UNIQUE (event_id),
     CONSTRAINT outbox_key_in_order UNIQUE (subject_key, sequence),
     CONSTRAINT outbox_version_positive CHECK (version > 0),

@@ -18,6 +18,8 @@ pub struct NewEvent<'a> {
     pub key: &'a str,
     /// See [`crate::Event::body`].
     pub body: &'a Value,
+    /// Position of the event in its distributed trace, a W3C `traceparent`: the span that publishes it is a child of it.
+    pub trace_parent: Option<&'a str>,
 }
 
 /// Writes the event in the caller's transaction and returns its sequence number among the events of its key; `None` if an
@@ -35,14 +37,15 @@ pub async fn append(tx: &mut PgConnection, event: NewEvent<'_>) -> Result<Option
              SELECT $4, 1 WHERE NOT EXISTS (SELECT FROM outbox WHERE event_id = $1)
              ON CONFLICT (subject_key) DO UPDATE SET last_sequence = k.last_sequence + 1
              RETURNING last_sequence)
-         INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body)
-         SELECT $1, $2, $3, $4, last_sequence, $5 FROM next
+         INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body, trace_parent)
+         SELECT $1, $2, $3, $4, last_sequence, $5, $6 FROM next
          RETURNING sequence",
         event.event_id,
         event.kind,
         event.version,
         event.key,
         event.body,
+        event.trace_parent,
     )
     .fetch_optional(tx)
     .await?)

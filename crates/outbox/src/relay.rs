@@ -12,6 +12,7 @@ use postgres_kit::wake_up::WakeUpListener;
 use sqlx::{PgConnection, PgPool};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use trace_kit::{Span, SpanKind, TraceParent, attribute, span};
 
 use crate::backoff::Backoff;
 use crate::leader_lock::LeaderLock;
@@ -72,6 +73,7 @@ struct DueRow {
     position: i64,
     rejections: i32,
     event: Event,
+    trace_parent: Option<TraceParent>,
 }
 
 /// What the relay does after a round.
@@ -208,13 +210,18 @@ impl<P: Publisher> Relay<P> {
     /// Publishes the events of one key, up to the first one that is not published.
     async fn publish_key(&self, rows: Vec<DueRow>, deadline: Instant) -> Vec<PublishOutcome> {
         let mut outcomes = Vec::with_capacity(rows.len());
-        for DueRow { position, rejections, event } in rows {
+        for DueRow { position, rejections, event, trace_parent } in rows {
             // A timeout polls the publisher once even after the deadline, which would send an event without waiting for its
             // confirmation.
             if Instant::now() >= deadline {
                 break;
             }
-            let result = tokio::time::timeout_at(deadline, self.publisher.publish(&event)).await;
+            let span = publish_span(&event, trace_parent.as_ref());
+            let result = tokio::time::timeout_at(deadline, span.run(self.publisher.publish(&event))).await;
+            if !matches!(result, Ok(Ok(()))) {
+                span.fail("the broker did not confirm the event");
+            }
+            drop(span);
             let event_id = event.event_id;
             let outcome = match result {
                 Ok(Ok(())) => PublishOutcome::Published { position },
@@ -272,6 +279,14 @@ impl<P: Publisher> Relay<P> {
     }
 }
 
+fn publish_span(event: &Event, trace_parent: Option<&TraceParent>) -> Span {
+    span(SpanKind::Producer, "publish event")
+        .child_of(trace_parent)
+        .with(attribute::MESSAGING_SYSTEM, "nats")
+        .with(attribute::MESSAGE_ID, event.event_id.clone())
+        .start()
+}
+
 /// Marks the published events; returns their number.
 async fn record_published(
     session: &mut PgConnection,
@@ -317,7 +332,8 @@ fn report_unconfirmed(outcomes: &[PublishOutcome]) {
 /// so one read costs the same however many events wait.
 async fn due(session: &mut PgConnection, batch: i64) -> Result<Vec<DueRow>, OutboxError> {
     let rows = sqlx::query!(
-        "SELECT o.position, o.event_id, o.kind, o.version, o.subject_key, o.sequence, o.body, o.appended_at, o.rejections
+        "SELECT o.position, o.event_id, o.kind, o.version, o.subject_key, o.sequence, o.body, o.appended_at, o.rejections,
+                o.trace_parent
          FROM outbox o
          WHERE o.published_at IS NULL AND o.parked_at IS NULL AND (o.rejections = 0 OR o.next_attempt_at <= now())
            AND NOT EXISTS (
@@ -334,6 +350,7 @@ async fn due(session: &mut PgConnection, batch: i64) -> Result<Vec<DueRow>, Outb
         .map(|row| DueRow {
             position: row.position,
             rejections: row.rejections,
+            trace_parent: row.trace_parent.as_deref().and_then(TraceParent::parse),
             event: Event {
                 event_id: row.event_id,
                 kind: row.kind,

@@ -10,7 +10,7 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 fn event<'a>(event_id: &'a str, key: &'a str, body: &'a serde_json::Value) -> NewEvent<'a> {
-    NewEvent { event_id, kind: "happened", version: 1, key, body }
+    NewEvent { event_id, kind: "happened", version: 1, key, body, trace_parent: None }
 }
 
 #[sqlx::test(migrator = "MIGRATOR")]

@@ -16,6 +16,8 @@ CREATE TABLE payments (
     -- Kept for ever: after its idempotency key was pruned, a repeated request neither pays twice nor gets another's answer.
     request_hash        bytea       NOT NULL,
     response_body       bytea       NOT NULL,
+    -- Position of the request in its distributed trace (W3C traceparent), for every later span of the payment.
+    trace_parent        text,
 
     state               text        NOT NULL DEFAULT 'accepted',
     workflow_id         text        NOT NULL,
@@ -52,6 +54,7 @@ CREATE TABLE payments (
 
     CONSTRAINT payments_amount_positive CHECK (amount_minor > 0),
     CONSTRAINT payments_two_accounts CHECK (source_account <> destination_account),
+    CONSTRAINT payments_trace_parent_bounded CHECK (length(trace_parent) = 55),
     CONSTRAINT payments_state_known CHECK (state IN (
         'accepted', 'started', 'reserved', 'submitted', 'confirmed', 'cancelling', 'needs_operator',
         'settled', 'rejected', 'failed', 'timed_out', 'cancelled')),

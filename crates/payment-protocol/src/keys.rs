@@ -115,6 +115,13 @@ pub fn workflow_id(payment: &PaymentId, resume: u32) -> String {
     }
 }
 
+/// The payment of a workflow id; `None` if the id has not the form of a payment's.
+#[must_use]
+pub fn payment_of_workflow(workflow_id: &str) -> Option<PaymentId> {
+    let payment = workflow_id.split_once(":resume:").map_or(workflow_id, |(payment, _)| payment);
+    PaymentId::new(payment).ok()
+}
+
 /// Workflow id of the lock of a destination account at a switch without references (S1.5); contains no account
 /// number. `installation` separates banks that share one Temporal server.
 #[must_use]
@@ -175,6 +182,9 @@ mod tests {
         );
         assert_eq!(workflow_id(&payment, 0), "pay_1");
         assert_eq!(workflow_id(&payment, 3), "pay_1:resume:3");
+        for resume in [0, 3] {
+            assert_eq!(payment_of_workflow(&workflow_id(&payment, resume)), Some(payment.clone()));
+        }
     }
 
     #[test]

@@ -172,6 +172,7 @@ async fn reserve_payment(
         request_hash: vec![7],
         response_body: b"{}".to_vec(),
         accepted_at: jiff::Timestamp::now(),
+        trace_parent: None,
     };
     let mut tx = pool.begin().await.unwrap();
     assert_eq!(accept(&mut tx, std::slice::from_ref(&order)).await.unwrap(), [AcceptOutcome::New]);

@@ -7,6 +7,7 @@ use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use reqwest::{Method, StatusCode};
 use secrecy::ExposeSecret as _;
 use serde::de::DeserializeOwned;
+use trace_kit::{SpanKind, TRACEPARENT, TraceParent, attribute, span};
 
 use crate::SwitchClient;
 use crate::bodies::ProblemBody;
@@ -24,8 +25,31 @@ pub(crate) struct HttpResponse {
 }
 
 impl SwitchClient {
-    /// Makes one call once. The error text says why no response arrived.
+    /// Makes one call once. `operation` names it in traces. The error text says why no response arrived.
     pub(crate) async fn call(
+        &self,
+        operation: &'static str,
+        method: Method,
+        path: &str,
+        key: Option<&str>,
+        body: Option<Vec<u8>>,
+    ) -> Result<HttpResponse, String> {
+        let mut span = span(SpanKind::Client, operation)
+            .with(attribute::SWITCH, self.name.to_string())
+            .with(attribute::HTTP_METHOD, method.to_string());
+        if let Some(key) = key {
+            span = span.with_key(&[key]);
+        }
+        let span = span.start();
+        let result = span.run(self.exchange(method, path, key, body)).await;
+        match &result {
+            Ok(response) => span.set(attribute::HTTP_STATUS, i64::from(response.status.as_u16())),
+            Err(reason) => span.fail(reason.clone()),
+        }
+        result
+    }
+
+    async fn exchange(
         &self,
         method: Method,
         path: &str,
@@ -38,6 +62,9 @@ impl SwitchClient {
             .bearer_auth(self.api_token.expose_secret());
         if let Some(key) = key {
             request = request.header("Idempotency-Key", key);
+        }
+        if let Some(position) = TraceParent::current() {
+            request = request.header(TRACEPARENT, position.to_string());
         }
         if let Some(body) = body {
             request = request.header("Content-Type", "application/json").body(body);

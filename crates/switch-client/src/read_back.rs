@@ -190,7 +190,7 @@ impl SwitchClient {
         let path =
             format!("/v1/transfers?creditor_account={}&{parameters}", percent_encode(creditor_account));
         let path = path.trim_end_matches('&');
-        let response = match self.call(Method::GET, path, None, None).await {
+        let response = match self.call("list transfers", Method::GET, path, None, None).await {
             Ok(response) => response,
             Err(detail) => return Err(ReadBackOutcome::NoAnswer { detail }),
         };

@@ -198,7 +198,8 @@ impl SwitchClient {
             Some(cursor) => format!("/v1/statement?limit={limit}&after={}", percent_encode(cursor)),
             None => format!("/v1/statement?limit={limit}"),
         };
-        let response = self.call(Method::GET, &path, None, None).await.map_err(PageError::NoAnswer)?;
+        let response =
+            self.call("read statement", Method::GET, &path, None, None).await.map_err(PageError::NoAnswer)?;
         match response.status {
             StatusCode::OK => {
                 response.json().map(|page| (response.switch_now, page)).map_err(PageError::NoAnswer)

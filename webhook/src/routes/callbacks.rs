@@ -4,6 +4,7 @@
 //! callback after any other status, so a refusal loses nothing.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -11,8 +12,10 @@ use jiff::Timestamp;
 use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_protocol::ids::{EventId, SwitchName};
 use payment_protocol::inbox::CallbackStatus;
+use payment_protocol::keys::Reference;
 use serde::{Deserialize, Serialize};
 use service_kit::problem::{Json, Path, Problem};
+use trace_kit::{Span, SpanKind, TraceParent, attribute, span};
 use utoipa::ToSchema;
 use webhook_signature::Secret;
 
@@ -20,6 +23,7 @@ use crate::app::App;
 use crate::error::{ApiError, excerpt};
 use crate::extract::RawBody;
 use crate::json_integer::deserialize_integer;
+use crate::request_span::trace_parent;
 use crate::routes::docs::ProblemDocument;
 use crate::workflow_delivery::deliver_to_workflow;
 
@@ -96,6 +100,7 @@ pub(crate) async fn receive_callback(
     headers: HeaderMap,
     RawBody(body): RawBody,
 ) -> Result<Json<CallbackReceipt>, ApiError> {
+    let received_at = SystemTime::now();
     let (switch, secrets) = find_switch(&app, &switch)?;
 
     // The body is not even parsed before its signature is verified.
@@ -114,18 +119,48 @@ pub(crate) async fn receive_callback(
         Problem::bad_request("unreadable_callback", format!("the callback body cannot be parsed: {reason}"))
     })?;
 
-    let outcome = match app.ledger.store_callback(&callback).await? {
+    let span = callback_span(&app, &callback, &headers, received_at).await;
+    let outcome = span.run(store_and_deliver(&app, &callback)).await;
+    match &outcome {
+        Ok(outcome) => span.set(attribute::OUTCOME, *outcome),
+        Err(_) => span.fail("the callback is not stored; the switch repeats it"),
+    }
+    count(switch, outcome?);
+    Ok(Json(CallbackReceipt { stored: true }))
+}
+
+/// The callback as a span of its payment's trace, whatever position in a trace the switch named.
+async fn callback_span(app: &App, callback: &Callback, headers: &HeaderMap, received_at: SystemTime) -> Span {
+    let tx_id = Reference::from_switch(&callback.reference).and_then(|reference| reference.tx_id());
+    let position = match tx_id {
+        // A trace costs the callback one read, and nothing where no traces are exported.
+        Some(tx_id) if trace_kit::is_exporting() => {
+            app.ledger.trace_parent_of_transaction(&tx_id).await.ok().flatten()
+        }
+        _ => None,
+    };
+    span(SpanKind::Server, "POST /callbacks/{switch}")
+        .child_of(position.as_deref().and_then(TraceParent::parse).as_ref())
+        .linked_to(trace_parent(headers).as_ref())
+        .started_at(received_at)
+        .with(attribute::SWITCH, callback.switch.to_string())
+        .with(attribute::MESSAGE_ID, callback.event_id.to_string())
+        .with("payment.callback_status", callback.status.as_str())
+        .start()
+}
+
+/// Stores the callback and delivers its message; returns the outcome as a label.
+async fn store_and_deliver(app: &App, callback: &Callback) -> Result<&'static str, ApiError> {
+    Ok(match app.ledger.store_callback(callback).await? {
         StoreCallbackOutcome::New(message) => {
             if let Some(message) = message {
-                deliver_to_workflow(&app, &message).await;
+                deliver_to_workflow(app, &message).await;
             }
             "stored"
         }
         StoreCallbackOutcome::Duplicate => "duplicate",
         StoreCallbackOutcome::CallbackEventIdReused => "callback_event_id_reused",
-    };
-    count(switch, outcome);
-    Ok(Json(CallbackReceipt { stored: true }))
+    })
 }
 
 fn find_switch<'a>(app: &'a App, name: &str) -> Result<(&'a SwitchName, &'a [Secret]), Problem> {

@@ -9,8 +9,9 @@ use anyhow::Result;
 use monitoring::background_task::BackgroundTask;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::decision::{Decision, DecisionOutcome};
-use payment_protocol::inbox::InboxMessageKind;
+use payment_protocol::inbox::{InboxMessage, InboxMessageKind};
 use tokio_util::sync::CancellationToken;
+use trace_kit::{Span, SpanKind, TraceParent, attribute, span};
 use workflow_api::{InboxDeliveryOutcome, Signaller};
 
 use crate::config::BackgroundWorkerOptions;
@@ -39,7 +40,9 @@ async fn deliver_batch(
 ) -> Result<usize> {
     let messages = ledger.claim_undelivered(options.batch, options.backoff_ms).await?;
     for message in &messages {
-        let delivery = signaller.deliver(message).await;
+        let span = delivery_span(ledger, message).await;
+        let delivery = span.run(signaller.deliver(message)).await;
+        drop(span);
         let is_delivered = match &message.kind {
             InboxMessageKind::Decision(decision) => is_decision_closed(ledger, decision, &delivery).await?,
             _ => delivery == InboxDeliveryOutcome::Delivered,
@@ -54,6 +57,19 @@ async fn deliver_batch(
         }
     }
     Ok(messages.len())
+}
+
+async fn delivery_span(ledger: &Ledger, message: &InboxMessage) -> Span {
+    let position = if trace_kit::is_exporting() {
+        ledger.trace_parent(&message.payment_id).await.ok().flatten()
+    } else {
+        None
+    };
+    span(SpanKind::Client, "signal workflow")
+        .child_of(position.as_deref().and_then(TraceParent::parse).as_ref())
+        .with(attribute::PAYMENT_ID, message.payment_id.to_string())
+        .with(attribute::WORKFLOW_ID, message.workflow_id.clone())
+        .start()
 }
 
 /// A decision is delivered until its outcome is recorded, since the workflow run that accepted it may be lost before it

@@ -35,6 +35,7 @@ async fn main() -> anyhow::Result<()> {
     telemetry::init("background-worker");
     let options: config::Options = service_kit::config::load("PAYMENTS", "PAYMENTS_CONFIG")?;
     let stop = shutdown::on_signals();
+    let traces = trace_kit::Exporter::start("background-worker")?;
     let ledger = Ledger::new(options.database.pool("background-worker")?);
     let recorder = metrics::install().context("the metrics of the background-worker could not be set up")?;
     measure::start(Process::BackgroundWorker, ledger.pool().clone(), stop.clone());
@@ -60,6 +61,7 @@ async fn main() -> anyhow::Result<()> {
     };
     tracing::info!("the process background-worker is ready");
     tokio::try_join!(server, tasks)?;
+    traces.stop().await;
     tracing::info!("the process background-worker has stopped");
     Ok(())
 }

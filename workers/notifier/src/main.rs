@@ -35,6 +35,7 @@ async fn main() -> anyhow::Result<()> {
     let (customers, endpoints) = (options.customers()?, options.endpoints()?);
     let webhooks = options.outbound_webhooks.check()?;
     let stop = shutdown::on_signals();
+    let traces = trace_kit::Exporter::start("notifier")?;
     let ledger = Ledger::new(options.database.pool("notifier")?);
     let recorder = metrics::install().context("the metrics of the notifier could not be set up")?;
     measure::start(Process::Notifier, ledger.pool().clone(), stop.clone());
@@ -58,6 +59,7 @@ async fn main() -> anyhow::Result<()> {
     };
     tracing::info!("the process notifier is ready");
     tokio::try_join!(server, work)?;
+    traces.stop().await;
     tracing::info!("the process notifier has stopped");
     Ok(())
 }

@@ -14,6 +14,7 @@
 //! | [`namespace`] | refuses a Temporal namespace that is not the one of the open payments' workflows |
 //! | `attributes` | the search attributes of payments |
 //! | `sdk_metrics` | exports metrics of the Temporal SDK beside those of the process |
+//! | `traces` | spans of activities, workflow starts and workflows |
 //! | [`process`] | start-up and shutdown of the process |
 
 pub mod account_lock;
@@ -29,4 +30,5 @@ pub mod reconciliation;
 mod recovery;
 mod sdk_metrics;
 mod starter;
+mod traces;
 pub mod workflow;

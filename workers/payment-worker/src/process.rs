@@ -34,6 +34,7 @@ use crate::namespace;
 use crate::reconciliation::{self, ReconciliationActivities, ReconciliationWorkflow};
 use crate::sdk_metrics;
 use crate::starter::Starter;
+use crate::traces::{self, ActivitySpans, PaymentTraces};
 use crate::workflow::InterBankPaymentWorkflow;
 
 /// Interval between two attempts to connect to Temporal at start-up.
@@ -50,6 +51,7 @@ const ABANDON_AFTER: Duration = Duration::from_secs(1);
 /// The process could not start, or a part of it failed.
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let stop = shutdown::on_signals();
+    let exporter = trace_kit::Exporter::start("payment-worker").context("traces cannot be exported")?;
     let switches = options.switches.check().context("the configuration of the switches is invalid")?;
     let ledger = Ledger::new(options.database.pool("payment-worker")?);
     let recorder = metrics::install().context("the metrics of the payment-worker could not be set up")?;
@@ -72,6 +74,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         attributes::register(&client, &options.temporal.namespace).await;
         let profiles = switches.iter().map(|(_, options, profile)| (options, profile));
         let running = PaymentWorkflows::new(options.temporal.clone(), "payment-worker");
+        let traces = PaymentTraces::start(&ledger);
         let worker_set = WorkerSet {
             runtime: Runtime::from_current_tokio(sdk_metrics::runtime_options()?)?,
             client: client.clone(),
@@ -79,6 +82,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             ledger: ledger.clone(),
             switch_clients: Arc::new(switch_clients),
             options: &options.worker,
+            traces: traces.clone(),
         };
         let reconciler = Reconciler::new(ledger.clone(), profiles, running)?;
         let wake_relay = start_wake_ups(ledger.clone(), stop.clone());
@@ -87,11 +91,13 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         if let Some(interval) = options.worker.reconciliation_interval() {
             reconciliation::create_schedule(&client, &options.temporal.task_queue, interval).await;
         }
-        let starter = Starter { ledger, client, temporal: &options.temporal, options: &options.worker };
+        let starter =
+            Starter { ledger, client, temporal: &options.temporal, options: &options.worker, traces };
         tracing::info!(workers = workers.len(), "the process payment-worker is ready");
         run_workers(&mut workers, &starter, &stop).await
     };
     tokio::try_join!(server, work)?;
+    exporter.stop().await;
     tracing::info!("the process payment-worker has stopped");
     Ok(())
 }
@@ -121,6 +127,8 @@ struct WorkerSet<'a> {
     ledger: Ledger,
     switch_clients: Arc<BTreeMap<SwitchName, SwitchClient>>,
     options: &'a PaymentWorkerOptions,
+    /// `None` where no traces are exported.
+    traces: Option<Arc<PaymentTraces>>,
 }
 
 impl WorkerSet<'_> {
@@ -136,7 +144,7 @@ impl WorkerSet<'_> {
             task_queue: self.task_queue.clone(),
             grants_max: self.options.lock_grants_max,
         };
-        let options = WorkerOptions::new(self.task_queue.clone())
+        let mut options = WorkerOptions::new(self.task_queue.clone())
             .register_workflow::<InterBankPaymentWorkflow>()?
             .register_workflow::<AccountLockWorkflow>()?
             .register_workflow::<ReconciliationWorkflow>()?
@@ -146,7 +154,17 @@ impl WorkerSet<'_> {
             .max_cached_workflows(self.options.cached_workflows)
             .graceful_shutdown_period(self.shutdown_timeout())
             .build();
+        self.trace_activities(&mut options);
+        if self.traces.is_some() {
+            options.workflow_interceptor(traces::workflow_spans());
+        }
         Ok(Worker::new(&self.runtime, self.client.clone(), options)?)
+    }
+
+    fn trace_activities(&self, options: &mut WorkerOptions) {
+        if let Some(traces) = &self.traces {
+            options.activity_inbound_interceptor(ActivitySpans(traces.clone()));
+        }
     }
 
     /// Two workers for each switch: one for submits, one for the other activities.
@@ -160,11 +178,12 @@ impl WorkerSet<'_> {
             ] {
                 let activities =
                     SwitchActivities { ledger: self.ledger.clone(), clients: self.switch_clients.clone() };
-                let options = WorkerOptions::new(queue)
+                let mut options = WorkerOptions::new(queue)
                     .register_activities(activities)
                     .graceful_shutdown_period(shutdown_timeout)
                     .default_heartbeat_throttle_interval(SWITCH_HEARTBEAT_INTERVAL)
                     .build();
+                self.trace_activities(&mut options);
                 workers.push(Worker::new(&self.runtime, self.client.clone(), options)?);
             }
         }

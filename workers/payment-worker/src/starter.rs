@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "the starter is a loop of the process, not workflow code")]
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use payment_ledger::steps::start::{START_CHANNEL, StartablePayment};
@@ -17,9 +18,11 @@ use temporalio_client::tonic::Code;
 use temporalio_client::{Client, WorkflowIdReusePolicy, WorkflowStartOptions};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use trace_kit::attribute;
 use workflow_api::TemporalOptions;
 
 use crate::config::PaymentWorkerOptions;
+use crate::traces::{self, PaymentTraces};
 use crate::workflow::InterBankPaymentWorkflow;
 use crate::{attributes, bounded};
 
@@ -36,6 +39,8 @@ pub(crate) struct Starter<'a> {
     pub(crate) client: Client,
     pub(crate) temporal: &'a TemporalOptions,
     pub(crate) options: &'a PaymentWorkerOptions,
+    /// `None` where no traces are exported.
+    pub(crate) traces: Option<Arc<PaymentTraces>>,
 }
 
 /// Outcome of starting a workflow.
@@ -113,16 +118,19 @@ impl Starter<'_> {
             "Payment {} of {} via switch {}",
             payment.payment_id, payment.money, payment.profile.switch
         );
+        let payment_id = payment.payment_id.clone();
+        let (span, header) = traces::start_span(self.traces.as_deref(), &payment_id, &workflow_id).await;
         let options = WorkflowStartOptions::new(self.temporal.task_queue.clone(), workflow_id.clone())
             .id_reuse_policy(WorkflowIdReusePolicy::RejectDuplicate)
             .enable_eager_workflow_start(true)
             .search_attributes(attributes::of(&payment))
             .static_summary(summary)
             .static_details(details)
+            .maybe_header(header)
             .build();
-        let payment_id = payment.payment_id.clone();
         let start = self.client.start_workflow(InterBankPaymentWorkflow::run, payment, options);
         let Ok(started) = timeout(START_TIMEOUT, start).await else {
+            span.fail("Temporal did not answer");
             tracing::warn!(
                 payment.id = %payment_id,
                 "Temporal did not answer the start of a payment's workflow within 5 s; a payment-worker starts the workflow again after the lease"
@@ -136,7 +144,10 @@ impl Starter<'_> {
                 StartOutcome::Started
             }
             // Started before: by another starter, or by this one if it lost Temporal's answer (S1.7).
-            Err(WorkflowStartError::AlreadyStarted { .. }) => StartOutcome::Started,
+            Err(WorkflowStartError::AlreadyStarted { .. }) => {
+                span.set(attribute::REPLAYED, true);
+                StartOutcome::Started
+            }
             Err(WorkflowStartError::Rpc(status)) if !rejects_the_payment(status.code()) => {
                 tracing::warn!(
                     payment.id = %payment_id,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sqlx::PgPool;
+use trace_kit::TraceParent;
 use uuid::Uuid;
 
 use crate::{EndpointId, WebhooksError};
@@ -17,6 +18,7 @@ pub(super) struct ClaimedDelivery {
     pub(super) url: String,
     pub(super) event_id: String,
     pub(super) body: String,
+    pub(super) trace_parent: Option<TraceParent>,
     /// Attempts that failed before this one.
     pub(super) failed_attempts: i32,
     /// Whether it is older than the retention, so that it is not postponed again.
@@ -80,6 +82,7 @@ pub(super) async fn claim_due(
            SET lease = gen_random_uuid(), next_attempt_at = clock_timestamp() + $4 * interval '1 second'
            FROM due WHERE d.position = due.position
            RETURNING d.position, d.lease AS "lease!", due.endpoint_id, due.url, d.event_id, d.body, d.failed_attempts,
+                     d.trace_parent,
                      d.created_at < now() - $5 * interval '1 second' AS "is_beyond_retention!",
                      due.secret_version, due.secret_check,
                      coalesce(due.old_secret_until > now(), false) AS "old_secret_signs!""#,
@@ -102,6 +105,7 @@ pub(super) async fn claim_due(
                 url: row.url,
                 event_id: row.event_id,
                 body: row.body,
+                trace_parent: row.trace_parent.as_deref().and_then(TraceParent::parse),
                 failed_attempts: row.failed_attempts,
                 is_beyond_retention: row.is_beyond_retention,
                 secret_version: row.secret_version,

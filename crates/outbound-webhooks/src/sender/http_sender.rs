@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use postgres_kit::text::replace_nul;
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use reqwest::{Client, ClientBuilder, Response};
+use trace_kit::{SpanKind, TRACEPARENT, TraceParent, attribute, span};
 use webhook_signature::{ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER};
 
 use super::claim::ClaimedDelivery;
@@ -84,11 +85,24 @@ impl HttpSender {
     }
 
     pub(super) async fn attempt(&self, claimed: &ClaimedDelivery) -> AttemptResult {
+        let span = span(SpanKind::Client, "deliver webhook")
+            .child_of(claimed.trace_parent.as_ref())
+            .with(attribute::HTTP_METHOD, "POST")
+            .with(attribute::MESSAGE_ID, claimed.event_id.clone())
+            .with("webhook.endpoint_id", claimed.endpoint.to_string())
+            .with(attribute::ATTEMPT, i64::from(claimed.failed_attempts) + 1)
+            .start();
         let started = Instant::now();
-        let response = match self.post(claimed).await {
+        let response = match span.run(self.post(claimed)).await {
             Ok(response) => read(response).await,
             Err(response) => response,
         };
+        match &response {
+            AttemptResponse::Received { status, .. } => span.set(attribute::HTTP_STATUS, i64::from(*status)),
+            AttemptResponse::Missing { error } | AttemptResponse::NotSent { error } => {
+                span.fail(error.clone())
+            }
+        }
         AttemptResult { duration: started.elapsed(), response }
     }
 
@@ -115,8 +129,11 @@ impl HttpSender {
             secrets.push(self.master_key.secret(&claimed.endpoint, version - 1));
         }
         let body = claimed.body.as_bytes();
-        client
-            .post(target.url().clone())
+        let mut request = client.post(target.url().clone());
+        if let Some(position) = TraceParent::current() {
+            request = request.header(TRACEPARENT, position.to_string());
+        }
+        request
             .header(ID_HEADER, &claimed.event_id)
             .header(TIMESTAMP_HEADER, now_s)
             .header(

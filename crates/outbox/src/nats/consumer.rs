@@ -14,6 +14,7 @@ use futures::StreamExt as _;
 use futures::future::join_all;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
+use trace_kit::{SpanKind, TRACEPARENT, TraceParent, attribute, set_on_current, span};
 
 use super::{Broker, BrokerError, BrokerOptions, PARTITIONS};
 use crate::Event;
@@ -141,7 +142,7 @@ impl<E: EventEffect> Consumer<E> {
             {
                 self.reject(message, None, "the id, kind or key contains a NUL character".into()).await
             }
-            Ok(event) => self.consume_event(message, &event).await,
+            Ok(event) => self.consume_in_span(message, &event).await,
             Err(error) => self.reject(message, None, format!("the message is not an event: {error}")).await,
         };
         if let Err(error) = message.ack_with(ack).await {
@@ -151,6 +152,18 @@ impl<E: EventEffect> Consumer<E> {
                 "the event consumer could not acknowledge a message; the broker delivers the message again"
             );
         }
+    }
+
+    /// Consumes an event in the trace of the one who published it.
+    async fn consume_in_span(&self, message: &Message, event: &Event) -> AckKind {
+        let span = span(SpanKind::Consumer, "consume event")
+            .child_of(trace_parent(message).as_ref())
+            .with(attribute::MESSAGING_SYSTEM, "nats")
+            .with(attribute::MESSAGE_ID, event.event_id.clone())
+            .with(attribute::CONSUMER, self.options.name.clone())
+            .with(attribute::ATTEMPT, deliveries(message))
+            .start();
+        span.run(self.consume_event(message, event)).await
     }
 
     /// Consumes an event; returns the acknowledgement for the broker.
@@ -172,10 +185,12 @@ impl<E: EventEffect> Consumer<E> {
                     );
                 }
                 self.out_of_order().remove(&event.event_id);
+                set_on_current(attribute::REPLAYED, false);
                 self.count_consumed("processed");
                 AckKind::Ack
             }
             Ok(ConsumeOutcome::Duplicate) => {
+                set_on_current(attribute::REPLAYED, true);
                 self.count_consumed("duplicate");
                 AckKind::Ack
             }
@@ -309,6 +324,11 @@ fn durable_config(broker: &BrokerOptions, options: &ConsumerOptions, partition: 
 fn message_id(message: &Message) -> Option<String> {
     let id = message.headers.as_ref()?.get(NATS_MESSAGE_ID)?;
     Some(id.as_str().to_owned())
+}
+
+/// Position in the trace of the process that published the message.
+fn trace_parent(message: &Message) -> Option<TraceParent> {
+    TraceParent::parse(message.headers.as_ref()?.get(TRACEPARENT)?.as_str())
 }
 
 /// Number of deliveries of the message, including this one.

@@ -7,6 +7,8 @@ use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::context::{PublishError as NatsError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 
+use trace_kit::{TRACEPARENT, TraceParent};
+
 use super::Broker;
 use crate::{Event, PublishError, Publisher};
 
@@ -41,7 +43,10 @@ impl Publisher for JetStreamPublisher {
             .subject(&event.key, &event.kind)
             .ok_or_else(|| rejected(format!("the kind {:?} cannot be part of a subject", event.kind)))?;
         let payload = serde_json::to_vec(event).map_err(|error| rejected(error.to_string()))?;
-        let message = PublishMessage::build().payload(payload.into()).message_id(&event.event_id);
+        let mut message = PublishMessage::build().payload(payload.into()).message_id(&event.event_id);
+        if let Some(position) = TraceParent::current() {
+            message = message.header(TRACEPARENT, position.to_string());
+        }
         let acknowledgement = async { self.broker.context.send_publish(subject, message).await?.await };
         match acknowledgement.await {
             Ok(_) => Ok(()),

@@ -38,7 +38,9 @@ async fn r23_relay_and_consumer_park_poison_and_continue_with_other_events(
         ("nowhere", "not.a.token", "key-nowhere", &poison),
         ("poison", "happened", "key-poison", &poison),
     ] {
-        append(&mut tx, NewEvent { event_id, kind, version: 1, key, body }).await.unwrap();
+        append(&mut tx, NewEvent { event_id, kind, version: 1, key, body, trace_parent: None })
+            .await
+            .unwrap();
     }
     tx.commit().await.unwrap();
     let consumer = pipeline.consumer().await;

@@ -22,8 +22,14 @@ pub(crate) type SequencesByKey = BTreeMap<String, Vec<i64>>;
 pub(crate) async fn write(pool: &PgPool, key: &str, n: i64) {
     let mut tx = pool.begin().await.unwrap();
     let id = format!("{key}-{n}");
-    let event =
-        NewEvent { event_id: &id, kind: "happened", version: 1, key, body: &json!({"key": key, "n": n}) };
+    let event = NewEvent {
+        event_id: &id,
+        kind: "happened",
+        version: 1,
+        key,
+        body: &json!({"key": key, "n": n}),
+        trace_parent: None,
+    };
     assert_eq!(append(&mut tx, event).await.unwrap(), Some(n));
     tx.commit().await.unwrap();
 }

@@ -138,6 +138,7 @@ impl Bank {
             request_hash: vec![7],
             response_body: b"{}".to_vec(),
             accepted_at: Timestamp::now(),
+            trace_parent: None,
         };
         #[expect(clippy::disallowed_methods, reason = "the test accepts a payment as the API does")]
         let mut tx = self.ledger.pool().begin().await.unwrap();

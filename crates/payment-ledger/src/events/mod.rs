@@ -126,7 +126,7 @@ pub(crate) async fn append_event(
 ) -> Result<(), LedgerError> {
     let Some(kind) = EventKind::for_state(state) else { return Ok(()) };
     let row = sqlx::query!(
-        r#"SELECT p.tx_id, p.tenant_id, p.amount_minor, p.currency, p.source_account, p.end_to_end_id, p.operator_reason,
+        r#"SELECT p.tx_id, p.tenant_id, p.amount_minor, p.currency, p.source_account, p.end_to_end_id, p.operator_reason, p.trace_parent,
                   p.cause ->> 'code' AS cause, o.reason AS "refusal?"
            FROM payments p
            LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
@@ -170,6 +170,7 @@ pub(crate) async fn append_event(
             version: VERSION,
             key: payment_id.as_str(),
             body: &body,
+            trace_parent: row.trace_parent.as_deref(),
         },
     )
     .await?;

@@ -4,4 +4,5 @@ pub mod explain;
 pub mod measure;
 pub mod queues;
 pub mod statement;
+mod trace;
 pub mod view;

@@ -36,6 +36,8 @@ pub struct NewPayment {
     pub response_body: Vec<u8>,
     /// The acceptance time stated in the response.
     pub accepted_at: jiff::Timestamp,
+    /// Position of the request in its distributed trace, a W3C `traceparent`.
+    pub trace_parent: Option<String>,
 }
 
 /// Outcome of accepting one payment.
@@ -91,24 +93,26 @@ async fn insert(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<String>
     let bodies: Vec<&[u8]> = new.iter().map(|payment| &*payment.response_body).collect();
     let accepted_at: Vec<jiff_sqlx::Timestamp> =
         new.iter().map(|payment| payment.accepted_at.to_sqlx()).collect();
+    let trace_parents: Vec<Option<&str>> =
+        new.iter().map(|payment| payment.trace_parent.as_deref()).collect();
     let start_within_ms: Vec<f64> =
         new.iter().map(|payment| payment.profile.start_within_ms as f64).collect();
     Ok(sqlx::query_scalar!(
         "INSERT INTO payments
              (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id, amount_minor,
-              currency, switch, profile, request_hash, response_body, workflow_id, accepted_at, valid_until,
+              currency, switch, profile, request_hash, response_body, workflow_id, accepted_at, trace_parent, valid_until,
               attempts_uncertain)
          SELECT payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id, amount_minor,
-                currency, switch, profile, request_hash, response_body, workflow_id, accepted_at,
+                currency, switch, profile, request_hash, response_body, workflow_id, accepted_at, trace_parent,
                 clock_timestamp() + start_within_ms * interval '1 millisecond',
                 -- Its row was lost, and the client repeats the request: the first workflow may have submitted.
                 EXISTS (SELECT FROM exceptions e WHERE e.kind = 'workflow_without_payment' AND e.origin = new.payment_id)
          FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
                      $9::text[], $10::text[], $11::jsonb[], $12::bytea[], $13::bytea[], $14::text[], $15::timestamptz[],
-                     $16::float8[])
+                     $16::float8[], $17::text[])
               AS new (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id,
                       amount_minor, currency, switch, profile, request_hash, response_body, workflow_id, accepted_at,
-                      start_within_ms)
+                      start_within_ms, trace_parent)
          -- On any unique index: with one named, PostgreSQL may report a concurrent duplicate by the other one as an error.
          ON CONFLICT DO NOTHING
          RETURNING payment_id",
@@ -128,6 +132,7 @@ async fn insert(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<String>
         &workflow_ids,
         &accepted_at as &[jiff_sqlx::Timestamp],
         &start_within_ms,
+        &trace_parents as &[Option<&str>],
     )
     .fetch_all(&mut *tx)
     .await?)

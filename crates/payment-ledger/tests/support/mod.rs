@@ -95,6 +95,7 @@ impl Bank {
             request_hash: vec![7],
             response_body: format!("{{\"key\":\"{key}\"}}").into_bytes(),
             accepted_at: jiff::Timestamp::now(),
+            trace_parent: None,
         }
     }
 

@@ -38,7 +38,8 @@ impl SwitchClient {
 
     async fn cancel_at(&self, address: Address<'_>, key: &CompensationKey) -> SwitchReply<CancelAnswer> {
         let path = format!("{}/cancel", address.path());
-        let response = match self.call(Method::POST, &path, Some(key.as_str()), None).await {
+        let response = match self.call("cancel transfer", Method::POST, &path, Some(key.as_str()), None).await
+        {
             Ok(response) => response,
             Err(detail) => return SwitchReply::new(CancelAnswer::NoAnswer { detail }, None),
         };

@@ -68,7 +68,7 @@ pub struct SwitchReply<A> {
 /// The client of one switch. Each HTTP call has the profile's attempt timeout.
 #[derive(Debug)]
 pub struct SwitchClient {
-    name: SwitchName,
+    pub(crate) name: SwitchName,
     pub(crate) base_url: String,
     pub(crate) api_token: SecretString,
     pub(crate) http: reqwest::Client,
@@ -152,7 +152,7 @@ impl SwitchClient {
             return Ok(now);
         }
         // Every response has a Date header, whatever its status.
-        self.call(Method::GET, "/health", None, None).await?;
+        self.call("read clock", Method::GET, "/health", None, None).await?;
         self.clock.now().ok_or_else(|| "the switch sends no Date header".into())
     }
 

@@ -24,7 +24,7 @@ impl SwitchClient {
     }
 
     async fn query_at(&self, address: Address<'_>) -> SwitchReply<QueryAnswer> {
-        let response = match self.call(Method::GET, &address.path(), None, None).await {
+        let response = match self.call("query transfer", Method::GET, &address.path(), None, None).await {
             Ok(response) => response,
             Err(detail) => return SwitchReply::new(QueryAnswer::NoAnswer { detail }, None),
         };

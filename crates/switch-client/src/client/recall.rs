@@ -32,7 +32,8 @@ impl SwitchClient {
 
     async fn recall_at(&self, address: Address<'_>, key: &StepKey) -> SwitchReply<RecallAnswer> {
         let path = format!("{}/recall", address.path());
-        let response = match self.call(Method::POST, &path, Some(key.as_str()), None).await {
+        let response = match self.call("recall transfer", Method::POST, &path, Some(key.as_str()), None).await
+        {
             Ok(response) => response,
             Err(detail) => return SwitchReply::new(RecallAnswer::Unknown { detail }, None),
         };

@@ -41,7 +41,14 @@ impl SwitchClient {
         };
         let body =
             serde_json::to_vec(&body).map_err(|error| format!("the transfer has no JSON form: {error}"))?;
-        self.call(Method::POST, "/v1/transfers", Some(order.reference.as_str()), Some(body)).await
+        self.call(
+            "submit transfer",
+            Method::POST,
+            "/v1/transfers",
+            Some(order.reference.as_str()),
+            Some(body),
+        )
+        .await
     }
 
     /// The answer, and the switch's own id of the transfer if the answer is about it.

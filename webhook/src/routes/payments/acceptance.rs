@@ -16,6 +16,7 @@ use serde::Serialize;
 use service_kit::problem::Problem;
 use sqlx::PgConnection;
 use switch_client::CheckedSwitches;
+use trace_kit::TraceParent;
 use utoipa::ToSchema;
 
 use super::order::Order;
@@ -61,6 +62,8 @@ pub(crate) struct AcceptanceRequest {
     pub(crate) order: Order,
     /// Fingerprint of the request.
     pub(crate) request_hash: [u8; 32],
+    /// Position of the request in its trace.
+    pub(crate) trace_parent: Option<TraceParent>,
 }
 
 /// The effect that accepts payments.
@@ -238,6 +241,7 @@ impl AcceptanceRequest {
             request_hash: self.request_hash.to_vec(),
             response_body: self.acceptance(accepted_at)?,
             accepted_at,
+            trace_parent: self.trace_parent.as_ref().map(TraceParent::to_string),
         })
     }
 

@@ -22,6 +22,7 @@ use crate::auth::Payer;
 use crate::error::{ApiError, payment_not_found};
 use crate::extract::RawBody;
 use crate::idempotent::{self, RequestClaimOutcome};
+use crate::request_span::record_payment;
 use crate::routes::docs::ProblemDocument;
 use crate::workflow_delivery::deliver_to_workflow;
 
@@ -72,7 +73,7 @@ pub(crate) async fn cancel_payment(
     RawBody(body): RawBody,
 ) -> Result<Response, ApiError> {
     let id = payment_id(&id)?;
-    tracing::Span::current().record("payment.id", id.as_str());
+    record_payment(id.as_str());
     // The owner of a payment never changes, so this check comes before the claim.
     if app.ledger.payment(&caller.tenant, &id).await?.is_none() {
         return Err(payment_not_found(id.as_str()).into());

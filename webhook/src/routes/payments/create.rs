@@ -12,6 +12,7 @@ use idempotency::RequestOutcome;
 use idempotency::http::{self, IdempotencyContext, ResponseError};
 use payment_protocol::ids::PaymentId;
 use service_kit::problem::Json;
+use trace_kit::{SpanKind, TraceParent, span};
 
 use super::acceptance::{Acceptance, AcceptanceRequest};
 use super::order::{Order, PaymentRequest};
@@ -20,6 +21,7 @@ use crate::app::App;
 use crate::auth::Payer;
 use crate::error::ApiError;
 use crate::idempotent;
+use crate::request_span::record_payment;
 use crate::routes::docs::ProblemDocument;
 
 /// Create a payment
@@ -59,24 +61,52 @@ pub(crate) async fn create_payment(
 ) -> Result<Response, ApiError> {
     let order = Order::parse(request)?;
     let payment_id = PaymentId::derive(&caller.tenant, &caller.client, context.key().as_str());
-    tracing::Span::current().record("payment.id", payment_id.as_str());
+    record_payment(payment_id.as_str());
 
     let fingerprint = context.fingerprint(&order.canonical());
     let request_hash = *fingerprint.as_bytes();
-    let request = AcceptanceRequest { payment_id: payment_id.clone(), caller, writes, order, request_hash };
-    let outcome = app.acceptances.execute(&context.scope(), &fingerprint, request).await?;
+    let trace_parent = TraceParent::current();
+    let request = AcceptanceRequest {
+        payment_id: payment_id.clone(),
+        caller,
+        writes,
+        order,
+        request_hash,
+        trace_parent,
+    };
+    idempotent::record_key(&context);
+    let acceptance = span(SpanKind::Internal, "accept payment").start();
+    let outcome = acceptance.run(app.acceptances.execute(&context.scope(), &fingerprint, request)).await?;
+    drop(acceptance);
     match outcome {
         RequestOutcome::Executed(_) => {
             app.wake_starters.fire();
+            idempotent::record_replayed(false);
             count("accepted");
         }
-        RequestOutcome::Replayed(_) => count("replayed"),
+        RequestOutcome::Replayed(_) => {
+            idempotent::record_replayed(true);
+            link_to_first_request(&app, &payment_id).await;
+            count("replayed");
+        }
         RequestOutcome::InProgress | RequestOutcome::Mismatch | RequestOutcome::Refused(_) => {}
     }
     match http::response(outcome) {
         Ok(response) => Ok(with_location(&payment_id, response)),
         Err(ResponseError::Key(refusal)) => Err(idempotent::problem(&refusal).into()),
         Err(ResponseError::BatchEffect(problem)) => Err(problem.into()),
+    }
+}
+
+/// Leads from the trace of a retry to the payment's. It is not read unless the retry's trace is recorded.
+async fn link_to_first_request(app: &App, payment_id: &PaymentId) {
+    if !trace_kit::is_exporting() {
+        return;
+    }
+    // Without the link, the hashed key still finds the first request.
+    let first = app.ledger.trace_parent(payment_id).await.ok().flatten();
+    if let Some(first) = first.as_deref().and_then(TraceParent::parse) {
+        trace_kit::link_current_to(&first);
     }
 }
 

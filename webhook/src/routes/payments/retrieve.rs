@@ -17,6 +17,7 @@ use super::view::{Notification, Payment, TimelineEntry};
 use crate::app::App;
 use crate::auth::Reader;
 use crate::error::{ApiError, payment_not_found};
+use crate::request_span::record_payment;
 use crate::routes::docs::ProblemDocument;
 
 /// Upper bound of timeline entries in a response; a payment at an unavailable switch may have more.
@@ -71,7 +72,7 @@ pub(crate) async fn retrieve_payment(
     Query(query): Query<RetrievePaymentQuery>,
 ) -> Result<Json<PaymentWithTimeline>, ApiError> {
     let id = payment_id(&id)?;
-    tracing::Span::current().record("payment.id", id.as_str());
+    record_payment(id.as_str());
     let mut view = find(&app, &caller, &id).await?;
     if let Some(wait_s) = query.wait
         && view.state.end().is_none()

@@ -12,6 +12,7 @@ use payment_protocol::report::SettledReport;
 use payment_protocol::rules::{AttemptRuling, FinalStatusRuling, NotSent};
 use payment_protocol::submit::{LoggedSubmission, QueryAnswer, SendAnswer, SubmitPort};
 use switch_client::TransferOrder;
+use trace_kit::{attribute, set_on_current};
 
 use super::session::SwitchSession;
 
@@ -173,6 +174,7 @@ impl SubmitPort for SubmitAdapter<'_> {
             Err(detail) => return SendAnswer::Unknown { detail },
         };
         self.has_sent.store(true, Ordering::Relaxed);
+        set_on_current(attribute::REPLAYED, false);
         let reply = client.send(order).await;
         if let Some(id) = reply.transfer_id {
             let _ = self.transfer_id.set(id);
@@ -188,6 +190,7 @@ impl SubmitPort for SubmitAdapter<'_> {
     }
 
     async fn record_found(&self) -> Result<Option<NotSent>, SubmitAdapterError> {
+        set_on_current(attribute::REPLAYED, true);
         Ok(self.session.ledger.record_transfer_found(&self.session.payment.payment_id).await?)
     }
 

@@ -25,6 +25,7 @@ use super::retrieve::find;
 use crate::app::App;
 use crate::auth::Reader;
 use crate::error::{ApiError, excerpt};
+use crate::request_span::record_payment;
 use crate::routes::docs::ProblemDocument;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -129,7 +130,7 @@ pub(crate) async fn stream_payment_events(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let id = payment_id(&id)?;
-    tracing::Span::current().record("payment.id", id.as_str());
+    record_payment(id.as_str());
     let last = last_event(&headers, query.last_event_id.as_deref())?;
     let payment = find(&app, &caller, &id).await?;
 
