@@ -12,5 +12,6 @@ mod path_b_sla_expired;
 mod path_c_debit_refused;
 mod repeated_requests;
 mod sdk_metrics;
+mod traces;
 mod trigger;
 mod workflow_failures;

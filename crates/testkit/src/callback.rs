@@ -30,6 +30,8 @@ pub struct TestCallback {
     pub status: &'static str,
     /// The amount in the callback, in minor units.
     pub amount_minor: i64,
+    /// Position in a trace that the switch names; `None` if it names none.
+    pub trace_parent: Option<String>,
 }
 
 impl TestCallback {
@@ -43,6 +45,7 @@ impl TestCallback {
             reference: reference.to_owned(),
             status: "SUCCESS",
             amount_minor,
+            trace_parent: None,
         }
     }
 
@@ -90,7 +93,7 @@ impl System {
         })
         .to_string();
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().saturating_add_signed(offset_s);
-        let request = self
+        let mut request = self
             .http
             .post(format!("{}/callbacks/{}", self.api.url(), callback.switch))
             .header("content-type", "application/json")
@@ -98,6 +101,9 @@ impl System {
             .header("webhook-timestamp", now_s.to_string())
             .header("webhook-signature", callback.signature(now_s, &body)?)
             .body(body);
+        if let Some(position) = &callback.trace_parent {
+            request = request.header("traceparent", position);
+        }
         Ok(request.send().await?.status().as_u16())
     }
 }

@@ -98,6 +98,11 @@ impl System {
             std::fs::write(&path, text)?;
             let mut variables: Variables = fault.iter().flatten().cloned().collect();
             variables.insert("PAYMENTS_CONFIG".to_owned(), path.display().to_string());
+            if let Some(endpoint) = &options.otlp_endpoint {
+                variables.insert("OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(), endpoint.clone());
+                // Spans wait in a process for this long, in milliseconds; a killed process loses them.
+                variables.insert("OTEL_BSP_SCHEDULE_DELAY".to_owned(), "50".to_owned());
+            }
             Ok(variables)
         };
         let start = |name, listen_variable, variables| {

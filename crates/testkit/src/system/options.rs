@@ -38,6 +38,8 @@ pub struct SystemOptions {
     /// URL of a proxy between the bank and its switch, in both directions: the bank sends `/v1/..` there, the switch
     /// `/callbacks/..`; `None` if they reach each other directly.
     pub switch_proxy: Option<String>,
+    /// URL of a collector to which the bank's processes export their traces; `None` if they record none.
+    pub otlp_endpoint: Option<String>,
 }
 
 impl Default for SystemOptions {
@@ -64,6 +66,7 @@ impl Default for SystemOptions {
             broker_url: "nats://127.0.0.1:9".into(),
             currency: "EUR",
             switch_proxy: None,
+            otlp_endpoint: None,
         }
     }
 }
