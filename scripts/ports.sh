@@ -3,9 +3,10 @@
 
 port_is_used() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# Fails if a port of `./dev up` is in use; prints each of them with the setting that changes it.
+# Fails if a port of `./dev up` is in use; prints each of them with the setting that changes it. With an argument the
+# collector of traces takes a port as well.
 require_free_ports() {
-  local in_use=0 seen=' ' line port
+  local in_use=0 seen=' ' line port observing=${1:+"$otlp_port DEV_OTLP_PORT the collector of traces"}
   for line in \
     "$pg_port DEV_PG_PORT the database" \
     "$temporal_port DEV_TEMPORAL_PORT the Temporal server" \
@@ -16,7 +17,7 @@ require_free_ports() {
     "$background_worker_metrics_port DEV_BACKGROUND_WORKER_METRICS_PORT the background-worker's metrics" \
     "$notifier_metrics_port DEV_NOTIFIER_METRICS_PORT the notifier's metrics" \
     "$nats_port DEV_NATS_PORT the message broker" \
-    "$playground_port DEV_PLAYGROUND_PORT the playground"; do
+    "$playground_port DEV_PLAYGROUND_PORT the playground" ${observing:+"$observing"}; do
     port=${line%% *}
     line=${line#* }
     case $port in

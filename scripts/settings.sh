@@ -11,6 +11,7 @@ background_worker_metrics_port=${DEV_BACKGROUND_WORKER_METRICS_PORT:-9102}
 notifier_metrics_port=${DEV_NOTIFIER_METRICS_PORT:-9103}
 nats_port=${DEV_NATS_PORT:-4422}
 playground_port=${DEV_PLAYGROUND_PORT:-8300}
+otlp_port=${DEV_OTLP_PORT:-4317}
 
 dev_dir=$root/.dev                                             # this clone's logs, run records and data
 tools_dir=${XDG_CACHE_HOME:-$HOME/.cache}/instant-payments/bin # shared by all clones of one user

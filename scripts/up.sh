@@ -2,10 +2,11 @@
 # `./dev up`: starts the whole system on this machine, makes one payment, prints the addresses, and runs until Ctrl-C.
 
 up() {
-  local kind=up strategy=query workers=2 cluster temporal_file broker_folder
+  local kind=up strategy=query workers=2 observes= cluster temporal_file broker_folder
   while [ $# -gt 0 ]; do
     case $1 in
       --once) kind=once ;;
+      --observe) observes=yes ;;
       --strategy)
         strategy=${2:-}
         [ $# = 1 ] || shift
@@ -16,7 +17,7 @@ up() {
         [ $# = 1 ] || shift
         ;;
       --workers=*) workers=${1#*=} ;;
-      *) fail "up does not accept '$1'; it accepts --once, --strategy NAME and --workers N" ;;
+      *) fail "up does not accept '$1'; it accepts --once, --observe, --strategy NAME and --workers N" ;;
     esac
     shift
   done
@@ -24,10 +25,11 @@ up() {
     [1-9]) ;;
     *) fail "--workers takes a number of payment-workers from 1 to 9" ;;
   esac
+  [ -z "$observes" ] || [ "$kind" = up ] || fail "--observe shows the traces until Ctrl-C; leave out --once"
   configure_strategy "$strategy"
   start_run "$kind"
   [ "$kind" = once ] || require_same_strategy "$strategy"
-  require_free_ports
+  require_free_ports "$observes"
   install_tools
   build
   find_programs
@@ -112,6 +114,11 @@ configure_services() {
   export PLAYGROUND_REAL__TEMPORAL_ADDRESS=$PAYMENTS_TEMPORAL__ADDRESS
   export PLAYGROUND_REAL__TEMPORAL_UI=http://127.0.0.1:$temporal_ui_port/namespaces/default/workflows
   export PLAYGROUND_REAL__LOGS=$log_dir/playground
+  if [ -n "$observes" ]; then
+    export PLAYGROUND_OTLP_LISTEN=127.0.0.1:$otlp_port
+    export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:$otlp_port
+    export OTEL_BSP_SCHEDULE_DELAY=${OTEL_BSP_SCHEDULE_DELAY:-500} # the page shows a span after this many milliseconds
+  fi
 }
 
 # Leaves the master key, from which the secrets of webhook endpoints are derived, in REPLY. It is kept as long as the
@@ -130,6 +137,8 @@ load_webhooks_master_key() {
 start_services() {
   local demo=$log_dir/demo.json
   configure_services
+  # It collects the traces of the others.
+  [ -z "$observes" ] || start_playground
   log_step "starting the mock switch on port $switch_port"
   start_service mock-switch
   wait_ready mock-switch "$mock_switch/ready"
@@ -154,7 +163,11 @@ start_services() {
   start_service notifier
   wait_ready notifier "$notifier_metrics/ready"
   [ "$kind" = up ] || return 0
-  log_step "starting the playground on port $playground_port"
+  [ -n "$observes" ] || start_playground
+}
+
+start_playground() {
+  log_step "starting the playground on port $playground_port${observes:+; it collects the traces of the other processes on port $otlp_port}"
   drop_playground_databases
   start_service playground
   wait_ready playground "http://127.0.0.1:$playground_port/ready"
@@ -212,7 +225,8 @@ print_addresses() {
 
   This payment in the Temporal UI   $ui/$payment_id
   Break a payment yourself          http://127.0.0.1:$playground_port
-  API page                          $api/docs
+${observes:+"  This payment's trace              http://127.0.0.1:$playground_port/traces#payment=$payment_id
+"}  API page                          $api/docs
   Transfers at the mock switch      $mock_switch/admin/book
   Metrics                           $api/metrics
 $(printf '                                    http://%s/metrics\n' "${worker_addresses[@]}")

@@ -8,6 +8,7 @@
 //! | [`simulation`] | what happens in the explorer's world? |
 //! | `real` | what happens on the real processes? |
 //! | [`bugs`] | how does a seeded bug show? |
+//! | `traces` | what did the real processes do for one payment? |
 //! | [`server`], `live`, `page` | how does the visitor see it? |
 
 pub mod bugs;
@@ -20,3 +21,5 @@ pub mod run;
 pub mod schedule;
 pub mod server;
 pub mod simulation;
+#[cfg(feature = "real")]
+pub mod traces;

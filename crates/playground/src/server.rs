@@ -29,6 +29,10 @@ pub struct Config {
     #[cfg(feature = "real")]
     #[serde(default)]
     pub real: Option<crate::real::Config>,
+    /// Where the traces of other processes are received, over OTLP/gRPC; without it the page shows none.
+    #[cfg(feature = "real")]
+    #[serde(default)]
+    pub otlp_listen: Option<SocketAddr>,
 }
 
 fn default_listen() -> SocketAddr {
@@ -47,6 +51,9 @@ pub struct Page {
     /// The engine on the real processes, if this machine runs them.
     #[cfg(feature = "real")]
     pub real: Option<std::sync::Arc<crate::real::Engine>>,
+    /// The traces of other processes, if this one receives them.
+    #[cfg(feature = "real")]
+    pub traces: Option<std::sync::Arc<crate::traces::Traces>>,
 }
 
 impl Page {
@@ -56,12 +63,21 @@ impl Page {
         Self {
             #[cfg(feature = "real")]
             real: None,
+            #[cfg(feature = "real")]
+            traces: None,
         }
     }
 
     fn has_real(&self) -> bool {
         #[cfg(feature = "real")]
         return self.real.is_some();
+        #[cfg(not(feature = "real"))]
+        false
+    }
+
+    fn has_traces(&self) -> bool {
+        #[cfg(feature = "real")]
+        return self.traces.is_some();
         #[cfg(not(feature = "real"))]
         false
     }
@@ -78,7 +94,13 @@ pub fn router(page: Page) -> Router {
         .route("/health", get(|| async { "ok" }))
         .route("/ready", get(|| async { "ok" }));
     #[cfg(feature = "real")]
-    let router = router.route("/api/real", axum::routing::post(crate::live::run));
+    let router = router
+        .route("/api/real", axum::routing::post(crate::live::run))
+        .route("/traces", get(|| file("text/html; charset=utf-8", include_str!("page/traces.html"))))
+        .route("/traces.css", get(|| file("text/css; charset=utf-8", include_str!("page/traces.css"))))
+        .route("/traces.js", get(|| file("text/javascript; charset=utf-8", include_str!("page/traces.js"))))
+        .route("/api/traces", get(crate::traces::list))
+        .route("/api/traces/{trace_id}", get(crate::traces::retrieve));
     bounded(router.with_state(page), BOUNDS)
 }
 
@@ -116,6 +138,7 @@ struct Offer {
     default_profile: &'static str,
     bugs: Vec<Bug>,
     has_real: bool,
+    has_traces: bool,
 }
 
 async fn offer(State(page): State<Page>) -> Result<axum::Json<Offer>, Problem> {
@@ -143,6 +166,7 @@ async fn offer(State(page): State<Page>) -> Result<axum::Json<Offer>, Problem> {
             .detail(error.to_string())
         })?,
         has_real: page.has_real(),
+        has_traces: page.has_traces(),
     }))
 }
 

@@ -310,6 +310,7 @@ async function open() {
   get("bug").append(...offer.bugs.map((bug) => element("option", { value: bug.name, textContent: bug.description })));
   const real = document.querySelector("input[value=real]");
   real.disabled = !offer.has_real;
+  get("traces-link").hidden = !offer.has_traces;
   if (!offer.has_real) real.parentElement.title = "The page was started alone; ./dev up starts it with the real processes.";
   get("controls").addEventListener("submit", (event) => {
     event.preventDefault();

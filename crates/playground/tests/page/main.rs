@@ -4,6 +4,7 @@
 
 mod real;
 mod simulated;
+mod traces;
 
 use std::path::Path;
 
@@ -15,18 +16,24 @@ use tokio::process::Command;
 
 /// Drives the page as `page.py` says. Returns its lines.
 async fn drive(address: &str, engine: &str, picture: Option<&Path>) -> Vec<Value> {
+    run_script("page.py", &[address, engine], picture).await
+}
+
+/// Runs a script that drives Chromium. Returns its lines.
+async fn run_script(script: &str, arguments: &[&str], picture: Option<&Path>) -> Vec<Value> {
     let setting = |name: &str| {
         std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the tests by `./dev test`"))
     };
     let output = Command::new(setting("TEST_PLAYWRIGHT"))
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page/page.py"))
-        .args([address, engine, &setting("TEST_CHROMIUM")])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/page").join(script))
+        .args(arguments)
+        .arg(setting("TEST_CHROMIUM"))
         .args(picture)
         .kill_on_drop(true)
         .output()
         .await
         .unwrap();
-    assert!(output.status.success(), "page.py failed: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{script} failed: {}", String::from_utf8_lossy(&output.stderr));
     let lines = String::from_utf8(output.stdout).unwrap();
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

@@ -78,6 +78,6 @@ async fn s2_2_each_fault_on_the_real_processes_has_the_figures_of_the_simulation
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s2_2_a_visitor_breaks_a_real_payment_in_chromium() {
-    let address = serve(Page { real: Some(Arc::new(engine())) }).await;
+    let address = serve(Page { real: Some(Arc::new(engine())), traces: None }).await;
     assert_lessons(&drive(&address, "real", None).await);
 }
