@@ -77,16 +77,18 @@ async fn r32_events_never_confirmed_hold_back_only_their_own_keys(pool: PgPool) 
     relay.stop().await;
 }
 
-/// A broker that accepts events and does not answer while it hangs.
+/// A broker that accepts events and does not answer while it hangs, or does not answer those of one key.
 struct HangingBroker {
     broker: MemoryBroker,
     hangs: Arc<AtomicBool>,
+    key: Option<&'static str>,
 }
 
 impl Publisher for HangingBroker {
     async fn publish(&self, event: &Event) -> Result<(), PublishError> {
         let answer = self.broker.publish(event).await;
-        if self.hangs.load(Ordering::Relaxed) {
+        let is_of_key = self.key.is_none_or(|key| event.key == key);
+        if is_of_key && self.hangs.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
         answer
@@ -97,7 +99,7 @@ impl Publisher for HangingBroker {
 async fn r32_a_hanging_broker_holds_no_transaction_and_few_events(pool: PgPool) {
     let expected = store(&pool, 300).await;
     let (broker, hangs) = (MemoryBroker::new(|_, _| Ok(())), Arc::new(AtomicBool::new(true)));
-    let hanging = HangingBroker { broker: broker.clone(), hangs: hangs.clone() };
+    let hanging = HangingBroker { broker: broker.clone(), hangs: hangs.clone(), key: None };
     let relay = RunningRelay::start(&pool, hanging, without_polling());
     until("a round waits for the broker", async || broker.all_attempts() >= 32).await;
     let in_transaction: i64 = sqlx::query_scalar(
@@ -115,6 +117,32 @@ async fn r32_a_hanging_broker_holds_no_transaction_and_few_events(pool: PgPool) 
     hangs.store(false, Ordering::Relaxed);
     until_all_published(&pool).await;
     assert_eq!(broker.sequences(), expected);
+    relay.stop().await;
+}
+
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s3_5_an_event_waits_for_no_slower_confirmation_of_another_key(pool: PgPool) {
+    let (broker, hangs) = (MemoryBroker::new(|_, _| Ok(())), Arc::new(AtomicBool::new(true)));
+    let hanging = HangingBroker { broker: broker.clone(), hangs: hangs.clone(), key: Some("slow") };
+    let relay = RunningRelay::start(&pool, hanging, without_polling());
+    write(&pool, "slow", 1).await;
+    until("the slow event is in flight", async || {
+        wake_relay(&pool).await.unwrap();
+        broker.attempts("slow-1") == 1
+    })
+    .await;
+    write(&pool, "slow", 2).await;
+    for n in 1..=3 {
+        write(&pool, "good", n).await;
+        wake_relay(&pool).await.unwrap();
+        until("only the slow key is unpublished", async || unpublished(&pool).await == 2).await;
+    }
+    // The first attempt is still in flight: nobody waited for its timeout, and no later event of its key passed it.
+    assert_eq!((broker.attempts("slow-1"), broker.attempts("slow-2")), (1, 0));
+    hangs.store(false, Ordering::Relaxed);
+    until_all_published(&pool).await;
+    let expected = [("good".to_owned(), vec![1, 2, 3]), ("slow".to_owned(), vec![1, 2])];
+    assert_eq!(broker.sequences(), expected.into_iter().collect());
     relay.stop().await;
 }
 

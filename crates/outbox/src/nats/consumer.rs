@@ -156,11 +156,10 @@ impl<E: EventEffect> Consumer<E> {
 
     /// Consumes an event in the trace of the one who published it.
     async fn consume_in_span(&self, message: &Message, event: &Event) -> AckKind {
-        let span = span(SpanKind::Consumer, "consume event")
+        let span = span(SpanKind::Consumer, format!("consume event: {}", self.options.name))
             .child_of(trace_parent(message).as_ref())
             .with(attribute::MESSAGING_SYSTEM, "nats")
             .with(attribute::MESSAGE_ID, event.event_id.clone())
-            .with(attribute::CONSUMER, self.options.name.clone())
             .with(attribute::ATTEMPT, deliveries(message))
             .start();
         span.run(self.consume_event(message, event)).await

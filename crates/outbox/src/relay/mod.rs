@@ -2,26 +2,38 @@
 //!
 //! The relay marks an event as published after the broker has confirmed it. It publishes an unconfirmed event again, without a
 //! limit. It parks an event that the broker has rejected repeatedly; a parked event blocks only the later events of its key.
-//! While the broker confirms nothing, the relay backs off and ignores wake-up notifications.
+//! While the broker confirms nothing, the relay backs off and ignores wake-up notifications. An event waits for no slower
+//! confirmation of another key: a round leaves it in flight after a moment.
+//!
+//! | file | content |
+//! |---|---|
+//! | `in_flight` | the events that are being published |
+//! | `rows` | what is read and marked |
 
-use std::collections::HashMap;
+mod in_flight;
+mod rows;
+
+use std::pin::pin;
 use std::time::Duration;
 
-use futures::StreamExt as _;
 use postgres_kit::wake_up::WakeUpListener;
 use sqlx::{PgConnection, PgPool};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use trace_kit::{Span, SpanKind, TraceParent, attribute, span};
 
+use self::in_flight::{Ended, InFlight, PublishOutcome};
+use self::rows::{DueRow, by_key, due, mark_published, mark_rejected};
 use crate::backoff::Backoff;
 use crate::leader_lock::LeaderLock;
 use crate::wake_up::CHANNEL;
 use crate::{Event, OutboxError, PublishError, Publisher};
 
-/// Time in which one round publishes; the next round continues. Much shorter than the idle timeout of the session with the
-/// leader lock.
-const ROUND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for the broker to confirm the events of one key. Much shorter than the idle timeout of the session with the leader lock.
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time after which a round leaves unconfirmed events in flight and the next one reads what is due meanwhile. A fifth of what
+/// S3.5 allows.
+const ROUND_PAUSE: Duration = Duration::from_millis(100);
 /// Timeout of each query of a round.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -68,14 +80,6 @@ pub struct Relay<P> {
     options: RelayOptions,
 }
 
-/// An event that is due to be published.
-struct DueRow {
-    position: i64,
-    rejections: i32,
-    event: Event,
-    trace_parent: Option<TraceParent>,
-}
-
 /// What the relay does after a round.
 enum AfterRound {
     /// The next round follows at once: more events may be due, and the broker confirms events.
@@ -86,11 +90,17 @@ enum AfterRound {
     BackOff,
 }
 
-/// Outcome of publishing an event.
-enum PublishOutcome {
-    Published { position: i64 },
-    Rejected { position: i64, rejections: i32, event_id: String, reason: String },
-    Unconfirmed { event_id: String, reason: String },
+/// What the outcomes of a round say.
+enum Recorded {
+    /// There are none yet.
+    Nothing,
+    /// The broker answered nothing that was sent since its last answer.
+    NothingConfirmed,
+    Confirmed {
+        published: usize,
+        /// The relay was probing the broker.
+        was_probe: bool,
+    },
 }
 
 impl<P: Publisher> Relay<P> {
@@ -126,13 +136,16 @@ impl<P: Publisher> Relay<P> {
     async fn publish_while_leader(&self, mut lock: LeaderLock, stop: &CancellationToken) {
         let mut wake_up = WakeUpListener::open(&self.pool, CHANNEL).await;
         let mut backoff = Backoff::new(self.options.backoff_pause, self.options.backoff_pause_max);
+        let mut in_flight = InFlight::default();
         while !stop.is_cancelled() {
-            match self.publish_round(lock.session(), &mut backoff).await {
+            match self.publish_round(lock.session(), &mut in_flight, &mut backoff).await {
                 Ok(AfterRound::Continue) => {}
                 Ok(AfterRound::Wait) => {
                     tokio::select! {
                         () = pause(self.options.poll_interval, stop) => {}
-                        () = wake_up.wait() => {}
+                        () = wake_up.wait(), if in_flight.len() < self.max_in_flight() => {}
+                        // The next round records it.
+                        () = in_flight.wait_for_one() => {}
                     }
                 }
                 Ok(AfterRound::BackOff) => {
@@ -147,67 +160,128 @@ impl<P: Publisher> Relay<P> {
                         () = ignore_wake_ups => {}
                     }
                 }
-                Err(error) => {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "the outbox relay gave up the leader lock because its database session failed; it tries to become leader again"
-                    );
-                    return;
-                }
+                Err(error) => return report_lost_session(&error),
             }
+        }
+        if let Err(error) = self.record_the_rest(lock.session(), &mut in_flight).await {
+            return report_lost_session(&error);
         }
         lock.release().await;
     }
 
-    /// Publishes the due events of one round and records the outcomes.
-    async fn publish_round(
-        &self,
+    fn max_in_flight(&self) -> usize {
+        self.options.max_in_flight.max(1)
+    }
+
+    /// Publishes the due events of one round, and records the outcomes that are known at its end.
+    ///
+    /// A round ends when each of its events has an outcome, or after [`ROUND_PAUSE`] with the others still in flight: an event
+    /// must not wait for the slowest confirmation of those before it. While the relay probes a broker that confirms nothing, a
+    /// round has no such end.
+    async fn publish_round<'a>(
+        &'a self,
         session: &mut PgConnection,
+        in_flight: &mut InFlight<'a>,
         backoff: &mut Backoff,
     ) -> Result<AfterRound, OutboxError> {
-        let batch = backoff.batch(self.options.batch);
-        let due = with_timeout(due(session, batch)).await?;
-        let is_full = i64::try_from(due.len()).is_ok_and(|count| count >= batch);
-        if due.is_empty() {
-            return Ok(AfterRound::Wait);
-        }
-        let outcomes = self.publish_all(due).await;
-        let published = record_published(session, &outcomes).await?;
-        self.record_rejected(session, &outcomes).await?;
-        report_unconfirmed(&outcomes);
-        if outcomes.iter().all(|outcome| matches!(outcome, PublishOutcome::Unconfirmed { .. })) {
-            backoff.fail();
+        // First, because they may say that the broker is down.
+        let late = in_flight.take_ended();
+        if let Recorded::NothingConfirmed = self.record(session, in_flight, late, backoff).await? {
             return Ok(AfterRound::BackOff);
         }
+        let batch = backoff.batch(self.options.batch);
+        let capacity = self.max_in_flight().saturating_sub(in_flight.len());
+        let keys = in_flight.keys();
+        let due = if capacity == 0 { Vec::new() } else { with_timeout(due(session, batch, &keys)).await? };
+        let is_full = i64::try_from(due.len()).is_ok_and(|count| count >= batch);
+        let mut waiting = by_key(due).into_iter();
+        let deadline = Instant::now() + PUBLISH_TIMEOUT;
+        let mut end = pin!(tokio::time::sleep(ROUND_PAUSE));
+        let mut outcomes = Vec::new();
+        let mut of_round = 0_usize;
+        loop {
+            while in_flight.len() < self.max_in_flight()
+                && let Some((key, rows)) = waiting.next()
+            {
+                in_flight.add(key, deadline, self.publish_key(rows, deadline));
+                of_round += 1;
+            }
+            if of_round == 0 {
+                break;
+            }
+            tokio::select! {
+                biased;
+                Some(ended) = in_flight.next() => {
+                    of_round -= usize::from(ended.deadline == deadline);
+                    outcomes.push(ended);
+                }
+                () = &mut end, if !backoff.is_probing() => break,
+            }
+        }
+        let is_cut = waiting.len() > 0;
+        self.record(session, in_flight, outcomes, backoff).await.map(|recorded| match recorded {
+            Recorded::NothingConfirmed => AfterRound::BackOff,
+            Recorded::Confirmed { published, was_probe }
+                if was_probe || (is_full || is_cut) && published > 0 =>
+            {
+                AfterRound::Continue
+            }
+            Recorded::Nothing | Recorded::Confirmed { .. } => AfterRound::Wait,
+        })
+    }
+
+    /// Records the outcomes of a round, and what they say about the broker.
+    async fn record(
+        &self,
+        session: &mut PgConnection,
+        in_flight: &mut InFlight<'_>,
+        ended: Vec<Ended>,
+        backoff: &mut Backoff,
+    ) -> Result<Recorded, OutboxError> {
+        if ended.is_empty() {
+            return Ok(Recorded::Nothing);
+        }
+        // An event that was sent before the broker's last answer and has none says nothing about the broker.
+        let is_later = |ended: &Ended| in_flight.last_answer.is_none_or(|answer| ended.started_at >= answer);
+        let is_answered = ended.iter().any(Ended::is_answered);
+        let is_unanswered = !is_answered && ended.iter().any(is_later);
+        let keys: Vec<_> = ended.iter().map(|ended| ended.key.clone()).collect();
+        let outcomes: Vec<_> = ended.into_iter().flat_map(|ended| ended.outcomes).collect();
+        let published = record_published(session, &outcomes).await?;
+        self.record_rejected(session, &outcomes).await?;
+        for key in &keys {
+            in_flight.release(key);
+        }
+        report_unconfirmed(&outcomes);
+        if is_unanswered {
+            backoff.fail();
+            return Ok(Recorded::NothingConfirmed);
+        }
+        if !is_answered {
+            return Ok(Recorded::Nothing);
+        }
+        in_flight.last_answer = Some(Instant::now());
         let was_probe = backoff.is_probing();
         backoff.reset();
-        Ok(if was_probe || is_full && published > 0 { AfterRound::Continue } else { AfterRound::Wait })
+        Ok(Recorded::Confirmed { published, was_probe })
     }
 
-    /// Publishes events; the events of one key one after the other. After an event that was not published, the later events of
-    /// its key wait for another round.
-    async fn publish_all(&self, due: Vec<DueRow>) -> Vec<PublishOutcome> {
-        let mut by_key: HashMap<String, Vec<DueRow>> = HashMap::new();
-        let mut keys = Vec::new();
-        for row in due {
-            let of_key = by_key.entry(row.event.key.clone()).or_insert_with(|| {
-                keys.push(row.event.key.clone());
-                Vec::new()
-            });
-            of_key.push(row);
+    /// Waits for the events in flight when the relay stops, and records their outcomes.
+    async fn record_the_rest(
+        &self,
+        session: &mut PgConnection,
+        in_flight: &mut InFlight<'_>,
+    ) -> Result<(), OutboxError> {
+        let mut outcomes = in_flight.take_ended();
+        while let Some(ended) = in_flight.next().await {
+            outcomes.push(ended);
         }
-        let deadline = Instant::now() + ROUND_TIMEOUT;
-        let rows_by_key = keys.into_iter().filter_map(|key| by_key.remove(&key));
-        futures::stream::iter(rows_by_key.map(|rows| self.publish_key(rows, deadline)))
-            .buffer_unordered(self.options.max_in_flight.max(1))
-            .collect::<Vec<_>>()
-            .await
-            .into_iter()
-            .flatten()
-            .collect()
+        let outcomes: Vec<_> = outcomes.into_iter().flat_map(|ended| ended.outcomes).collect();
+        record_published(session, &outcomes).await?;
+        self.record_rejected(session, &outcomes).await
     }
 
-    /// Publishes the events of one key, up to the first one that is not published.
+    /// Publishes the events of one key, one after the other, up to the first one that is not published.
     async fn publish_key(&self, rows: Vec<DueRow>, deadline: Instant) -> Vec<PublishOutcome> {
         let mut outcomes = Vec::with_capacity(rows.len());
         for DueRow { position, rejections, event, trace_parent } in rows {
@@ -232,7 +306,7 @@ impl<P: Publisher> Relay<P> {
                     PublishOutcome::Unconfirmed { event_id, reason }
                 }
                 Err(_) => {
-                    let reason = format!("no confirmation within {ROUND_TIMEOUT:?}");
+                    let reason = format!("no confirmation within {PUBLISH_TIMEOUT:?}");
                     PublishOutcome::Unconfirmed { event_id, reason }
                 }
             };
@@ -279,8 +353,15 @@ impl<P: Publisher> Relay<P> {
     }
 }
 
+fn report_lost_session(error: &OutboxError) {
+    tracing::warn!(
+        error = error as &dyn std::error::Error,
+        "the outbox relay gave up the leader lock because its database session failed; it tries to become leader again"
+    );
+}
+
 fn publish_span(event: &Event, trace_parent: Option<&TraceParent>) -> Span {
-    span(SpanKind::Producer, "publish event")
+    span(SpanKind::Producer, format!("publish event: {}", event.kind))
         .child_of(trace_parent)
         .with(attribute::MESSAGING_SYSTEM, "nats")
         .with(attribute::MESSAGE_ID, event.event_id.clone())
@@ -325,80 +406,6 @@ fn report_unconfirmed(outcomes: &[PublishOutcome]) {
             "the broker did not confirm {unconfirmed} published events; the outbox relay publishes them again"
         );
     }
-}
-
-/// Events to publish now, in the order of their positions: without the events behind a parked event of their key, and without
-/// those behind an event whose next attempt is later. Only rejected events are looked up for this, in an index of their own,
-/// so one read costs the same however many events wait.
-async fn due(session: &mut PgConnection, batch: i64) -> Result<Vec<DueRow>, OutboxError> {
-    let rows = sqlx::query!(
-        "SELECT o.position, o.event_id, o.kind, o.version, o.subject_key, o.sequence, o.body, o.appended_at, o.rejections,
-                o.trace_parent
-         FROM outbox o
-         WHERE o.published_at IS NULL AND o.parked_at IS NULL AND (o.rejections = 0 OR o.next_attempt_at <= now())
-           AND NOT EXISTS (
-               SELECT FROM outbox e
-               WHERE e.subject_key = o.subject_key AND e.sequence < o.sequence AND e.rejections > 0
-                 AND (e.parked_at IS NOT NULL OR e.next_attempt_at > now()))
-         ORDER BY o.position LIMIT $1",
-        batch.max(1),
-    )
-    .fetch_all(session)
-    .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| DueRow {
-            position: row.position,
-            rejections: row.rejections,
-            trace_parent: row.trace_parent.as_deref().and_then(TraceParent::parse),
-            event: Event {
-                event_id: row.event_id,
-                kind: row.kind,
-                version: row.version,
-                key: row.subject_key,
-                sequence: row.sequence,
-                appended_at: row.appended_at.to_jiff(),
-                body: row.body,
-            },
-        })
-        .collect())
-}
-
-async fn mark_published(session: &mut PgConnection, positions: &[i64]) -> Result<(), OutboxError> {
-    if positions.is_empty() {
-        return Ok(());
-    }
-    sqlx::query!(
-        "UPDATE outbox SET published_at = clock_timestamp(), rejections = 0 WHERE position = ANY($1)",
-        positions
-    )
-    .execute(session)
-    .await?;
-    Ok(())
-}
-
-async fn mark_rejected(
-    session: &mut PgConnection,
-    position: i64,
-    rejections: i32,
-    reason: &str,
-    delay: Duration,
-    is_parked: bool,
-) -> Result<(), OutboxError> {
-    sqlx::query!(
-        "UPDATE outbox
-         SET rejections = $2, rejection = $3, next_attempt_at = clock_timestamp() + $4 * interval '1 second',
-             parked_at = CASE WHEN $5 THEN clock_timestamp() END
-         WHERE position = $1",
-        position,
-        rejections,
-        reason,
-        delay.as_secs_f64(),
-        is_parked,
-    )
-    .execute(session)
-    .await?;
-    Ok(())
 }
 
 /// Limits the duration of a query. The session is unusable after a timeout.
