@@ -163,7 +163,7 @@ async fn s3_8_one_trace_leads_from_the_request_to_the_tenants_webhook() -> anyho
     let complete = |spans: &[ReceivedSpan]| {
         !named(spans, "deliver webhook").is_empty()
             && !named(spans, "InterBankPaymentWorkflow").is_empty()
-            && named(spans, "consume event").len() == 4
+            && spans.iter().filter(|span| span.kind == "consumer").count() == 4
     };
     let spans = bank.spans(&client.trace_id, "the trace reaches the webhook", complete).await;
     let spans = spans.map_err(|error| error.context(notifier.log_tail()))?;
@@ -185,13 +185,13 @@ async fn s3_8_one_trace_leads_from_the_request_to_the_tenants_webhook() -> anyho
         ("payments-api",      "server",   "POST /callbacks/{switch}",  "POST /api/v1/payments"),
         ("payments-api",      "client",   "signal workflow",           "POST /callbacks/{switch}"),
         ("payment-worker",    "internal", "debit",                     "POST /api/v1/payments"),
-        ("background-worker", "producer", "publish event",             "POST /api/v1/payments"),
-        ("background-worker", "producer", "publish event",             "POST /api/v1/payments"),
-        ("notifier",          "consumer", "consume event",             "publish event"),
-        ("notifier",          "consumer", "consume event",             "publish event"),
-        ("notifier",          "consumer", "consume event",             "publish event"),
-        ("notifier",          "consumer", "consume event",             "publish event"),
-        ("notifier",          "client",   "deliver webhook",           "consume event"),
+        ("background-worker", "producer", "publish event: transfer_pending", "POST /api/v1/payments"),
+        ("notifier",          "consumer", "consume event: notifier",   "publish event: transfer_pending"),
+        ("notifier",          "consumer", "consume event: webhooks",   "publish event: transfer_pending"),
+        ("background-worker", "producer", "publish event: transfer_sent", "POST /api/v1/payments"),
+        ("notifier",          "consumer", "consume event: notifier",   "publish event: transfer_sent"),
+        ("notifier",          "consumer", "consume event: webhooks",   "publish event: transfer_sent"),
+        ("notifier",          "client",   "deliver webhook",           "consume event: webhooks"),
     ];
     let names: BTreeMap<&str, &str> =
         spans.iter().map(|span| (span.span_id.as_str(), span.name.as_str())).collect();
@@ -250,6 +250,38 @@ async fn s3_8_the_retries_of_a_request_are_found_by_their_hashed_key() -> anyhow
     let link = retry.links.first().context("the retry leads to no other trace")?;
     assert_eq!((&link.trace_id, &link.span_id), (&first.trace_id, &first.span_id));
     assert!(first.links.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_read_continues_its_callers_trace_and_begins_none() -> anyhow::Result<()> {
+    let bank = TracedBank::start("traced-read", SystemOptions::default()).await?;
+    let payment = bank.system.pay("5.00").await?;
+    let url = format!("{}/api/v1/payments/{}", bank.system.api.url(), payment.payment_id);
+    let get = |trace: Option<String>| {
+        let request = testkit::http().get(&url).bearer_auth(API_KEY);
+        trace.into_iter().fold(request, |request, position| request.header(TRACEPARENT, position)).send()
+    };
+    let untraced = get(None).await?.error_for_status()?;
+    assert!(!untraced.headers().contains_key("traceresponse"));
+    let client = ClientTrace::new();
+    get(Some(client.header())).await?.error_for_status()?;
+    let name = "GET /api/v1/payments/{payment_id}";
+    bank.spans(&client.trace_id, name, |spans| !named(spans, name).is_empty()).await?;
+    // The spans of a process arrive in their order.
+    let begun = bank.collector.traces().into_iter().filter(|trace| trace.name == name);
+    assert_eq!(begun.map(|trace| trace.trace_id).collect::<Vec<_>>(), [client.trace_id]);
+    // A cancel request has a trace of its own, which leads to the payment's.
+    bank.system.cancel(&payment.payment_id).await?;
+    let cancel = "POST /api/v1/payments/{payment_id}/cancel";
+    let found = until(cancel, WITHIN, || async {
+        Ok(bank.collector.traces().into_iter().find(|trace| trace.name == cancel))
+    })
+    .await?;
+    let cancel = one(&bank.collector.trace(&found.trace_id), cancel)?.links.first().cloned();
+    let payments_trace =
+        bank.collector.traces().into_iter().find(|trace| trace.name == "POST /api/v1/payments");
+    assert_eq!(cancel.map(|link| link.trace_id), payments_trace.map(|trace| trace.trace_id));
     Ok(())
 }
 

@@ -6,6 +6,8 @@ use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
+use payment_ledger::Ledger;
+use payment_protocol::ids::PaymentId;
 use trace_kit::{SpanKind, TRACEPARENT, TRACERESPONSE, TraceParent, attribute, span};
 use tracing::Instrument as _;
 use tracing::field::Empty;
@@ -29,13 +31,17 @@ pub(crate) async fn record_request(request: Request, next: Next) -> Response {
     response
 }
 
-/// Continues the caller's trace, or begins one. The response names the position of the request in it.
+/// Continues the caller's trace, or begins one. A read begins none: clients that poll would bury the traces of payments. The
+/// response names the position of the request in its trace.
 async fn run_in_trace(request: Request, next: Next, method: &'static str, route: &str) -> Response {
-    let span = span(SpanKind::Server, format!("{method} {route}"))
-        .continue_or_begin(trace_parent(request.headers()).as_ref())
-        .with(attribute::HTTP_METHOD, method)
-        .with(attribute::HTTP_ROUTE, route.to_owned())
-        .start();
+    let caller = trace_parent(request.headers());
+    let span = span(SpanKind::Server, format!("{method} {route}"));
+    let span = match method {
+        "GET" | "HEAD" => span.child_of(caller.as_ref()),
+        _ => span.continue_or_begin(caller.as_ref()),
+    };
+    let span =
+        span.with(attribute::HTTP_METHOD, method).with(attribute::HTTP_ROUTE, route.to_owned()).start();
     let mut response = span.run(run(request, next, method, route)).await;
     span.set(attribute::HTTP_STATUS, i64::from(response.status().as_u16()));
     if response.status().is_server_error() {
@@ -69,6 +75,19 @@ pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
     match (values.next(), values.next()) {
         (Some(value), None) => TraceParent::parse(value.to_str().ok()?),
         _ => None,
+    }
+}
+
+/// Leads from the trace of a later request to the payment's own. The position is not read unless the request's trace is
+/// recorded.
+pub(crate) async fn link_to_payment(ledger: &Ledger, payment_id: &PaymentId) {
+    if !trace_kit::is_exporting() {
+        return;
+    }
+    // Without the link, the payment's id still finds the other trace.
+    let position = ledger.trace_parent(payment_id).await.ok().flatten();
+    if let Some(position) = position.as_deref().and_then(TraceParent::parse) {
+        trace_kit::link_current_to(&position);
     }
 }
 

@@ -12,8 +12,6 @@ pub const HTTP_STATUS: &str = "http.response.status_code";
 pub const MESSAGING_SYSTEM: &str = "messaging.system";
 /// OpenTelemetry: id of a message.
 pub const MESSAGE_ID: &str = "messaging.message.id";
-/// OpenTelemetry: name of a group of consumers.
-pub const CONSUMER: &str = "messaging.consumer.group.name";
 /// The payment.
 pub const PAYMENT_ID: &str = "payment.id";
 /// The switch.

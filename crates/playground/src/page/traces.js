@@ -98,7 +98,8 @@ function showTrace(spans) {
   const end = Math.max(...spans.map((span) => span.ended_us));
   const whole = Math.max(end - start, 1);
   const rows = inOrder(spans).map(({ span, depth }) => {
-    const name = element("span", { className: "name", textContent: span.name }, element("small", { textContent: span.service }));
+    const attempt = span.attributes.attempt > 1 ? `, attempt ${span.attributes.attempt}` : "";
+    const name = element("span", { className: "name", textContent: span.name }, element("small", { textContent: span.service + attempt }));
     name.style.paddingLeft = `${depth * 1.1}rem`;
     const bar = element("span", { className: "bar" });
     bar.style.left = `${((span.started_us - start) / whole) * 100}%`;

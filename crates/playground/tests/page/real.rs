@@ -1,5 +1,6 @@
 //! The real processes: each lesson in a real Chromium, and every other fault with the figures of the simulation.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -79,5 +80,7 @@ async fn s2_2_each_fault_on_the_real_processes_has_the_figures_of_the_simulation
 #[tokio::test(flavor = "multi_thread")]
 async fn s2_2_a_visitor_breaks_a_real_payment_in_chromium() {
     let address = serve(Page { real: Some(Arc::new(engine())), traces: None }).await;
-    assert_lessons(&drive(&address, "real", None).await);
+    let picture = std::env::var_os("UPDATE_PICTURES")
+        .map(|_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pictures/crash-window.png"));
+    assert_lessons(&drive(&address, "real", picture.as_deref()).await);
 }

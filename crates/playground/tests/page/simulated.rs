@@ -1,7 +1,5 @@
 //! The simulation in a real Chromium: what a visitor sees of each lesson, by mouse and by keyboard, and by link.
 
-use std::path::Path;
-
 use playground::bugs;
 use playground::lessons::{Expected, LESSONS};
 use playground::server::Page;
@@ -11,9 +9,7 @@ use super::{assert_lessons, assert_shown, drive, serve};
 #[tokio::test(flavor = "multi_thread")]
 async fn s2_2_a_visitor_breaks_a_simulated_payment_in_chromium() {
     let address = serve(Page::without_real_processes()).await;
-    let picture = std::env::var_os("UPDATE_PICTURES")
-        .map(|_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pictures/crash-window.png"));
-    let lines = drive(&address, "simulation", picture.as_deref()).await;
+    let lines = drive(&address, "simulation", None).await;
     assert_lessons(&lines);
     let find =
         |key: &str| lines.iter().find(|line| !line["lesson"].is_string() && !line[key].is_null()).unwrap();

@@ -22,7 +22,7 @@ use crate::auth::Payer;
 use crate::error::{ApiError, payment_not_found};
 use crate::extract::RawBody;
 use crate::idempotent::{self, RequestClaimOutcome};
-use crate::request_span::record_payment;
+use crate::request_span::{link_to_payment, record_payment};
 use crate::routes::docs::ProblemDocument;
 use crate::workflow_delivery::deliver_to_workflow;
 
@@ -78,6 +78,7 @@ pub(crate) async fn cancel_payment(
     if app.ledger.payment(&caller.tenant, &id).await?.is_none() {
         return Err(payment_not_found(id.as_str()).into());
     }
+    link_to_payment(&app.ledger, &id).await;
 
     let mut claimed = match idempotent::claim(&app, &context, &context.fingerprint(&body)).await? {
         RequestClaimOutcome::Claimed(claimed) => writes.admit_claimed(claimed).await?,

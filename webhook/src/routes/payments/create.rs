@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::auth::Payer;
 use crate::error::ApiError;
 use crate::idempotent;
-use crate::request_span::record_payment;
+use crate::request_span::{link_to_payment, record_payment};
 use crate::routes::docs::ProblemDocument;
 
 /// Create a payment
@@ -86,7 +86,7 @@ pub(crate) async fn create_payment(
         }
         RequestOutcome::Replayed(_) => {
             idempotent::record_replayed(true);
-            link_to_first_request(&app, &payment_id).await;
+            link_to_payment(&app.ledger, &payment_id).await;
             count("replayed");
         }
         RequestOutcome::InProgress | RequestOutcome::Mismatch | RequestOutcome::Refused(_) => {}
@@ -95,18 +95,6 @@ pub(crate) async fn create_payment(
         Ok(response) => Ok(with_location(&payment_id, response)),
         Err(ResponseError::Key(refusal)) => Err(idempotent::problem(&refusal).into()),
         Err(ResponseError::BatchEffect(problem)) => Err(problem.into()),
-    }
-}
-
-/// Leads from the trace of a retry to the payment's. It is not read unless the retry's trace is recorded.
-async fn link_to_first_request(app: &App, payment_id: &PaymentId) {
-    if !trace_kit::is_exporting() {
-        return;
-    }
-    // Without the link, the hashed key still finds the first request.
-    let first = app.ledger.trace_parent(payment_id).await.ok().flatten();
-    if let Some(first) = first.as_deref().and_then(TraceParent::parse) {
-        trace_kit::link_current_to(&first);
     }
 }
 
