@@ -117,7 +117,8 @@ configure_services() {
   if [ -n "$observes" ]; then
     export PLAYGROUND_OTLP_LISTEN=127.0.0.1:$otlp_port
     export OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:$otlp_port
-    export OTEL_BSP_SCHEDULE_DELAY=${OTEL_BSP_SCHEDULE_DELAY:-500} # the page shows a span after this many milliseconds
+    # Milliseconds after which the page shows a span; a killed process loses those that wait.
+    export OTEL_BSP_SCHEDULE_DELAY=${OTEL_BSP_SCHEDULE_DELAY:-50}
   fi
 }
 

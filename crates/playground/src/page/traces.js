@@ -61,7 +61,7 @@ function showList(traces) {
       trace.name,
       trace.payment_id ?? "",
       trace.spans,
-      trace.services.join(", "),
+      trace.services.length,
       duration(trace.duration_us),
     ];
     const row = element("tr", { tabIndex: 0 }, ...cells.map((text) => element("td", { textContent: text })));
@@ -97,9 +97,13 @@ function showTrace(spans) {
   const start = Math.min(...spans.map((span) => span.started_us));
   const end = Math.max(...spans.map((span) => span.ended_us));
   const whole = Math.max(end - start, 1);
+  // Of several processes of a program, as after a crash, each shows its id.
+  const processes = new Map();
+  for (const span of spans) processes.set(span.service, (processes.get(span.service) ?? new Set()).add(span.process_id));
+  const processOf = (span) => (processes.get(span.service).size > 1 ? `${span.service} pid ${span.process_id}` : span.service);
   const rows = inOrder(spans).map(({ span, depth }) => {
     const attempt = span.attributes.attempt > 1 ? `, attempt ${span.attributes.attempt}` : "";
-    const name = element("span", { className: "name", textContent: span.name }, element("small", { textContent: span.service + attempt }));
+    const name = element("span", { className: "name", textContent: span.name }, element("small", { textContent: processOf(span) + attempt }));
     name.style.paddingLeft = `${depth * 1.1}rem`;
     const bar = element("span", { className: "bar" });
     bar.style.left = `${((span.started_us - start) / whole) * 100}%`;
