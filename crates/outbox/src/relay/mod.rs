@@ -31,8 +31,8 @@ use crate::{Event, OutboxError, PublishError, Publisher};
 
 /// Time for the broker to confirm the events of one key. Much shorter than the idle timeout of the session with the leader lock.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time after which a round leaves unconfirmed events in flight and the next one reads what is due meanwhile. A fifth of what
-/// S3.5 allows.
+/// Time after which a round leaves unconfirmed events in flight and the next one reads what is due meanwhile. A fifth of the
+/// 500 ms that S3.5 allows.
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
 /// Timeout of each query of a round.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -92,7 +92,7 @@ enum AfterRound {
 
 /// What the outcomes of a round say.
 enum Recorded {
-    /// There are none yet.
+    /// No outcome is known yet.
     Nothing,
     /// The broker answered nothing that was sent since its last answer.
     NothingConfirmed,
