@@ -5,7 +5,12 @@ bench() {
   local comparison_args=()
   case ${1:-} in
     idempotency | ledger | reads | reconcile) ;;
-    *) fail "name a benchmark: idempotency, ledger, reads or reconcile" ;;
+    payments)
+      shift
+      bench_payments "$@"
+      return
+      ;;
+    *) fail "name a benchmark: idempotency, ledger, payments, reads or reconcile" ;;
   esac
   start_run bench
   install_tools
@@ -36,6 +41,49 @@ bench() {
   find_programs
   # The alternatives run one after the other against the same database; only the ratio of their figures matters.
   run_in_foreground "${REPLY%/*}/release/bench" "$@" --database-url "$(database_url "$test_pg_port" bench)" "${comparison_args[@]+"${comparison_args[@]}"}"
+}
+
+# `./dev bench payments`: what a payment costs, by process: the whole system as release programs, with a durable database of the
+# bank's own, and one of the switch that is measured and not counted.
+bench_payments() {
+  local kind=once strategy=query workers=1 observes='' switch_pg_port='' processes=() name port pid
+  [ -d /proc/self ] || fail "bench payments reads the processes from /proc, which this system does not have"
+  start_run bench
+  install_tools
+  log_step "building the programs (cargo build --release); the first build takes some ten minutes"
+  run_logged "$log_dir/build.log" cargo build --release -p benches -p payctl -p mock-switch -p payments-api -p payment-worker -p background-worker -p notifier || {
+    print_log_tail "$log_dir/build.log"
+    fail "the programs do not build; see the log above"
+  }
+  find_programs
+  programs=${REPLY%/*}/release
+  for port in pg_port temporal_port temporal_ui_port switch_port api_port worker_metrics_port background_worker_metrics_port notifier_metrics_port nats_port switch_pg_port; do
+    pick_port
+    printf -v "$port" %s "$REPLY"
+  done
+  configure_strategy query
+  log_step "starting the databases of the bank and of the switch"
+  make_temporary_folder switch-database
+  start_cluster durable "$REPLY" "$switch_pg_port"
+  processes+=(--process "switch_postgres=$cluster_pid")
+  make_temporary_folder database
+  start_cluster counting "$REPLY" "$pg_port"
+  processes+=(--process "postgres=$cluster_pid")
+  log_step "starting the Temporal server on port $temporal_port"
+  start_temporal "$temporal_port" "" "$temporal_ui_port"
+  make_temporary_folder broker
+  log_step "starting the message broker on port $nats_port"
+  start_broker "$nats_port" "$REPLY"
+  export MOCK_SWITCH_SETTLE_AFTER_MS=${MOCK_SWITCH_SETTLE_AFTER_MS:-3}
+  start_services
+  run_pg psql -X -q -h 127.0.0.1 -p "$pg_port" -U payments -d payments -c 'CREATE EXTENSION pg_stat_statements' ||
+    fail "the statements cannot be counted: the extension pg_stat_statements is missing (package postgresql-contrib)"
+  for name in temporal=temporal worker=payment-worker-1 webhook=payments-api relay=background-worker notifier=notifier broker=broker switch=mock-switch; do
+    pid=$(sed -n 1p "$run_dir"/*-"${name#*=}".process)
+    processes+=(--process "${name%%=*}=$pid")
+  done
+  run_in_foreground "$programs/bench" payments "$@" --database-url "$(database_url "$pg_port" payments)" --api "$api" --api-key "$api_key" \
+    --temporal-address "http://127.0.0.1:$temporal_port" "${processes[@]}"
 }
 
 redis_url=

@@ -27,8 +27,9 @@ persistent_cluster_folder() {
   [ "$(id -u)" != 0 ] || REPLY=/var/tmp/instant-payments-$(printf '%s' "$root" | cksum | cut -d ' ' -f 1)
 }
 
-# start_cluster persistent|durable|temporary FOLDER PORT.
-# persistent: keeps its data between runs. durable: deleted after the run, with memory settings for a benchmark.
+# start_cluster persistent|durable|counting|temporary FOLDER PORT.
+# persistent: keeps its data between runs. durable: deleted after the run, with memory settings for a benchmark. counting: the
+# same, and counts statements.
 # temporary: without flushing to disk, because tests kill processes but not the machine, and the kernel keeps the writes of
 # a killed server.
 start_cluster() {
@@ -38,8 +39,9 @@ start_cluster() {
   options="-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c timezone=UTC"
   if [ "$kind" = persistent ]; then
     options="$options -c max_connections=200"
-  elif [ "$kind" = durable ]; then
+  elif [ "$kind" = durable ] || [ "$kind" = counting ]; then
     options="$options -c max_connections=200 -c shared_buffers=1GB -c max_wal_size=8GB"
+    [ "$kind" = durable ] || options="$options -c shared_preload_libraries=pg_stat_statements"
   else
     options="$options -c max_connections=500 -c fsync=off -c synchronous_commit=off -c full_page_writes=off"
   fi

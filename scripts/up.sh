@@ -91,7 +91,7 @@ configure_services() {
   local payments_url switch_url
   owner_url=$(database_url "$pg_port" payments)
   payments_url=$(database_url "$pg_port" payments "$service_login")
-  switch_url=$(database_url "$pg_port" mock_switch)
+  switch_url=$(database_url "${switch_pg_port:-$pg_port}" mock_switch)
   api=http://127.0.0.1:$api_port
   mock_switch=http://127.0.0.1:$switch_port
   background_worker_metrics=http://127.0.0.1:$background_worker_metrics_port

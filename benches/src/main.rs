@@ -7,6 +7,7 @@ mod common;
 mod idempotency;
 mod ledger;
 mod load;
+mod payments;
 mod reads;
 mod reconciliation;
 
@@ -19,6 +20,8 @@ enum Args {
     Idempotency(idempotency::Args),
     /// Contention in the ledger: one escrow account without and with a balance row
     Ledger(ledger::Args),
+    /// What a payment costs in each process of the running system
+    Payments(payments::Args),
     /// Queues, lists, gauges and the hold audit of the ledger, among few and among many stored payments
     Reads(reads::Args),
     /// Time and memory of a reconciliation run, without drift and with drift in every payment, for few and many payments
@@ -30,6 +33,7 @@ async fn main() -> anyhow::Result<()> {
     match Args::parse() {
         Args::Idempotency(args) => idempotency::run(args).await,
         Args::Ledger(args) => ledger::run(args).await,
+        Args::Payments(args) => payments::run(args).await,
         Args::Reads(args) => reads::run(args).await,
         Args::Reconcile(args) => reconciliation::run(args).await,
     }
