@@ -17,7 +17,7 @@ use std::str::FromStr as _;
 use payment_protocol::inbox::CallbackStatus;
 use serde::{Deserialize, Serialize};
 use temporalio_client::errors::ClientConnectError;
-use temporalio_client::{Client, ClientOptions, ConnectionOptions, Url};
+use temporalio_client::{Client, ClientOptions, ConnectionOptions, GrpcCompression, Url};
 use temporalio_common::telemetry::metrics::TemporalMeter;
 
 pub use namespace::{NamespaceIdError, is_missing_workflow, namespace_id};
@@ -62,6 +62,9 @@ pub struct TemporalOptions {
     pub namespace: String,
     /// Prefix of the task queues; the switch's name is appended. Default `payments`.
     pub task_queue: String,
+    /// Whether requests and responses are compressed (gzip), which costs CPU time on both sides: for a Temporal behind a slow
+    /// network. Default false.
+    pub compression: bool,
 }
 
 impl Default for TemporalOptions {
@@ -70,6 +73,7 @@ impl Default for TemporalOptions {
             address: "http://127.0.0.1:7233".into(),
             namespace: "default".into(),
             task_queue: "payments".into(),
+            compression: false,
         }
     }
 }
@@ -113,8 +117,11 @@ impl TemporalOptions {
         meter: Option<TemporalMeter>,
     ) -> Result<Client, ConnectError> {
         let url = Url::from_str(&self.address).map_err(|_| ConnectError::Address(self.address.clone()))?;
-        let connection =
-            ConnectionOptions::new(url).identity(identity.to_owned()).maybe_metrics_meter(meter).build();
+        let connection = ConnectionOptions::new(url)
+            .identity(identity.to_owned())
+            .maybe_metrics_meter(meter)
+            .grpc_compression(if self.compression { GrpcCompression::Gzip } else { GrpcCompression::None })
+            .build();
         let options = ClientOptions::new(self.namespace.clone()).build();
         Client::connect(connection, options).await.map_err(|source| ConnectError::Unreachable {
             address: self.address.clone(),
