@@ -45,7 +45,7 @@ async fn run_in_trace(request: Request, next: Next, method: &'static str, route:
     let mut response = span.run(run(request, next, method, route)).await;
     span.set(attribute::HTTP_STATUS, i64::from(response.status().as_u16()));
     if response.status().is_server_error() {
-        span.fail("");
+        span.fail("the request failed in the service");
     }
     let position = span.trace_parent().and_then(|position| HeaderValue::try_from(position.to_string()).ok());
     if let Some(position) = position {

@@ -14,6 +14,9 @@ pub(crate) async fn deliver_to_workflow(app: &App, message: &InboxMessage) {
         .with(attribute::WORKFLOW_ID, message.workflow_id.clone())
         .start();
     let delivery = span.run(app.signaller.deliver(message)).await;
+    if delivery != InboxDeliveryOutcome::Delivered {
+        span.fail("not delivered; the background-worker delivers it later");
+    }
     drop(span);
     let outcome = match delivery {
         InboxDeliveryOutcome::Delivered => match app.ledger.mark_delivered(message.inbox_id).await {

@@ -43,7 +43,12 @@ impl SwitchClient {
         let span = span.start();
         let result = span.run(self.exchange(method, path, key, body)).await;
         match &result {
-            Ok(response) => span.set(attribute::HTTP_STATUS, i64::from(response.status.as_u16())),
+            Ok(response) => {
+                span.set(attribute::HTTP_STATUS, i64::from(response.status.as_u16()));
+                if response.status.is_server_error() {
+                    span.fail("the switch failed");
+                }
+            }
             Err(reason) => span.fail(reason.clone()),
         }
         result

@@ -33,11 +33,6 @@ pub struct Exporter(Option<SdkTracerProvider>);
 /// The exporter could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum ExporterError {
-    /// The endpoint has a scheme that is not supported.
-    #[error(
-        "OTEL_EXPORTER_OTLP_ENDPOINT is {0:?}; set it to the http:// address of an OpenTelemetry collector that listens for OTLP over gRPC, such as http://127.0.0.1:4317"
-    )]
-    Endpoint(String),
     /// The exporter refused its options.
     #[error("the exporter of traces could not be set up; check the variables OTEL_EXPORTER_OTLP_*")]
     Build(#[from] ExporterBuildError),
@@ -49,7 +44,8 @@ impl Exporter {
     /// does not say otherwise. Must be called inside a tokio runtime, once.
     ///
     /// # Errors
-    /// [`ExporterError`]: a setting is refused. A collector that does not answer is no error.
+    /// [`ExporterError`]. An address that this exporter does not speak to, or a collector that does not answer, is no error: the
+    /// log says so, and payments go on.
     pub fn start(service: &'static str) -> Result<Self, ExporterError> {
         let endpoint = std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").unwrap_or_default();
         let is_disabled =
@@ -62,12 +58,18 @@ impl Exporter {
     /// # Errors
     /// [`ExporterError`].
     pub fn start_to(service: &'static str, endpoint: String) -> Result<Self, ExporterError> {
-        if !endpoint.starts_with("http://") {
-            return Err(ExporterError::Endpoint(endpoint));
+        // The address is not repeated in a log: it may hold a password.
+        let protocol = std::env::var("OTEL_EXPORTER_OTLP_PROTOCOL").unwrap_or_else(|_| "grpc".into());
+        if !endpoint.starts_with("http://") || protocol != "grpc" {
+            tracing::error!(
+                protocol,
+                "the process exports no traces: set OTEL_EXPORTER_OTLP_ENDPOINT to the http:// address of an OpenTelemetry collector that listens for OTLP over gRPC, such as http://127.0.0.1:4317, and leave out OTEL_EXPORTER_OTLP_PROTOCOL"
+            );
+            return Ok(Self(None));
         }
         let otlp = SpanExporter::builder()
             .with_tonic()
-            .with_endpoint(endpoint.clone())
+            .with_endpoint(endpoint)
             .with_timeout(EXPORT_TIMEOUT)
             .build()?;
         let resource = Resource::builder()
@@ -76,17 +78,13 @@ impl Exporter {
             .with_attribute(opentelemetry::KeyValue::new("process.pid", i64::from(std::process::id())))
             .build();
         let provider = SdkTracerProvider::builder()
-            .with_batch_exporter(ReportingExporter {
-                otlp,
-                endpoint: endpoint.clone(),
-                is_failing: AtomicBool::new(false),
-            })
+            .with_batch_exporter(ReportingExporter { otlp, is_failing: AtomicBool::new(false) })
             .with_id_generator(SpanIds::default())
             .with_resource(resource)
             .build();
         global::set_tracer_provider(provider.clone());
         IS_EXPORTING.store(true, Ordering::Relaxed);
-        tracing::info!(endpoint, "the process exports its traces");
+        tracing::info!("the process exports its traces");
         Ok(Self(Some(provider)))
     }
 
@@ -107,7 +105,6 @@ impl Exporter {
 #[derive(Debug)]
 struct ReportingExporter {
     otlp: SpanExporter,
-    endpoint: String,
     is_failing: AtomicBool,
 }
 
@@ -117,10 +114,10 @@ impl ExportSpans for ReportingExporter {
         let was_failing = self.is_failing.swap(result.is_err(), Ordering::Relaxed);
         match &result {
             Err(error) if !was_failing => {
-                tracing::warn!(endpoint = self.endpoint, %error, "the collector of traces does not accept spans; spans are lost until it does, and payments go on");
+                tracing::warn!(%error, "the collector of traces does not accept spans; spans are lost until it does, and payments go on");
             }
             Ok(()) if was_failing => {
-                tracing::info!(endpoint = self.endpoint, "the collector of traces accepts spans again");
+                tracing::info!("the collector of traces accepts spans again");
             }
             _ => {}
         }

@@ -1,11 +1,10 @@
 //! Distributed traces: the W3C trace context of a payment, spans, and their export over OTLP.
 //!
 //! A payment outlives the request, the process and the machine that began it, so its trace context is stored with its row, and
-//! every later span is a child of that context: a span never depends on another one that a killed process did not export
+//! each later step is a child of that context: no step depends on another one that a killed process did not export
 //! (decision record 0023).
 //!
-//! A process exports spans if `OTEL_EXPORTER_OTLP_ENDPOINT` is set ([`Exporter::start`]). Without it nothing is recorded, and a
-//! span costs the comparison that finds this out.
+//! A process exports spans if `OTEL_EXPORTER_OTLP_ENDPOINT` is set ([`Exporter::start`]). Without it nothing is recorded.
 //!
 //! | file | content |
 //! |---|---|

@@ -42,6 +42,9 @@ async fn deliver_batch(
     for message in &messages {
         let span = delivery_span(ledger, message).await;
         let delivery = span.run(signaller.deliver(message)).await;
+        if delivery != InboxDeliveryOutcome::Delivered {
+            span.fail("not delivered");
+        }
         drop(span);
         let is_delivered = match &message.kind {
             InboxMessageKind::Decision(decision) => is_decision_closed(ledger, decision, &delivery).await?,

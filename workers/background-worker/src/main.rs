@@ -60,8 +60,9 @@ async fn main() -> anyhow::Result<()> {
         Ok(())
     };
     tracing::info!("the process background-worker is ready");
-    tokio::try_join!(server, tasks)?;
+    let ended = tokio::try_join!(server, tasks);
     traces.stop().await;
+    ended?;
     tracing::info!("the process background-worker has stopped");
     Ok(())
 }

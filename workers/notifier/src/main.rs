@@ -58,8 +58,9 @@ async fn main() -> anyhow::Result<()> {
         Ok(())
     };
     tracing::info!("the process notifier is ready");
-    tokio::try_join!(server, work)?;
+    let ended = tokio::try_join!(server, work);
     traces.stop().await;
+    ended?;
     tracing::info!("the process notifier has stopped");
     Ok(())
 }

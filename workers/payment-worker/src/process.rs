@@ -96,8 +96,9 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         tracing::info!(workers = workers.len(), "the process payment-worker is ready");
         run_workers(&mut workers, &starter, &stop).await
     };
-    tokio::try_join!(server, work)?;
+    let ended = tokio::try_join!(server, work);
     exporter.stop().await;
+    ended?;
     tracing::info!("the process payment-worker has stopped");
     Ok(())
 }

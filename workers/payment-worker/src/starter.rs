@@ -149,6 +149,7 @@ impl Starter<'_> {
                 StartOutcome::Started
             }
             Err(WorkflowStartError::Rpc(status)) if !rejects_the_payment(status.code()) => {
+                span.fail("Temporal did not confirm the start");
                 tracing::warn!(
                     payment.id = %payment_id,
                     %status,
@@ -157,6 +158,7 @@ impl Starter<'_> {
                 StartOutcome::Unknown
             }
             Err(error) => {
+                span.fail("Temporal refused the start");
                 tracing::error!(
                     payment.id = %payment_id,
                     error = &error as &dyn std::error::Error,

@@ -162,7 +162,11 @@ impl<E: EventEffect> Consumer<E> {
             .with(attribute::MESSAGE_ID, event.event_id.clone())
             .with(attribute::ATTEMPT, deliveries(message))
             .start();
-        span.run(self.consume_event(message, event)).await
+        let ack = span.run(self.consume_event(message, event)).await;
+        if !matches!(ack, AckKind::Ack) {
+            span.fail("not consumed");
+        }
+        ack
     }
 
     /// Consumes an event; returns the acknowledgement for the broker.

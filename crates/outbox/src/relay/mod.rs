@@ -177,7 +177,7 @@ impl<P: Publisher> Relay<P> {
     ///
     /// A round ends when each of its events has an outcome, or after [`ROUND_PAUSE`] with the others still in flight: an event
     /// must not wait for the slowest confirmation of those before it. While the relay probes a broker that confirms nothing, a
-    /// round has no such end.
+    /// round has no such end before the first answer.
     async fn publish_round<'a>(
         &'a self,
         session: &mut PgConnection,
@@ -215,7 +215,7 @@ impl<P: Publisher> Relay<P> {
                     of_round -= usize::from(ended.deadline == deadline);
                     outcomes.push(ended);
                 }
-                () = &mut end, if !backoff.is_probing() => break,
+                () = &mut end, if !backoff.is_probing() || outcomes.iter().any(Ended::is_answered) => break,
             }
         }
         let is_cut = waiting.len() > 0;
@@ -293,7 +293,7 @@ impl<P: Publisher> Relay<P> {
             let span = publish_span(&event, trace_parent.as_ref());
             let result = tokio::time::timeout_at(deadline, span.run(self.publisher.publish(&event))).await;
             if !matches!(result, Ok(Ok(()))) {
-                span.fail("the broker did not confirm the event");
+                span.fail("not published");
             }
             drop(span);
             let event_id = event.event_id;

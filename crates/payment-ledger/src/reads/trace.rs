@@ -1,33 +1,58 @@
-//! The trace of a payment. Read only by processes that export spans.
+//! The trace of a payment. Read only by processes that export spans, and never for longer than a moment: a trace must not hold up a
+//! payment.
+
+use std::time::Duration;
 
 use payment_protocol::ids::{PaymentId, TxId};
 
 use crate::{Ledger, LedgerError};
+
+/// Time for a read, waiting for a connection included. Without an answer the span is not recorded.
+const READ_TIMEOUT: Duration = Duration::from_millis(100);
 
 impl Ledger {
     /// Position of the payment's request in its distributed trace, a W3C `traceparent`; `None` if the payment was accepted without
     /// one, or does not exist.
     ///
     /// # Errors
-    /// [`LedgerError`].
+    /// [`LedgerError`]; also if the ledger does not answer within 100 ms.
     pub async fn trace_parent(&self, payment_id: &PaymentId) -> Result<Option<String>, LedgerError> {
-        let found = sqlx::query_scalar!(
+        let query = sqlx::query_scalar!(
             "SELECT trace_parent FROM payments WHERE payment_id = $1",
             payment_id.as_str(),
-        )
-        .fetch_optional(&self.pool)
-        .await?;
-        Ok(found.flatten())
+        );
+        Ok(within_moment(query.fetch_optional(&self.pool)).await?.flatten())
     }
 
     /// As [`Ledger::trace_parent`], by the transaction id.
     ///
     /// # Errors
-    /// [`LedgerError`].
+    /// [`LedgerError`]; also if the ledger does not answer within 100 ms.
     pub async fn trace_parent_of_transaction(&self, tx_id: &TxId) -> Result<Option<String>, LedgerError> {
-        let found = sqlx::query_scalar!("SELECT trace_parent FROM payments WHERE tx_id = $1", tx_id.as_str())
-            .fetch_optional(&self.pool)
-            .await?;
-        Ok(found.flatten())
+        let query = sqlx::query_scalar!("SELECT trace_parent FROM payments WHERE tx_id = $1", tx_id.as_str());
+        Ok(within_moment(query.fetch_optional(&self.pool)).await?.flatten())
+    }
+}
+
+async fn within_moment<T>(read: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+    tokio::time::timeout(READ_TIMEOUT, read).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::postgres::PgPoolOptions;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_trace_is_not_waited_for_while_the_database_hangs() {
+        // It accepts connections and says nothing. The pool itself would wait for a minute.
+        let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("postgres://nobody@{}/none", hung.local_addr().unwrap());
+        let pool = PgPoolOptions::new().acquire_timeout(Duration::from_secs(60)).connect_lazy(&url).unwrap();
+        let id = PaymentId::new("pay_1").unwrap();
+        let read = tokio::time::timeout(Duration::from_secs(30), Ledger::new(pool).trace_parent(&id)).await;
+        assert!(read.unwrap().is_err());
     }
 }

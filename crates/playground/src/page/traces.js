@@ -47,13 +47,22 @@ async function refresh() {
   }
   showList(list.traces.filter((trace) => trace.payment_id || !get("payments-only").checked));
   if (chosenTrace) {
-    const { spans } = await read(`api/traces/${encodeURIComponent(chosenTrace)}`);
+    const trace = chosenTrace;
+    const { spans } = await read(`api/traces/${encodeURIComponent(trace)}`);
+    // The visitor may have chosen another one meanwhile.
+    if (trace !== chosenTrace) return;
     if (shown !== `${chosenTrace} ${spans.length}`) showTrace(spans);
   }
   get("message").textContent = "";
 }
 
+/** The list as it was last drawn: a row that is replaced while it is pressed takes no click. */
+let listed = "";
+
 function showList(traces) {
+  const now = JSON.stringify([traces, chosenTrace]);
+  if (now === listed) return;
+  listed = now;
   const focused = document.activeElement?.dataset?.trace;
   const rows = traces.map((trace) => {
     const cells = [
@@ -192,6 +201,8 @@ get("payments-only").addEventListener("change", update);
 window.addEventListener("hashchange", () => {
   chosenTrace = linked().get("trace");
   chosenSpan = null;
+  get("trace").hidden = true;
+  shown = "";
   update();
 });
 

@@ -30,7 +30,7 @@ def without(browser):
 def traces(browser):
     page = browser.new_page()
     page.goto(ADDRESS)
-    page.get_by_role("link", name="Traces of the processes").click()
+    page.get_by_role("link", name="Traces of the payments").click()
     rows = page.locator("#traces tbody tr")
     expect(rows).to_have_count(1)
     page.get_by_label("Only traces of payments").uncheck()
