@@ -53,7 +53,8 @@ async function refresh() {
     if (trace !== chosenTrace) return;
     if (shown !== `${chosenTrace} ${spans.length}`) showTrace(spans);
   }
-  get("message").textContent = "";
+  const isMissing = payment && !chosenTrace;
+  get("message").textContent = isMissing ? `No trace of ${payment} was received: its caller may have asked for none.` : "";
 }
 
 /** The list as it was last drawn: a row that is replaced while it is pressed takes no click. */
