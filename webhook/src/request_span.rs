@@ -78,15 +78,9 @@ pub(crate) fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
     }
 }
 
-/// Leads from the trace of a later request to the payment's own. The position is not read unless the request's trace is
-/// recorded.
+/// Leads from the trace of a later request to the payment's own. Without the link, the payment's id still finds it.
 pub(crate) async fn link_to_payment(ledger: &Ledger, payment_id: &PaymentId) {
-    if !trace_kit::is_exporting() {
-        return;
-    }
-    // Without the link, the payment's id still finds the other trace.
-    let position = ledger.trace_parent(payment_id).await.ok().flatten();
-    if let Some(position) = position.as_deref().and_then(TraceParent::parse) {
+    if let Some(position) = TraceParent::stored(ledger.trace_parent(payment_id)).await {
         trace_kit::link_current_to(&position);
     }
 }

@@ -3,6 +3,8 @@
 use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState};
 
+use crate::is_exporting;
+
 /// Length of a `traceparent` of version 00.
 const LENGTH: usize = 55;
 
@@ -39,6 +41,12 @@ impl TraceParent {
     #[must_use]
     pub fn current() -> Option<Self> {
         Self::of(Context::current().span().span_context())
+    }
+
+    /// The position that `read` finds in a store. Without an exporter it is not read, and a failed read finds none: a trace must not
+    /// fail what it traces.
+    pub async fn stored<E>(read: impl Future<Output = Result<Option<String>, E>>) -> Option<Self> {
+        if is_exporting() { Self::parse(&read.await.ok()??) } else { None }
     }
 
     pub(crate) fn of(context: &SpanContext) -> Option<Self> {

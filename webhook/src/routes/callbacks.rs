@@ -133,14 +133,11 @@ pub(crate) async fn receive_callback(
 async fn callback_span(app: &App, callback: &Callback, headers: &HeaderMap, received_at: SystemTime) -> Span {
     let tx_id = Reference::from_switch(&callback.reference).and_then(|reference| reference.tx_id());
     let position = match tx_id {
-        // A trace costs the callback one read, and nothing where no traces are exported.
-        Some(tx_id) if trace_kit::is_exporting() => {
-            app.ledger.trace_parent_of_transaction(&tx_id).await.ok().flatten()
-        }
-        _ => None,
+        Some(tx_id) => TraceParent::stored(app.ledger.trace_parent_of_transaction(&tx_id)).await,
+        None => None,
     };
     span(SpanKind::Server, "POST /callbacks/{switch}")
-        .child_of(position.as_deref().and_then(TraceParent::parse).as_ref())
+        .child_of(position.as_ref())
         .linked_to(trace_parent(headers).as_ref())
         .started_at(received_at)
         .with(attribute::SWITCH, callback.switch.to_string())

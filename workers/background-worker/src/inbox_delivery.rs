@@ -63,13 +63,9 @@ async fn deliver_batch(
 }
 
 async fn delivery_span(ledger: &Ledger, message: &InboxMessage) -> Span {
-    let position = if trace_kit::is_exporting() {
-        ledger.trace_parent(&message.payment_id).await.ok().flatten()
-    } else {
-        None
-    };
+    let position = TraceParent::stored(ledger.trace_parent(&message.payment_id)).await;
     span(SpanKind::Client, "signal workflow")
-        .child_of(position.as_deref().and_then(TraceParent::parse).as_ref())
+        .child_of(position.as_ref())
         .with(attribute::PAYMENT_ID, message.payment_id.to_string())
         .with(attribute::WORKFLOW_ID, message.workflow_id.clone())
         .start()

@@ -45,8 +45,8 @@ impl PaymentTraces {
             .then(|| Arc::new(Self { ledger: ledger.clone(), positions: Mutex::default() }))
     }
 
-    /// The payment's position; `None` if it has none, or if it cannot be read now. A trace never holds up a payment for longer
-    /// than the ledger itself would.
+    /// The payment's position; `None` if it has none, or if it cannot be read now, which is
+    /// not remembered.
     pub(crate) async fn of(&self, payment_id: &PaymentId) -> Option<TraceParent> {
         if let Some(known) = self.positions().get(payment_id) {
             return known.clone();
