@@ -86,6 +86,15 @@ impl<'a> InFlight<'a> {
         }
         ended
     }
+
+    /// All keys, when the last one has ended.
+    pub(super) async fn take_all(&mut self) -> Vec<Ended> {
+        let mut ended = std::mem::take(&mut self.ended);
+        while let Some(more) = self.next().await {
+            ended.push(more);
+        }
+        ended
+    }
 }
 
 /// Outcome of publishing an event.

@@ -163,10 +163,11 @@ impl<P: Publisher> Relay<P> {
                 Err(error) => return report_lost_session(&error),
             }
         }
-        if let Err(error) = self.record_the_rest(lock.session(), &mut in_flight).await {
-            return report_lost_session(&error);
+        let rest = in_flight.take_all().await;
+        match self.record(lock.session(), &mut in_flight, rest, &mut backoff).await {
+            Ok(_) => lock.release().await,
+            Err(error) => report_lost_session(&error),
         }
-        lock.release().await;
     }
 
     fn max_in_flight(&self) -> usize {
@@ -264,21 +265,6 @@ impl<P: Publisher> Relay<P> {
         let was_probe = backoff.is_probing();
         backoff.reset();
         Ok(Recorded::Confirmed { published, was_probe })
-    }
-
-    /// Waits for the events in flight when the relay stops, and records their outcomes.
-    async fn record_the_rest(
-        &self,
-        session: &mut PgConnection,
-        in_flight: &mut InFlight<'_>,
-    ) -> Result<(), OutboxError> {
-        let mut outcomes = in_flight.take_ended();
-        while let Some(ended) = in_flight.next().await {
-            outcomes.push(ended);
-        }
-        let outcomes: Vec<_> = outcomes.into_iter().flat_map(|ended| ended.outcomes).collect();
-        record_published(session, &outcomes).await?;
-        self.record_rejected(session, &outcomes).await
     }
 
     /// Publishes the events of one key, one after the other, up to the first one that is not published.
