@@ -2,7 +2,7 @@
 # `./dev bench`: benchmarks a component against its alternatives in one run.
 
 bench() {
-  local comparison_args=()
+  local comparison_args=() programs
   case ${1:-} in
     idempotency | ledger | reads | reconcile) ;;
     payments)
@@ -18,11 +18,8 @@ bench() {
     has_command redis-server || install_packages redis
     has_command redis-server || fail "redis-server is missing"
   fi
-  log_step "building the benchmarks (cargo build --release -p benches)"
-  run_logged "$log_dir/build.log" cargo build --release -p benches || {
-    print_log_tail "$log_dir/build.log"
-    fail "the benchmarks do not build; see the log above"
-  }
+  build_release benches
+  programs=$REPLY
   start_test_database durable
   run_pg psql -h 127.0.0.1 -p "$test_pg_port" -U payments -d postgres -qc 'CREATE DATABASE bench' || fail "the database of the benchmark could not be created"
   if [ "$1" = idempotency ]; then
@@ -38,9 +35,16 @@ bench() {
     start_temporal "$REPLY" "" ""
     comparison_args=(--temporal-address "http://127.0.0.1:$REPLY")
   fi
-  find_programs
   # The alternatives run one after the other against the same database; only the ratio of their figures matters.
-  run_in_foreground "${REPLY%/*}/release/bench" "$@" --database-url "$(database_url "$test_pg_port" bench)" "${comparison_args[@]+"${comparison_args[@]}"}"
+  run_in_foreground "$programs/bench" "$@" --database-url "$(database_url "$test_pg_port" bench)" "${comparison_args[@]+"${comparison_args[@]}"}"
+}
+
+# build_release PACKAGE..: builds the programs of packages; leaves their folder in REPLY.
+build_release() {
+  log_step "building (cargo build --release, packages: $*); the first build takes some ten minutes"
+  run_logged "$log_dir/build.log" cargo build --release "${@/#/-p}" || fail "the programs do not build; see the log above"
+  find_programs
+  REPLY=${REPLY%/*}/release
 }
 
 # `./dev bench payments`: what a payment costs, by process: the whole system as release programs, with a durable database of the
@@ -50,13 +54,8 @@ bench_payments() {
   [ -d /proc/self ] || fail "bench payments reads the processes from /proc, which this system does not have"
   start_run bench
   install_tools
-  log_step "building the programs (cargo build --release); the first build takes some ten minutes"
-  run_logged "$log_dir/build.log" cargo build --release -p benches -p payctl -p mock-switch -p payments-api -p payment-worker -p background-worker -p notifier || {
-    print_log_tail "$log_dir/build.log"
-    fail "the programs do not build; see the log above"
-  }
-  find_programs
-  programs=${REPLY%/*}/release
+  build_release benches payctl mock-switch payments-api payment-worker background-worker notifier
+  programs=$REPLY
   for port in pg_port temporal_port temporal_ui_port switch_port api_port worker_metrics_port background_worker_metrics_port notifier_metrics_port nats_port switch_pg_port; do
     pick_port
     printf -v "$port" %s "$REPLY"

@@ -3,6 +3,7 @@
 use sqlx::PgPool;
 use temporalio_client::{UntypedWorkflow, WorkflowFetchHistoryOptions};
 use temporalio_common::protos::temporal::api::enums::v1::EventType;
+use temporalio_common::protos::temporal::api::history::v1::HistoryEvent;
 use workflow_api::TemporalOptions;
 
 /// Counters of the bank's database.
@@ -58,9 +59,7 @@ pub(super) async fn histories(
         let history = handle.fetch_history(WorkflowFetchHistoryOptions::default()).into_events().await?;
         histories += 1.0;
         events += history.len() as f64;
-        let is_task = |event: &&temporalio_common::protos::temporal::api::history::v1::HistoryEvent| {
-            event.event_type() == EventType::WorkflowTaskCompleted
-        };
+        let is_task = |event: &&HistoryEvent| event.event_type() == EventType::WorkflowTaskCompleted;
         tasks += history.iter().filter(is_task).count() as f64;
     }
     Ok(Histories { events: events / histories, workflow_tasks: tasks / histories })
