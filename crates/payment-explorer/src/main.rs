@@ -22,6 +22,9 @@ struct Args {
     /// Walk further: several hours instead of a minute or two
     #[arg(long)]
     deep: bool,
+    /// With --deep: only these walks of its list, like 1-40, so that a long run can be made in parts
+    #[arg(long, value_name = "FIRST-LAST", requires = "deep", conflicts_with = "profile")]
+    walks: Option<Part>,
     /// Walk only this profile, like `query:query+dedup+cancel+callback`; repeatable
     #[arg(long, value_name = "NAME")]
     profile: Vec<String>,
@@ -57,6 +60,27 @@ struct Args {
     list: bool,
 }
 
+/// A part of a tier's list of walks, counted from 1.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    first: usize,
+    last: usize,
+}
+
+impl std::str::FromStr for Part {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let (first, last) = text.split_once('-').context("use the form 1-40")?;
+        let part = Self { first: first.parse()?, last: last.parse()? };
+        anyhow::ensure!(
+            part.first >= 1 && part.last >= part.first,
+            "the first walk is 1, and none is after the last"
+        );
+        Ok(part)
+    }
+}
+
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     let walks = if !args.profile.is_empty() {
@@ -70,7 +94,12 @@ fn main() -> anyhow::Result<ExitCode> {
         };
         args.profile.iter().map(walk).collect::<anyhow::Result<Vec<_>>>()?
     } else if args.deep {
-        tiers::deep()?
+        let mut walks = tiers::deep()?;
+        if let Some(Part { first, last }) = args.walks {
+            anyhow::ensure!(last <= walks.len(), "--walks: the deep tier has {} walks", walks.len());
+            walks = walks.drain(first - 1..last).collect();
+        }
+        walks
     } else {
         tiers::fast()?
     };

@@ -69,7 +69,8 @@ impl System {
     /// Waits until every payment has ended.
     ///
     /// # Errors
-    /// If a payment is still open after the time limit; the error has the end of the worker's log.
+    /// If a payment is still open after the time limit; the error has the timelines of the open payments and the end of the
+    /// worker's log.
     pub async fn wait_until_all_have_ended(&self) -> anyhow::Result<()> {
         let ended = until("every payment has ended", WITHIN, || async {
             let open: i64 = sqlx::query_scalar("SELECT count(*) FROM payments WHERE ended_at IS NULL")
@@ -77,7 +78,17 @@ impl System {
                 .await?;
             Ok((open == 0).then_some(()))
         });
-        ended.await.map_err(|error| error.context(self.worker.log_tail()))
+        let Err(error) = ended.await else { return Ok(()) };
+        let open: Vec<String> =
+            sqlx::query_scalar("SELECT payment_id FROM payments WHERE ended_at IS NULL LIMIT 5")
+                .fetch_all(&self.database.pool)
+                .await?;
+        let mut context = String::new();
+        for payment_id in open {
+            let timeline = self.timeline(&payment_id).await?.join("\n");
+            context.push_str(&format!("{payment_id} is open:\n{timeline}\n"));
+        }
+        Err(error.context(context + &self.worker.log_tail()))
     }
 
     /// The payment's timeline, each entry as `state: detail`.
