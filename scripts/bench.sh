@@ -48,14 +48,16 @@ build_release() {
 }
 
 # `./dev bench payments`: what a payment costs, by process: the whole system as release programs, with a durable database of the
-# bank's own, and one of the switch that is measured and not counted.
+# bank's own, and one of the switch that is measured and not counted. With BENCH_PROGRAMS, a folder with the programs of another
+# version, that version is measured, so that two versions compare in one sitting.
 bench_payments() {
   local kind=once strategy=query workers=1 observes='' switch_pg_port='' processes=() name port pid
   [ -d /proc/self ] || fail "bench payments reads the processes from /proc, which this system does not have"
   start_run bench
   install_tools
   build_release benches payctl mock-switch payments-api payment-worker background-worker notifier
-  programs=$REPLY
+  local bench=$REPLY/bench
+  programs=${BENCH_PROGRAMS:-$REPLY}
   for port in pg_port temporal_port temporal_ui_port switch_port api_port worker_metrics_port background_worker_metrics_port notifier_metrics_port nats_port switch_pg_port; do
     pick_port
     printf -v "$port" %s "$REPLY"
@@ -81,7 +83,7 @@ bench_payments() {
     pid=$(sed -n 1p "$run_dir"/*-"${name#*=}".process)
     processes+=(--process "${name%%=*}=$pid")
   done
-  run_in_foreground "$programs/bench" payments "$@" --database-url "$(database_url "$pg_port" payments)" --api "$api" --api-key "$api_key" \
+  run_in_foreground "$bench" payments "$@" --database-url "$(database_url "$pg_port" payments)" --api "$api" --api-key "$api_key" \
     --temporal-address "http://127.0.0.1:$temporal_port" "${processes[@]}"
 }
 

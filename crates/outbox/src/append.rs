@@ -50,3 +50,39 @@ pub async fn append(tx: &mut PgConnection, event: NewEvent<'_>) -> Result<Option
     .fetch_optional(tx)
     .await?)
 }
+
+/// As [`append`], for several events with one statement. Their keys must differ. The caller's other locks must order the
+/// transactions that write events of the same keys: the keys are locked in no particular order.
+///
+/// # Errors
+/// [`OutboxError`]: the transaction must not be committed.
+pub async fn append_all(tx: &mut PgConnection, events: &[NewEvent<'_>]) -> Result<(), OutboxError> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let text = |column: fn(&NewEvent<'_>) -> String| -> Vec<String> { events.iter().map(column).collect() };
+    let versions: Vec<i32> = events.iter().map(|event| event.version).collect();
+    let bodies: Vec<Value> = events.iter().map(|event| event.body.clone()).collect();
+    let trace_parents: Vec<Option<&str>> = events.iter().map(|event| event.trace_parent).collect();
+    sqlx::query!(
+        "WITH new AS (
+             SELECT * FROM unnest($1::text[], $2::text[], $3::int[], $4::text[], $5::jsonb[], $6::text[])
+                           AS n (event_id, kind, version, subject_key, body, trace_parent)),
+         next AS (
+             INSERT INTO outbox_keys AS k (subject_key, last_sequence)
+             SELECT subject_key, 1 FROM new WHERE NOT EXISTS (SELECT FROM outbox o WHERE o.event_id = new.event_id)
+             ON CONFLICT (subject_key) DO UPDATE SET last_sequence = k.last_sequence + 1
+             RETURNING subject_key, last_sequence)
+         INSERT INTO outbox (event_id, kind, version, subject_key, sequence, body, trace_parent)
+         SELECT event_id, kind, version, subject_key, last_sequence, body, trace_parent FROM new JOIN next USING (subject_key)",
+        &text(|event| event.event_id.to_owned()),
+        &text(|event| event.kind.to_owned()),
+        &versions,
+        &text(|event| event.key.to_owned()),
+        &bodies,
+        &trace_parents as &[Option<&str>],
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}

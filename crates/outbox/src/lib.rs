@@ -35,7 +35,7 @@ mod wake_up;
 
 use sqlx::migrate::Migrator;
 
-pub use append::{NewEvent, append};
+pub use append::{NewEvent, append, append_all};
 pub use consumer_lag::{ConsumerLag, ConsumerLagMonitor};
 pub use error::OutboxError;
 pub use event::Event;

@@ -1,11 +1,14 @@
 //! Accounts. A customer account has a stored balance; the balance of an internal account (holding, escrow, funding,
 //! claims, losses) is its sealed balance plus its unsealed entries.
 
+use std::collections::HashMap;
+
 use iso_currency::Currency;
 use payment_protocol::ids::{AccountId, PaymentId, TenantId};
 use payment_protocol::money::Money;
 use sqlx::PgConnection;
 
+use crate::group_commit::changes::Posting;
 use crate::{Ledger, LedgerError};
 
 /// An internal account; one per currency.
@@ -245,6 +248,57 @@ pub async fn account_currencies(
     .fetch_all(connection)
     .await?;
     Ok(currencies)
+}
+
+/// A customer account under its lock.
+pub(crate) struct LockedAccount {
+    pub(crate) tenant_id: String,
+    pub(crate) currency: String,
+    pub(crate) is_active: bool,
+    pub(crate) available_minor: i64,
+    /// Whether a limit may bound the account's payments.
+    pub(crate) may_be_limited: bool,
+}
+
+impl LockedAccount {
+    /// Follows an entry of the same transaction, so that the next step of the account sees what is left.
+    pub(crate) fn follow(&mut self, posting: &Posting, amount_minor: i64) {
+        if posting.kind == "reserve" {
+            self.available_minor = self.available_minor.saturating_sub(amount_minor);
+        }
+    }
+}
+
+/// Locks those of the customer accounts that no other transaction has locked. It waits for no lock.
+pub(crate) async fn lock_unlocked(
+    tx: &mut PgConnection,
+    accounts: &[&str],
+) -> Result<HashMap<String, LockedAccount>, LedgerError> {
+    if accounts.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows = sqlx::query!(
+        r#"SELECT a.account_id, a.tenant_id, a.currency, a.status, coalesce(a.available_minor, 0) AS "available_minor!",
+                  EXISTS (SELECT FROM limits l WHERE l.scope = 'account' AND l.scope_id = a.account_id)
+                  OR EXISTS (SELECT FROM limits l WHERE l.scope = 'tenant' AND l.scope_id = a.tenant_id) AS "may_be_limited!"
+           FROM accounts a WHERE a.account_id = ANY ($1) AND a.kind = 'customer' FOR NO KEY UPDATE OF a SKIP LOCKED"#,
+        accounts as &[&str],
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let account = LockedAccount {
+                tenant_id: row.tenant_id,
+                currency: row.currency,
+                is_active: row.status == "active",
+                available_minor: row.available_minor,
+                may_be_limited: row.may_be_limited,
+            };
+            (row.account_id, account)
+        })
+        .collect())
 }
 
 /// One journal entry to post.

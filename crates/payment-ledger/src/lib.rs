@@ -2,7 +2,7 @@
 //!
 //! Every step is one transaction: lock the payment row, read the facts, ask
 //! [`payment_protocol::rules`], then write operation key, journal, hold, payment row and timeline
-//! together. A COMMIT without an answer is unknown, not failed: the caller repeats the step, and its
+//! together. Concurrent steps in their plain case share one transaction (`group_commit`). A COMMIT without an answer is unknown, not failed: the caller repeats the step, and its
 //! key returns the recorded outcome.
 //!
 //! | folder | question |
@@ -26,6 +26,8 @@ mod connect;
 pub mod durability;
 mod error;
 pub mod events;
+mod group_commit;
+mod marks;
 pub mod operator;
 pub mod reads;
 mod row_lock;
@@ -41,6 +43,9 @@ use sqlx::migrate::Migrator;
 pub use connect::{DatabaseOptions, DatabaseOptionsError};
 pub use error::LedgerError;
 
+use crate::group_commit::GroupCommit;
+use crate::marks::Marks;
+
 /// Migrations of the ledger's tables, including those of the outbox and of outbound webhooks.
 pub static MIGRATOR: Migrator = sqlx::migrate!();
 
@@ -48,13 +53,21 @@ pub static MIGRATOR: Migrator = sqlx::migrate!();
 #[derive(Clone, Debug)]
 pub struct Ledger {
     pool: PgPool,
+    group: GroupCommit,
+    started: Marks<String>,
+    delivered: Marks<i64>,
 }
 
 impl Ledger {
     /// A ledger over `pool`; the migrations must have run.
     #[must_use]
     pub fn new(pool: PgPool) -> Self {
-        Self { pool }
+        Self {
+            group: GroupCommit::new(pool.clone()),
+            pool,
+            started: Marks::default(),
+            delivered: Marks::default(),
+        }
     }
 
     /// The pool, for transactions that the ledger shares with another crate: accepting a payment and

@@ -1,4 +1,4 @@
-//! A payment row under its lock, with the facts that the rules read.
+//! Payment rows under their locks, with the facts that the rules read.
 
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, ReserveRecord};
@@ -10,6 +10,7 @@ use payment_protocol::{PaymentState, SwitchProfile};
 use sqlx::PgConnection;
 
 use crate::LedgerError;
+use crate::stored_id::read_id;
 
 /// One payment while its row is locked.
 pub(crate) struct LockedPayment {
@@ -17,6 +18,8 @@ pub(crate) struct LockedPayment {
     pub(crate) tx_id: TxId,
     pub(crate) tenant_id: String,
     pub(crate) source_account: AccountId,
+    pub(crate) destination_account: String,
+    pub(crate) end_to_end_id: Option<String>,
     pub(crate) money: Money,
     pub(crate) profile: SwitchProfile,
     pub(crate) submit_deadline: Option<jiff::Timestamp>,
@@ -24,6 +27,14 @@ pub(crate) struct LockedPayment {
     /// Whether the payment needs an operator, or did earlier.
     pub(crate) needed_operator: bool,
     pub(crate) too_late: bool,
+    /// The workflow that receives the payment's signals now.
+    pub(crate) workflow_id: String,
+    /// Position of the payment in its distributed trace.
+    pub(crate) trace_parent: Option<String>,
+    /// Whether a FAILURE of the payment's own switch is stored.
+    pub(crate) failure_reported: bool,
+    /// Whether an operator decision is proposed or confirmed, and has no outcome.
+    pub(crate) decision_open: bool,
     pub(crate) facts: Facts,
     /// A contradiction between the payment's hold and its other rows; `None` if they agree.
     contradiction: Option<&'static str>,
@@ -63,8 +74,11 @@ impl LockedPayment {
 
 /// Columns of a payment and of the records that its facts are read from.
 struct LockedPaymentRow {
+    payment_id: String,
     tenant_id: String,
     source_account: String,
+    destination_account: String,
+    end_to_end_id: Option<String>,
     amount_minor: i64,
     currency: String,
     profile: serde_json::Value,
@@ -79,6 +93,10 @@ struct LockedPaymentRow {
     cancelling_ms: Option<i64>,
     needed_operator: bool,
     too_late: bool,
+    workflow_id: String,
+    trace_parent: Option<String>,
+    failure_reported: bool,
+    decision_open: bool,
     hold: Option<String>,
     hold_matches: Option<bool>,
     reserve_outcome: Option<String>,
@@ -102,18 +120,58 @@ pub(crate) async fn lock_payment(
         .fetch_optional(&mut *tx)
         .await?
         .ok_or_else(|| LedgerError::UnknownPayment(id.to_owned()))?;
-    let tx_id = TxId::derive(payment_id);
-    let (reserve, debit, recall) = (keys::reserve(payment_id), keys::debit(&tx_id), keys::recall(&tx_id));
-    let row = sqlx::query_as!(
+    let locked = read_locked(tx, &[id.to_owned()]).await?.pop();
+    locked.ok_or_else(|| LedgerError::UnknownPayment(id.to_owned()))
+}
+
+/// Locks those of the payments that no other transaction has locked, by their ids or their transaction ids, then reads their facts.
+/// It waits for no lock, so its callers cannot deadlock.
+pub(crate) async fn lock_unlocked(
+    tx: &mut PgConnection,
+    payment_ids: &[String],
+    tx_ids: &[String],
+) -> Result<Vec<LockedPayment>, LedgerError> {
+    let unlocked: Vec<String> = sqlx::query_scalar!(
+        "SELECT payment_id FROM payments WHERE payment_id = ANY ($1) OR tx_id = ANY ($2) FOR UPDATE SKIP LOCKED",
+        payment_ids,
+        tx_ids,
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    if unlocked.is_empty() { Ok(Vec::new()) } else { read_locked(tx, &unlocked).await }
+}
+
+/// Reads the facts of payments whose rows are locked, in any order.
+async fn read_locked(
+    tx: &mut PgConnection,
+    payment_ids: &[String],
+) -> Result<Vec<LockedPayment>, LedgerError> {
+    let mut keys = [Vec::new(), Vec::new(), Vec::new()];
+    for id in payment_ids {
+        let payment_id: PaymentId = read_id(id)?;
+        let tx_id = TxId::derive(&payment_id);
+        keys[0].push(keys::reserve(&payment_id).to_string());
+        keys[1].push(keys::debit(&tx_id).to_string());
+        keys[2].push(keys::recall(&tx_id).to_string());
+    }
+    let [reserve, debit, recall] = keys;
+    let rows = sqlx::query_as!(
         LockedPaymentRow,
-        r#"SELECT p.tenant_id, p.source_account, p.amount_minor, p.currency, p.profile, p.state, p.run_id, p.attempts, p.attempts_uncertain,
-                  p.submit_deadline, p.cause, p.final_status,
+        r#"SELECT p.payment_id AS "payment_id!", p.tenant_id AS "tenant_id!", p.source_account AS "source_account!",
+                  p.destination_account AS "destination_account!", p.end_to_end_id, p.amount_minor AS "amount_minor!",
+                  p.currency AS "currency!", p.profile AS "profile!", p.state AS "state!", p.run_id, p.attempts AS "attempts!",
+                  p.attempts_uncertain AS "attempts_uncertain!", p.submit_deadline, p.cause, p.final_status,
                   (extract(epoch FROM clock_timestamp() - coalesce(
                        p.first_attempt_at, CASE WHEN p.attempts_uncertain THEN p.accepted_at END)) * 1000)::bigint
                       AS first_attempt_age_ms,
                   (extract(epoch FROM clock_timestamp() - p.cancelling_since) * 1000)::bigint AS cancelling_ms,
                   p.operator_reason IS NOT NULL AS "needed_operator!",
                   clock_timestamp() > p.valid_until AS "too_late!",
+                  p.workflow_id AS "workflow_id!", p.trace_parent,
+                  EXISTS (SELECT FROM switch_callbacks c WHERE c.payment_id = p.payment_id AND c.switch = p.switch
+                             AND c.status = 'FAILURE') AS "failure_reported!",
+                  EXISTS (SELECT FROM decisions d WHERE d.payment_id = p.payment_id AND d.status IN ('proposed', 'confirmed'))
+                      AS "decision_open!",
                   h.status AS "hold?",
                   (h.account_id, h.amount_minor, h.currency) = (p.source_account, p.amount_minor, p.currency) AS hold_matches,
                   reserve.outcome AS "reserve_outcome?", reserve.reason AS reserve_reason,
@@ -130,24 +188,25 @@ pub(crate) async fn lock_payment(
                         AND (o.attempts > 0 OR o.attempts_uncertain) AND o.profile ->> 'strategy' = 'validate'
                         AND o.payment_id <> p.payment_id)
                   ELSE false END AS "account_busy!"
-           FROM payments p
-           LEFT JOIN holds h ON h.payment_id = p.payment_id
-           LEFT JOIN operations reserve ON reserve.operation_key = $2
-           LEFT JOIN operations debit ON debit.operation_key = $3 AND debit.outcome = 'refused'
-           LEFT JOIN operations recall ON recall.operation_key = $4
-           WHERE p.payment_id = $1"#,
-        id,
-        reserve.as_str(),
-        debit.as_str(),
-        recall.as_str(),
+           FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS k (payment_id, reserve_key, debit_key, recall_key)
+           JOIN payments p ON p.payment_id = k.payment_id
+           LEFT JOIN holds h ON h.payment_id = k.payment_id
+           LEFT JOIN operations reserve ON reserve.operation_key = k.reserve_key
+           LEFT JOIN operations debit ON debit.operation_key = k.debit_key AND debit.outcome = 'refused'
+           LEFT JOIN operations recall ON recall.operation_key = k.recall_key"#,
+        payment_ids,
+        &reserve,
+        &debit,
+        &recall,
     )
-    .fetch_one(&mut *tx)
+    .fetch_all(&mut *tx)
     .await?;
-    row.into_locked(payment_id, tx_id)
+    rows.into_iter().map(LockedPaymentRow::into_locked).collect()
 }
 
 impl LockedPaymentRow {
-    fn into_locked(self, payment_id: &PaymentId, tx_id: TxId) -> Result<LockedPayment, LedgerError> {
+    fn into_locked(self) -> Result<LockedPayment, LedgerError> {
+        let payment_id: PaymentId = read_id(&self.payment_id)?;
         let unreadable = |column: &'static str, value: &str| LedgerError::Unreadable {
             id: payment_id.to_string(),
             column,
@@ -170,16 +229,22 @@ impl LockedPaymentRow {
             None
         };
         Ok(LockedPayment {
-            payment_id: payment_id.clone(),
-            tx_id,
+            tx_id: TxId::derive(&payment_id),
+            payment_id,
             tenant_id: self.tenant_id,
             source_account,
+            destination_account: self.destination_account,
+            end_to_end_id: self.end_to_end_id,
             money,
             profile,
             submit_deadline: self.submit_deadline.map(|at| at.to_jiff()),
             cancelling_ms: unsigned_ms(self.cancelling_ms),
             needed_operator: self.needed_operator,
             too_late: self.too_late,
+            workflow_id: self.workflow_id,
+            trace_parent: self.trace_parent,
+            failure_reported: self.failure_reported,
+            decision_open: self.decision_open,
             facts,
             contradiction,
         })

@@ -8,46 +8,56 @@ use sqlx::PgConnection;
 
 use crate::{LedgerError, events};
 
-/// Moves the payment to `state`, appends to its timeline and appends the state's event. A final state sets `ended_at`, closes the
-/// open decision (the payment ended first), and wakes the workflow of a payment that needed an operator.
+/// Moves the payment to `state`, appends to its timeline and appends the state's event. A final state sets `ended_at`, and see
+/// [`end_decisions`].
 pub(crate) async fn move_to_state(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
     state: PaymentState,
     detail: &str,
 ) -> Result<(), LedgerError> {
-    let end = state.end();
-    let outcome =
-        end.map(|end| serde_json::to_value(DecisionOutcome::Ended(end))).transpose().map_err(|error| {
-            LedgerError::Unreadable {
-                id: payment_id.to_string(),
-                column: "outcome",
-                value: error.to_string(),
-            }
-        })?;
     sqlx::query!(
-        "WITH closed AS (
-             UPDATE decisions
-             SET status = CASE status WHEN 'confirmed' THEN 'refused' ELSE 'withdrawn' END,
-                 outcome = CASE status WHEN 'confirmed' THEN $4::jsonb END,
-                 detail = 'the payment ended first: ' || $2, closed_at = clock_timestamp()
-             WHERE $3 AND payment_id = $1 AND status IN ('proposed', 'confirmed')),
-         woken AS (
-             INSERT INTO inbox (payment_id, kind)
-             SELECT payment_id, 'final_status' FROM payments
-             WHERE $3 AND payment_id = $1 AND operator_reason IS NOT NULL)
-         UPDATE payments
+        "UPDATE payments
          SET state = $2, updated_at = clock_timestamp(), ended_at = CASE WHEN $3 THEN clock_timestamp() END
          WHERE payment_id = $1",
         payment_id.as_str(),
         state.as_str(),
-        end.is_some(),
+        state.end().is_some(),
+    )
+    .execute(&mut *tx)
+    .await?;
+    end_decisions(tx, payment_id, state).await?;
+    append_timeline(tx, payment_id, state, detail).await?;
+    events::append_event(tx, payment_id, state).await
+}
+
+/// Closes the open decision of a payment that enters a final state (the payment ended first), and wakes the workflow of a payment that
+/// needed an operator. Does nothing for any other state.
+pub(crate) async fn end_decisions(
+    tx: &mut PgConnection,
+    payment_id: &PaymentId,
+    state: PaymentState,
+) -> Result<(), LedgerError> {
+    let Some(end) = state.end() else { return Ok(()) };
+    let outcome = serde_json::to_value(DecisionOutcome::Ended(end)).map_err(|error| {
+        LedgerError::Unreadable { id: payment_id.to_string(), column: "outcome", value: error.to_string() }
+    })?;
+    sqlx::query!(
+        "WITH closed AS (
+             UPDATE decisions
+             SET status = CASE status WHEN 'confirmed' THEN 'refused' ELSE 'withdrawn' END,
+                 outcome = CASE status WHEN 'confirmed' THEN $3::jsonb END,
+                 detail = 'the payment ended first: ' || $2, closed_at = clock_timestamp()
+             WHERE payment_id = $1 AND status IN ('proposed', 'confirmed'))
+         INSERT INTO inbox (payment_id, kind)
+         SELECT payment_id, 'final_status' FROM payments WHERE payment_id = $1 AND operator_reason IS NOT NULL",
+        payment_id.as_str(),
+        state.as_str(),
         outcome,
     )
     .execute(&mut *tx)
     .await?;
-    append_timeline(tx, payment_id, state, detail).await?;
-    events::append_event(tx, payment_id, state).await
+    Ok(())
 }
 
 /// As [`replace_nul`], for every string of a JSON value.

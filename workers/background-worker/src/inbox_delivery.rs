@@ -39,7 +39,23 @@ async fn deliver_batch(
     options: &BackgroundWorkerOptions,
 ) -> Result<usize> {
     let messages = ledger.claim_undelivered(options.batch, options.backoff_ms).await?;
-    for message in &messages {
+    let mut delivered = Vec::with_capacity(messages.len());
+    let result = deliver(ledger, signaller, &messages, &mut delivered).await;
+    // Also those before a message that failed.
+    ledger.mark_all_delivered(&delivered).await?;
+    metrics::counter!("inbox_delivered_total").increment(delivered.len() as u64);
+    result?;
+    Ok(messages.len())
+}
+
+/// Delivers messages in their order, and adds the inbox ids of the finished ones to `delivered`.
+async fn deliver(
+    ledger: &Ledger,
+    signaller: &Signaller,
+    messages: &[InboxMessage],
+    delivered: &mut Vec<i64>,
+) -> Result<(), LedgerError> {
+    for message in messages {
         let span = delivery_span(ledger, message).await;
         let delivery = span.run(signaller.deliver(message)).await;
         if delivery != InboxDeliveryOutcome::Delivered {
@@ -51,15 +67,14 @@ async fn deliver_batch(
             _ => delivery == InboxDeliveryOutcome::Delivered,
         };
         if is_delivered {
-            ledger.mark_delivered(message.inbox_id).await?;
-            metrics::counter!("inbox_delivered_total").increment(1);
+            delivered.push(message.inbox_id);
             tracing::info!(payment.id = %message.payment_id, inbox.id = message.inbox_id, ?delivery, "the background task inbox_delivery finished an inbox message");
         } else {
             metrics::counter!("inbox_delivery_failures_total").increment(1);
             tracing::debug!(payment.id = %message.payment_id, inbox.id = message.inbox_id, ?delivery, "the background task inbox_delivery has not finished an inbox message yet; it tries again");
         }
     }
-    Ok(messages.len())
+    Ok(())
 }
 
 async fn delivery_span(ledger: &Ledger, message: &InboxMessage) -> Span {

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 
 use crate::LedgerError;
+use crate::row_lock::LockedPayment;
 
 /// Version of the body, the same for all kinds.
 pub const VERSION: i32 = 1;
@@ -118,6 +119,57 @@ pub struct TransferEvent {
     pub reason: Option<String>,
 }
 
+/// An event to append, with its own texts.
+pub(crate) struct StateEvent {
+    event_id: String,
+    kind: EventKind,
+    body: serde_json::Value,
+}
+
+impl StateEvent {
+    /// The event of a locked payment that enters `state` for no reason that it must name; `None` if entering it is no event.
+    pub(crate) fn without_reason(
+        locked: &LockedPayment,
+        state: PaymentState,
+    ) -> Result<Option<Self>, LedgerError> {
+        let Some(kind) = EventKind::for_state(state) else { return Ok(None) };
+        let body = TransferEvent {
+            payment_id: locked.payment_id.to_string(),
+            transaction_id: locked.tx_id.to_string(),
+            tenant_id: locked.tenant_id.clone(),
+            status: state.as_str().to_owned(),
+            amount: format_major(locked.money.amount_minor(), locked.money.currency()),
+            amount_minor: locked.money.amount_minor(),
+            currency: locked.money.currency().code().to_owned(),
+            source_account: locked.source_account.to_string(),
+            end_to_end_id: locked.end_to_end_id.clone(),
+            reason: None,
+        };
+        let body = serde_json::to_value(&body).map_err(|error| LedgerError::Unreadable {
+            id: locked.payment_id.to_string(),
+            column: "event",
+            value: error.to_string(),
+        })?;
+        Ok(Some(Self { event_id: event_id(&locked.payment_id, kind), kind, body }))
+    }
+
+    /// As the outbox takes it.
+    pub(crate) fn as_new<'a>(&'a self, locked: &'a LockedPayment) -> outbox::NewEvent<'a> {
+        outbox::NewEvent {
+            event_id: &self.event_id,
+            kind: self.kind.as_str(),
+            version: VERSION,
+            key: locked.payment_id.as_str(),
+            body: &self.body,
+            trace_parent: locked.trace_parent.as_deref(),
+        }
+    }
+}
+
+fn event_id(payment_id: &PaymentId, kind: EventKind) -> String {
+    format!("{payment_id}:{kind}")
+}
+
 /// Appends the event of a payment that enters `state`, if it is one; in the transaction that moves the payment.
 pub(crate) async fn append_event(
     tx: &mut PgConnection,
@@ -161,7 +213,7 @@ pub(crate) async fn append_event(
         },
     };
     let body = serde_json::to_value(&body).map_err(|error| unreadable("event", error.to_string()))?;
-    let event_id = format!("{payment_id}:{kind}");
+    let event_id = event_id(payment_id, kind);
     outbox::append(
         tx,
         outbox::NewEvent {

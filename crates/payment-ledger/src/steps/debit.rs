@@ -8,7 +8,9 @@ use payment_protocol::keys;
 use payment_protocol::port::DebitOutcome;
 use payment_protocol::rules::{self, DebitRuling};
 
-use crate::accounts::{self, InternalAccount};
+use crate::accounts::{InternalAccount, LockedAccount};
+use crate::group_commit::changes::{self, Changes, Posting};
+use crate::group_commit::{GroupStep, Target};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::{Ledger, LedgerError, writes};
 
@@ -18,6 +20,13 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn debit(&self, payment_id: &PaymentId) -> Result<DebitOutcome, LedgerError> {
+        match self.group.run(DebitStep(payment_id.clone())).await {
+            Some(outcome) => Ok(outcome),
+            None => self.debit_alone(payment_id).await,
+        }
+    }
+
+    async fn debit_alone(&self, payment_id: &PaymentId) -> Result<DebitOutcome, LedgerError> {
         let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         match rules::debit(&locked.facts) {
@@ -29,17 +38,16 @@ impl Ledger {
             DebitRuling::NotConfirmed => return Ok(DebitOutcome::NotConfirmed),
             DebitRuling::Debit => {}
         }
-        let LockedPayment { tx_id, source_account, money, .. } = &locked;
         locked.require_hold(Some(HoldStatus::Open))?;
-        let key = keys::debit(tx_id);
         let account = sqlx::query!(
             "SELECT status FROM accounts WHERE account_id = $1 FOR SHARE",
-            source_account.as_str()
+            locked.source_account.as_str()
         )
         .fetch_one(&mut *tx)
         .await?;
         if account.status != "active" {
             let reason = format!("{}_account", account.status);
+            let key = keys::debit(&locked.tx_id);
             writes::record_refused(&mut tx, key.as_str(), payment_id, &reason).await?;
             let detail =
                 format!("the switch settled the transfer, and the account cannot be debited: {reason}");
@@ -47,22 +55,56 @@ impl Ledger {
             tx.commit().await?;
             return Ok(DebitOutcome::Refused { reason });
         }
-        writes::record_done(&mut tx, key.as_str(), payment_id).await?;
-        accounts::post(
-            &mut tx,
-            accounts::JournalPosting {
-                key: key.as_str(),
-                payment_id: Some(payment_id),
-                kind: "debit",
-                debit: &InternalAccount::Holding.account(money.currency()),
-                credit: &InternalAccount::Escrow.account(money.currency()),
-                money: *money,
-            },
-        )
-        .await?;
-        let detail = format!("transfer sent: {money} debited");
-        writes::move_to_state(&mut tx, payment_id, PaymentState::Settled, &detail).await?;
+        changes::write(&mut tx, &[(&locked, &debit(&locked))]).await?;
+        writes::end_decisions(&mut tx, payment_id, PaymentState::Settled).await?;
         tx.commit().await?;
         Ok(DebitOutcome::Done)
+    }
+}
+
+/// Posts holding -> escrow, and ends the payment.
+fn debit(locked: &LockedPayment) -> Changes {
+    let currency = locked.money.currency();
+    Changes {
+        state: Some(PaymentState::Settled),
+        posting: Some(Posting {
+            key: keys::debit(&locked.tx_id),
+            kind: "debit",
+            debit: InternalAccount::Holding.account(currency),
+            credit: InternalAccount::Escrow.account(currency),
+        }),
+        line: Some(format!("transfer sent: {} debited", locked.money)),
+        ..Changes::default()
+    }
+}
+
+/// A debit in a group: the account is active, and no operator was asked.
+struct DebitStep(PaymentId);
+
+impl GroupStep for DebitStep {
+    type Outcome = DebitOutcome;
+
+    fn target(&self) -> Target {
+        Target::Payment(self.0.clone())
+    }
+
+    fn reads_account(&self) -> bool {
+        true
+    }
+
+    fn decide(
+        &self,
+        locked: &LockedPayment,
+        account: Option<&LockedAccount>,
+    ) -> Result<Option<(Changes, DebitOutcome)>, LedgerError> {
+        let is_plain = rules::debit(&locked.facts) == DebitRuling::Debit
+            && account.is_some_and(|account| account.is_active)
+            && !locked.needed_operator
+            && !locked.decision_open;
+        if !is_plain {
+            return Ok(None);
+        }
+        locked.require_hold(Some(HoldStatus::Open))?;
+        Ok(Some((debit(locked), DebitOutcome::Done)))
     }
 }

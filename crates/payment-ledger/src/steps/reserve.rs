@@ -10,7 +10,9 @@ use payment_protocol::rules::{self, ReserveRuling};
 use payment_protocol::{Payment, PaymentState};
 use sqlx::PgConnection;
 
-use crate::accounts::{self, InternalAccount};
+use crate::accounts::{InternalAccount, LockedAccount};
+use crate::group_commit::changes::{self, Changes, Posting};
+use crate::group_commit::{GroupStep, Target};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::workflow_input;
 use crate::transaction::LedgerTransaction;
@@ -26,6 +28,14 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]: no outcome; repeat.
     pub async fn reserve(&self, payment: &Payment, run: &RunId) -> Result<ReserveOutcome, LedgerError> {
+        let step = ReserveStep { payment: payment.clone(), run: run.clone() };
+        match self.group.run(step).await {
+            Some(outcome) => Ok(outcome),
+            None => self.reserve_alone(payment, run).await,
+        }
+    }
+
+    async fn reserve_alone(&self, payment: &Payment, run: &RunId) -> Result<ReserveOutcome, LedgerError> {
         let payment_id = &payment.payment_id;
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let Some(locked) = workflow_input::lock_same(&mut tx, payment).await? else {
@@ -40,22 +50,22 @@ impl Ledger {
             ReserveRuling::AnotherRun => return Ok(ReserveOutcome::AnotherRun),
             ReserveRuling::Ended(end) => return Ok(ReserveOutcome::Ended(end)),
             ReserveRuling::Refuse(refusal) => Err(refusal),
-            ReserveRuling::Try => hold(&mut tx, &locked).await?,
+            ReserveRuling::Try => check_account(&mut tx, &locked).await?,
         };
-        sqlx::query!(
-            "UPDATE payments SET run_id = $2, started_at = coalesce(started_at, clock_timestamp()) WHERE payment_id = $1",
-            payment_id.as_str(),
-            run.as_str(),
-        )
-        .execute(&mut *tx)
-        .await?;
         let reserved = match outcome {
             Ok(()) => {
-                let detail = format!("transfer pending: {} held", locked.money);
-                writes::move_to_state(&mut tx, payment_id, PaymentState::Reserved, &detail).await?;
+                locked.require_hold(None)?;
+                changes::write(&mut tx, &[(&locked, &hold(&locked, run))]).await?;
                 ReserveOutcome::Held
             }
             Err(refusal) => {
+                sqlx::query!(
+                    "UPDATE payments SET run_id = $2, started_at = coalesce(started_at, clock_timestamp()) WHERE payment_id = $1",
+                    payment_id.as_str(),
+                    run.as_str(),
+                )
+                .execute(&mut *tx)
+                .await?;
                 refuse(&mut tx, payment_id, refusal).await?;
                 ReserveOutcome::Refused(refusal)
             }
@@ -146,12 +156,12 @@ async fn refuse(
     writes::move_to_state(tx, payment_id, refusal.end().into(), &detail).await
 }
 
-/// Posts source -> holding, or returns the refusal.
-async fn hold(
+/// Locks the account and counts the payment towards its limits, or returns the refusal.
+async fn check_account(
     tx: &mut PgConnection,
     locked: &LockedPayment,
 ) -> Result<Result<(), ReserveRefusal>, LedgerError> {
-    let LockedPayment { payment_id, money, source_account, .. } = locked;
+    let LockedPayment { money, source_account, .. } = locked;
     let account = sqlx::query!(
         "SELECT tenant_id, kind, status, currency, available_minor FROM accounts WHERE account_id = $1 FOR UPDATE",
         source_account.as_str(),
@@ -172,21 +182,61 @@ async fn hold(
     if !limits::use_limits(tx, locked).await? {
         return Ok(Err(ReserveRefusal::LimitExceeded));
     }
-    // The entry opens the hold; row_lock.rs checks that they match when it reads them.
-    locked.require_hold(None)?;
-    let key = keys::reserve(payment_id);
-    writes::record_done(tx, key.as_str(), payment_id).await?;
-    accounts::post(
-        tx,
-        accounts::JournalPosting {
-            key: key.as_str(),
-            payment_id: Some(payment_id),
-            kind: "reserve",
-            debit: source_account.as_str(),
-            credit: &InternalAccount::Holding.account(money.currency()),
-            money: *money,
-        },
-    )
-    .await?;
     Ok(Ok(()))
+}
+
+/// Posts source -> holding. The entry opens the hold; row_lock.rs checks that they match when it reads them.
+fn hold(locked: &LockedPayment, run: &RunId) -> Changes {
+    Changes {
+        state: Some(PaymentState::Reserved),
+        run: Some(run.clone()),
+        posting: Some(Posting {
+            key: keys::reserve(&locked.payment_id),
+            kind: "reserve",
+            debit: locked.source_account.to_string(),
+            credit: InternalAccount::Holding.account(locked.money.currency()),
+        }),
+        line: Some(format!("transfer pending: {} held", locked.money)),
+        ..Changes::default()
+    }
+}
+
+/// A reserve in a group: the account can be charged, and no limit bounds it.
+struct ReserveStep {
+    payment: Payment,
+    run: RunId,
+}
+
+impl GroupStep for ReserveStep {
+    type Outcome = ReserveOutcome;
+
+    fn target(&self) -> Target {
+        Target::Payment(self.payment.payment_id.clone())
+    }
+
+    fn reads_account(&self) -> bool {
+        true
+    }
+
+    fn decide(
+        &self,
+        locked: &LockedPayment,
+        account: Option<&LockedAccount>,
+    ) -> Result<Option<(Changes, ReserveOutcome)>, LedgerError> {
+        let can_charge = |account: &LockedAccount| {
+            account.tenant_id == locked.tenant_id
+                && account.currency == locked.money.currency().code()
+                && account.is_active
+                && account.available_minor >= locked.money.amount_minor()
+                && !account.may_be_limited
+        };
+        let is_plain = workflow_input::differences(locked, &self.payment).is_empty()
+            && rules::reserve(&locked.facts, &self.run, locked.too_late) == ReserveRuling::Try
+            && account.is_some_and(can_charge);
+        if !is_plain {
+            return Ok(None);
+        }
+        locked.require_hold(None)?;
+        Ok(Some((hold(locked, &self.run), ReserveOutcome::Held)))
+    }
 }

@@ -4,6 +4,7 @@ use payment_protocol::cause::OperatorReason;
 use payment_protocol::facts::Facts;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::{Payment, keys};
+use sqlx::PgPool;
 
 use crate::row_lock::lock_payment;
 use crate::steps::workflow_input::{self, PaymentRow};
@@ -174,22 +175,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Records that the payment's workflow was started.
+    /// Records that the payment's workflow was started, with other payments of the same moment. Most have gone on by then, and their
+    /// rows need no mark.
     ///
     /// # Errors
     /// [`LedgerError`]: the start is repeated, and Temporal rejects the duplicate.
     pub async fn mark_started(&self, payment_id: &PaymentId) -> Result<(), LedgerError> {
-        // `state || ''` fits no index of accepted payments: while the statistics are older than a backlog, the planner takes such an
-        // index for empty and reads all of it.
-        sqlx::query!(
-            "UPDATE payments
-             SET state = 'started', started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp()
-             WHERE payment_id = $1 AND state || '' = 'accepted'",
-            payment_id.as_str(),
-        )
-        .execute(&self.pool)
-        .await?;
-        Ok(())
+        self.started.mark(&self.pool, payment_id.to_string(), write_started).await
     }
 
     /// Counts a start that Temporal rejected; after [`START_REJECTIONS_MAX`] the payment needs an
@@ -312,6 +304,20 @@ impl Ledger {
         sqlx::query!("SELECT pg_notify($1, '') AS notified", START_CHANNEL).fetch_one(&self.pool).await?;
         Ok(())
     }
+}
+
+async fn write_started(pool: &PgPool, payment_ids: &[String]) -> Result<(), LedgerError> {
+    // `state || ''` fits no index of accepted payments: while the statistics are older than a backlog, the planner takes such an
+    // index for empty and reads all of it.
+    sqlx::query!(
+        "UPDATE payments
+         SET state = 'started', started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp()
+         WHERE payment_id = ANY ($1) AND state || '' = 'accepted'",
+        payment_ids,
+    )
+    .execute(pool)
+    .await?;
+    Ok(())
 }
 
 /// Channel of [`Ledger::wake_starters`].

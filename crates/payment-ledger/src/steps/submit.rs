@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp, Unit};
 use jiff_sqlx::ToSqlx as _;
 use payment_protocol::PaymentState;
 use payment_protocol::exception::ExceptionKind;
+use payment_protocol::facts::Facts;
 use payment_protocol::ids::{PaymentId, RunId};
 use payment_protocol::keys::{self, Reference};
 use payment_protocol::money::Money;
@@ -12,6 +13,9 @@ use payment_protocol::submit::SendAnswer;
 use postgres_kit::text::replace_nul;
 use sqlx::PgConnection;
 
+use crate::accounts::LockedAccount;
+use crate::group_commit::changes::{self, AcceptedAttempt, Changes, NewAttempt};
+use crate::group_commit::{GroupStep, Target};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::cancel::FirstAttempt;
 use crate::transaction::LedgerTransaction;
@@ -49,6 +53,24 @@ impl Ledger {
         tried_before: bool,
         marker: Option<&str>,
     ) -> Result<(AttemptRuling, Option<OutgoingTransfer>), LedgerError> {
+        let step = AttemptStep {
+            payment_id: payment_id.clone(),
+            run: run.clone(),
+            switch_now,
+            tried_before,
+            marker: marker.map(str::to_owned),
+        };
+        match self.group.run(step.clone()).await {
+            Some(outcome) => Ok(outcome),
+            None => self.record_attempt_alone(&step).await,
+        }
+    }
+
+    async fn record_attempt_alone(
+        &self,
+        step: &AttemptStep,
+    ) -> Result<(AttemptRuling, Option<OutgoingTransfer>), LedgerError> {
+        let payment_id = &step.payment_id;
         let mut tx = self.pool.begin().await?;
         let mut locked = lock_payment(&mut tx, payment_id).await?;
         if locked.profile.needs_account_lock() {
@@ -56,51 +78,10 @@ impl Ledger {
             // The facts may have changed while this waited for the account.
             locked = lock_payment(&mut tx, payment_id).await?;
         }
-        let first =
-            FirstAttempt { age_ms: locked.facts.first_attempt_age_ms, deadline: locked.submit_deadline };
-        locked.facts.first_attempt_age_ms =
-            first.older_age_ms(Some(switch_now), locked.profile.submit_deadline_ms);
-        let ruling = rules::attempt(&locked.facts, run, &locked.profile, tried_before);
-        let AttemptRuling::Send(attempt) = ruling else { return Ok((ruling, None)) };
-        let distance =
-            SignedDuration::from_millis(i64::try_from(locked.profile.submit_deadline_ms).unwrap_or(i64::MAX));
-        let deadline = match locked.submit_deadline {
-            Some(fixed) => fixed,
-            // Rounded to what the database stores exactly: the transfer is the same on every attempt.
-            None => {
-                let now = switch_now.round(Unit::Millisecond).unwrap_or(switch_now);
-                now.saturating_add(distance).unwrap_or(Timestamp::MAX)
-            }
-        };
-        let row = sqlx::query!(
-            "UPDATE payments
-             SET attempts = $2, updated_at = clock_timestamp(), submit_deadline = $3,
-                 first_attempt_at = coalesce(first_attempt_at, clock_timestamp())
-             WHERE payment_id = $1
-             RETURNING destination_account, end_to_end_id",
-            payment_id.as_str(),
-            i32::try_from(attempt).unwrap_or(i32::MAX),
-            deadline.to_sqlx() as _,
-        )
-        .fetch_one(&mut *tx)
-        .await?;
-        let marker = marker.map(replace_nul);
-        sqlx::query!(
-            "INSERT INTO submissions (payment_id, attempt, marker) VALUES ($1, $2, $3)",
-            payment_id.as_str(),
-            i32::try_from(attempt).unwrap_or(i32::MAX),
-            marker.as_deref(),
-        )
-        .execute(&mut *tx)
-        .await?;
+        let (ruling, attempt) = step.rule(&locked);
+        let Some((changes, transfer)) = attempt else { return Ok((ruling, None)) };
+        changes::write(&mut tx, &[(&locked, &changes)]).await?;
         tx.commit().await?;
-        let transfer = OutgoingTransfer {
-            reference: keys::submit(&locked.tx_id),
-            money: locked.money,
-            destination_account: row.destination_account,
-            end_to_end_id: row.end_to_end_id,
-            deadline,
-        };
         Ok((ruling, Some(transfer)))
     }
 
@@ -118,6 +99,14 @@ impl Ledger {
         transfer_id: Option<&str>,
         deadline: Timestamp,
     ) -> Result<(), LedgerError> {
+        let step = AcceptedStep {
+            payment_id: payment_id.clone(),
+            attempt,
+            transfer_id: transfer_id.map(str::to_owned),
+        };
+        if *answer == SendAnswer::Accepted && self.group.run(step).await.is_some() {
+            return Ok(());
+        }
         let (outcome, detail) = match answer {
             SendAnswer::Accepted => ("accepted", None),
             SendAnswer::Refused { reason } => ("refused", Some(replace_nul(reason))),
@@ -148,7 +137,7 @@ impl Ledger {
             restore_attempt(&mut tx, &locked, lost, deadline).await?;
         }
         let event = match answer {
-            SendAnswer::Accepted => "the switch accepted the transfer".to_owned(),
+            SendAnswer::Accepted => ACCEPTED.to_owned(),
             SendAnswer::Refused { reason } => format!("the switch refused the transfer: {reason}"),
             SendAnswer::Unknown { detail } => {
                 format!("submit attempt {attempt} got no answer: {detail}")
@@ -193,6 +182,120 @@ impl Ledger {
         show_submitted(&mut tx, &locked, true, "the switch already has the transfer").await?;
         tx.commit().await?;
         Ok(None)
+    }
+}
+
+/// The line of an accepted attempt in the timeline.
+const ACCEPTED: &str = "the switch accepted the transfer";
+
+/// An attempt to record.
+#[derive(Clone)]
+struct AttemptStep {
+    payment_id: PaymentId,
+    run: RunId,
+    switch_now: Timestamp,
+    tried_before: bool,
+    marker: Option<String>,
+}
+
+impl AttemptStep {
+    /// The ruling; if the attempt may be sent, what to write and what to send.
+    fn rule(&self, locked: &LockedPayment) -> (AttemptRuling, Option<(Changes, OutgoingTransfer)>) {
+        let first =
+            FirstAttempt { age_ms: locked.facts.first_attempt_age_ms, deadline: locked.submit_deadline };
+        let facts = Facts {
+            first_attempt_age_ms: first
+                .older_age_ms(Some(self.switch_now), locked.profile.submit_deadline_ms),
+            ..locked.facts.clone()
+        };
+        let ruling = rules::attempt(&facts, &self.run, &locked.profile, self.tried_before);
+        let AttemptRuling::Send(attempt) = ruling else { return (ruling, None) };
+        let distance =
+            SignedDuration::from_millis(i64::try_from(locked.profile.submit_deadline_ms).unwrap_or(i64::MAX));
+        let deadline = match locked.submit_deadline {
+            Some(fixed) => fixed,
+            // Rounded to what the database stores exactly: the transfer is the same on every attempt.
+            None => {
+                let now = self.switch_now.round(Unit::Millisecond).unwrap_or(self.switch_now);
+                now.saturating_add(distance).unwrap_or(Timestamp::MAX)
+            }
+        };
+        let changes = Changes {
+            attempt: Some(NewAttempt {
+                number: i32::try_from(attempt).unwrap_or(i32::MAX),
+                submit_deadline: deadline,
+                marker: self.marker.clone(),
+            }),
+            ..Changes::default()
+        };
+        let transfer = OutgoingTransfer {
+            reference: keys::submit(&locked.tx_id),
+            money: locked.money,
+            destination_account: locked.destination_account.clone(),
+            end_to_end_id: locked.end_to_end_id.clone(),
+            deadline,
+        };
+        (ruling, Some((changes, transfer)))
+    }
+}
+
+impl GroupStep for AttemptStep {
+    type Outcome = (AttemptRuling, Option<OutgoingTransfer>);
+
+    fn target(&self) -> Target {
+        Target::Payment(self.payment_id.clone())
+    }
+
+    fn decide(
+        &self,
+        locked: &LockedPayment,
+        _account: Option<&LockedAccount>,
+    ) -> Result<Option<(Changes, Self::Outcome)>, LedgerError> {
+        // Such an attempt waits for the others to its account.
+        if locked.profile.needs_account_lock() {
+            return Ok(None);
+        }
+        let (ruling, attempt) = self.rule(locked);
+        Ok(Some(match attempt {
+            Some((changes, transfer)) => (changes, (ruling, Some(transfer))),
+            None => (Changes::default(), (ruling, None)),
+        }))
+    }
+}
+
+/// An accepted attempt in a group.
+struct AcceptedStep {
+    payment_id: PaymentId,
+    attempt: u32,
+    transfer_id: Option<String>,
+}
+
+impl GroupStep for AcceptedStep {
+    type Outcome = ();
+
+    fn target(&self) -> Target {
+        Target::Payment(self.payment_id.clone())
+    }
+
+    fn decide(
+        &self,
+        locked: &LockedPayment,
+        _account: Option<&LockedAccount>,
+    ) -> Result<Option<(Changes, ())>, LedgerError> {
+        // Otherwise the database may have lost the attempt: alone, the step writes it again.
+        if locked.facts.attempts < self.attempt || locked.facts.attempts_uncertain {
+            return Ok(None);
+        }
+        let changes = Changes {
+            state: may_show_submitted(locked.facts.state).then_some(PaymentState::Submitted),
+            accepted_attempt: Some(AcceptedAttempt {
+                number: i32::try_from(self.attempt).unwrap_or(i32::MAX),
+                transfer_id: self.transfer_id.clone(),
+            }),
+            line: Some(ACCEPTED.to_owned()),
+            ..Changes::default()
+        };
+        Ok(Some((changes, ())))
     }
 }
 
@@ -259,6 +362,10 @@ async fn wait_for_account(tx: &mut PgConnection, payment_id: &PaymentId) -> Resu
 }
 
 /// A callback may have arrived first, or a cancel begun: the state never goes back.
+fn may_show_submitted(state: PaymentState) -> bool {
+    matches!(state, PaymentState::Started | PaymentState::Reserved)
+}
+
 async fn show_submitted(
     tx: &mut PgConnection,
     locked: &LockedPayment,
@@ -266,7 +373,7 @@ async fn show_submitted(
     detail: &str,
 ) -> Result<(), LedgerError> {
     let state = locked.facts.state;
-    if is_submitted && matches!(state, PaymentState::Started | PaymentState::Reserved) {
+    if is_submitted && may_show_submitted(state) {
         writes::move_to_state(tx, &locked.payment_id, PaymentState::Submitted, detail).await
     } else {
         writes::append_timeline(tx, &locked.payment_id, state, detail).await

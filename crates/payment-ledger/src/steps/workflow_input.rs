@@ -59,21 +59,25 @@ pub(crate) async fn lock_same(
         }
         Err(error) => return Err(error),
     };
-    // How often the payment was resumed is not compared: an older run may make its first step late.
-    let differences = [
-        ("transaction id", locked.tx_id != payment.tx_id),
-        ("amount", locked.money != payment.money),
-        ("source account", locked.source_account != payment.source_account),
-        ("profile", locked.profile != payment.profile),
-    ];
-    let different: Vec<_> =
-        differences.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect();
+    let different = differences(&locked, payment);
     if different.is_empty() {
         return Ok(Some(locked));
     }
     let detail = format!("a workflow was started with a payment that differs in {}", different.join(", "));
     tx.open_exception(Some(payment_id), kind, origin, &detail).await?;
     Ok(None)
+}
+
+/// What differs between a workflow's payment and the ledger's, in words. How often the payment was resumed is not compared: an older
+/// run may make its first step late.
+pub(crate) fn differences(locked: &LockedPayment, payment: &Payment) -> Vec<&'static str> {
+    let differences = [
+        ("transaction id", locked.tx_id != payment.tx_id),
+        ("amount", locked.money != payment.money),
+        ("source account", locked.source_account != payment.source_account),
+        ("profile", locked.profile != payment.profile),
+    ];
+    differences.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect()
 }
 
 /// The payment of a row.

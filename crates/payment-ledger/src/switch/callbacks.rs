@@ -3,19 +3,22 @@
 //! Storing a callback and ending a payment lock the same payment row: the second one sees the first, so no
 //! callback is lost between them.
 
+use payment_protocol::PaymentState;
 use payment_protocol::exception::ExceptionKind;
 use payment_protocol::facts::FinalStatus;
-use payment_protocol::ids::{EventId, PaymentId, SwitchName};
+use payment_protocol::ids::{EventId, PaymentId, SwitchName, TxId};
 use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::keys::Reference;
 use payment_protocol::report::SettledReport;
-use payment_protocol::rules::FinalStatusRuling;
+use payment_protocol::rules::{self, FinalStatusRuling};
 use postgres_kit::text::replace_nul;
 use sqlx::PgConnection;
 
+use crate::accounts::LockedAccount;
+use crate::group_commit::changes::Changes;
+use crate::group_commit::{GroupStep, Target};
 use crate::row_lock::{LockedPayment, lock_payment};
-use crate::switch::final_status::{FinalStatusSource, write_returned, write_settled};
-use crate::switch::inbox::current_workflow;
+use crate::switch::final_status::{FinalStatusSource, settled_line, write_returned, write_settled};
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
 
@@ -57,8 +60,14 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]: not stored, or unknown; the switch repeats the callback.
     pub async fn store_callback(&self, callback: &Callback) -> Result<StoreCallbackOutcome, LedgerError> {
-        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let tx_id = Reference::from_switch(&callback.reference).and_then(|reference| reference.tx_id());
+        if callback.status == CallbackStatus::Success
+            && let Some(tx_id) = tx_id.clone()
+            && let Some(message) = self.group.run(SuccessStep { callback: callback.clone(), tx_id }).await
+        {
+            return Ok(StoreCallbackOutcome::New(Some(message)));
+        }
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let known = match &tx_id {
             None => None,
             Some(tx_id) => {
@@ -100,6 +109,75 @@ impl Ledger {
         };
         tx.commit().await?;
         Ok(StoreCallbackOutcome::New(message))
+    }
+}
+
+impl Callback {
+    fn report(&self) -> SettledReport {
+        SettledReport {
+            switch: self.switch.clone(),
+            reference: self.reference.clone(),
+            amount_minor: self.amount_minor,
+            currency: self.currency.clone(),
+        }
+    }
+
+    /// The message for the workflow of the callback's payment.
+    fn message(&self, locked: &LockedPayment, inbox_id: i64) -> InboxMessage {
+        InboxMessage {
+            inbox_id,
+            payment_id: locked.payment_id.clone(),
+            workflow_id: locked.workflow_id.clone(),
+            ended: locked.facts.state.end().is_some(),
+            kind: InboxMessageKind::Callback {
+                status: self.status,
+                reason: self.reason.clone(),
+                event_id: self.event_id.to_string(),
+            },
+        }
+    }
+}
+
+/// A SUCCESS in a group: the first report about an open payment, which nothing contradicts.
+struct SuccessStep {
+    callback: Callback,
+    tx_id: TxId,
+}
+
+impl GroupStep for SuccessStep {
+    type Outcome = InboxMessage;
+
+    fn target(&self) -> Target {
+        Target::Transaction(self.tx_id.clone())
+    }
+
+    fn decide(
+        &self,
+        locked: &LockedPayment,
+        _account: Option<&LockedAccount>,
+    ) -> Result<Option<(Changes, InboxMessage)>, LedgerError> {
+        let report = self.callback.report();
+        let answers_us = false;
+        let is_plain = rules::settled_report(&locked.facts, &locked.expected(), &report, answers_us)
+            == FinalStatusRuling::First
+            && locked.facts.state.end().is_none()
+            && !locked.needed_operator
+            && !locked.failure_reported;
+        if !is_plain {
+            return Ok(None);
+        }
+        let changes = Changes {
+            state: Some(PaymentState::Confirmed),
+            final_status: Some((FinalStatus::Settled, FinalStatusSource::Callback.as_str())),
+            line: Some(settled_line(FinalStatusSource::Callback)),
+            callback: Some(self.callback.clone()),
+            ..Changes::default()
+        };
+        Ok(Some((changes, self.callback.message(locked, 0))))
+    }
+
+    fn with_inbox_id(message: InboxMessage, inbox_id: i64) -> InboxMessage {
+        InboxMessage { inbox_id, ..message }
     }
 }
 
@@ -148,12 +226,7 @@ async fn apply_callback(
     let payment_id = &locked.payment_id;
     let open = locked.facts.state.end().is_none();
     if callback.status != CallbackStatus::Failure {
-        let report = SettledReport {
-            switch: callback.switch.clone(),
-            reference: callback.reference.clone(),
-            amount_minor: callback.amount_minor,
-            currency: callback.currency.clone(),
-        };
+        let report = callback.report();
         let ruling = if callback.status == CallbackStatus::Returned {
             write_returned(tx, locked, &report, FinalStatusSource::Callback).await?
         } else {
@@ -205,15 +278,5 @@ async fn insert_message(
     )
     .fetch_one(&mut *tx)
     .await?;
-    Ok(InboxMessage {
-        inbox_id: row.inbox_id,
-        payment_id: locked.payment_id.clone(),
-        workflow_id: current_workflow(tx, &locked.payment_id).await?,
-        ended: locked.facts.state.end().is_some(),
-        kind: InboxMessageKind::Callback {
-            status: callback.status,
-            reason: callback.reason.clone(),
-            event_id: callback.event_id.to_string(),
-        },
-    })
+    Ok(callback.message(locked, row.inbox_id))
 }

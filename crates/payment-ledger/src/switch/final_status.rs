@@ -37,7 +37,7 @@ impl FinalStatusSource {
         self != Self::Callback
     }
 
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Callback => "callback",
             Self::Query => "query",
@@ -132,6 +132,11 @@ impl Ledger {
     }
 }
 
+/// The line of a SUCCESS in the timeline.
+pub(super) fn settled_line(source: FinalStatusSource) -> String {
+    format!("the switch settled the transfer (by {})", source.as_str())
+}
+
 /// Writes a SUCCESS as the final status, or opens an exception if the SUCCESS contradicts the records.
 pub(crate) async fn write_settled(
     tx: &mut LedgerTransaction,
@@ -146,7 +151,7 @@ pub(crate) async fn write_settled(
         FinalStatusRuling::Same => return Ok(ruling),
         FinalStatusRuling::First => {
             write_and_wake_workflow(tx, locked, FinalStatus::Settled, source.as_str()).await?;
-            let detail = format!("the switch settled the transfer (by {})", source.as_str());
+            let detail = settled_line(source);
             writes::move_to_state(tx, payment_id, PaymentState::Confirmed, &detail).await?;
             return open_exceptions_for_failures(tx, locked).await.map(|()| ruling);
         }

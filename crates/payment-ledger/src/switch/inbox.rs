@@ -4,7 +4,7 @@ use payment_protocol::decision::{Action, Decision};
 use payment_protocol::ids::{DecisionId, PaymentId};
 use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::state::FinalState;
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgPool};
 
 use crate::row_lock::lock_payment;
 use crate::stored_id::read_id;
@@ -20,15 +20,20 @@ pub enum CancelRequestOutcome {
 }
 
 impl Ledger {
-    /// Records that a message was delivered, or that its workflow no longer exists.
+    /// Records that a message was delivered, or that its workflow no longer exists, with other messages of the same moment.
     ///
     /// # Errors
     /// [`LedgerError`]: the message is delivered again.
     pub async fn mark_delivered(&self, inbox_id: i64) -> Result<(), LedgerError> {
-        sqlx::query!("UPDATE inbox SET delivered_at = clock_timestamp() WHERE inbox_id = $1", inbox_id)
-            .execute(&self.pool)
-            .await?;
-        Ok(())
+        self.delivered.mark(&self.pool, inbox_id, write_delivered).await
+    }
+
+    /// As [`Ledger::mark_delivered`], for messages that one caller delivered.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: the messages are delivered again.
+    pub async fn mark_all_delivered(&self, inbox_ids: &[i64]) -> Result<(), LedgerError> {
+        if inbox_ids.is_empty() { Ok(()) } else { write_delivered(&self.pool, inbox_ids).await }
     }
 
     /// Claims at most `limit` undelivered messages that are due, oldest first, and defers their next delivery
@@ -90,6 +95,13 @@ impl Ledger {
     }
 }
 
+async fn write_delivered(pool: &PgPool, inbox_ids: &[i64]) -> Result<(), LedgerError> {
+    sqlx::query!("UPDATE inbox SET delivered_at = clock_timestamp() WHERE inbox_id = ANY ($1)", inbox_ids)
+        .execute(pool)
+        .await?;
+    Ok(())
+}
+
 fn callback_status(event_id: &str, word: String) -> Result<CallbackStatus, LedgerError> {
     match CallbackStatus::parse(&word) {
         Some(status) => Ok(status),
@@ -128,22 +140,11 @@ pub async fn request_cancel(
     .await?;
     let Some(row) = inserted else { return Ok(CancelRequestOutcome::Requested(None)) };
     writes::append_timeline(tx, payment_id, locked.facts.state, "the customer requested a cancel").await?;
-    let workflow_id = current_workflow(tx, payment_id).await?;
     Ok(CancelRequestOutcome::Requested(Some(InboxMessage {
         inbox_id: row.inbox_id,
         payment_id: payment_id.clone(),
-        workflow_id,
+        workflow_id: locked.workflow_id,
         ended: false,
         kind: InboxMessageKind::Cancel,
     })))
-}
-
-/// The workflow that receives the payment's signals now.
-pub(super) async fn current_workflow(
-    tx: &mut PgConnection,
-    payment_id: &PaymentId,
-) -> Result<String, LedgerError> {
-    Ok(sqlx::query_scalar!("SELECT workflow_id FROM payments WHERE payment_id = $1", payment_id.as_str())
-        .fetch_one(&mut *tx)
-        .await?)
 }

@@ -1,0 +1,279 @@
+//! Group commit: concurrent steps of different payments share their statements and one commit.
+//!
+//! A step joins a group in its plain case only: its row is not locked by others, and nothing but its own payment's facts, its
+//! account and its report decides it. Every other case, and every step of a group that fails, runs alone in a transaction of its own:
+//! a bad step fails alone, and a step of a group whose COMMIT had no answer finds its own record. So a group changes what a step
+//! costs, and never what it does.
+//!
+//! One group of a process runs at a time. A step never waits for others to come: a group is what arrived while the last one ran.
+//!
+//! | file | content |
+//! |---|---|
+//! | `changes` | what a step writes, and the statement that writes it |
+
+pub(crate) mod changes;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use payment_protocol::ids::{PaymentId, TxId};
+use sqlx::PgPool;
+use tokio::sync::oneshot;
+
+use self::changes::{Changes, Written};
+use crate::LedgerError;
+use crate::accounts::{self, LockedAccount};
+use crate::row_lock::{self, LockedPayment};
+
+/// Steps in one group at most: more would hold their rows' locks longer than they save.
+const GROUP_MAX: usize = 32;
+
+/// `plan_cache_mode`: the statements are set-based, and would otherwise be planned again each time, at twice their cost.
+const BEGIN: &str = "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan";
+
+/// A step that can join a group.
+pub(crate) trait GroupStep: Send + 'static {
+    /// The outcome of the step.
+    type Outcome: Send + 'static;
+
+    /// The payment of the step.
+    fn target(&self) -> Target;
+
+    /// Whether the step reads the payment's source account, under its lock.
+    fn reads_account(&self) -> bool {
+        false
+    }
+
+    /// What the step writes in its plain case, and its outcome; `None` if the step must run alone. An outcome without changes is one
+    /// that was recorded before.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: the step runs alone, and returns the error there.
+    fn decide(
+        &self,
+        locked: &LockedPayment,
+        account: Option<&LockedAccount>,
+    ) -> Result<Option<(Changes, Self::Outcome)>, LedgerError>;
+
+    /// Completes the outcome of a step that stored a callback with the id of its inbox row.
+    fn with_inbox_id(outcome: Self::Outcome, _inbox_id: i64) -> Self::Outcome {
+        outcome
+    }
+}
+
+/// How a step names its payment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Target {
+    Payment(PaymentId),
+    Transaction(TxId),
+}
+
+impl Target {
+    fn is(&self, locked: &LockedPayment) -> bool {
+        match self {
+            Self::Payment(id) => *id == locked.payment_id,
+            Self::Transaction(id) => *id == locked.tx_id,
+        }
+    }
+}
+
+/// The steps that wait for the next group of this process.
+#[derive(Clone)]
+pub(crate) struct GroupCommit {
+    pool: PgPool,
+    queue: Arc<Mutex<Queue>>,
+}
+
+impl std::fmt::Debug for GroupCommit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GroupCommit").finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Box<dyn Waiting>>,
+    /// Whether a task runs groups until none waits.
+    is_running: bool,
+}
+
+/// A queued step of any kind.
+trait Waiting: Send {
+    fn target(&self) -> Target;
+    fn reads_account(&self) -> bool;
+    /// Decides the step and keeps its outcome; `None` if it must run alone.
+    fn decide(&mut self, locked: &LockedPayment, account: Option<&LockedAccount>) -> Option<Changes>;
+    /// The group was committed: answers with the outcome.
+    fn answer(self: Box<Self>, inbox_id: Option<i64>);
+}
+
+struct QueuedStep<S: GroupStep> {
+    step: S,
+    outcome: Option<S::Outcome>,
+    /// Dropped unanswered, it tells the step to run alone.
+    reply: oneshot::Sender<S::Outcome>,
+}
+
+impl<S: GroupStep> Waiting for QueuedStep<S> {
+    fn target(&self) -> Target {
+        self.step.target()
+    }
+
+    fn reads_account(&self) -> bool {
+        self.step.reads_account()
+    }
+
+    fn decide(&mut self, locked: &LockedPayment, account: Option<&LockedAccount>) -> Option<Changes> {
+        let (changes, outcome) = self.step.decide(locked, account).ok().flatten()?;
+        self.outcome = Some(outcome);
+        Some(changes)
+    }
+
+    fn answer(self: Box<Self>, inbox_id: Option<i64>) {
+        if let Some(outcome) = self.outcome {
+            let outcome = match inbox_id {
+                Some(inbox_id) => S::with_inbox_id(outcome, inbox_id),
+                None => outcome,
+            };
+            // The caller may have gone; the step is committed all the same.
+            let _ = self.reply.send(outcome);
+        }
+    }
+}
+
+impl GroupCommit {
+    pub(crate) fn new(pool: PgPool) -> Self {
+        Self { pool, queue: Arc::default() }
+    }
+
+    /// Runs a step in the next group. `None`: nothing is known of an outcome, and the caller runs the step alone.
+    pub(crate) async fn run<S: GroupStep>(&self, step: S) -> Option<S::Outcome> {
+        let (reply, outcome) = oneshot::channel();
+        let must_start = {
+            let mut queue = lock(&self.queue);
+            queue.waiting.push(Box::new(QueuedStep { step, outcome: None, reply }));
+            !std::mem::replace(&mut queue.is_running, true)
+        };
+        if must_start {
+            // A task of its own: a caller that goes away must not end the group of the others.
+            tokio::spawn(run_groups(
+                self.pool.clone(),
+                Running { queue: Arc::clone(&self.queue), is_done: false },
+            ));
+        }
+        outcome.await.ok()
+    }
+}
+
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The task that runs groups. If it ends early, with its runtime or by a panic, every waiting step runs alone, and the next one
+/// starts another task.
+struct Running {
+    queue: Arc<Mutex<Queue>>,
+    is_done: bool,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.is_done {
+            let mut queue = lock(&self.queue);
+            queue.is_running = false;
+            queue.waiting.clear();
+        }
+    }
+}
+
+impl Running {
+    /// The steps of the next group, in the order of their arrival, one for each payment; `None` if no step waits, which ends the task.
+    fn next_group(&mut self) -> Option<Vec<Box<dyn Waiting>>> {
+        let mut queue = lock(&self.queue);
+        let mut targets = HashSet::new();
+        let mut group = Vec::new();
+        let mut later = Vec::new();
+        for waiting in std::mem::take(&mut queue.waiting) {
+            if group.len() < GROUP_MAX && targets.insert(waiting.target()) {
+                group.push(waiting);
+            } else {
+                later.push(waiting);
+            }
+        }
+        queue.waiting = later;
+        if group.is_empty() {
+            queue.is_running = false;
+            self.is_done = true;
+            return None;
+        }
+        Some(group)
+    }
+}
+
+async fn run_groups(pool: PgPool, mut running: Running) {
+    while let Some(group) = running.next_group() {
+        let steps = group.len();
+        match run_group(&pool, group).await {
+            Ok(committed) => {
+                metrics::histogram!("ledger_group_steps").record(committed as f64);
+            }
+            Err(error) => {
+                metrics::counter!("ledger_groups_failed_total").increment(1);
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    steps,
+                    "the ledger could not commit a group of steps; each of them runs alone"
+                );
+            }
+        }
+    }
+}
+
+/// Runs a group in one transaction; returns how many of its steps were committed. The others are dropped, and so run alone.
+async fn run_group(pool: &PgPool, group: Vec<Box<dyn Waiting>>) -> Result<usize, LedgerError> {
+    let mut tx = pool.begin_with(BEGIN).await?;
+    let (mut payment_ids, mut tx_ids) = (Vec::new(), Vec::new());
+    for step in &group {
+        match step.target() {
+            Target::Payment(id) => payment_ids.push(id.to_string()),
+            Target::Transaction(id) => tx_ids.push(id.to_string()),
+        }
+    }
+    let locked = row_lock::lock_unlocked(&mut tx, &payment_ids, &tx_ids).await?;
+    let mut steps = Vec::with_capacity(group.len());
+    for step in group {
+        if let Some(locked) = locked.iter().find(|locked| step.target().is(locked)) {
+            steps.push((step, locked));
+        }
+    }
+    let account_ids: Vec<&str> = steps
+        .iter()
+        .filter(|(step, _)| step.reads_account())
+        .map(|(_, locked)| locked.source_account.as_str())
+        .collect();
+    let mut accounts: HashMap<String, LockedAccount> = accounts::lock_unlocked(&mut tx, &account_ids).await?;
+    let mut decided = Vec::with_capacity(steps.len());
+    let mut used = HashSet::new();
+    for (mut step, locked) in steps {
+        // A step by payment id and one by transaction id may have the same payment.
+        if !used.insert(&locked.payment_id) {
+            continue;
+        }
+        let account = accounts.get_mut(locked.source_account.as_str());
+        let Some(changes) = step.decide(locked, account.as_deref()) else { continue };
+        if let (Some(account), Some(posting)) = (account, &changes.posting) {
+            account.follow(posting, locked.money.amount_minor());
+        }
+        decided.push((step, locked, changes));
+    }
+    let changes: Vec<_> = decided.iter().map(|(_, locked, changes)| (*locked, changes)).collect();
+    let Written { inbox_ids } = changes::write(&mut tx, &changes).await?;
+    tx.commit().await?;
+    let mut inbox_ids = inbox_ids.into_iter();
+    let committed = decided.len();
+    for (step, _, changes) in decided {
+        let inbox_id = changes.callback.is_some().then(|| inbox_ids.next()).flatten();
+        step.answer(inbox_id);
+    }
+    Ok(committed)
+}
