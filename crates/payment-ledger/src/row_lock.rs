@@ -131,13 +131,23 @@ pub(crate) async fn lock_unlocked(
     payment_ids: &[String],
     tx_ids: &[String],
 ) -> Result<Vec<LockedPayment>, LedgerError> {
-    let unlocked: Vec<String> = sqlx::query_scalar!(
-        "SELECT payment_id FROM payments WHERE payment_id = ANY ($1) OR tx_id = ANY ($2) FOR UPDATE SKIP LOCKED",
-        payment_ids,
-        tx_ids,
-    )
-    .fetch_all(&mut *tx)
-    .await?;
+    let mut unlocked: Vec<String> = Vec::new();
+    if !payment_ids.is_empty() {
+        unlocked = sqlx::query_scalar!(
+            "SELECT payment_id FROM payments WHERE payment_id = ANY ($1) FOR UPDATE SKIP LOCKED",
+            payment_ids,
+        )
+        .fetch_all(&mut *tx)
+        .await?;
+    }
+    if !tx_ids.is_empty() {
+        let by_transaction = sqlx::query_scalar!(
+            "SELECT payment_id FROM payments WHERE tx_id = ANY ($1) AND payment_id <> ALL ($2) FOR UPDATE SKIP LOCKED",
+            tx_ids,
+            &unlocked,
+        );
+        unlocked.extend(by_transaction.fetch_all(&mut *tx).await?);
+    }
     if unlocked.is_empty() { Ok(Vec::new()) } else { read_locked(tx, &unlocked).await }
 }
 

@@ -1,0 +1,231 @@
+//! Group commit: concurrent steps share a transaction, and each has the effect that it has alone.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step fails the test")]
+
+mod support;
+
+use futures::future::{join, join_all};
+use payment_ledger::LedgerError;
+use payment_ledger::switch::callbacks::StoreCallbackOutcome;
+use payment_protocol::cause::ReserveRefusal;
+use payment_protocol::port::{DebitOutcome, ReserveOutcome};
+use payment_protocol::submit::SendAnswer;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{AssertSqlSafe, PgPool};
+use support::{AMOUNT_MINOR, Bank, SWITCH_NOW_MS, Sample, Stage, at, event, success};
+
+/// Payments of a test.
+const PAYMENTS: usize = 16;
+
+async fn payments_at(bank: &Bank, stage: Stage) -> Vec<Sample> {
+    let mut payments = Vec::new();
+    for n in 0..PAYMENTS {
+        payments.push(bank.payment_at(stage, &format!("k{n}")).await);
+    }
+    payments
+}
+
+/// S1.2: steps of all kinds that come at the same moment are committed together.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn concurrent_steps_of_all_kinds_share_a_transaction(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let reserving = bank.payment_at(Stage::Accepted, "reserving").await;
+    let sending = bank.payment_at(Stage::Reserved, "sending").await;
+    let answered = bank.payment_at(Stage::Sent, "answered").await;
+    let reported = bank.payment_at(Stage::Sent, "reported").await;
+    let debiting = bank.payment_at(Stage::Confirmed, "debiting").await;
+    let payment = bank.payment(&reserving).await;
+    let (run, now) = (support::first_run(), at(SWITCH_NOW_MS));
+    let callback = success(&reported, &event(&reported, "s"));
+    let (reserve, attempt, answer, store, debit) = futures::join!(
+        bank.ledger.reserve(&payment, &run),
+        bank.ledger.record_attempt(&sending.id, &run, now, false, None),
+        bank.ledger.record_answer(&answered.id, 1, &SendAnswer::Accepted, Some("t-1"), now),
+        bank.ledger.store_callback(&callback),
+        bank.ledger.debit(&debiting.id),
+    );
+    assert_eq!(reserve.unwrap(), ReserveOutcome::Held);
+    assert!(attempt.unwrap().1.is_some());
+    answer.unwrap();
+    let StoreCallbackOutcome::New(Some(message)) = store.unwrap() else { panic!("no message") };
+    assert_eq!(debit.unwrap(), DebitOutcome::Done);
+    let stored = "SELECT inbox_id FROM inbox WHERE kind = 'callback' ORDER BY inbox_id DESC LIMIT 1";
+    assert_eq!(message.inbox_id, bank.number(stored).await);
+    let states = "SELECT state FROM payments ORDER BY array_position(
+                      ARRAY['reserved', 'submitted', 'confirmed', 'settled'], state)";
+    assert_eq!(bank.words(states).await, ["reserved", "reserved", "submitted", "confirmed", "settled"]);
+    assert_eq!(bank.number("SELECT count(DISTINCT xmin::text) FROM payments").await, 1);
+    bank.audit().await;
+}
+
+/// I2: payments from one account in one group never use more than it has.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn payments_from_one_account_in_a_group_never_overdraw_it(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let account = bank.open("shared", 3 * AMOUNT_MINOR).await;
+    let mut payments = Vec::new();
+    for n in 0..5 {
+        let mut order = bank.order(&format!("k{n}"));
+        order.source_account = account.clone();
+        payments.push(bank.accept(&order).await);
+    }
+    let outcomes = join_all(payments.iter().map(|p| bank.reserve(p))).await;
+    let held = outcomes.iter().filter(|outcome| **outcome == ReserveOutcome::Held).count();
+    let refused = ReserveOutcome::Refused(ReserveRefusal::InsufficientFunds);
+    let refused = outcomes.iter().filter(|outcome| **outcome == refused).count();
+    assert_eq!((held, refused), (3, 2));
+    bank.audit().await;
+}
+
+/// A step that the database refuses fails alone; the others of its group are committed.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_refused_step_of_a_group_fails_alone(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let payments = payments_at(&bank, Stage::Confirmed).await;
+    let bad = &payments[5];
+    bank.refuse_rows("journal", &format!("NEW.payment_id = '{}'", bad.id), "23514").await;
+    let outcomes = join_all(payments.iter().map(|p| bank.ledger.debit(&p.id))).await;
+    for (p, outcome) in payments.iter().zip(outcomes) {
+        if p.id == bad.id {
+            assert!(matches!(outcome, Err(LedgerError::Refused(_))), "{outcome:?}");
+        } else {
+            assert_eq!(outcome.unwrap(), DebitOutcome::Done);
+        }
+    }
+    assert_eq!(bank.state(bad).await, "confirmed");
+    bank.allow_rows("journal").await;
+    assert_eq!(bank.debit(bad).await, DebitOutcome::Done);
+    bank.audit().await;
+}
+
+/// R31: a group whose commit is refused at the last moment leaves nothing, and each of its steps is made once.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn steps_of_a_group_that_is_not_committed_are_made_alone(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let payments = payments_at(&bank, Stage::Accepted).await;
+    // Refuses every transaction with more than one reserve, when it commits.
+    bank.sql(
+        "CREATE FUNCTION refuse_groups() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN
+             IF (SELECT count(*) FROM operations WHERE xmin::text = (txid_current() % (2::bigint ^ 32)::bigint)::text) > 1 THEN
+                 RAISE 'refused by the test' USING ERRCODE = '40001';
+             END IF;
+             RETURN NULL;
+         END $$;
+         CREATE CONSTRAINT TRIGGER refuse_groups AFTER INSERT ON operations DEFERRABLE INITIALLY DEFERRED
+         FOR EACH ROW EXECUTE FUNCTION refuse_groups()",
+    )
+    .await;
+    let outcomes = join_all(payments.iter().map(|p| bank.reserve(p))).await;
+    assert!(outcomes.iter().all(|outcome| *outcome == ReserveOutcome::Held));
+    let alone = "SELECT count(DISTINCT xmin::text) FROM operations WHERE operation_key LIKE '%:reserve'";
+    assert_eq!(bank.number(alone).await, PAYMENTS as i64);
+    bank.audit().await;
+}
+
+/// A step waits for a lock alone, and the others of its moment do not wait for it.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_step_that_must_wait_for_a_lock_delays_no_other(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::with_connections(options, connect, 8).await;
+    let payments = payments_at(&bank, Stage::Accepted).await;
+    let (locked, others) = payments.split_first().unwrap();
+    let others_held = async { join_all(others.iter().map(|p| bank.reserve(p))).await };
+    let (outcome, ()) = behind_a_lock(&bank, locked, bank.reserve(locked), async {
+        assert!(others_held.await.iter().all(|outcome| *outcome == ReserveOutcome::Held));
+    })
+    .await;
+    assert_eq!(outcome, ReserveOutcome::Held);
+    bank.audit().await;
+    bank.close().await;
+}
+
+/// Every step writes in a group what it writes alone.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_step_in_a_group_writes_what_it_writes_alone(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::with_connections(options, connect, 8).await;
+    let grouped = bank.payment_at(Stage::Accepted, "grouped").await;
+    let alone = bank.payment_at(Stage::Accepted, "alone").await;
+    let (run, now) = (support::first_run(), at(SWITCH_NOW_MS));
+    for step in ["reserve", "attempt", "answer", "callback", "debit"] {
+        for p in [&grouped, &alone] {
+            let make = async {
+                match step {
+                    "reserve" => assert_eq!(bank.reserve(p).await, ReserveOutcome::Held),
+                    "attempt" => {
+                        let recorded = bank.ledger.record_attempt(&p.id, &run, now, false, Some("m\0")).await;
+                        assert!(recorded.unwrap().1.is_some());
+                    }
+                    "answer" => bank
+                        .ledger
+                        .record_answer(&p.id, 1, &SendAnswer::Accepted, Some("t\0"), now)
+                        .await
+                        .unwrap(),
+                    "callback" => {
+                        let stored = bank.ledger.store_callback(&success(p, &event(p, "s"))).await.unwrap();
+                        assert!(matches!(stored, StoreCallbackOutcome::New(Some(_))));
+                    }
+                    _ => assert_eq!(bank.debit(p).await, DebitOutcome::Done),
+                }
+            };
+            if p.id == alone.id {
+                behind_a_lock(&bank, p, make, async {}).await;
+            } else {
+                make.await;
+            }
+        }
+        assert_eq!(rows(&bank, &grouped).await, rows(&bank, &alone).await, "{step}");
+    }
+    bank.audit().await;
+    bank.close().await;
+}
+
+/// Runs a step while another transaction has locked its payment's row, so that it runs alone; `meanwhile` ends before the lock does.
+async fn behind_a_lock<T, M>(
+    bank: &Bank,
+    p: &Sample,
+    step: impl Future<Output = T>,
+    meanwhile: impl Future<Output = M>,
+) -> (T, M) {
+    let mut tx = bank.pool.begin().await.unwrap();
+    let lock = format!("SELECT FROM payments WHERE payment_id = '{}' FOR UPDATE", p.id);
+    sqlx::query(AssertSqlSafe(lock)).execute(&mut *tx).await.unwrap();
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%FOR UPDATE%'";
+    let release = async {
+        let meanwhile = meanwhile.await;
+        while bank.number(waiting).await == 0 {}
+        tx.rollback().await.unwrap();
+        meanwhile
+    };
+    join(step, release).await
+}
+
+/// Everything that is stored about a payment, without its own ids and the times.
+async fn rows(bank: &Bank, p: &Sample) -> Vec<String> {
+    let sql = format!(
+        "SELECT replace(replace(replace(row, '{id}', 'PAYMENT'), '{tx}', 'TX'), '{account}', 'ACCOUNT')
+         FROM (
+             SELECT 1 AS part, 0::bigint AS n, concat_ws(' ', state, run_id, attempts, submit_deadline, final_status, final_status_source,
+                    started_at IS NULL, first_attempt_at IS NULL, ended_at IS NULL) AS row
+             FROM payments WHERE payment_id = '{id}'
+             UNION ALL SELECT 2, entry_id, concat_ws(' ', state, detail, is_internal) FROM timeline WHERE payment_id = '{id}'
+             UNION ALL SELECT 3, 0, concat_ws(' ', operation_key, outcome, reason) FROM operations WHERE payment_id = '{id}'
+             UNION ALL SELECT 4, entry_id, concat_ws(' ', operation_key, kind, debit_account, credit_account, amount_minor, currency)
+             FROM journal WHERE payment_id = '{id}'
+             UNION ALL SELECT 5, sequence, concat_ws(' ', event_id, kind, version, sequence, body - 'end_to_end_id')
+             FROM outbox WHERE subject_key = '{id}'
+             UNION ALL SELECT 6, attempt, concat_ws(' ', attempt, outcome, marker, transfer_id, answered_at IS NULL)
+             FROM submissions WHERE payment_id = '{id}'
+             UNION ALL SELECT 7, 0, concat_ws(' ', switch, left(event_id, 1), reference, status, amount_minor, currency, reason,
+                    left(convert_from(body, 'UTF8'), 9))
+             FROM switch_callbacks WHERE payment_id = '{id}'
+             UNION ALL SELECT 8, inbox_id, concat_ws(' ', kind, switch, delivered_at IS NULL, next_delivery_at > received_at)
+             FROM inbox WHERE payment_id = '{id}'
+             UNION ALL SELECT 9, 0, concat_ws(' ', status, amount_minor) FROM holds WHERE payment_id = '{id}'
+         ) AS rows ORDER BY part, n, row",
+        id = p.id,
+        tx = p.tx,
+        account = p.account,
+    );
+    bank.words(&sql).await
+}
