@@ -1,6 +1,7 @@
 //! Payments without failures, and with each kind of failure. Test names begin with the number of the requirement. After each
 //! test the bank's ledger is compared with the switch's transfers.
 
+mod budget;
 mod cancellation;
 mod confirmation;
 mod crashes;

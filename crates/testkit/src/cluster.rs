@@ -36,6 +36,19 @@ impl Cluster {
     /// # Errors
     /// If PostgreSQL's programs are missing or the server does not start; the error has its log.
     pub async fn start(name: &str, preload: Preload) -> anyhow::Result<Self> {
+        Self::start_with(name, Some(preload), &[]).await
+    }
+
+    /// Starts a server that counts the statements of its databases, in a folder under the test's name.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub async fn start_counting(name: &str) -> anyhow::Result<Self> {
+        let settings = ["shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track=top"];
+        Self::start_with(name, None, &settings).await
+    }
+
+    async fn start_with(name: &str, preload: Option<Preload>, settings: &[&str]) -> anyhow::Result<Self> {
         let programs = std::env::var_os("TEST_PG_BIN").map(PathBuf::from).context(
             "TEST_PG_BIN, the folder of PostgreSQL's programs, is not set: run the tests by `./dev test`",
         )?;
@@ -44,7 +57,8 @@ impl Cluster {
         let folder =
             std::env::temp_dir().join(format!("instant-payments-{name}-{}", Uuid::new_v4().simple()));
         std::fs::create_dir(&folder)?;
-        let environment = preload.environment(&folder)?;
+        let environment =
+            preload.map(|preload| preload.environment(&folder)).transpose()?.unwrap_or_default();
         user.take_ownership(&folder)?;
         let data = folder.join("data");
 
@@ -64,7 +78,10 @@ impl Cluster {
             "timezone=UTC",
             "fsync=off",
             "max_connections=200",
-        ] {
+        ]
+        .iter()
+        .chain(settings)
+        {
             server.args(["-c", setting]);
         }
         let server = server.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
