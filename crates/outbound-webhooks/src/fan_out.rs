@@ -1,6 +1,8 @@
 //! An event becomes one delivery for each active endpoint of its tenant that receives its kind, with the exact body that is
 //! sent.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -29,6 +31,8 @@ pub struct WebhookEvent<'a> {
     pub at: Timestamp,
     /// The payload.
     pub data: &'a Value,
+    /// Position in the event's trace: the attempts are spans of this trace.
+    pub trace_parent: Option<&'a TraceParent>,
 }
 
 /// The body of a delivery: the fields of Standard Webhooks (type, timestamp, data), and key and sequence for the order.
@@ -42,7 +46,7 @@ struct DeliveryBody<'a> {
     data: &'a Value,
 }
 
-/// The deliveries of an event could not be written.
+/// The deliveries of events could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum FanOutError {
     /// The id is not a header value, or contains a dot, which would make the signed text ambiguous.
@@ -79,30 +83,65 @@ impl WebhookEvent<'_> {
     }
 }
 
-/// Inserts the deliveries of an event in the caller's transaction; returns how many were newly inserted. A repeat inserts
-/// none. The attempts will be spans of the task's current trace.
+/// Inserts the deliveries of events in the caller's transaction; returns how many were newly inserted. A repeat inserts none.
 ///
 /// # Errors
 /// [`FanOutError`]: the transaction must not be committed.
-pub async fn fan_out(tx: &mut PgConnection, event: &WebhookEvent<'_>) -> Result<u64, FanOutError> {
-    let id = event.event_id;
-    let is_permitted = |byte: u8| byte.is_ascii_graphic() && byte != b'.';
-    if id.is_empty() || id.len() > EVENT_ID_BYTES_MAX || !id.bytes().all(is_permitted) {
+pub async fn fan_out(tx: &mut PgConnection, events: &[WebhookEvent<'_>]) -> Result<u64, FanOutError> {
+    if !events.iter().all(|event| is_permitted_id(event.event_id)) {
         return Err(FanOutError::EventId);
     }
-    let body = event.body()?;
+    let tenants = tenants_with_endpoints(tx, events).await?;
+    // Mostly no tenant has an endpoint: then no body is built and nothing is written.
+    if tenants.is_empty() {
+        return Ok(0);
+    }
+    let (mut owners, mut ids, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut bodies, mut trace_parents) = (Vec::new(), Vec::new());
+    for event in events.iter().filter(|event| tenants.contains(event.tenant)) {
+        owners.push(event.tenant);
+        ids.push(event.event_id);
+        kinds.push(event.kind);
+        bodies.push(event.body()?);
+        trace_parents.push(event.trace_parent.map(TraceParent::to_string));
+    }
     let rows = sqlx::query!(
         "INSERT INTO webhook_deliveries (endpoint_id, event_id, kind, body, trace_parent)
-         SELECT endpoint_id, $2, $3, $4, $5 FROM webhook_endpoints
-         WHERE tenant_id = $1 AND status = 'active' AND (kinds = '{}' OR $3 = ANY(kinds))
+         SELECT endpoint_id, event_id, kind, body, trace_parent
+         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
+              WITH ORDINALITY AS event (tenant_id, event_id, kind, body, trace_parent, n)
+         JOIN webhook_endpoints AS endpoint USING (tenant_id)
+         WHERE status = 'active' AND (kinds = '{}' OR kind = ANY(kinds))
+         ORDER BY n, endpoint_id
          ON CONFLICT DO NOTHING",
-        event.tenant,
-        id,
-        event.kind,
-        body,
-        TraceParent::current().map(|position| position.to_string()),
+        &owners as &[&str],
+        &ids as &[&str],
+        &kinds as &[&str],
+        &bodies,
+        &trace_parents as &[Option<String>],
     )
     .execute(tx)
     .await?;
     Ok(rows.rows_affected())
+}
+
+fn is_permitted_id(id: &str) -> bool {
+    let is_permitted = |byte: u8| byte.is_ascii_graphic() && byte != b'.';
+    (1..=EVENT_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(is_permitted)
+}
+
+/// The tenants of the events that have an active endpoint.
+async fn tenants_with_endpoints(
+    tx: &mut PgConnection,
+    events: &[WebhookEvent<'_>],
+) -> Result<HashSet<String>, sqlx::Error> {
+    let tenants: HashSet<&str> = events.iter().map(|event| event.tenant).collect();
+    let tenants: Vec<&str> = tenants.into_iter().collect();
+    let with_endpoints = sqlx::query_scalar!(
+        "SELECT DISTINCT tenant_id FROM webhook_endpoints WHERE tenant_id = ANY($1) AND status = 'active'",
+        &tenants as &[&str],
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(with_endpoints.into_iter().collect())
 }

@@ -1,27 +1,32 @@
-//! Consumes an event once, in the order of its key, and parks a message that cannot be consumed.
+//! Consumes events once, in the order of their keys, and parks a message that cannot be consumed.
+//!
+//! A commit costs more than the effect of an event, so events that arrive together share a transaction. They share nothing else:
+//! if the transaction fails, each event has one of its own.
 
+use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::future::Future;
 
 use postgres_kit::text::replace_nul;
 use sqlx::{PgConnection, PgPool};
+use trace_kit::TraceParent;
 
 use crate::{Event, OutboxError};
 
-/// The effect of an event on the consumer's database. It is called in the transaction that marks the event as consumed and
-/// changes nothing outside it; then the effect happens once, however often the event is delivered.
+/// The effect of events on the consumer's database. It is called in the transaction that marks the events as consumed and
+/// changes nothing outside it; then the effect of an event happens once, however often the event is delivered.
 pub trait EventEffect: Send + Sync {
-    /// Writes the effect in `tx`.
+    /// Writes the effects of `events` in `tx`, in the order of the slice, which has the events of a key in their order.
     ///
     /// # Errors
-    /// [`EffectError`]: the transaction is rolled back.
+    /// [`EffectError`]: the transaction is rolled back. If there are several events, `apply` is called again for each one alone.
     fn apply(
         &self,
         tx: &mut PgConnection,
-        event: &Event,
+        events: &[&ReceivedEvent],
     ) -> impl Future<Output = Result<(), EffectError>> + Send;
 
-    /// Called after the commit, for logs and metrics. Not called if the process ends in between.
+    /// Called after the commit for each event, for logs and metrics. Not called if the process ends in between.
     fn committed(&self, _event: &Event) {}
 }
 
@@ -34,6 +39,12 @@ pub enum EffectError {
     /// The event cannot be consumed now; it is delivered again, without a limit.
     #[error("the effect of the event could not be written now; the broker delivers the event again")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
+}
+
+impl From<OutboxError> for EffectError {
+    fn from(error: OutboxError) -> Self {
+        Self::Unavailable(error.into())
+    }
 }
 
 /// Outcome of consuming an event.
@@ -56,84 +67,175 @@ pub enum KeyOrder {
     Waived,
 }
 
-/// Consumes an event: marks it as processed and applies its effect, in one transaction.
+/// An event that was delivered to a consumer.
+#[derive(Clone, Debug)]
+pub struct ReceivedEvent {
+    /// The event.
+    pub event: Event,
+    /// Whether it waits for the earlier events of its key.
+    pub order: KeyOrder,
+    /// Position of its consumption in the event's trace, for effects that continue the trace.
+    pub trace_parent: Option<TraceParent>,
+}
+
+/// Consumes events, in any order: marks them as processed and applies their effects, in one transaction. If that fails, each
+/// event is consumed in a transaction of its own, so that an event fails alone; after the first one that is unavailable the
+/// others are not tried. Returns the result of each event, in the order of `received`.
 ///
-/// # Errors
-/// [`EffectError`]; a commit without an answer is [`EffectError::Unavailable`], and the mark decides at the next delivery.
+/// A commit without an answer is [`EffectError::Unavailable`], and the mark decides at the next delivery.
 pub async fn consume(
     pool: &PgPool,
     consumer: &str,
-    event: &Event,
-    order: KeyOrder,
+    received: &[ReceivedEvent],
     effect: &impl EventEffect,
-) -> Result<ConsumeOutcome, EffectError> {
-    let unavailable = |error: sqlx::Error| EffectError::Unavailable(error.into());
-    let outbox_unavailable = |error: OutboxError| EffectError::Unavailable(error.into());
-    let mut tx = pool.begin().await.map_err(unavailable)?;
-    let skipped = if !mark_processed(&mut tx, consumer, &event.event_id).await.map_err(outbox_unavailable)? {
-        Some(ConsumeOutcome::Duplicate)
-    } else if order == KeyOrder::Required
-        && !is_next(&mut tx, consumer, event).await.map_err(outbox_unavailable)?
-    {
-        Some(ConsumeOutcome::OutOfOrder)
-    } else {
-        None
-    };
-    if let Some(outcome) = skipped {
-        tx.rollback().await.map_err(unavailable)?;
-        return Ok(outcome);
+) -> Vec<Result<ConsumeOutcome, EffectError>> {
+    let mut by_key: Vec<(usize, &ReceivedEvent)> = received.iter().enumerate().collect();
+    // Earlier events of a key first; and since every process locks the rows of keys in this order, no two of them deadlock.
+    by_key.sort_by(|(_, a), (_, b)| (&a.event.key, a.event.sequence).cmp(&(&b.event.key, b.event.sequence)));
+    let mut ids = HashSet::new();
+    let (first, repeated): (Vec<_>, Vec<_>) =
+        by_key.into_iter().partition(|(_, received)| ids.insert(received.event.event_id.as_str()));
+    let mut results = Vec::with_capacity(received.len());
+    // The marks of the first deliveries decide on the repeated ones.
+    for events in [first, repeated] {
+        let (numbers, events): (Vec<usize>, Vec<&ReceivedEvent>) = events.into_iter().unzip();
+        results.extend(numbers.into_iter().zip(consume_different(pool, consumer, &events, effect).await));
     }
-    effect.apply(&mut tx, event).await?;
-    advance_position(&mut tx, consumer, &event.key, event.sequence).await.map_err(outbox_unavailable)?;
-    tx.commit().await.map_err(unavailable)?;
-    effect.committed(event);
-    Ok(ConsumeOutcome::Processed)
+    results.sort_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Marks the event as processed by `consumer`. False if it was marked before. Waits while another transaction marks the same
-/// event.
-async fn mark_processed(tx: &mut PgConnection, consumer: &str, event_id: &str) -> Result<bool, OutboxError> {
-    let rows = sqlx::query!(
-        "INSERT INTO processed_events (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING",
-        consumer,
-        event_id,
-    )
-    .execute(tx)
-    .await?;
-    Ok(rows.rows_affected() > 0)
+/// Consumes different events, those of a key in their order: together, or else one by one.
+async fn consume_different(
+    pool: &PgPool,
+    consumer: &str,
+    events: &[&ReceivedEvent],
+    effect: &impl EventEffect,
+) -> Vec<Result<ConsumeOutcome, EffectError>> {
+    if events.len() > 1 {
+        match consume_together(pool, consumer, events, effect).await {
+            Ok(Some(outcomes)) => return outcomes.into_iter().map(Ok).collect(),
+            // It is found, counted and logged alone.
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(
+                    consumer,
+                    events = events.len(),
+                    error = &error as &dyn Error,
+                    "the event consumer could not consume events in one transaction; it consumes them one by one"
+                );
+            }
+        }
+    }
+    let mut results = Vec::with_capacity(events.len());
+    let mut is_unavailable = false;
+    for received in events {
+        let result = if is_unavailable {
+            // A timeout for each event would last longer than the broker waits for an acknowledgement.
+            Err(EffectError::Unavailable("the effect of another event was unavailable just now".into()))
+        } else {
+            consume_together(pool, consumer, &[*received], effect).await.map(|outcomes| {
+                outcomes.and_then(|outcomes| outcomes.first().copied()).unwrap_or(ConsumeOutcome::OutOfOrder)
+            })
+        };
+        is_unavailable = matches!(result, Err(EffectError::Unavailable(_)));
+        results.push(result);
+    }
+    results
 }
 
-/// Whether every earlier event of the key was consumed or parked. The broker delivers in order, except for redeliveries; this
-/// check keeps the order of effects for those too.
-async fn is_next(tx: &mut PgConnection, consumer: &str, event: &Event) -> Result<bool, OutboxError> {
-    let last = sqlx::query_scalar!(
-        "SELECT last_sequence FROM consumer_positions WHERE consumer = $1 AND subject_key = $2",
-        consumer,
-        event.key,
-    )
-    .fetch_optional(tx)
-    .await?;
-    Ok(event.sequence <= last.unwrap_or(0).saturating_add(1))
+/// Consumes different events, those of a key in their order, in one transaction; returns their outcomes. `None` if an earlier
+/// event of a key was not consumed yet, and nothing was changed.
+async fn consume_together(
+    pool: &PgPool,
+    consumer: &str,
+    events: &[&ReceivedEvent],
+    effect: &impl EventEffect,
+) -> Result<Option<Vec<ConsumeOutcome>>, EffectError> {
+    let unavailable = |error: sqlx::Error| EffectError::Unavailable(error.into());
+    let mut tx = pool.begin().await.map_err(unavailable)?;
+    let marks = mark_processed(&mut tx, consumer, events).await?;
+    let new: Vec<&ReceivedEvent> =
+        events.iter().zip(&marks).filter(|(_, mark)| mark.is_new).map(|(received, _)| *received).collect();
+    let are_in_order = are_in_order(events, &marks);
+    if new.is_empty() || !are_in_order {
+        tx.rollback().await.map_err(unavailable)?;
+    } else {
+        if let Err(error) = effect.apply(&mut tx, &new).await {
+            // Otherwise the next attempt could wait for the locks of this one.
+            tx.rollback().await.map_err(unavailable)?;
+            return Err(error);
+        }
+        tx.commit().await.map_err(unavailable)?;
+        new.iter().for_each(|received| effect.committed(&received.event));
+    }
+    let outcome =
+        |mark: &Mark| if mark.is_new { ConsumeOutcome::Processed } else { ConsumeOutcome::Duplicate };
+    Ok(are_in_order.then(|| marks.iter().map(outcome).collect()))
 }
 
-/// Advances the consumer's position in the key to `sequence`; the position never moves back.
-async fn advance_position(
+/// What the database says about a received event.
+struct Mark {
+    /// The event was not marked as processed before.
+    is_new: bool,
+    /// Sequence number of the last event of the key that was consumed or parked before the statement; 0 if none was.
+    last_sequence: i64,
+}
+
+/// Marks different events as processed by `consumer` and advances its positions in their keys; a position never moves back.
+/// Waits while another transaction marks one of the events.
+async fn mark_processed(
     tx: &mut PgConnection,
     consumer: &str,
-    key: &str,
-    sequence: i64,
-) -> Result<(), OutboxError> {
-    sqlx::query!(
-        "INSERT INTO consumer_positions AS k (consumer, subject_key, last_sequence) VALUES ($1, $2, $3)
-         ON CONFLICT (consumer, subject_key) DO UPDATE
-         SET last_sequence = greatest(k.last_sequence, excluded.last_sequence), updated_at = clock_timestamp()",
+    events: &[&ReceivedEvent],
+) -> Result<Vec<Mark>, OutboxError> {
+    let (mut ids, mut keys, mut sequences) = (Vec::new(), Vec::new(), Vec::new());
+    for ReceivedEvent { event, .. } in events {
+        ids.push(event.event_id.as_str());
+        keys.push(event.key.as_str());
+        sequences.push(event.sequence);
+    }
+    // The statement reads the positions as they were before it. If another transaction advances one meanwhile, an event is
+    // deferred in vain, never consumed too early.
+    let marks = sqlx::query_as!(
+        Mark,
+        r#"WITH received AS (
+               SELECT * FROM unnest($2::text[], $3::text[], $4::bigint[])
+                             WITH ORDINALITY AS r (event_id, subject_key, sequence, n)),
+           marked AS (
+               INSERT INTO processed_events (consumer, event_id)
+               SELECT $1, event_id FROM received ORDER BY n
+               ON CONFLICT DO NOTHING RETURNING event_id),
+           advanced AS (
+               INSERT INTO consumer_positions AS k (consumer, subject_key, last_sequence)
+               SELECT $1, subject_key, max(sequence) FROM received JOIN marked USING (event_id)
+               GROUP BY subject_key ORDER BY subject_key COLLATE "C"
+               ON CONFLICT (consumer, subject_key) DO UPDATE
+               SET last_sequence = greatest(k.last_sequence, excluded.last_sequence), updated_at = clock_timestamp())
+           SELECT marked.event_id IS NOT NULL AS "is_new!",
+                  coalesce((SELECT p.last_sequence FROM consumer_positions p
+                            WHERE p.consumer = $1 AND p.subject_key = received.subject_key), 0) AS "last_sequence!"
+           FROM received LEFT JOIN marked USING (event_id) ORDER BY n"#,
         consumer,
-        key,
-        sequence,
+        &ids as &[&str],
+        &keys as &[&str],
+        &sequences,
     )
-    .execute(tx)
+    .fetch_all(tx)
     .await?;
-    Ok(())
+    Ok(marks)
+}
+
+/// Whether every earlier event of each new event's key was consumed or parked, or precedes it in `events`. The broker delivers in
+/// order, except for redeliveries; this check keeps the order of effects for those too.
+fn are_in_order(events: &[&ReceivedEvent], marks: &[Mark]) -> bool {
+    let mut positions: HashMap<&str, i64> = HashMap::new();
+    events.iter().zip(marks).all(|(ReceivedEvent { event, order, .. }, mark)| {
+        let position = positions.entry(&event.key).or_insert(mark.last_sequence);
+        let is_next = event.sequence <= position.saturating_add(1);
+        *position = event.sequence.max(*position);
+        is_next || !mark.is_new || *order == KeyOrder::Waived
+    })
 }
 
 /// A message that could not be consumed, as received.
@@ -189,5 +291,25 @@ pub async fn park(
         advance_position(&mut tx, &delivery.consumer, &event.key, event.sequence).await?;
     }
     tx.commit().await?;
+    Ok(())
+}
+
+/// Advances the consumer's position in the key to `sequence`; the position never moves back.
+async fn advance_position(
+    tx: &mut PgConnection,
+    consumer: &str,
+    key: &str,
+    sequence: i64,
+) -> Result<(), OutboxError> {
+    sqlx::query!(
+        "INSERT INTO consumer_positions AS k (consumer, subject_key, last_sequence) VALUES ($1, $2, $3)
+         ON CONFLICT (consumer, subject_key) DO UPDATE
+         SET last_sequence = greatest(k.last_sequence, excluded.last_sequence), updated_at = clock_timestamp()",
+        consumer,
+        key,
+        sequence,
+    )
+    .execute(tx)
+    .await?;
     Ok(())
 }

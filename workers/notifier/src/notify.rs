@@ -1,27 +1,25 @@
-//! The effect of an event on notifications: one notification to the customer.
+//! The effect of events on notifications: one notification to the customer for each event.
 
 use outbox::Event;
-use outbox::consume::{EffectError, EventEffect};
-use payment_ledger::events::notifications::notify;
+use outbox::consume::{EffectError, EventEffect, ReceivedEvent};
+use payment_ledger::events::notifications::{NewNotification, notify};
 use payment_ledger::events::{EventKind, TransferEvent, VERSION};
 use payment_protocol::ids::PaymentId;
 use sqlx::PgConnection;
 
 use crate::message;
 
-/// Writes the customer's notification of a payment event.
+/// Writes the customers' notifications of payment events.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotifyCustomer;
 
 impl EventEffect for NotifyCustomer {
-    async fn apply(&self, tx: &mut PgConnection, event: &Event) -> Result<(), EffectError> {
-        let (kind, payment_id, transfer) = parse(event).map_err(EffectError::Poison)?;
-        let text = message::message(kind, &transfer);
-        notify(tx, &payment_id, &event.event_id, kind, &text).await.map_err(|error| {
+    async fn apply(&self, tx: &mut PgConnection, events: &[&ReceivedEvent]) -> Result<(), EffectError> {
+        let notifications: Result<Vec<_>, String> =
+            events.iter().map(|received| notification(&received.event)).collect();
+        notify(tx, &notifications.map_err(EffectError::Poison)?).await.map_err(|error| {
             if error.is_final() {
-                EffectError::Poison(format!(
-                    "the notification of payment {payment_id} cannot be stored: {error}"
-                ))
+                EffectError::Poison(format!("the notification cannot be stored: {error}"))
             } else {
                 EffectError::Unavailable(error.into())
             }
@@ -36,6 +34,13 @@ impl EventEffect for NotifyCustomer {
             "the notifier notified the customer of an event of a payment"
         );
     }
+}
+
+/// The notification of an event.
+fn notification(event: &Event) -> Result<NewNotification<'_>, String> {
+    let (kind, payment_id, transfer) = parse(event)?;
+    let message = message::message(kind, &transfer);
+    Ok(NewNotification { payment_id, event_id: &event.event_id, kind, message })
 }
 
 /// Parses an event of a payment.

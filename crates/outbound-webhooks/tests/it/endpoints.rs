@@ -10,6 +10,7 @@ use outbound_webhooks::target::Target;
 use outbound_webhooks::{EndpointId, FanOutError, WebhookEvent, fan_out};
 use serde_json::json;
 use sqlx::PgPool;
+use trace_kit::TraceParent;
 
 use crate::support::{CLOSED_PORT_URL, TestWebhooks, master_key};
 
@@ -36,6 +37,52 @@ async fn an_event_fans_out_to_matching_webhook_endpoints_of_its_tenant(pool: PgP
     assert!(event_ids(&other.id).await.is_empty());
 }
 
+/// Events of several tenants, each with the body and the trace that are its own.
+#[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
+async fn events_that_fan_out_together_reach_the_webhook_endpoints_of_their_own_tenants(pool: PgPool) {
+    let webhooks = TestWebhooks::new(pool);
+    let acme = webhooks.endpoint("acme", CLOSED_PORT_URL, &[]).await;
+    let globex = webhooks.endpoint("globex", CLOSED_PORT_URL, &["sent"]).await;
+    let trace = TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
+    let data = ["acme-1", "globex-1", "nobody-1", "globex-2", "acme-2"].map(|id| json!({"of": id}));
+    let event = |n: usize, kind| {
+        let event_id = data[n]["of"].as_str().unwrap();
+        let (tenant, number) = event_id.split_once('-').unwrap();
+        WebhookEvent {
+            tenant,
+            event_id,
+            kind,
+            version: 1,
+            key: "k",
+            sequence: number.parse().unwrap(),
+            at: jiff::Timestamp::UNIX_EPOCH,
+            data: &data[n],
+            trace_parent: (tenant == "acme").then_some(&trace),
+        }
+    };
+    let events =
+        [event(0, "pending"), event(1, "pending"), event(2, "sent"), event(3, "sent"), event(4, "sent")];
+    let mut connection = webhooks.pool.acquire().await.unwrap();
+    assert_eq!(fan_out(&mut connection, &events).await.unwrap(), 3);
+    assert_eq!(fan_out(&mut connection, &events).await.unwrap(), 0, "expected one delivery of each event");
+    assert_eq!(fan_out(&mut connection, &[event(2, "sent")]).await.unwrap(), 0);
+    let rows: Vec<(String, String, String, Option<String>)> = sqlx::query_as(
+        "SELECT endpoint_id, kind, body::json #>> '{data,of}', trace_parent FROM webhook_deliveries ORDER BY position",
+    )
+    .fetch_all(&webhooks.pool)
+    .await
+    .unwrap();
+    let row = |endpoint: &EndpointId, kind: &str, id: &str, trace: Option<&TraceParent>| {
+        (endpoint.to_string(), kind.to_owned(), id.to_owned(), trace.map(TraceParent::to_string))
+    };
+    let expected = [
+        row(&acme.id, "pending", "acme-1", Some(&trace)),
+        row(&globex.id, "sent", "globex-2", None),
+        row(&acme.id, "sent", "acme-2", Some(&trace)),
+    ];
+    assert_eq!(rows, expected);
+}
+
 #[sqlx::test(migrator = "outbound_webhooks::MIGRATOR")]
 async fn an_ambiguous_webhook_event_id_is_rejected(pool: PgPool) {
     let data = json!({});
@@ -51,8 +98,9 @@ async fn an_ambiguous_webhook_event_id_is_rejected(pool: PgPool) {
             sequence: 1,
             at,
             data: &data,
+            trace_parent: None,
         };
-        assert!(matches!(fan_out(&mut tx, &message).await, Err(FanOutError::EventId)), "{event_id:?}");
+        assert!(matches!(fan_out(&mut tx, &[message]).await, Err(FanOutError::EventId)), "{event_id:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Consumes events: a durable pull consumer for each partition.
+//! Consumes events: a durable pull consumer for each partition, and one batch worker that consumes the events of all partitions.
 //!
 //! The broker delivers the events of a key in order, except for redeliveries and deliveries to two processes. An event that
 //! arrives before an earlier one of its key waits until the earlier one was processed or parked. Other keys do not wait.
@@ -13,12 +13,15 @@ use async_nats::jetstream::message::{AckKind, Message};
 use futures::StreamExt as _;
 use futures::future::join_all;
 use sqlx::PgPool;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use trace_kit::{SpanKind, TRACEPARENT, TraceParent, attribute, set_on_current, span};
+use trace_kit::{Span, SpanKind, TRACEPARENT, TraceParent, attribute, set_on_current, span};
 
 use super::{Broker, BrokerError, BrokerOptions, PARTITIONS};
 use crate::Event;
-use crate::consume::{self, ConsumeOutcome, EffectError, EventEffect, KeyOrder, ParkedDelivery};
+use crate::consume::{
+    self, ConsumeOutcome, EffectError, EventEffect, KeyOrder, ParkedDelivery, ReceivedEvent,
+};
 
 /// Pause before the next request after the broker failed.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
@@ -32,9 +35,16 @@ const ACK_PENDING_MAX: i64 = 256;
 /// Events whose out-of-order deliveries are counted: every event in flight, and as many that other processes have consumed
 /// since.
 const OUT_OF_ORDER_TRACKED_MAX: usize = 2 * PARTITIONS as usize * ACK_PENDING_MAX as usize;
-/// Number of messages that one pull requests. `ack_wait` also elapses for messages that wait in the memory of this
-/// process.
-const BATCH: usize = 4;
+/// Number of messages that one pull requests. `ack_wait` also elapses for messages that wait in the memory of this process: up to
+/// this many and a half in each partition, and as many again as a batch has. Together they fill at most three batches, and a batch
+/// takes milliseconds. Where the database takes longer, the broker redelivers messages, whose events are duplicates then.
+const PULL_MAX: usize = 32;
+/// Upper bound of events of one transaction.
+const BATCH_MAX: usize = 256;
+/// How long the batch worker waits for more events after the first one of a batch. At 30 payments per second a batch has several
+/// events then, and a transaction for several events costs little more than one for a single event. Nobody waits for an event
+/// to be consumed: a customer does not notice that a notification is later by this.
+const GATHER_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause before a redelivery.
 const REDELIVERY_PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -91,13 +101,24 @@ impl<E: EventEffect> Consumer<E> {
 
     /// Consumes until `stop`; messages in progress are completed.
     pub async fn run(&self, stop: &CancellationToken) {
-        join_all((0..PARTITIONS).map(|partition| self.consume_partition(partition, stop))).await;
+        let (queue, received) = mpsc::channel(BATCH_MAX);
+        let receive = async {
+            join_all((0..PARTITIONS).map(|partition| self.receive_partition(partition, &queue, stop))).await;
+            // Ends the batch worker after the messages that are queued.
+            drop(queue);
+        };
+        tokio::join!(receive, self.consume_batches(received));
     }
 
-    /// Consumes a partition until `stop`; retries when the broker fails.
-    async fn consume_partition(&self, partition: u8, stop: &CancellationToken) {
+    /// Queues the messages of a partition until `stop`; retries when the broker fails.
+    async fn receive_partition(
+        &self,
+        partition: u8,
+        queue: &mpsc::Sender<Message>,
+        stop: &CancellationToken,
+    ) {
         while !stop.is_cancelled() {
-            if let Err(error) = self.receive_messages(partition, stop).await {
+            if let Err(error) = self.receive_messages(partition, queue, stop).await {
                 tracing::warn!(
                     consumer = self.options.name,
                     partition,
@@ -109,8 +130,13 @@ impl<E: EventEffect> Consumer<E> {
         }
     }
 
-    /// Consumes a partition until `stop` or until the broker fails.
-    async fn receive_messages(&self, partition: u8, stop: &CancellationToken) -> Result<(), BrokerError> {
+    /// Queues the messages of a partition until `stop` or until the broker fails.
+    async fn receive_messages(
+        &self,
+        partition: u8,
+        queue: &mpsc::Sender<Message>,
+        stop: &CancellationToken,
+    ) -> Result<(), BrokerError> {
         let name = durable_name(&self.options.name, partition);
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| BrokerError::Consumer {
             consumer: name.clone(),
@@ -121,30 +147,77 @@ impl<E: EventEffect> Consumer<E> {
         let consumer = stream.create_consumer(config).await.map_err(|error| failed(error.into()))?;
         let messages = consumer
             .stream()
-            .max_messages_per_batch(BATCH)
+            .max_messages_per_batch(PULL_MAX)
             .heartbeat(HEARTBEAT)
             .expires(PULL_EXPIRY)
             .messages();
         let mut messages = messages.await.map_err(|error| failed(error.into()))?;
         while let Some(Some(message)) = stop.run_until_cancelled(messages.next()).await {
-            self.consume_message(&message.map_err(|error| failed(error.into()))?).await;
+            // The batch worker receives until this partition ends.
+            let _ = queue.send(message.map_err(|error| failed(error.into()))?).await;
         }
         Ok(())
     }
 
-    /// Consumes a message and acknowledges it. Without an acknowledgement the broker redelivers the message, and its event is
-    /// a duplicate.
-    async fn consume_message(&self, message: &Message) {
-        let ack = match serde_json::from_slice::<Event>(&message.payload) {
-            // A PostgreSQL text cannot contain NUL, so the database would refuse the event at each delivery.
-            Ok(event)
-                if [&event.event_id, &event.kind, &event.key].iter().any(|text| text.contains('\0')) =>
+    /// Consumes queued messages until no partition queues any more.
+    async fn consume_batches(&self, mut queue: mpsc::Receiver<Message>) {
+        while let Some(first) = queue.recv().await {
+            tokio::time::sleep(GATHER_PAUSE).await;
+            let mut messages = vec![first];
+            while messages.len() < BATCH_MAX
+                && let Ok(message) = queue.try_recv()
             {
-                self.reject(message, None, "the id, kind or key contains a NUL character".into()).await
+                messages.push(message);
             }
-            Ok(event) => self.consume_in_span(message, &event).await,
-            Err(error) => self.reject(message, None, format!("the message is not an event: {error}")).await,
-        };
+            self.consume_messages(messages).await;
+        }
+    }
+
+    /// Consumes messages and acknowledges them. Without an acknowledgement the broker redelivers a message, and its event is a
+    /// duplicate.
+    async fn consume_messages(&self, messages: Vec<Message>) {
+        let (mut received, mut deliveries) = (Vec::new(), Vec::new());
+        for message in messages {
+            match parse(&message) {
+                Ok(event) => {
+                    let delivery = self.start_delivery(message, &event);
+                    received.push(ReceivedEvent {
+                        order: if delivery.is_waived { KeyOrder::Waived } else { KeyOrder::Required },
+                        trace_parent: delivery.span.trace_parent(),
+                        event,
+                    });
+                    deliveries.push(delivery);
+                }
+                Err(reason) => {
+                    let ack = self.reject(&message, None, reason).await;
+                    self.acknowledge(&message, ack).await;
+                }
+            }
+        }
+        let results = consume::consume(&self.pool, &self.options.name, &received, &self.effect).await;
+        for ((delivery, received), result) in deliveries.into_iter().zip(&received).zip(results) {
+            let ack = delivery.span.run(self.record(&delivery, &received.event, result)).await;
+            if !matches!(ack, AckKind::Ack) {
+                delivery.span.fail("not consumed");
+            }
+            self.acknowledge(&delivery.message, ack).await;
+        }
+    }
+
+    /// Starts the consumption of an event, in the trace of the one who published it.
+    fn start_delivery(&self, message: Message, event: &Event) -> Delivery {
+        let span = span(SpanKind::Consumer, format!("consume event: {}", self.options.name))
+            .child_of(trace_parent(&message).as_ref())
+            .with(attribute::MESSAGING_SYSTEM, "nats")
+            .with(attribute::MESSAGE_ID, event.event_id.clone())
+            .with(attribute::ATTEMPT, deliveries(&message))
+            .start();
+        let out_of_order = self.out_of_order().get(&event.event_id).copied().unwrap_or(0);
+        let is_waived = out_of_order >= self.options.out_of_order_max;
+        Delivery { message, span, out_of_order, is_waived }
+    }
+
+    async fn acknowledge(&self, message: &Message, ack: AckKind) {
         if let Err(error) = message.ack_with(ack).await {
             tracing::debug!(
                 consumer = self.options.name,
@@ -154,32 +227,20 @@ impl<E: EventEffect> Consumer<E> {
         }
     }
 
-    /// Consumes an event in the trace of the one who published it.
-    async fn consume_in_span(&self, message: &Message, event: &Event) -> AckKind {
-        let span = span(SpanKind::Consumer, format!("consume event: {}", self.options.name))
-            .child_of(trace_parent(message).as_ref())
-            .with(attribute::MESSAGING_SYSTEM, "nats")
-            .with(attribute::MESSAGE_ID, event.event_id.clone())
-            .with(attribute::ATTEMPT, deliveries(message))
-            .start();
-        let ack = span.run(self.consume_event(message, event)).await;
-        if !matches!(ack, AckKind::Ack) {
-            span.fail("not consumed");
-        }
-        ack
-    }
-
-    /// Consumes an event; returns the acknowledgement for the broker.
-    async fn consume_event(&self, message: &Message, event: &Event) -> AckKind {
+    /// Counts and logs the result of an event; returns the acknowledgement for the broker.
+    async fn record(
+        &self,
+        delivery: &Delivery,
+        event: &Event,
+        result: Result<ConsumeOutcome, EffectError>,
+    ) -> AckKind {
+        let Delivery { message, out_of_order, is_waived, .. } = delivery;
         let deliveries = deliveries(message);
-        let out_of_order = self.out_of_order().get(&event.event_id).copied().unwrap_or(0);
-        let is_waived = out_of_order >= self.options.out_of_order_max;
-        let order = if is_waived { KeyOrder::Waived } else { KeyOrder::Required };
         let redeliver = AckKind::Nak(Some(self.redelivery_pause(deliveries)));
         let consumer = &self.options.name;
-        match consume::consume(&self.pool, consumer, event, order, &self.effect).await {
+        match result {
             Ok(ConsumeOutcome::Processed) => {
-                if is_waived {
+                if *is_waived {
                     tracing::warn!(
                         consumer,
                         event.id = event.event_id,
@@ -301,6 +362,27 @@ impl<E: EventEffect> Consumer<E> {
             .saturating_mul(2_u32.saturating_pow(doublings))
             .min(REDELIVERY_PAUSE_MAX)
     }
+}
+
+/// A message whose event is being consumed.
+struct Delivery {
+    message: Message,
+    span: Span,
+    /// Earlier deliveries that were out of order.
+    out_of_order: u32,
+    /// Whether the event no longer waits for an earlier one of its key.
+    is_waived: bool,
+}
+
+/// The event of a message, or why there is none.
+fn parse(message: &Message) -> Result<Event, String> {
+    let event: Event = serde_json::from_slice(&message.payload)
+        .map_err(|error| format!("the message is not an event: {error}"))?;
+    // A PostgreSQL text cannot contain NUL, so the database would refuse the event at each delivery.
+    if [&event.event_id, &event.kind, &event.key].iter().any(|text| text.contains('\0')) {
+        return Err("the id, kind or key contains a NUL character".into());
+    }
+    Ok(event)
 }
 
 /// Name of the durable consumer of a partition at the broker.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_nats::jetstream;
 use outbox::Event;
-use outbox::consume::{EffectError, EventEffect};
+use outbox::consume::{EffectError, EventEffect, ReceivedEvent};
 use outbox::nats::{Broker, BrokerOptions, Consumer, ConsumerOptions, JetStreamPublisher};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -22,17 +22,20 @@ pub(crate) const CONSUMER: &str = "test";
 struct WriteEffect;
 
 impl EventEffect for WriteEffect {
-    async fn apply(&self, tx: &mut PgConnection, event: &Event) -> Result<(), EffectError> {
-        if event.body["poison"] == json!(true) {
-            return Err(EffectError::Poison("the body says so".into()));
+    async fn apply(&self, tx: &mut PgConnection, events: &[&ReceivedEvent]) -> Result<(), EffectError> {
+        for ReceivedEvent { event, .. } in events {
+            if event.body["poison"] == json!(true) {
+                return Err(EffectError::Poison("the body says so".into()));
+            }
+            sqlx::query("INSERT INTO effects (event_id, key, sequence) VALUES ($1, $2, $3)")
+                .bind(&event.event_id)
+                .bind(&event.key)
+                .bind(event.sequence)
+                .execute(&mut *tx)
+                .await
+                .map_err(|error| EffectError::Unavailable(error.into()))?;
         }
-        let written = sqlx::query("INSERT INTO effects (event_id, key, sequence) VALUES ($1, $2, $3)")
-            .bind(&event.event_id)
-            .bind(&event.key)
-            .bind(event.sequence)
-            .execute(tx)
-            .await;
-        written.map(|_| ()).map_err(|error| EffectError::Unavailable(error.into()))
+        Ok(())
     }
 }
 

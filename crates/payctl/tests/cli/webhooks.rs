@@ -44,8 +44,9 @@ impl Webhooks {
                 sequence: 1,
                 at,
                 data: &data,
+                trace_parent: None,
             };
-            fan_out(&mut connection, &message).await.unwrap();
+            fan_out(&mut connection, &[message]).await.unwrap();
         }
         sqlx::raw_sql(
             "UPDATE webhook_deliveries SET state = 'failed', failed_attempts = 10, ended_at = now() WHERE event_id = 'pay_1:transfer_sent';

@@ -8,6 +8,19 @@ use sqlx::PgConnection;
 use crate::events::EventKind;
 use crate::{Ledger, LedgerError};
 
+/// A message to a customer that is not recorded yet.
+#[derive(Clone, Debug)]
+pub struct NewNotification<'a> {
+    /// The payment.
+    pub payment_id: PaymentId,
+    /// The event that it is about.
+    pub event_id: &'a str,
+    /// Kind of the event.
+    pub kind: EventKind,
+    /// The text for the customer.
+    pub message: String,
+}
+
 /// A message to a customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
@@ -19,23 +32,29 @@ pub struct Notification {
     pub notified_at: Timestamp,
 }
 
-/// Records a notification, in the caller's transaction.
+/// Records notifications in their order, in the caller's transaction.
 ///
 /// # Errors
 /// [`LedgerError`]; [`LedgerError::Refused`] if there is no such payment.
-pub async fn notify(
-    tx: &mut PgConnection,
-    payment_id: &PaymentId,
-    event_id: &str,
-    kind: EventKind,
-    message: &str,
-) -> Result<(), LedgerError> {
+pub async fn notify(tx: &mut PgConnection, notifications: &[NewNotification<'_>]) -> Result<(), LedgerError> {
+    let (mut payment_ids, mut event_ids) = (Vec::new(), Vec::new());
+    let (mut kinds, mut messages) = (Vec::new(), Vec::new());
+    for NewNotification { payment_id, event_id, kind, message } in notifications {
+        payment_ids.push(payment_id.as_str());
+        event_ids.push(*event_id);
+        kinds.push(kind.as_str());
+        messages.push(message.as_str());
+    }
     sqlx::query!(
-        "INSERT INTO notifications (payment_id, event_id, kind, message) VALUES ($1, $2, $3, $4)",
-        payment_id.as_str(),
-        event_id,
-        kind.as_str(),
-        message,
+        "INSERT INTO notifications (payment_id, event_id, kind, message)
+         SELECT payment_id, event_id, kind, message
+         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+              WITH ORDINALITY AS new (payment_id, event_id, kind, message, n)
+         ORDER BY n",
+        &payment_ids as &[&str],
+        &event_ids as &[&str],
+        &kinds as &[&str],
+        &messages as &[&str],
     )
     .execute(tx)
     .await?;

@@ -44,9 +44,10 @@ impl Api {
             sequence: 1,
             at: jiff::Timestamp::UNIX_EPOCH,
             data: &data,
+            trace_parent: None,
         };
         let mut connection = self.pool.acquire().await.unwrap();
-        fan_out(&mut connection, &message).await.unwrap();
+        fan_out(&mut connection, &[message]).await.unwrap();
     }
 
     /// Asserts that the secret is stored neither as text nor in the bytes of a response.

@@ -100,9 +100,10 @@ impl TestWebhooks {
             sequence: 7,
             at: Timestamp::UNIX_EPOCH,
             data: &json!({"amount": "12.50"}),
+            trace_parent: None,
         };
         let mut tx = self.pool.begin().await.unwrap();
-        let deliveries = fan_out(&mut tx, &event).await.unwrap();
+        let deliveries = fan_out(&mut tx, &[event]).await.unwrap();
         tx.commit().await.unwrap();
         deliveries
     }

@@ -60,6 +60,7 @@ pub(super) async fn send(
         sequence: 1,
         at,
         data: &data,
+        trace_parent: None,
     };
     let body = event.body()?;
     let secret = match &args.secret {
