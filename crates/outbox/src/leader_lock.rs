@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
+use tokio_util::sync::CancellationToken;
 
 use crate::OutboxError;
 
@@ -22,35 +23,27 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct LeaderLock(PgConnection);
 
 impl LeaderLock {
-    /// Acquires the lock; `None` if another session holds it.
+    /// Acquires the lock; asks for it at each `interval` while another session holds it. `None` if stopped meanwhile.
     ///
     /// # Errors
     /// [`OutboxError::Database`].
-    pub(crate) async fn try_acquire(pool: &PgPool) -> Result<Option<Self>, OutboxError> {
-        let acquire = async {
-            let mut session = pool.connect_options().as_ref().clone().connect().await?;
-            // SET takes no parameters, so the timeout is set by `set_config`.
-            let idle_max_ms = SESSION_IDLE_MAX.as_millis().to_string();
-            let is_acquired = sqlx::query_scalar!(
-                // The table's statistics are mostly from a time without a backlog: by them the database would sort the whole
-                // backlog, or read it in parallel, to return its first events.
-                r#"SELECT pg_try_advisory_lock($1) AS "free!"
-                   FROM set_config('idle_session_timeout', $2, false) AS idle,
-                        set_config('enable_sort', 'off', false) AS sort,
-                        set_config('enable_bitmapscan', 'off', false) AS bitmaps,
-                        set_config('max_parallel_workers_per_gather', '0', false) AS parallel"#,
-                LOCK,
-                idle_max_ms,
-            )
-            .fetch_one(&mut session)
-            .await?;
-            if is_acquired {
-                return Ok(Some(Self(session)));
+    pub(crate) async fn acquire(
+        pool: &PgPool,
+        interval: Duration,
+        stop: &CancellationToken,
+    ) -> Result<Option<Self>, OutboxError> {
+        // One session for all attempts: a new one for each would cost more than the events that the other relay publishes.
+        let mut session = with_timeout(open_session(pool)).await?;
+        while !with_timeout(try_acquire(&mut session)).await? {
+            tracing::debug!(
+                "the outbox relay waits because the relay of another process holds the leader lock"
+            );
+            if stop.run_until_cancelled(tokio::time::sleep(interval)).await.is_none() {
+                Self(session).release().await;
+                return Ok(None);
             }
-            session.close().await?;
-            Ok(None)
-        };
-        tokio::time::timeout(TIMEOUT, acquire).await.map_err(|_| sqlx::Error::PoolTimedOut)?
+        }
+        Ok(Some(Self(session)))
     }
 
     /// The session, for every change that only the active relay may make.
@@ -63,4 +56,32 @@ impl LeaderLock {
         // After an error or timeout the connection is dropped, which ends the session too.
         let _ = tokio::time::timeout(TIMEOUT, self.0.close()).await;
     }
+}
+
+async fn open_session(pool: &PgPool) -> Result<PgConnection, sqlx::Error> {
+    let mut session = pool.connect_options().as_ref().clone().connect().await?;
+    // SET takes no parameters, so the timeout is set by `set_config`.
+    let idle_max_ms = SESSION_IDLE_MAX.as_millis().to_string();
+    sqlx::query!(
+        // The table's statistics are mostly from a time without a backlog: by them the database would sort the whole
+        // backlog, or read it in parallel, to return its first events. A mark that a crash of the database loses is written
+        // again, after the event was published again; so no mark waits for the disk.
+        r#"SELECT set_config('idle_session_timeout', $1, false) AS idle,
+                  set_config('enable_sort', 'off', false) AS sort,
+                  set_config('enable_bitmapscan', 'off', false) AS bitmaps,
+                  set_config('max_parallel_workers_per_gather', '0', false) AS parallel,
+                  set_config('synchronous_commit', 'off', false) AS disk"#,
+        idle_max_ms,
+    )
+    .fetch_one(&mut session)
+    .await?;
+    Ok(session)
+}
+
+async fn try_acquire(session: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(r#"SELECT pg_try_advisory_lock($1) AS "free!""#, LOCK).fetch_one(session).await
+}
+
+async fn with_timeout<T>(query: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, OutboxError> {
+    Ok(tokio::time::timeout(TIMEOUT, query).await.map_err(|_| sqlx::Error::PoolTimedOut)??)
 }

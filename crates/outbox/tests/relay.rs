@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use outbox::{MIGRATOR, PublishError, RelayOptions, operator, retention, wake_relay};
 use sqlx::PgPool;
@@ -192,6 +192,37 @@ async fn s3_5_an_idle_relay_publishes_at_a_wake_up_notification(pool: PgPool) {
         })
         .await;
     }
+    relay.stop().await;
+}
+
+/// One read and one mark serve the events of several transactions, although each of them wakes the relay.
+#[sqlx::test(migrator = "MIGRATOR")]
+async fn s3_5_the_relay_gathers_events_after_a_wake_up_notification(pool: PgPool) {
+    let broker = MemoryBroker::new(|_, _| Ok(()));
+    let hourly = RelayOptions { poll_interval: Duration::from_secs(3600), ..RelayOptions::default() };
+    let relay = RunningRelay::start(&pool, broker.clone(), hourly);
+    write(&pool, "first", 1).await;
+    // The relay may not listen yet at the first notifications.
+    until("the first event is published", async || {
+        wake_relay(&pool).await.unwrap();
+        unpublished(&pool).await == 0
+    })
+    .await;
+    let start = Instant::now();
+    for n in 0..30 {
+        write(&pool, &format!("key-{n}"), 1).await;
+        wake_relay(&pool).await.unwrap();
+    }
+    until_all_published(&pool).await;
+    let pauses = start.elapsed().as_millis() / 50;
+    // A statement that marks rows writes a version of each.
+    let marks: i64 =
+        sqlx::query_scalar("SELECT count(DISTINCT xmin::text) FROM outbox WHERE subject_key <> 'first'")
+            .fetch_one(&pool)
+            .await
+            .unwrap();
+    let marks = u128::try_from(marks).unwrap();
+    assert!(marks <= pauses + 1, "{marks} statements marked 30 events in {pauses} pauses");
     relay.stop().await;
 }
 

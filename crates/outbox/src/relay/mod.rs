@@ -3,7 +3,8 @@
 //! The relay marks an event as published after the broker has confirmed it. It publishes an unconfirmed event again, without a
 //! limit. It parks an event that the broker has rejected repeatedly; a parked event blocks only the later events of its key.
 //! While the broker confirms nothing, the relay backs off and ignores wake-up notifications. An event waits for no slower
-//! confirmation of another key: a round leaves it in flight after a moment.
+//! confirmation of another key: a round leaves it in flight after a moment. After a wake-up notification the relay gathers for a
+//! moment, so that one read and one mark serve the events of several transactions.
 //!
 //! | file | content |
 //! |---|---|
@@ -34,6 +35,9 @@ const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time after which a round leaves unconfirmed events in flight and the next one reads what is due meanwhile. A fifth of the
 /// 500 ms that S3.5 allows.
 const ROUND_PAUSE: Duration = Duration::from_millis(100);
+/// How long the relay waits for more events after a wake-up notification or a late confirmation. At 30 payments per second a round
+/// publishes several events then, for the price of one. A tenth of the 500 ms that S3.5 allows; no payment waits for an event.
+const GATHER_PAUSE: Duration = Duration::from_millis(50);
 /// Timeout of each query of a round.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -84,7 +88,7 @@ pub struct Relay<P> {
 enum AfterRound {
     /// The next round follows at once: more events may be due, and the broker confirms events.
     Continue,
-    /// It waits for a wake-up notification or the poll interval.
+    /// It waits for a wake-up notification, a late confirmation or the poll interval.
     Wait,
     /// It waits until the pause of the back-off has passed.
     BackOff,
@@ -113,14 +117,13 @@ impl<P: Publisher> Relay<P> {
     /// Publishes until `stop`; waits while another relay holds the leader lock.
     pub async fn run(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            match LeaderLock::try_acquire(&self.pool).await {
+            match LeaderLock::acquire(&self.pool, self.options.poll_interval, stop).await {
                 Ok(Some(lock)) => {
                     tracing::info!("the outbox relay acquired the leader lock and publishes events");
                     self.publish_while_leader(lock, stop).await;
                 }
-                Ok(None) => tracing::debug!(
-                    "the outbox relay waits because the relay of another process holds the leader lock"
-                ),
+                // Stopped.
+                Ok(None) => {}
                 Err(error) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
@@ -141,25 +144,17 @@ impl<P: Publisher> Relay<P> {
             match self.publish_round(lock.session(), &mut in_flight, &mut backoff).await {
                 Ok(AfterRound::Continue) => {}
                 Ok(AfterRound::Wait) => {
-                    tokio::select! {
-                        () = pause(self.options.poll_interval, stop) => {}
-                        () = wake_up.wait(), if in_flight.len() < self.max_in_flight() => {}
+                    let is_woken = tokio::select! {
+                        () = pause(self.options.poll_interval, stop) => false,
+                        () = wake_up.wait(), if in_flight.len() < self.max_in_flight() => true,
                         // The next round records it.
-                        () = in_flight.wait_for_one() => {}
-                    }
-                }
-                Ok(AfterRound::BackOff) => {
-                    // The notifications are received, so that none is left to wake the relay after the pause.
-                    let ignore_wake_ups = async {
-                        loop {
-                            wake_up.wait().await;
-                        }
+                        () = in_flight.wait_for_one() => true,
                     };
-                    tokio::select! {
-                        () = pause(backoff.pause(), stop) => {}
-                        () = ignore_wake_ups => {}
+                    if is_woken {
+                        pause_without_wake_ups(GATHER_PAUSE, &mut wake_up, stop).await;
                     }
                 }
+                Ok(AfterRound::BackOff) => pause_without_wake_ups(backoff.pause(), &mut wake_up, stop).await,
                 Err(error) => return report_lost_session(&error),
             }
         }
@@ -398,6 +393,19 @@ fn report_unconfirmed(outcomes: &[PublishOutcome]) {
 async fn with_timeout<T>(query: impl Future<Output = Result<T, OutboxError>>) -> Result<T, OutboxError> {
     let timed_out = |_| OutboxError::Database(sqlx::Error::PoolTimedOut);
     tokio::time::timeout(QUERY_TIMEOUT, query).await.map_err(timed_out)?
+}
+
+/// Pauses and receives the notifications meanwhile, so that none is left to wake the relay after the pause.
+async fn pause_without_wake_ups(length: Duration, wake_up: &mut WakeUpListener, stop: &CancellationToken) {
+    let ignore_wake_ups = async {
+        loop {
+            wake_up.wait().await;
+        }
+    };
+    tokio::select! {
+        () = pause(length, stop) => {}
+        () = ignore_wake_ups => {}
+    }
 }
 
 async fn pause(length: Duration, stop: &CancellationToken) {
