@@ -1,4 +1,4 @@
-//! Consumes events: a durable pull consumer for each partition, and one batch worker that consumes the events of all partitions.
+//! Consumes events: a durable pull consumer at the broker, and a batch worker that consumes what arrives together.
 //!
 //! The broker delivers the events of a key in order, except for redeliveries and deliveries to two processes. An event that
 //! arrives before an earlier one of its key waits until the earlier one was processed or parked. Other keys do not wait.
@@ -11,13 +11,12 @@ use async_nats::header::NATS_MESSAGE_ID;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, pull};
 use async_nats::jetstream::message::{AckKind, Message};
 use futures::StreamExt as _;
-use futures::future::join_all;
 use sqlx::PgPool;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use trace_kit::{Span, SpanKind, TRACEPARENT, TraceParent, attribute, set_on_current, span};
 
-use super::{Broker, BrokerError, BrokerOptions, PARTITIONS};
+use super::{Broker, BrokerError};
 use crate::Event;
 use crate::consume::{
     self, ConsumeOutcome, EffectError, EventEffect, KeyOrder, ParkedDelivery, ReceivedEvent,
@@ -29,16 +28,16 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 const HEARTBEAT: Duration = Duration::from_secs(2);
 /// How long one pull waits for messages.
 const PULL_EXPIRY: Duration = Duration::from_secs(10);
-/// In-flight limit: unacknowledged messages of a partition in all processes. It includes the messages of a process that died and
-/// messages that wait for an earlier event, until their redelivery, so it must leave capacity for other keys.
-const ACK_PENDING_MAX: i64 = 256;
+/// In-flight limit: unacknowledged messages in all processes. It includes the messages of a process that died and messages that
+/// wait for an earlier event, until their redelivery, so it must leave capacity for other keys.
+const ACK_PENDING_MAX: i64 = 2_048;
 /// Events whose out-of-order deliveries are counted: every event in flight, and as many that other processes have consumed
 /// since.
-const OUT_OF_ORDER_TRACKED_MAX: usize = 2 * PARTITIONS as usize * ACK_PENDING_MAX as usize;
-/// Number of messages that one pull requests. `ack_wait` also elapses for messages that wait in the memory of this process: up to
-/// this many and a half in each partition, and as many again as a batch has. Together they fill at most three batches, and a batch
-/// takes milliseconds. Where the database takes longer, the broker redelivers messages, whose events are duplicates then.
-const PULL_MAX: usize = 32;
+const OUT_OF_ORDER_TRACKED_MAX: usize = 2 * ACK_PENDING_MAX as usize;
+/// Number of messages that one pull requests. The next one is requested when half of them have arrived, so up to one and a half
+/// times as many wait in the memory of this process, and a batch more in the queue. `ack_wait` also elapses for them. It is long
+/// enough for the two batches before theirs; where the database takes longer, the broker redelivers them, as duplicates.
+const PULL_MAX: usize = 128;
 /// Upper bound of events of one transaction.
 const BATCH_MAX: usize = 256;
 /// How long the batch worker waits for more events after the first one of a batch. At 30 payments per second a batch has several
@@ -102,26 +101,15 @@ impl<E: EventEffect> Consumer<E> {
     /// Consumes until `stop`; messages in progress are completed.
     pub async fn run(&self, stop: &CancellationToken) {
         let (queue, received) = mpsc::channel(BATCH_MAX);
-        let receive = async {
-            join_all((0..PARTITIONS).map(|partition| self.receive_partition(partition, &queue, stop))).await;
-            // Ends the batch worker after the messages that are queued.
-            drop(queue);
-        };
-        tokio::join!(receive, self.consume_batches(received));
+        tokio::join!(self.receive(queue, stop), self.consume_batches(received));
     }
 
-    /// Queues the messages of a partition until `stop`; retries when the broker fails.
-    async fn receive_partition(
-        &self,
-        partition: u8,
-        queue: &mpsc::Sender<Message>,
-        stop: &CancellationToken,
-    ) {
+    /// Queues messages until `stop`; retries when the broker fails.
+    async fn receive(&self, queue: mpsc::Sender<Message>, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            if let Err(error) = self.receive_messages(partition, queue, stop).await {
+            if let Err(error) = self.receive_messages(&queue, stop).await {
                 tracing::warn!(
                     consumer = self.options.name,
-                    partition,
                     error = &error as &dyn std::error::Error,
                     "the event consumer could not receive events from the broker; it tries again"
                 );
@@ -130,21 +118,21 @@ impl<E: EventEffect> Consumer<E> {
         }
     }
 
-    /// Queues the messages of a partition until `stop` or until the broker fails.
+    /// Queues messages until `stop` or until the broker fails.
     async fn receive_messages(
         &self,
-        partition: u8,
         queue: &mpsc::Sender<Message>,
         stop: &CancellationToken,
     ) -> Result<(), BrokerError> {
-        let name = durable_name(&self.options.name, partition);
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| BrokerError::Consumer {
-            consumer: name.clone(),
+            consumer: self.options.name.clone(),
             source,
         };
-        let config = durable_config(&self.broker.options, &self.options, partition);
         let stream = self.broker.stream().await?;
-        let consumer = stream.create_consumer(config).await.map_err(|error| failed(error.into()))?;
+        let consumer = stream
+            .create_consumer(durable_config(&self.options))
+            .await
+            .map_err(|error| failed(error.into()))?;
         let messages = consumer
             .stream()
             .max_messages_per_batch(PULL_MAX)
@@ -153,13 +141,13 @@ impl<E: EventEffect> Consumer<E> {
             .messages();
         let mut messages = messages.await.map_err(|error| failed(error.into()))?;
         while let Some(Some(message)) = stop.run_until_cancelled(messages.next()).await {
-            // The batch worker receives until this partition ends.
+            // The batch worker receives until the queue is dropped.
             let _ = queue.send(message.map_err(|error| failed(error.into()))?).await;
         }
         Ok(())
     }
 
-    /// Consumes queued messages until no partition queues any more.
+    /// Consumes queued messages until the queue is dropped and empty.
     async fn consume_batches(&self, mut queue: mpsc::Receiver<Message>) {
         while let Some(first) = queue.recv().await {
             tokio::time::sleep(GATHER_PAUSE).await;
@@ -385,16 +373,11 @@ fn parse(message: &Message) -> Result<Event, String> {
     Ok(event)
 }
 
-/// Name of the durable consumer of a partition at the broker.
-fn durable_name(consumer: &str, partition: u8) -> String {
-    format!("{consumer}-{partition}")
-}
-
-/// The durable consumer of a partition; the broker stores its position while no process runs.
-fn durable_config(broker: &BrokerOptions, options: &ConsumerOptions, partition: u8) -> pull::Config {
+/// The durable consumer at the broker, which stores its position while no process runs. There is one for all keys: the broker
+/// writes the position of each consumer to its disk, and eight of them cost it more than the events.
+fn durable_config(options: &ConsumerOptions) -> pull::Config {
     pull::Config {
-        durable_name: Some(durable_name(&options.name, partition)),
-        filter_subject: format!("{}.{partition}.*", broker.subjects),
+        durable_name: Some(options.name.clone()),
         deliver_policy: DeliverPolicy::All,
         ack_policy: AckPolicy::Explicit,
         ack_wait: options.ack_wait,

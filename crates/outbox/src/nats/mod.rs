@@ -1,7 +1,4 @@
-//! NATS JetStream. One stream contains all events; the subject of a message is `{subjects}.{partition}.{kind}`.
-//!
-//! A partition is a part of the keys. Each consumer reads each partition on its own, so the events of a key are mostly
-//! processed one after the other, and eight effects run at the same time.
+//! NATS JetStream. One stream contains all events; the subject of a message is `{subjects}.{kind}`.
 
 mod consumer;
 mod publisher;
@@ -14,13 +11,9 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, Stor
 use async_nats::{Client, ConnectError, ConnectOptions};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
-use sha2::{Digest as _, Sha256};
 
 pub use consumer::{Consumer, ConsumerOptions};
 pub use publisher::JetStreamPublisher;
-
-/// Number of partitions. It must never change: the subjects of stored messages contain the partition.
-pub const PARTITIONS: u8 = 8;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -197,10 +190,10 @@ impl Broker {
     }
 
     /// The subject of an event; `None` if the kind cannot be a token of a subject.
-    fn subject(&self, key: &str, kind: &str) -> Option<String> {
+    fn subject(&self, kind: &str) -> Option<String> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         let is_token = !kind.is_empty() && kind.len() <= 64 && kind.bytes().all(is_plain);
-        is_token.then(|| format!("{}.{}.{kind}", self.options.subjects, partition(key)))
+        is_token.then(|| format!("{}.{kind}", self.options.subjects))
     }
 }
 
@@ -242,23 +235,4 @@ fn has_same_limits(actual: &Config, expected: &Config) -> bool {
     let limits =
         |config: &Config| (config.max_bytes, config.max_age, config.num_replicas, config.duplicate_window);
     limits(actual) == limits(expected)
-}
-
-/// The partition of a key.
-fn partition(key: &str) -> u8 {
-    Sha256::digest(key.as_bytes())[0] % PARTITIONS
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_nats_partition_of_an_event_key_never_changes() {
-        // Literal values: messages of earlier releases are stored in these partitions.
-        assert_eq!(["a", "b", "pay_0", "pay_1"].map(partition), [2, 6, 1, 6]);
-        let mut used = [false; PARTITIONS as usize];
-        (0..200).for_each(|n| used[usize::from(partition(&format!("key {n}")))] = true);
-        assert_eq!(used, [true; PARTITIONS as usize], "expected keys in every partition");
-    }
 }

@@ -40,7 +40,7 @@ impl Publisher for JetStreamPublisher {
         }
         let subject = self
             .broker
-            .subject(&event.key, &event.kind)
+            .subject(&event.kind)
             .ok_or_else(|| rejected(format!("the kind {:?} cannot be part of a subject", event.kind)))?;
         let payload = serde_json::to_vec(event).map_err(|error| rejected(error.to_string()))?;
         let mut message = PublishMessage::build().payload(payload.into()).message_id(&event.event_id);

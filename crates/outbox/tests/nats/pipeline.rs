@@ -115,7 +115,7 @@ impl EventPipeline {
         };
         let payload = serde_json::to_vec(&event).unwrap();
         let jetstream = self.jetstream().await;
-        jetstream.publish("events.0.happened", payload.into()).await.unwrap().await.unwrap();
+        jetstream.publish("events.happened", payload.into()).await.unwrap().await.unwrap();
     }
 
     /// An established connection to the broker.

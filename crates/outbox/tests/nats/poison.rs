@@ -1,7 +1,6 @@
 //! Poison: events that the broker rejects, and messages that the consumer cannot consume.
 
 use async_nats::jetstream::message::PublishMessage;
-use outbox::nats::PARTITIONS;
 use outbox::{MIGRATOR, NewEvent, append, operator};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -18,17 +17,16 @@ async fn r23_relay_and_consumer_park_poison_and_continue_with_other_events(
     let relay = pipeline.relay().await;
     write(&pipeline.pool, "key-0", 1).await;
     until_all_published(&pipeline.pool).await;
-    // In each partition a message that is not an event, before the other messages; and an id that PostgreSQL cannot store.
+    // Messages that are no events, before the other messages; and an id that PostgreSQL cannot store.
     let jetstream = pipeline.jetstream().await;
-    for partition in 0..PARTITIONS {
-        let message = PublishMessage::build()
-            .payload(vec![b'{', 0, 255].into())
-            .message_id(format!("no-event-{partition}"));
-        jetstream.send_publish(format!("events.{partition}.happened"), message).await.unwrap().await.unwrap();
+    for n in 0..8 {
+        let message =
+            PublishMessage::build().payload(vec![b'{', 0, 255].into()).message_id(format!("no-event-{n}"));
+        jetstream.send_publish("events.happened", message).await.unwrap().await.unwrap();
     }
     let nul = json!({"event_id": "nul \0", "kind": "happened", "version": 1, "key": "k", "sequence": 1,
         "appended_at": "2026-01-01T00:00:00Z", "body": {}});
-    jetstream.publish("events.0.happened", nul.to_string().into()).await.unwrap().await.unwrap();
+    jetstream.publish("events.happened", nul.to_string().into()).await.unwrap().await.unwrap();
     // The broker rejects a message of two megabytes.
     let large = json!({"text": "x".repeat(2 << 20)});
     let poison = json!({"poison": true});
