@@ -13,6 +13,11 @@ use trace_kit::TraceParent;
 
 use crate::{Event, OutboxError};
 
+/// Events consumed one by one that may be unavailable before the others are not tried. One may wait for a lock that concerns it
+/// alone; after a second one the database does not answer, and a timeout for each event would last longer than the broker waits
+/// for an acknowledgement.
+const UNAVAILABLE_MAX: usize = 2;
+
 /// The effect of events on the consumer's database. It is called in the transaction that marks the events as consumed and
 /// changes nothing outside it; then the effect of an event happens once, however often the event is delivered.
 pub trait EventEffect: Send + Sync {
@@ -79,8 +84,8 @@ pub struct ReceivedEvent {
 }
 
 /// Consumes events, in any order: marks them as processed and applies their effects, in one transaction. If that fails, each
-/// event is consumed in a transaction of its own, so that an event fails alone; after the first one that is unavailable the
-/// others are not tried. Returns the result of each event, in the order of `received`.
+/// event is consumed in a transaction of its own, so that an event fails alone; after two that are unavailable the others are not
+/// tried. Returns the result of each event, in the order of `received`.
 ///
 /// A commit without an answer is [`EffectError::Unavailable`], and the mark decides at the next delivery.
 pub async fn consume(
@@ -128,17 +133,16 @@ async fn consume_different(
         }
     }
     let mut results = Vec::with_capacity(events.len());
-    let mut is_unavailable = false;
+    let mut unavailable = 0;
     for received in events {
-        let result = if is_unavailable {
-            // A timeout for each event would last longer than the broker waits for an acknowledgement.
-            Err(EffectError::Unavailable("the effect of another event was unavailable just now".into()))
+        let result = if unavailable >= UNAVAILABLE_MAX {
+            Err(EffectError::Unavailable("the effects of other events were unavailable just now".into()))
         } else {
             consume_together(pool, consumer, &[*received], effect).await.map(|outcomes| {
                 outcomes.and_then(|outcomes| outcomes.first().copied()).unwrap_or(ConsumeOutcome::OutOfOrder)
             })
         };
-        is_unavailable = matches!(result, Err(EffectError::Unavailable(_)));
+        unavailable += usize::from(matches!(result, Err(EffectError::Unavailable(_))));
         results.push(result);
     }
     results

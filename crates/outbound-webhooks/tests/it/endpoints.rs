@@ -66,14 +66,20 @@ async fn events_that_fan_out_together_reach_the_webhook_endpoints_of_their_own_t
     assert_eq!(fan_out(&mut connection, &events).await.unwrap(), 3);
     assert_eq!(fan_out(&mut connection, &events).await.unwrap(), 0, "expected one delivery of each event");
     assert_eq!(fan_out(&mut connection, &[event(2, "sent")]).await.unwrap(), 0);
-    let rows: Vec<(String, String, String, Option<String>)> = sqlx::query_as(
-        "SELECT endpoint_id, kind, body::json #>> '{data,of}', trace_parent FROM webhook_deliveries ORDER BY position",
+    let rows: Vec<(String, String, String, String, Option<String>)> = sqlx::query_as(
+        "SELECT endpoint_id, kind, event_id, body::json #>> '{data,of}', trace_parent FROM webhook_deliveries ORDER BY position",
     )
     .fetch_all(&webhooks.pool)
     .await
     .unwrap();
     let row = |endpoint: &EndpointId, kind: &str, id: &str, trace: Option<&TraceParent>| {
-        (endpoint.to_string(), kind.to_owned(), id.to_owned(), trace.map(TraceParent::to_string))
+        (
+            endpoint.to_string(),
+            kind.to_owned(),
+            id.to_owned(),
+            id.to_owned(),
+            trace.map(TraceParent::to_string),
+        )
     };
     let expected = [
         row(&acme.id, "pending", "acme-1", Some(&trace)),
