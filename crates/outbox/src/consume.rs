@@ -120,7 +120,7 @@ async fn consume_different(
     if events.len() > 1 {
         match consume_together(pool, consumer, events, effect).await {
             Ok(Some(outcomes)) => return outcomes.into_iter().map(Ok).collect(),
-            // It is found, counted and logged alone.
+            // An event is early. Alone, it is deferred and the others are consumed.
             Ok(None) => {}
             Err(error) => {
                 tracing::warn!(
