@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
 use outbox::Event;
+use payment_ledger::events::notifications::{NewNotification, notify};
 use payment_ledger::events::{EventKind, TransferEvent, VERSION};
 use payment_protocol::PaymentState;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
+use payment_protocol::ids::PaymentId;
 use payment_protocol::port::ReserveOutcome;
 use serde_json::Value;
 use sqlx::PgPool;
@@ -139,6 +141,39 @@ async fn s3_5_a_ledger_step_whose_event_cannot_be_written_is_rolled_back(pool: P
     }
     assert_eq!(kinds(&bank, &p).await, ["transfer_pending"]);
     bank.audit().await;
+}
+
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn s3_6_notifications_recorded_together_belong_to_their_payments_in_order(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let first = bank.payment_at(Stage::Accepted, "notified twice").await;
+    let second = bank.payment_at(Stage::Accepted, "notified once").await;
+    let new = |id: &PaymentId, kind: EventKind, text: &str| NewNotification {
+        payment_id: id.clone(),
+        event_id: "event",
+        kind,
+        message: text.to_owned(),
+    };
+    let notifications = [
+        new(&first.id, EventKind::TransferPending, "held"),
+        new(&second.id, EventKind::TransferRejected, "not charged"),
+        new(&first.id, EventKind::TransferSent, "debited"),
+    ];
+    notify(&mut bank.pool.acquire().await.unwrap(), &notifications).await.unwrap();
+    let notified = async |p: &Sample| {
+        let rows = bank.ledger.notifications(&p.id, 10).await.unwrap();
+        rows.into_iter().map(|row| (row.kind, row.message)).collect::<Vec<_>>()
+    };
+    let row = |kind: &str, text: &str| (kind.to_owned(), text.to_owned());
+    assert_eq!(notified(&first).await, [row("transfer_pending", "held"), row("transfer_sent", "debited")]);
+    assert_eq!(notified(&second).await, [row("transfer_rejected", "not charged")]);
+    // One without a payment refuses all.
+    let nobody = PaymentId::new("pay_of_nobody").unwrap();
+    let notifications =
+        [new(&second.id, EventKind::TransferSent, "twice"), new(&nobody, EventKind::TransferSent, "x")];
+    let refused = notify(&mut bank.pool.acquire().await.unwrap(), &notifications).await.unwrap_err();
+    assert!(refused.is_final(), "{refused}");
+    assert_eq!(notified(&second).await.len(), 1);
 }
 
 #[test]
