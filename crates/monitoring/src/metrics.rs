@@ -116,6 +116,9 @@ pub const METRICS: &[MetricEntry] = &[
     entry(&[PaymentsApi], Histogram, "idempotency_batch_requests", &[], "requests", "Requests that shared one transaction of the idempotency store"),
     entry(&[PaymentsApi], Counter, "idempotency_batches_redone_total", &[], "batches", "Batches of the idempotency store whose transaction failed and whose requests were repeated one at a time"),
 
+    entry(&[PaymentWorker, PaymentsApi], Histogram, "ledger_group_steps", &[], "steps", "Steps of the ledger that shared one transaction"),
+    entry(&[PaymentWorker, PaymentsApi], Counter, "ledger_groups_failed_total", &[], "groups", "Groups of ledger steps whose transaction failed and whose steps were made alone"),
+
     entry(&[Notifier], Counter, "events_consumed_total", &["consumer", "outcome"], "events", "Events that the consumer consumed, by outcome: processed, or a duplicate of a processed event"),
     entry(&[Notifier], Counter, "events_out_of_order_total", &["consumer"], "deliveries", "Deliveries of an event to the consumer ahead of an earlier event of its key; the consumer defers the event"),
     entry(&[Notifier], Counter, "events_deferred_total", &["consumer"], "deliveries", "Deliveries of an event that the consumer deferred because its database was unavailable"),
