@@ -38,6 +38,7 @@ const NOT_COMPARED: &[(&str, &str)] = &[
     ("claim_idle", "hands out payments to the liveness check, and changes nothing that a rule reads"),
     ("claim_undelivered", "hands out messages; the explorer delivers a message at any time, and repeatedly"),
     ("mark_delivered", "ends the repetition of a delivery, which is harmless"),
+    ("mark_all_delivered", "as mark_delivered"),
     ("wake_starters", "a notification without a record"),
     ("alert", "a notification of operators, which no rule reads"),
     ("record_start_rejection", "counts, and then does what needs_operator does, which is compared"),
