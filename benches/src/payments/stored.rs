@@ -60,7 +60,12 @@ const TABLES: [Table; 15] = [
     Table {
         name: "holds",
         omitted: &[],
-        changed: &[ids!("payment_id"), ("account_id", "'DE-BENCH-' || n % 64"), ("opened_at", "at"), ("closed_at", "at")],
+        changed: &[
+            ids!("payment_id"),
+            ("account_id", "'DE-BENCH-' || n % 64"),
+            ("opened_at", "at"),
+            ("closed_at", "at"),
+        ],
         rows: "t.payment_id = $1",
     },
     Table {
@@ -75,7 +80,10 @@ const TABLES: [Table; 15] = [
         changed: &[
             ids!("operation_key"),
             ids!("payment_id"),
-            ("debit_account", "CASE WHEN t.kind = 'reserve' THEN 'DE-BENCH-' || n % 64 ELSE t.debit_account END"),
+            (
+                "debit_account",
+                "CASE WHEN t.kind = 'reserve' THEN 'DE-BENCH-' || n % 64 ELSE t.debit_account END",
+            ),
             ("posted_at", "at"),
         ],
         rows: "t.payment_id = $1",

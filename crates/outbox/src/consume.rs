@@ -6,12 +6,18 @@
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::future::Future;
+use std::time::Duration;
 
 use postgres_kit::text::replace_nul;
-use sqlx::{PgConnection, PgPool};
+use postgres_kit::timeout::timed_out;
+use sqlx::{Connection as _, PgConnection, PgPool};
 use trace_kit::TraceParent;
 
 use crate::{Event, OutboxError};
+
+/// Longest time for one transaction of a consumer: a server that went away without a word must not hold up the events of this process.
+/// Longer than the server's own limits on a statement.
+const CONSUME_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Events consumed one by one that may be unavailable before the others are not tried. One may wait for a lock that concerns it
 /// alone; after a second one the database does not answer, and a timeout for each event would last longer than the broker waits
@@ -157,7 +163,22 @@ async fn consume_together(
     effect: &impl EventEffect,
 ) -> Result<Option<Vec<ConsumeOutcome>>, EffectError> {
     let unavailable = |error: sqlx::Error| EffectError::Unavailable(error.into());
-    let mut tx = pool.begin().await.map_err(unavailable)?;
+    let mut connection = pool.acquire().await.map_err(unavailable)?;
+    let consumed = consume_on(&mut connection, consumer, events, effect);
+    match tokio::time::timeout(CONSUME_TIMEOUT, consumed).await {
+        Ok(result) => result,
+        Err(_) => Err(unavailable(timed_out(&mut connection))),
+    }
+}
+
+async fn consume_on(
+    connection: &mut PgConnection,
+    consumer: &str,
+    events: &[&ReceivedEvent],
+    effect: &impl EventEffect,
+) -> Result<Option<Vec<ConsumeOutcome>>, EffectError> {
+    let unavailable = |error: sqlx::Error| EffectError::Unavailable(error.into());
+    let mut tx = connection.begin().await.map_err(unavailable)?;
     let marks = mark_processed(&mut tx, consumer, events).await?;
     let new: Vec<&ReceivedEvent> =
         events.iter().zip(&marks).filter(|(_, mark)| mark.is_new).map(|(received, _)| *received).collect();

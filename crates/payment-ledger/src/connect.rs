@@ -5,15 +5,11 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
+use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Connection as _, PgPool};
 
 /// How long a step waits for a connection from the pool.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// Idle time after which a connection is tested before it is used again: as short as a failover takes to cut connections, and longer
-/// than connections are idle under load. A connection that broke within it fails one step, which is repeated.
-const TEST_AFTER_IDLE: Duration = Duration::from_secs(1);
 
 /// Timeouts enforced by the server: a frozen process must not keep a row locked, and an aborted transaction cannot
 /// commit late. A step that timed out has no outcome and is repeated.
@@ -61,12 +57,6 @@ impl DatabaseOptions {
         Ok(PgPoolOptions::new()
             .max_connections(self.max_connections)
             .acquire_timeout(ACQUIRE_TIMEOUT)
-            .test_before_acquire(false)
-            .before_acquire(|connection, usage| {
-                Box::pin(
-                    async move { Ok(usage.idle_for < TEST_AFTER_IDLE || connection.ping().await.is_ok()) },
-                )
-            })
             .connect_lazy_with(options.application_name(process).options(TIMEOUTS)))
     }
 }

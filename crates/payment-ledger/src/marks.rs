@@ -35,12 +35,21 @@ impl<Id> Default for Marks<Id> {
     }
 }
 
-/// Drops the marks that wait for a caller that has gone, which tells their callers to write them.
-struct DropWaiting<'a, Id>(&'a Mutex<Vec<WaitingMark<Id>>>);
+/// Takes the waiting marks, once: also if their first caller goes away, which drops them and so tells their callers to write them.
+struct Gathering<'a, Id>(&'a Mutex<Vec<WaitingMark<Id>>>, bool);
 
-impl<Id> Drop for DropWaiting<'_, Id> {
+impl<Id> Gathering<'_, Id> {
+    fn take(&mut self) -> Vec<WaitingMark<Id>> {
+        self.1 = true;
+        std::mem::take(&mut *lock(self.0))
+    }
+}
+
+impl<Id> Drop for Gathering<'_, Id> {
     fn drop(&mut self) {
-        lock(self.0).clear();
+        if !self.1 {
+            self.take();
+        }
     }
 }
 
@@ -75,11 +84,9 @@ impl<Id> Marks<Id> {
                 Err(_) => write(pool, &[id]).await,
             };
         }
-        let gathered = {
-            let _waiting = DropWaiting(&self.waiting);
-            tokio::time::sleep(GATHER).await;
-            std::mem::take(&mut *lock(&self.waiting))
-        };
+        let mut gathering = Gathering(&self.waiting, false);
+        tokio::time::sleep(GATHER).await;
+        let gathered = gathering.take();
         let (ids, replies): (Vec<Id>, Vec<_>) = gathered.into_iter().unzip();
         write(pool, &ids).await?;
         for reply in replies {

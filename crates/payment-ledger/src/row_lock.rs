@@ -110,22 +110,22 @@ struct LockedPaymentRow {
 }
 
 /// Locks a payment's row, then reads its facts. Two statements: one would join other tables as of before the lock was
-/// granted.
+/// granted. The lock is one that a foreign key to the payment does not wait for: a consumer that notifies holds up no step.
 pub(crate) async fn lock_payment(
     tx: &mut PgConnection,
     payment_id: &PaymentId,
 ) -> Result<LockedPayment, LedgerError> {
     let id = payment_id.as_str();
-    sqlx::query!("SELECT payment_id FROM payments WHERE payment_id = $1 FOR UPDATE", id)
+    sqlx::query!("SELECT payment_id FROM payments WHERE payment_id = $1 FOR NO KEY UPDATE", id)
         .fetch_optional(&mut *tx)
         .await?
         .ok_or_else(|| LedgerError::UnknownPayment(id.to_owned()))?;
     let locked = read_locked(tx, &[id.to_owned()]).await?.pop();
-    locked.ok_or_else(|| LedgerError::UnknownPayment(id.to_owned()))
+    locked.unwrap_or_else(|| Err(LedgerError::UnknownPayment(id.to_owned())))
 }
 
 /// Locks those of the payments that no other transaction has locked, by their ids or their transaction ids, then reads their facts.
-/// It waits for no lock, so its callers cannot deadlock.
+/// It waits for no lock. A row that this version cannot parse is left out.
 pub(crate) async fn lock_unlocked(
     tx: &mut PgConnection,
     payment_ids: &[String],
@@ -134,7 +134,7 @@ pub(crate) async fn lock_unlocked(
     let mut unlocked: Vec<String> = Vec::new();
     if !payment_ids.is_empty() {
         unlocked = sqlx::query_scalar!(
-            "SELECT payment_id FROM payments WHERE payment_id = ANY ($1) FOR UPDATE SKIP LOCKED",
+            "SELECT payment_id FROM payments WHERE payment_id = ANY ($1) FOR NO KEY UPDATE SKIP LOCKED",
             payment_ids,
         )
         .fetch_all(&mut *tx)
@@ -142,20 +142,23 @@ pub(crate) async fn lock_unlocked(
     }
     if !tx_ids.is_empty() {
         let by_transaction = sqlx::query_scalar!(
-            "SELECT payment_id FROM payments WHERE tx_id = ANY ($1) AND payment_id <> ALL ($2) FOR UPDATE SKIP LOCKED",
+            "SELECT payment_id FROM payments WHERE tx_id = ANY ($1) AND payment_id <> ALL ($2) FOR NO KEY UPDATE SKIP LOCKED",
             tx_ids,
             &unlocked,
         );
         unlocked.extend(by_transaction.fetch_all(&mut *tx).await?);
     }
-    if unlocked.is_empty() { Ok(Vec::new()) } else { read_locked(tx, &unlocked).await }
+    if unlocked.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(read_locked(tx, &unlocked).await?.into_iter().flatten().collect())
 }
 
 /// Reads the facts of payments whose rows are locked, in any order.
 async fn read_locked(
     tx: &mut PgConnection,
     payment_ids: &[String],
-) -> Result<Vec<LockedPayment>, LedgerError> {
+) -> Result<Vec<Result<LockedPayment, LedgerError>>, LedgerError> {
     let mut keys = [Vec::new(), Vec::new(), Vec::new()];
     for id in payment_ids {
         let payment_id: PaymentId = read_id(id)?;
@@ -211,7 +214,7 @@ async fn read_locked(
     )
     .fetch_all(&mut *tx)
     .await?;
-    rows.into_iter().map(LockedPaymentRow::into_locked).collect()
+    Ok(rows.into_iter().map(LockedPaymentRow::into_locked).collect())
 }
 
 impl LockedPaymentRow {

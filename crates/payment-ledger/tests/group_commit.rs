@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use futures::future::{join, join_all};
 use payment_ledger::LedgerError;
 use payment_ledger::switch::callbacks::StoreCallbackOutcome;
@@ -103,24 +105,39 @@ async fn a_refused_step_of_a_group_fails_alone(pool: PgPool) {
 async fn steps_of_a_group_that_is_not_committed_are_made_alone(pool: PgPool) {
     let bank = Bank::new(pool);
     let payments = payments_at(&bank, Stage::Accepted).await;
-    // Refuses every transaction with more than one reserve, when it commits.
-    bank.sql(
-        "CREATE FUNCTION refuse_groups() RETURNS trigger LANGUAGE plpgsql AS
-         $$ BEGIN
-             IF (SELECT count(*) FROM operations WHERE xmin::text = (txid_current() % (2::bigint ^ 32)::bigint)::text) > 1 THEN
-                 RAISE 'refused by the test' USING ERRCODE = '40001';
-             END IF;
-             RETURN NULL;
-         END $$;
-         CREATE CONSTRAINT TRIGGER refuse_groups AFTER INSERT ON operations DEFERRABLE INITIALLY DEFERRED
-         FOR EACH ROW EXECUTE FUNCTION refuse_groups()",
-    )
-    .await;
+    at_commit_of_groups(&bank, "RAISE 'refused by the test' USING ERRCODE = '40001'").await;
     let outcomes = join_all(payments.iter().map(|p| bank.reserve(p))).await;
     assert!(outcomes.iter().all(|outcome| *outcome == ReserveOutcome::Held));
     let alone = "SELECT count(DISTINCT xmin::text) FROM operations WHERE operation_key LIKE '%:reserve'";
     assert_eq!(bank.number(alone).await, PAYMENTS as i64);
     bank.audit().await;
+}
+
+/// R6: a group whose COMMIT gets no answer holds up its own steps only; they find what it wrote.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn a_commit_without_an_answer_delays_no_later_step(options: PgPoolOptions, connect: PgConnectOptions) {
+    let bank = Bank::with_connections(options, connect, 8).await;
+    // Fewer than connections: each of their steps waits on one.
+    let payments = payments_at(&bank, Stage::Accepted).await.split_off(PAYMENTS - 3);
+    let later = bank.payment_at(Stage::Accepted, "later").await;
+    at_commit_of_groups(&bank, "PERFORM pg_advisory_xact_lock(4711)").await;
+    let mut answer = bank.pool.acquire().await.unwrap();
+    sqlx::query("SELECT pg_advisory_lock(4711)").execute(&mut *answer).await.unwrap();
+    let hanging = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+                      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    let group = async { join_all(payments.iter().map(|p| bank.reserve(p))).await };
+    let (outcomes, ()) = join(group, async {
+        while bank.number(hanging).await == 0 {}
+        let reserved = tokio::time::timeout(Duration::from_secs(30), bank.reserve(&later)).await;
+        assert_eq!(reserved.expect("a step waits for a group without an answer"), ReserveOutcome::Held);
+        assert_eq!(bank.number(hanging).await, 1, "the group has ended");
+        sqlx::query("SELECT pg_advisory_unlock(4711)").execute(&mut *answer).await.unwrap();
+    })
+    .await;
+    assert!(outcomes.iter().all(|outcome| *outcome == ReserveOutcome::Held));
+    drop(answer);
+    bank.audit().await;
+    bank.close().await;
 }
 
 /// A step waits for a lock alone, and the others of its moment do not wait for it.
@@ -179,6 +196,22 @@ async fn a_step_in_a_group_writes_what_it_writes_alone(options: PgPoolOptions, c
     bank.close().await;
 }
 
+/// Makes the database run this statement when a transaction with more than one reserve commits.
+async fn at_commit_of_groups(bank: &Bank, statement: &str) {
+    bank.sql(&format!(
+        "CREATE FUNCTION at_commit() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN
+             IF (SELECT count(*) FROM operations WHERE xmin::text = (txid_current() % (2::bigint ^ 32)::bigint)::text) > 1 THEN
+                 {statement};
+             END IF;
+             RETURN NULL;
+         END $$;
+         CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON operations DEFERRABLE INITIALLY DEFERRED
+         FOR EACH ROW EXECUTE FUNCTION at_commit()"
+    ))
+    .await;
+}
+
 /// Runs a step while another transaction has locked its payment's row, so that it runs alone; `meanwhile` ends before the lock does.
 async fn behind_a_lock<T, M>(
     bank: &Bank,
@@ -190,7 +223,7 @@ async fn behind_a_lock<T, M>(
     let lock = format!("SELECT FROM payments WHERE payment_id = '{}' FOR UPDATE", p.id);
     sqlx::query(AssertSqlSafe(lock)).execute(&mut *tx).await.unwrap();
     let waiting = "SELECT count(*) FROM pg_stat_activity
-                   WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%FOR UPDATE%'";
+                   WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%UPDATE%'";
     let release = async {
         let meanwhile = meanwhile.await;
         while bank.number(waiting).await == 0 {}

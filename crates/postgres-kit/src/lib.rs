@@ -2,4 +2,5 @@
 
 pub mod deletion;
 pub mod text;
+pub mod timeout;
 pub mod wake_up;

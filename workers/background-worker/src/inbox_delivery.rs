@@ -17,6 +17,9 @@ use workflow_api::{InboxDeliveryOutcome, Signaller};
 use crate::config::BackgroundWorkerOptions;
 use crate::periodic::{self, RoundOutcome};
 
+/// Messages whose deliveries are marked by one statement.
+const MARKED_TOGETHER: usize = 10;
+
 /// Delivers inbox messages until `stop`. Several processes may: each message is claimed by one.
 pub(crate) async fn run(
     ledger: &Ledger,
@@ -39,12 +42,15 @@ async fn deliver_batch(
     options: &BackgroundWorkerOptions,
 ) -> Result<usize> {
     let messages = ledger.claim_undelivered(options.batch, options.backoff_ms).await?;
-    let mut delivered = Vec::with_capacity(messages.len());
-    let result = deliver(ledger, signaller, &messages, &mut delivered).await;
-    // Also those before a message that failed.
-    ledger.mark_all_delivered(&delivered).await?;
-    metrics::counter!("inbox_delivered_total").increment(delivered.len() as u64);
-    result?;
+    // Not after the whole batch: a slow delivery must not make those before it due again.
+    for messages in messages.chunks(MARKED_TOGETHER) {
+        let mut delivered = Vec::with_capacity(messages.len());
+        let result = deliver(ledger, signaller, messages, &mut delivered).await;
+        // Also those before a message that failed.
+        ledger.mark_all_delivered(&delivered).await?;
+        metrics::counter!("inbox_delivered_total").increment(delivered.len() as u64);
+        result?;
+    }
     Ok(messages.len())
 }
 

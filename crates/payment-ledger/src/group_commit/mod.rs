@@ -19,7 +19,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use payment_protocol::ids::{PaymentId, TxId};
-use sqlx::PgPool;
+use postgres_kit::timeout::timed_out;
+use sqlx::{Connection as _, PgConnection, PgPool};
 use tokio::sync::oneshot;
 
 use self::changes::{Changes, Written};
@@ -33,8 +34,13 @@ const GROUP_MAX: usize = 32;
 /// How long steps gather after a group of several: about the time that the steps of a busy moment take alone, one after the other.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// `plan_cache_mode`: the statements are set-based, and would otherwise be planned again each time, at twice their cost.
-const BEGIN: &str = "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan";
+/// Longest time for a group, from BEGIN to COMMIT: a server that went away without a word must not hold up the steps of this process.
+const GROUP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// `plan_cache_mode`: the statements are set-based, and would otherwise be planned again each time, at twice their cost. Every table is
+/// read by keys, also while its statistics say that it is small.
+const BEGIN: &str = "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; \
+                     SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
 
 /// A step that can join a group.
 pub(crate) trait GroupStep: Send + 'static {
@@ -106,6 +112,8 @@ struct Queue {
 trait Waiting: Send {
     fn target(&self) -> Target;
     fn reads_account(&self) -> bool;
+    /// Whether its caller has gone, and repeats the step.
+    fn is_abandoned(&self) -> bool;
     /// Decides the step and keeps its outcome; `None` if it must run alone.
     fn decide(&mut self, locked: &LockedPayment, account: Option<&LockedAccount>) -> Option<Changes>;
     /// The group was committed: answers with the outcome.
@@ -126,6 +134,10 @@ impl<S: GroupStep> Waiting for QueuedStep<S> {
 
     fn reads_account(&self) -> bool {
         self.step.reads_account()
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
     }
 
     fn decide(&mut self, locked: &LockedPayment, account: Option<&LockedAccount>) -> Option<Changes> {
@@ -199,6 +211,9 @@ impl Running {
         let mut group = Vec::new();
         let mut later = Vec::new();
         for waiting in std::mem::take(&mut queue.waiting) {
+            if waiting.is_abandoned() {
+                continue;
+            }
             if group.len() < GROUP_MAX && targets.insert(waiting.target()) {
                 group.push(waiting);
             } else {
@@ -215,10 +230,17 @@ impl Running {
     }
 }
 
+impl Running {
+    fn has_a_full_group(&self) -> bool {
+        lock(&self.queue).waiting.len() >= GROUP_MAX
+    }
+}
+
 async fn run_groups(pool: PgPool, mut running: Running) {
     while let Some(group) = running.next_group() {
         let steps = group.len();
-        match run_group(&pool, group).await {
+        match run_group_in_time(&pool, group).await {
+            Ok(0) => {}
             Ok(committed) => {
                 metrics::histogram!("ledger_group_steps").record(committed as f64);
             }
@@ -231,15 +253,27 @@ async fn run_groups(pool: PgPool, mut running: Running) {
                 );
             }
         }
-        if steps > 1 {
+        if steps > 1 && !running.has_a_full_group() {
             tokio::time::sleep(GATHER).await;
         }
     }
 }
 
+/// As [`run_group`], within [`GROUP_TIMEOUT`].
+async fn run_group_in_time(pool: &PgPool, group: Vec<Box<dyn Waiting>>) -> Result<usize, LedgerError> {
+    let mut connection = pool.acquire().await?;
+    match tokio::time::timeout(GROUP_TIMEOUT, run_group(&mut connection, group)).await {
+        Ok(result) => result,
+        Err(_) => Err(timed_out(&mut connection).into()),
+    }
+}
+
 /// Runs a group in one transaction; returns how many of its steps were committed. The others are dropped, and so run alone.
-async fn run_group(pool: &PgPool, group: Vec<Box<dyn Waiting>>) -> Result<usize, LedgerError> {
-    let mut tx = pool.begin_with(BEGIN).await?;
+async fn run_group(
+    connection: &mut PgConnection,
+    group: Vec<Box<dyn Waiting>>,
+) -> Result<usize, LedgerError> {
+    let mut tx = connection.begin_with(BEGIN).await?;
     let (mut payment_ids, mut tx_ids) = (Vec::new(), Vec::new());
     for step in &group {
         match step.target() {

@@ -307,12 +307,13 @@ impl Ledger {
 }
 
 async fn write_started(pool: &PgPool, payment_ids: &[String]) -> Result<(), LedgerError> {
-    // `state || ''` fits no index of accepted payments: while the statistics are older than a backlog, the planner takes such an
+    // A row that a step has locked goes on, and needs no mark: the other rows do not wait for it. `state || ''` fits no index of accepted payments: while the statistics are older than a backlog, the planner takes such an
     // index for empty and reads all of it.
     sqlx::query!(
         "UPDATE payments
          SET state = 'started', started_at = coalesce(started_at, clock_timestamp()), updated_at = clock_timestamp()
-         WHERE payment_id = ANY ($1) AND state || '' = 'accepted'",
+         WHERE payment_id IN (SELECT payment_id FROM payments WHERE payment_id = ANY ($1) AND state || '' = 'accepted'
+                              FOR NO KEY UPDATE SKIP LOCKED)",
         payment_ids,
     )
     .execute(pool)
