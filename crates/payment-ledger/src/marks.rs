@@ -35,7 +35,7 @@ impl<Id> Default for Marks<Id> {
     }
 }
 
-/// Takes the waiting marks, once: also if their first caller goes away, which drops them and so tells their callers to write them.
+/// Takes the waiting marks, once: also if their first caller goes away, which drops them, and their callers write them.
 struct Gathering<'a, Id>(&'a Mutex<Vec<WaitingMark<Id>>>, bool);
 
 impl<Id> Gathering<'_, Id> {

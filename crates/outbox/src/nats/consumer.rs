@@ -362,7 +362,7 @@ struct Delivery {
     is_waived: bool,
 }
 
-/// The event of a message, or why there is none.
+/// The event of a message, or why the message has no event.
 fn parse(message: &Message) -> Result<Event, String> {
     let event: Event = serde_json::from_slice(&message.payload)
         .map_err(|error| format!("the message is not an event: {error}"))?;

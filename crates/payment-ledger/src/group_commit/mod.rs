@@ -123,7 +123,7 @@ trait Waiting: Send {
 struct QueuedStep<S: GroupStep> {
     step: S,
     outcome: Option<S::Outcome>,
-    /// Dropped unanswered, it tells the step to run alone.
+    /// If it is dropped unanswered, the step runs alone.
     reply: oneshot::Sender<S::Outcome>,
 }
 
