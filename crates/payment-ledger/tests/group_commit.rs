@@ -18,6 +18,8 @@ use support::{AMOUNT_MINOR, Bank, SWITCH_NOW_MS, Sample, Stage, at, event, succe
 
 /// Payments of a test.
 const PAYMENTS: usize = 16;
+/// Time limit of a wait.
+const WITHIN: Duration = Duration::from_secs(30);
 
 async fn payments_at(bank: &Bank, stage: Stage) -> Vec<Sample> {
     let mut payments = Vec::new();
@@ -125,16 +127,22 @@ async fn a_commit_without_an_answer_delays_no_later_step(options: PgPoolOptions,
     sqlx::query("SELECT pg_advisory_lock(4711)").execute(&mut *answer).await.unwrap();
     let hanging = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
                       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    let group = async { join_all(payments.iter().map(|p| bank.reserve(p))).await };
+    // Read first, so that all of them come at the same moment: one that came later would share a group with the later step.
+    let mut inputs = Vec::new();
+    for p in &payments {
+        inputs.push(bank.payment(p).await);
+    }
+    let run = support::first_run();
+    let group = async { join_all(inputs.iter().map(|payment| bank.ledger.reserve(payment, &run))).await };
     let (outcomes, ()) = join(group, async {
-        while bank.number(hanging).await == 0 {}
-        let reserved = tokio::time::timeout(Duration::from_secs(30), bank.reserve(&later)).await;
+        until_one(&bank, hanging).await;
+        let reserved = tokio::time::timeout(WITHIN, bank.reserve(&later)).await;
         assert_eq!(reserved.expect("a step waits for a group without an answer"), ReserveOutcome::Held);
         assert_eq!(bank.number(hanging).await, 1, "the group has ended");
         sqlx::query("SELECT pg_advisory_unlock(4711)").execute(&mut *answer).await.unwrap();
     })
     .await;
-    assert!(outcomes.iter().all(|outcome| *outcome == ReserveOutcome::Held));
+    assert!(outcomes.into_iter().all(|outcome| outcome.unwrap() == ReserveOutcome::Held));
     drop(answer);
     bank.audit().await;
     bank.close().await;
@@ -212,6 +220,12 @@ async fn at_commit_of_groups(bank: &Bank, statement: &str) {
     .await;
 }
 
+/// Waits until this query counts one or more.
+async fn until_one(bank: &Bank, sql: &str) {
+    let counted = async { while bank.number(sql).await == 0 {} };
+    tokio::time::timeout(WITHIN, counted).await.expect("nothing was counted in time");
+}
+
 /// Runs a step while another transaction has locked its payment's row, so that it runs alone; `meanwhile` ends before the lock does.
 async fn behind_a_lock<T, M>(
     bank: &Bank,
@@ -226,7 +240,7 @@ async fn behind_a_lock<T, M>(
                    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%UPDATE%'";
     let release = async {
         let meanwhile = meanwhile.await;
-        while bank.number(waiting).await == 0 {}
+        until_one(bank, waiting).await;
         tx.rollback().await.unwrap();
         meanwhile
     };
