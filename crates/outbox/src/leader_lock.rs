@@ -16,7 +16,7 @@ const LOCK: i64 = 0x006f_7574_626f_7801;
 /// publishing round and the longest pause after it.
 const SESSION_IDLE_MAX: Duration = Duration::from_secs(15);
 
-/// Timeout of acquiring the lock, and of closing the session.
+/// Timeout of opening and closing the session, and of each query in it.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A session that holds the lock. Dropping it closes the connection, which releases the lock.
@@ -58,7 +58,7 @@ impl LeaderLock {
     }
 }
 
-async fn open_session(pool: &PgPool) -> Result<PgConnection, sqlx::Error> {
+async fn open_session(pool: &PgPool) -> Result<PgConnection, OutboxError> {
     let mut session = pool.connect_options().as_ref().clone().connect().await?;
     // SET takes no parameters, so the timeout is set by `set_config`.
     let idle_max_ms = SESSION_IDLE_MAX.as_millis().to_string();
@@ -78,10 +78,13 @@ async fn open_session(pool: &PgPool) -> Result<PgConnection, sqlx::Error> {
     Ok(session)
 }
 
-async fn try_acquire(session: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar!(r#"SELECT pg_try_advisory_lock($1) AS "free!""#, LOCK).fetch_one(session).await
+async fn try_acquire(session: &mut PgConnection) -> Result<bool, OutboxError> {
+    Ok(sqlx::query_scalar!(r#"SELECT pg_try_advisory_lock($1) AS "free!""#, LOCK).fetch_one(session).await?)
 }
 
-async fn with_timeout<T>(query: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, OutboxError> {
-    Ok(tokio::time::timeout(TIMEOUT, query).await.map_err(|_| sqlx::Error::PoolTimedOut)??)
+/// Limits the duration of a query in the session. The session is unusable after a timeout.
+pub(crate) async fn with_timeout<T>(
+    query: impl Future<Output = Result<T, OutboxError>>,
+) -> Result<T, OutboxError> {
+    tokio::time::timeout(TIMEOUT, query).await.map_err(|_| sqlx::Error::PoolTimedOut)?
 }

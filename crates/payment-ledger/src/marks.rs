@@ -36,18 +36,21 @@ impl<Id> Default for Marks<Id> {
 }
 
 /// Takes the waiting marks, once: also if their first caller goes away, which drops them, and their callers write them.
-struct Gathering<'a, Id>(&'a Mutex<Vec<WaitingMark<Id>>>, bool);
+struct Gathering<'a, Id> {
+    waiting: &'a Mutex<Vec<WaitingMark<Id>>>,
+    is_taken: bool,
+}
 
 impl<Id> Gathering<'_, Id> {
     fn take(&mut self) -> Vec<WaitingMark<Id>> {
-        self.1 = true;
-        std::mem::take(&mut *lock(self.0))
+        self.is_taken = true;
+        std::mem::take(&mut *lock(self.waiting))
     }
 }
 
 impl<Id> Drop for Gathering<'_, Id> {
     fn drop(&mut self) {
-        if !self.1 {
+        if !self.is_taken {
             self.take();
         }
     }
@@ -84,7 +87,7 @@ impl<Id> Marks<Id> {
                 Err(_) => write(pool, &[id]).await,
             };
         }
-        let mut gathering = Gathering(&self.waiting, false);
+        let mut gathering = Gathering { waiting: &self.waiting, is_taken: false };
         tokio::time::sleep(GATHER).await;
         let gathered = gathering.take();
         let (ids, replies): (Vec<Id>, Vec<_>) = gathered.into_iter().unzip();

@@ -26,7 +26,7 @@ use trace_kit::{Span, SpanKind, TraceParent, attribute, span};
 use self::in_flight::{Ended, InFlight, PublishOutcome};
 use self::rows::{DueRow, by_key, due, mark_published, mark_rejected};
 use crate::backoff::Backoff;
-use crate::leader_lock::LeaderLock;
+use crate::leader_lock::{LeaderLock, with_timeout};
 use crate::wake_up::CHANNEL;
 use crate::{Event, OutboxError, PublishError, Publisher};
 
@@ -38,8 +38,6 @@ const ROUND_PAUSE: Duration = Duration::from_millis(100);
 /// How long the relay waits for more events after a wake-up notification or a late confirmation. At 30 payments per second a round
 /// publishes several events then, for the price of one. A tenth of the 500 ms that S3.5 allows; no payment waits for an event.
 const GATHER_PAUSE: Duration = Duration::from_millis(50);
-/// Timeout of each query of a round.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Options of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -387,12 +385,6 @@ fn report_unconfirmed(outcomes: &[PublishOutcome]) {
             "the broker did not confirm {unconfirmed} published events; the outbox relay publishes them again"
         );
     }
-}
-
-/// Limits the duration of a query. The session is unusable after a timeout.
-async fn with_timeout<T>(query: impl Future<Output = Result<T, OutboxError>>) -> Result<T, OutboxError> {
-    let timed_out = |_| OutboxError::Database(sqlx::Error::PoolTimedOut);
-    tokio::time::timeout(QUERY_TIMEOUT, query).await.map_err(timed_out)?
 }
 
 /// Pauses and receives the notifications meanwhile, so that none is left to wake the relay after the pause.

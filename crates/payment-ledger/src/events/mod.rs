@@ -122,8 +122,10 @@ pub struct TransferEvent {
 /// An event to append, with its own texts.
 pub(crate) struct StateEvent {
     event_id: String,
+    payment_id: String,
     kind: EventKind,
     body: serde_json::Value,
+    trace_parent: Option<String>,
 }
 
 impl StateEvent {
@@ -145,29 +147,36 @@ impl StateEvent {
             end_to_end_id: locked.end_to_end_id.clone(),
             reason: None,
         };
-        let body = serde_json::to_value(&body).map_err(|error| LedgerError::Unreadable {
-            id: locked.payment_id.to_string(),
-            column: "event",
-            value: error.to_string(),
-        })?;
-        Ok(Some(Self { event_id: event_id(&locked.payment_id, kind), kind, body }))
+        Self::new(kind, &body, locked.trace_parent.clone()).map(Some)
+    }
+
+    fn new(
+        kind: EventKind,
+        transfer: &TransferEvent,
+        trace_parent: Option<String>,
+    ) -> Result<Self, LedgerError> {
+        let payment_id = transfer.payment_id.clone();
+        match serde_json::to_value(transfer) {
+            Ok(body) => {
+                Ok(Self { event_id: format!("{payment_id}:{kind}"), payment_id, kind, body, trace_parent })
+            }
+            Err(error) => {
+                Err(LedgerError::Unreadable { id: payment_id, column: "event", value: error.to_string() })
+            }
+        }
     }
 
     /// As the outbox takes it.
-    pub(crate) fn as_new<'a>(&'a self, locked: &'a LockedPayment) -> outbox::NewEvent<'a> {
+    pub(crate) fn as_new(&self) -> outbox::NewEvent<'_> {
         outbox::NewEvent {
             event_id: &self.event_id,
             kind: self.kind.as_str(),
             version: VERSION,
-            key: locked.payment_id.as_str(),
+            key: &self.payment_id,
             body: &self.body,
-            trace_parent: locked.trace_parent.as_deref(),
+            trace_parent: self.trace_parent.as_deref(),
         }
     }
-}
-
-fn event_id(payment_id: &PaymentId, kind: EventKind) -> String {
-    format!("{payment_id}:{kind}")
 }
 
 /// Appends the event of a payment that enters `state`, if it is one; in the transaction that moves the payment.
@@ -212,19 +221,6 @@ pub(crate) async fn append_event(
             | EventKind::TransferCancelled => row.cause.or(row.refusal),
         },
     };
-    let body = serde_json::to_value(&body).map_err(|error| unreadable("event", error.to_string()))?;
-    let event_id = event_id(payment_id, kind);
-    outbox::append(
-        tx,
-        outbox::NewEvent {
-            event_id: &event_id,
-            kind: kind.as_str(),
-            version: VERSION,
-            key: payment_id.as_str(),
-            body: &body,
-            trace_parent: row.trace_parent.as_deref(),
-        },
-    )
-    .await?;
+    outbox::append(tx, StateEvent::new(kind, &body, row.trace_parent)?.as_new()).await?;
     Ok(())
 }

@@ -79,10 +79,10 @@ pub(crate) async fn write(
         if let Some(state) = changes.state
             && let Some(event) = StateEvent::without_reason(locked, state)?
         {
-            events.push((locked, event));
+            events.push(event);
         }
     }
-    let events: Vec<_> = events.iter().map(|(locked, event)| event.as_new(locked)).collect();
+    let events: Vec<_> = events.iter().map(StateEvent::as_new).collect();
     outbox::append_all(tx, &events).await?;
     Ok(written)
 }

@@ -228,9 +228,7 @@ impl Running {
         }
         Some(group)
     }
-}
 
-impl Running {
     fn has_a_full_group(&self) -> bool {
         lock(&self.queue).waiting.len() >= GROUP_MAX
     }
@@ -284,7 +282,8 @@ async fn run_group(
     let locked = row_lock::lock_unlocked(&mut tx, &payment_ids, &tx_ids).await?;
     let mut steps = Vec::with_capacity(group.len());
     for step in group {
-        if let Some(locked) = locked.iter().find(|locked| step.target().is(locked)) {
+        let target = step.target();
+        if let Some(locked) = locked.iter().find(|locked| target.is(locked)) {
             steps.push((step, locked));
         }
     }
