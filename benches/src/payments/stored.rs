@@ -1,8 +1,8 @@
 //! Stored payments: settled ones of earlier hours, with their journal, timeline, operations, submissions, callbacks, events and
 //! idempotency keys, so that a payment is measured beside as many.
 //!
-//! The rows are copies of payments that the system itself has made: of one of the warm-up, with ids of their own. They are
-//! written without triggers, hence without seals; `payctl ledger verify` would report them.
+//! The rows are copies of a payment that the system itself has made during the warm-up, with ids of their own. They are written
+//! without triggers, and the copied seals have positions before the chain: `payctl ledger verify` would report them.
 
 use anyhow::{Context as _, ensure};
 use sqlx::{AssertSqlSafe, PgPool};
@@ -162,7 +162,7 @@ const TABLES: [Table; 15] = [
             ("key", "'stored-' || n"),
             ("claim_token", "gen_random_uuid()"),
         ],
-        // Any key will do: none is repeated.
+        // Any key will do: none is repeated. The lengths only use the parameters, which every statement has.
         rows: "t.scope_id = (SELECT scope_id FROM idempotency_keys ORDER BY scope_id LIMIT 1) AND length($1) + length($2) > 0",
     },
     Table {
