@@ -1,12 +1,13 @@
 //! The background task that completes due transfers.
 //!
-//! The task polls at a short fixed interval: a query on an index without due rows is cheap, and no transfer is missed.
+//! The task polls at a short interval, and when the next transfer is due: a query on an index without due rows is cheap, and no transfer
+//! is missed.
 
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::book::completion::{BATCH, complete_due};
+use crate::book::completion::{BATCH, DueBatch, complete_due};
 use crate::state::SharedSwitch;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
@@ -17,12 +18,14 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) async fn run(switch: SharedSwitch, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let pause = match complete_due(&switch).await {
-            Ok(0) => POLL_INTERVAL,
-            Ok(completed) => {
-                metrics::counter!("mock_switch_transfers_ended_total").increment(completed as u64);
-                switch.callback_due.notify_one();
+            Ok(DueBatch { completed, next_due }) => {
+                if completed > 0 {
+                    metrics::counter!("mock_switch_transfers_ended_total").increment(completed as u64);
+                    switch.callback_due.notify_one();
+                }
                 // More transfers may be due after a full batch.
-                if completed < BATCH as usize { POLL_INTERVAL } else { Duration::ZERO }
+                let is_full = completed >= BATCH as usize;
+                if is_full { Duration::ZERO } else { next_due.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL) }
             }
             Err(error) => {
                 tracing::warn!(

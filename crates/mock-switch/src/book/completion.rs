@@ -1,6 +1,8 @@
 //! Completes transfers: due ones in batches, or one by an admin command. A transfer's end and its callbacks are one
 //! transaction.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use jiff_sqlx::ToSqlx;
 use sqlx::PgConnection;
@@ -25,8 +27,16 @@ struct DueTransfer {
     reason: Option<String>,
 }
 
-/// Completes one batch of due transfers; returns its size.
-pub(crate) async fn complete_due(switch: &Switch) -> Result<usize, sqlx::Error> {
+/// A batch of due transfers.
+pub(crate) struct DueBatch {
+    /// How many transfers were completed.
+    pub(crate) completed: usize,
+    /// Time until the next transfer is due; `None` if none is pending.
+    pub(crate) next_due: Option<Duration>,
+}
+
+/// Completes one batch of due transfers.
+pub(crate) async fn complete_due(switch: &Switch) -> Result<DueBatch, sqlx::Error> {
     let mut tx = switch.pool.begin().await?;
     // A locked row is being cancelled; the next batch includes it if it is still pending then.
     let due = sqlx::query_as!(
@@ -45,7 +55,14 @@ pub(crate) async fn complete_due(switch: &Switch) -> Result<usize, sqlx::Error> 
         complete(switch, &mut tx, &due).await?;
         tx.commit().await?;
     }
-    Ok(due.len())
+    let next_due_ms = sqlx::query_scalar!(
+        r#"SELECT ceil(extract(epoch FROM min(due_at) - clock_timestamp()) * 1000)::bigint
+           FROM transfers WHERE status = 'PENDING' AND due_at > clock_timestamp()"#
+    )
+    .fetch_one(&switch.pool)
+    .await?;
+    let next_due = next_due_ms.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+    Ok(DueBatch { completed: due.len(), next_due })
 }
 
 /// Completes one pending transfer now; false if the reference has none.
