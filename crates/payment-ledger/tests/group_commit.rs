@@ -62,6 +62,25 @@ async fn concurrent_steps_of_all_kinds_share_a_transaction(pool: PgPool) {
     bank.audit().await;
 }
 
+/// The switch may confirm before its answer is recorded: both steps of the payment come at the same moment, by different names.
+#[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
+async fn an_answer_and_a_success_of_one_payment_at_the_same_moment_are_both_recorded(pool: PgPool) {
+    let bank = Bank::new(pool);
+    let payments = payments_at(&bank, Stage::Sent).await;
+    let callbacks: Vec<_> = payments.iter().map(|p| success(p, &event(p, "s"))).collect();
+    let answers = payments
+        .iter()
+        .map(|p| bank.ledger.record_answer(&p.id, 1, &SendAnswer::Accepted, Some("t-1"), at(SWITCH_NOW_MS)));
+    let stores = callbacks.iter().map(|callback| bank.ledger.store_callback(callback));
+    let (answers, stores) = join(join_all(answers), join_all(stores)).await;
+    assert!(answers.into_iter().all(|answer| answer.is_ok()));
+    assert!(stores.into_iter().all(|store| matches!(store, Ok(StoreCallbackOutcome::New(Some(_))))));
+    let recorded = "SELECT count(*) FROM payments p JOIN submissions s USING (payment_id)
+                    WHERE p.final_status = 'settled' AND s.outcome = 'accepted' AND s.transfer_id = 't-1'";
+    assert_eq!(bank.number(recorded).await, i64::try_from(PAYMENTS).unwrap());
+    bank.audit().await;
+}
+
 /// I2: payments from one account in one group never use more than it has.
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn payments_from_one_account_in_a_group_never_overdraw_it(pool: PgPool) {

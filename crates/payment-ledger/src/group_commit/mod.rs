@@ -1,7 +1,7 @@
 //! Group commit: concurrent steps of different payments share their statements and one commit.
 //!
 //! A step joins a group in its plain case only: its row is not locked by others, and nothing but its own payment's facts, its
-//! account and its report decides it. Every other case, and every step of a group that fails, runs alone in a transaction of its own:
+//! account and its report decides it. A step whose row is locked waits for one more group: mostly another group has it. Every other case, and every step of a group that fails, runs alone in a transaction of its own:
 //! a bad step fails alone, and a step of a group whose COMMIT had no answer finds its own record. So a group changes what a step
 //! costs, and never what it does.
 //!
@@ -114,6 +114,8 @@ trait Waiting: Send {
     fn reads_account(&self) -> bool;
     /// Whether its caller has gone, and repeats the step.
     fn is_abandoned(&self) -> bool;
+    /// Whether the step, whose row is locked, waits for the next group: once.
+    fn waits_again(&mut self) -> bool;
     /// Decides the step and keeps its outcome; `None` if it must run alone.
     fn decide(&mut self, locked: &LockedPayment, account: Option<&LockedAccount>) -> Option<Changes>;
     /// The group was committed: answers with the outcome.
@@ -123,6 +125,7 @@ trait Waiting: Send {
 struct QueuedStep<S: GroupStep> {
     step: S,
     outcome: Option<S::Outcome>,
+    has_waited: bool,
     /// If it is dropped unanswered, the step runs alone.
     reply: oneshot::Sender<S::Outcome>,
 }
@@ -138,6 +141,10 @@ impl<S: GroupStep> Waiting for QueuedStep<S> {
 
     fn is_abandoned(&self) -> bool {
         self.reply.is_closed()
+    }
+
+    fn waits_again(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_waited, true)
     }
 
     fn decide(&mut self, locked: &LockedPayment, account: Option<&LockedAccount>) -> Option<Changes> {
@@ -168,7 +175,7 @@ impl GroupCommit {
         let (reply, outcome) = oneshot::channel();
         let must_start = {
             let mut queue = lock(&self.queue);
-            queue.waiting.push(Box::new(QueuedStep { step, outcome: None, reply }));
+            queue.waiting.push(Box::new(QueuedStep { step, outcome: None, has_waited: false, reply }));
             !std::mem::replace(&mut queue.is_running, true)
         };
         if must_start {
@@ -229,6 +236,10 @@ impl Running {
         Some(group)
     }
 
+    fn wait_again(&mut self, steps: Vec<Box<dyn Waiting>>) {
+        lock(&self.queue).waiting.extend(steps);
+    }
+
     fn has_a_full_group(&self) -> bool {
         lock(&self.queue).waiting.len() >= GROUP_MAX
     }
@@ -238,9 +249,11 @@ async fn run_groups(pool: PgPool, mut running: Running) {
     while let Some(group) = running.next_group() {
         let steps = group.len();
         match run_group_in_time(&pool, group).await {
-            Ok(0) => {}
-            Ok(committed) => {
-                metrics::histogram!("ledger_group_steps").record(committed as f64);
+            Ok(RunGroup { committed, locked_out }) => {
+                if committed > 0 {
+                    metrics::histogram!("ledger_group_steps").record(committed as f64);
+                }
+                running.wait_again(locked_out);
             }
             Err(error) => {
                 metrics::counter!("ledger_groups_failed_total").increment(1);
@@ -257,8 +270,16 @@ async fn run_groups(pool: PgPool, mut running: Running) {
     }
 }
 
+/// What became of the steps of a group. Those that are not here are dropped, and so run alone.
+struct RunGroup {
+    /// How many steps were committed.
+    committed: usize,
+    /// The steps whose rows were locked.
+    locked_out: Vec<Box<dyn Waiting>>,
+}
+
 /// As [`run_group`], within [`GROUP_TIMEOUT`].
-async fn run_group_in_time(pool: &PgPool, group: Vec<Box<dyn Waiting>>) -> Result<usize, LedgerError> {
+async fn run_group_in_time(pool: &PgPool, group: Vec<Box<dyn Waiting>>) -> Result<RunGroup, LedgerError> {
     let mut connection = pool.acquire().await?;
     match tokio::time::timeout(GROUP_TIMEOUT, run_group(&mut connection, group)).await {
         Ok(result) => result,
@@ -266,11 +287,11 @@ async fn run_group_in_time(pool: &PgPool, group: Vec<Box<dyn Waiting>>) -> Resul
     }
 }
 
-/// Runs a group in one transaction; returns how many of its steps were committed. The others are dropped, and so run alone.
+/// Runs a group in one transaction.
 async fn run_group(
     connection: &mut PgConnection,
     group: Vec<Box<dyn Waiting>>,
-) -> Result<usize, LedgerError> {
+) -> Result<RunGroup, LedgerError> {
     let mut tx = connection.begin_with(BEGIN).await?;
     let (mut payment_ids, mut tx_ids) = (Vec::new(), Vec::new());
     for step in &group {
@@ -281,10 +302,13 @@ async fn run_group(
     }
     let locked = row_lock::lock_unlocked(&mut tx, &payment_ids, &tx_ids).await?;
     let mut steps = Vec::with_capacity(group.len());
-    for step in group {
+    let mut locked_out = Vec::new();
+    for mut step in group {
         let target = step.target();
-        if let Some(locked) = locked.iter().find(|locked| target.is(locked)) {
-            steps.push((step, locked));
+        match locked.iter().find(|locked| target.is(locked)) {
+            Some(locked) => steps.push((step, locked)),
+            None if step.waits_again() => locked_out.push(step),
+            None => {}
         }
     }
     let account_ids: Vec<&str> = steps
@@ -298,6 +322,9 @@ async fn run_group(
     for (mut step, locked) in steps {
         // A step by payment id and one by transaction id may have the same payment.
         if !used.insert(&locked.payment_id) {
+            if step.waits_again() {
+                locked_out.push(step);
+            }
             continue;
         }
         let account = accounts.get_mut(locked.source_account.as_str());
@@ -316,5 +343,5 @@ async fn run_group(
         let inbox_id = changes.callback.is_some().then(|| inbox_ids.next()).flatten();
         step.answer(inbox_id);
     }
-    Ok(committed)
+    Ok(RunGroup { committed, locked_out })
 }
