@@ -1,11 +1,12 @@
 //! The budget of a payment, in counts: statements, write transactions, history events and workflow tasks. No times: those depend on
-//! the machine, and `./dev bench payments` measures them.
+//! the machine, and `./dev bench payments` measures them. For the same reason a statement that the processes also repeat without a
+//! payment counts once: on a busy machine a payment lasts longer, and more of those fall into its time.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Deserialize;
-use sqlx::AssertSqlSafe;
 use temporalio_common::protos::temporal::api::enums::v1::EventType;
 use testkit::cluster::Cluster;
 use testkit::wait::until;
@@ -15,6 +16,8 @@ use testkit::{NatsServer, System, SystemOptions};
 const PAYMENTS: usize = 25;
 /// Payments before the first count: connections open and statements are prepared.
 const WARM_UP: usize = 5;
+/// Statements without a payment, by which the repeated ones are known.
+const REPEATED: i64 = 100;
 /// Time limit for a payment and its events.
 const WITHIN: Duration = Duration::from_secs(60);
 
@@ -42,11 +45,12 @@ async fn a_payment_costs_no_more_than_its_budget() -> anyhow::Result<()> {
     let _notifier = system.start_process("notifier", "PAYMENTS_NOTIFIER__METRICS_LISTEN").await?;
     sqlx::query("CREATE EXTENSION pg_stat_statements").execute(&system.database.pool).await?;
     for _ in 0..WARM_UP {
-        pay(&system).await?;
+        pay(&system, &HashSet::new()).await?;
     }
+    let repeated = repeated_statements(&system).await?;
     let mut costs = Vec::new();
     for _ in 0..PAYMENTS {
-        costs.push(pay(&system).await?);
+        costs.push(pay(&system, &repeated).await?);
     }
     let lowest = |cost: fn(&Costs) -> i64| costs.iter().map(cost).min().context("no payment was counted");
     let figures = [
@@ -70,8 +74,8 @@ async fn a_payment_costs_no_more_than_its_budget() -> anyhow::Result<()> {
 }
 
 /// Makes a payment, waits until its events are consumed, and counts what it cost.
-async fn pay(system: &System) -> anyhow::Result<Costs> {
-    let (statements, transactions) = count(system).await?;
+async fn pay(system: &System, repeated: &HashSet<i64>) -> anyhow::Result<Costs> {
+    let (calls, transactions) = count(system).await?;
     let id = system.pay("1.00").await?.payment_id;
     system.wait_for_state(&id, "settled").await?;
     until("both consumers have both events, and the message to the workflow is marked", WITHIN, || async {
@@ -86,22 +90,41 @@ async fn pay(system: &System) -> anyhow::Result<Costs> {
         Ok(is_done.then_some(()))
     })
     .await?;
-    let (statements_after, transactions_after) = count(system).await?;
+    let (calls_after, transactions_after) = count(system).await?;
+    let made = calls_after.iter().map(|(id, after)| (id, after - calls.get(id).unwrap_or(&0)));
+    let statements = made.map(|(id, calls)| if repeated.contains(id) { calls.min(1) } else { calls }).sum();
     let history = system.history(&id).await?;
     let tasks = history.iter().filter(|event| event.event_type() == EventType::WorkflowTaskCompleted);
     Ok(Costs {
-        statements: statements_after - statements,
+        statements,
         write_transactions: transactions_after - transactions,
         history_events: i64::try_from(history.len())?,
         workflow_tasks: i64::try_from(tasks.count())?,
     })
 }
 
-/// Statements of the services so far, and transactions that wrote. This test reads as the owner, and writes nothing.
-async fn count(system: &System) -> anyhow::Result<(i64, i64)> {
-    let statements =
-        "SELECT coalesce(sum(calls), 0)::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint
-                      FROM pg_stat_statements s JOIN pg_roles r ON r.oid = s.userid
-                      WHERE r.rolname <> current_user AND s.query !~* '^(begin|commit|rollback|set|start)'";
-    Ok(sqlx::query_as(AssertSqlSafe(statements)).fetch_one(&system.database.pool).await?)
+/// The statements that the processes repeat while there is no payment.
+async fn repeated_statements(system: &System) -> anyhow::Result<HashSet<i64>> {
+    let (before, _) = count(system).await?;
+    let total: i64 = before.values().sum();
+    let after = until("the processes look for work", WITHIN, || async {
+        let (calls, _) = count(system).await?;
+        Ok((calls.values().sum::<i64>() >= total + REPEATED).then_some(calls))
+    })
+    .await?;
+    Ok(after.into_iter().filter(|(id, calls)| before.get(id) != Some(calls)).map(|(id, _)| id).collect())
+}
+
+/// Calls of each statement of the services so far, and transactions that wrote. This test reads as the owner, and writes nothing.
+async fn count(system: &System) -> anyhow::Result<(HashMap<i64, i64>, i64)> {
+    let pool = &system.database.pool;
+    let transactions = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint";
+    let transactions = sqlx::query_scalar(transactions).fetch_one(pool).await?;
+    let calls: Vec<(i64, i64)> = sqlx::query_as(
+        "SELECT s.queryid, sum(s.calls)::bigint FROM pg_stat_statements s JOIN pg_roles r ON r.oid = s.userid
+         WHERE r.rolname <> current_user AND s.query !~* '^(begin|commit|rollback|set|start)' GROUP BY s.queryid",
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok((calls.into_iter().collect(), transactions))
 }
