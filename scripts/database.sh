@@ -43,7 +43,7 @@ start_cluster() {
     options="$options -c max_connections=200 -c shared_buffers=1GB -c max_wal_size=8GB"
     [ "$kind" = durable ] || options="$options -c shared_preload_libraries=pg_stat_statements"
   else
-    options="$options -c max_connections=500 -c fsync=off -c synchronous_commit=off -c full_page_writes=off"
+    options="$options -c max_connections=500 -c fsync=off -c full_page_writes=off"
   fi
   create_cluster "$kind" "$dir"
   stop_cluster "$dir" # left by a killed run

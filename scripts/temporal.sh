@@ -11,10 +11,7 @@ start_temporal() {
     --dynamic-config-value system.enableActivityEagerExecution=true \
     --dynamic-config-value matching.numTaskqueueReadPartitions=1 \
     --dynamic-config-value matching.numTaskqueueWritePartitions=1 \
-    --search-attribute PaymentSwitch=Keyword \
-    --search-attribute PaymentCurrency=Keyword \
-    --search-attribute PaymentAccount=Keyword \
-    --search-attribute PaymentAmountMinor=Int
+    --search-attribute PaymentSwitch=Keyword
   if [ -n "$file" ]; then
     set -- "$@" --db-filename "$file" --sqlite-pragma journal_mode=WAL --sqlite-pragma synchronous=NORMAL
   fi

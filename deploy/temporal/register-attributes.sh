@@ -14,7 +14,7 @@ until known=$(temporal operator search-attribute list 2>/dev/null); do
   sleep 1
 done
 
-for attribute in PaymentSwitch:Keyword PaymentCurrency:Keyword PaymentAccount:Keyword PaymentAmountMinor:Int; do
+for attribute in PaymentSwitch:Keyword; do
   name=${attribute%:*}
   case $known in
     *"$name"*) echo "$name is already registered" ;;

@@ -18,8 +18,8 @@ const RARE: [&str; 5] = [
 #[tokio::test]
 async fn s0_15_the_payment_worker_exports_the_listed_metrics_of_the_sdk() -> anyhow::Result<()> {
     let system = System::start("sdk-metrics", SystemOptions::default()).await?;
-    // The first attempt of the activity fails.
-    system.switch.set_default_behaviour(json!({"submit": [{"fault": "error_503", "times": 1}]})).await?;
+    // The attempt within the workflow task fails, and so does the first one of the activity.
+    system.switch.set_default_behaviour(json!({"submit": [{"fault": "error_503", "times": 2}]})).await?;
     let payment = system.pay("1.00").await?;
     system.wait_for_state(&payment.payment_id, "settled").await?;
     let text = reqwest::get(format!("{}/metrics", system.worker.url())).await?.text().await?;

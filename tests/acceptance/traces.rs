@@ -170,7 +170,7 @@ async fn s3_8_one_trace_leads_from_the_request_to_the_tenants_webhook() -> anyho
     let payment_id = body["payment_id"].as_str().context("no payment id")?;
     bank.system.wait_for_state(payment_id, "settled").await?;
     // The spans of each process arrive by themselves: all of those that are compared below.
-    let complete = |spans: &[ReceivedSpan]| spans.len() >= 18;
+    let complete = |spans: &[ReceivedSpan]| spans.len() >= 17;
     let spans = bank.spans(&client.trace_id, "the trace reaches the webhook", complete).await;
     let spans = spans.map_err(|error| error.context(notifier.log_tail()))?;
 
@@ -184,10 +184,9 @@ async fn s3_8_one_trace_leads_from_the_request_to_the_tenants_webhook() -> anyho
         ("payments-api",      "internal", "accept payment",            "POST /api/v1/payments"),
         ("payment-worker",    "client",   "start workflow",            "POST /api/v1/payments"),
         ("payment-worker",    "internal", "InterBankPaymentWorkflow",  "POST /api/v1/payments"),
-        ("payment-worker",    "internal", "reserve",                   "POST /api/v1/payments"),
-        ("payment-worker",    "internal", "submit",                    "POST /api/v1/payments"),
-        ("payment-worker",    "client",   "query transfer",            "submit"),
-        ("payment-worker",    "client",   "submit transfer",           "submit"),
+        ("payment-worker",    "internal", "reserve_and_submit",        "POST /api/v1/payments"),
+        ("payment-worker",    "client",   "query transfer",            "reserve_and_submit"),
+        ("payment-worker",    "client",   "submit transfer",           "reserve_and_submit"),
         ("payments-api",      "server",   "POST /callbacks/{switch}",  "POST /api/v1/payments"),
         ("payments-api",      "client",   "signal workflow",           "POST /callbacks/{switch}"),
         ("payment-worker",    "internal", "debit",                     "POST /api/v1/payments"),
@@ -218,7 +217,7 @@ async fn s3_8_one_trace_leads_from_the_request_to_the_tenants_webhook() -> anyho
 
     // A workflow lasts from its first step to its last one.
     let workflow = one(&spans, "InterBankPaymentWorkflow")?;
-    assert!(workflow.started_us <= one(&spans, "reserve")?.started_us);
+    assert!(workflow.started_us <= one(&spans, "reserve_and_submit")?.started_us);
     assert!(workflow.ended_us >= one(&spans, "signal workflow")?.started_us);
     // The tenant's system continues the trace.
     let delivery = one(&spans, "deliver webhook")?;
@@ -300,7 +299,8 @@ async fn nothing_is_exported_twice_when_another_worker_replays_a_payment() -> an
     let client = ClientTrace::new();
     let (payment_id, reference) = bank.submit_in(&client).await?;
     // What the first worker did has arrived before it is killed.
-    bank.spans(&client.trace_id, "the submit", |spans| !named(spans, "submit").is_empty()).await?;
+    let submitted = |spans: &[ReceivedSpan]| !named(spans, "reserve_and_submit").is_empty();
+    bank.spans(&client.trace_id, "the submit", submitted).await?;
     bank.system.worker.kill().await?;
     bank.system.worker.restart().await?;
     bank.system.switch.finish_transfer(&reference, "settle").await?;
@@ -320,14 +320,14 @@ async fn nothing_is_exported_twice_when_another_worker_replays_a_payment() -> an
     ids.dedup();
     assert_eq!(ids.len(), spans.len(), "{}", describe(&spans));
     for name in
-        ["start workflow", "InterBankPaymentWorkflow", "reserve", "submit", "submit transfer", "debit"]
+        ["start workflow", "InterBankPaymentWorkflow", "reserve_and_submit", "submit transfer", "debit"]
     {
         one(&spans, name)?;
     }
     // The first worker's spans and the second one's hang from the same request.
     let request = one(&spans, "POST /api/v1/payments")?;
-    assert_ne!(one(&spans, "submit")?.process_id, one(&spans, "debit")?.process_id);
-    for name in ["reserve", "debit"] {
+    assert_ne!(one(&spans, "reserve_and_submit")?.process_id, one(&spans, "debit")?.process_id);
+    for name in ["reserve_and_submit", "debit"] {
         assert_eq!(one(&spans, name)?.parent_id.as_ref(), Some(&request.span_id), "{name}");
     }
     bank.system.audit().await?;

@@ -35,6 +35,31 @@ async fn wait_until_held(
     .await
 }
 
+/// A switch that was slow is asked by ordinary activities, which hold no workflow task, until it is quick again.
+#[tokio::test]
+async fn s1_4_only_a_quick_switch_is_asked_within_a_workflow_task() -> anyhow::Result<()> {
+    let system = System::start("quick-switch", SystemOptions::default().with_long_attempts()).await?;
+    let is_ordinary = async || {
+        let payment = system.pay("1.00").await?;
+        system.wait_for_state(&payment.payment_id, "settled").await?;
+        let history = system.history(&payment.payment_id).await?;
+        anyhow::Ok(history.iter().any(|event| event.event_type() == EventType::ActivityTaskScheduled))
+    };
+    system.switch.set_default_behaviour(json!({"submit": [{"accept_hang_ms": 1_300}]})).await?;
+    assert!(!is_ordinary().await?, "nothing is known of the switch");
+    assert!(is_ordinary().await?, "the switch was slow");
+    assert!(is_ordinary().await?, "the switch is still slow");
+    system.switch.set_default_behaviour(json!({})).await?;
+    assert!(is_ordinary().await?, "the switch was slow until now");
+    // Beside a busy machine one answer may take longer than a second.
+    until("the switch is quick again", Duration::from_secs(60), || async {
+        Ok((!is_ordinary().await?).then_some(()))
+    })
+    .await?;
+    system.audit().await?;
+    Ok(())
+}
+
 /// The customer cancels while a poll waits for the switch. The cancel is undecided for now, so the workflow is still open when
 /// the server records that the poll was cancelled: a poll that goes on would end as failed, or not at all.
 #[tokio::test]

@@ -1,9 +1,13 @@
 //! R30: at each await of the workflow, the customer cancels the payment, or an operator cancels, terminates or resets the
 //! workflow. The switch's answer to our cancel decides, and nothing is submitted again.
 //!
-//! A cell of `interruptions.txt` has the final state and the number of submits that the switch received; an interruption that
+//! A cell of a table has the final state and the number of submits that the switch received; an interruption that
 //! Temporal refused is in brackets. `reset to its first task` repeats everything under another run id, which the ledger does
 //! not allow to reserve again; `reset to its last task` keeps the events before it.
+//!
+//! Where submit is an ordinary activity, it is an await of its own, and the rows of `interruptions.txt` differ from those of
+//! `interruptions_first_task.txt`, where reserve and submit are made within the first workflow task: a task that is not completed
+//! cannot be reset, and a termination does not stop it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,14 +42,25 @@ type Interruption = (String, Option<String>);
 
 #[tokio::test]
 async fn r30_a_workflow_interrupted_at_any_await_cancels_and_never_resubmits() -> anyhow::Result<()> {
+    let options = SystemOptions { commits_may_be_lost: true, ..SystemOptions::default() };
+    interrupt_at_each_await("interruptions", options, include_str!("interruptions.txt")).await
+}
+
+#[tokio::test]
+async fn r30_a_workflow_interrupted_in_its_first_task_cancels_and_never_resubmits() -> anyhow::Result<()> {
+    let table = include_str!("interruptions_first_task.txt");
+    interrupt_at_each_await("first-task-interruptions", SystemOptions::default(), table).await
+}
+
+async fn interrupt_at_each_await(name: &str, options: SystemOptions, table: &str) -> anyhow::Result<()> {
     let _alone = crate::ALONE.lock().await;
-    let table = GoldenTable::parse(include_str!("interruptions.txt"))?;
-    let options = SystemOptions::default()
+    let table = GoldenTable::parse(table)?;
+    let options = options
         .with_profile("attempt_timeout_ms", HELD_MS + 2_000)
         .with_profile("submit_budget_ms", 25_000)
         // The end of the SLA is not the subject of this test.
         .with_profile("sla_ms", 300_000);
-    let system = System::start("interruptions", options).await?;
+    let system = System::start(name, options).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
 
     // One at a time, each with its own account lock: the expected results of the resets require that the first workflow
@@ -59,7 +74,8 @@ async fn r30_a_workflow_interrupted_at_any_await_cancels_and_never_resubmits() -
     // freezes.
     system.worker.pause()?;
     let mut at_the_switch = Vec::new();
-    for row in ["query", "submit", "callback", "cancel", "recall", "operator"] {
+    let has_row = |row: &&str| table.cells().any(|(head, ..)| head == *row);
+    for row in ["query", "submit", "callback", "cancel", "recall", "operator"].into_iter().filter(has_row) {
         system.open_account(row).await?;
         at_the_switch.push(accept(&system, &table, row).await?);
     }
@@ -68,7 +84,7 @@ async fn r30_a_workflow_interrupted_at_any_await_cancels_and_never_resubmits() -
     let in_the_ledger = async {
         let mut results = Vec::new();
         // One row at a time, since each blocked step occupies a connection of the worker.
-        for row in ["debit", "release"] {
+        for row in ["debit", "release"].into_iter().filter(has_row) {
             results.push(run_locked(&system, &table, row).await?);
         }
         anyhow::Ok(results)
@@ -175,7 +191,7 @@ async fn results(
     interruptions: Vec<Interruption>,
 ) -> anyhow::Result<Results> {
     let errors: BTreeMap<_, _> = interruptions.into_iter().collect();
-    try_join_all(cells.iter().map(|cell| unblock(system, cell))).await?;
+    try_join_all(cells.iter().map(|cell| unblock(system, cell, errors[&cell.column].is_some()))).await?;
     let results = try_join_all(cells.iter().map(|cell| result(system, cell, &errors[&cell.column]))).await?;
     Ok(results.into_iter().collect())
 }
@@ -297,7 +313,7 @@ async fn reset(system: &System, id: &str, to: ResetTo) -> Option<String> {
 
 /// Removes what blocked the payment. After a reset to the last task, or a refused reset, the payment may still wait for its
 /// callback.
-async fn unblock(system: &System, cell: &Cell) -> anyhow::Result<()> {
+async fn unblock(system: &System, cell: &Cell, is_refused: bool) -> anyhow::Result<()> {
     let reference = cell.payment.reference.as_str();
     match (cell.row.as_str(), cell.column.as_str()) {
         ("cancel" | "recall", _) => system.switch.set_behaviour(reference, json!({})).await,
@@ -306,19 +322,26 @@ async fn unblock(system: &System, cell: &Cell) -> anyhow::Result<()> {
         ("operator", _) => system.switch.finish_transfer(reference, "settle").await,
         ("reserve", "reset to its first task")
         | ("reserve" | "query" | "submit" | "callback", "reset to its last task") => {
-            until("the transfer is settled or cancelled", WITHIN, || async {
-                let status = system.switch.transfer_status(reference).await?;
-                if status.as_deref() == Some("PENDING") {
-                    // It may be cancelled concurrently.
-                    let _ = system.switch.finish_transfer(reference, "settle").await;
-                }
-                let ended = system.state(&cell.payment.payment_id).await? == "failed";
-                Ok((ended || matches!(status.as_deref(), Some("SETTLED" | "CANCELLED"))).then_some(()))
-            })
-            .await
+            settle(system, cell).await
         }
+        _ if is_refused => settle(system, cell).await,
         _ => Ok(()),
     }
+}
+
+/// Settles the payment's transfer, unless it ends otherwise.
+async fn settle(system: &System, cell: &Cell) -> anyhow::Result<()> {
+    let reference = cell.payment.reference.as_str();
+    until("the transfer is settled or cancelled", WITHIN, || async {
+        let status = system.switch.transfer_status(reference).await?;
+        if status.as_deref() == Some("PENDING") {
+            // It may be cancelled concurrently.
+            let _ = system.switch.finish_transfer(reference, "settle").await;
+        }
+        let ended = system.state(&cell.payment.payment_id).await? == "failed";
+        Ok((ended || matches!(status.as_deref(), Some("SETTLED" | "CANCELLED"))).then_some(()))
+    })
+    .await
 }
 
 /// The result of a cell: the final state and the number of submits.

@@ -8,6 +8,10 @@ use testkit::temporal::EventType;
 use testkit::wait::until;
 use testkit::{System, SystemOptions};
 
+fn losing_commits() -> SystemOptions {
+    SystemOptions { commits_may_be_lost: true, ..SystemOptions::default() }
+}
+
 /// Leaves the payment as a promoted standby has it that lacks the last commits: without what they wrote.
 async fn lose_the_attempt(system: &System, payment_id: &str) -> anyhow::Result<()> {
     let mut tx = system.database.pool.begin().await?;
@@ -27,7 +31,7 @@ async fn lose_the_attempt(system: &System, payment_id: &str) -> anyhow::Result<(
 
 /// A payment that the switch holds, and whose attempt's record is lost.
 async fn held_payment_with_a_lost_attempt(name: &str) -> anyhow::Result<(System, AcceptedPayment)> {
-    let system = System::start(name, SystemOptions::default()).await?;
+    let system = System::start(name, losing_commits()).await?;
     system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
     let payment = system.pay("33.00").await?;
     system.wait_for_state(&payment.payment_id, "submitted").await?;
@@ -61,7 +65,7 @@ async fn r30b_a_settled_payment_with_a_lost_attempt_is_debited() -> anyhow::Resu
 
 /// An attempt that is answered late enough for its worker to be killed before.
 fn options_with_slow_answers(strategy: &str) -> SystemOptions {
-    SystemOptions::default()
+    losing_commits()
         .with_profile("strategy", strategy)
         .with_profile("attempt_timeout_ms", 5_000)
         .with_profile("submit_budget_ms", 120_000)
@@ -87,6 +91,21 @@ async fn lose_the_attempt_in_flight(system: &mut System, payment: &AcceptedPayme
     assert_eq!(answered, 0, "the worker was killed too late: the answer is recorded");
     lose_the_attempt(system, id).await?;
     system.worker.restart().await
+}
+
+/// Where a commit may be lost, Temporal's record of a submit must not depend on the answer: the submit is scheduled before it is sent.
+#[tokio::test]
+async fn r30b_where_commits_may_be_lost_the_history_shows_a_submit_before_its_answer() -> anyhow::Result<()> {
+    let system = System::start("recorded-submit", options_with_slow_answers("reference")).await?;
+    system.switch.set_default_behaviour(slow_answer()).await?;
+    let payment = system.pay("33.00").await?;
+    until("the switch has accepted the transfer", Duration::from_secs(60), || async {
+        Ok(system.switch.transfer_status(&payment.reference).await?.map(|_| ()))
+    })
+    .await?;
+    let history = system.history(&payment.payment_id).await?;
+    assert!(history.iter().any(|event| event.event_type() == EventType::ActivityTaskScheduled));
+    Ok(())
 }
 
 /// Strategy reference: the next try replays the reference. The switch answers with the first transfer, and the payment ends

@@ -56,12 +56,12 @@ fn rename_activities(events: &mut Vec<HistoryEvent>) {
 
 #[tokio::test]
 async fn r27_a_replay_detects_an_incompatible_workflow_change() -> anyhow::Result<()> {
-    let other_submit = is_detected("settled", rename_activities);
+    let other_submit = is_detected("reconciled_settled", rename_activities);
     assert!(other_submit.await?, "another activity instead of submit");
     let other_holder_check = is_detected("account_lock", rename_activities);
     assert!(other_holder_check.await?, "another activity instead of the check of the lock holder");
 
-    let timer_for_submit = is_detected("settled", |events| {
+    let timer_for_submit = is_detected("reconciled_settled", |events| {
         let timer = events[position_of(events, EventType::TimerStarted)].clone();
         let submit = position_of(events, EventType::ActivityTaskScheduled);
         let event_id = events[submit].event_id;
@@ -69,13 +69,13 @@ async fn r27_a_replay_detects_an_incompatible_workflow_change() -> anyhow::Resul
     });
     assert!(timer_for_submit.await?, "a timer instead of submit");
 
-    let other_reserve = is_detected("settled", |events| {
+    let other_first_steps = is_detected("settled", |events| {
         let reserve = position_of(events, EventType::MarkerRecorded);
         let Some(Attributes::MarkerRecordedEventAttributes(marker)) = &mut events[reserve].attributes else {
             return;
         };
         marker.marker_name = "something_else".into();
     });
-    assert!(other_reserve.await?, "another marker instead of reserve");
+    assert!(other_first_steps.await?, "another marker instead of the first steps");
     Ok(())
 }

@@ -35,6 +35,19 @@ pub struct Database {
     pub pool: PgPool,
 }
 
+impl Database {
+    /// Sets a server setting for the sessions that are opened from now on.
+    ///
+    /// # Errors
+    /// If PostgreSQL refuses the setting.
+    pub async fn set(&self, setting: &str, value: &str) -> anyhow::Result<()> {
+        let name: String = sqlx::query_scalar("SELECT current_database()").fetch_one(&self.pool).await?;
+        let statement = format!("ALTER DATABASE \"{name}\" SET {setting} = '{value}'");
+        sqlx::query(AssertSqlSafe(statement)).execute(&self.pool).await?;
+        Ok(())
+    }
+}
+
 /// Clones the template, which is created first if it does not exist.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! Search attributes of payments in Temporal. They are set at start only: each later change would write to
-//! Temporal's visibility store for every payment.
+//! The search attribute of payments in Temporal: the switch, by which operators look for workflows. What else they look for, `payctl
+//! list` finds in the ledger. It is set at start only: each later change would write to Temporal's visibility store for every payment.
 
 use std::collections::HashMap;
 
@@ -11,38 +11,25 @@ use temporalio_common::protos::temporal::api::operatorservice::v1::AddSearchAttr
 use temporalio_common::search_attributes::{SearchAttributeKey, SearchAttributes};
 
 const SWITCH: &str = "PaymentSwitch";
-const CURRENCY: &str = "PaymentCurrency";
-const ACCOUNT: &str = "PaymentAccount";
-const AMOUNT_MINOR: &str = "PaymentAmountMinor";
 
-/// The attributes of one payment.
+/// The attribute of one payment.
 pub(crate) fn of(payment: &Payment) -> SearchAttributes {
-    SearchAttributes::new([
-        SearchAttributeKey::keyword(SWITCH).value_set(payment.profile.switch.to_string()),
-        SearchAttributeKey::keyword(CURRENCY).value_set(payment.money.currency().code().to_owned()),
-        SearchAttributeKey::keyword(ACCOUNT).value_set(payment.source_account.to_string()),
-        SearchAttributeKey::int(AMOUNT_MINOR).value_set(payment.money.amount_minor()),
-    ])
+    SearchAttributes::new([SearchAttributeKey::keyword(SWITCH).value_set(payment.profile.switch.to_string())])
 }
 
-/// Registers the attributes, so that a plain `temporal server start-dev` suffices. In a cluster that denies this,
-/// its operators register the attributes; otherwise Temporal refuses every start.
+/// Registers the attribute, so that a plain `temporal server start-dev` suffices. In a cluster that denies this,
+/// its operators register it; otherwise Temporal refuses every start.
 pub(crate) async fn register(client: &Client, namespace: &str) {
-    let attributes = HashMap::from([
-        (SWITCH.to_owned(), IndexedValueType::Keyword as i32),
-        (CURRENCY.to_owned(), IndexedValueType::Keyword as i32),
-        (ACCOUNT.to_owned(), IndexedValueType::Keyword as i32),
-        (AMOUNT_MINOR.to_owned(), IndexedValueType::Int as i32),
-    ]);
+    let attributes = HashMap::from([(SWITCH.to_owned(), IndexedValueType::Keyword as i32)]);
     let request =
         AddSearchAttributesRequest { search_attributes: attributes, namespace: namespace.to_owned() };
     match client.connection().operator_service().add_search_attributes(request.into_request()).await {
         Ok(_) => {
-            tracing::info!("the payment-worker registered the search attributes of payments at Temporal")
+            tracing::info!("the payment-worker registered the search attribute of payments at Temporal")
         }
         Err(status) if status.code() == Code::AlreadyExists => {}
         Err(status) => {
-            tracing::warn!(%status, "the payment-worker could not register the search attributes of payments; unless they exist, Temporal refuses to start payment workflows")
+            tracing::warn!(%status, "the payment-worker could not register the search attribute of payments; unless it exists, Temporal refuses to start payment workflows")
         }
     }
 }

@@ -12,7 +12,7 @@
 //! | `recovery` | starts a recovery workflow for each open payment whose workflow is lost |
 //! | `bounded` | works on claimed payments, a bounded number at once |
 //! | [`namespace`] | refuses a Temporal namespace that is not the one of the open payments' workflows |
-//! | `attributes` | the search attributes of payments |
+//! | `attributes` | the search attribute of payments |
 //! | `sdk_metrics` | exports metrics of the Temporal SDK beside those of the process |
 //! | `traces` | spans of activities, workflow starts and workflows |
 //! | [`process`] | start-up and shutdown of the process |

@@ -3,8 +3,6 @@
 #![expect(clippy::disallowed_methods, reason = "the process waits for Temporal outside workflow code")]
 
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,12 +17,16 @@ use service_kit::task::Trigger;
 use service_kit::{metrics, serve, shutdown};
 use switch_client::SwitchClient;
 use temporalio_client::Client;
+use temporalio_common::worker::WorkerDeploymentOptions;
+use temporalio_sdk::runtime::worker_tuner::{FixedSizeSlotSupplier, TunerHolder};
 use temporalio_sdk::{Runtime, Worker, WorkerOptions};
 use tokio_util::sync::CancellationToken;
 use workflow_api::PaymentWorkflows;
 
 use crate::account_lock::AccountLockWorkflow;
+use crate::activities::first_steps::FirstStepsActivities;
 use crate::activities::ledger::LedgerActivities;
+use crate::activities::local_submits::{LOCAL_SUBMITS_MAX, LocalSubmits};
 use crate::activities::lock::LockActivities;
 use crate::activities::switch::{SWITCH_HEARTBEAT_INTERVAL, SwitchActivities};
 use crate::activities::{cancel_queue, submit_queue};
@@ -42,6 +44,12 @@ const CONNECT_INTERVAL: Duration = Duration::from_millis(500);
 /// Shortest time between two wake-up notifications of this process to the outbox relay. The first one is sent at once, so a payment
 /// alone does not wait; under load a round of the relay then publishes the events of several payments. S3.5 allows 500 ms.
 const WAKE_UP_PAUSE: Duration = Duration::from_millis(200);
+/// With a build id, Temporal would write each workflow to its visibility store once more, after its first task.
+const NO_BUILD_ID: &str = "";
+/// Workflow tasks at once, beside those that hold a submit at a switch.
+const WORKFLOW_TASKS_MAX: usize = 100;
+/// Ordinary activities of the main task queue at once.
+const ACTIVITIES_MAX: usize = 100;
 /// Time for polls, cancels and recalls to end by themselves at a shutdown. They may wait for a hung switch, and another worker
 /// repeats what was abandoned.
 const ABANDON_AFTER: Duration = Duration::from_secs(1);
@@ -76,17 +84,20 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         let profiles = switches.iter().map(|(_, options, profile)| (options, profile));
         let running = PaymentWorkflows::new(options.temporal.clone(), "payment-worker");
         let traces = PaymentTraces::start(&ledger);
+        let local_submits = Arc::new(LocalSubmits::new(switch_clients.keys()));
         let worker_set = WorkerSet {
             runtime: Runtime::from_current_tokio(sdk_metrics::runtime_options()?)?,
             client: client.clone(),
             task_queue: options.temporal.task_queue.clone(),
             ledger: ledger.clone(),
+            local_submits: local_submits.clone(),
             switch_clients: Arc::new(switch_clients),
             options: &options.worker,
             traces: traces.clone(),
         };
         let reconciler = Reconciler::new(ledger.clone(), profiles, running)?;
         let wake_relay = start_wake_ups(ledger.clone(), stop.clone());
+        local_submits.follow_settings(ledger.clone(), stop.clone()).await;
         let mut workers = vec![worker_set.payments(reconciler, wake_relay)?];
         workers.extend(worker_set.switches()?);
         if let Some(interval) = options.worker.reconciliation_interval() {
@@ -95,7 +106,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
         let starter =
             Starter { ledger, client, temporal: &options.temporal, options: &options.worker, traces };
         tracing::info!(workers = workers.len(), "the process payment-worker is ready");
-        run_workers(&mut workers, &starter, &stop).await
+        run_workers(workers, &starter, &stop).await
     };
     let ended = tokio::try_join!(server, work);
     exporter.stop().await;
@@ -128,6 +139,7 @@ struct WorkerSet<'a> {
     task_queue: String,
     ledger: Ledger,
     switch_clients: Arc<BTreeMap<SwitchName, SwitchClient>>,
+    local_submits: Arc<LocalSubmits>,
     options: &'a PaymentWorkerOptions,
     /// `None` where no traces are exported.
     traces: Option<Arc<PaymentTraces>>,
@@ -146,11 +158,19 @@ impl WorkerSet<'_> {
             task_queue: self.task_queue.clone(),
             grants_max: self.options.lock_grants_max,
         };
+        let ledger = || LedgerActivities { ledger: self.ledger.clone(), wake_relay: wake_relay.clone() };
+        let first_steps =
+            FirstStepsActivities { ledger: Arc::new(ledger()), switch: Arc::new(self.switch_activities()) };
+        // Submits within workflow tasks hold their slots while a switch hangs, and leave those of the other workflows.
+        let slots = WORKFLOW_TASKS_MAX + self.switch_clients.len() * LOCAL_SUBMITS_MAX;
         let mut options = WorkerOptions::new(self.task_queue.clone())
+            .deployment_options(WorkerDeploymentOptions::from_build_id(NO_BUILD_ID.to_owned()))
+            .tuner(fixed_slots(slots))
             .register_workflow::<InterBankPaymentWorkflow>()?
             .register_workflow::<AccountLockWorkflow>()?
             .register_workflow::<ReconciliationWorkflow>()?
-            .register_activities(LedgerActivities { ledger: self.ledger.clone(), wake_relay })
+            .register_activities(first_steps)
+            .register_activities(ledger())
             .register_activities(locks)
             .register_activities(ReconciliationActivities { reconciler })
             .max_cached_workflows(self.options.cached_workflows)
@@ -161,6 +181,14 @@ impl WorkerSet<'_> {
             options.workflow_interceptor(traces::workflow_spans());
         }
         Ok(Worker::new(&self.runtime, self.client.clone(), options)?)
+    }
+
+    fn switch_activities(&self) -> SwitchActivities {
+        SwitchActivities {
+            ledger: self.ledger.clone(),
+            clients: self.switch_clients.clone(),
+            local_submits: self.local_submits.clone(),
+        }
     }
 
     fn trace_activities(&self, options: &mut WorkerOptions) {
@@ -178,10 +206,8 @@ impl WorkerSet<'_> {
                 (submit_queue(&self.task_queue, name.as_str()), for_submits),
                 (cancel_queue(&self.task_queue, name.as_str()), for_submits.min(ABANDON_AFTER)),
             ] {
-                let activities =
-                    SwitchActivities { ledger: self.ledger.clone(), clients: self.switch_clients.clone() };
                 let mut options = WorkerOptions::new(queue)
-                    .register_activities(activities)
+                    .register_activities(self.switch_activities())
                     .graceful_shutdown_period(shutdown_timeout)
                     .default_heartbeat_throttle_interval(SWITCH_HEARTBEAT_INTERVAL)
                     .build();
@@ -193,19 +219,25 @@ impl WorkerSet<'_> {
     }
 }
 
+/// A worker's slots: `slots` for workflow tasks and as many for local activities.
+fn fixed_slots(slots: usize) -> TunerHolder {
+    TunerHolder::builder()
+        .workflow_task_slot_supplier(FixedSizeSlotSupplier::new(slots))
+        .local_activity_task_slot_supplier(FixedSizeSlotSupplier::new(slots))
+        .activity_task_slot_supplier(FixedSizeSlotSupplier::new(ACTIVITIES_MAX))
+        .nexus_task_slot_supplier(FixedSizeSlotSupplier::new(ACTIVITIES_MAX))
+        .build()
+}
+
 /// Runs the workers and the starter. At a shutdown the starter ends first; then the workers finish their running
 /// activities.
 async fn run_workers(
-    workers: &mut [Worker],
+    workers: Vec<Worker>,
     starter: &Starter<'_>,
     stop: &CancellationToken,
 ) -> anyhow::Result<()> {
     let shutdowns: Vec<_> = workers.iter().map(Worker::shutdown_handle).collect();
-    type WorkerFuture<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
-    let mut worker_futures: Vec<WorkerFuture<'_>> = Vec::new();
-    for worker in workers {
-        worker_futures.push(Box::pin(async move { worker.run().await.context("a Temporal worker failed") }));
-    }
+    let workers = try_join_all(workers.into_iter().map(on_its_own_thread));
     let starting = async {
         let accepted = async {
             starter.start_accepted(stop).await;
@@ -218,9 +250,21 @@ async fn run_workers(
         }
         Ok(started)
     };
-    let (_, started) = tokio::try_join!(try_join_all(worker_futures), starting)?;
+    let (_, started) = tokio::try_join!(workers, starting)?;
     started?;
     Ok(())
+}
+
+/// Runs a worker on a thread of its own: its workflows are bound to one thread, and would be polled with those of all others there.
+async fn on_its_own_thread(mut worker: Worker) -> anyhow::Result<()> {
+    let (ended, end) = tokio::sync::oneshot::channel();
+    let runtime = tokio::runtime::Handle::current();
+    std::thread::Builder::new().name("temporal-worker".to_owned()).spawn(move || {
+        let result = runtime.block_on(worker.run()).context("a Temporal worker failed");
+        // The process has ended without it.
+        let _ = ended.send(result);
+    })?;
+    end.await.context("the thread of a Temporal worker panicked")?
 }
 
 /// Connects as soon as Temporal answers; `None` if `stop` comes first.

@@ -15,7 +15,6 @@ use payment_protocol::keys;
 use sha2::{Digest as _, Sha256};
 use temporalio_common::protos::temporal::api::common::v1::{Header, Payload};
 use temporalio_sdk::WorkflowContextView;
-use temporalio_sdk::activities::ActivityError;
 use temporalio_sdk::interceptors::{
     ActivityInboundInterceptor, ExecuteActivityInput, ExecuteActivityOutput, Next,
 };
@@ -26,6 +25,8 @@ use temporalio_sdk::workflow_interceptors::{
 };
 use trace_kit::{Span, SpanKind, TRACEPARENT, TraceParent, attribute, span};
 use workflow_api::WORKFLOW_TYPE;
+
+use crate::activities::failure_kind;
 
 /// Payments whose position is kept in memory; a full map is cleared, and the positions are read again.
 const POSITIONS_MAX: usize = 10_000;
@@ -124,20 +125,10 @@ impl ActivityInboundInterceptor for ActivitySpans {
             let span = span.child_of(self.0.of(&payment_id).await.as_ref()).start();
             let result = span.run(next.run(input)).await;
             if let Err(error) = &result {
-                span.fail(failure(error));
+                span.fail(failure_kind(error));
             }
             result
         })
-    }
-}
-
-/// Why an attempt has no outcome.
-fn failure(error: &ActivityError) -> String {
-    match error {
-        // Its text has words of the switch or of the database, which a trace backend need not know.
-        ActivityError::Application(failure) => failure.type_name().unwrap_or("failed").to_owned(),
-        ActivityError::Cancelled { .. } => "cancelled".into(),
-        _ => "no outcome".into(),
     }
 }
 

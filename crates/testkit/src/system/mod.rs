@@ -88,6 +88,9 @@ impl System {
         std::fs::create_dir_all(&folder)?;
         let maintenance_url = options.database_url.as_deref().unwrap_or(&test_environment.database_url);
         let database = database::create_from_template(maintenance_url).await?;
+        if options.commits_may_be_lost {
+            database.set("synchronous_commit", "off").await?;
+        }
         let task_queue = format!("test-{}", Uuid::new_v4().simple());
 
         let fault = options.preload.map(|preload| preload.environment(&folder)).transpose()?;

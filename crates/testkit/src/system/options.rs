@@ -27,6 +27,9 @@ pub struct SystemOptions {
     /// Maintenance URL of another PostgreSQL server for the bank's database; `None` if the shared one. The mock switch always
     /// uses the shared one.
     pub database_url: Option<String>,
+    /// Whether the bank's database says that it can lose a confirmed commit, as a server with an asynchronous standby can. Every
+    /// submit is then an ordinary activity.
+    pub commits_may_be_lost: bool,
     /// URL of Temporal for the processes, for example a proxy; `None` if the same as for the tests.
     pub temporal_address: Option<String>,
     /// Fault of payments-api, payment-worker and background-worker from their start.
@@ -61,6 +64,7 @@ impl Default for SystemOptions {
             lock_grants_max: 100,
             shape: json!({}),
             database_url: None,
+            commits_may_be_lost: false,
             temporal_address: None,
             preload: None,
             broker_url: "nats://127.0.0.1:9".into(),

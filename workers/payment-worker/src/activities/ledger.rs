@@ -77,18 +77,15 @@ pub(super) fn run_id(ctx: &ActivityContext) -> Result<RunId, ActivityError> {
     RunId::new(run).map_err(|error| retryable("no_run_id", &error.to_string(), None))
 }
 
-#[activities]
 impl LedgerActivities {
     /// Reserves the amount. If the database refuses the reserve for good, its outcome is unknown; the release that
     /// follows fences it.
-    #[activity(name = "reserve")]
-    pub async fn reserve(
-        self: Arc<Self>,
-        ctx: ActivityContext,
-        payment: Payment,
+    pub(super) async fn try_reserve(
+        &self,
+        payment: &Payment,
+        run: &RunId,
     ) -> Result<ReserveOutcome, ActivityError> {
-        let run = run_id(&ctx)?;
-        let reserved = self.ledger.reserve(&payment, &run).await;
+        let reserved = self.ledger.reserve(payment, run).await;
         self.wake_relay.fire();
         match reserved {
             Err(error) if error.is_final() => {
@@ -97,6 +94,19 @@ impl LedgerActivities {
             }
             outcome => outcome.map_err(ledger_failure),
         }
+    }
+}
+
+#[activities]
+impl LedgerActivities {
+    /// Reserves the amount.
+    #[activity(name = "reserve")]
+    pub async fn reserve(
+        self: Arc<Self>,
+        ctx: ActivityContext,
+        payment: Payment,
+    ) -> Result<ReserveOutcome, ActivityError> {
+        self.try_reserve(&payment, &run_id(&ctx)?).await
     }
 
     /// Ends a payment that failed the workflow's validation.

@@ -3,7 +3,9 @@
 //! Each activity runs at least once and keeps no state. A repeat is harmless because of the key that the ledger
 //! records in the step's transaction and the reference at the switch.
 
+pub mod first_steps;
 pub mod ledger;
+pub mod local_submits;
 pub mod lock;
 pub mod switch;
 
@@ -44,6 +46,16 @@ pub(crate) fn retryable(kind: &str, detail: &str, delay: Option<Duration>) -> Ac
             .maybe_next_retry_delay(delay)
             .build(),
     )
+}
+
+/// Why an attempt has no outcome, in one word. The failure's text has words of the switch or of the database, which a trace backend or
+/// Temporal's history need not know.
+pub(crate) fn failure_kind(error: &ActivityError) -> String {
+    match error {
+        ActivityError::Application(failure) => failure.type_name().unwrap_or("failed").to_owned(),
+        ActivityError::Cancelled { .. } => "cancelled".into(),
+        _ => "no outcome".into(),
+    }
 }
 
 /// An error and its sources, joined by colons.

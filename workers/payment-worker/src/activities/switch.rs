@@ -15,7 +15,7 @@ use payment_protocol::alert::AlertKind;
 use payment_protocol::cancel::{self, CancelAttemptOutcome};
 use payment_protocol::cause::{Cause, OperatorReason};
 use payment_protocol::decision::{self, Decision, DecisionOutcome};
-use payment_protocol::ids::{PaymentId, SwitchName};
+use payment_protocol::ids::{PaymentId, RunId, SwitchName};
 use payment_protocol::poll::{self, PollOutcome};
 use payment_protocol::port::{CancelOutcome, RecallOutcome, SubmitOutcome, WaitOutcome};
 use payment_protocol::recall::{self, RecallAttemptOutcome};
@@ -28,6 +28,7 @@ use temporalio_sdk::activities::{ActivityContext, ActivityError};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::ledger::run_id;
+use super::local_submits::LocalSubmits;
 use super::{ledger_failure, retryable};
 use crate::adapters::{CancelAdapter, RecallAdapter, SubmitAdapter, SubmitAdapterError, SwitchSession};
 
@@ -72,6 +73,17 @@ pub struct SwitchActivities {
     pub ledger: Ledger,
     /// A client for each configured switch.
     pub clients: Arc<BTreeMap<SwitchName, SwitchClient>>,
+    /// Which switches are quick enough for a submit within a workflow task.
+    pub local_submits: Arc<LocalSubmits>,
+}
+
+/// One submit attempt that was made.
+pub(super) struct SubmitTry {
+    pub(super) outcome: Result<SubmitOutcome, ActivityError>,
+    /// Whether it is known that no try of this submit has sent the transfer so far.
+    pub(super) sent_nothing: bool,
+    /// How long the switch asked us to wait; `None` if it did not.
+    pub(super) retry_after: Option<Duration>,
 }
 
 impl SwitchActivities {
@@ -89,6 +101,38 @@ impl SwitchActivities {
             tracing::error!(switch = %name, payment.id = %payment.payment_id, "the payment-worker sent nothing to a payment's switch because the switch is not configured; add the configuration section [switches.NAME]");
         }
         SwitchSession { ledger: &self.ledger, client, payment }
+    }
+
+    /// One submit attempt. An error says that its outcome is unknown, and when to repeat it.
+    pub(super) async fn try_submit(&self, payment: &Payment, run: RunId, tried_before: bool) -> SubmitTry {
+        let began = Instant::now();
+        let session = self.session(payment);
+        let adapter = SubmitAdapter::new(session, run, tried_before);
+        let not_sent = |kind, error: &SubmitAdapterError| {
+            Err(retryable(kind, &error.to_string(), session.retry_after()))
+        };
+        let outcome = match submit::attempt(&adapter, payment).await {
+            Ok(SubmitAttemptOutcome::Accepted) => Ok(SubmitOutcome::Accepted),
+            Ok(SubmitAttemptOutcome::Refused { reason }) => Ok(SubmitOutcome::Refused { reason }),
+            Ok(SubmitAttemptOutcome::Settled) => Ok(SubmitOutcome::Settled),
+            Ok(SubmitAttemptOutcome::NotSent(reason)) => Ok(SubmitOutcome::NotSent(reason)),
+            Ok(SubmitAttemptOutcome::Unknown { detail }) => {
+                Err(retryable("submit_unknown", &detail, session.retry_after()))
+            }
+            Err(SubmitAdapterError::Ledger(error)) => Err(ledger_failure(error)),
+            Err(error @ SubmitAdapterError::SwitchNotConfigured { .. }) => {
+                not_sent("switch_not_configured", &error)
+            }
+            Err(error @ SubmitAdapterError::SubmitsHeldBack { .. }) => {
+                not_sent("switch_submits_held_back", &error)
+            }
+            Err(error @ SubmitAdapterError::SwitchClock { .. }) => not_sent("switch_clock_unknown", &error),
+            Err(error @ SubmitAdapterError::ListingUnavailable { .. }) => {
+                not_sent("switch_listing_unavailable", &error)
+            }
+        };
+        self.local_submits.record(&payment.profile.switch, outcome.is_ok(), began.elapsed());
+        SubmitTry { outcome, sent_nothing: adapter.sent_nothing(), retry_after: session.retry_after() }
     }
 
     /// Alerts an operator that the switch has not decided.
@@ -162,30 +206,11 @@ impl SwitchActivities {
                 return Err(error);
             }
         };
-        let session = self.session(&payment);
-        let adapter = SubmitAdapter::new(session, run_id(&ctx)?, tried_before);
-        let not_sent =
-            |kind, error: &SubmitAdapterError| retryable(kind, &error.to_string(), session.retry_after());
-        let attempted = submit::attempt(&adapter, &payment).await;
-        if adapter.sent_nothing() {
+        let tried = self.try_submit(&payment, run_id(&ctx)?, tried_before).await;
+        if tried.sent_nothing {
             record_nothing_sent(&ctx).await;
         }
-        let attempt = attempted.map_err(|error| match error {
-            SubmitAdapterError::SwitchNotConfigured { .. } => not_sent("switch_not_configured", &error),
-            SubmitAdapterError::Ledger(error) => ledger_failure(error),
-            SubmitAdapterError::SubmitsHeldBack { .. } => not_sent("switch_submits_held_back", &error),
-            SubmitAdapterError::SwitchClock { .. } => not_sent("switch_clock_unknown", &error),
-            SubmitAdapterError::ListingUnavailable { .. } => not_sent("switch_listing_unavailable", &error),
-        })?;
-        Ok(match attempt {
-            SubmitAttemptOutcome::Accepted => SubmitOutcome::Accepted,
-            SubmitAttemptOutcome::Refused { reason } => SubmitOutcome::Refused { reason },
-            SubmitAttemptOutcome::Settled => SubmitOutcome::Settled,
-            SubmitAttemptOutcome::NotSent(reason) => SubmitOutcome::NotSent(reason),
-            SubmitAttemptOutcome::Unknown { detail } => {
-                return Err(retryable("submit_unknown", &detail, session.retry_after()));
-            }
-        })
+        tried.outcome
     }
 
     /// Makes one cancel attempt. An undecided answer is an error, which the server retries without end.

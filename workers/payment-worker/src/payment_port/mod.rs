@@ -15,9 +15,9 @@ mod decisions;
 mod events;
 mod steps;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::pin::pin;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures::FutureExt as _;
 use payment_protocol::alert::AlertKind;
@@ -31,11 +31,10 @@ use payment_protocol::port::{
 };
 use payment_protocol::{Payment, PaymentState};
 use temporalio_sdk::workflows::select;
-use temporalio_sdk::{
-    ActivityExecutionError, CancellableFuture as _, WorkflowCancellationToken, WorkflowContext,
-};
+use temporalio_sdk::{CancellableFuture as _, WorkflowCancellationToken, WorkflowContext};
 
 pub(crate) use self::events::detached_wait;
+use crate::activities::first_steps::{FirstSteps, LocalSubmit};
 use crate::activities::ledger::{AlertInput, LedgerActivities, NeedsOperatorInput, ReleaseInput};
 use crate::activities::switch::{ApplyDecisionInput, CancelInput, SwitchActivities};
 use crate::workflow::InterBankPaymentWorkflow;
@@ -49,6 +48,8 @@ pub(crate) struct TemporalPaymentPort<'a> {
     /// Whether the workflow's cancellation was turned into an event; this happens once.
     cancellation_consumed: Cell<bool>,
     account_lock_requested: Cell<bool>,
+    /// The submit attempt that was made with reserve, until the payment asks for it.
+    local_submit: RefCell<Option<LocalSubmit>>,
     /// How often an operator was called.
     operator_calls: Cell<u32>,
 }
@@ -61,6 +62,7 @@ impl<'a> TemporalPaymentPort<'a> {
             sla_deadline: Cell::new(None),
             cancellation_consumed: Cell::new(false),
             account_lock_requested: Cell::new(false),
+            local_submit: RefCell::new(None),
             operator_calls: Cell::new(0),
         }
     }
@@ -77,6 +79,10 @@ impl PaymentPort for TemporalPaymentPort<'_> {
     }
 
     async fn reserve(&self) -> ReserveOutcome {
+        if let Some(FirstSteps { reserve, submit }) = self.first_steps().await {
+            self.local_submit.replace(submit);
+            return reserve;
+        }
         let payment = || self.payment.clone();
         let summary = format!("Reserve {}", self.payment.money);
         self.ledger_step(|| LedgerActivities::reserve, payment, &summary).await
@@ -88,10 +94,15 @@ impl PaymentPort for TemporalPaymentPort<'_> {
     }
 
     async fn submit(&self) -> SubmitOutcome {
-        let submitted: Result<_, ActivityExecutionError> =
-            self.ctx.execute_activity(SwitchActivities::submit, self.id(), self.submit_options()).await;
-        // Without an outcome within the budget the switch may still have received the transfer.
-        submitted.unwrap_or(SubmitOutcome::Unknown)
+        match self.local_submit.take() {
+            None => self.submit_within_budget(Duration::ZERO).await,
+            Some(LocalSubmit::Outcome(outcome)) => outcome,
+            Some(LocalSubmit::Repeat { retry_after_ms, took_ms, .. }) => {
+                let retry_after = Duration::from_millis(retry_after_ms.unwrap_or(0));
+                let pause = self.pause_before_second_submit(retry_after).await;
+                self.submit_within_budget(pause.saturating_add(Duration::from_millis(took_ms))).await
+            }
+        }
     }
 
     async fn reconcile_submission(&self) -> ReconcileOutcome {
@@ -171,7 +182,8 @@ impl PaymentPort for TemporalPaymentPort<'_> {
             event = polled => event,
             _ = sla => WaitOutcome::SlaExpired,
         };
-        if event != WaitOutcome::SlaExpired {
+        // After a SUCCESS the workflow completes, which ends its timers: a cancellation would cost an event.
+        if !matches!(event, WaitOutcome::SlaExpired | WaitOutcome::SuccessReported) {
             sla.cancel();
         }
         polling.cancel();

@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
+use payment_protocol::Payment;
+use payment_protocol::port::SubmitOutcome;
 use temporalio_common::data_converters::TemporalDeserializable;
 use temporalio_common::{ActivityDefinition, RetryPolicy};
 use temporalio_sdk::{
-    ActivityCloseTimeouts, ActivityOptions, LocalActivityOptions, TimerOptions, WorkflowCancellationToken,
+    ActivityCloseTimeouts, ActivityExecutionError, ActivityOptions, LocalActivityOptions, TimerOptions,
+    WorkflowCancellationToken,
 };
 
 use super::TemporalPaymentPort;
+use crate::activities::first_steps::{FirstSteps, FirstStepsActivities};
+use crate::activities::switch::SwitchActivities;
 use crate::activities::{cancel_queue, submit_queue};
 
 /// How long a ledger step is retried as a local activity before it becomes an ordinary one.
@@ -59,12 +64,50 @@ impl TemporalPaymentPort<'_> {
         }
     }
 
-    /// Options of submit, which is retried within the profile's budget.
-    pub(super) fn submit_options(&self) -> ActivityOptions {
+    /// Runs reserve and, if the switch is quick, submit within the workflow task. `None` if it has no outcome, or if the switch
+    /// allows no second attempt: this activity is made again if it is lost with its worker.
+    pub(super) async fn first_steps(&self) -> Option<FirstSteps> {
+        let Payment { profile, money, .. } = self.payment;
+        if profile.forbids_second_attempt() {
+            return None;
+        }
+        let bound = Duration::from_millis(profile.attempt_bound_ms()).saturating_add(LOCAL_ACTIVITY_BUDGET);
+        let options = LocalActivityOptions::builder()
+            .schedule_to_close_timeout(bound)
+            .retry_policy(RetryPolicy::builder().maximum_attempts(1).build())
+            .cancellation_token(WorkflowCancellationToken::new())
+            .summary(format!("Reserve {money} and submit it to switch {}", profile.switch))
+            .build();
+        let step = FirstStepsActivities::reserve_and_submit;
+        self.ctx.execute_local_activity(step, self.payment.clone(), options).await.ok()
+    }
+
+    /// Runs submit as an ordinary activity, which is retried within the profile's budget. `spent`: the part of the budget that an
+    /// earlier attempt used.
+    pub(super) async fn submit_within_budget(&self, spent: Duration) -> SubmitOutcome {
+        let budget = Duration::from_millis(self.payment.profile.submit_budget_ms);
+        let Some(left) = budget.checked_sub(spent).filter(|left| !left.is_zero()) else {
+            return SubmitOutcome::Unknown;
+        };
+        let submitted: Result<_, ActivityExecutionError> =
+            self.ctx.execute_activity(SwitchActivities::submit, self.id(), self.submit_options(left)).await;
+        // Without an outcome within the budget the switch may still have received the transfer.
+        submitted.unwrap_or(SubmitOutcome::Unknown)
+    }
+
+    /// The pause before the second submit attempt, after one within the workflow task: as long as the switch requires.
+    pub(super) async fn pause_before_second_submit(&self, retry_after: Duration) -> Duration {
+        let backoff = Duration::from_millis(self.payment.profile.backoff_ms).min(SUBMIT_RETRY_INTERVAL_MAX);
+        let pause = backoff.max(retry_after);
+        self.pause(pause).await;
+        pause
+    }
+
+    fn submit_options(&self, budget: Duration) -> ActivityOptions {
         let profile = &self.payment.profile;
         ActivityOptions::with_close_timeouts(ActivityCloseTimeouts::ScheduleAndStartToClose {
             start_to_close: Duration::from_millis(profile.attempt_bound_ms()),
-            schedule_to_close: Duration::from_millis(profile.submit_budget_ms),
+            schedule_to_close: budget,
         })
         .task_queue(submit_queue(self.ctx.task_queue(), profile.switch.as_str()))
         .retry_policy(retry_policy(Duration::from_millis(profile.backoff_ms), SUBMIT_RETRY_INTERVAL_MAX))
@@ -89,7 +132,11 @@ impl TemporalPaymentPort<'_> {
 
     /// The pause before an activity is scheduled again that the server failed although it has no limit.
     pub(super) async fn pause_after_server_failure(&self) {
-        let timer = TimerOptions::builder(SERVER_FAILURE_PAUSE)
+        self.pause(SERVER_FAILURE_PAUSE).await;
+    }
+
+    async fn pause(&self, duration: Duration) {
+        let timer = TimerOptions::builder(duration)
             .cancellation_token(WorkflowCancellationToken::new())
             .summary("Pause before the next attempt".to_owned());
         self.ctx.timer(timer.build()).await;
