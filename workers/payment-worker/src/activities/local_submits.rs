@@ -16,9 +16,9 @@ use payment_protocol::ids::SwitchName;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// Submits within workflow tasks under way at one switch at most. The switch's in-flight limit is above it: the others are ordinary.
-pub(crate) const LOCAL_SUBMITS_MAX: usize = 64;
-/// A switch is quick while its last submit took no longer.
+/// Submits within workflow tasks under way at one switch at most: as many as its in-flight limit allows by default.
+pub(crate) const LOCAL_SUBMITS_MAX: usize = 200;
+/// A switch is quick while its answers to the last submit, each, took no longer.
 const QUICK: Duration = Duration::from_secs(1);
 /// Interval at which the settings of the database are read.
 const SETTINGS_INTERVAL: Duration = Duration::from_secs(10);
@@ -56,7 +56,8 @@ impl LocalSubmits {
         quickness.permits.clone().try_acquire_owned().ok()
     }
 
-    /// Records how long a submit took, and whether it had an outcome.
+    /// Records how long the slowest answer to a submit took, and whether the submit had an outcome. Our own ledger's part does not
+    /// count: a busy bank would make its switch look slow, and its payments dearer.
     pub(crate) fn record(&self, switch: &SwitchName, has_outcome: bool, took: Duration) {
         if let Some(quickness) = self.switches.get(switch) {
             quickness.is_quick.store(has_outcome && took <= QUICK, Ordering::Relaxed);

@@ -105,7 +105,6 @@ impl SwitchActivities {
 
     /// One submit attempt. An error says that its outcome is unknown, and when to repeat it.
     pub(super) async fn try_submit(&self, payment: &Payment, run: RunId, tried_before: bool) -> SubmitTry {
-        let began = Instant::now();
         let session = self.session(payment);
         let adapter = SubmitAdapter::new(session, run, tried_before);
         let not_sent = |kind, error: &SubmitAdapterError| {
@@ -131,7 +130,7 @@ impl SwitchActivities {
                 not_sent("switch_listing_unavailable", &error)
             }
         };
-        self.local_submits.record(&payment.profile.switch, outcome.is_ok(), began.elapsed());
+        self.local_submits.record(&payment.profile.switch, outcome.is_ok(), adapter.slowest_answer());
         SubmitTry { outcome, sent_nothing: adapter.sent_nothing(), retry_after: session.retry_after() }
     }
 

@@ -1,7 +1,8 @@
 //! The port of one submit attempt.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use payment_ledger::LedgerError;
@@ -12,6 +13,7 @@ use payment_protocol::report::SettledReport;
 use payment_protocol::rules::{AttemptRuling, FinalStatusRuling, NotSent};
 use payment_protocol::submit::{LoggedSubmission, QueryAnswer, SendAnswer, SubmitPort};
 use switch_client::TransferOrder;
+use tokio::time::Instant;
 use trace_kit::{attribute, set_on_current};
 
 use super::session::SwitchSession;
@@ -66,6 +68,8 @@ pub(crate) struct SubmitAdapter<'a> {
     tried_before: bool,
     /// Whether this try began to send the transfer.
     has_sent: AtomicBool,
+    /// The longest time for one answer of the switch, in milliseconds.
+    slowest_answer_ms: AtomicU64,
     /// The recorded attempt: its number and the order to send.
     attempt: OnceLock<(u32, TransferOrder, Timestamp)>,
     /// The switch's own transfer id.
@@ -79,6 +83,7 @@ impl<'a> SubmitAdapter<'a> {
             run,
             tried_before,
             has_sent: AtomicBool::new(false),
+            slowest_answer_ms: AtomicU64::new(0),
             attempt: OnceLock::new(),
             transfer_id: OnceLock::new(),
         }
@@ -87,6 +92,20 @@ impl<'a> SubmitAdapter<'a> {
     /// Whether it is known that no try of this submit has sent the transfer so far.
     pub(crate) fn sent_nothing(&self) -> bool {
         !self.tried_before && !self.has_sent.load(Ordering::Relaxed)
+    }
+
+    /// The longest time that this try waited for one answer of the switch.
+    pub(crate) fn slowest_answer(&self) -> Duration {
+        Duration::from_millis(self.slowest_answer_ms.load(Ordering::Relaxed))
+    }
+
+    /// Waits for an answer of the switch, and remembers how long.
+    async fn timed<T>(&self, answer: impl Future<Output = T>) -> T {
+        let began = Instant::now();
+        let answer = answer.await;
+        let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.slowest_answer_ms.fetch_max(took_ms, Ordering::Relaxed);
+        answer
     }
 
     /// Records the newest listed transfer to the account as the marker. The attempt is recorded and the payment holds
@@ -106,7 +125,7 @@ impl SubmitPort for SubmitAdapter<'_> {
     }
 
     async fn query(&self, reference: &Reference) -> QueryAnswer {
-        match self.session.query(reference).await {
+        match self.timed(self.session.query(reference)).await {
             Ok(reply) => reply.answer,
             Err(error) => QueryAnswer::NoAnswer { detail: error.to_string() },
         }
@@ -175,7 +194,7 @@ impl SubmitPort for SubmitAdapter<'_> {
         };
         self.has_sent.store(true, Ordering::Relaxed);
         set_on_current(attribute::REPLAYED, false);
-        let reply = client.send(order).await;
+        let reply = self.timed(client.send(order)).await;
         if let Some(id) = reply.transfer_id {
             let _ = self.transfer_id.set(id);
         }
