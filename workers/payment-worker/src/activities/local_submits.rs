@@ -5,6 +5,8 @@
 //! switch that is slow gets ordinary activities, which wait in its own queue. And Temporal's history shows the submit only after its
 //! answer: where our database can lose a commit, the history must show it before (decision 0025).
 
+#![expect(clippy::disallowed_methods, reason = "the settings are read outside workflow code")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
