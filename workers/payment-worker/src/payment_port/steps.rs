@@ -95,7 +95,8 @@ impl TemporalPaymentPort<'_> {
         submitted.unwrap_or(SubmitOutcome::Unknown)
     }
 
-    /// The pause before the second submit attempt, after one within the workflow task: as long as the switch requires.
+    /// Pauses before the second submit attempt, after one within the workflow task: for the backoff, or as long as the switch requires.
+    /// Returns how long.
     pub(super) async fn pause_before_second_submit(&self, retry_after: Duration) -> Duration {
         let backoff = Duration::from_millis(self.payment.profile.backoff_ms).min(SUBMIT_RETRY_INTERVAL_MAX);
         let pause = backoff.max(retry_after);
