@@ -410,6 +410,8 @@ export interface components {
             currency: string;
             /** @description Reason given by the switch, usually for a failure. */
             reason?: string | null;
+            /** @description Code of the reason, from a switch whose rejects have codes. */
+            reason_code?: string | null;
             /** @description Reference of the transfer, as we submitted it. */
             reference: string;
             status: components["schemas"]["CallbackStatus"];

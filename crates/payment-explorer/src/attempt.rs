@@ -12,7 +12,7 @@ use payment_protocol::poll::{self, PollOutcome};
 use payment_protocol::recall::{self, RecallAnswer, RecallAttemptOutcome, RecallPort};
 use payment_protocol::report::SettledReport;
 use payment_protocol::rules::{
-    AttemptRuling, DebitByDecisionRuling, FinalStatusRuling, NotSent, ReleaseByDecisionRuling,
+    AskRuling, AttemptRuling, DebitByDecisionRuling, FinalStatusRuling, NotSent, ReleaseByDecisionRuling,
 };
 use payment_protocol::submit::{
     self, LoggedSubmission, QueryAnswer, SendAnswer, SubmitAttemptOutcome, SubmitPort,
@@ -78,6 +78,8 @@ pub enum AttemptCall {
     ReleaseByDecision,
     /// Our ledger: close the decision.
     CloseDecision(DecisionOutcome),
+    /// Our ledger: count a query.
+    BeginQuery,
     /// Our ledger: bound the deadline of an attempt without a record.
     BoundDeadline(i64),
     /// The switch: send the transfer.
@@ -107,6 +109,8 @@ pub enum AttemptReply {
     FinalStatus(FinalStatusRuling),
     /// The reply to `Begin`.
     Begin(CancelContext),
+    /// The reply to `BeginQuery`.
+    BeginQuery(AskRuling),
     /// The reply to `BoundDeadline`.
     Deadline(i64),
     /// The reply to `RecallRecorded` and `RecordRecall`.
@@ -166,6 +170,10 @@ impl SubmitPort for ReplayedPort<'_> {
         Ok(reply!(self, AttemptCall::Logged, Logged))
     }
 
+    async fn begin_query(&self) -> Result<AskRuling, NoError> {
+        Ok(reply!(self, AttemptCall::BeginQuery, BeginQuery))
+    }
+
     async fn query(&self, reference: &Reference) -> QueryAnswer {
         reply!(self, AttemptCall::Query(reference.clone()), QueryAnswer).answer
     }
@@ -194,6 +202,10 @@ impl SubmitPort for ReplayedPort<'_> {
     async fn record_returned(&self, report: &SettledReport) -> Result<FinalStatusRuling, NoError> {
         Ok(reply!(self, AttemptCall::RecordReturned(report.clone()), FinalStatus))
     }
+
+    async fn record_void(&self, reason: VoidReason) -> Result<FinalStatusRuling, NoError> {
+        Ok(reply!(self, AttemptCall::RecordVoid(reason), FinalStatus))
+    }
 }
 
 impl CancelPort for ReplayedPort<'_> {
@@ -213,6 +225,10 @@ impl CancelPort for ReplayedPort<'_> {
         key: &CompensationKey,
     ) -> Result<SwitchResponse<CancelAnswer>, NoError> {
         Ok(reply!(self, AttemptCall::Cancel(reference.clone(), key.clone()), CancelAnswer))
+    }
+
+    async fn begin_query(&self) -> Result<AskRuling, NoError> {
+        Ok(reply!(self, AttemptCall::BeginQuery, BeginQuery))
     }
 
     async fn query(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, NoError> {

@@ -55,6 +55,7 @@ invariants! {
     STATE_TRANSITION = "I19", "the state changes only along PaymentState::successors()";
     OWN_TRANSFER = "I20", "a cancel or a recall changes only the payment's own transfer";
     DECISION_AFTER_THE_SWITCH = "I21", "no decision is applied against an answer that the switch can give";
+    QUERY_WITHIN_LIMITS = "I22", "no query is sent before the rail's time for it, or beyond the number that the rail answers";
 }
 
 /// The first invariant that the move from `before` to `next` violates.
@@ -62,7 +63,7 @@ invariants! {
 pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation> {
     // What two operators move on false evidence is corrected after the end: see `search::is_finished`.
     let decided_falsely = next.was_decided_falsely(model);
-    let checks: [(Violation, bool); 19] = [
+    let checks: [(Violation, bool); 20] = [
         (CONSERVATION, conserved(&next.bank)),
         (DEBITED_XOR_RELEASED, next.bank.journal.debit + next.bank.journal.release <= 1),
         (ONE_EFFECT, one_effect(&next.bank)),
@@ -80,6 +81,8 @@ pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation
         (DETERMINISTIC, deterministic(model, next)),
         (RECALL_ONLY_AFTER_REFUSED_DEBIT, recall_follows_a_refused_debit(model, next)),
         (DECISION_AFTER_THE_SWITCH, evidence_replaces_no_answer(model, before, next)),
+        // A lost commit may have been of the count.
+        (QUERY_WITHIN_LIMITS, !next.switch.has_refused_a_query || commit_was_lost(model, next)),
         (OWN_TRANSFER, !next.listing.others.iter().any(|other| other.changed_by_us)),
         (STATE_TRANSITION, state_follows_the_table(model, before, next)),
     ];
@@ -102,7 +105,7 @@ fn evidence_replaces_no_answer(model: &Model, before: &State, next: &State) -> b
     let exact = model.bounds.faults + model.bounds.lost_commits == 0 && model.bounds.switch_faults <= 1;
     // Several transfers are no answer, and which one is ours may be recorded in between.
     let only_ours = before.listing.others.is_empty();
-    let answers = model.profile().has_query && !before.switch.silent && only_ours;
+    let answers = before.can_be_queried(model) && !before.switch.silent && only_ours;
     let definite = answers && matches!(before.switch.query(), QueryResult::Void | QueryResult::Pending);
     !(applied && exact && definite)
 }

@@ -8,6 +8,7 @@ use foldhash::quality::FixedState;
 use iso_currency::Currency;
 use payment_protocol::ids::{AccountId, DecisionId, PaymentId, SwitchName, TxId};
 use payment_protocol::money::Money;
+use payment_protocol::reject::{Reject, RejectMeaning};
 use payment_protocol::report::SettledReport;
 use payment_protocol::{Payment, PaymentError, SwitchProfile};
 
@@ -150,6 +151,34 @@ impl Model {
         &self.payments[0].profile
     }
 
+    /// A reject with a code of this meaning; without a code if the switch's rejects have none.
+    #[must_use]
+    pub fn reject(&self, meaning: RejectMeaning) -> Reject {
+        let mut codes = self.profile().reject_codes.iter();
+        let code = codes.find(|(_, listed)| **listed == meaning).map(|(code, _)| code.clone());
+        Reject { code, reason: "refused".into() }
+    }
+
+    /// From which phase on the statement is complete beyond the time at which the transfer could settle; `None` if the statement does
+    /// not say. From then on the transfer does not settle any more.
+    #[must_use]
+    pub fn statement_closes(&self) -> Option<ClockPhase> {
+        self.profile().settled_within_ms.map(|_| {
+            if self.profile().honours_deadline {
+                ClockPhase::AfterDeadline
+            } else {
+                ClockPhase::AfterRetention
+            }
+        })
+    }
+
+    /// Until when the statement is complete in a phase, in milliseconds since the epoch; `None` if it does not say.
+    #[must_use]
+    pub fn complete_until_ms(&self, phase: ClockPhase) -> Option<i64> {
+        let closes = self.statement_closes()?;
+        Some(if phase >= closes { i64::MAX } else { 0 })
+    }
+
     /// The id of the n-th decision.
     #[must_use]
     pub fn decision_id(n: u8) -> Option<DecisionId> {
@@ -209,13 +238,14 @@ impl Model {
         self.activities.value(index).unwrap_or_else(|| Rc::new(Activity::Submit))
     }
 
-    /// Whether an attempt's next call sends the transfer.
+    /// Whether an attempt's next call sends the transfer, for the first time or as a repeat.
     #[must_use]
     pub fn is_about_to_send(&self, attempt: &ActiveAttempt) -> bool {
-        matches!(
-            &*self.attempt_at(attempt.activity, &attempt.history),
-            Progress::Awaits(AttemptCall::Send(_))
-        )
+        match &*self.attempt_at(attempt.activity, &attempt.history) {
+            Progress::Awaits(AttemptCall::Send(_)) => true,
+            Progress::Awaits(AttemptCall::Query(_)) => self.profile().query_is_repeat,
+            Progress::Awaits(_) | Progress::Completed(_) | Progress::Diverged => false,
+        }
     }
 
     /// The position of an attempt after this history.
@@ -297,8 +327,12 @@ impl Model {
     #[must_use]
     pub fn age_ms(&self, phase: ClockPhase) -> u64 {
         match phase {
-            ClockPhase::BeforeDeadline | ClockPhase::WithinSkew | ClockPhase::AfterDeadline => 5_000,
-            ClockPhase::AfterRetention => self.profile().retention_s.saturating_mul(1_000),
+            ClockPhase::BeforeDeadline | ClockPhase::WithinSkew => 5_000,
+            // The first query is due once the switch's own clock has ended.
+            ClockPhase::AfterDeadline => self.profile().first_ask_after_ms.max(5_000),
+            ClockPhase::AfterRetention => {
+                self.profile().retention_s.max(self.profile().ask_window_s).saturating_mul(1_000)
+            }
         }
     }
 }

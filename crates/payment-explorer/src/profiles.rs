@@ -2,7 +2,7 @@
 
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::SwitchName;
-use payment_protocol::profile::Strategy;
+use payment_protocol::profile::{Rail, Strategy};
 
 /// A capability of a switch, by its word in a profile's name.
 type Capability = (&'static str, fn(&mut SwitchProfile) -> &mut bool);
@@ -26,15 +26,20 @@ fn minimal(strategy: Strategy) -> anyhow::Result<SwitchProfile> {
     Ok(SwitchProfile::minimal(SwitchName::new("switch")?, strategy))
 }
 
-/// The profile of a name like `query:dedup+cancel+callback`.
+/// The profile of a rail, by its name, or of a name like `query:dedup+cancel+callback`.
 ///
 /// # Errors
 /// The name contains an unknown strategy or capability.
 pub fn named(name: &str) -> anyhow::Result<SwitchProfile> {
+    if let Some(rail) = Rail::parse(name) {
+        return Ok(rail.profile(&SwitchName::new("switch")?)?);
+    }
     let (strategy, capabilities) = name.split_once(':').unwrap_or((name, ""));
     let strategy = Strategy::parse(strategy).ok_or_else(|| {
         let all: Vec<_> = Strategy::ALL.iter().map(|strategy| strategy.as_str()).collect();
-        anyhow::anyhow!("unknown strategy {strategy:?}; use one of {}", all.join(", "))
+        let rails: Vec<_> = Rail::ALL.iter().map(|rail| rail.as_str()).collect();
+        let (all, rails) = (all.join(", "), rails.join(", "));
+        anyhow::anyhow!("unknown strategy {strategy:?}; use one of {all}, or name a rail: {rails}")
     })?;
     let mut profile = minimal(strategy)?;
     for word in capabilities.split('+').filter(|word| !word.is_empty()) {
@@ -50,6 +55,10 @@ pub fn named(name: &str) -> anyhow::Result<SwitchProfile> {
 /// The name of a profile.
 #[must_use]
 pub fn name(profile: &SwitchProfile) -> String {
+    let is_of = |rail: &Rail| rail.profile(&profile.switch).is_ok_and(|of_rail| of_rail == *profile);
+    if let Some(rail) = Rail::ALL.iter().copied().find(is_of) {
+        return rail.to_string();
+    }
     let mut profile = profile.clone();
     let words: Vec<&str> = CAPABILITIES
         .iter()
@@ -81,10 +90,8 @@ pub fn accepted() -> anyhow::Result<Vec<SwitchProfile>> {
 
 /// Whether a profile with fewer capabilities behaves the same.
 fn is_redundant(profile: &SwitchProfile) -> bool {
-    // A statement is read only if there is no query.
-    profile.has_statement && profile.has_query
-        // Only a cancel leaves a tombstone.
-        || profile.tombstones && !profile.can_cancel
+    // Only a cancel leaves a tombstone.
+    profile.tombstones && !profile.can_cancel
         // A single attempt is never deduplicated.
         || profile.deduplicates && profile.strategy.reconciles()
 }

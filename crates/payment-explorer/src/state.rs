@@ -5,6 +5,7 @@ use std::hash::BuildHasher as _;
 
 use foldhash::quality::FixedState;
 use payment_protocol::port::WaitOutcome;
+use payment_protocol::rules::{self, AskRuling};
 
 use crate::attempt::{ActiveAttempt, Activity};
 use crate::bank::{Bank, RunNumber};
@@ -158,6 +159,14 @@ impl State {
         let may_arrive = self.in_transit.contains(&Request::Send)
             || self.attempts().any(|attempt| model.is_about_to_send(attempt));
         self.switch.pending() || (may_arrive && self.switch.would_accept(model.profile(), self.clock))
+    }
+
+    /// Whether the switch answers a query now: it offers one, and none of its limits is reached.
+    #[must_use]
+    pub fn can_be_queried(&self, model: &Model) -> bool {
+        let profile = model.profile();
+        let facts = self.bank.facts(model.age_ms(self.clock), false);
+        profile.has_query && (!profile.limits_queries() || rules::ask(&facts, profile) == AskRuling::Ask)
     }
 
     /// Whether a recall that nobody awaits may still arrive.

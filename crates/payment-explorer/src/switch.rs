@@ -49,6 +49,10 @@ pub struct Switch {
     pub recalled: bool,
     /// The switch never answers again.
     pub silent: bool,
+    /// How many queries of the transfer the switch answered; counted only where their number is limited.
+    pub queries: u8,
+    /// A query came before its time, or beyond the limit.
+    pub has_refused_a_query: bool,
     /// The switch lost its record of the transfer before its retention, by a failover of its own; the transfer goes on.
     pub forgot: bool,
 }
@@ -69,8 +73,10 @@ pub enum SubmitHandling {
     Accept,
     /// Refuses the transfer and records the refusal.
     Refuse,
-    /// Refuses the transfer and records nothing.
+    /// Refuses the transfer and records nothing. Where rejects are final, such an answer has no code that is believed.
     RefuseUnrecorded,
+    /// Refuses the transfer because it has one with this reference already.
+    RefuseDuplicate,
 }
 
 /// The switch's answer to a submit.
@@ -78,8 +84,12 @@ pub enum SubmitHandling {
 pub enum SubmitResult {
     /// Accepted.
     Accepted,
-    /// Refused.
+    /// Refused for good.
     Refused,
+    /// Refused without a record.
+    RefusedUnrecorded,
+    /// Refused because the reference is in use.
+    RefusedDuplicate,
 }
 
 /// The switch's answer to a cancel.
@@ -178,6 +188,19 @@ impl Switch {
         if self.knows_submit(profile) {
             return vec![SubmitHandling::Accept];
         }
+        // A rail that tracks its references refuses a used one, and accepts no rejected one.
+        if profile.burns_reference && !self.transfers.is_empty() {
+            if self.retention_expired {
+                return Vec::new();
+            }
+            let is_burnt = self.transfers.contains(&TransferStatus::Rejected);
+            let is_late = profile.honours_deadline && clock >= ClockPhase::AfterDeadline;
+            return if is_burnt || is_late {
+                vec![SubmitHandling::RefuseDuplicate]
+            } else {
+                vec![SubmitHandling::RefuseDuplicate, SubmitHandling::Accept]
+            };
+        }
         match clock {
             ClockPhase::AfterDeadline | ClockPhase::AfterRetention if profile.honours_deadline => {
                 vec![SubmitHandling::Refuse]
@@ -203,6 +226,7 @@ impl Switch {
             SubmitHandling::Accept => "the switch accepts",
             SubmitHandling::Refuse => "the switch refuses",
             SubmitHandling::RefuseUnrecorded => "the switch refuses and records nothing",
+            SubmitHandling::RefuseDuplicate => "the switch refuses: it has the reference already",
         }
     }
 
@@ -229,7 +253,8 @@ impl Switch {
                 self.transfers.push(TransferStatus::Rejected);
                 SubmitResult::Refused
             }
-            SubmitHandling::RefuseUnrecorded => SubmitResult::Refused,
+            SubmitHandling::RefuseUnrecorded => SubmitResult::RefusedUnrecorded,
+            SubmitHandling::RefuseDuplicate => SubmitResult::RefusedDuplicate,
         }
     }
 
@@ -268,6 +293,15 @@ impl Switch {
             }
         }
         result
+    }
+
+    /// Counts a query against the switch's limits.
+    pub fn count_query(&mut self, profile: &SwitchProfile, age_ms: u64) {
+        if profile.asks_max > 0 {
+            self.queries += 1;
+        }
+        self.has_refused_a_query |=
+            u32::from(self.queries) > profile.asks_max || age_ms < profile.first_ask_after_ms;
     }
 
     /// A query arrives.

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use payment_protocol::SwitchProfile;
-use payment_protocol::profile::Strategy;
+use payment_protocol::profile::{Rail, Strategy};
 
 use crate::invariants::Violation;
 use crate::model::{Model, WalkBounds};
@@ -167,7 +167,7 @@ impl Walk {
     }
 }
 
-/// Every accepted profile with one decision and without faults; the representative ones also with one fault, with one fault
+/// Every accepted profile with one decision and without faults; the representative ones and every rail also with one fault, with one fault
 /// of the switch, with one lost commit, with two runs alive at once, and with a decision on false evidence, at every point. About a
 /// minute.
 ///
@@ -190,6 +190,14 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
         walks.push(Walk::new(profile.clone(), 0, 0, 1).with_false_decisions(1).with_events(1));
         walks.push(Walk::new(profile, 0, 1, 1).with_false_decisions(1).with_events(0));
     }
+    for rail in Rail::ALL {
+        let profile = profiles::named(rail.as_str())?;
+        walks.push(Walk::new(profile.clone(), 1, 0, 0).with_events(1));
+        walks.push(Walk::new(profile.clone(), 0, 1, 1).with_events(1));
+        walks.push(Walk::new(profile.clone(), 0, 0, 1).with_lost_commits(1).with_events(1));
+        walks.push(Walk::new(profile.clone(), 0, 0, 0).with_second_runs(1).with_events(0));
+        walks.push(Walk::new(profile, 0, 1, 1).with_false_decisions(1).with_events(0));
+    }
     for name in LOST_AND_FAULTY {
         walks.push(Walk::new(profiles::named(name)?, 1, 0, 0).with_lost_commits(1).with_events(0));
         walks.push(Walk::new(profiles::named(name)?, 0, 1, 0).with_lost_commits(1).with_events(0));
@@ -201,7 +209,7 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
     Ok(walks)
 }
 
-/// The representative profiles with two faults, with two faults of the switch and two decisions, and with one fault
+/// The representative profiles and every rail with two faults, with two faults of the switch and two decisions, and with one fault
 /// together with either; every accepted profile with one fault, and with one fault of the switch and a decision; and
 /// one profile with every history as its own position.
 ///
@@ -231,6 +239,14 @@ pub fn deep() -> anyhow::Result<Vec<Walk>> {
             let is_large = two_faults.profile.strategy == Strategy::Reference;
             walks.push(if is_large { two_faults.with_events(1) } else { two_faults });
         }
+    }
+    for rail in Rail::ALL {
+        let profile = profiles::named(rail.as_str())?;
+        walks.push(Walk::new(profile.clone(), 0, 2, 2).with_events(1));
+        walks.push(Walk::new(profile.clone(), 1, 0, 1));
+        walks.push(Walk::new(profile.clone(), 1, 1, 0).with_events(1));
+        walks.push(Walk::new(profile.clone(), 0, 0, 1).with_second_runs(1).with_events(0));
+        walks.push(Walk::new(profile, 2, 0, 0).with_events(1));
     }
     let validate = profiles::named(WITHOUT_REFERENCES)?;
     walks.push(Walk::new(validate.clone(), 1, 1, 0).with_second_payments(1).with_events(0));

@@ -51,6 +51,7 @@ impl fmt::Display for AttemptCall {
             Self::DebitByDecision => "debit by decision",
             Self::ReleaseByDecision => "release by decision",
             Self::CloseDecision(_) => "close the decision",
+            Self::BeginQuery => "count the query",
             Self::BoundDeadline(_) => "bound the deadline of an unrecorded attempt",
             Self::Send(_) => "send",
             Self::Cancel(..) => "cancel",

@@ -27,6 +27,8 @@ CREATE TABLE payments (
     run_id              text,
     attempts            integer     NOT NULL DEFAULT 0,
     first_attempt_at    timestamptz,
+    -- Queries of the transfer, at a switch that limits them.
+    asks                integer     NOT NULL DEFAULT 0,
     -- Attempts may be missing: a commit may have been lost. "Never sent" is then not believed.
     attempts_uncertain  boolean     NOT NULL DEFAULT false,
     -- By the switch's clock.

@@ -30,6 +30,8 @@ CREATE TABLE switch_callbacks (
     amount_minor  bigint      NOT NULL,
     currency      text        NOT NULL,
     reason        text,
+    -- Of a FAILURE, if the switch's rejects have codes.
+    reason_code   text,
     body          bytea       NOT NULL,
     received_at   timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (switch, event_id),

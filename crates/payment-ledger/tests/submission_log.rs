@@ -13,6 +13,7 @@ use payment_protocol::cause::Cause;
 use payment_protocol::ids::AccountId;
 use payment_protocol::port::ReconcileOutcome;
 use payment_protocol::profile::Strategy;
+use payment_protocol::reject::Reject;
 use payment_protocol::rules::{AttemptRuling, NotSent};
 use payment_protocol::submit::{LoggedSubmission, SendAnswer};
 use sqlx::PgPool;
@@ -43,7 +44,7 @@ async fn s0_11_the_submission_log_returns_the_last_attempt(pool: PgPool) {
         // answer                                               logged
         (None,                                                  LoggedSubmission::Pending),
         (Some(SendAnswer::Unknown { detail: "cut".into() }),    LoggedSubmission::Pending),
-        (Some(SendAnswer::Refused { reason: "limit".into() }),  LoggedSubmission::Refused { reason: "limit".into() }),
+        (Some(SendAnswer::Refused { reject: Reject::uncoded("limit") }),  LoggedSubmission::Refused { reason: "limit".into() }),
         (Some(SendAnswer::Accepted),                            LoggedSubmission::Accepted),
     ];
     for (n, (answer, logged)) in (1..).zip(table) {

@@ -7,6 +7,7 @@ mod support;
 use futures::future::{join, join_all};
 use jiff::{SignedDuration, Timestamp};
 use payment_protocol::cause::Cause;
+use payment_protocol::reject::Reject;
 use payment_protocol::rules::AttemptRuling::{self, NotSent as No, Send, Settled};
 use payment_protocol::rules::NotSent;
 use payment_protocol::submit::SendAnswer;
@@ -92,7 +93,7 @@ async fn a_switch_without_deduplication_gets_only_one_submit_attempt(pool: PgPoo
     let answers = [
         None,
         Some(SendAnswer::Accepted),
-        Some(SendAnswer::Refused { reason: "limit".into() }),
+        Some(SendAnswer::Refused { reject: Reject::uncoded("limit") }),
         Some(SendAnswer::Unknown { detail: "timeout".into() }),
     ];
     for (n, answer) in answers.into_iter().enumerate() {
@@ -162,7 +163,7 @@ async fn no_submit_attempt_is_allowed_after_the_switchs_retention(pool: PgPool) 
 async fn a_submit_answer_is_recorded_once_and_never_reverts_the_state(pool: PgPool) {
     let bank = Bank::new(pool);
     let accepted = SendAnswer::Accepted;
-    let refused = SendAnswer::Refused { reason: "limit".into() };
+    let refused = SendAnswer::Refused { reject: Reject::uncoded("limit") };
     let unknown = SendAnswer::Unknown { detail: "timeout".into() };
     #[rustfmt::skip]
     let table = [
@@ -206,7 +207,13 @@ async fn r23_nul_characters_in_the_switchs_answer_are_stored(pool: PgPool) {
     let p = bank.payment_at(Stage::Sent, "k").await;
     let reason = || "limit\0".to_owned();
     bank.ledger
-        .record_answer(&p.id, 1, &SendAnswer::Refused { reason: reason() }, None, at(SWITCH_NOW_MS))
+        .record_answer(
+            &p.id,
+            1,
+            &SendAnswer::Refused { reject: Reject::uncoded(reason()) },
+            None,
+            at(SWITCH_NOW_MS),
+        )
         .await
         .unwrap();
     bank.ledger.begin_cancel(&p.id, &Cause::SubmitRefused { reason: reason() }, false).await.unwrap();

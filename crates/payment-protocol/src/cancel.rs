@@ -1,15 +1,16 @@
-//! One cancel attempt, and the complete table of the switch's answers. Nothing else in the service concludes
-//! that a transfer that was sent is void.
+//! One cancel attempt, and the complete table of the switch's answers. Besides it, only a final reject
+//! ([`crate::rules::final_reject`]) makes a transfer that was sent void.
 //!
 //! Runs once per attempt. The caller repeats an undecided attempt without end, at the profile's interval.
 
 use crate::cause::OperatorReason;
 use crate::facts::FinalStatus;
 use crate::keys::{self, CompensationKey, Reference};
+use crate::look::look;
 use crate::payment::Payment;
 use crate::profile::SwitchProfile;
 use crate::report::SettledReport;
-use crate::rules::{FinalStatusRuling, retention_expired};
+use crate::rules::{AskRuling, FinalStatusRuling, retention_expired};
 use crate::state::FinalState;
 use crate::submit::QueryAnswer;
 
@@ -90,6 +91,8 @@ pub enum VoidReason {
     Rejected,
     /// The switch does not know the transfer, and the deadline has passed on the switch's clock.
     DeadlinePassed,
+    /// The transfer is not in a statement that is complete beyond the time at which it could have settled.
+    NotInClosedStatement,
 }
 
 /// Outcome of one cancel attempt.
@@ -133,10 +136,12 @@ pub trait CancelPort {
         reference: &Reference,
         key: &CompensationKey,
     ) -> Result<SwitchResponse<CancelAnswer>, Self::Error>;
-    /// Queries the status of the transfer.
+    /// Counts a query before it is sent, under the payment row's lock. Called only where the profile limits queries.
+    async fn begin_query(&self) -> Result<AskRuling, Self::Error>;
+    /// Queries the status of the transfer. Where the query is a repeat, sends the recorded submit again.
     async fn query(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, Self::Error>;
-    /// Searches the switch's statement for the transfer. A statement lists only finished transfers, so `NotFound`
-    /// means no more than "not finished".
+    /// Searches the switch's statement for the transfer. A statement lists only finished transfers, so `NotListed` means no more
+    /// than "not finished", unless the statement is complete beyond the time at which the transfer could have settled.
     async fn statement(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, Self::Error>;
     /// Records that the transfer is void.
     async fn record_void(&self, reason: VoidReason) -> Result<FinalStatusRuling, Self::Error>;
@@ -205,25 +210,6 @@ pub async fn attempt<P: CancelPort>(port: &P, payment: &Payment) -> Result<Cance
     }
 }
 
-/// Reads the transfer's status without changing the transfer: by query, else in the statement. `None` if the
-/// switch offers neither.
-///
-/// # Errors
-/// The port's own error.
-pub async fn query_status<P: CancelPort>(
-    port: &P,
-    payment: &Payment,
-) -> Result<Option<SwitchResponse<QueryAnswer>>, P::Error> {
-    let reference = payment.reference();
-    Ok(if payment.profile.has_query {
-        Some(port.query(&reference).await?)
-    } else if payment.profile.has_statement {
-        Some(port.statement(&reference).await?)
-    } else {
-        None
-    })
-}
-
 /// The outcome of a cancel attempt that the switch left undecided. A switch may repeat this answer under cancel's key for
 /// ever, so a definite status counts; "not found" beside an undecided cancel is a contradiction and proves nothing.
 async fn may_still_settle<P: CancelPort>(
@@ -233,13 +219,14 @@ async fn may_still_settle<P: CancelPort>(
     cancelled: &SwitchResponse<CancelAnswer>,
     detail: String,
 ) -> Result<CancelAttemptOutcome, P::Error> {
-    match query_status(port, payment).await?.map(|response| response.answer) {
+    match look(port, payment).await?.answer().map(|response| response.answer) {
         Some(QueryAnswer::Settled(report)) => settled(port, &report).await,
         Some(QueryAnswer::Returned(report)) => returned(port, &report).await,
         Some(QueryAnswer::Void { .. }) => void(port, VoidReason::Rejected).await,
         Some(QueryAnswer::Pending) => Ok(retry(&payment.profile, context, &detail)),
         Some(
             QueryAnswer::NotFound
+            | QueryAnswer::NotListed { .. }
             | QueryAnswer::Ambiguous { .. }
             | QueryAnswer::OurFault { .. }
             | QueryAnswer::NoAnswer { .. },
@@ -248,30 +235,102 @@ async fn may_still_settle<P: CancelPort>(
     }
 }
 
-/// The same table for a switch that cannot cancel, by the transfer's status: only a final rejected status, or
-/// "not found" after the deadline, makes the transfer void.
+/// The same table for a switch that cannot cancel, by the transfer's status: only a final rejected status, "not found" after the
+/// deadline, or its absence from a closed statement makes the transfer void.
 async fn decide_by_query<P: CancelPort>(
     port: &P,
     payment: &Payment,
     context: &CancelContext,
 ) -> Result<CancelAttemptOutcome, P::Error> {
     let profile = &payment.profile;
-    let Some(response) = query_status(port, payment).await? else {
-        return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::NoCancelOrQuery));
-    };
-    match response.answer {
-        QueryAnswer::Settled(report) => settled(port, &report).await,
-        QueryAnswer::Returned(report) => returned(port, &report).await,
-        QueryAnswer::Void { .. } => void(port, VoidReason::Rejected).await,
-        QueryAnswer::NotFound if profile.has_query => not_found(port, profile, context, &response).await,
-        QueryAnswer::Ambiguous { .. } => {
-            Ok(CancelAttemptOutcome::Undecidable(OperatorReason::AmbiguousTransfer))
+    let look = look(port, payment).await?;
+    let mut statement_closes = false;
+    if let Some(listed) = &look.listed
+        && let QueryAnswer::NotListed { complete_until_ms } = listed.answer
+    {
+        if is_void_by_statement(port, profile, context, complete_until_ms, listed.switch_now_ms).await? {
+            return void(port, VoidReason::NotInClosedStatement).await;
         }
-        // A statement lists only finished transfers. An operator may know more, and the polls continue.
-        QueryAnswer::NotFound => Ok(CancelAttemptOutcome::Undecidable(OperatorReason::NoCancelOrQuery)),
-        QueryAnswer::Pending => Ok(retry(profile, context, "the switch has not decided")),
-        QueryAnswer::OurFault { ref detail } => Ok(our_fault(profile, &response, detail)),
-        QueryAnswer::NoAnswer { ref detail } => Ok(retry_or_operator(profile, context, &response, detail)),
+        statement_closes = profile.settled_within_ms.is_some();
+    }
+    let outcome = match (look.not_asked, look.answer()) {
+        (Some(AskRuling::TooEarly { wait_ms }), _) => CancelAttemptOutcome::Retry {
+            not_before_ms: Some(wait_ms),
+            detail: "the switch refuses a query so soon after the submit".into(),
+            alert: false,
+        },
+        (not_asked, None) => CancelAttemptOutcome::Undecidable(no_query_left(not_asked)),
+        (not_asked, Some(response)) => match response.answer {
+            QueryAnswer::Settled(report) => settled(port, &report).await?,
+            QueryAnswer::Returned(report) => returned(port, &report).await?,
+            QueryAnswer::Void { .. } => void(port, VoidReason::Rejected).await?,
+            QueryAnswer::NotFound => not_found(port, profile, context, &response).await?,
+            QueryAnswer::Ambiguous { .. } => {
+                CancelAttemptOutcome::Undecidable(OperatorReason::AmbiguousTransfer)
+            }
+            // A statement lists only finished transfers. An operator may know more, and the polls continue.
+            QueryAnswer::NotListed { .. } => CancelAttemptOutcome::Undecidable(no_query_left(not_asked)),
+            QueryAnswer::Pending => retry(profile, context, "the switch has not decided"),
+            QueryAnswer::OurFault { ref detail } => our_fault(profile, &response, detail),
+            QueryAnswer::NoAnswer { ref detail } => retry_or_operator(profile, context, &response, detail),
+        },
+    };
+    Ok(match outcome {
+        // The statement was read, and will decide when it is closed.
+        CancelAttemptOutcome::Undecidable(_) if statement_closes => {
+            retry(profile, context, "the transfer is not in the statement, which is not complete yet")
+        }
+        outcome => outcome,
+    })
+}
+
+/// Why operators decide, if the switch answers no query and its statement does not decide.
+fn no_query_left(not_asked: Option<AskRuling>) -> OperatorReason {
+    match not_asked {
+        Some(AskRuling::Spent) => OperatorReason::QueriesSpent,
+        Some(AskRuling::Ask | AskRuling::TooEarly { .. }) | None => OperatorReason::NoCancelOrQuery,
+    }
+}
+
+/// Whether the absence from a statement proves that the transfer never settles: the statement is complete up to a time at which no
+/// attempt can arrive any more, and everything that arrived has settled or never will.
+async fn is_void_by_statement<P: CancelPort>(
+    port: &P,
+    profile: &SwitchProfile,
+    context: &CancelContext,
+    complete_until_ms: Option<i64>,
+    switch_now_ms: Option<i64>,
+) -> Result<bool, P::Error> {
+    let (Some(settled_within_ms), Some(complete_until_ms), Some(switch_now_ms)) =
+        (profile.settled_within_ms, complete_until_ms, switch_now_ms)
+    else {
+        return Ok(false);
+    };
+    // A switch that honours no deadline may accept an attempt as long as the network can delay one; see `retention_s`.
+    let arrives_within_ms = if profile.honours_deadline {
+        profile.max_skew_ms
+    } else {
+        profile.retention_s.saturating_mul(1_000).saturating_add(profile.max_skew_ms)
+    };
+    let open_ms = i64::try_from(arrives_within_ms.saturating_add(settled_within_ms)).unwrap_or(i64::MAX);
+    let deadline_ms = recorded_deadline(port, profile, context, switch_now_ms).await?;
+    Ok(complete_until_ms > deadline_ms.saturating_add(open_ms))
+}
+
+/// Submit's deadline on the switch's clock. An attempt whose record was lost read the switch's clock before now, because no attempt
+/// follows the start of a cancel: its deadline is bounded.
+async fn recorded_deadline<P: CancelPort>(
+    port: &P,
+    profile: &SwitchProfile,
+    context: &CancelContext,
+    switch_now_ms: i64,
+) -> Result<i64, P::Error> {
+    match context.deadline_ms {
+        Some(deadline_ms) => Ok(deadline_ms),
+        None => {
+            let distance_ms = i64::try_from(profile.submit_deadline_ms).unwrap_or(i64::MAX);
+            port.bound_deadline(switch_now_ms.saturating_add(distance_ms)).await
+        }
     }
 }
 
@@ -308,14 +367,7 @@ async fn not_found<P: CancelPort, A>(
         let detail = "the switch does not know the transfer, and its answer has no Date header";
         return Ok(retry_or_operator(profile, context, response, detail));
     };
-    let deadline_ms = match context.deadline_ms {
-        Some(deadline_ms) => deadline_ms,
-        // An attempt whose record was lost read the switch's clock before now: no attempt follows the start of a cancel.
-        None => {
-            let distance_ms = i64::try_from(profile.submit_deadline_ms).unwrap_or(i64::MAX);
-            port.bound_deadline(switch_now_ms.saturating_add(distance_ms)).await?
-        }
-    };
+    let deadline_ms = recorded_deadline(port, profile, context, switch_now_ms).await?;
     let skew_ms = i64::try_from(profile.max_skew_ms).unwrap_or(i64::MAX);
     let remaining_ms = deadline_ms.saturating_add(skew_ms).saturating_sub(switch_now_ms);
     if remaining_ms < 0 {

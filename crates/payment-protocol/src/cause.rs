@@ -153,6 +153,9 @@ text_enum!(
         NotFoundIsInconclusive = "not_found_is_inconclusive",
         /// The profile offers neither cancel nor query; only a callback can move the payment.
         NoCancelOrQuery = "no_cancel_or_query",
+        /// The switch answers no further query of the transfer, and no statement decides: its limit of queries, or their time, is
+        /// used up.
+        QueriesSpent = "queries_spent",
         /// Path C: the switch recorded that it will not return the money.
         RecallRefused = "recall_refused",
         /// Path C: the switch does not support recalls.
@@ -184,6 +187,7 @@ impl OperatorReason {
             | Self::NotFoundIsInconclusive
             | Self::AcceptedThenUnknown
             | Self::AmbiguousTransfer
+            | Self::QueriesSpent
             | Self::SettledWithoutAttempt => &[Action::RetryCancel, Action::Debit, Action::Release],
             // The switch offers no cancel that could be retried.
             Self::NoCancelOrQuery => &[Action::Debit, Action::Release],
@@ -208,6 +212,7 @@ impl OperatorReason {
             | Self::NoCancelOrQuery
             | Self::AcceptedThenUnknown
             | Self::AmbiguousTransfer
+            | Self::QueriesSpent
             | Self::WorkflowStartRefused => true,
             Self::RecallRefused
             | Self::RecallUnsupported

@@ -7,10 +7,11 @@
 use serde::{Deserialize, Serialize};
 
 pub use crate::action::Action;
-use crate::cancel::{self, CancelAttemptOutcome, CancelPort, query_status};
+use crate::cancel::{self, CancelAttemptOutcome, CancelPort};
 use crate::cause::{Cause, OperatorReason};
 use crate::facts::FinalStatus;
 use crate::ids::DecisionId;
+use crate::look::look;
 use crate::payment::Payment;
 use crate::rules::{DebitByDecisionRuling, FinalStatusRuling, ReleaseByDecisionRuling, retention_expired};
 use crate::state::FinalState;
@@ -97,7 +98,7 @@ async fn debit<P: DecisionPort>(
     reason: OperatorReason,
 ) -> Result<DecisionOutcome, P::Error> {
     // The switch is asked first, always: the money may have come back since.
-    let response = query_status(port, payment).await?;
+    let response = look(port, payment).await?.answer();
     // Within its retention, a switch that honours deadlines reports a void transfer as not found: cancel again.
     let conclusive = payment.profile.has_query && payment.profile.honours_deadline;
     let remembers = response
@@ -137,8 +138,8 @@ async fn debit<P: DecisionPort>(
                 return refuse(port, detail.into()).await;
             }
         },
-        Some(QueryAnswer::Void { reason }) => {
-            return refuse(port, format!("the switch reports that the transfer is void: {reason}")).await;
+        Some(QueryAnswer::Void { reject }) => {
+            return refuse(port, format!("the switch reports that the transfer is void: {reject}")).await;
         }
         Some(QueryAnswer::Pending) => {
             return refuse(
@@ -153,6 +154,7 @@ async fn debit<P: DecisionPort>(
         // The switch has no answer, or is silent beyond its retention: the evidence counts.
         Some(
             QueryAnswer::NotFound
+            | QueryAnswer::NotListed { .. }
             | QueryAnswer::Ambiguous { .. }
             | QueryAnswer::OurFault { .. }
             | QueryAnswer::NoAnswer { .. },

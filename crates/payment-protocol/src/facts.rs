@@ -64,6 +64,8 @@ pub struct Facts {
     pub hold: Option<HoldStatus>,
     /// Submit attempts; each is recorded before it is sent.
     pub attempts: u32,
+    /// Queries of the transfer that were counted, at a switch that limits them.
+    pub asks: u32,
     /// Whether attempts may be missing from this record, because the database may have lost a commit: a workflow scheduled a
     /// submit of which no attempt is recorded, an answer arrived to an attempt without a record, or the database was restored.
     /// "Never sent" is then not believed.
@@ -101,6 +103,7 @@ impl Facts {
             reserve: None,
             hold: None,
             attempts: 0,
+            asks: 0,
             attempts_uncertain: false,
             first_attempt_age_ms: None,
             cause: None,

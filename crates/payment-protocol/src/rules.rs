@@ -8,6 +8,7 @@ use crate::cause::{Cause, ReserveRefusal};
 use crate::facts::{Facts, FinalStatus, HoldStatus, ReserveRecord};
 use crate::ids::RunId;
 use crate::profile::SwitchProfile;
+use crate::reject::Reject;
 use crate::report::{Difference, ExpectedTransfer, SettledReport, compare};
 use crate::state::{FinalState, text_enum};
 
@@ -135,6 +136,39 @@ pub fn retention_expired(first_attempt_age_ms: Option<u64>, profile: &SwitchProf
     first_attempt_age_ms.is_some_and(|age_ms| age_ms >= profile.retention_s.saturating_mul(1_000))
 }
 
+/// Ruling on a query of the transfer, at a switch that limits queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AskRuling {
+    /// Count the query, then send it.
+    Ask,
+    /// The switch refuses a query so soon after the submit.
+    TooEarly {
+        /// The first query is due in this many milliseconds.
+        wait_ms: u64,
+    },
+    /// No query may be sent any more: their number or their time is used up, or there is no recorded attempt to repeat.
+    Spent,
+}
+
+/// Rules on one query of the transfer.
+#[must_use]
+pub fn ask(facts: &Facts, profile: &SwitchProfile) -> AskRuling {
+    // Only a recorded attempt is repeated, and only while the switch answers the repeat with the first outcome.
+    let nothing_to_repeat = profile.query_is_repeat
+        && (facts.attempts == 0 || retention_expired(facts.first_attempt_age_ms, profile));
+    let is_counted_out = profile.asks_max > 0 && facts.asks >= profile.asks_max;
+    let age_ms = facts.first_attempt_age_ms.unwrap_or(0);
+    let window_ms = profile.ask_window_s.saturating_mul(1_000);
+    let is_past_window = window_ms > 0 && age_ms >= window_ms;
+    if nothing_to_repeat || is_counted_out || is_past_window {
+        return AskRuling::Spent;
+    }
+    match profile.first_ask_after_ms.saturating_sub(age_ms) {
+        0 => AskRuling::Ask,
+        wait_ms => AskRuling::TooEarly { wait_ms },
+    }
+}
+
 /// How a definite answer of the switch relates to the recorded facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FinalStatusRuling {
@@ -196,7 +230,14 @@ fn money_report(
     }
 }
 
-/// Rules on an answer to our cancel that reports the transfer as void.
+/// Rules on a final reject, in the answer to an attempt or in a callback; `None` if the profile does not believe it, or nothing was
+/// sent that could have been rejected.
+#[must_use]
+pub fn final_reject(facts: &Facts, profile: &SwitchProfile, reject: &Reject) -> Option<FinalStatusRuling> {
+    (profile.is_final(reject) && !never_sent(facts)).then(|| void_report(facts))
+}
+
+/// Rules on an answer that reports the transfer as void.
 #[must_use]
 pub fn void_report(facts: &Facts) -> FinalStatusRuling {
     final_status(facts, FinalStatus::Void)
@@ -209,7 +250,7 @@ pub fn void_is_believed(facts: &Facts, reason: VoidReason, accepted: bool) -> bo
     match reason {
         VoidReason::NeverSent => never_sent(facts),
         VoidReason::Tombstoned | VoidReason::DeadlinePassed => !accepted,
-        VoidReason::Cancelled | VoidReason::Rejected => true,
+        VoidReason::Cancelled | VoidReason::Rejected | VoidReason::NotInClosedStatement => true,
     }
 }
 
@@ -223,6 +264,18 @@ fn final_status(facts: &Facts, reported: FinalStatus) -> FinalStatusRuling {
         (Some(first), reported) if first == reported => FinalStatusRuling::Same,
         (Some(_), _) => FinalStatusRuling::Contradicts,
     }
+}
+
+/// Whether a cancel attempt begins the compensation: it records the cause, and that the payment is cancelling. Without an answer of
+/// the switch, and where a final reject was recorded before any cause.
+#[must_use]
+pub fn begins_cancel(facts: &Facts) -> bool {
+    let is_undecided = match facts.final_status {
+        None => true,
+        Some(FinalStatus::Void) => facts.cause.is_none(),
+        Some(FinalStatus::Settled | FinalStatus::Returned) => false,
+    };
+    is_undecided && facts.state.end().is_none()
 }
 
 /// Whether nothing was ever sent: no attempt is recorded, no attempt can be missing from the record, and the switch has not

@@ -2,11 +2,13 @@
 //!
 //! Runs once per attempt; the caller repeats it within the profile's time budget.
 
+use crate::cancel::VoidReason;
 use crate::keys::Reference;
 use crate::payment::Payment;
 use crate::profile::{Strategy, SwitchProfile};
+use crate::reject::Reject;
 use crate::report::SettledReport;
-use crate::rules::{AttemptRuling, FinalStatusRuling, NotSent};
+use crate::rules::{AskRuling, AttemptRuling, FinalStatusRuling, NotSent};
 
 /// The switch's answer to a query by our reference.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,11 +21,17 @@ pub enum QueryAnswer {
     Returned(SettledReport),
     /// The transfer is finally rejected or cancelled.
     Void {
-        /// The switch's words.
-        reason: String,
+        /// The switch's reject.
+        reject: Reject,
     },
     /// The switch does not know the reference.
     NotFound,
+    /// The statement has no entry of the transfer.
+    NotListed {
+        /// Everything that finished before this time of the switch is in the statement, in milliseconds since the epoch; `None` if
+        /// the statement does not say.
+        complete_until_ms: Option<i64>,
+    },
     /// A switch without references has several transfers that may be this one: it cannot say which.
     Ambiguous {
         /// The switch's transfers, in words.
@@ -46,10 +54,11 @@ pub enum QueryAnswer {
 pub enum SendAnswer {
     /// The switch accepted the transfer.
     Accepted,
-    /// The switch refused the transfer. A refusal alone releases nothing.
+    /// The switch refused the transfer. A refusal releases nothing, unless the profile says that this reject is final
+    /// ([`SwitchProfile::is_final`]).
     Refused {
-        /// The switch's words.
-        reason: String,
+        /// The switch's reject.
+        reject: Reject,
     },
     /// The switch may or may not have the transfer.
     Unknown {
@@ -100,13 +109,15 @@ pub trait SubmitPort {
     type Error;
     /// The last attempt in the submission log; `None` if no attempt is recorded.
     async fn logged(&self) -> Result<Option<LoggedSubmission>, Self::Error>;
+    /// Counts a query before it is sent, under the payment row's lock. Called only where the profile limits queries.
+    async fn begin_query(&self) -> Result<AskRuling, Self::Error>;
     /// Queries the status of the transfer.
     async fn query(&self, reference: &Reference) -> QueryAnswer;
     /// Records the attempt under the payment row's lock, before anything is sent.
     async fn record_attempt(&self) -> Result<AttemptRuling, Self::Error>;
     /// Sends the transfer with this reference and the recorded deadline.
     async fn send(&self, reference: &Reference) -> SendAnswer;
-    /// Records the answer to attempt `n` (from 1).
+    /// Records the answer to attempt `n` (from 1); a final reject also as the final status `void`.
     async fn record_answer(&self, n: u32, answer: &SendAnswer) -> Result<(), Self::Error>;
     /// Records that the switch has the transfer, without a new attempt. Without a recorded attempt this is an
     /// exception, and the result is [`NotSent::ReportedWithoutAttempt`].
@@ -115,6 +126,8 @@ pub trait SubmitPort {
     async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, Self::Error>;
     /// Records that the money came back, as a query returned.
     async fn record_returned(&self, report: &SettledReport) -> Result<FinalStatusRuling, Self::Error>;
+    /// Records that the transfer is void, as a final reject says.
+    async fn record_void(&self, reason: VoidReason) -> Result<FinalStatusRuling, Self::Error>;
 }
 
 /// Makes one submit attempt.
@@ -130,11 +143,11 @@ pub async fn attempt<P: SubmitPort>(port: &P, payment: &Payment) -> Result<Submi
         AttemptRuling::Settled => return Ok(SubmitAttemptOutcome::Settled),
         AttemptRuling::NotSent(reason) => return Ok(SubmitAttemptOutcome::NotSent(reason)),
     };
-    let answer = port.send(&payment.reference()).await;
+    let answer = payment.profile.read_send_answer(port.send(&payment.reference()).await);
     port.record_answer(n, &answer).await?;
     Ok(match answer {
         SendAnswer::Accepted => SubmitAttemptOutcome::Accepted,
-        SendAnswer::Refused { reason } => SubmitAttemptOutcome::Refused { reason },
+        SendAnswer::Refused { reject } => SubmitAttemptOutcome::Refused { reason: reject.to_string() },
         SendAnswer::Unknown { detail } => SubmitAttemptOutcome::Unknown { detail },
     })
 }
@@ -146,7 +159,8 @@ async fn known_outcome<P: SubmitPort>(
     port: &P,
     payment: &Payment,
 ) -> Result<Option<SubmitAttemptOutcome>, P::Error> {
-    let SwitchProfile { strategy, has_query, .. } = payment.profile;
+    let profile = &payment.profile;
+    let SwitchProfile { strategy, has_query, .. } = *profile;
     let pending = if strategy.uses_submission_log() {
         match port.logged().await? {
             None => return Ok(None),
@@ -163,7 +177,13 @@ async fn known_outcome<P: SubmitPort>(
     if !(strategy == Strategy::Query || pending && has_query) {
         return Ok(None);
     }
-    let ruling = match port.query(&payment.reference()).await {
+    if profile.limits_queries() && port.begin_query().await? != AskRuling::Ask {
+        // The ledger refuses a second attempt, and the payment waits; otherwise the caller repeats this one.
+        return Ok((!profile.forbids_second_attempt()).then(|| SubmitAttemptOutcome::Unknown {
+            detail: "an attempt is on record, and the switch may not be queried now".into(),
+        }));
+    }
+    let ruling = match profile.read_query_answer(port.query(&payment.reference()).await) {
         QueryAnswer::Settled(report) => port.record_settled(&report).await?,
         QueryAnswer::Returned(report) => port.record_returned(&report).await?,
         QueryAnswer::Pending => {
@@ -172,8 +192,13 @@ async fn known_outcome<P: SubmitPort>(
                 Some(reason) => SubmitAttemptOutcome::NotSent(reason),
             }));
         }
-        QueryAnswer::Void { reason } => return Ok(Some(SubmitAttemptOutcome::Refused { reason })),
-        QueryAnswer::NotFound => return Ok(None),
+        QueryAnswer::Void { reject } => {
+            if profile.is_final(&reject) {
+                port.record_void(VoidReason::Rejected).await?;
+            }
+            return Ok(Some(SubmitAttemptOutcome::Refused { reason: reject.to_string() }));
+        }
+        QueryAnswer::NotFound | QueryAnswer::NotListed { .. } => return Ok(None),
         QueryAnswer::Ambiguous { detail }
         | QueryAnswer::OurFault { detail }
         | QueryAnswer::NoAnswer { detail } => {

@@ -12,8 +12,9 @@ use payment_protocol::cancel::{
 };
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::keys::{self, CompensationKey, Reference};
+use payment_protocol::reject::{Reject, RejectMeaning};
 use payment_protocol::report::{Difference, SettledReport};
-use payment_protocol::rules::FinalStatusRuling;
+use payment_protocol::rules::{AskRuling, FinalStatusRuling};
 use payment_protocol::state::FinalState;
 use payment_protocol::submit::QueryAnswer;
 use payment_protocol::{Payment, SwitchProfile};
@@ -64,6 +65,9 @@ struct ScriptedPort {
     context: CancelContext,
     cancel: CancelAnswer,
     query: QueryAnswer,
+    query_ruling: AskRuling,
+    /// `None`: the statement says what the query says.
+    statement: Option<QueryAnswer>,
     clock: Clock,
     ruling: FinalStatusRuling,
     fails_at: Option<&'static str>,
@@ -85,8 +89,17 @@ impl ScriptedPort {
             deadline_ms: Some(DEADLINE_MS),
             cancelling_ms: 0,
         };
-        let calls = RefCell::default();
-        Self { context, cancel, query, clock, ruling: FinalStatusRuling::First, fails_at: None, calls }
+        Self {
+            context,
+            cancel,
+            query,
+            query_ruling: AskRuling::Ask,
+            statement: None,
+            clock,
+            ruling: FinalStatusRuling::First,
+            fails_at: None,
+            calls: RefCell::default(),
+        }
     }
 
     fn record(&self, call: &'static str, argument: &str) -> Result<(), LedgerDown> {
@@ -124,6 +137,10 @@ impl CancelPort for ScriptedPort {
         self.record("cancel", "").map(|()| self.clock.respond(self.cancel.clone()))
     }
 
+    async fn begin_query(&self) -> Result<AskRuling, LedgerDown> {
+        self.record("ask", "").map(|()| self.query_ruling)
+    }
+
     async fn query(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, LedgerDown> {
         assert_eq!(reference, &payment(0).reference());
         self.record("query", "").map(|()| self.clock.respond(self.query.clone()))
@@ -131,7 +148,12 @@ impl CancelPort for ScriptedPort {
 
     async fn statement(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, LedgerDown> {
         assert_eq!(reference, &payment(0).reference());
-        self.record("statement", "").map(|()| self.clock.respond(self.query.clone()))
+        let listed = match (&self.statement, &self.query) {
+            (Some(listed), _) => listed.clone(),
+            (None, QueryAnswer::NotFound) => QueryAnswer::NotListed { complete_until_ms: None },
+            (None, listed) => listed.clone(),
+        };
+        self.record("statement", "").map(|()| self.clock.respond(listed))
     }
 
     async fn record_void(&self, reason: VoidReason) -> Result<FinalStatusRuling, LedgerDown> {
@@ -206,7 +228,7 @@ fn returned() -> QueryAnswer {
 }
 
 fn rejected() -> QueryAnswer {
-    QueryAnswer::Void { reason: "limit".into() }
+    QueryAnswer::Void { reject: Reject::uncoded("limit") }
 }
 
 fn unknown() -> QueryAnswer {
@@ -482,4 +504,82 @@ fn an_extreme_deadline_or_clock_skew_neither_overflows_nor_voids() {
     let unbounded = SwitchProfile { max_skew_ms: u64::MAX, ..full_profile() };
     port.context.deadline_ms = Some(DEADLINE_MS);
     assert!(port.attempt(&unbounded).0.starts_with("retry in"));
+}
+
+/// A rail: no cancel, a query with limits, a statement.
+fn rail() -> SwitchProfile {
+    SwitchProfile {
+        can_cancel: false,
+        tombstones: false,
+        has_statement: true,
+        asks_max: 3,
+        reject_codes: [("AC04".into(), RejectMeaning::Dead), ("AM05".into(), RejectMeaning::Duplicate)]
+            .into(),
+        ..full_profile()
+    }
+}
+
+/// The ruling on a query, its answer, the statement's answer, the profile, the clock, the expected outcome and calls.
+type LimitedRow<'a> =
+    (AskRuling, QueryAnswer, Option<QueryAnswer>, &'a SwitchProfile, Clock, &'a str, &'a str);
+
+#[test]
+fn a_query_that_the_switch_would_refuse_is_not_sent_and_spent_queries_lead_to_the_statement() {
+    let not_listed = |complete_until_ms| Some(QueryAnswer::NotListed { complete_until_ms });
+    let early = AskRuling::TooEarly { wait_ms: 700 };
+    let closing = SwitchProfile { settled_within_ms: Some(100), ..rail() };
+    let closed = Some(DEADLINE_MS + SKEW_MS + 101);
+    let open = Some(DEADLINE_MS + SKEW_MS + 100);
+    let no_statement = SwitchProfile { has_statement: false, ..rail() };
+    let delayed = SwitchProfile { honours_deadline: false, ..closing.clone() };
+    let retained = Some(DEADLINE_MS + SKEW_MS + 101 + i64::try_from(RETENTION_MS).unwrap());
+    let spent = "operator: queries_spent";
+    use AskRuling::{Ask, Spent};
+    #[rustfmt::skip]
+    let table: Vec<LimitedRow<'_>> = vec![
+        // ruling query        statement           profile        clock         outcome                  calls
+        (early,   pending(),   not_listed(None),   rail_ref(),   Clock::Before, "retry in 700 ms",      "ask"),
+        (Ask,     pending(),   not_listed(closed), &closing,      Clock::Past,   "retry",                "ask query"),
+        (Ask,     settled(),   not_listed(None),   rail_ref(),   Clock::Before, "settled",              "ask query settled"),
+        (Spent,   pending(),   Some(settled()),    rail_ref(),   Clock::Past,   "settled",              "ask statement settled"),
+        (Spent,   pending(),   not_listed(closed), rail_ref(),   Clock::Past,   spent,                  "ask statement"),
+        (Spent,   pending(),   not_listed(open),   &closing,      Clock::Past,   "retry",                "ask statement"),
+        (Spent,   pending(),   not_listed(closed), &closing,      Clock::Past,   "void",                 "ask statement void:NotInClosedStatement"),
+        (Spent,   pending(),   None,               &no_statement, Clock::Past,   spent,                  "ask"),
+        // "Not found" is believed after the deadline, or the statement decides.
+        (Ask,     unknown(),   not_listed(None),   rail_ref(),   Clock::Past,   "void",                 "ask query statement void:DeadlinePassed"),
+        (Ask,     unknown(),   Some(settled()),    rail_ref(),   Clock::Past,   "settled",              "ask query statement settled"),
+        (Ask,     unknown(),   not_listed(closed), &delayed,      Clock::Past,   "retry",                "ask query statement"),
+        (Ask,     unknown(),   not_listed(retained), &delayed,    Clock::Expired, "void",                "ask query statement void:NotInClosedStatement"),
+        (Ask,     query_fault(), Some(returned()), rail_ref(),   Clock::Past,   "void",                 "ask query statement returned"),
+    ];
+    for (n, (query_ruling, query, statement, profile, clock, outcome, calls)) in table.into_iter().enumerate()
+    {
+        let port = ScriptedPort { query_ruling, statement, ..ScriptedPort::new(undecided(), query, clock) };
+        let expected = (outcome.to_owned(), format!("begin {calls}"));
+        assert_eq!(port.attempt(profile), expected, "row {n}");
+    }
+}
+
+/// [`rail`], once.
+fn rail_ref() -> &'static SwitchProfile {
+    static RAIL: std::sync::OnceLock<SwitchProfile> = std::sync::OnceLock::new();
+    RAIL.get_or_init(rail)
+}
+
+#[test]
+fn a_queried_reject_is_believed_only_if_its_code_means_that_the_transfer_is_dead() {
+    let void = |code: Option<&str>| QueryAnswer::Void {
+        reject: Reject { code: code.map(str::to_owned), reason: "no".into() },
+    };
+    let profile = SwitchProfile { has_statement: false, ..rail() };
+    for (code, outcome) in
+        [(Some("AC04"), "void"), (Some("AM05"), "retry"), (Some("XX99"), "retry"), (None, "retry")]
+    {
+        let port = ScriptedPort::new(undecided(), void(code), Clock::Past);
+        assert_eq!(port.attempt(&profile).0, outcome, "{code:?}");
+    }
+    // A switch without codes says it of the transfer.
+    let no_codes = SwitchProfile { reject_codes: [].into(), ..profile };
+    assert_eq!(ScriptedPort::new(undecided(), void(None), Clock::Past).attempt(&no_codes).0, "void");
 }

@@ -8,9 +8,10 @@ use payment_protocol::SwitchProfile;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, ReserveRecord};
 use payment_protocol::ids::{RunId, SwitchName};
+use payment_protocol::reject::{Reject, RejectMeaning};
 use payment_protocol::report::{Difference, ExpectedTransfer, SettledReport};
 use payment_protocol::rules::{
-    self, AttemptRuling, DebitRuling, FinalStatusRuling, NotSent, ReleaseRefusal, ReleaseRuling,
+    self, AskRuling, AttemptRuling, DebitRuling, FinalStatusRuling, NotSent, ReleaseRefusal, ReleaseRuling,
     ReserveRuling,
 };
 use payment_protocol::state::{FinalState, PaymentState};
@@ -381,4 +382,44 @@ fn a_lost_commit_neither_allows_a_second_attempt_nor_proves_that_nothing_was_sen
     for (n, (facts, profile, tried_before, ruling)) in table.into_iter().enumerate() {
         assert_eq!(rules::attempt(facts, &run("a"), profile, tried_before), ruling, "row {n}");
     }
+}
+
+#[test]
+fn queries_are_refused_before_their_time_beyond_their_number_and_after_their_window() {
+    let limited =
+        SwitchProfile { first_ask_after_ms: 9_000, asks_max: 3, ask_window_s: 60, ..full_profile() };
+    let ruling = |profile: &SwitchProfile, asks, age_ms| {
+        let facts = Facts { attempts: 1, asks, first_attempt_age_ms: Some(age_ms), ..Facts::accepted() };
+        rules::ask(&facts, profile)
+    };
+    assert_eq!(ruling(&limited, 0, 8_999), AskRuling::TooEarly { wait_ms: 1 });
+    assert_eq!(ruling(&limited, 2, 9_000), AskRuling::Ask);
+    assert_eq!(ruling(&limited, 3, 9_000), AskRuling::Spent);
+    assert_eq!(ruling(&limited, 0, 59_999), AskRuling::Ask);
+    assert_eq!(ruling(&limited, 0, 60_000), AskRuling::Spent);
+    let repeat = SwitchProfile { query_is_repeat: true, ..full_profile() };
+    assert_eq!(ruling(&repeat, 9, RETENTION_MS - 1), AskRuling::Ask);
+    assert_eq!(ruling(&repeat, 0, RETENTION_MS), AskRuling::Spent);
+    // Without a recorded attempt a repeat would be a first submit.
+    let lost = Facts { attempts_uncertain: true, first_attempt_age_ms: Some(1), ..Facts::accepted() };
+    assert_eq!(rules::ask(&lost, &repeat), AskRuling::Spent);
+}
+
+#[test]
+fn only_a_final_reject_of_something_sent_is_the_final_status() {
+    let believed = SwitchProfile {
+        reject_is_final: true,
+        burns_reference: true,
+        reject_codes: [("AC04".into(), RejectMeaning::Dead)].into(),
+        ..full_profile()
+    };
+    let dead = Reject { code: Some("AC04".into()), reason: String::new() };
+    let sent = Facts { attempts: 1, ..Facts::accepted() };
+    let settled = Facts { final_status: Some(FinalStatus::Settled), ..sent.clone() };
+    let reject = rules::final_reject;
+    assert_eq!(reject(&sent, &believed, &dead), Some(FinalStatusRuling::First));
+    assert_eq!(reject(&settled, &believed, &dead), Some(FinalStatusRuling::Contradicts));
+    assert_eq!(reject(&Facts::accepted(), &believed, &dead), None);
+    assert_eq!(reject(&sent, &believed, &Reject::uncoded("closed")), None);
+    assert_eq!(reject(&sent, &full_profile(), &dead), None);
 }

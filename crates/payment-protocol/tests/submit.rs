@@ -7,10 +7,12 @@ mod support;
 use std::cell::RefCell;
 
 use futures::executor::block_on;
+use payment_protocol::cancel::VoidReason;
 use payment_protocol::keys::Reference;
 use payment_protocol::profile::Strategy;
+use payment_protocol::reject::{Reject, RejectMeaning};
 use payment_protocol::report::{Difference, SettledReport};
-use payment_protocol::rules::{AttemptRuling, FinalStatusRuling, NotSent};
+use payment_protocol::rules::{AskRuling, AttemptRuling, FinalStatusRuling, NotSent};
 use payment_protocol::submit::{
     LoggedSubmission, QueryAnswer, SendAnswer, SubmitAttemptOutcome, SubmitPort, attempt,
 };
@@ -19,6 +21,7 @@ use support::{full_profile, payment, report};
 
 struct ScriptedPort {
     query: QueryAnswer,
+    query_ruling: AskRuling,
     ruling: AttemptRuling,
     answer: SendAnswer,
     final_status: FinalStatusRuling,
@@ -36,6 +39,7 @@ impl ScriptedPort {
     fn new(query: QueryAnswer, ruling: AttemptRuling, answer: SendAnswer) -> Self {
         Self {
             query,
+            query_ruling: AskRuling::Ask,
             ruling,
             answer,
             final_status: FinalStatusRuling::First,
@@ -76,6 +80,10 @@ impl SubmitPort for ScriptedPort {
         self.record("log", "").map(|()| self.logged.clone())
     }
 
+    async fn begin_query(&self) -> Result<AskRuling, LedgerDown> {
+        self.record("ask", "").map(|()| self.query_ruling)
+    }
+
     async fn query(&self, reference: &Reference) -> QueryAnswer {
         assert_eq!(reference, &payment(0).reference());
         self.calls.borrow_mut().push("query".into());
@@ -110,10 +118,15 @@ impl SubmitPort for ScriptedPort {
         assert_eq!(returned, &report());
         self.record("returned", "").map(|()| self.final_status)
     }
+
+    async fn record_void(&self, reason: VoidReason) -> Result<FinalStatusRuling, LedgerDown> {
+        assert_eq!(reason, VoidReason::Rejected);
+        self.record("void", "").map(|()| self.final_status)
+    }
 }
 
 fn limit() -> SendAnswer {
-    SendAnswer::Refused { reason: "limit".into() }
+    SendAnswer::Refused { reject: Reject::uncoded("limit") }
 }
 
 fn lost() -> SendAnswer {
@@ -130,7 +143,7 @@ fn each_switch_and_ledger_answer_to_a_submit_leads_to_its_outcome() {
     let third = AttemptRuling::Send(3);
     let done = AttemptRuling::Settled;
     let stop = AttemptRuling::NotSent;
-    let void = || QueryAnswer::Void { reason: "closed".into() };
+    let void = || QueryAnswer::Void { reject: Reject::uncoded("closed") };
     let settled = || QueryAnswer::Settled(report());
     let back = || QueryAnswer::Returned(report());
     let fault = || QueryAnswer::OurFault { detail: "401".into() };
@@ -262,4 +275,59 @@ fn s0_11_a_logged_submission_decides_whether_to_query_or_send() {
     let no_query = SwitchProfile { strategy: WriteAhead, has_query: false, ..full_profile() };
     let port = with(pending(), NotFound, send);
     assert_eq!(port.attempt_with(no_query), ("accepted".into(), "log attempt send answer:1".into()));
+}
+
+/// A rail whose rejects are final and whose queries are limited.
+fn rail(strategy: Strategy) -> SwitchProfile {
+    SwitchProfile {
+        strategy,
+        reject_is_final: true,
+        burns_reference: true,
+        reject_codes: [("AC04".into(), RejectMeaning::Dead), ("AM05".into(), RejectMeaning::Duplicate)]
+            .into(),
+        first_ask_after_ms: 9_000,
+        ..full_profile()
+    }
+}
+
+#[test]
+fn a_duplicate_is_no_refusal_because_the_first_transfer_is_alive() {
+    let reject = |code: &str| Reject { code: Some(code.into()), reason: "no".into() };
+    let sends = |code| {
+        let answer = rail(Strategy::Reference).read_send_answer(SendAnswer::Refused { reject: reject(code) });
+        ScriptedPort::new(QueryAnswer::NotFound, AttemptRuling::Send(1), answer)
+            .attempt_with(rail(Strategy::Reference))
+    };
+    assert_eq!(sends("AC04"), ("refused AC04: no".into(), "attempt send answer:1".into()));
+    assert_eq!(sends("AM05"), ("unknown".into(), "attempt send answer:1".into()));
+    assert_eq!(sends("XX99"), ("refused XX99: no".into(), "attempt send answer:1".into()));
+}
+
+#[test]
+fn a_logged_attempt_is_queried_only_when_the_switch_answers_queries() {
+    let queried = |strategy, query_ruling, query| {
+        let ruling = AttemptRuling::NotSent(NotSent::SecondAttemptForbidden);
+        let port = ScriptedPort {
+            query_ruling,
+            logged: Some(LoggedSubmission::Pending),
+            ..ScriptedPort::new(query, ruling, SendAnswer::Accepted)
+        };
+        port.attempt_with(rail(strategy))
+    };
+    let early = AskRuling::TooEarly { wait_ms: 1 };
+    let void = || QueryAnswer::Void { reject: Reject { code: Some("AC04".into()), reason: "no".into() } };
+    for (strategy, query_ruling, query, outcome, calls) in [
+        // The ledger refuses the second attempt, and the payment waits.
+        (Strategy::AtMostOnce, early, void(), "not sent second_attempt_forbidden", "log ask attempt"),
+        (Strategy::WriteAhead, early, void(), "unknown", "log ask"),
+        (Strategy::WriteAhead, AskRuling::Spent, void(), "unknown", "log ask"),
+        (Strategy::WriteAhead, AskRuling::Ask, void(), "refused AC04: no", "log ask query void"),
+        (Strategy::WriteAhead, AskRuling::Ask, QueryAnswer::Pending, "accepted", "log ask query found"),
+    ] {
+        assert_eq!(
+            queried(strategy, query_ruling, query),
+            (outcome.into(), calls.into()),
+            "{strategy} {query_ruling:?}"
+        );
+    }
 }

@@ -194,6 +194,7 @@ fn foreign_callback(n: usize) -> Callback {
         amount_minor: 1_000,
         currency: "EUR".into(),
         reason: None,
+        reason_code: None,
         body: b"{}".to_vec(),
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct TransferView {
     pub(crate) currency: Option<String>,
     pub(crate) creditor_account: Option<String>,
     pub(crate) reason: Option<String>,
+    /// The code of the reason, of a switch whose rejects have codes.
+    pub(crate) reason_code: Option<String>,
     /// Whether this is no transfer but the trace of a cancel: the switch has never received a submit under the reference.
     #[serde(default)]
     pub(crate) tombstone: bool,
@@ -124,6 +126,8 @@ pub(crate) struct StatementBody {
     /// `after` of the next page; `None` on the last page. A page without this field is not known to be the last one.
     #[serde(deserialize_with = "Option::deserialize")]
     pub(crate) next: Option<String>,
+    /// Everything that finished before this time of the switch is in the statement; `None` if the switch does not say.
+    pub(crate) complete_until: Option<Timestamp>,
 }
 
 /// A statement entry: a transfer that ended.

@@ -9,6 +9,10 @@
 //! [switches.mock.profile]
 //! strategy = "query"
 //! ...
+//!
+//! [switches.instant]
+//! rail = "sct_inst"              # the shipped profile of a real rail; `profile` names only what differs
+//! ...
 //! ```
 
 use std::collections::BTreeMap;
@@ -16,7 +20,7 @@ use std::fmt;
 
 use payment_protocol::SwitchProfile;
 use payment_protocol::ids::{AccountId, SwitchName};
-use payment_protocol::profile::ProfileError;
+use payment_protocol::profile::{ProfileError, Rail};
 use secrecy::SecretString;
 use serde::Deserialize;
 
@@ -39,7 +43,11 @@ pub struct SwitchOptions {
     /// Prefixes of the destination accounts that it serves; the longest match wins.
     #[serde(default)]
     pub routes: Vec<String>,
-    /// See [`SwitchProfile`]. The section's name is the switch's name.
+    /// The rail whose shipped profile is this switch's; `None` if `profile` has every field.
+    #[serde(default)]
+    rail: Option<Rail>,
+    /// See [`SwitchProfile`]; with `rail`, the fields that differ from the rail's. The section's name is the switch's name.
+    #[serde(default)]
     profile: serde_json::Map<String, serde_json::Value>,
 }
 
@@ -192,13 +200,22 @@ impl SwitchOptions {
     /// [`SwitchConfigError::Malformed`]: a key is missing, unknown or has a wrong value.
     pub fn read_profile(&self, name: &SwitchName) -> Result<SwitchProfile, SwitchConfigError> {
         let malformed = |detail| SwitchConfigError::Malformed { switch: name.to_string(), detail };
-        let mut fields = self.profile.clone();
+        let mut fields = serde_json::Map::new();
+        if let Some(rail) = self.rail {
+            let shipped = rail.profile(name).map_err(|error| malformed(error.to_string()))?;
+            if let Ok(serde_json::Value::Object(shipped)) = serde_json::to_value(shipped) {
+                fields = shipped;
+            }
+        }
+        fields.extend(self.profile.clone());
         fields.insert("switch".into(), name.as_str().into());
-        let profile: SwitchProfile =
-            serde_json::from_value(fields.clone().into()).map_err(|error| malformed(error.to_string()))?;
         // A stored profile may have fields of a later release, which are ignored; a misspelt key must not be.
-        let known = serde_json::to_value(&profile).map_err(|error| malformed(error.to_string()))?;
-        match fields.keys().find(|field| known.get(field.as_str()).is_none()) {
+        let mut unknown = None;
+        let read = serde_ignored::deserialize(serde_json::Value::Object(fields), |key| {
+            unknown.get_or_insert_with(|| key.to_string());
+        });
+        let profile = read.map_err(|error: serde_json::Error| malformed(error.to_string()))?;
+        match unknown {
             Some(unknown) => Err(malformed(format!("there is no key {unknown}; check its spelling"))),
             None => Ok(profile),
         }
@@ -246,6 +263,22 @@ mod tests {
         assert!(checked.route(&AccountId::new("FR1").unwrap()).is_none());
         assert!(checked.callback_secrets("nobody").is_none());
         assert_eq!(checked.callback_secrets("a").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_switch_takes_the_shipped_profile_of_its_rail_and_overrides_single_fields() {
+        let mut instant = switch(&["DE"], &[]);
+        instant["rail"] = "sct_inst".into();
+        instant["profile"] = serde_json::json!({"sla_ms": 1_000, "asks_max": 0});
+        let checked = switches(serde_json::json!({"instant": instant})).check().unwrap();
+        let (name, _, profile) = checked.iter().next().unwrap();
+        let shipped = Rail::SctInst.profile(name).unwrap();
+        assert_eq!(*profile, SwitchProfile { sla_ms: 1_000, ..shipped });
+        instant["profile"] = serde_json::json!({"sla": 1_000});
+        let error = switches(serde_json::json!({"instant": instant.clone()})).check().unwrap_err();
+        assert!(error.to_string().contains("there is no key sla"), "{error}");
+        instant["rail"] = "sct".into();
+        assert!(serde_json::from_value::<Switches>(serde_json::json!({"instant": instant})).is_err());
     }
 
     #[test]

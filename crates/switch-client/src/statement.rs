@@ -122,7 +122,8 @@ impl SwitchClient {
         Some(position)
     }
 
-    /// Looks a transfer up in the statement. `NotFound` only means that the transfer has not ended yet.
+    /// Looks a transfer up in the statement. `NotListed` only means that the transfer has not ended yet, unless the statement says
+    /// that it is complete.
     pub async fn statement(&self, lookup_key: &LookupKey) -> SwitchReply<QueryAnswer> {
         let reference = lookup_key.reference.as_str();
         let mut position = self
@@ -162,7 +163,10 @@ impl SwitchClient {
                 }
             }
             if page.next.is_none() {
-                let (answer, id) = found.unwrap_or((QueryAnswer::NotFound, None));
+                let not_listed = QueryAnswer::NotListed {
+                    complete_until_ms: page.complete_until.map(Timestamp::as_millisecond),
+                };
+                let (answer, id) = found.unwrap_or((not_listed, None));
                 return SwitchReply::new(answer, switch_now).with_transfer_id(id);
             }
             if started.elapsed() > self.timeout {

@@ -80,7 +80,7 @@ async fn client_with_statement(entries: Vec<Value>, per_page: usize) -> (SwitchC
             })
             .collect();
         let next = (after + page.len() < entries.len()).then(|| (after + page.len()).to_string());
-        ([DATE], json!({"entries": page, "next": next, "complete_until": "x"}).to_string())
+        ([DATE], json!({"entries": page, "next": next, "complete_until": "2026-01-01T00:00:01Z"}).to_string())
     };
     let routes = Router::new().route("/v1/statement", get(read)).layer(axum::middleware::map_request(
         move |request: Request| {
@@ -133,6 +133,7 @@ fn code(answer: &QueryAnswer) -> &'static str {
         QueryAnswer::Returned(_) => "returned",
         QueryAnswer::Void { .. } => "void",
         QueryAnswer::NotFound => "not found",
+        QueryAnswer::NotListed { .. } => "not listed",
         QueryAnswer::Ambiguous { .. } => "ambiguous",
         QueryAnswer::OurFault { .. } => "our fault",
         QueryAnswer::NoAnswer { .. } => "no answer",
@@ -244,7 +245,7 @@ async fn s0_16_a_switch_statement_lookup_continues_at_the_last_position() {
     let entry = |reference: Option<&str>, id: &str, status: &str| json!({"reference": reference, "transfer_id": id, "status": status, "amount_minor": 500, "currency": "EUR"});
     let others = || (0..5).map(|n| entry(Some("tx_other:submit"), &n.to_string(), "SETTLED"));
     for (last, expected) in [
-        (vec![], "not found"),
+        (vec![], "not listed"),
         (vec![entry(Some(&ours), "9", "SETTLED")], "settled"),
         (vec![entry(Some(&ours), "9", "REJECTED")], "void"),
         (vec![entry(Some(&ours), "9", "CANCELLED")], "void"),
@@ -259,7 +260,7 @@ async fn s0_16_a_switch_statement_lookup_continues_at_the_last_position() {
     }
     let (client, requests) = client_with_statement(others().collect(), 2).await;
     for _ in 0..2 {
-        assert_eq!(code(&client.statement(&lookup_key(None, None)).await.answer), "not found");
+        assert_eq!(code(&client.statement(&lookup_key(None, None)).await.answer), "not listed");
     }
     assert_eq!(client.statement_position().await.as_deref(), Some("5"));
     let paths = requests.lock().unwrap().clone();
@@ -283,7 +284,7 @@ async fn s0_16_a_new_client_reads_a_long_statement_from_a_recorded_position() {
     assert_eq!(*requests.lock().unwrap(), ["/v1/statement?limit=1000&after=9500"]);
     let other =
         LookupKey { reference: keys::submit(&TxId::derive(&PaymentId::new("pay_2").unwrap())), ..marker };
-    assert_eq!(code(&client.statement(&other).await.answer), "not found");
+    assert_eq!(code(&client.statement(&other).await.answer), "not listed");
     assert_eq!(client.statement_position().await.as_deref(), Some("10001"));
     assert_eq!(requests.lock().unwrap().len(), 2);
 }

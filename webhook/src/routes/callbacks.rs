@@ -50,6 +50,9 @@ pub(crate) struct CallbackBody {
     /// Reason given by the switch, usually for a failure.
     #[serde(default)]
     reason: Option<String>,
+    /// Code of the reason, from a switch whose rejects have codes.
+    #[serde(default)]
+    reason_code: Option<String>,
 }
 
 /// Result of the transfer at the switch.
@@ -193,6 +196,7 @@ fn parse(switch: &SwitchName, event_id: &str, body: &[u8]) -> Result<Callback, S
         amount_minor: parsed.amount_minor,
         currency: parsed.currency,
         reason: parsed.reason,
+        reason_code: parsed.reason_code,
         body: body.to_vec(),
     })
 }

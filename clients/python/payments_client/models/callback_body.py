@@ -27,6 +27,7 @@ class CallbackBody:
         status (CallbackStatus): Result of the transfer at the switch.
         type_ (str): Always `transfer.completed`.
         reason (None | str | Unset): Reason given by the switch, usually for a failure.
+        reason_code (None | str | Unset): Code of the reason, from a switch whose rejects have codes.
     """
 
     amount_minor: int
@@ -35,6 +36,7 @@ class CallbackBody:
     status: CallbackStatus
     type_: str
     reason: None | str | Unset = UNSET
+    reason_code: None | str | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -54,6 +56,12 @@ class CallbackBody:
         else:
             reason = self.reason
 
+        reason_code: None | str | Unset
+        if isinstance(self.reason_code, Unset):
+            reason_code = UNSET
+        else:
+            reason_code = self.reason_code
+
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update(
@@ -67,6 +75,8 @@ class CallbackBody:
         )
         if reason is not UNSET:
             field_dict["reason"] = reason
+        if reason_code is not UNSET:
+            field_dict["reason_code"] = reason_code
 
         return field_dict
 
@@ -92,6 +102,15 @@ class CallbackBody:
 
         reason = _parse_reason(d.pop("reason", UNSET))
 
+        def _parse_reason_code(data: object) -> None | str | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(None | str | Unset, data)
+
+        reason_code = _parse_reason_code(d.pop("reason_code", UNSET))
+
         callback_body = cls(
             amount_minor=amount_minor,
             currency=currency,
@@ -99,6 +118,7 @@ class CallbackBody:
             status=status,
             type_=type_,
             reason=reason,
+            reason_code=reason_code,
         )
 
         callback_body.additional_properties = d

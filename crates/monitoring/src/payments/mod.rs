@@ -201,6 +201,9 @@ fn reason_alert(reason: OperatorReason) -> Alert {
         OperatorReason::AmbiguousTransfer => {
             (Warning, "its switch lists several transfers that may be the payment's", HELD)
         }
+        OperatorReason::QueriesSpent => {
+            (Warning, "its switch answers no further query of the transfer", HELD)
+        }
         OperatorReason::SettledWithoutHold => (
             Critical,
             "its switch settled the transfer and the ledger has no hold to debit",

@@ -70,7 +70,7 @@ pub(crate) async fn verify_correction(
         (Correction::LateDebit, Ok(SwitchView { answer: QueryAnswer::Settled(_), .. }))
         | (Correction::ReturnCredit, Ok(SwitchView { answer: QueryAnswer::Void { .. }, .. }))
         // The switch may have forgotten the transfer.
-        | (_, Ok(SwitchView { answer: QueryAnswer::NotFound, .. })) => Ok(()),
+        | (_, Ok(SwitchView { answer: QueryAnswer::NotFound | QueryAnswer::NotListed { .. }, .. })) => Ok(()),
         (_, Ok(view)) => {
             anyhow::bail!(
                 "nothing was decided: {correction} of payment {id} contradicts the switch, which reports {}",

@@ -54,9 +54,11 @@ impl SwitchView {
                 format!("returned: {}{id}", money(report.amount_minor, &report.currency))
             }
             QueryAnswer::Pending => format!("pending{id}"),
-            QueryAnswer::Void { reason } => format!("void: {reason}{id}"),
-            QueryAnswer::NotFound if self.method == LookupMethod::Statement => {
-                "not found: the statement does not list the transfer".into()
+            QueryAnswer::Void { reject } => format!("void: {reject}{id}"),
+            QueryAnswer::NotListed { complete_until_ms } => {
+                let until = complete_until_ms.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+                let complete = until.map(|until| format!(", and is complete until {until}"));
+                format!("not found: the statement does not list the transfer{}", complete.unwrap_or_default())
             }
             QueryAnswer::NotFound => "not found: the switch does not know the transfer".into(),
             QueryAnswer::Ambiguous { detail }
@@ -72,7 +74,7 @@ impl SwitchView {
             QueryAnswer::Returned(_) => "returned",
             QueryAnswer::Pending => "pending",
             QueryAnswer::Void { .. } => "void",
-            QueryAnswer::NotFound => "not_found",
+            QueryAnswer::NotFound | QueryAnswer::NotListed { .. } => "not_found",
             QueryAnswer::Ambiguous { .. } => "ambiguous",
             QueryAnswer::NoAnswer { .. } | QueryAnswer::OurFault { .. } => "no_answer",
         }
@@ -90,10 +92,17 @@ pub(super) async fn query(
 ) -> Result<SwitchView, String> {
     let row = &payment.payment;
     let profile = &row.profile;
-    let method = match (profile.needs_account_lock(), profile.has_query, profile.has_statement) {
+    // The payment's own workflow needs the few queries that such a switch answers, and a repeat is no reading.
+    let may_query = profile.has_query && !profile.limits_queries();
+    let method = match (profile.needs_account_lock(), may_query, profile.has_statement) {
         (true, true, _) => LookupMethod::ReadBack,
         (false, true, _) => LookupMethod::Query,
         (_, false, true) => LookupMethod::Statement,
+        (_, false, false) if profile.has_query => {
+            return Err(
+                "the switch limits queries, and payctl spends none of them; it has no statement".into()
+            );
+        }
         (_, false, false) => return Err("the switch offers neither a query nor a statement".into()),
     };
     let switch = config.switch(&profile.switch).map_err(|error| format!("{error:#}"))?;

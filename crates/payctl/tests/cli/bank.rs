@@ -191,6 +191,7 @@ impl Bank {
             amount_minor: AMOUNT_MINOR,
             currency: "EUR".into(),
             reason: None,
+            reason_code: None,
             body: status.as_str().into(),
         };
         self.ledger.store_callback(&callback).await.unwrap();

@@ -67,6 +67,8 @@ pub struct Bank {
     pub hold: Option<HoldStatus>,
     /// Recorded submit attempts.
     pub attempts: u8,
+    /// Counted queries, at a switch that limits them.
+    pub asks: u8,
     /// Whether attempts may be missing from this record.
     pub attempts_uncertain: bool,
     /// Whether the switch accepted an attempt, according to the submission log.
@@ -116,6 +118,7 @@ impl Bank {
             reserve: None,
             hold: None,
             attempts: 0,
+            asks: 0,
             attempts_uncertain: false,
             accepted: false,
             log: None,
@@ -146,8 +149,9 @@ impl Bank {
             reserve: self.reserve,
             hold: self.hold,
             attempts: u32::from(self.attempts),
+            asks: u32::from(self.asks),
             attempts_uncertain: self.attempts_uncertain,
-            first_attempt_age_ms: (self.attempts > 0).then_some(age_ms),
+            first_attempt_age_ms: (self.attempts > 0 || self.attempts_uncertain).then_some(age_ms),
             cause: self.cause.as_deref().cloned(),
             final_status: self.final_status,
             confirmation_mismatch: self.exceptions.contain(Exception::ConfirmationMismatch),

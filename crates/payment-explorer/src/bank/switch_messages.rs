@@ -6,10 +6,11 @@ use payment_protocol::cancel::{CancelContext, VoidReason};
 use payment_protocol::cause::Cause;
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::port::ReconcileOutcome;
+use payment_protocol::reject::Reject;
 use payment_protocol::report::{Difference, ExpectedTransfer, SettledReport};
-use payment_protocol::rules::{self, AttemptRuling, FinalStatusRuling, NotSent};
+use payment_protocol::rules::{self, AskRuling, AttemptRuling, FinalStatusRuling, NotSent};
 use payment_protocol::submit::{LoggedSubmission, SendAnswer};
-use payment_protocol::{Payment, PaymentState};
+use payment_protocol::{Payment, PaymentState, SwitchProfile};
 
 use super::exceptions::Exception;
 use super::record::{Bank, RunNumber, run_id};
@@ -33,8 +34,17 @@ impl Bank {
         ruling
     }
 
-    /// Records the answer to attempt `n`.
-    pub fn record_answer(&mut self, n: u32, answer: &SendAnswer) {
+    /// Counts a query, or refuses it.
+    pub fn begin_query(&mut self, profile: &SwitchProfile, age_ms: u64) -> AskRuling {
+        let ruling = rules::ask(&self.facts(age_ms, false), profile);
+        if ruling == AskRuling::Ask && profile.asks_max > 0 {
+            self.asks += 1;
+        }
+        ruling
+    }
+
+    /// Records the answer to attempt `n`; a final reject is the final status.
+    pub fn record_answer(&mut self, profile: &SwitchProfile, n: u32, answer: &SendAnswer) {
         if n > u32::from(self.attempts) {
             // The record of the attempt is gone: it is written again.
             self.attempts = u8::try_from(n).unwrap_or(u8::MAX);
@@ -47,14 +57,30 @@ impl Bank {
         if n == u32::from(self.attempts) && self.log == Some(LoggedSubmission::Pending) {
             match answer {
                 SendAnswer::Accepted => self.log = Some(LoggedSubmission::Accepted),
-                SendAnswer::Refused { reason } => {
-                    self.log = Some(LoggedSubmission::Refused { reason: reason.clone() })
+                SendAnswer::Refused { reject } => {
+                    self.log = Some(LoggedSubmission::Refused { reason: reject.to_string() })
                 }
                 SendAnswer::Unknown { .. } => {}
             }
         }
-        if *answer == SendAnswer::Accepted {
-            self.mark_submitted();
+        match answer {
+            SendAnswer::Accepted => self.mark_submitted(),
+            SendAnswer::Refused { reject } => self.apply_final_reject(profile, reject),
+            SendAnswer::Unknown { .. } => {}
+        }
+    }
+
+    fn apply_final_reject(&mut self, profile: &SwitchProfile, reject: &Reject) {
+        if let Some(ruling) = rules::final_reject(&self.facts_now(), profile, reject) {
+            self.write_void(ruling);
+        }
+    }
+
+    fn write_void(&mut self, ruling: FinalStatusRuling) {
+        match ruling {
+            FinalStatusRuling::First => self.final_status = Some(FinalStatus::Void),
+            FinalStatusRuling::Contradicts => self.open_exception(Exception::ContradictoryFinalStatus),
+            FinalStatusRuling::Same | FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt => {}
         }
     }
 
@@ -102,7 +128,7 @@ impl Bank {
             deadline_ms: (self.attempts > 0).then_some(deadline_ms),
             cancelling_ms: 0,
         };
-        if context.end.is_none() && context.final_status.is_none() {
+        if rules::begins_cancel(&facts) {
             self.cause.get_or_insert_with(|| Rc::new(cause.clone()));
             // A late zombie attempt must not remove the payment from the operators' queue.
             if self.state != PaymentState::NeedsOperator {
@@ -198,11 +224,7 @@ impl Bank {
             return FinalStatusRuling::NoAttempt;
         }
         let ruling = rules::void_report(&facts);
-        match ruling {
-            FinalStatusRuling::First => self.final_status = Some(FinalStatus::Void),
-            FinalStatusRuling::Contradicts => self.open_exception(Exception::ContradictoryFinalStatus),
-            FinalStatusRuling::Same | FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt => {}
-        }
+        self.write_void(ruling);
         ruling
     }
 
@@ -228,13 +250,17 @@ impl Bank {
         open && matches!(ruling, FinalStatusRuling::First | FinalStatusRuling::Same)
     }
 
-    /// Stores a callback with FAILURE. Returns whether the workflow must be signalled.
-    pub fn store_failure(&mut self) -> bool {
+    /// Stores a callback with FAILURE; a final reject is the final status. Returns whether the workflow must be signalled.
+    pub fn store_failure(&mut self, profile: &SwitchProfile, reject: &Reject) -> bool {
         self.failure_stored = true;
         if matches!(self.final_status, Some(FinalStatus::Settled | FinalStatus::Returned)) {
             self.open_exception(Exception::ContradictoryFinalStatus);
             return false;
         }
-        !self.ended()
+        if self.ended() {
+            return false;
+        }
+        self.apply_final_reject(profile, reject);
+        true
     }
 }

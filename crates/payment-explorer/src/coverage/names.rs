@@ -9,7 +9,7 @@ use payment_protocol::port::{
 };
 use payment_protocol::recall::{RecallAnswer, RecallAttemptOutcome};
 use payment_protocol::rules::{
-    AttemptRuling, DebitByDecisionRuling, FinalStatusRuling, ReleaseByDecisionRuling,
+    AskRuling, AttemptRuling, DebitByDecisionRuling, FinalStatusRuling, ReleaseByDecisionRuling,
 };
 use payment_protocol::submit::{QueryAnswer, SendAnswer, SubmitAttemptOutcome};
 
@@ -166,6 +166,11 @@ pub(super) fn attempt_reply(reply: &AttemptReply) -> Option<String> {
             AttemptRuling::Settled => "attempt ruling: settled".into(),
             AttemptRuling::NotSent(reason) => format!("attempt ruling: {reason}"),
         },
+        AttemptReply::BeginQuery(ruling) => match ruling {
+            AskRuling::Ask => "query ruling: ask".into(),
+            AskRuling::TooEarly { .. } => "query ruling: too early".into(),
+            AskRuling::Spent => "query ruling: spent".into(),
+        },
         AttemptReply::FinalStatus(ruling) => match ruling {
             FinalStatusRuling::First => "final status ruling: first".into(),
             FinalStatusRuling::Same => "final status ruling: same".into(),
@@ -221,6 +226,8 @@ fn query_answer(answer: &QueryAnswer) -> &'static str {
         QueryAnswer::Settled(_) => "query answer: settled",
         QueryAnswer::Void { .. } => "query answer: void",
         QueryAnswer::NotFound => "query answer: not found",
+        QueryAnswer::NotListed { complete_until_ms: Some(_) } => "query answer: not listed until",
+        QueryAnswer::NotListed { complete_until_ms: None } => "query answer: not listed",
         QueryAnswer::Ambiguous { .. } => "query answer: ambiguous",
         QueryAnswer::OurFault { .. } => "query answer: our fault",
         QueryAnswer::NoAnswer { .. } => "query answer: none",

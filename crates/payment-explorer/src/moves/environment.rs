@@ -6,6 +6,7 @@ use payment_protocol::decision::Decision;
 use payment_protocol::drift::{PaymentEvidence, Tolerance, find_drift};
 use payment_protocol::facts::{FinalStatus, ReserveRecord};
 use payment_protocol::port::WaitOutcome;
+use payment_protocol::reject::{Reject, RejectMeaning};
 use payment_protocol::report::SettledReport;
 
 use super::collector::MoveList;
@@ -56,6 +57,14 @@ fn switch(list: &mut MoveList<'_>) {
     let Some(pending) = transfers.iter().position(|status| *status == TransferStatus::Pending) else {
         return;
     };
+    // The statement is complete: what is not decided by now is not settled any more.
+    if list.model.statement_closes().is_some_and(|closes| list.from.clock >= closes) {
+        list.benign(
+            |next| next.switch.transfers[pending] = TransferStatus::Rejected,
+            || "the switch's own time has ended; it rejects the transfer".into(),
+        );
+        return;
+    }
     for (status, description) in [
         (TransferStatus::Settled, "the switch settles the transfer"),
         (TransferStatus::Rejected, "the switch rejects the transfer"),
@@ -66,6 +75,11 @@ fn switch(list: &mut MoveList<'_>) {
 
 fn clock(list: &mut MoveList<'_>) {
     if list.from.bank.attempts == 0 && !list.from.bank.attempts_uncertain {
+        return;
+    }
+    // A closed statement has no undecided transfer.
+    let closes = list.from.clock.next().is_some_and(|next| Some(next) == list.model.statement_closes());
+    if closes && list.from.switch.pending() {
         return;
     }
     match list.from.clock.next() {
@@ -107,12 +121,14 @@ fn callbacks(list: &mut MoveList<'_>) {
     if false_success && !bank.success_stored {
         list.switch_fault(|next| success(next, model, report), || "callback SUCCESS, false".into());
     }
-    if !bank.failure_stored {
-        if rejected {
-            list.optional(failure, || "callback FAILURE".into());
-        } else {
-            list.switch_fault(failure, || "callback FAILURE, false".into());
-        }
+    let dead = model.reject(RejectMeaning::Dead);
+    if rejected && !bank.failure_stored {
+        list.optional(|next| failure(next, model, &dead), || "callback FAILURE".into());
+    }
+    if !rejected && !bank.failure_stored {
+        // A rail whose rejects are final sends no such code of a living transfer.
+        let false_reject = if model.profile().reject_is_final { Reject::uncoded("failure") } else { dead };
+        list.switch_fault(|next| failure(next, model, &false_reject), || "callback FAILURE, false".into());
     }
     let other_amount = SettledReport { amount_minor: 1, ..report.clone() };
     let other_switch = SettledReport { switch: model.other_switch.clone(), ..report.clone() };
@@ -142,8 +158,8 @@ fn returned(next: &mut State, model: &Model, report: &SettledReport) {
     }
 }
 
-fn failure(next: &mut State) {
-    if next.bank.store_failure() {
+fn failure(next: &mut State, model: &Model, reject: &Reject) {
+    if next.bank.store_failure(model.profile(), reject) {
         next.store_message(WaitOutcome::FailureReported { reason: "failure".into() });
     }
 }

@@ -127,6 +127,7 @@ impl Observation {
             AttemptCall::RecordAttempt => (self.clock, self.customer) = (true, true),
             AttemptCall::Send(_)
             | AttemptCall::Cancel(..)
+            | AttemptCall::BeginQuery
             | AttemptCall::Query(_)
             | AttemptCall::Statement(_)
             | AttemptCall::Recall(..) => {

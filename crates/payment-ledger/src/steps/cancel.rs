@@ -6,7 +6,7 @@ use payment_protocol::PaymentState;
 use payment_protocol::cancel::CancelContext;
 use payment_protocol::cause::Cause;
 use payment_protocol::ids::PaymentId;
-use payment_protocol::rules;
+use payment_protocol::rules::{self, AskRuling};
 use sqlx::PgConnection;
 
 use crate::row_lock::lock_payment;
@@ -47,7 +47,7 @@ impl Ledger {
             deadline_ms: locked.submit_deadline.map(|at| at.as_millisecond()),
             cancelling_ms: locked.cancelling_ms,
         };
-        if context.end.is_some() || facts.final_status.is_some() {
+        if !rules::begins_cancel(facts) {
             return Ok(context);
         }
         if facts.cause.is_none() {
@@ -71,6 +71,24 @@ impl Ledger {
         }
         tx.commit().await?;
         Ok(context)
+    }
+
+    /// Counts a query of the transfer, if the switch's limits of queries allow one.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat. A repeat after a lost COMMIT counts one query more than is sent.
+    pub async fn begin_query(&self, payment_id: &PaymentId) -> Result<AskRuling, LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        let locked = lock_payment(&mut tx, payment_id).await?;
+        let ruling = rules::ask(&locked.facts, &locked.profile);
+        if ruling == AskRuling::Ask && locked.profile.asks_max > 0 {
+            let id = payment_id.as_str();
+            sqlx::query!("UPDATE payments SET asks = asks + 1 WHERE payment_id = $1", id)
+                .execute(&mut *tx)
+                .await?;
+            tx.commit().await?;
+        }
+        Ok(ruling)
     }
 
     /// Records the latest deadline that an attempt without a record can have, unless a deadline is recorded; returns the recorded

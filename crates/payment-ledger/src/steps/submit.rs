@@ -18,6 +18,7 @@ use crate::group_commit::changes::{self, AcceptedAttempt, Changes, NewAttempt};
 use crate::group_commit::{GroupStep, Target};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::cancel::FirstAttempt;
+use crate::switch::final_status::write_final_reject;
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
 
@@ -109,12 +110,13 @@ impl Ledger {
         }
         let (outcome, detail) = match answer {
             SendAnswer::Accepted => ("accepted", None),
-            SendAnswer::Refused { reason } => ("refused", Some(replace_nul(reason))),
-            SendAnswer::Unknown { detail } => ("unknown", Some(replace_nul(detail))),
+            SendAnswer::Refused { reject } => ("refused", Some(reject.to_string())),
+            SendAnswer::Unknown { detail } => ("unknown", Some(detail.clone())),
         };
+        let detail = detail.as_deref().map(replace_nul);
         let transfer_id = transfer_id.map(replace_nul);
         let mut tx = LedgerTransaction::begin(&self.pool).await?;
-        let locked = lock_payment(&mut tx, payment_id).await?;
+        let mut locked = lock_payment(&mut tx, payment_id).await?;
         let recorded = sqlx::query!(
             "UPDATE submissions
              SET outcome = $3, detail = $4, answered_at = clock_timestamp(), transfer_id = coalesce(transfer_id, $5)
@@ -138,7 +140,15 @@ impl Ledger {
         }
         let event = match answer {
             SendAnswer::Accepted => ACCEPTED.to_owned(),
-            SendAnswer::Refused { reason } => format!("the switch refused the transfer: {reason}"),
+            SendAnswer::Refused { reject } => {
+                // Its attempt is on record now, whatever the row said when it was locked.
+                locked.facts.attempts = locked.facts.attempts.max(attempt);
+                if write_final_reject(&mut tx, &locked, reject).await? {
+                    tx.commit().await?;
+                    return Ok(());
+                }
+                format!("the switch refused the transfer: {reject}")
+            }
             SendAnswer::Unknown { detail } => {
                 format!("submit attempt {attempt} got no answer: {detail}")
             }
@@ -146,6 +156,22 @@ impl Ledger {
         show_submitted(&mut tx, &locked, matches!(answer, SendAnswer::Accepted), &event).await?;
         tx.commit().await?;
         Ok(())
+    }
+
+    /// The transfer of the recorded attempts, to be sent again as it was; `None` without a recorded attempt.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn recorded_transfer(
+        &self,
+        payment_id: &PaymentId,
+    ) -> Result<Option<OutgoingTransfer>, LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        let locked = lock_payment(&mut tx, payment_id).await?;
+        Ok(match locked.submit_deadline {
+            Some(deadline) if locked.facts.attempts > 0 => Some(outgoing_transfer(&locked, deadline)),
+            Some(_) | None => None,
+        })
     }
 
     /// Moves a payment to submitted because the switch has its transfer. Without a recorded attempt this is an
@@ -188,6 +214,16 @@ impl Ledger {
 /// The line of an accepted attempt in the timeline.
 const ACCEPTED: &str = "the switch accepted the transfer";
 
+fn outgoing_transfer(locked: &LockedPayment, deadline: Timestamp) -> OutgoingTransfer {
+    OutgoingTransfer {
+        reference: keys::submit(&locked.tx_id),
+        money: locked.money,
+        destination_account: locked.destination_account.clone(),
+        end_to_end_id: locked.end_to_end_id.clone(),
+        deadline,
+    }
+}
+
 /// An attempt to record.
 #[derive(Clone)]
 struct AttemptStep {
@@ -228,14 +264,7 @@ impl AttemptStep {
             }),
             ..Changes::default()
         };
-        let transfer = OutgoingTransfer {
-            reference: keys::submit(&locked.tx_id),
-            money: locked.money,
-            destination_account: locked.destination_account.clone(),
-            end_to_end_id: locked.end_to_end_id.clone(),
-            deadline,
-        };
-        (ruling, Some((changes, transfer)))
+        (ruling, Some((changes, outgoing_transfer(locked, deadline))))
     }
 }
 

@@ -9,6 +9,7 @@ use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::{EventId, PaymentId, SwitchName, TxId};
 use payment_protocol::inbox::{CallbackStatus, InboxMessage, InboxMessageKind};
 use payment_protocol::keys::Reference;
+use payment_protocol::reject::Reject;
 use payment_protocol::report::SettledReport;
 use payment_protocol::rules::{self, FinalStatusRuling};
 use postgres_kit::text::replace_nul;
@@ -18,7 +19,9 @@ use crate::accounts::LockedAccount;
 use crate::group_commit::changes::Changes;
 use crate::group_commit::{GroupStep, Target};
 use crate::row_lock::{LockedPayment, lock_payment};
-use crate::switch::final_status::{FinalStatusSource, settled_line, write_returned, write_settled};
+use crate::switch::final_status::{
+    FinalStatusSource, settled_line, write_final_reject, write_returned, write_settled,
+};
 use crate::transaction::LedgerTransaction;
 use crate::{Ledger, LedgerError, writes};
 
@@ -39,6 +42,8 @@ pub struct Callback {
     pub currency: String,
     /// The switch's reason.
     pub reason: Option<String>,
+    /// The code of a FAILURE's reason, if the switch's rejects have codes.
+    pub reason_code: Option<String>,
     /// The raw body.
     pub body: Vec<u8>,
 }
@@ -188,10 +193,11 @@ async fn insert(
     payment_id: Option<&PaymentId>,
 ) -> Result<Option<Vec<u8>>, LedgerError> {
     let reason = callback.reason.as_deref().map(replace_nul);
+    let reason_code = callback.reason_code.as_deref().map(replace_nul);
     let inserted = sqlx::query!(
         "INSERT INTO switch_callbacks
-             (switch, event_id, payment_id, reference, status, amount_minor, currency, reason, body)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
+             (switch, event_id, payment_id, reference, status, amount_minor, currency, reason, body, reason_code)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING",
         callback.switch.as_str(),
         callback.event_id.as_str(),
         payment_id.map(PaymentId::as_str),
@@ -201,6 +207,7 @@ async fn insert(
         &*replace_nul(&callback.currency),
         reason.as_deref(),
         callback.body,
+        reason_code.as_deref(),
     )
     .execute(&mut *tx)
     .await?;
@@ -241,23 +248,26 @@ async fn apply_callback(
                 FinalStatusRuling::NoAttempt | FinalStatusRuling::Contradicts => false,
             });
     }
-    let reason = callback.reason.as_deref().unwrap_or("no reason given");
+    let reject = Reject {
+        code: callback.reason_code.clone(),
+        reason: callback.reason.clone().unwrap_or_else(|| "no reason given".into()),
+    };
     // Event ids are unique per switch only.
     let origin = format!("{}:{}", callback.switch, callback.event_id);
     if callback.switch != locked.profile.switch {
         let detail =
-            format!("another switch than the payment's, {}, reported FAILURE: {reason}", callback.switch);
+            format!("another switch than the payment's, {}, reported FAILURE: {reject}", callback.switch);
         tx.open_exception(Some(payment_id), ExceptionKind::CallbackFromOtherSwitch, &origin, &detail).await?;
         return Ok(false);
     }
     if matches!(locked.facts.final_status, Some(FinalStatus::Settled | FinalStatus::Returned)) {
-        let detail = format!("the switch reported FAILURE after it had reported SUCCESS: {reason}");
+        let detail = format!("the switch reported FAILURE after it had reported SUCCESS: {reject}");
         tx.open_exception(Some(payment_id), ExceptionKind::ContradictoryFinalStatus, &origin, &detail)
             .await?;
         return Ok(false);
     }
-    if open {
-        let detail = format!("the switch reported a failure, which is not final: {reason}");
+    if open && !write_final_reject(tx, locked, &reject).await? {
+        let detail = format!("the switch reported a failure, which is not final: {reject}");
         writes::append_timeline(tx, payment_id, locked.facts.state, &detail).await?;
     }
     Ok(open)

@@ -9,6 +9,7 @@ use payment_protocol::exception::ExceptionKind;
 use payment_protocol::facts::FinalStatus;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::money::{format_major, parse_currency};
+use payment_protocol::reject::Reject;
 use payment_protocol::report::{Difference, SettledReport};
 use payment_protocol::rules::{self, FinalStatusRuling};
 use sqlx::PgConnection;
@@ -103,33 +104,55 @@ impl Ledger {
             VoidReason::DeadlinePassed => {
                 ("deadline", "the switch does not know the transfer, and its deadline has passed")
             }
+            VoidReason::NotInClosedStatement => {
+                ("statement", "the transfer is not in a statement that is complete beyond its time")
+            }
         };
         let accepted = is_accepted(&mut tx, payment_id).await?;
         if !rules::void_is_believed(&locked.facts, void_reason, accepted) {
             return Ok(FinalStatusRuling::NoAttempt);
         }
         let ruling = rules::void_report(&locked.facts);
-        match ruling {
-            FinalStatusRuling::First => {
-                write_and_wake_workflow(&mut tx, &locked, FinalStatus::Void, source).await?;
-                writes::append_timeline(&mut tx, payment_id, locked.facts.state, event).await?;
-            }
-            FinalStatusRuling::Contradicts => {
-                let origin = format!("{payment_id}:{source}");
-                let detail = format!("{event}, after the switch had reported SUCCESS");
-                tx.open_exception(
-                    Some(payment_id),
-                    ExceptionKind::ContradictoryFinalStatus,
-                    &origin,
-                    &detail,
-                )
-                .await?;
-            }
-            FinalStatusRuling::Same | FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt => {}
-        }
+        write_void(&mut tx, &locked, ruling, source, event).await?;
         tx.commit().await?;
         Ok(ruling)
     }
+}
+
+/// Writes that the transfer is void, or opens an exception if that contradicts the records.
+async fn write_void(
+    tx: &mut LedgerTransaction,
+    locked: &LockedPayment,
+    ruling: FinalStatusRuling,
+    source: &str,
+    event: &str,
+) -> Result<(), LedgerError> {
+    let payment_id = &locked.payment_id;
+    match ruling {
+        FinalStatusRuling::First => {
+            write_and_wake_workflow(tx, locked, FinalStatus::Void, source).await?;
+            writes::append_timeline(tx, payment_id, locked.facts.state, event).await
+        }
+        FinalStatusRuling::Contradicts => {
+            let origin = format!("{payment_id}:{source}");
+            let detail = format!("{event}, after the switch had reported SUCCESS");
+            let kind = ExceptionKind::ContradictoryFinalStatus;
+            tx.open_exception(Some(payment_id), kind, &origin, &detail).await
+        }
+        FinalStatusRuling::Same | FinalStatusRuling::Differs(_) | FinalStatusRuling::NoAttempt => Ok(()),
+    }
+}
+
+/// Writes a final reject as the final status, with its line in the timeline. Returns whether the reject is final.
+pub(crate) async fn write_final_reject(
+    tx: &mut LedgerTransaction,
+    locked: &LockedPayment,
+    reject: &Reject,
+) -> Result<bool, LedgerError> {
+    let Some(ruling) = rules::final_reject(&locked.facts, &locked.profile, reject) else { return Ok(false) };
+    let event = format!("the switch rejected the transfer for good ({reject})");
+    write_void(tx, locked, ruling, "reject", &event).await?;
+    Ok(true)
 }
 
 /// The line of a SUCCESS in the timeline.

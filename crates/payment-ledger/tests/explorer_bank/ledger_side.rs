@@ -11,6 +11,8 @@ use payment_protocol::cause::Cause;
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::ids::{DecisionId, SwitchName, TxId};
 use payment_protocol::port::ReleaseOutcome;
+use payment_protocol::profile::Strategy;
+use payment_protocol::reject::RejectMeaning;
 use payment_protocol::report::SettledReport;
 use payment_protocol::{Payment, SwitchProfile, drift};
 
@@ -22,6 +24,9 @@ use crate::support::{
 
 /// The amount of a SUCCESS with another amount.
 pub(crate) const OTHER_AMOUNT_MINOR: i64 = 7;
+
+/// The code of a final reject, at a switch whose rejects are final.
+pub(crate) const DEAD: &str = "AC04";
 
 /// The ledger with two payments from one account to one account.
 pub(crate) struct LedgerSide<'a> {
@@ -64,7 +69,7 @@ impl KnownPayment {
 
 impl<'a> LedgerSide<'a> {
     pub(crate) async fn open(bank: &'a Bank, case: &str, (funds, strategy): crate::Setting) -> Self {
-        let profile = SwitchProfile { strategy, ..profile() };
+        let profile = profile_of(strategy);
         let name = format!("explored-{case}");
         let account = bank.open(&format!("from-{name}"), i64::from(funds) * AMOUNT_MINOR).await;
         let mut samples = Vec::new();
@@ -211,6 +216,7 @@ impl<'a> LedgerSide<'a> {
             Op::BeginCancel(cause) => {
                 begun(&ledger.begin_cancel(id, cause, is_submit_scheduled(cause)).await.unwrap())
             }
+            Op::BeginQuery => debug(&ledger.begin_query(id).await.unwrap()),
             Op::QueriedSettled => {
                 debug(&ledger.record_settled(id, &report(sample), FinalStatusSource::Cancel).await.unwrap())
             }
@@ -265,6 +271,7 @@ impl<'a> LedgerSide<'a> {
             Message::OtherSwitch => Callback { switch: SwitchName::new(OTHER_SWITCH).unwrap(), ..success },
             Message::Returned => returned(sample, &event),
             Message::Failure => failure(sample, &event),
+            Message::FinalReject => Callback { reason_code: Some(DEAD.into()), ..failure(sample, &event) },
         };
         match self.bank.ledger.store_callback(&callback).await.unwrap() {
             StoreCallbackOutcome::New(message) => format!("notified {}", message.is_some()),
@@ -308,6 +315,21 @@ impl<'a> LedgerSide<'a> {
             ledger.close_exception(other, "Ann", "corrected").await.unwrap();
         }
         "corrected true".into()
+    }
+}
+
+/// A switch with this strategy. See `STRATEGIES`.
+fn profile_of(strategy: Strategy) -> SwitchProfile {
+    let profile = SwitchProfile { strategy, ..profile() };
+    if strategy != Strategy::AtMostOnce {
+        return profile;
+    }
+    SwitchProfile {
+        asks_max: 2,
+        reject_is_final: true,
+        burns_reference: true,
+        reject_codes: [(DEAD.into(), RejectMeaning::Dead)].into(),
+        ..profile
     }
 }
 

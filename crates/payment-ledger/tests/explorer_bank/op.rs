@@ -5,11 +5,14 @@ use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::drift::Drift;
 use payment_protocol::facts::RecallRecord;
+use payment_protocol::reject::Reject;
 use payment_protocol::submit::SendAnswer;
 use proptest::collection::vec;
 use proptest::prelude::{BoxedStrategy, Just, Strategy, any, prop_oneof};
 use proptest::sample::select;
 use proptest::strategy::Union;
+
+use crate::ledger_side::DEAD;
 
 /// One operation of the ledger, in the order of a payment's steps.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +39,8 @@ pub(crate) enum Op {
     BeginCancel(Cause),
     CustomerCancel,
     Message(Message),
+    /// Counts a query.
+    BeginQuery,
     QueriedSettled,
     QueriedReturned,
     Void(VoidReason),
@@ -75,6 +80,8 @@ pub(crate) enum Message {
     OtherSwitch,
     Returned,
     Failure,
+    /// A FAILURE whose code means dead.
+    FinalReject,
 }
 
 /// Operations that run at the same time, each with the number of its payment.
@@ -101,7 +108,8 @@ fn start_op() -> impl Strategy<Value = Op> {
     let refusals = [ReserveRefusal::CustomerCancel, ReserveRefusal::StartedTooLate];
     let answers = [
         SendAnswer::Accepted,
-        SendAnswer::Refused { reason: "no".into() },
+        SendAnswer::Refused { reject: Reject::uncoded("no") },
+        SendAnswer::Refused { reject: Reject { code: Some(DEAD.into()), reason: "closed".into() } },
         SendAnswer::Unknown { detail: "lost".into() },
     ];
     let attempt =
@@ -124,16 +132,28 @@ fn start_op() -> impl Strategy<Value = Op> {
 
 fn end_op() -> impl Strategy<Value = Op> {
     let causes = [Cause::SlaExpired, Cause::CustomerCancel];
-    let messages =
-        [Message::Success, Message::OtherAmount, Message::OtherSwitch, Message::Returned, Message::Failure];
-    let voids =
-        [VoidReason::Cancelled, VoidReason::Tombstoned, VoidReason::DeadlinePassed, VoidReason::NeverSent];
+    let messages = [
+        Message::Success,
+        Message::OtherAmount,
+        Message::OtherSwitch,
+        Message::Returned,
+        Message::Failure,
+        Message::FinalReject,
+    ];
+    let voids = [
+        VoidReason::Cancelled,
+        VoidReason::Tombstoned,
+        VoidReason::DeadlinePassed,
+        VoidReason::NeverSent,
+        VoidReason::NotInClosedStatement,
+    ];
     let recalls = [RecallRecord::Recalled, RecallRecord::Refused, RecallRecord::RecallUnsupported];
     prop_oneof![
         2 => one_of(&causes, Op::BeginCancel),
         1 => Just(Op::CustomerCancel),
         3 => Just(Op::Message(Message::Success)),
         3 => one_of(&messages, Op::Message),
+        1 => Just(Op::BeginQuery),
         1 => Just(Op::QueriedSettled),
         1 => Just(Op::QueriedReturned),
         3 => one_of(&voids, Op::Void),

@@ -8,11 +8,13 @@ use payment_protocol::action::Action;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::drift::Drift;
+use payment_protocol::reject::Reject;
 use payment_protocol::report::SettledReport;
 use payment_protocol::rules::{DebitByDecisionRuling, DecisionRefusal, ReleaseByDecisionRuling};
 
 use crate::ledger_side::{
-    Known, LedgerSide, begun, debug, event, is_submit_scheduled, other_amount, other_switch, refused, variant,
+    DEAD, Known, LedgerSide, begun, debug, event, is_submit_scheduled, other_amount, other_switch, refused,
+    variant,
 };
 use crate::op::{Message, Op};
 use crate::support::report;
@@ -145,13 +147,14 @@ impl SimulatedSide {
             Op::Fence => debug(&bank.fence_reserve()),
             Op::Answer(which, answer) => {
                 if let Some(n) = known.answered(*which) {
-                    bank.record_answer(n, answer);
+                    bank.record_answer(&of.profile, n, answer);
                 }
                 String::new()
             }
             Op::FoundAtSwitch => debug(&bank.record_found()),
             Op::Reconcile => variant(&bank.reconcile_submission()),
             Op::BeginCancel(cause) => begun(&bank.begin_cancel(cause, 0, is_submit_scheduled(cause))),
+            Op::BeginQuery => debug(&bank.begin_query(&of.profile, 0)),
             Op::QueriedSettled => debug(&bank.record_settled(of, report)),
             Op::QueriedReturned => debug(&bank.record_returned(of, report)),
             Op::Void(reason) => debug(&bank.record_void(*reason)),
@@ -178,7 +181,11 @@ impl SimulatedSide {
             Message::OtherAmount => bank.store_success(of, &other_amount(report)),
             Message::OtherSwitch => bank.store_success(of, &other_switch(report)),
             Message::Returned => bank.store_returned(of, report),
-            Message::Failure => bank.store_failure(),
+            Message::Failure => bank.store_failure(&of.profile, &Reject::uncoded("account closed")),
+            Message::FinalReject => {
+                let reject = Reject { code: Some(DEAD.into()), reason: "account closed".into() };
+                bank.store_failure(&of.profile, &reject)
+            }
         };
         format!("notified {is_notified}")
     }

@@ -97,7 +97,7 @@ impl Modelled {
     }
 
     pub(crate) fn begin_cancel(&mut self, cause: &Cause) -> String {
-        if self.end.is_none() && self.final_status.is_none() {
+        if self.end.is_none() && matches!(self.final_status, None | Some("Void")) {
             self.cause.get_or_insert_with(|| cause.clone());
         }
         format!("{:?} {:?} {}", self.end, self.final_status, self.never_sent())

@@ -79,6 +79,7 @@ pub(crate) fn success(p: &Sample, event: &str) -> Callback {
         amount_minor: AMOUNT_MINOR,
         currency: "EUR".into(),
         reason: None,
+        reason_code: None,
         body: format!("SUCCESS {event}").into_bytes(),
     }
 }

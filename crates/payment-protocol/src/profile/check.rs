@@ -2,6 +2,7 @@
 
 use super::settings::SwitchProfile;
 use super::strategy::Strategy;
+use crate::reject::RejectMeaning;
 use crate::state::text_enum;
 
 /// Longest allowed `retry_interval_max_ms`.
@@ -57,6 +58,49 @@ pub enum ProfileError {
         /// The time that two attempts need, in milliseconds.
         needed_ms: u64,
     },
+    /// A reject is believed of a reference that could be accepted later.
+    #[error(
+        "reject_is_final needs burns_reference = true: a reject proves nothing while another attempt with the reference could be accepted; set reject_is_final = false"
+    )]
+    FinalRejectOfLivingReference,
+    /// A reject is believed, and no code says which.
+    #[error(
+        "reject_is_final needs at least one code with the meaning dead in reject_codes; list the switch's codes, or set reject_is_final = false"
+    )]
+    FinalRejectWithoutCode,
+    /// A switch without references cannot reject one, nor be asked by a repeat of it.
+    #[error(
+        "strategy validate is for a switch without client references: it can neither reject a reference for good nor answer a repeat; set reject_is_final and query_is_repeat to false"
+    )]
+    ValidateWithRejectOrRepeat,
+    /// Strategy query looks before the first attempt, which such a switch refuses or counts.
+    #[error(
+        "strategy query queries before each attempt, but first_ask_after_ms, asks_max, ask_window_s or query_is_repeat limits the queries; use strategy {better}"
+    )]
+    QueryFirstWithLimits {
+        /// The strategy that suits such a switch.
+        better: Strategy,
+    },
+    /// Limits of a query that does not exist.
+    #[error(
+        "first_ask_after_ms, asks_max, ask_window_s and query_is_repeat are about queries and need has_query = true"
+    )]
+    LimitsWithoutQuery,
+    /// A repeat of the submit would be executed a second time.
+    #[error(
+        "query_is_repeat needs deduplicates = true: without deduplication a repeat of the submit pays twice; set query_is_repeat = false"
+    )]
+    RepeatWithoutDeduplication,
+    /// The queries can be used up, and then nothing would show how the transfer ended.
+    #[error(
+        "asks_max and ask_window_s need has_callback or has_statement = true: when the queries are used up, nothing else would show how a transfer ended; set both to 0"
+    )]
+    SpentQueriesWithoutOtherSource,
+    /// The absence from a statement that does not exist.
+    #[error(
+        "settled_within_ms is about the statement and needs has_statement = true; remove settled_within_ms"
+    )]
+    ClosedStatementWithoutStatement,
     /// A time of zero.
     #[error("the switch profile's {0} must be greater than zero")]
     Zero(&'static str),
@@ -72,6 +116,8 @@ text_enum!(
         NotFoundIsInconclusive = "neither tombstones nor honours_deadline: if the switch does not know a transfer, only an operator can release the hold",
         /// The protection against a late submit, a tombstone or deduplication, expires with the references.
         RetentionIsTheDeadline = "honours_deadline is false: a submit that is delayed for longer than retention_s could still be accepted, or accepted twice",
+        /// The statement's proof of absence rests on the time for which the network can delay a submit.
+        StatementWithoutDeadline = "settled_within_ms without honours_deadline: absence from the statement is believed only once it is complete for retention_s longer; a submit delayed for longer could still be accepted",
         /// Neither cancel, query nor statement: only a callback can move the payment.
         NoCancelOrQuery = "can_cancel, has_query and has_statement are all false: without a callback an operator must decide",
     }
@@ -85,6 +131,8 @@ impl SwitchProfile {
     pub fn check(&self) -> Result<Vec<ProfileWarning>, ProfileError> {
         self.check_positive_times()?;
         self.check_strategy()?;
+        self.check_rejects()?;
+        self.check_queries()?;
         if !(self.can_cancel || self.has_query || self.has_callback || self.has_statement) {
             return Err(ProfileError::NoStatusSource);
         }
@@ -121,12 +169,48 @@ impl SwitchProfile {
                 let better = if self.deduplicates { Strategy::Reference } else { Strategy::AtMostOnce };
                 Err(ProfileError::ValidateWithReferences { better })
             }
+            Strategy::Validate if self.reject_is_final || self.query_is_repeat => {
+                Err(ProfileError::ValidateWithRejectOrRepeat)
+            }
             Strategy::Query
             | Strategy::Reference
             | Strategy::WriteAhead
             | Strategy::AtMostOnce
             | Strategy::Validate => Ok(()),
         }
+    }
+
+    fn check_rejects(&self) -> Result<(), ProfileError> {
+        if !self.reject_is_final {
+            return Ok(());
+        }
+        if !self.burns_reference {
+            return Err(ProfileError::FinalRejectOfLivingReference);
+        }
+        if self.reject_codes.values().all(|meaning| *meaning != RejectMeaning::Dead) {
+            return Err(ProfileError::FinalRejectWithoutCode);
+        }
+        Ok(())
+    }
+
+    fn check_queries(&self) -> Result<(), ProfileError> {
+        if self.limits_queries() && !self.has_query {
+            return Err(ProfileError::LimitsWithoutQuery);
+        }
+        if self.limits_queries() && self.strategy == Strategy::Query {
+            let better = if self.deduplicates { Strategy::Reference } else { Strategy::AtMostOnce };
+            return Err(ProfileError::QueryFirstWithLimits { better });
+        }
+        if self.query_is_repeat && !self.deduplicates {
+            return Err(ProfileError::RepeatWithoutDeduplication);
+        }
+        if (self.asks_max > 0 || self.ask_window_s > 0) && !(self.has_callback || self.has_statement) {
+            return Err(ProfileError::SpentQueriesWithoutOtherSource);
+        }
+        if self.settled_within_ms.is_some() && !self.has_statement {
+            return Err(ProfileError::ClosedStatementWithoutStatement);
+        }
+        Ok(())
     }
 
     fn check_times(&self) -> Result<(), ProfileError> {
@@ -149,11 +233,18 @@ impl SwitchProfile {
 
     fn warnings(&self) -> Vec<ProfileWarning> {
         let mut warnings = Vec::new();
-        if !self.tombstones && !self.honours_deadline {
+        if !self.tombstones
+            && !self.honours_deadline
+            && self.settled_within_ms.is_none()
+            && !self.query_is_repeat
+        {
             warnings.push(ProfileWarning::NotFoundIsInconclusive);
         }
         if (self.tombstones || self.deduplicates) && !self.honours_deadline {
             warnings.push(ProfileWarning::RetentionIsTheDeadline);
+        }
+        if self.settled_within_ms.is_some() && !self.honours_deadline {
+            warnings.push(ProfileWarning::StatementWithoutDeadline);
         }
         if !self.can_cancel && !self.has_query && !self.has_statement {
             warnings.push(ProfileWarning::NoCancelOrQuery);
@@ -201,6 +292,39 @@ mod tests {
         ));
         assert_eq!(refused(|p| p.sla_ms = 0), ProfileError::Zero("sla_ms"));
         assert_eq!(refused(|p| p.retry_interval_max_ms = 300_001), ProfileError::RetryIntervalTooLong);
+    }
+
+    #[test]
+    fn a_profile_that_believes_a_reject_or_limits_queries_without_ground_is_refused() {
+        let refused = |change: fn(&mut SwitchProfile)| {
+            let mut profile = SwitchProfile { strategy: Strategy::Reference, ..full() };
+            change(&mut profile);
+            profile.check().unwrap_err()
+        };
+        assert_eq!(refused(|p| p.reject_is_final = true), ProfileError::FinalRejectOfLivingReference);
+        assert_eq!(
+            refused(|p| {
+                (p.reject_is_final, p.burns_reference) = (true, true);
+                p.reject_codes = [("AM05".into(), RejectMeaning::Duplicate)].into();
+            }),
+            ProfileError::FinalRejectWithoutCode
+        );
+        assert_eq!(
+            refused(|p| (p.strategy, p.first_ask_after_ms) = (Strategy::Query, 1)),
+            ProfileError::QueryFirstWithLimits { better: Strategy::Reference }
+        );
+        assert_eq!(refused(|p| (p.has_query, p.asks_max) = (false, 3)), ProfileError::LimitsWithoutQuery);
+        assert_eq!(
+            refused(|p| {
+                (p.strategy, p.deduplicates, p.query_is_repeat) = (Strategy::AtMostOnce, false, true);
+            }),
+            ProfileError::RepeatWithoutDeduplication
+        );
+        assert_eq!(
+            refused(|p| (p.has_callback, p.asks_max) = (false, 3)),
+            ProfileError::SpentQueriesWithoutOtherSource
+        );
+        assert_eq!(refused(|p| p.settled_within_ms = Some(0)), ProfileError::ClosedStatementWithoutStatement);
     }
 
     #[test]

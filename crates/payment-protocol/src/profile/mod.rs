@@ -9,15 +9,18 @@
 //! | `strategy.rs` | the submit strategies |
 //! | `settings.rs` | the profile's fields, their defaults, and what follows from them |
 //! | `check.rs` | whether a profile is safe |
+//! | `rail.rs`, `rails/` | the profiles of real rails, with the source of each value |
 //! | `nearest_safe.rs` | the smallest change that makes a profile safe |
 
 mod check;
 mod nearest_safe;
+mod rail;
 #[cfg(test)]
 mod samples;
 mod settings;
 mod strategy;
 
 pub use check::{ProfileError, ProfileWarning};
+pub use rail::{Rail, RailError};
 pub use settings::SwitchProfile;
 pub use strategy::Strategy;

@@ -50,6 +50,33 @@ impl SwitchProfile {
                 self.submit_budget_ms = *needed_ms;
                 Some(format!("submit_budget_ms = {needed_ms}"))
             }
+            ProfileError::FinalRejectOfLivingReference | ProfileError::FinalRejectWithoutCode => {
+                self.reject_is_final = false;
+                Some("reject_is_final = false".into())
+            }
+            ProfileError::ValidateWithRejectOrRepeat => {
+                (self.reject_is_final, self.query_is_repeat) = (false, false);
+                Some("reject_is_final = false, query_is_repeat = false".into())
+            }
+            ProfileError::QueryFirstWithLimits { better } => Some(self.use_strategy(*better)),
+            // Without a query there is nothing to limit.
+            ProfileError::LimitsWithoutQuery => {
+                (self.first_ask_after_ms, self.asks_max, self.ask_window_s) = (0, 0, 0);
+                self.query_is_repeat = false;
+                Some("first_ask_after_ms = 0, asks_max = 0, ask_window_s = 0, query_is_repeat = false".into())
+            }
+            ProfileError::RepeatWithoutDeduplication => {
+                self.query_is_repeat = false;
+                Some("query_is_repeat = false".into())
+            }
+            ProfileError::SpentQueriesWithoutOtherSource => {
+                (self.asks_max, self.ask_window_s) = (0, 0);
+                Some("asks_max = 0, ask_window_s = 0".into())
+            }
+            ProfileError::ClosedStatementWithoutStatement => {
+                self.settled_within_ms = None;
+                Some("no settled_within_ms".into())
+            }
             ProfileError::Zero(name) => self.use_default(name),
             ProfileError::RetryIntervalTooLong => {
                 self.retry_interval_max_ms = defaults::retry_interval_max_ms();
@@ -126,6 +153,16 @@ mod tests {
             Some("submit_deadline_ms = 24500, submit_budget_ms = 22250".into())
         );
         assert_eq!(nearest(|p| p.backoff_ms = 0), Some("backoff_ms = 250".into()));
+    }
+
+    #[test]
+    fn limits_and_beliefs_without_ground_are_dropped_by_the_nearest_safe_profile() {
+        assert_eq!(nearest(|p| p.reject_is_final = true), Some("reject_is_final = false".into()));
+        assert_eq!(
+            nearest(|p| (p.asks_max, p.has_callback) = (3, false)),
+            Some("strategy = \"reference\", asks_max = 0, ask_window_s = 0".into())
+        );
+        assert_eq!(nearest(|p| p.settled_within_ms = Some(1)), Some("no settled_within_ms".into()));
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! The fields of a switch profile.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::strategy::Strategy;
 use crate::ids::SwitchName;
+use crate::reject::RejectMeaning;
 
 /// The capabilities of one switch, and the times given to it. Times are in milliseconds unless the name says seconds.
 ///
@@ -70,6 +73,39 @@ pub struct SwitchProfile {
     /// Largest amount the switch accepts, in minor units of any currency.
     #[serde(default = "defaults::amount_limit_minor")]
     pub amount_limit_minor: i64,
+    /// The meaning of each reason code of a reject; a code that is not listed means `ask`. Empty for a switch whose rejects have no
+    /// codes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reject_codes: BTreeMap<String, RejectMeaning>,
+    /// A reject of our reference with a code that means `dead` is the switch's last word: the transfer is void, by the answer to a
+    /// submit, by callback or by query, and the switch is not asked.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reject_is_final: bool,
+    /// A rejected reference is never accepted later, even if another attempt with it arrives.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub burns_reference: bool,
+    /// The switch refuses a query before this much time has passed since the first attempt; 0: it never does.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub first_ask_after_ms: u64,
+    /// How many queries of one transfer the switch answers; 0: any number.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub asks_max: u32,
+    /// How long after the first attempt the switch answers queries, in seconds; 0: as long as it remembers the reference.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ask_window_s: u64,
+    /// The switch's only query is the recorded submit again, byte for byte. It answers with the first outcome, or takes the transfer
+    /// now if it never received it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub query_is_repeat: bool,
+    /// The statement says until when it is complete, and a transfer settles at the latest this long after submit's deadline: one that
+    /// is absent from a statement complete beyond that time is void. `None`: absence proves nothing.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub settled_within_ms: Option<u64>,
+}
+
+/// Whether a field has the value that a profile without the field has; such a field is not stored with each payment.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Values of the fields that a configuration omits.
@@ -141,7 +177,21 @@ impl SwitchProfile {
             breaker_open_ms: defaults::breaker_open_ms(),
             start_within_ms: defaults::start_within_ms(),
             amount_limit_minor: defaults::amount_limit_minor(),
+            reject_codes: BTreeMap::new(),
+            reject_is_final: false,
+            burns_reference: false,
+            first_ask_after_ms: 0,
+            asks_max: 0,
+            ask_window_s: 0,
+            query_is_repeat: false,
+            settled_within_ms: None,
         }
+    }
+
+    /// Whether each query must be counted and allowed before it is sent.
+    #[must_use]
+    pub fn limits_queries(&self) -> bool {
+        self.first_ask_after_ms > 0 || self.asks_max > 0 || self.ask_window_s > 0 || self.query_is_repeat
     }
 
     /// Longest duration of one attempt, in milliseconds: two requests to the switch (query and send, or cancel

@@ -1,6 +1,7 @@
 //! Maps a transfer of the switch to the protocol's types.
 
 use payment_protocol::keys::Reference;
+use payment_protocol::reject::Reject;
 use payment_protocol::report::SettledReport;
 use payment_protocol::submit::QueryAnswer;
 
@@ -15,7 +16,7 @@ impl SwitchClient {
             TransferStatus::Pending => QueryAnswer::Pending,
             TransferStatus::Cancelled if transfer.tombstone => QueryAnswer::NotFound,
             TransferStatus::Rejected | TransferStatus::Cancelled => {
-                QueryAnswer::Void { reason: reason(transfer.reason) }
+                QueryAnswer::Void { reject: reject(transfer.reason_code, transfer.reason) }
             }
             TransferStatus::Settled | TransferStatus::Returned => {
                 let is_returned = transfer.status == TransferStatus::Returned;
@@ -46,6 +47,11 @@ impl SwitchClient {
             currency: transfer.currency?,
         })
     }
+}
+
+/// The switch's reject, short enough to store.
+pub(crate) fn reject(code: Option<String>, words: Option<String>) -> Reject {
+    Reject { code: code.map(|code| excerpt(&code)), reason: reason(words) }
 }
 
 /// The switch's reason, short enough to store.

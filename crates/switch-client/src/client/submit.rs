@@ -5,10 +5,10 @@
 
 use std::time::Instant;
 
-use payment_protocol::submit::SendAnswer;
+use payment_protocol::submit::{QueryAnswer, SendAnswer};
 use reqwest::{Method, StatusCode};
 
-use super::map::reason;
+use super::map::reject;
 use super::{SwitchClient, SwitchReply, TransferOrder};
 use crate::bodies::{TransferBody, TransferStatus, TransferView};
 use crate::http::{HttpResponse, is_temporary};
@@ -28,6 +28,26 @@ impl SwitchClient {
         self.breaker.record(is_answered, Instant::now());
         self.show_breaker();
         reply
+    }
+
+    /// Sends a recorded transfer again, byte for byte, and reads how it stands: for a switch whose only query is the repeated submit.
+    /// The circuit breaker is about submits: it neither holds a repeat back nor counts its answer.
+    pub async fn repeat(&self, order: &TransferOrder) -> SwitchReply<QueryAnswer> {
+        let response = match self.post(order).await {
+            Ok(response) => response,
+            Err(detail) => return SwitchReply::new(QueryAnswer::NoAnswer { detail }, None),
+        };
+        let (answer, transfer_id) = match response.json::<TransferView>() {
+            Ok(transfer) if self.is_about(&transfer, order) && is_definite(response.status) => {
+                let transfer_id = transfer.transfer_id.clone();
+                (self.query_answer(transfer, Some(&order.reference)), transfer_id)
+            }
+            _ if refuses_request(response.status) => {
+                (QueryAnswer::OurFault { detail: response.excerpt() }, None)
+            }
+            _ => (QueryAnswer::NoAnswer { detail: response.excerpt() }, None),
+        };
+        SwitchReply::new(answer, response.switch_now).with_transfer_id(transfer_id)
     }
 
     async fn post(&self, order: &TransferOrder) -> Result<HttpResponse, String> {
@@ -61,7 +81,7 @@ impl SwitchClient {
         let answer = match (response.status, transfer.status) {
             (StatusCode::ACCEPTED, TransferStatus::Rejected | TransferStatus::Cancelled)
             | (StatusCode::UNPROCESSABLE_ENTITY, TransferStatus::Rejected) => {
-                SendAnswer::Refused { reason: reason(transfer.reason) }
+                SendAnswer::Refused { reject: reject(transfer.reason_code, transfer.reason) }
             }
             (
                 StatusCode::ACCEPTED,
@@ -82,6 +102,11 @@ impl SwitchClient {
             && transfer.amount_minor.is_none_or(|amount_minor| amount_minor == order.money.amount_minor())
             && transfer.currency.as_deref().is_none_or(|currency| currency == order.money.currency().code())
     }
+}
+
+/// Whether a response with this status says how the transfer stands.
+fn is_definite(status: StatusCode) -> bool {
+    matches!(status, StatusCode::ACCEPTED | StatusCode::UNPROCESSABLE_ENTITY)
 }
 
 /// Whether the switch refused the request itself. It answered, so this is no failure of the switch: a payment that it cannot

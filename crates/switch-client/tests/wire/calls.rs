@@ -278,6 +278,7 @@ pub(crate) fn query_word(answer: &QueryAnswer) -> &'static str {
         QueryAnswer::Returned(_) => "returned",
         QueryAnswer::Void { .. } => "void",
         QueryAnswer::NotFound => "not found",
+        QueryAnswer::NotListed { .. } => "not listed",
         QueryAnswer::Ambiguous { .. } => "ambiguous",
         QueryAnswer::OurFault { .. } => "our fault",
         QueryAnswer::NoAnswer { .. } => "no answer",

@@ -62,8 +62,8 @@ async fn each_line_of_the_statement_about_our_transfer_decides_the_lookup() {
             vec![with(ours("1", "SETTLED"), "amount_minor", Value::Null)],
             "no answer",
         ),
-        ("another reference", vec![other("1")], "not found"),
-        ("no reference", vec![with(ours("1", "REJECTED"), "reference", Value::Null)], "not found"),
+        ("another reference", vec![other("1")], "not listed"),
+        ("no reference", vec![with(ours("1", "REJECTED"), "reference", Value::Null)], "not listed"),
     ] {
         let server = Server::start(vec![page(&entries, Value::Null)]).await;
         let reply = client_with(&server.url, &json!({})).statement(&lookup_key(None, None)).await;
@@ -111,8 +111,8 @@ async fn a_statement_lookup_is_bounded_and_continues_at_its_position() {
             2,
             Some("1"),
         ),
-        ("lists nothing", vec![page(&[], Value::Null)], "NotFound", 1, None),
-        ("lists others", vec![page(&[other("1"), other("2")], Value::Null)], "NotFound", 1, Some("2")),
+        ("lists nothing", vec![page(&[], Value::Null)], "NotListed", 1, None),
+        ("lists others", vec![page(&[other("1"), other("2")], Value::Null)], "NotListed", 1, Some("2")),
     ] {
         let server = Server::start(steps).await;
         let client = client_with(&server.url, &json!({}));

@@ -1,6 +1,7 @@
 //! The port of one cancel attempt, or of one poll.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use payment_ledger::LedgerError;
@@ -9,7 +10,7 @@ use payment_protocol::cancel::{CancelAnswer, CancelContext, CancelPort, SwitchRe
 use payment_protocol::cause::Cause;
 use payment_protocol::keys::{CompensationKey, Reference};
 use payment_protocol::report::SettledReport;
-use payment_protocol::rules::FinalStatusRuling;
+use payment_protocol::rules::{AskRuling, FinalStatusRuling};
 use payment_protocol::submit::QueryAnswer;
 
 use super::session::SwitchSession;
@@ -24,6 +25,8 @@ pub(crate) struct CancelAdapter<'a, D = ()> {
     submit_scheduled: bool,
     /// The source with which a SUCCESS is recorded.
     source: FinalStatusSource,
+    /// Whether the statement was read last, and not the query.
+    read_statement: AtomicBool,
     /// The ledger's ruling on a recorded SUCCESS.
     ruling: OnceLock<FinalStatusRuling>,
 }
@@ -36,13 +39,8 @@ impl<'a> CancelAdapter<'a> {
 
     /// The port of one poll, which compensates nothing.
     pub(crate) fn for_poll(session: SwitchSession<'a>) -> Self {
-        Self::new(session, (), Cause::Interrupted, status_source(session))
+        Self::new(session, (), Cause::Interrupted, FinalStatusSource::Query)
     }
-}
-
-/// The source with which a SUCCESS found by query or in the statement is recorded.
-pub(super) fn status_source(session: SwitchSession<'_>) -> FinalStatusSource {
-    if session.reads_statement() { FinalStatusSource::Statement } else { FinalStatusSource::Query }
 }
 
 impl<'a, D> CancelAdapter<'a, D> {
@@ -53,7 +51,25 @@ impl<'a, D> CancelAdapter<'a, D> {
         source: FinalStatusSource,
     ) -> Self {
         // A decision or a poll does not know what the workflow sent.
-        Self { session, decision, cause, submit_scheduled: true, source, ruling: OnceLock::new() }
+        Self {
+            session,
+            decision,
+            cause,
+            submit_scheduled: true,
+            source,
+            read_statement: AtomicBool::new(false),
+            ruling: OnceLock::new(),
+        }
+    }
+
+    /// The source of the report that is recorded now.
+    fn source(&self) -> FinalStatusSource {
+        match self.source {
+            FinalStatusSource::Query if self.read_statement.load(Ordering::Relaxed) => {
+                FinalStatusSource::Statement
+            }
+            source => source,
+        }
     }
 
     /// The ledger's ruling on the recorded SUCCESS; `None` if none was recorded.
@@ -84,11 +100,16 @@ impl<D> CancelPort for CancelAdapter<'_, D> {
         self.session.response(self.session.cancel(reference, key).await?).await
     }
 
+    async fn begin_query(&self) -> Result<AskRuling, LedgerError> {
+        self.session.ledger.begin_query(&self.session.payment.payment_id).await
+    }
+
     async fn query(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, LedgerError> {
         self.session.response(self.session.query(reference).await?).await
     }
 
     async fn statement(&self, reference: &Reference) -> Result<SwitchResponse<QueryAnswer>, LedgerError> {
+        self.read_statement.store(true, Ordering::Relaxed);
         self.session.response(self.session.statement(reference).await?).await
     }
 
@@ -98,14 +119,14 @@ impl<D> CancelPort for CancelAdapter<'_, D> {
 
     async fn record_settled(&self, report: &SettledReport) -> Result<FinalStatusRuling, LedgerError> {
         let id = &self.session.payment.payment_id;
-        let ruling = self.session.ledger.record_settled(id, report, self.source).await?;
+        let ruling = self.session.ledger.record_settled(id, report, self.source()).await?;
         let _ = self.ruling.set(ruling);
         Ok(ruling)
     }
 
     async fn record_returned(&self, report: &SettledReport) -> Result<FinalStatusRuling, LedgerError> {
         let id = &self.session.payment.payment_id;
-        let ruling = self.session.ledger.record_returned(id, report, self.source).await?;
+        let ruling = self.session.ledger.record_returned(id, report, self.source()).await?;
         let _ = self.ruling.set(ruling);
         Ok(ruling)
     }

@@ -1,17 +1,18 @@
 //! The port of applying an operator decision: a cancel port that also writes under the decision's id.
 
 use payment_ledger::LedgerError;
+use payment_ledger::switch::final_status::FinalStatusSource;
 use payment_protocol::cause::Cause;
 use payment_protocol::decision::{Decision, DecisionOutcome, DecisionPort};
 use payment_protocol::rules::{DebitByDecisionRuling, ReleaseByDecisionRuling};
 
-use super::cancel::{CancelAdapter, status_source};
+use super::cancel::CancelAdapter;
 use super::session::SwitchSession;
 
 impl<'a> CancelAdapter<'a, &'a Decision> {
     /// The port of applying `decision`.
     pub(crate) fn for_decision(session: SwitchSession<'a>, decision: &'a Decision) -> Self {
-        Self::new(session, decision, Cause::ReleasedByDecision, status_source(session))
+        Self::new(session, decision, Cause::ReleasedByDecision, FinalStatusSource::Query)
     }
 }
 

@@ -4,13 +4,14 @@
 
 use std::time::Duration;
 
+use payment_ledger::steps::submit::OutgoingTransfer;
 use payment_ledger::{Ledger, LedgerError};
 use payment_protocol::Payment;
 use payment_protocol::cancel::{CancelAnswer, SwitchResponse};
 use payment_protocol::keys::{CompensationKey, Reference, StepKey};
 use payment_protocol::recall::RecallAnswer;
 use payment_protocol::submit::QueryAnswer;
-use switch_client::{LookupKey, SwitchClient, SwitchReply, TransferRef};
+use switch_client::{LookupKey, SwitchClient, SwitchReply, TransferOrder, TransferRef};
 
 /// The payment, its switch and the ledger; see the module.
 #[derive(Clone, Copy)]
@@ -40,9 +41,9 @@ impl<'a> SwitchSession<'a> {
         self.payment.profile.needs_account_lock()
     }
 
-    /// Whether transfers are looked up in the switch's statement.
+    /// Whether transfers may be looked up in the switch's statement.
     pub(crate) fn reads_statement(&self) -> bool {
-        self.payment.profile.has_statement && !self.payment.profile.has_query
+        self.payment.profile.has_statement
     }
 
     /// The lookup key that the ledger recorded.
@@ -57,11 +58,32 @@ impl<'a> SwitchSession<'a> {
         })
     }
 
+    /// A recorded transfer as the switch receives it, the same on every attempt. The payment's own profile decides whether it
+    /// carries the deadline, so that the recorded deadline is the one that was sent.
+    pub(crate) fn order(&self, transfer: OutgoingTransfer) -> TransferOrder {
+        TransferOrder {
+            reference: transfer.reference,
+            money: transfer.money,
+            creditor_account: transfer.destination_account,
+            end_to_end_id: transfer.end_to_end_id,
+            deadline: self.payment.profile.honours_deadline.then_some(transfer.deadline),
+        }
+    }
+
     pub(crate) async fn query(&self, reference: &Reference) -> Result<SwitchReply<QueryAnswer>, LedgerError> {
         let client = match self.client() {
             Ok(client) => client,
             Err(detail) => return Ok(SwitchReply::new(QueryAnswer::NoAnswer { detail }, None)),
         };
+        if self.payment.profile.query_is_repeat {
+            return Ok(match self.ledger.recorded_transfer(&self.payment.payment_id).await? {
+                Some(transfer) => client.repeat(&self.order(transfer)).await,
+                None => {
+                    let detail = "no submit is recorded that could be repeated".into();
+                    SwitchReply::new(QueryAnswer::NoAnswer { detail }, None)
+                }
+            });
+        }
         if !self.reads_back() {
             return Ok(client.query(TransferRef::Reference(reference)).await);
         }

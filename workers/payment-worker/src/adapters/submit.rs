@@ -7,10 +7,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use payment_ledger::LedgerError;
 use payment_ledger::switch::final_status::FinalStatusSource;
+use payment_protocol::cancel::VoidReason;
 use payment_protocol::ids::{RunId, SwitchName};
 use payment_protocol::keys::Reference;
 use payment_protocol::report::SettledReport;
-use payment_protocol::rules::{AttemptRuling, FinalStatusRuling, NotSent};
+use payment_protocol::rules::{AskRuling, AttemptRuling, FinalStatusRuling, NotSent};
 use payment_protocol::submit::{LoggedSubmission, QueryAnswer, SendAnswer, SubmitPort};
 use switch_client::TransferOrder;
 use tokio::time::Instant;
@@ -124,6 +125,10 @@ impl SubmitPort for SubmitAdapter<'_> {
         Ok(self.session.ledger.last_submission(&self.session.payment.payment_id).await?)
     }
 
+    async fn begin_query(&self) -> Result<AskRuling, SubmitAdapterError> {
+        Ok(self.session.ledger.begin_query(&self.session.payment.payment_id).await?)
+    }
+
     async fn query(&self, reference: &Reference) -> QueryAnswer {
         match self.timed(self.session.query(reference)).await {
             Ok(reply) => reply.answer,
@@ -158,16 +163,9 @@ impl SubmitPort for SubmitAdapter<'_> {
             .record_attempt(&payment.payment_id, &self.run, switch_now, self.tried_before, marker.as_deref())
             .await?;
         if let (AttemptRuling::Send(n), Some(transfer)) = (ruling, transfer) {
-            let order = TransferOrder {
-                reference: transfer.reference,
-                money: transfer.money,
-                creditor_account: transfer.destination_account,
-                end_to_end_id: transfer.end_to_end_id,
-                // The payment's own profile decides, so that the recorded deadline is the one that was sent.
-                deadline: payment.profile.honours_deadline.then_some(transfer.deadline),
-            };
+            let deadline = transfer.deadline;
             // Set once: an adapter serves one attempt.
-            let _ = self.attempt.set((n, order, transfer.deadline));
+            let _ = self.attempt.set((n, self.session.order(transfer), deadline));
         }
         Ok(ruling)
     }
@@ -221,5 +219,9 @@ impl SubmitPort for SubmitAdapter<'_> {
     async fn record_returned(&self, report: &SettledReport) -> Result<FinalStatusRuling, SubmitAdapterError> {
         let id = &self.session.payment.payment_id;
         Ok(self.session.ledger.record_returned(id, report, FinalStatusSource::Query).await?)
+    }
+
+    async fn record_void(&self, reason: VoidReason) -> Result<FinalStatusRuling, SubmitAdapterError> {
+        Ok(self.session.ledger.record_void(&self.session.payment.payment_id, reason).await?)
     }
 }

@@ -122,7 +122,10 @@ fn transfer(case: &Case, explanation: &PaymentExplanation) -> Row {
         Ok(view) => {
             let is_equal = match &view.answer {
                 QueryAnswer::Settled(report) => is_settled && report.amount_minor == case.amount_minor,
-                QueryAnswer::Void { .. } | QueryAnswer::Returned(_) | QueryAnswer::NotFound => !is_settled,
+                QueryAnswer::Void { .. }
+                | QueryAnswer::Returned(_)
+                | QueryAnswer::NotFound
+                | QueryAnswer::NotListed { .. } => !is_settled,
                 _ => false,
             };
             (view.describe(), Some(is_equal))

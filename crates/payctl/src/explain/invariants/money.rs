@@ -82,8 +82,8 @@ impl Records<'_> {
                 "debited, but the switch reports that the money came back; decide return-credit",
             ),
             Some((QueryAnswer::Pending, _)) => holds_if(false, "debited, but the switch reports pending"),
-            Some((QueryAnswer::Void { reason }, _)) => {
-                holds_if(false, format!("debited, but the switch reports void: {reason}"))
+            Some((QueryAnswer::Void { reject }, _)) => {
+                holds_if(false, format!("debited, but the switch reports void: {reject}"))
             }
             // Not evidence: after the retention period, in a statement that may be late, or where operators knew more.
             Some((QueryAnswer::NotFound, LookupMethod::Query | LookupMethod::ReadBack))
@@ -120,9 +120,12 @@ impl Records<'_> {
             Some(QueryAnswer::Pending) => {
                 holds_if(false, "nothing is charged, but the switch reports pending: the transfer may settle")
             }
-            Some(QueryAnswer::Void { .. } | QueryAnswer::NotFound | QueryAnswer::Returned(_)) => {
-                holds_if(true, "nothing is charged, and the switch reports no settled transfer")
-            }
+            Some(
+                QueryAnswer::Void { .. }
+                | QueryAnswer::NotFound
+                | QueryAnswer::NotListed { .. }
+                | QueryAnswer::Returned(_),
+            ) => holds_if(true, "nothing is charged, and the switch reports no settled transfer"),
             _ => unknown("nothing is charged by the ledger's records; the switch gives no answer now"),
         }
     }

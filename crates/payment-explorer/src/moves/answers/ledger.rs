@@ -60,7 +60,7 @@ fn ledger_reply(
             AttemptReply::RecordAttempt(ruling)
         }
         AttemptCall::RecordAnswer(n, answer) => {
-            next.bank.record_answer(*n, answer);
+            next.bank.record_answer(model.profile(), *n, answer);
             if *answer == SendAnswer::Accepted {
                 // The answer names the transfer's id at the switch.
                 next.listing.known.get_or_insert(ListedTransfer::Ours);
@@ -81,6 +81,10 @@ fn ledger_reply(
                 _ => (Cause::ReleasedByDecision, true),
             };
             AttemptReply::Begin(next.bank.begin_cancel(&cause, DEADLINE_MS, submit_scheduled))
+        }
+        AttemptCall::BeginQuery => {
+            let age_ms = model.age_ms(next.clock);
+            AttemptReply::BeginQuery(next.bank.begin_query(model.profile(), age_ms))
         }
         // The simulated clock has one deadline, which every attempt has.
         AttemptCall::BoundDeadline(_) => AttemptReply::Deadline(DEADLINE_MS),

@@ -111,10 +111,15 @@ pub(super) fn call_results(
         AttemptCall::Cancel(reference, _) => {
             switch::cancel(&mut results, *reference == model.payment().reference())
         }
+        AttemptCall::Query(_) if model.profile().query_is_repeat => switch::repeat(&mut results),
         AttemptCall::Query(_) => switch::query(&mut results, from.switch.query()),
-        AttemptCall::Statement(_) => switch::query(&mut results, from.switch.statement()),
+        AttemptCall::Statement(_) => switch::statement(&mut results),
         AttemptCall::Recall(..) => switch::recall(&mut results),
         _ => ledger::reply(&mut results, run, activity, call),
+    }
+    if let AttemptCall::Query(_) = call {
+        let age_ms = model.age_ms(from.clock);
+        results.list.iter_mut().for_each(|result| result.next.switch.count_query(model.profile(), age_ms));
     }
     if !has_references {
         if let AttemptCall::Send(_) = call {

@@ -2,6 +2,7 @@
 
 use payment_protocol::cancel::{CancelAnswer, SwitchResponse};
 use payment_protocol::recall::RecallAnswer;
+use payment_protocol::reject::{Reject, RejectMeaning};
 use payment_protocol::report::SettledReport;
 use payment_protocol::submit::{QueryAnswer, SendAnswer};
 
@@ -20,9 +21,10 @@ pub(super) fn send(results: &mut CallResults<'_>, own_reference: bool) {
     for handling in choices {
         let description = from.switch.submit_words(profile, handling);
         let handled = |next: &mut State, model: &Model| {
-            Some(AttemptReply::SendAnswer(match next.switch.submit(model.profile(), handling) {
-                SubmitResult::Accepted => SendAnswer::Accepted,
-                SubmitResult::Refused => SendAnswer::Refused { reason: "refused".into() },
+            let result = next.switch.submit(model.profile(), handling);
+            Some(AttemptReply::SendAnswer(match reject(model, result) {
+                None => SendAnswer::Accepted,
+                Some(reject) => SendAnswer::Refused { reject },
             }))
         };
         if handling == SubmitHandling::RefuseUnrecorded {
@@ -39,6 +41,15 @@ pub(super) fn send(results: &mut CallResults<'_>, own_reference: bool) {
             no_answer()
         });
     }
+    // A proxy that repeats a request whose connection broke: only a rail that refuses duplicates is safe from that.
+    let refuses_duplicates = profile.burns_reference && !profile.deduplicates;
+    if own_reference && refuses_duplicates && from.switch.would_accept(profile, from.clock) {
+        results.fault("the request arrives twice, and the second one is answered", |next, model| {
+            next.switch.submit(model.profile(), SubmitHandling::Accept);
+            let second = next.switch.submit(model.profile(), SubmitHandling::RefuseDuplicate);
+            reject(model, second).map(|reject| AttemptReply::SendAnswer(SendAnswer::Refused { reject }))
+        });
+    }
     if own_reference && from.switch.submit_choices(profile, from.clock).is_empty() {
         results.benign("the request has no effect after such a delay", |_, _| no_answer());
     }
@@ -46,6 +57,65 @@ pub(super) fn send(results: &mut CallResults<'_>, own_reference: bool) {
     results.fault("no answer in time; the submit is still in transit", |next, _| {
         next.in_transit.push(Request::Send);
         no_answer()
+    });
+}
+
+/// The reject in the switch's answer to a submit; `None` if it accepted.
+fn reject(model: &Model, result: SubmitResult) -> Option<Reject> {
+    match result {
+        SubmitResult::Accepted => None,
+        SubmitResult::Refused => Some(model.reject(RejectMeaning::Dead)),
+        SubmitResult::RefusedUnrecorded => Some(Reject::uncoded("refused")),
+        SubmitResult::RefusedDuplicate => Some(model.reject(RejectMeaning::Duplicate)),
+    }
+}
+
+/// The recorded submit again, in place of a query: the switch answers how the transfer stands, or takes it now.
+pub(super) fn repeat(results: &mut CallResults<'_>) {
+    let (profile, from) = (results.model.profile(), results.from);
+    let no_answer = results.respond(QueryAnswer::NoAnswer { detail: "no answer".into() });
+    let lost = no_answer.clone();
+    results.fault("the repeat is lost", |_, _| Some(AttemptReply::QueryAnswer(lost)));
+    // No request is on its way for as long as the switch remembers references.
+    if from.clock == ClockPhase::AfterRetention {
+        results.benign("the repeat has no effect after such a delay", |_, _| {
+            Some(AttemptReply::QueryAnswer(no_answer))
+        });
+        return;
+    }
+    for handling in from.switch.submit_choices(profile, from.clock) {
+        let description = from.switch.submit_words(profile, handling);
+        let mut after = from.switch.clone();
+        let result = after.submit(profile, handling);
+        let report = results.model.report.clone();
+        let answer = match (after.query(), reject(results.model, result)) {
+            (QueryResult::Settled, _) => QueryAnswer::Settled(report),
+            (QueryResult::Returned, _) => QueryAnswer::Returned(report),
+            (QueryResult::Pending, _) | (QueryResult::NotFound | QueryResult::Void, None) => {
+                QueryAnswer::Pending
+            }
+            (QueryResult::NotFound | QueryResult::Void, Some(reject)) => QueryAnswer::Void { reject },
+        };
+        let (response, lost) = (results.respond(answer), no_answer.clone());
+        let arrives = |next: &mut State, model: &Model| {
+            next.switch.submit(model.profile(), handling);
+        };
+        if handling == SubmitHandling::RefuseUnrecorded {
+            results.switch_fault(description, |_, _| Some(AttemptReply::QueryAnswer(response)));
+        } else {
+            results.benign(description, |next, model| {
+                arrives(next, model);
+                Some(AttemptReply::QueryAnswer(response))
+            });
+        }
+        results.fault("the repeat arrives, its answer is lost", |next, model| {
+            arrives(next, model);
+            Some(AttemptReply::QueryAnswer(lost))
+        });
+    }
+    results.fault("no answer in time; the repeat is still in transit", |next, _| {
+        next.in_transit.push(Request::Send);
+        Some(AttemptReply::QueryAnswer(no_answer))
     });
 }
 
@@ -148,7 +218,10 @@ pub(in crate::moves) fn query(results: &mut CallResults<'_>, result: QueryResult
         QueryResult::Returned => {
             ("the switch reports that the money came back", QueryAnswer::Returned(report.clone()))
         }
-        QueryResult::Void => ("the switch reports void", QueryAnswer::Void { reason: "void".into() }),
+        QueryResult::Void => {
+            let reject = results.model.reject(RejectMeaning::Dead);
+            ("the switch reports void", QueryAnswer::Void { reject })
+        }
         QueryResult::NotFound => ("the switch does not know the transfer", QueryAnswer::NotFound),
     };
     let mut others = vec![
@@ -170,6 +243,25 @@ pub(in crate::moves) fn query(results: &mut CallResults<'_>, result: QueryResult
     for (description, answer) in others {
         let response = results.respond(answer);
         results.switch_fault(description, |_, _| Some(AttemptReply::QueryAnswer(response)));
+    }
+}
+
+/// The statement: how the transfer ended, or that it is not listed, and until when the statement is complete.
+pub(super) fn statement(results: &mut CallResults<'_>) {
+    if results.from.switch.statement() != QueryResult::NotFound {
+        query(results, results.from.switch.statement());
+        return;
+    }
+    let complete_until_ms = results.model.complete_until_ms(results.from.clock);
+    let response = results.respond(QueryAnswer::NotListed { complete_until_ms });
+    results
+        .benign("the statement does not list the transfer", |_, _| Some(AttemptReply::QueryAnswer(response)));
+    for answer in
+        [QueryAnswer::NoAnswer { detail: "no answer".into() }, QueryAnswer::OurFault { detail: "401".into() }]
+    {
+        let response = results.respond(answer);
+        results
+            .switch_fault("the statement cannot be read", |_, _| Some(AttemptReply::QueryAnswer(response)));
     }
 }
 
