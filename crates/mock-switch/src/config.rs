@@ -8,6 +8,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use webhook_signature::Secret;
 
+use crate::rail::Rail;
 use crate::settings::Shape;
 
 /// The configuration of one mock switch. The defaults are for demonstration on one machine; the token and the secret
@@ -35,8 +36,17 @@ pub struct Config {
     pub admin: bool,
     /// Shifts the switch's clock, in milliseconds. Default 0.
     pub clock_offset_ms: i64,
-    /// The capabilities of this switch.
+    /// The rail whose shape this switch has; default none. `MOCK_SWITCH_RAIL=fednow`.
+    pub rail: Option<Rail>,
+    /// The capabilities of this switch; not read if `rail` is set.
     pub shape: Shape,
+}
+
+impl Config {
+    /// The configured capabilities.
+    pub(crate) fn configured_shape(&self) -> Shape {
+        self.rail.map_or(self.shape, Rail::shape)
+    }
 }
 
 /// Omits the token, the secret and the database's address with its password.
@@ -47,7 +57,7 @@ impl fmt::Debug for Config {
             .field("name", &self.name)
             .field("callback_url", &self.callback_url)
             .field("settle_after_ms", &self.settle_after_ms)
-            .field("shape", &self.shape)
+            .field("shape", &self.configured_shape())
             .finish_non_exhaustive()
     }
 }
@@ -65,6 +75,7 @@ impl Default for Config {
             sandbox_amounts: true,
             admin: true,
             clock_offset_ms: 0,
+            rail: None,
             shape: Shape::default(),
         }
     }

@@ -12,6 +12,7 @@
 //! | `routes` | the HTTP API: `/v1` for banks, `/admin` for tests |
 //! | `book` | all SQL about transfers, their answers and their callbacks |
 //! | [`behaviour`], `plan`, [`sandbox`] | scripted misbehaviour, and which of it applies to a reference |
+//! | `rail` | the shapes of real rails |
 //! | `completion_task`, `callbacks` | background tasks: complete due transfers, send callbacks |
 //! | `drop_connection` | closes a connection instead of answering |
 
@@ -26,6 +27,7 @@ mod drop_connection;
 mod error;
 mod metrics;
 mod plan;
+mod rail;
 mod routes;
 pub mod sandbox;
 mod server;
@@ -35,8 +37,9 @@ mod status;
 
 pub use config::Config;
 pub use metrics::METRICS;
+pub use rail::Rail;
 pub use server::{RunningSwitch, connect, start};
-pub use settings::Shape;
+pub use settings::{RejectCodes, Shape};
 
 /// The migrations of the switch's database; [`start`] applies them.
 pub static MIGRATOR: sqlx::migrate::Migrator = sqlx::migrate!();

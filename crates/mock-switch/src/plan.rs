@@ -7,6 +7,9 @@ use crate::behaviour::{Behaviour, CallbackBehaviour, Outcome, Script};
 use crate::sandbox;
 use crate::status::TransferStatus;
 
+/// Reason of a transfer that a switch rejects by itself because nobody decided in time.
+pub(crate) const NOT_DECIDED_IN_TIME: &str = "not_decided_in_time";
+
 /// The mock switch stores under this reference the behaviour of every transfer without one of its own.
 pub(crate) const DEFAULT: &str = "default";
 
@@ -38,8 +41,19 @@ impl Plan {
         self.layers.iter().find_map(|(id, behaviour)| Some((*id, field(behaviour)?)))
     }
 
-    /// When and how an accepted transfer ends; `configured_ms` is the delay without a behaviour.
-    pub(crate) fn settlement(&self, configured_ms: u64) -> Settlement {
+    /// When and how an accepted transfer ends; `configured_ms` is the delay without a behaviour. A switch that decides by itself
+    /// rejects what has not settled within `decides_within_ms`; 0: it waits without end.
+    pub(crate) fn settlement(&self, configured_ms: u64, decides_within_ms: u32) -> Settlement {
+        let planned = self.planned_settlement(configured_ms);
+        let bound_ms = i64::from(decides_within_ms);
+        if bound_ms == 0 || planned.after_ms.is_some_and(|after_ms| after_ms < bound_ms) {
+            return planned;
+        }
+        let reason = Some(NOT_DECIDED_IN_TIME.to_owned());
+        Settlement { after_ms: Some(bound_ms), status: TransferStatus::Rejected, reason }
+    }
+
+    fn planned_settlement(&self, configured_ms: u64) -> Settlement {
         let after_ms = self.first(|behaviour| behaviour.settle_after_ms).unwrap_or(configured_ms);
         let after_ms = i64::try_from(after_ms).unwrap_or(i64::MAX);
         match self.first(|behaviour| behaviour.outcome).unwrap_or(Outcome::Settle) {

@@ -112,7 +112,8 @@ pub async fn start(
     shutdown: CancellationToken,
 ) -> anyhow::Result<RunningSwitch> {
     MIGRATOR.run(&pool).await.context("the mock switch's database could not be migrated")?;
-    let configured = CurrentSettings { shape: config.shape, clock_offset_ms: config.clock_offset_ms };
+    let configured =
+        CurrentSettings { shape: config.configured_shape(), clock_offset_ms: config.clock_offset_ms };
     let settings = Settings::load(&pool, configured)
         .await
         .context("the settings of the mock switch could not be read from its database")?;

@@ -9,7 +9,9 @@ use sqlx::PgPool;
 use sqlx::types::Json;
 use tokio::sync::watch;
 
+use crate::book::submit::{DEADLINE_PASSED, DUPLICATE_REFERENCE};
 use crate::clock;
+use crate::plan::NOT_DECIDED_IN_TIME;
 
 /// The capabilities of a switch. An absent field has its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +44,49 @@ pub struct Shape {
     pub sticky_answers: bool,
     /// Retention of references, in seconds. Default a day.
     pub retention_s: u32,
+    /// Refuses a submit whose reference it has already, as a duplicate; only without `dedup`. Default false.
+    pub refuses_duplicates: bool,
+    /// The codes in its rejects. Default none.
+    pub reject_codes: RejectCodes,
+    /// Refuses a query of a transfer that it received less than this many milliseconds before. Default 0: none.
+    pub query_after_ms: u32,
+    /// Refuses further queries of one transfer after this many. Default 0: none.
+    pub queries_max: u32,
+    /// Rejects by itself a transfer that is pending this many milliseconds after its receipt. Default 0: none.
+    pub decides_within_ms: u32,
+    /// The statement is complete only up to the last multiple of this many seconds, like the file of a settlement cycle; entries
+    /// that ended later are not shown. Default 0: complete up to now.
+    pub statement_cycle_s: u32,
+}
+
+/// The reason codes in the rejects of a switch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RejectCodes {
+    /// None: a reject has words only.
+    #[default]
+    None,
+    /// External codes of ISO 20022, as SEPA, FedNow and RTP use them.
+    Iso,
+    /// Those of SPI, in which Pix differs.
+    Spi,
+}
+
+impl RejectCodes {
+    /// The code of a reason; `None` if rejects have none.
+    pub(crate) fn code(self, reason: &str) -> Option<&'static str> {
+        let (expired, duplicate) = match self {
+            Self::None => return None,
+            Self::Iso => ("TM01", "AM05"),
+            Self::Spi => ("AB03", "AM05"),
+        };
+        Some(match reason {
+            DEADLINE_PASSED | NOT_DECIDED_IN_TIME => expired,
+            DUPLICATE_REFERENCE => duplicate,
+            // Every table of codes has it: the account is blocked.
+            _ => "AC06",
+        })
+    }
 }
 
 impl Default for Shape {
@@ -59,6 +104,12 @@ impl Default for Shape {
             listing: true,
             sticky_answers: false,
             retention_s: 86_400,
+            refuses_duplicates: false,
+            reject_codes: RejectCodes::None,
+            query_after_ms: 0,
+            queries_max: 0,
+            decides_within_ms: 0,
+            statement_cycle_s: 0,
         }
     }
 }
@@ -81,6 +132,15 @@ impl CurrentSettings {
     /// Now, on the switch's clock.
     pub(crate) fn now(&self) -> Timestamp {
         clock::now(self.clock_offset_ms)
+    }
+
+    /// The time up to which the statement is complete: now, or the end of the last cycle.
+    pub(crate) fn statement_complete_until(&self) -> Timestamp {
+        let now = self.now();
+        match i64::from(self.shape.statement_cycle_s).checked_mul(1_000).filter(|cycle_ms| *cycle_ms > 0) {
+            Some(cycle_ms) => clock::earlier(now, now.as_millisecond().rem_euclid(cycle_ms)),
+            None => now,
+        }
     }
 
     /// References received before this time are forgotten.

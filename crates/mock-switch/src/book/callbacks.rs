@@ -29,11 +29,20 @@ pub(crate) struct TransferEnd<'a> {
     pub(crate) amount_minor: i64,
     pub(crate) currency: &'a str,
     pub(crate) reason: Option<&'a str>,
+    /// The code of a reject.
+    pub(crate) reason_code: Option<&'a str>,
 }
 
 impl<'a> TransferEnd<'a> {
     pub(crate) fn settled(reference: &'a str, amount_minor: i64, currency: &'a str) -> Self {
-        Self { reference, status: CallbackStatus::Success, amount_minor, currency, reason: None }
+        Self {
+            reference,
+            status: CallbackStatus::Success,
+            amount_minor,
+            currency,
+            reason: None,
+            reason_code: None,
+        }
     }
 }
 
@@ -47,6 +56,8 @@ struct CallbackBody<'a> {
     currency: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason_code: Option<&'a str>,
     occurred_at: Timestamp,
 }
 
@@ -73,6 +84,7 @@ impl NewCallback {
             amount_minor: end.amount_minor,
             currency: end.currency,
             reason: end.reason,
+            reason_code: end.reason_code,
             occurred_at,
         };
         let body = serde_json::to_string(&body).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
@@ -101,7 +113,8 @@ pub(crate) fn for_end(
     truth.delay_ms = i64::try_from(behaviour.delay_ms).unwrap_or(i64::MAX);
     let contradiction = |status: CallbackStatus| {
         let reason = (status == CallbackStatus::Failure).then_some("contradiction");
-        NewCallback::new(&TransferEnd { status, reason, ..reported }, at)
+        // A contradiction is a fault, which no rail would give a final code.
+        NewCallback::new(&TransferEnd { status, reason, reason_code: None, ..reported }, at)
             .map(|callback| NewCallback { delay_ms: truth.delay_ms, ..callback })
     };
     let (mut first, mut last) = (None, None);

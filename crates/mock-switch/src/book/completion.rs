@@ -10,6 +10,7 @@ use sqlx::PgConnection;
 use super::selector::TransferSelector;
 use super::{callbacks, find, lock, page_lock};
 use crate::plan;
+use crate::settings::RejectCodes;
 use crate::state::Switch;
 use crate::status::TransferStatus;
 
@@ -109,7 +110,9 @@ pub(crate) async fn return_now(switch: &Switch, reference: &str, reason: &str) -
     .await?;
     if current.shape.calls_back() {
         let status = callbacks::CallbackStatus::Returned;
-        let end = callbacks::TransferEnd { reference, status, amount_minor, currency, reason: Some(reason) };
+        let reason = Some(reason);
+        let end =
+            callbacks::TransferEnd { reference, status, amount_minor, currency, reason, reason_code: None };
         callbacks::insert(&mut tx, &[callbacks::NewCallback::new(&end, now)?]).await?;
     }
     tx.commit().await?;
@@ -121,7 +124,7 @@ async fn complete(switch: &Switch, tx: &mut PgConnection, due: &[DueTransfer]) -
     let current = switch.settings.current();
     let now = current.now();
     if current.shape.calls_back() {
-        insert_callbacks(switch, &mut *tx, due, now).await?;
+        insert_callbacks(switch, &mut *tx, due, current.shape.reject_codes, now).await?;
     }
     let ids: Vec<_> = due.iter().map(|due| due.id).collect();
     let statuses: Vec<_> = due.iter().map(|due| due.status.as_str().to_owned()).collect();
@@ -145,6 +148,7 @@ async fn insert_callbacks(
     switch: &Switch,
     tx: &mut PgConnection,
     due: &[DueTransfer],
+    codes: RejectCodes,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     let references: Vec<_> = due.iter().map(|due| due.reference.clone()).collect();
@@ -164,6 +168,7 @@ async fn insert_callbacks(
             amount_minor: due.amount_minor,
             currency: &due.currency,
             reason: due.reason.as_deref(),
+            reason_code: due.reason.as_deref().and_then(|reason| codes.code(reason)),
         };
         new_callbacks.extend(callbacks::for_end(&end, &plan.callback(), now)?);
     }

@@ -22,6 +22,7 @@ use jiff_sqlx::ToSqlx;
 use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, PgExecutor, PgPool, PgTransaction};
 
+use crate::settings::RejectCodes;
 use crate::status::TransferStatus;
 use ids::TransferId;
 use selector::TransferSelector;
@@ -51,6 +52,23 @@ pub(crate) struct Transfer {
     #[serde(skip)]
     pub(crate) recall_refusal: Option<String>,
     pub(crate) received_at: Timestamp,
+}
+
+/// A transfer with the code of its reject.
+#[derive(Debug, Serialize)]
+pub(crate) struct CodedTransfer {
+    #[serde(flatten)]
+    transfer: Transfer,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason_code: Option<&'static str>,
+}
+
+impl Transfer {
+    /// The transfer as a switch with these codes shows it.
+    pub(crate) fn coded(self, codes: RejectCodes) -> CodedTransfer {
+        let reason = self.reason.as_deref().filter(|_| self.status == TransferStatus::Rejected);
+        CodedTransfer { reason_code: reason.and_then(|reason| codes.code(reason)), transfer: self }
+    }
 }
 
 /// Begins a transaction with an exclusive lock on the reference and its transfers. Read the clock after it, because pages

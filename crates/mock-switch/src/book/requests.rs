@@ -27,6 +27,22 @@ impl Operation {
     }
 }
 
+/// How many requests of one operation were received for a reference.
+pub(crate) async fn received(
+    db: impl PgExecutor<'_>,
+    reference: &str,
+    operation: Operation,
+) -> Result<i64, sqlx::Error> {
+    let received = sqlx::query_scalar!(
+        "SELECT received FROM requests WHERE reference = $1 AND operation = $2",
+        reference,
+        operation.as_str(),
+    )
+    .fetch_optional(db)
+    .await?;
+    Ok(received.unwrap_or(0))
+}
+
 /// Counts one request; returns its number, from 1, in the behaviour's script.
 pub(crate) async fn count(
     db: impl PgExecutor<'_>,

@@ -1,6 +1,7 @@
 //! The statement: every finished transfer, regardless of the retention.
 
 use jiff::Timestamp;
+use jiff_sqlx::ToSqlx;
 use serde::Serialize;
 
 use super::ids::{Cursor, TransferId};
@@ -44,7 +45,7 @@ pub(crate) async fn page(
 ) -> Result<StatementPage, sqlx::Error> {
     let mut tx = page_lock::begin_page_read(&switch.pool).await?;
     let current = switch.settings.current();
-    let complete_until = current.now();
+    let complete_until = current.statement_complete_until();
     let entries = sqlx::query_as!(
         StatementEntry,
         r#"SELECT s.cursor AS "cursor: Cursor", s.transfer_id AS "transfer_id: TransferId",
@@ -53,11 +54,13 @@ pub(crate) async fn page(
                   t.creditor_account AS "creditor_account!", t.end_to_end_id, s.reason,
                   t.received_at, s.finished_at
            FROM statement s JOIN transfers t ON t.id = s.transfer_id
-           WHERE s.cursor > $1
+           WHERE s.cursor > $1 AND (s.finished_at < $4 OR $5)
            ORDER BY s.cursor LIMIT $2"#,
         after.map_or(0, |cursor| cursor.0),
         limit,
         current.shape.keys,
+        complete_until.to_sqlx(),
+        current.shape.statement_cycle_s == 0,
     )
     .fetch_all(&mut *tx)
     .await?;

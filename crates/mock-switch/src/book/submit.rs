@@ -16,6 +16,9 @@ pub(crate) const CANCELLED_BEFORE_RECEIPT: &str = "cancelled_before_receipt";
 /// Reason for refusing a submit that arrived after its deadline.
 pub(crate) const DEADLINE_PASSED: &str = "deadline_passed";
 
+/// Reason for refusing a submit whose reference is in use.
+pub(crate) const DUPLICATE_REFERENCE: &str = "duplicate_reference";
+
 /// A validated order.
 #[derive(Debug, Clone)]
 pub(crate) struct TransferOrder {
@@ -35,6 +38,8 @@ pub(crate) enum SubmitOutcome {
     Recorded { transfer: Transfer, duplicate: bool },
     /// The reference has a tombstone.
     Tombstoned,
+    /// The reference has a transfer, and this switch neither repeats its outcome nor takes another one.
+    Duplicate,
     /// The reference belongs to a transfer with another amount, currency or account.
     Conflict,
 }
@@ -63,11 +68,12 @@ pub(crate) async fn submit(
                 SubmitOutcome::Conflict
             });
         }
+        Some(_) if shape.refuses_duplicates => return Ok(SubmitOutcome::Duplicate),
         _ => forget(&mut tx, &order.reference, since).await?,
     }
     let late = shape.deadline && order.deadline.is_some_and(|deadline| now > deadline);
     let refusal = refusal.or_else(|| late.then(|| DEADLINE_PASSED.to_owned()));
-    let settlement = plan.settlement(switch.config.settle_after_ms);
+    let settlement = plan.settlement(switch.config.settle_after_ms, shape.decides_within_ms);
     let dedup = shape.dedup && shape.keys;
     let mut transfer = insert(&mut tx, order, dedup, now, refusal, settlement).await?;
     transfer.reference = selector.visible_reference();

@@ -12,12 +12,13 @@ use super::faults::{apply_http_fault, next_fault};
 use super::input::SubmitBody;
 use super::{not_supported, selector};
 use crate::behaviour::{QueryFault, SubmitFault};
-use crate::book::requests::Operation;
+use crate::book::requests::{self, Operation};
 use crate::book::selector::TransferSelector;
-use crate::book::submit::{self, CANCELLED_BEFORE_RECEIPT, SubmitOutcome};
-use crate::book::{self, Transfer};
+use crate::book::submit::{self, CANCELLED_BEFORE_RECEIPT, DUPLICATE_REFERENCE, SubmitOutcome};
+use crate::book::{self, CodedTransfer, Transfer};
 use crate::drop_connection::drop_connection;
 use crate::error::RequestError;
+use crate::settings::{CurrentSettings, RejectCodes};
 use crate::state::{SharedSwitch, Switch};
 use crate::status::TransferStatus;
 
@@ -25,7 +26,7 @@ use crate::status::TransferStatus;
 #[derive(Serialize)]
 struct AcceptedBody {
     #[serde(flatten)]
-    transfer: Transfer,
+    transfer: CodedTransfer,
     duplicate: bool,
 }
 
@@ -36,6 +37,8 @@ struct RefusedBody<'a> {
     reference: Option<&'a str>,
     status: TransferStatus,
     reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason_code: Option<&'static str>,
     duplicate: bool,
 }
 
@@ -57,8 +60,10 @@ pub(super) async fn submit(
             }
         }
         Some(SubmitFault::RefuseUnrecorded) => {
-            let keys = switch.settings.current().shape.keys;
-            return Ok(refused(keys.then_some(&order.reference), &plan.reject_reason(), false));
+            let shape = switch.settings.current().shape;
+            // Nothing is decided about the reference, so the reject has no code.
+            let reference = shape.keys.then_some(order.reference.as_str());
+            return Ok(refused(RejectCodes::None, reference, &plan.reject_reason(), false));
         }
         Some(SubmitFault::Refuse) => refusal = Some(plan.reject_reason()),
         Some(SubmitFault::AcceptDropAnswer | SubmitFault::AcceptHangMs(_)) | None => {}
@@ -75,19 +80,21 @@ pub(super) async fn submit(
         Some(SubmitFault::AcceptHangMs(ms)) => tokio::time::sleep(Duration::from_millis(ms)).await,
         _ => {}
     }
-    Ok(response(&order.reference, outcome))
+    Ok(response(switch.settings.current().shape.reject_codes, &order.reference, outcome))
 }
 
-fn response(reference: &str, outcome: SubmitOutcome) -> Response {
+fn response(codes: RejectCodes, reference: &str, outcome: SubmitOutcome) -> Response {
     match outcome {
         SubmitOutcome::Recorded { transfer, duplicate } if transfer.refused => {
             let reason = transfer.reason.as_deref().unwrap_or_default();
-            refused(transfer.reference.as_deref(), reason, duplicate)
+            refused(codes, transfer.reference.as_deref(), reason, duplicate)
         }
         SubmitOutcome::Recorded { transfer, duplicate } => {
+            let transfer = transfer.coded(codes);
             (StatusCode::ACCEPTED, Json(AcceptedBody { transfer, duplicate })).into_response()
         }
-        SubmitOutcome::Tombstoned => refused(Some(reference), CANCELLED_BEFORE_RECEIPT, false),
+        SubmitOutcome::Tombstoned => refused(codes, Some(reference), CANCELLED_BEFORE_RECEIPT, false),
+        SubmitOutcome::Duplicate => refused(codes, Some(reference), DUPLICATE_REFERENCE, true),
         SubmitOutcome::Conflict => {
             let detail = "this reference belongs to a transfer with another amount, currency or account; use a new reference";
             Problem::conflict("reference_conflict", detail).into_response()
@@ -95,8 +102,9 @@ fn response(reference: &str, outcome: SubmitOutcome) -> Response {
     }
 }
 
-fn refused(reference: Option<&str>, reason: &str, duplicate: bool) -> Response {
-    let body = RefusedBody { reference, status: TransferStatus::Rejected, reason, duplicate };
+fn refused(codes: RejectCodes, reference: Option<&str>, reason: &str, duplicate: bool) -> Response {
+    let reason_code = codes.code(reason);
+    let body = RefusedBody { reference, status: TransferStatus::Rejected, reason, reason_code, duplicate };
     (StatusCode::UNPROCESSABLE_ENTITY, Json(body)).into_response()
 }
 
@@ -142,5 +150,35 @@ async fn query(switch: &Switch, selector: &TransferSelector) -> Result<Response,
         return Err(not_supported("query_not_supported", "This switch has no query").into());
     }
     let known = book::find(&switch.pool, selector, current.remembered_since()).await?;
-    Ok(known.map_or_else(|| unknown().into_response(), |transfer| Json(transfer).into_response()))
+    if let Some(refusal) = refused_query(switch, selector, &current, known.as_ref()).await? {
+        return Err(refusal.into());
+    }
+    let codes = current.shape.reject_codes;
+    Ok(known
+        .map_or_else(|| unknown().into_response(), |transfer| Json(transfer.coded(codes)).into_response()))
+}
+
+/// Why the switch answers no query of the transfer now: too early, or too many.
+async fn refused_query(
+    switch: &Switch,
+    selector: &TransferSelector,
+    current: &CurrentSettings,
+    known: Option<&Transfer>,
+) -> Result<Option<Problem>, RequestError> {
+    let shape = current.shape;
+    let refused = |code, detail: String| Problem::new(StatusCode::CONFLICT, code, "No answer").detail(detail);
+    let age_ms = known.map(|transfer| current.now().duration_since(transfer.received_at).as_millis());
+    if age_ms.is_some_and(|age_ms| age_ms < i128::from(shape.query_after_ms)) {
+        let detail =
+            format!("query the transfer {} ms after its receipt at the earliest", shape.query_after_ms);
+        return Ok(Some(refused("query_too_early", detail)));
+    }
+    if shape.queries_max > 0 {
+        let queries = requests::received(&switch.pool, &selector.reference, Operation::Query).await?;
+        if queries > i64::from(shape.queries_max) {
+            let detail = format!("the switch answers {} queries of one transfer", shape.queries_max);
+            return Ok(Some(refused("queries_spent", detail)));
+        }
+    }
+    Ok(None)
 }

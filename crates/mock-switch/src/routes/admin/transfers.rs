@@ -70,6 +70,8 @@ pub(super) struct CallbackRequest {
     currency: Option<String>,
     #[serde(default)]
     reason: Option<String>,
+    #[serde(default)]
+    reason_code: Option<String>,
     /// The id of an earlier callback makes two events with one id.
     #[serde(default)]
     event_id: Option<String>,
@@ -113,6 +115,7 @@ pub(super) async fn callback(
         amount_minor,
         currency: &currency,
         reason: request.reason.as_deref(),
+        reason_code: request.reason_code.as_deref(),
     };
     let mut callback = NewCallback::new(&end, switch.settings.current().now())?;
     callback.delay_ms = i64::from(request.delay_ms);
