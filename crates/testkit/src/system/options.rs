@@ -7,6 +7,8 @@ use crate::preload::Preload;
 /// Configuration of one system.
 #[derive(Clone, Debug)]
 pub struct SystemOptions {
+    /// The rail whose shipped profile the switch has, as in the configuration file; `None`: `profile` has every field.
+    pub rail: Option<&'static str>,
     /// Fields of the switch profile, as in the configuration file.
     pub profile: Value,
     /// Profile of a second switch, `other`, for the destinations `YY`; `None` if there is only one. It has its own secret
@@ -48,6 +50,7 @@ pub struct SystemOptions {
 impl Default for SystemOptions {
     fn default() -> Self {
         Self {
+            rail: None,
             profile: json!({
                 "strategy": "query", "has_query": true, "deduplicates": true, "retention_s": 86_400,
                 "tombstones": true, "honours_deadline": true, "max_skew_ms": 500, "can_cancel": true,

@@ -1,0 +1,88 @@
+//! The rails: the shipped profile, and the matching features of the mock switch, with shorter times.
+
+use payment_protocol::profile::Rail;
+use serde_json::{Value, json};
+use testkit::SystemOptions;
+
+/// The first query, counted from the first attempt, in milliseconds; in place of 9 s to 90 s.
+pub(crate) const FIRST_ASK_AFTER_MS: u64 = 1_500;
+
+/// Features that no rail has.
+const ABSENT: [&str; 3] = ["cancel", "tombstone", "listing"];
+
+fn rail(rail: Rail, times: &[(&str, Value)], shape: Value) -> SystemOptions {
+    let rail = Some(rail.as_str());
+    let mut options = SystemOptions { rail, profile: json!({}), shape, ..SystemOptions::default() };
+    for field in ABSENT {
+        options.shape[field] = false.into();
+    }
+    let short = [("retry_interval_max_ms", 500), ("backoff_ms", 100), ("alert_after_ms", 60_000)];
+    for (field, value) in short {
+        options = options.with_profile(field, value);
+    }
+    for (field, value) in times {
+        options = options.with_profile(field, value.clone());
+    }
+    options
+}
+
+/// SEPA Instant: asked after its time, never twice sent.
+pub(crate) fn sct_inst() -> SystemOptions {
+    let times = [
+        ("first_ask_after_ms", json!(FIRST_ASK_AFTER_MS)),
+        ("sla_ms", json!(FIRST_ASK_AFTER_MS)),
+        ("start_within_ms", json!(60_000)),
+    ];
+    let shape = json!({"dedup": false, "refuses_duplicates": true, "reject_codes": "iso",
+        "query_after_ms": FIRST_ASK_AFTER_MS - 500, "decides_within_ms": FIRST_ASK_AFTER_MS});
+    rail(Rail::SctInst, &times, shape)
+}
+
+/// FedNow: the same, with a clock of its own that the switch decides by.
+pub(crate) fn fednow() -> SystemOptions {
+    let times = [
+        ("first_ask_after_ms", json!(FIRST_ASK_AFTER_MS)),
+        ("sla_ms", json!(FIRST_ASK_AFTER_MS)),
+        ("attempt_timeout_ms", json!(1_000)),
+    ];
+    let shape = json!({"dedup": false, "refuses_duplicates": true, "reject_codes": "iso",
+        "query_after_ms": FIRST_ASK_AFTER_MS - 500, "decides_within_ms": FIRST_ASK_AFTER_MS - 500});
+    rail(Rail::FedNow, &times, shape)
+}
+
+/// RTP: no query but the repeated submit.
+pub(crate) fn rtp() -> SystemOptions {
+    let times =
+        [("sla_ms", json!(1_000)), ("attempt_timeout_ms", json!(1_000)), ("submit_budget_ms", json!(6_500))];
+    let shape = json!({"query": false, "deadline": false, "statement": false, "reject_codes": "iso"});
+    rail(Rail::Rtp, &times, shape)
+}
+
+/// UPI: three queries, then the file of the settlement cycle.
+pub(crate) fn upi() -> SystemOptions {
+    let times = [
+        ("first_ask_after_ms", json!(FIRST_ASK_AFTER_MS)),
+        ("sla_ms", json!(FIRST_ASK_AFTER_MS)),
+        ("attempt_timeout_ms", json!(1_000)),
+        ("submit_budget_ms", json!(6_500)),
+        ("submit_deadline_ms", json!(1_000)),
+        ("retention_s", json!(4)),
+        ("ask_window_s", json!(60)),
+        ("settled_within_ms", json!(1_000)),
+    ];
+    let shape = json!({"dedup": false, "deadline": false, "recall": false, "queries_max": 3,
+        "query_after_ms": FIRST_ASK_AFTER_MS - 500, "retention_s": 60, "statement_cycle_s": 1});
+    rail(Rail::Upi, &times, shape)
+}
+
+/// Pix: as RTP, and the switch refuses what comes after its time.
+pub(crate) fn pix() -> SystemOptions {
+    let times = [
+        ("sla_ms", json!(1_000)),
+        ("attempt_timeout_ms", json!(1_000)),
+        ("submit_budget_ms", json!(6_500)),
+        ("submit_deadline_ms", json!(2_000)),
+    ];
+    let shape = json!({"query": false, "recall": false, "reject_codes": "spi", "decides_within_ms": 2_000});
+    rail(Rail::Pix, &times, shape)
+}
