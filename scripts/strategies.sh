@@ -25,7 +25,6 @@ configure_strategy() {
       set_profile STRATEGY=validate DEDUPLICATES=false TOMBSTONES=false HAS_CALLBACK=false
       set_mock KEYS=false DEDUP=false TOMBSTONE=false CALLBACK=false
       ;;
-    '') fail "--strategy needs a name: $strategy_names" ;;
     *) fail "unknown submit strategy '$1'; choose one of: $strategy_names" ;;
   esac
 }

@@ -2,22 +2,27 @@
 # `./dev up`: starts the whole system on this machine, makes one payment, prints the addresses, and runs until Ctrl-C.
 
 up() {
-  local kind=up strategy=query workers=2 observes= cluster temporal_file broker_folder
+  local kind=up strategy='' rail='' workers=2 observes= cluster temporal_file broker_folder
   while [ $# -gt 0 ]; do
     case $1 in
       --once) kind=once ;;
       --observe) observes=yes ;;
       --strategy)
-        strategy=${2:-}
+        strategy=${2:-none}
         [ $# = 1 ] || shift
         ;;
       --strategy=*) strategy=${1#*=} ;;
+      --rail)
+        rail=${2:-none}
+        [ $# = 1 ] || shift
+        ;;
+      --rail=*) rail=${1#*=} ;;
       --workers)
         workers=${2:-}
         [ $# = 1 ] || shift
         ;;
       --workers=*) workers=${1#*=} ;;
-      *) fail "up does not accept '$1'; it accepts --once, --observe, --strategy NAME and --workers N" ;;
+      *) fail "up does not accept '$1'; it accepts --once, --observe, --strategy NAME, --rail NAME and --workers N" ;;
     esac
     shift
   done
@@ -26,9 +31,11 @@ up() {
     *) fail "--workers takes a number of payment-workers from 1 to 9" ;;
   esac
   [ -z "$observes" ] || [ "$kind" = up ] || fail "--observe shows the traces until Ctrl-C; leave out --once"
-  configure_strategy "$strategy"
+  [ -z "$strategy" ] || [ -z "$rail" ] || fail "--strategy and --rail exclude each other: a rail has its strategy"
+  if [ -n "$rail" ]; then configure_rail "$rail"; else configure_strategy "${strategy:=query}"; fi
   start_run "$kind"
-  [ "$kind" = once ] || require_same_strategy "$strategy"
+  [ -z "$rail" ] || write_rail_configuration "$rail"
+  [ "$kind" = once ] || require_same_switch "${rail:+rail }${rail:-$strategy}"
   require_free_ports "$observes"
   install_tools
   build
@@ -65,13 +72,13 @@ up() {
 }
 
 # The kept book of the mock switch has transfers as one kind of switch records them: another kind could not read them.
-require_same_strategy() {
+require_same_switch() {
   local kept file=$dev_dir/strategy
   persistent_cluster_folder
   if [ -d "$REPLY/data" ] && [ -s "$file" ]; then
     kept=$(sed -n 1p "$file")
     [ "$kept" = "$1" ] ||
-      fail "the kept payments are of the submit strategy $kept; run './dev up --strategy $kept', or delete them first with './dev reset'"
+      fail "the kept payments are of the switch '$kept'; run './dev up' with the same --strategy or --rail, or delete them first with './dev reset'"
   fi
   printf '%s\n' "$1" >"$file"
 }

@@ -18,7 +18,7 @@ use service_kit::bounds::bounded;
 use service_kit::metrics::Metrics;
 use service_kit::task::Trigger;
 use sqlx::PgPool;
-use switch_client::CheckedSwitches;
+use switch_client::{CheckedSwitches, SwitchReports};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
@@ -43,11 +43,19 @@ const WAKE_UP_PAUSE: Duration = Duration::from_millis(50);
 /// Routes of one path, with their documentation.
 type Routes = UtoipaMethodRouter<Arc<App>>;
 
+/// How one switch reports the end of a transfer: no secret and no format of one counts for another.
+pub(crate) struct CallbackSource {
+    /// The accepted secrets.
+    pub(crate) secrets: Vec<Secret>,
+    /// Reads its bodies.
+    pub(crate) reports: &'static dyn SwitchReports,
+}
+
 /// State shared by all routes.
 pub(crate) struct App {
     pub(crate) ledger: Ledger,
-    /// Accepted callback secrets of each switch.
-    pub(crate) callback_secrets: BTreeMap<SwitchName, Vec<Secret>>,
+    /// How each switch reports the end of a transfer.
+    pub(crate) callback_sources: BTreeMap<SwitchName, CallbackSource>,
     pub(crate) callback_tolerance_s: i64,
     pub(crate) signaller: Signaller,
     /// Wakes the payment workers after payments were accepted.
@@ -107,8 +115,8 @@ fn start_app(config: Config, pool: PgPool, stopping: CancellationToken) -> Resul
     let idempotency = config.api.idempotency()?;
     let switches = config.switches.check()?;
     let webhooks = config.outbound_webhooks.check()?;
-    let callback_secrets = callback_secrets(&switches)?;
-    callbacks::initialize_metrics(callback_secrets.keys());
+    let callback_sources = callback_sources(&switches)?;
+    callbacks::initialize_metrics(callback_sources.keys());
     let breaker = Arc::new(StoreBreaker::default());
     let acceptances = Batcher::start(
         PaymentAcceptance { switches },
@@ -128,7 +136,7 @@ fn start_app(config: Config, pool: PgPool, stopping: CancellationToken) -> Resul
         signaller: Signaller::new(config.temporal, "payments-api"),
         acceptances,
         breaker,
-        callback_secrets,
+        callback_sources,
         callback_tolerance_s: i64::from(config.api.callback_tolerance_s),
         idempotency,
         webhooks,
@@ -203,7 +211,7 @@ fn idempotent_routes((schemas, paths, route): Routes, app: &Arc<App>, scope: Api
     (schemas, paths, route.route_layer(layer))
 }
 
-fn callback_secrets(switches: &CheckedSwitches) -> Result<BTreeMap<SwitchName, Vec<Secret>>, SetupError> {
+fn callback_sources(switches: &CheckedSwitches) -> Result<BTreeMap<SwitchName, CallbackSource>, SetupError> {
     switches
         .iter()
         .map(|(name, options, _)| {
@@ -213,7 +221,7 @@ fn callback_secrets(switches: &CheckedSwitches) -> Result<BTreeMap<SwitchName, V
                 .map(|text| text.expose_secret().parse())
                 .collect::<Result<Vec<Secret>, _>>()
                 .map_err(|source| SetupError::CallbackSecret { switch: name.to_string(), source })?;
-            Ok((name.clone(), secrets))
+            Ok((name.clone(), CallbackSource { secrets, reports: options.kind.reports() }))
         })
         .collect()
 }

@@ -16,7 +16,7 @@
 //! | `streams` | event streams and updates of payments |
 //! | `idempotent` | claims of requests with a transaction of their own |
 //! | `routes` | one file per route |
-//! | `paging`, `json_integer` | pages of list routes; integers in JSON |
+//! | `paging` | pages of list routes |
 //! | `error` | errors as problems |
 //! | `request_span` | span and duration of each request |
 //! | `workflow_delivery` | inbox messages to workflows |
@@ -28,7 +28,6 @@ pub mod config;
 mod error;
 mod extract;
 mod idempotent;
-mod json_integer;
 mod limits;
 mod paging;
 mod request_span;

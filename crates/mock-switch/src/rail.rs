@@ -1,4 +1,4 @@
-//! The shapes of real rails, as the switch's operator would describe them. docs/rails.md names the sources.
+//! The shapes of real rails, as the switch's operator would describe them. docs/rails/README.md names the sources.
 
 use serde::Deserialize;
 

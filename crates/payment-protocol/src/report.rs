@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::SwitchName;
+use crate::inbox::CallbackStatus;
 use crate::keys::Reference;
 use crate::money::Money;
 use crate::payment::Payment;
@@ -21,6 +22,23 @@ pub struct SettledReport {
     pub amount_minor: i64,
     /// The reported currency.
     pub currency: String,
+}
+
+/// A report of a transfer's end that a switch sends by itself, in the switch's words: authentic, and not yet compared with anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncomingReport {
+    /// The reported reference.
+    pub reference: String,
+    /// How the transfer ended.
+    pub status: CallbackStatus,
+    /// The reported amount, in minor units.
+    pub amount_minor: i64,
+    /// The reported currency.
+    pub currency: String,
+    /// The switch's reason, usually for a failure.
+    pub reason: Option<String>,
+    /// The code of the reason, if the switch's rejects have codes.
+    pub reason_code: Option<String>,
 }
 
 text_enum!(

@@ -13,8 +13,8 @@ use payment_protocol::drift::{Drift, Tolerance};
 use payment_protocol::ids::{PaymentId, SwitchName};
 use switch_client::SwitchClient;
 use switch_client::client::ClientError;
+use switch_client::client::STATEMENT_NOT_READ_TO_END;
 use switch_client::config::SwitchOptions;
-use switch_client::statement::STATEMENT_NOT_READ_TO_END;
 use workflow_api::PaymentWorkflows;
 
 use crate::progress::{Position, ReconciliationProgress};
@@ -58,7 +58,7 @@ pub struct Reconciler {
 struct StatementSource {
     name: SwitchName,
     has_statement: bool,
-    client: Arc<SwitchClient>,
+    client: Arc<dyn SwitchClient>,
 }
 
 impl Reconciler {
@@ -74,7 +74,7 @@ impl Reconciler {
         let switches = switches
             .into_iter()
             .map(|(options, profile)| {
-                let client = Arc::new(SwitchClient::new(options, profile)?);
+                let client = options.kind.connect(options, profile)?;
                 Ok(StatementSource {
                     name: profile.switch.clone(),
                     has_statement: profile.has_statement,

@@ -24,6 +24,8 @@ use payment_protocol::profile::{ProfileError, Rail};
 use secrecy::SecretString;
 use serde::Deserialize;
 
+use crate::client::SwitchKind;
+
 /// Section `[switches]`, unchecked.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(transparent)]
@@ -43,12 +45,19 @@ pub struct SwitchOptions {
     /// Prefixes of the destination accounts that it serves; the longest match wins.
     #[serde(default)]
     pub routes: Vec<String>,
+    /// The format in which the switch talks. Default `http_json`.
+    #[serde(default = "default_kind")]
+    pub kind: SwitchKind,
     /// The rail whose shipped profile is this switch's; `None` if `profile` has every field.
     #[serde(default)]
     rail: Option<Rail>,
     /// See [`SwitchProfile`]; with `rail`, the fields that differ from the rail's. The section's name is the switch's name.
     #[serde(default)]
     profile: serde_json::Map<String, serde_json::Value>,
+}
+
+fn default_kind() -> SwitchKind {
+    SwitchKind::HttpJson
 }
 
 /// A configuration that is rejected at start-up.

@@ -17,7 +17,7 @@ use payment_protocol::money::{Money, parse_currency};
 use payment_protocol::submit::QueryAnswer;
 use payment_protocol::{SwitchProfile, keys};
 use serde_json::{Value, json};
-use switch_client::{LookupKey, SwitchClient, Switches, TransferRef};
+use switch_client::{HttpJsonClient, LookupKey, Switches, TransferRef};
 
 const DATE: (header::HeaderName, &str) = (header::DATE, "Sun, 06 Nov 1994 08:49:37 GMT");
 
@@ -25,7 +25,7 @@ const DATE: (header::HeaderName, &str) = (header::DATE, "Sun, 06 Nov 1994 08:49:
 type Requests = Arc<Mutex<Vec<String>>>;
 
 /// A client of a switch that lists these transfers after marker `0`, two per page, and answers for each by its id.
-async fn client_with_listing(transfers: Vec<Value>) -> (SwitchClient, Requests) {
+async fn client_with_listing(transfers: Vec<Value>) -> (HttpJsonClient, Requests) {
     let requests = Requests::default();
     let recorded = requests.clone();
     let all = transfers.clone();
@@ -63,7 +63,7 @@ async fn client_with_listing(transfers: Vec<Value>) -> (SwitchClient, Requests) 
 }
 
 /// A client of a switch whose statement has these entries, with so many per page.
-async fn client_with_statement(entries: Vec<Value>, per_page: usize) -> (SwitchClient, Requests) {
+async fn client_with_statement(entries: Vec<Value>, per_page: usize) -> (HttpJsonClient, Requests) {
     let requests = Requests::default();
     let recorded = requests.clone();
     let read = move |Query(parameters): Query<HashMap<String, String>>| async move {
@@ -91,7 +91,7 @@ async fn client_with_statement(entries: Vec<Value>, per_page: usize) -> (SwitchC
     (serve(routes).await, requests)
 }
 
-async fn serve(routes: Router) -> SwitchClient {
+async fn serve(routes: Router) -> HttpJsonClient {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move { axum::serve(listener, routes).await });
@@ -104,7 +104,7 @@ async fn serve(routes: Router) -> SwitchClient {
     .unwrap();
     let checked = switches.check().unwrap();
     let (_, options, profile): (_, _, &SwitchProfile) = checked.iter().next().unwrap();
-    SwitchClient::new(options, profile).unwrap()
+    HttpJsonClient::new(options, profile).unwrap()
 }
 
 fn tx() -> TxId {

@@ -11,59 +11,23 @@ use axum::http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use payment_ledger::switch::callbacks::{Callback, StoreCallbackOutcome};
 use payment_protocol::ids::{EventId, SwitchName};
-use payment_protocol::inbox::CallbackStatus;
 use payment_protocol::keys::Reference;
-use serde::{Deserialize, Serialize};
+use payment_protocol::report::IncomingReport;
+use serde::Serialize;
 use service_kit::problem::{Json, Path, Problem};
+use switch_client::http_json::CallbackBody;
 use trace_kit::{Span, SpanKind, TraceParent, attribute, span};
 use utoipa::ToSchema;
-use webhook_signature::Secret;
 
-use crate::app::App;
+use crate::app::{App, CallbackSource};
 use crate::error::{ApiError, excerpt};
 use crate::extract::RawBody;
-use crate::json_integer::deserialize_integer;
 use crate::request_span::trace_parent;
 use crate::routes::docs::ProblemDocument;
 use crate::workflow_delivery::deliver_to_workflow;
 
-/// The only supported event type.
-const TRANSFER_COMPLETED: &str = "transfer.completed";
 /// Bytes of an unreadable body that are logged.
 const EXCERPT_BYTES: usize = 256;
-
-/// Body of a callback. Unknown fields are ignored.
-#[derive(Debug, Deserialize, ToSchema)]
-#[schema(example = json!({"type": "transfer.completed", "reference": "tx_0123456789abcdef01234567:submit",
-    "status": "SUCCESS", "amount_minor": 1250, "currency": "EUR", "occurred_at": "2026-01-01T12:00:00Z"}))]
-pub(crate) struct CallbackBody {
-    /// Always `transfer.completed`.
-    r#type: String,
-    /// Reference of the transfer, as we submitted it.
-    reference: String,
-    status: Status,
-    /// Amount of the transfer, in minor units.
-    #[serde(deserialize_with = "deserialize_integer")]
-    amount_minor: i64,
-    /// ISO 4217 code.
-    currency: String,
-    /// Reason given by the switch, usually for a failure.
-    #[serde(default)]
-    reason: Option<String>,
-    /// Code of the reason, from a switch whose rejects have codes.
-    #[serde(default)]
-    reason_code: Option<String>,
-}
-
-/// Result of the transfer at the switch.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "UPPERCASE")]
-#[schema(as = CallbackStatus)]
-enum Status {
-    Success,
-    Failure,
-    Returned,
-}
 
 /// The callback is stored; do not retry it.
 #[derive(Debug, Serialize, ToSchema)]
@@ -104,18 +68,18 @@ pub(crate) async fn receive_callback(
     RawBody(body): RawBody,
 ) -> Result<Json<CallbackReceipt>, ApiError> {
     let received_at = SystemTime::now();
-    let (switch, secrets) = find_switch(&app, &switch)?;
+    let (switch, source) = find_switch(&app, &switch)?;
 
     // The body is not even parsed before its signature is verified.
     let now_s = Timestamp::now().as_second();
     let event_id =
-        webhook_signature::verify(secrets, &headers, &body, now_s, app.callback_tolerance_s).map_err(|reason| {
+        webhook_signature::verify(&source.secrets, &headers, &body, now_s, app.callback_tolerance_s).map_err(|reason| {
             tracing::warn!(switch = %switch, %reason, "the payments-api refused a switch's callback because its signature could not be verified");
             count(switch, "invalid_signature");
             Problem::new(StatusCode::UNAUTHORIZED, "invalid_signature", "Invalid signature")
                 .detail(format!("the callback's signature could not be verified: {reason}; sign the raw body with a current secret"))
         })?;
-    let callback = parse(switch, &event_id, &body).map_err(|reason| {
+    let callback = read(source, switch, &event_id, &body).map_err(|reason| {
         let excerpt = String::from_utf8_lossy(&body[..body.len().min(EXCERPT_BYTES)]);
         tracing::error!(switch = %switch, event.id = event_id, reason, body = %excerpt, "the payments-api refused a switch's correctly signed callback because its body could not be parsed");
         count(switch, "unreadable");
@@ -163,9 +127,9 @@ async fn store_and_deliver(app: &App, callback: &Callback) -> Result<&'static st
     })
 }
 
-fn find_switch<'a>(app: &'a App, name: &str) -> Result<(&'a SwitchName, &'a [Secret]), Problem> {
-    let entry = SwitchName::new(name).ok().and_then(|name| app.callback_secrets.get_key_value(&name));
-    entry.map(|(name, secrets)| (name, secrets.as_slice())).ok_or_else(|| {
+fn find_switch<'a>(app: &'a App, name: &str) -> Result<(&'a SwitchName, &'a CallbackSource), Problem> {
+    let entry = SwitchName::new(name).ok().and_then(|name| app.callback_sources.get_key_value(&name));
+    entry.ok_or_else(|| {
         Problem::missing(
             "unknown_switch",
             format!("no switch is named {}; check the path of the URL", excerpt(name)),
@@ -173,30 +137,28 @@ fn find_switch<'a>(app: &'a App, name: &str) -> Result<(&'a SwitchName, &'a [Sec
     })
 }
 
-/// Parses a verified body.
+/// Reads a verified body in the switch's own format.
 ///
 /// # Errors
 /// Why the body is not a report of a transfer's end.
-fn parse(switch: &SwitchName, event_id: &str, body: &[u8]) -> Result<Callback, String> {
+fn read(
+    source: &CallbackSource,
+    switch: &SwitchName,
+    event_id: &str,
+    body: &[u8],
+) -> Result<Callback, String> {
     let event_id = EventId::new(event_id).map_err(|error| error.to_string())?;
-    let parsed: CallbackBody = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    // Another event type with a status field must not be taken for the end of a transfer.
-    if parsed.r#type != TRANSFER_COMPLETED {
-        return Err(format!("the event type must be {TRANSFER_COMPLETED}, not {}", excerpt(&parsed.r#type)));
-    }
+    let IncomingReport { reference, status, amount_minor, currency, reason, reason_code } =
+        source.reports.read(body)?;
     Ok(Callback {
         switch: switch.clone(),
         event_id,
-        reference: parsed.reference,
-        status: match parsed.status {
-            Status::Success => CallbackStatus::Success,
-            Status::Failure => CallbackStatus::Failure,
-            Status::Returned => CallbackStatus::Returned,
-        },
-        amount_minor: parsed.amount_minor,
-        currency: parsed.currency,
-        reason: parsed.reason,
-        reason_code: parsed.reason_code,
+        reference,
+        status,
+        amount_minor,
+        currency,
+        reason,
+        reason_code,
         body: body.to_vec(),
     })
 }

@@ -67,7 +67,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     measure::start(Process::PaymentWorker, ledger.pool().clone(), stop.clone());
     let mut switch_clients = BTreeMap::new();
     for (name, switch, profile) in switches.iter() {
-        switch_clients.insert(name.clone(), SwitchClient::new(switch, profile)?);
+        switch_clients.insert(name.clone(), switch.kind.connect(switch, profile)?);
     }
 
     tokio::spawn(metrics::log_warnings(ledger.readiness(), stop.clone()));
@@ -138,7 +138,7 @@ struct WorkerSet<'a> {
     /// The main task queue, and the prefix of the switches' queues.
     task_queue: String,
     ledger: Ledger,
-    switch_clients: Arc<BTreeMap<SwitchName, SwitchClient>>,
+    switch_clients: Arc<BTreeMap<SwitchName, Arc<dyn SwitchClient>>>,
     local_submits: Arc<LocalSubmits>,
     options: &'a PaymentWorkerOptions,
     /// `None` where no traces are exported.

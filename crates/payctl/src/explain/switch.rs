@@ -9,7 +9,7 @@ use payment_protocol::ids::{PaymentId, TxId};
 use payment_protocol::keys;
 use payment_protocol::submit::QueryAnswer;
 use serde::Serialize;
-use switch_client::statement::STATEMENT_NOT_READ_TO_END;
+use switch_client::client::STATEMENT_NOT_READ_TO_END;
 use switch_client::{LookupKey, SwitchClient, SwitchReply, TransferRef};
 use tokio::time::{Instant, timeout};
 
@@ -106,7 +106,8 @@ pub(super) async fn query(
         (_, false, false) => return Err("the switch offers neither a query nor a statement".into()),
     };
     let switch = config.switch(&profile.switch).map_err(|error| format!("{error:#}"))?;
-    let client = SwitchClient::new(&switch.options, profile).map_err(|error| error.to_string())?;
+    let connected = switch.options.kind.connect(&switch.options, profile);
+    let client = connected.map_err(|error| error.to_string())?;
     let id = PaymentId::new(row.view.payment_id.as_str()).map_err(|error| error.to_string())?;
     let reference = keys::submit(&TxId::derive(&id));
     let stored = ledger.lookup_key(&id).await.map_err(|error| error.to_string())?;
@@ -121,7 +122,7 @@ pub(super) async fn query(
         match method {
             LookupMethod::Query => client.query(TransferRef::Reference(&reference)).await,
             LookupMethod::ReadBack => client.query(TransferRef::LookupKey(&key)).await,
-            LookupMethod::Statement => read_statement(&client, &key).await,
+            LookupMethod::Statement => read_statement(&*client, &key).await,
         }
     };
     let reply =
@@ -134,7 +135,7 @@ pub(super) async fn query(
 }
 
 /// Reads the statement to its end: the client reads a bounded number of pages per call.
-async fn read_statement(client: &SwitchClient, key: &LookupKey) -> SwitchReply<QueryAnswer> {
+async fn read_statement(client: &dyn SwitchClient, key: &LookupKey) -> SwitchReply<QueryAnswer> {
     let started_at = Instant::now();
     loop {
         let reply = client.statement(key).await;

@@ -9,7 +9,7 @@ use payment_protocol::recall::RecallAnswer;
 use payment_protocol::submit::{QueryAnswer, SendAnswer};
 use payment_protocol::{SwitchProfile, keys};
 use serde_json::{Value, json};
-use switch_client::{LookupKey, SwitchClient, Switches, TransferOrder, TransferRef};
+use switch_client::{HttpJsonClient, LookupKey, Switches, TransferOrder, TransferRef};
 
 use crate::server::{Server, Step};
 
@@ -142,7 +142,7 @@ impl Call {
     }
 
     /// Makes the call.
-    pub(crate) async fn make(self, client: &SwitchClient) -> Outcome {
+    pub(crate) async fn make(self, client: &HttpJsonClient) -> Outcome {
         let (by_reference, by_id) = (keys::submit(&tx()), lookup_key(None, Some(ID)));
         let transfer = match self {
             Self::QueryById | Self::CancelById | Self::RecallById => TransferRef::LookupKey(&by_id),
@@ -189,7 +189,7 @@ impl Call {
     }
 
     /// A client of the kind of switch that this call is for.
-    pub(crate) fn client(self, server: &Server, attempt_timeout_ms: u64) -> SwitchClient {
+    pub(crate) fn client(self, server: &Server, attempt_timeout_ms: u64) -> HttpJsonClient {
         let strategy = if self.is_without_references() { "validate" } else { "query" };
         let has_references = !self.is_without_references();
         let profile = json!({"strategy": strategy, "deduplicates": has_references, "tombstones": has_references,
@@ -226,7 +226,7 @@ fn detail(answer: &impl std::fmt::Debug) -> String {
 }
 
 /// A client of the switch at `url`; `change` replaces fields of its profile.
-pub(crate) fn client_with(url: &str, change: &Value) -> SwitchClient {
+pub(crate) fn client_with(url: &str, change: &Value) -> HttpJsonClient {
     let mut profile = json!({"strategy": "query", "has_query": true, "deduplicates": true, "retention_s": 86_400,
         "tombstones": true, "honours_deadline": true, "max_skew_ms": 0, "can_cancel": true, "can_recall": true,
         "has_callback": true, "has_statement": true, "attempt_timeout_ms": 30_000, "submit_budget_ms": 300_000});
@@ -236,7 +236,7 @@ pub(crate) fn client_with(url: &str, change: &Value) -> SwitchClient {
     .unwrap();
     let checked = switches.check().unwrap();
     let (_, options, profile): (_, _, &SwitchProfile) = checked.iter().next().unwrap();
-    SwitchClient::new(options, profile).unwrap()
+    HttpJsonClient::new(options, profile).unwrap()
 }
 
 pub(crate) fn order() -> TransferOrder {

@@ -1,7 +1,7 @@
 //! The statement: the lookup of one transfer, the position before a submit, and the pages for reconciliation.
 
 use serde_json::{Value, json};
-use switch_client::statement::STATEMENT_NOT_READ_TO_END;
+use switch_client::client::STATEMENT_NOT_READ_TO_END;
 
 use crate::calls::{client_with, lookup_key, query_word, reference};
 use crate::server::{Server, Step, response};

@@ -1,8 +1,10 @@
 //! Answers to a submit: 202 with the transfer, or 422 with the refusal. Nothing else accepts or refuses.
 
+use payment_protocol::reject::Reject;
+use payment_protocol::submit::SendAnswer;
 use serde_json::{Value, json};
 
-use crate::calls::{Call, client_with, order, reference};
+use crate::calls::{Call, client_with, order, query_word, reference};
 use crate::server::{Server, Step, response};
 
 async fn outcome(call: Call, status: u16, body: &Value) -> String {
@@ -94,5 +96,48 @@ async fn only_a_definite_switch_answer_to_a_submit_names_the_transfer_id() {
         let server = Server::start(vec![Step::Send(response(status, body.to_string().as_bytes()))]).await;
         let reply = client_with(&server.url, &json!({})).send(&order()).await;
         assert_eq!(reply.transfer_id.as_deref(), expected, "{status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_reject_carries_the_switchs_reason_code() {
+    let mut refused = refusal("REJECTED");
+    refused["reason_code"] = "AC04".into();
+    let server = Server::start(vec![Step::Send(response(422, refused.to_string().as_bytes()))]).await;
+    let reply = client_with(&server.url, &json!({})).send(&order()).await;
+    let reject = Reject { code: Some("AC04".into()), reason: "limit".into() };
+    assert_eq!(reply.answer, SendAnswer::Refused { reject });
+}
+
+/// A repeat is the recorded submit, byte for byte; its answer says how the transfer stands.
+#[tokio::test]
+async fn a_repeated_submit_is_read_as_the_answer_to_a_query() {
+    let problem = |code: &str| json!({"code": code, "detail": "d"});
+    let ours = |status| transfer(status, 500, "EUR");
+    #[rustfmt::skip]
+    let rows = [
+        // what the switch does                       status  body                              answer
+        ("still processes it",                        202,    ours("PENDING"),                  "pending"),
+        ("had settled it",                            202,    ours("SETTLED"),                  "settled"),
+        ("had returned it",                           202,    ours("RETURNED"),                 "returned"),
+        ("had rejected it",                           202,    ours("REJECTED"),                 "void"),
+        ("refuses it",                                422,    refusal("REJECTED"),              "void"),
+        ("refuses what it settled",                   422,    ours("SETTLED"),                  "our fault"),
+        ("had settled another amount",                202,    transfer("SETTLED", 501, "EUR"),  "no answer"),
+        ("names another transfer",                    202,    json!({"reference": "tx_other:submit", "status": "SETTLED"}), "no answer"),
+        ("is overloaded",                             503,    problem("overloaded"),            "no answer"),
+        ("does not know our token",                   401,    problem("unauthorized"),          "our fault"),
+        ("has the reference with other data",         409,    problem("reference_conflict"),    "our fault"),
+    ];
+    for (name, status, body, expected) in rows {
+        let answer = Step::Send(response(status, body.to_string().as_bytes()));
+        let server = Server::start(vec![Step::Send(response(503, b"")), answer]).await;
+        let client = client_with(&server.url, &json!({}));
+        let _ = client.send(&order()).await;
+        let reply = client.repeat(&order()).await;
+        assert_eq!(query_word(&reply.answer), expected, "the switch {name}");
+        let requests = server.requests();
+        let body_of = |request: &String| request.split_once("\r\n\r\n").unwrap().1.to_owned();
+        assert_eq!(body_of(&requests[0]), body_of(&requests[1]), "the repeat is the same message");
     }
 }

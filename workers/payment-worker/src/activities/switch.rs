@@ -72,7 +72,7 @@ pub struct SwitchActivities {
     /// The ledger.
     pub ledger: Ledger,
     /// A client for each configured switch.
-    pub clients: Arc<BTreeMap<SwitchName, SwitchClient>>,
+    pub clients: Arc<BTreeMap<SwitchName, Arc<dyn SwitchClient>>>,
     /// Which switches are quick enough for a submit within a workflow task.
     pub local_submits: Arc<LocalSubmits>,
 }
@@ -96,7 +96,7 @@ impl SwitchActivities {
     /// begins, and operators can decide after the switch's retention.
     fn session<'a>(&'a self, payment: &'a Payment) -> SwitchSession<'a> {
         let name = &payment.profile.switch;
-        let client = self.clients.get(name);
+        let client = self.clients.get(name).map(|client| &**client);
         if client.is_none() {
             tracing::error!(switch = %name, payment.id = %payment.payment_id, "the payment-worker sent nothing to a payment's switch because the switch is not configured; add the configuration section [switches.NAME]");
         }

@@ -18,13 +18,13 @@ use switch_client::{LookupKey, SwitchClient, SwitchReply, TransferOrder, Transfe
 pub(crate) struct SwitchSession<'a> {
     pub(crate) ledger: &'a Ledger,
     /// `None` if the switch is not configured: it gives no answer.
-    pub(crate) client: Option<&'a SwitchClient>,
+    pub(crate) client: Option<&'a dyn SwitchClient>,
     pub(crate) payment: &'a Payment,
 }
 
 impl<'a> SwitchSession<'a> {
     /// The client of the payment's switch; an error says why no client exists.
-    pub(crate) fn client(&self) -> Result<&'a SwitchClient, String> {
+    pub(crate) fn client(&self) -> Result<&'a dyn SwitchClient, String> {
         self.client.ok_or_else(|| {
             let name = &self.payment.profile.switch;
             format!("switch {name} is not configured at the payment-worker; add the configuration section [switches.{name}]")
@@ -155,7 +155,7 @@ impl<'a> SwitchSession<'a> {
     /// identified none. An attempt that was paused meets the transfers of later payments, and must not change them.
     async fn identify(
         &self,
-        client: &SwitchClient,
+        client: &dyn SwitchClient,
         reference: &Reference,
     ) -> Result<Result<LookupKey, SwitchReply<QueryAnswer>>, LedgerError> {
         let mut lookup_key = self.lookup_key(reference).await?;
@@ -173,7 +173,7 @@ impl<'a> SwitchSession<'a> {
     /// open and no other payment can have sent to the account.
     async fn query_by_lookup_key(
         &self,
-        client: &SwitchClient,
+        client: &dyn SwitchClient,
         lookup_key: &LookupKey,
     ) -> Result<SwitchReply<QueryAnswer>, LedgerError> {
         let reply = client.query(TransferRef::LookupKey(lookup_key)).await;

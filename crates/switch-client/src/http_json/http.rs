@@ -9,11 +9,11 @@ use secrecy::ExposeSecret as _;
 use serde::de::DeserializeOwned;
 use trace_kit::{SpanKind, TRACEPARENT, TraceParent, attribute, span};
 
-use crate::SwitchClient;
-use crate::bodies::ProblemBody;
+use super::HttpJsonClient;
+use crate::http_json::bodies::ProblemBody;
 
 /// Longest response body that is read, in bytes: a statement page with a kilobyte for each of its entries.
-const BODY_BYTES_MAX: usize = 1_024 * crate::statement::PAGE_ENTRIES_MAX;
+const BODY_BYTES_MAX: usize = 1_024 * crate::client::PAGE_ENTRIES_MAX;
 /// Longest excerpt of a text of the switch, in characters.
 const EXCERPT_CHARS_MAX: usize = 200;
 
@@ -24,7 +24,7 @@ pub(crate) struct HttpResponse {
     body: Vec<u8>,
 }
 
-impl SwitchClient {
+impl HttpJsonClient {
     /// Makes one call once. `operation` names it in traces. The error text says why no response arrived.
     pub(crate) async fn call(
         &self,

@@ -1,73 +1,55 @@
-//! The client of one switch. It maps each response to the protocol's answer types.
+//! The kind of switch that speaks JSON over HTTP. It maps each response to the protocol's answer types.
 //!
 //! | file | content |
 //! |---|---|
 //! | `submit`, `query`, `cancel`, `recall` | one operation each |
+//! | `read_back` | lookup of a transfer in the listing of a switch without references |
+//! | `statement` | lookup of a transfer in the statement, and the statement's pages |
+//! | `report` | a callback's body |
 //! | `address` | how a request names a transfer, and what its answer must name |
 //! | `map` | a transfer as a query answer or a settled report |
+//! | `http`, `bodies`, `integer` | one HTTP call and its response; the JSON of requests and responses |
 
 mod address;
+mod bodies;
 mod cancel;
+mod http;
+mod integer;
 mod map;
 mod query;
+pub(crate) mod read_back;
 mod recall;
+mod report;
+mod statement;
 mod submit;
 
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use payment_protocol::SwitchProfile;
+use payment_protocol::cancel::CancelAnswer;
 use payment_protocol::ids::SwitchName;
-use payment_protocol::keys::Reference;
-use payment_protocol::money::Money;
+use payment_protocol::keys::{CompensationKey, StepKey};
+use payment_protocol::recall::RecallAnswer;
+use payment_protocol::submit::{QueryAnswer, SendAnswer};
 use reqwest::Method;
 use secrecy::SecretString;
 
 use crate::breaker::CircuitBreaker;
+use crate::client::{
+    ClientError, LookupKey, StatementPage, SwitchClient, SwitchReply, TransferOrder, TransferRef,
+};
 use crate::clock::SwitchClock;
 use crate::config::SwitchOptions;
-use crate::read_back::LookupKey;
 use crate::retry_after::RetryAfter;
-use crate::statement::StatementPositions;
+use statement::StatementPositions;
 
-/// A transfer to send; the same on every attempt.
-#[derive(Clone, Debug)]
-pub struct TransferOrder {
-    /// Identifies the transfer at the switch.
-    pub reference: Reference,
-    /// The amount and currency.
-    pub money: Money,
-    /// The account at the destination bank.
-    pub creditor_account: String,
-    /// The customer's own id.
-    pub end_to_end_id: Option<String>,
-    /// The submit deadline on the switch's clock; `None` if the payment's profile does not honour deadlines.
-    pub deadline: Option<Timestamp>,
-}
+pub use report::{CallbackBody, HttpJsonReports};
 
-/// The transfer that a call is about.
-#[derive(Clone, Copy, Debug)]
-pub enum TransferRef<'a> {
-    /// A transfer by our reference.
-    Reference(&'a Reference),
-    /// At a switch without references: by the switch's own id or, if that is unknown, by lookup in the listing.
-    LookupKey(&'a LookupKey),
-}
-
-/// A reply of the switch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SwitchReply<A> {
-    /// The switch's answer; a missing response is an answer of `A` too.
-    pub answer: A,
-    /// Its `Date` header; `None` without a response or without a readable header.
-    pub switch_now: Option<Timestamp>,
-    /// The switch's own id of the transfer, if the answer names it.
-    pub transfer_id: Option<String>,
-}
-
-/// The client of one switch. Each HTTP call has the profile's attempt timeout.
+/// The client of one switch of this kind. Each HTTP call has the profile's attempt timeout.
 #[derive(Debug)]
-pub struct SwitchClient {
+pub struct HttpJsonClient {
     pub(crate) name: SwitchName,
     pub(crate) base_url: String,
     pub(crate) api_token: SecretString,
@@ -82,30 +64,7 @@ pub struct SwitchClient {
     pub(crate) retry_after: RetryAfter,
 }
 
-/// The HTTP client could not be built.
-#[derive(Debug, thiserror::Error)]
-#[error("the HTTP client for switch {switch} could not be built; check the section [switches.{switch}]")]
-pub struct ClientError {
-    switch: SwitchName,
-    #[source]
-    source: reqwest::Error,
-}
-
-impl<A> SwitchReply<A> {
-    /// A reply that names no transfer.
-    /// An answer at a time of the switch; `None` if it named none.
-    #[must_use]
-    pub fn new(answer: A, switch_now: Option<Timestamp>) -> Self {
-        Self { answer, switch_now, transfer_id: None }
-    }
-
-    pub(crate) fn with_transfer_id(mut self, transfer_id: Option<String>) -> Self {
-        self.transfer_id = transfer_id;
-        self
-    }
-}
-
-impl SwitchClient {
+impl HttpJsonClient {
     /// A client for the switch that `profile` describes.
     ///
     /// # Errors
@@ -174,5 +133,56 @@ impl SwitchClient {
     fn show_breaker(&self) {
         let is_open = f64::from(u8::from(self.breaker.is_open()));
         metrics::gauge!("switch_circuit_open", "switch" => self.name.to_string()).set(is_open);
+    }
+}
+
+#[async_trait]
+impl SwitchClient for HttpJsonClient {
+    async fn send(&self, order: &TransferOrder) -> SwitchReply<SendAnswer> {
+        self.send(order).await
+    }
+
+    async fn repeat(&self, order: &TransferOrder) -> SwitchReply<QueryAnswer> {
+        self.repeat(order).await
+    }
+
+    async fn query(&self, transfer: TransferRef<'_>) -> SwitchReply<QueryAnswer> {
+        self.query(transfer).await
+    }
+
+    async fn cancel(&self, transfer: TransferRef<'_>, key: &CompensationKey) -> SwitchReply<CancelAnswer> {
+        self.cancel(transfer, key).await
+    }
+
+    async fn recall(&self, transfer: TransferRef<'_>, key: &StepKey) -> SwitchReply<RecallAnswer> {
+        self.recall(transfer, key).await
+    }
+
+    async fn statement(&self, lookup_key: &LookupKey) -> SwitchReply<QueryAnswer> {
+        self.statement(lookup_key).await
+    }
+
+    async fn statement_page(&self, after: Option<&str>) -> Result<StatementPage, String> {
+        self.statement_page(after).await
+    }
+
+    async fn statement_position(&self) -> Option<String> {
+        self.statement_position().await
+    }
+
+    async fn marker(&self, creditor_account: &str) -> Result<String, String> {
+        self.marker(creditor_account).await
+    }
+
+    async fn switch_now(&self) -> Result<Timestamp, String> {
+        self.switch_now().await
+    }
+
+    fn permits_submit(&self) -> bool {
+        self.permits_submit()
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.retry_after()
     }
 }

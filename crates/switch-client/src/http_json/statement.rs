@@ -13,32 +13,16 @@ use payment_protocol::report::{LineStatus, StatementLine};
 use payment_protocol::submit::QueryAnswer;
 use reqwest::{Method, StatusCode};
 
-use crate::SwitchClient;
-use crate::bodies::{StatementBody, StatementEntry, TransferStatus};
-use crate::client::SwitchReply;
-use crate::http::{excerpt, is_temporary, percent_encode};
-use crate::read_back::LookupKey;
+use super::HttpJsonClient;
+use crate::client::{LookupKey, PAGE_ENTRIES_MAX, STATEMENT_NOT_READ_TO_END, StatementPage, SwitchReply};
+use crate::http_json::bodies::{StatementBody, StatementEntry, TransferStatus};
+use crate::http_json::http::{excerpt, is_temporary, percent_encode};
 
 /// Upper bound of pages that one call reads.
 const PAGES_MAX: usize = 20;
-/// Upper bound of entries of a page.
-pub const PAGE_ENTRIES_MAX: usize = 1_000;
 /// Upper bound of lookups with a position in memory. Beyond it, lookups start at the positions that the payments
 /// recorded.
 const POSITIONS_MAX: usize = 10_000;
-
-/// Detail of the answer if one call did not reach the end of the statement. The next call continues.
-pub const STATEMENT_NOT_READ_TO_END: &str =
-    "the statement was not read to its end; the next attempt continues from there";
-
-/// A page of the statement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StatementPage {
-    /// Its lines, in the statement's order.
-    pub lines: Vec<StatementLine>,
-    /// Whether the statement has no further entries yet.
-    pub is_last: bool,
-}
 
 /// An incomplete entry is an error: reconciliation must not pass over it.
 fn statement_line(entry: StatementEntry) -> Result<StatementLine, String> {
@@ -97,7 +81,7 @@ enum PageError {
     NoAnswer(String),
 }
 
-impl SwitchClient {
+impl HttpJsonClient {
     /// A position from which to look up any transfer that is sent after this call. `None` if no lookup has reached a
     /// position since the client was created: the statement is not read from its beginning to find one, and the lookup
     /// starts at a position that the ledger has on record from before the transfer was sent.

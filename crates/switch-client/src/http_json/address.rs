@@ -2,8 +2,8 @@
 
 use payment_protocol::keys::Reference;
 
-use crate::bodies::TransferView;
-use crate::http::percent_encode;
+use crate::http_json::bodies::TransferView;
+use crate::http_json::http::percent_encode;
 
 /// Detail of an answer that is about another transfer, or does not say about which one it is.
 pub(super) const NAMES_ANOTHER: &str = "the answer of the switch does not name our transfer";

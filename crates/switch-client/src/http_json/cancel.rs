@@ -4,13 +4,14 @@ use payment_protocol::cancel::CancelAnswer;
 use payment_protocol::keys::CompensationKey;
 use reqwest::{Method, StatusCode};
 
+use super::HttpJsonClient;
 use super::address::{Address, NAMES_ANOTHER};
 use super::map::reason;
-use super::{SwitchClient, SwitchReply, TransferRef};
-use crate::bodies::{CancelAnswerCode, CancelBody, TransferStatus};
-use crate::http::is_temporary;
+use crate::client::{SwitchReply, TransferRef};
+use crate::http_json::bodies::{CancelAnswerCode, CancelBody, TransferStatus};
+use crate::http_json::http::is_temporary;
 
-impl SwitchClient {
+impl HttpJsonClient {
     /// Cancels a transfer. At a switch without references it first looks the transfer up, and cancels nothing if the
     /// lookup does not find exactly one.
     pub async fn cancel(

@@ -7,38 +7,19 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use payment_protocol::cancel::CancelAnswer;
-use payment_protocol::keys::Reference;
-use payment_protocol::money::Money;
 use payment_protocol::recall::RecallAnswer;
 use payment_protocol::submit::QueryAnswer;
 use reqwest::{Method, StatusCode};
 
-use crate::SwitchClient;
-use crate::bodies::{ListingBody, TransferView};
-use crate::client::SwitchReply;
-use crate::http::{is_temporary, percent_encode};
+use super::HttpJsonClient;
+use crate::client::{LookupKey, SwitchReply};
+use crate::http_json::bodies::{ListingBody, TransferView};
+use crate::http_json::http::{is_temporary, percent_encode};
 
 /// Upper bound of pages of the listing that one lookup reads.
 const PAGES_MAX: usize = 10;
 /// The marker of an account without transfers.
 const START_OF_LISTING: &str = "";
-
-/// Identifies a transfer without its reference: in the listing of a switch without references, or in a statement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LookupKey {
-    /// Our reference, under which a match is reported.
-    pub reference: Reference,
-    /// Position before the transfer was sent: the newest transfer to the account ([`SwitchClient::marker`]), or a
-    /// position in the statement ([`SwitchClient::statement_position`]). `None` if none was recorded; in the listing that
-    /// means that nothing was sent.
-    pub marker: Option<String>,
-    /// The switch's own id, once it is known.
-    pub transfer_id: Option<String>,
-    /// The account at the destination bank.
-    pub creditor_account: String,
-    /// The amount and currency.
-    pub money: Money,
-}
 
 /// Outcome of a lookup in the listing.
 pub(crate) enum ReadBackOutcome {
@@ -100,7 +81,7 @@ fn unidentified(answer: QueryAnswer) -> String {
     }
 }
 
-impl SwitchClient {
+impl HttpJsonClient {
     /// The newest transfer to an account at a switch without references. Read it while the payment holds the account
     /// lock, and record it before the transfer is sent.
     ///

@@ -4,12 +4,13 @@ use payment_protocol::keys::StepKey;
 use payment_protocol::recall::RecallAnswer;
 use reqwest::{Method, StatusCode};
 
+use super::HttpJsonClient;
 use super::address::Address;
 use super::map::reason;
-use super::{SwitchClient, SwitchReply, TransferRef};
-use crate::bodies::{RecallAnswerCode, RecallBody};
+use crate::client::{SwitchReply, TransferRef};
+use crate::http_json::bodies::{RecallAnswerCode, RecallBody};
 
-impl SwitchClient {
+impl HttpJsonClient {
     /// Recalls a transfer. At a switch without references it first looks the transfer up.
     pub async fn recall(&self, transfer: TransferRef<'_>, key: &StepKey) -> SwitchReply<RecallAnswer> {
         let lookup_key = match transfer {

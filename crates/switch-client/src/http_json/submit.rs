@@ -8,12 +8,13 @@ use std::time::Instant;
 use payment_protocol::submit::{QueryAnswer, SendAnswer};
 use reqwest::{Method, StatusCode};
 
+use super::HttpJsonClient;
 use super::map::reject;
-use super::{SwitchClient, SwitchReply, TransferOrder};
-use crate::bodies::{TransferBody, TransferStatus, TransferView};
-use crate::http::{HttpResponse, is_temporary};
+use crate::client::{SwitchReply, TransferOrder};
+use crate::http_json::bodies::{TransferBody, TransferStatus, TransferView};
+use crate::http_json::http::{HttpResponse, is_temporary};
 
-impl SwitchClient {
+impl HttpJsonClient {
     /// Sends a transfer, and records in the circuit breaker whether the switch answered.
     pub async fn send(&self, order: &TransferOrder) -> SwitchReply<SendAnswer> {
         let (reply, is_answered) = match self.post(order).await {
@@ -38,7 +39,9 @@ impl SwitchClient {
             Err(detail) => return SwitchReply::new(QueryAnswer::NoAnswer { detail }, None),
         };
         let (answer, transfer_id) = match response.json::<TransferView>() {
-            Ok(transfer) if self.is_about(&transfer, order) && is_definite(response.status) => {
+            Ok(transfer)
+                if self.is_about(&transfer, order) && is_definite(response.status, transfer.status) =>
+            {
                 let transfer_id = transfer.transfer_id.clone();
                 (self.query_answer(transfer, Some(&order.reference)), transfer_id)
             }
@@ -104,9 +107,10 @@ impl SwitchClient {
     }
 }
 
-/// Whether a response with this status says how the transfer stands.
-fn is_definite(status: StatusCode) -> bool {
-    matches!(status, StatusCode::ACCEPTED | StatusCode::UNPROCESSABLE_ENTITY)
+/// Whether a response with this status says how the transfer stands; a refusal of anything but a rejected transfer contradicts itself.
+fn is_definite(status: StatusCode, transfer: TransferStatus) -> bool {
+    status == StatusCode::ACCEPTED
+        || (status == StatusCode::UNPROCESSABLE_ENTITY && transfer == TransferStatus::Rejected)
 }
 
 /// Whether the switch refused the request itself. It answered, so this is no failure of the switch: a payment that it cannot

@@ -5,11 +5,11 @@ use payment_protocol::reject::Reject;
 use payment_protocol::report::SettledReport;
 use payment_protocol::submit::QueryAnswer;
 
-use super::SwitchClient;
-use crate::bodies::{TransferStatus, TransferView};
-use crate::http::excerpt;
+use super::HttpJsonClient;
+use crate::http_json::bodies::{TransferStatus, TransferView};
+use crate::http_json::http::excerpt;
 
-impl SwitchClient {
+impl HttpJsonClient {
     /// A transfer as a query answer. `reference` is our reference if the switch does not name it.
     pub(crate) fn query_answer(&self, transfer: TransferView, reference: Option<&Reference>) -> QueryAnswer {
         match transfer.status {

@@ -3,12 +3,13 @@
 use payment_protocol::submit::QueryAnswer;
 use reqwest::{Method, StatusCode};
 
+use super::HttpJsonClient;
 use super::address::{Address, NAMES_ANOTHER};
-use super::{SwitchClient, SwitchReply, TransferRef};
-use crate::bodies::{TransferStatus, TransferView};
-use crate::http::is_temporary;
+use crate::client::{SwitchReply, TransferRef};
+use crate::http_json::bodies::{TransferStatus, TransferView};
+use crate::http_json::http::is_temporary;
 
-impl SwitchClient {
+impl HttpJsonClient {
     /// Queries a transfer. At a switch without references an ambiguous lookup is no answer.
     pub async fn query(&self, transfer: TransferRef<'_>) -> SwitchReply<QueryAnswer> {
         match transfer {

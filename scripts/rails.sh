@@ -1,0 +1,23 @@
+# shellcheck shell=bash
+# `./dev up --rail NAME`: the demo on a real rail: the service with the rail's shipped profile, the mock switch with the rail's shape.
+# docs/rails/README.md says what a payment does there.
+
+rail_names="sct_inst, fednow, rtp, upi, pix"
+
+# configure_rail NAME: the mock switch takes the rail's shape.
+configure_rail() {
+  case $1 in
+    sct_inst | fednow | rtp | upi | pix) export MOCK_SWITCH_RAIL=$1 ;;
+    *) fail "unknown rail '$1'; choose one of: $rail_names" ;;
+  esac
+}
+
+# write_rail_configuration NAME: the demo file, in which the rail's profile replaces the mock switch's. Needs the run's folder.
+write_rail_configuration() {
+  local file=$dev_dir/rail.toml
+  {
+    sed '/^\[switches\.mock\.profile\]/,$d' "$root/deploy/demo.toml"
+    printf 'rail = "%s"\n' "$1"
+  } >"$file"
+  export PAYMENTS_CONFIG=$file
+}
