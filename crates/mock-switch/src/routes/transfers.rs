@@ -166,18 +166,17 @@ async fn refused_query(
     known: Option<&Transfer>,
 ) -> Result<Option<Problem>, RequestError> {
     let shape = current.shape;
-    let refused = |code, detail: String| Problem::new(StatusCode::CONFLICT, code, "No answer").detail(detail);
     let age_ms = known.map(|transfer| current.now().duration_since(transfer.received_at).as_millis());
     if age_ms.is_some_and(|age_ms| age_ms < i128::from(shape.query_after_ms)) {
         let detail =
             format!("query the transfer {} ms after its receipt at the earliest", shape.query_after_ms);
-        return Ok(Some(refused("query_too_early", detail)));
+        return Ok(Some(Problem::conflict("query_too_early", detail)));
     }
     if shape.queries_max > 0 {
         let queries = requests::received(&switch.pool, &selector.reference, Operation::Query).await?;
         if queries > i64::from(shape.queries_max) {
             let detail = format!("the switch answers {} queries of one transfer", shape.queries_max);
-            return Ok(Some(refused("queries_spent", detail)));
+            return Ok(Some(Problem::conflict("queries_spent", detail)));
         }
     }
     Ok(None)
