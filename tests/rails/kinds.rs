@@ -65,6 +65,7 @@ pub(crate) fn upi() -> SystemOptions {
         ("sla_ms", json!(FIRST_ASK_AFTER_MS)),
         ("attempt_timeout_ms", json!(1_000)),
         ("submit_budget_ms", json!(6_500)),
+        ("ask_interval_ms", json!(300)),
         ("submit_deadline_ms", json!(1_000)),
         ("retention_s", json!(4)),
         ("ask_window_s", json!(60)),

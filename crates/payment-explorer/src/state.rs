@@ -161,6 +161,17 @@ impl State {
         self.switch.pending() || (may_arrive && self.switch.would_accept(model.profile(), self.clock))
     }
 
+    /// The first attempt's age, by our database's clock, in milliseconds. Once the switch drops its references, every statement that
+    /// could have decided is long closed.
+    #[must_use]
+    pub fn age_ms(&self, model: &Model) -> u64 {
+        let age_ms = model.age_ms(self.clock);
+        match model.profile().statement_decides_within_ms() {
+            Some(within_ms) if self.switch.retention_expired => age_ms.max(within_ms),
+            Some(_) | None => age_ms,
+        }
+    }
+
     /// Whether the switch answers a query now: it offers one, and none of its limits is reached.
     #[must_use]
     pub fn can_be_queried(&self, model: &Model) -> bool {

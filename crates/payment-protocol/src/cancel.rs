@@ -244,19 +244,21 @@ async fn decide_by_query<P: CancelPort>(
 ) -> Result<CancelAttemptOutcome, P::Error> {
     let profile = &payment.profile;
     let look = look(port, payment).await?;
+    // A statement that cannot be read today may be read tomorrow, and one that is not complete will be.
     let mut statement_closes = false;
-    if let Some(listed) = &look.listed
-        && let QueryAnswer::NotListed { complete_until_ms } = listed.answer
-    {
-        if is_void_by_statement(port, profile, context, complete_until_ms, listed.switch_now_ms).await? {
+    if let Some(listed) = &look.listed {
+        if let QueryAnswer::NotListed { complete_until_ms } = listed.answer
+            && is_void_by_statement(port, profile, context, complete_until_ms, listed.switch_now_ms).await?
+        {
             return void(port, VoidReason::NotInClosedStatement).await;
         }
-        statement_closes = profile.settled_within_ms.is_some();
+        let age_ms = listed.first_attempt_age_ms.unwrap_or(0);
+        statement_closes = profile.statement_decides_within_ms().is_some_and(|within_ms| age_ms < within_ms);
     }
     let outcome = match (look.not_asked, look.answer()) {
         (Some(AskRuling::TooEarly { wait_ms }), _) => CancelAttemptOutcome::Retry {
             not_before_ms: Some(wait_ms),
-            detail: "the switch refuses a query so soon after the submit".into(),
+            detail: "the switch refuses a query so soon".into(),
             alert: false,
         },
         (not_asked, None) => CancelAttemptOutcome::Undecidable(no_query_left(not_asked)),
@@ -276,9 +278,9 @@ async fn decide_by_query<P: CancelPort>(
         },
     };
     Ok(match outcome {
-        // The statement was read, and will decide when it is closed.
+        // It decides when it is closed.
         CancelAttemptOutcome::Undecidable(_) if statement_closes => {
-            retry(profile, context, "the transfer is not in the statement, which is not complete yet")
+            retry(profile, context, "the statement, which is not complete yet, decides")
         }
         outcome => outcome,
     })
@@ -306,13 +308,8 @@ async fn is_void_by_statement<P: CancelPort>(
     else {
         return Ok(false);
     };
-    // A switch that honours no deadline may accept an attempt as long as the network can delay one; see `retention_s`.
-    let arrives_within_ms = if profile.honours_deadline {
-        profile.max_skew_ms
-    } else {
-        profile.retention_s.saturating_mul(1_000).saturating_add(profile.max_skew_ms)
-    };
-    let open_ms = i64::try_from(arrives_within_ms.saturating_add(settled_within_ms)).unwrap_or(i64::MAX);
+    let open_ms = profile.arrives_within_ms().saturating_add(settled_within_ms);
+    let open_ms = i64::try_from(open_ms).unwrap_or(i64::MAX);
     let deadline_ms = recorded_deadline(port, profile, context, switch_now_ms).await?;
     Ok(complete_until_ms > deadline_ms.saturating_add(open_ms))
 }

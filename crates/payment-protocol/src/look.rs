@@ -65,7 +65,9 @@ pub async fn look<P: CancelPort>(port: &P, payment: &Payment) -> Result<Look, P:
         (None, _) => false,
     };
     if profile.has_statement && !is_decided {
-        look.listed = Some(port.statement(&reference).await?);
+        let response = port.statement(&reference).await?;
+        let answer = profile.read_query_answer(response.answer);
+        look.listed = Some(SwitchResponse { answer, ..response });
     }
     Ok(look)
 }

@@ -20,7 +20,7 @@ text_enum!(
         Duplicate = "duplicate",
         /// The code says nothing certain: ask the switch.
         Ask = "ask",
-        /// The request itself was wrong: operators are alerted, and the switch is asked.
+        /// The request itself was wrong: the switch is asked; where the request was a query, operators are alerted.
         OurFault = "our_fault",
     }
 );

@@ -141,9 +141,9 @@ pub fn retention_expired(first_attempt_age_ms: Option<u64>, profile: &SwitchProf
 pub enum AskRuling {
     /// Count the query, then send it.
     Ask,
-    /// The switch refuses a query so soon after the submit.
+    /// The switch refuses a query so soon after the submit, or after the query before.
     TooEarly {
-        /// The first query is due in this many milliseconds.
+        /// The next query is due in this many milliseconds.
         wait_ms: u64,
     },
     /// No query may be sent any more: their number or their time is used up, or there is no recorded attempt to repeat.
@@ -163,7 +163,7 @@ pub fn ask(facts: &Facts, profile: &SwitchProfile) -> AskRuling {
     if nothing_to_repeat || is_counted_out || is_past_window {
         return AskRuling::Spent;
     }
-    match profile.first_ask_after_ms.saturating_sub(age_ms) {
+    match profile.next_ask_after_ms(facts.asks).saturating_sub(age_ms) {
         0 => AskRuling::Ask,
         wait_ms => AskRuling::TooEarly { wait_ms },
     }

@@ -386,14 +386,21 @@ fn a_lost_commit_neither_allows_a_second_attempt_nor_proves_that_nothing_was_sen
 
 #[test]
 fn queries_are_refused_before_their_time_beyond_their_number_and_after_their_window() {
-    let limited =
-        SwitchProfile { first_ask_after_ms: 9_000, asks_max: 3, ask_window_s: 60, ..full_profile() };
+    let limited = SwitchProfile {
+        first_ask_after_ms: 9_000,
+        ask_interval_ms: 500,
+        asks_max: 3,
+        ask_window_s: 60,
+        ..full_profile()
+    };
     let ruling = |profile: &SwitchProfile, asks, age_ms| {
         let facts = Facts { attempts: 1, asks, first_attempt_age_ms: Some(age_ms), ..Facts::accepted() };
         rules::ask(&facts, profile)
     };
     assert_eq!(ruling(&limited, 0, 8_999), AskRuling::TooEarly { wait_ms: 1 });
-    assert_eq!(ruling(&limited, 2, 9_000), AskRuling::Ask);
+    assert_eq!(ruling(&limited, 0, 9_000), AskRuling::Ask);
+    assert_eq!(ruling(&limited, 1, 9_000), AskRuling::TooEarly { wait_ms: 500 });
+    assert_eq!(ruling(&limited, 2, 10_000), AskRuling::Ask);
     assert_eq!(ruling(&limited, 3, 9_000), AskRuling::Spent);
     assert_eq!(ruling(&limited, 0, 59_999), AskRuling::Ask);
     assert_eq!(ruling(&limited, 0, 60_000), AskRuling::Spent);

@@ -81,7 +81,7 @@ impl Ledger {
         let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         let ruling = rules::ask(&locked.facts, &locked.profile);
-        if ruling == AskRuling::Ask && locked.profile.asks_max > 0 {
+        if ruling == AskRuling::Ask && locked.profile.counts_queries() {
             let id = payment_id.as_str();
             sqlx::query!("UPDATE payments SET asks = asks + 1 WHERE payment_id = $1", id)
                 .execute(&mut *tx)

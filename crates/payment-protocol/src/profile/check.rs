@@ -75,7 +75,7 @@ pub enum ProfileError {
     ValidateWithRejectOrRepeat,
     /// Strategy query looks before the first attempt, which such a switch refuses or counts.
     #[error(
-        "strategy query queries before each attempt, but first_ask_after_ms, asks_max, ask_window_s or query_is_repeat limits the queries; use strategy {better}"
+        "strategy query queries before each attempt, but first_ask_after_ms, ask_interval_ms, asks_max, ask_window_s or query_is_repeat limits the queries; use strategy {better}"
     )]
     QueryFirstWithLimits {
         /// The strategy that suits such a switch.
@@ -83,7 +83,7 @@ pub enum ProfileError {
     },
     /// Limits of a query that does not exist.
     #[error(
-        "first_ask_after_ms, asks_max, ask_window_s and query_is_repeat are about queries and need has_query = true"
+        "first_ask_after_ms, ask_interval_ms, asks_max, ask_window_s and query_is_repeat are about queries and need has_query = true"
     )]
     LimitsWithoutQuery,
     /// A repeat of the submit would be executed a second time.

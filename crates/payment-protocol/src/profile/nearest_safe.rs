@@ -61,9 +61,13 @@ impl SwitchProfile {
             ProfileError::QueryFirstWithLimits { better } => Some(self.use_strategy(*better)),
             // Without a query there is nothing to limit.
             ProfileError::LimitsWithoutQuery => {
-                (self.first_ask_after_ms, self.asks_max, self.ask_window_s) = (0, 0, 0);
+                (self.first_ask_after_ms, self.ask_interval_ms) = (0, 0);
+                (self.asks_max, self.ask_window_s) = (0, 0);
                 self.query_is_repeat = false;
-                Some("first_ask_after_ms = 0, asks_max = 0, ask_window_s = 0, query_is_repeat = false".into())
+                Some(
+                    "first_ask_after_ms = 0, ask_interval_ms = 0, asks_max = 0, ask_window_s = 0, query_is_repeat = false"
+                        .into(),
+                )
             }
             ProfileError::RepeatWithoutDeduplication => {
                 self.query_is_repeat = false;

@@ -87,6 +87,9 @@ pub struct SwitchProfile {
     /// The switch refuses a query before this much time has passed since the first attempt; 0: it never does.
     #[serde(default, skip_serializing_if = "is_default")]
     pub first_ask_after_ms: u64,
+    /// The switch refuses a query before this much time has passed since the one before; 0: it never does.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ask_interval_ms: u64,
     /// How many queries of one transfer the switch answers; 0: any number.
     #[serde(default, skip_serializing_if = "is_default")]
     pub asks_max: u32,
@@ -181,6 +184,7 @@ impl SwitchProfile {
             reject_is_final: false,
             burns_reference: false,
             first_ask_after_ms: 0,
+            ask_interval_ms: 0,
             asks_max: 0,
             ask_window_s: 0,
             query_is_repeat: false,
@@ -191,7 +195,37 @@ impl SwitchProfile {
     /// Whether each query must be counted and allowed before it is sent.
     #[must_use]
     pub fn limits_queries(&self) -> bool {
-        self.first_ask_after_ms > 0 || self.asks_max > 0 || self.ask_window_s > 0 || self.query_is_repeat
+        self.counts_queries() || self.first_ask_after_ms > 0 || self.ask_window_s > 0 || self.query_is_repeat
+    }
+
+    /// Whether the number of queries so far decides about the next one.
+    #[must_use]
+    pub fn counts_queries(&self) -> bool {
+        self.asks_max > 0 || self.ask_interval_ms > 0
+    }
+
+    /// When the switch answers the next query, counted from the first attempt, after this many queries; in milliseconds.
+    #[must_use]
+    pub fn next_ask_after_ms(&self, asks: u32) -> u64 {
+        self.first_ask_after_ms.saturating_add(self.ask_interval_ms.saturating_mul(asks.into()))
+    }
+
+    /// Until when a transfer that is absent from the statement may be listed in a statement that closes later, counted from the first
+    /// attempt, in milliseconds; `None` if absence proves nothing. Twice the time after which it could be closed: from then on,
+    /// operators decide.
+    #[must_use]
+    pub fn statement_decides_within_ms(&self) -> Option<u64> {
+        let settled_within_ms = self.settled_within_ms.filter(|_| self.has_statement)?;
+        let open_ms = self.submit_deadline_ms.saturating_add(self.arrives_within_ms());
+        Some(open_ms.saturating_add(settled_within_ms).saturating_mul(2))
+    }
+
+    /// How long after submit's deadline an attempt can arrive and be accepted, in milliseconds. A switch that honours no deadline may
+    /// accept an attempt as long as the network can delay one, for which the retention stands.
+    #[must_use]
+    pub fn arrives_within_ms(&self) -> u64 {
+        let delayed_ms = if self.honours_deadline { 0 } else { self.retention_s.saturating_mul(1_000) };
+        self.max_skew_ms.saturating_add(delayed_ms)
     }
 
     /// Longest duration of one attempt, in milliseconds: two requests to the switch (query and send, or cancel

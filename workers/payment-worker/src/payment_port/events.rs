@@ -22,6 +22,19 @@ impl TemporalPaymentPort<'_> {
         self.ctx.state_mut(|workflow| workflow.inbox.pop_front())
     }
 
+    /// Takes each SUCCESS from the inbox; each FAILURE if there is no SUCCESS. Returns whether there was one.
+    pub(super) fn take_success_or_failures(&self) -> bool {
+        self.ctx.state_mut(|workflow| {
+            let has_success = workflow.inbox.contains(&WaitOutcome::SuccessReported);
+            workflow.inbox.retain(|event| match event {
+                WaitOutcome::SuccessReported => false,
+                WaitOutcome::FailureReported { .. } => has_success,
+                _ => true,
+            });
+            has_success
+        })
+    }
+
     /// Waits for an event in the inbox or for the workflow's cancellation, and takes it.
     pub(super) async fn next_event(&self) -> Option<WaitOutcome> {
         let options = wait_options(self.unconsumed_cancellation());

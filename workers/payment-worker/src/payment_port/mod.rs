@@ -126,22 +126,28 @@ impl PaymentPort for TemporalPaymentPort<'_> {
             let input = CancelInput { payment_id: self.id(), cause: cause.clone(), submit_scheduled };
             let options = self.switch_options(WorkflowCancellationToken::new(), &summary);
             let mut cancel = pin!(self.ctx.execute_activity(SwitchActivities::cancel, input, options));
-            let success_reported =
-                |workflow: &InterBankPaymentWorkflow| workflow.inbox.contains(&WaitOutcome::SuccessReported);
-            let mut success = pin!(self.ctx.wait_condition_with_options(success_reported, detached_wait()));
+            // A FAILURE may be a final reject, which the next attempt reads from the ledger without a question.
+            let may_be_final = self.payment.profile.reject_is_final;
+            let reported = move |workflow: &InterBankPaymentWorkflow| {
+                workflow.inbox.iter().any(|event| match event {
+                    WaitOutcome::SuccessReported => true,
+                    WaitOutcome::FailureReported { .. } => may_be_final,
+                    _ => false,
+                })
+            };
+            let mut reported = pin!(self.ctx.wait_condition_with_options(reported, detached_wait()));
             let result = select! {
                 result = cancel => Some(result),
-                _ = success => None,
+                _ = reported => None,
             };
             match result {
                 Some(Ok(outcome)) => return outcome,
                 Some(Err(_)) => self.pause_after_server_failure().await,
                 None => {
-                    self.ctx.state_mut(|workflow| {
-                        workflow.inbox.retain(|event| *event != WaitOutcome::SuccessReported)
-                    });
                     cancel.cancel();
-                    return CancelOutcome::SuccessReported;
+                    if self.take_success_or_failures() {
+                        return CancelOutcome::SuccessReported;
+                    }
                 }
             }
         }

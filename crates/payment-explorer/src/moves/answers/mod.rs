@@ -84,7 +84,7 @@ impl CallResults<'_> {
             answer,
             switch_now_ms: Some(self.model.date_ms(self.from.clock)),
             first_attempt_age_ms: (self.from.bank.attempts > 0 || self.from.bank.attempts_uncertain)
-                .then(|| self.model.age_ms(self.from.clock)),
+                .then(|| self.from.age_ms(self.model)),
         }
     }
 }
