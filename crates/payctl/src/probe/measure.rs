@@ -10,14 +10,21 @@ use tokio::time::{Instant, sleep};
 
 use super::findings::{CapabilityMeasurement, ClockOffset, Findings, ProbeTransferView, SwitchCapability};
 use super::http::{HttpReply, SwitchHttp, TransferName};
+use super::rails::RailTraits;
 use super::record::{ProbeSubmitOutcome, TransferRecord};
 
 use CapabilityMeasurement::{No, Unknown, Yes};
 
 /// Time for one transfer to settle, with `--let-one-settle`.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Pause between two recalls of that transfer.
+/// Time for the first query to be answered, where a query right after the submit is refused as too early.
+pub(super) const FIRST_QUERY_TIMEOUT_MS: u64 = 30_000;
+/// Pause between two such queries.
+const FIRST_QUERY_INTERVAL: Duration = Duration::from_secs(1);
+/// Pause between two recalls.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// The code with which a switch refuses a query that comes too early.
+const TOO_EARLY: &str = "query_too_early";
 /// Age of the expired deadline.
 const EXPIRED_BY: SignedDuration = SignedDuration::from_secs(60);
 
@@ -29,6 +36,9 @@ pub(crate) struct Probe {
     pub(super) run: String,
     pub(super) records: Vec<TransferRecord>,
     pub(super) findings: Findings,
+    traits: RailTraits,
+    /// When the first transfer was submitted.
+    first_submit_at: Option<Instant>,
     clock_offset: Option<ClockOffset>,
     /// The switch's time, and ours at the same moment.
     clocks: Option<(Timestamp, Timestamp)>,
@@ -47,12 +57,27 @@ impl Probe {
             }
         }
         let records = Vec::new();
-        Self { http, run, records, findings, clock_offset: None, clocks: None, listed_before: None }
+        Self {
+            http,
+            run,
+            records,
+            findings,
+            traits: RailTraits::default(),
+            first_submit_at: None,
+            clock_offset: None,
+            clocks: None,
+            listed_before: None,
+        }
     }
 
     /// The findings so far.
     pub(crate) fn findings(&self) -> &Findings {
         &self.findings
+    }
+
+    /// What the probe saw that only some rails do.
+    pub(crate) fn traits(&self) -> &RailTraits {
+        &self.traits
     }
 
     /// The switch's clock; `None` before the first reply.
@@ -82,6 +107,9 @@ impl Probe {
             self.measure_deadline().await;
             if let_one_settle {
                 self.measure_recall().await;
+            }
+            if self.traits.refuses_early_query == Some(true) {
+                self.measure_first_query(first).await;
             }
         }
         Ok(())
@@ -121,6 +149,7 @@ impl Probe {
     /// further step is possible.
     async fn submit_first(&mut self) -> Option<usize> {
         let index = self.add_record("first");
+        self.first_submit_at = Some(Instant::now());
         match self.submit(index, None).await.0 {
             ProbeSubmitOutcome::Accepted => {}
             ProbeSubmitOutcome::Refused(detail) | ProbeSubmitOutcome::Unknown(detail) => {
@@ -146,7 +175,14 @@ impl Probe {
         // By our reference, as the service queries.
         let reference = TransferName::Reference(self.records[first].reference.clone());
         let (measured, evidence) = match self.http.query(&reference).await {
-            Ok(reply) if reply.status == 200 && reply.text("status").is_some() => (Yes, reply.excerpt()),
+            Ok(reply) if reply.status == 200 && reply.text("status").is_some() => {
+                self.traits.refuses_early_query = Some(false);
+                (Yes, reply.excerpt())
+            }
+            Ok(reply) if reply.text("code") == Some(TOO_EARLY) => {
+                self.traits.refuses_early_query = Some(true);
+                (Yes, format!("offered, and refused so early: {}", reply.excerpt()))
+            }
             Ok(reply) if reply.status == 404 => (No, format!("accepted, but not found: {}", reply.excerpt())),
             Ok(reply) if is_not_offered(&reply) => (No, reply.excerpt()),
             Ok(reply) => (Unknown, reply.excerpt()),
@@ -155,9 +191,35 @@ impl Probe {
         self.findings.record(SwitchCapability::Query, measured, evidence);
     }
 
+    /// Queries the first transfer until the switch answers. A switch that refuses an early query refuses it for every transfer.
+    async fn measure_first_query(&mut self, first: usize) {
+        let reference = TransferName::Reference(self.records[first].reference.clone());
+        let Some(submitted_at) = self.first_submit_at else { return };
+        while submitted_at.elapsed() < Duration::from_millis(FIRST_QUERY_TIMEOUT_MS) {
+            sleep(FIRST_QUERY_INTERVAL).await;
+            let Ok(reply) = self.http.query(&reference).await else { continue };
+            if reply.status == 200 && reply.text("status").is_some() {
+                let after_ms = u64::try_from(submitted_at.elapsed().as_millis()).ok();
+                self.traits.first_query_after_ms = after_ms;
+                return;
+            }
+        }
+    }
+
+    /// Remembers the reason code of a refused transfer.
+    pub(super) fn note_refusal(&mut self, reply: &Result<HttpReply, String>) {
+        if let Ok(reply) = reply
+            && reply.text("status") == Some("REJECTED")
+        {
+            self.traits.saw_a_refusal = true;
+            self.traits.reject_code = reply.text("reason_code").map(str::to_owned);
+        }
+    }
+
     async fn measure_dedup(&mut self, first: usize) {
         let ids_before = self.records[first].ids.len();
         let (outcome, reply) = self.submit(first, None).await;
+        self.note_refusal(&reply);
         let has_second_id = ids_before > 0 && self.records[first].ids.len() > ids_before;
         let duplicate = reply.as_ref().ok().and_then(|reply| reply.flag("duplicate"));
         let (measured, evidence) = match (outcome, duplicate) {
@@ -273,7 +335,9 @@ impl Probe {
         });
         let expired = switch_now.saturating_sub(EXPIRED_BY).unwrap_or(switch_now);
         let index = self.add_record("deadline");
-        let (measured, evidence) = match self.submit(index, Some(expired)).await.0 {
+        let (outcome, reply) = self.submit(index, Some(expired)).await;
+        self.note_refusal(&reply);
+        let (measured, evidence) = match outcome {
             ProbeSubmitOutcome::Accepted => {
                 (No, "accepted a transfer whose deadline had expired 60 s before".to_owned())
             }

@@ -9,12 +9,14 @@
 //! | `measure` | the steps of a probe |
 //! | `transfer` | submit, cancel and recall of one probe transfer |
 //! | `findings` | the result, in stable words |
+//! | `rails` | the shipped rails that the switch behaves like |
 //! | `assess` | the configured profile and every strategy, compared with the findings |
 
 mod assess;
 mod findings;
 mod http;
 mod measure;
+mod rails;
 mod record;
 mod transfer;
 
@@ -22,3 +24,4 @@ pub(crate) use assess::{ProfileAssessment, assess};
 pub(crate) use findings::{CapabilityMeasurement, ClockOffset, Findings, ProbeTransferView};
 pub(crate) use http::{ProbeOrder, SwitchHttp, is_loopback};
 pub(crate) use measure::Probe;
+pub(crate) use rails::{RailTraits, matching};

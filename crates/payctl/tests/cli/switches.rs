@@ -1,6 +1,7 @@
 //! `payctl switch list` and `payctl switch probe`.
 
-use ::mock_switch::Shape;
+use ::mock_switch::{Rail, Shape};
+use futures::future::join_all;
 use serde_json::Value;
 
 use crate::bank::Bank;
@@ -178,4 +179,30 @@ async fn payctl_trigger_refuses_a_switch_that_is_not_a_mock_switch_of_this_machi
         refused.contains("there is no case path-x; payctl trigger without a name lists them"),
         "{refused}"
     );
+}
+
+#[tokio::test]
+async fn a_payctl_probe_recognises_the_rail_whose_shape_a_switch_has() {
+    let rails = [
+        (Rail::SctInst, "sct_inst"),
+        (Rail::FedNow, "fednow"),
+        (Rail::Rtp, "rtp"),
+        (Rail::Upi, "upi"),
+        (Rail::Pix, "pix"),
+    ];
+    // At the same time, because a probe waits for the first query that the rail answers.
+    let probed = rails.map(|(rail, name)| async move {
+        let mock = MockSwitch::start(rail.shape(), 3_600_000).await;
+        // The demo's profile is no rail's, so the check fails.
+        let document = parse(&probe(&mock.url, &["--json"]).await.check_failed());
+        mock.stop().await;
+        (name, document["rails"].clone(), document["traits"].clone())
+    });
+    for (name, found, traits) in join_all(probed).await {
+        assert_eq!(found, serde_json::json!([name]), "{traits}");
+    }
+    let mock = MockSwitch::start(Shape::default(), 3_600_000).await;
+    let output = probe(&mock.url, &[]).await.success();
+    assert!(output.contains("the switch behaves like no shipped rail"), "{output}");
+    mock.stop().await;
 }

@@ -2,6 +2,7 @@
 
 use payment_protocol::ids::{AccountId, SwitchName};
 use payment_protocol::money::parse_currency;
+use payment_protocol::profile::Rail;
 use serde::Serialize;
 
 use crate::config::ConfigArgs;
@@ -9,7 +10,7 @@ use crate::outcome::{CommandOutcome, EXIT_CODES};
 use crate::output::Output;
 use crate::probe::{
     CapabilityMeasurement, ClockOffset, Findings, Probe, ProbeOrder, ProbeTransferView, ProfileAssessment,
-    SwitchHttp, assess, is_loopback,
+    RailTraits, SwitchHttp, assess, is_loopback, matching,
 };
 use crate::table::{Align, Table};
 
@@ -54,6 +55,10 @@ struct ProbeDocument<'a> {
     clock: Option<ClockOffset>,
     findings: &'a Findings,
     assessment: &'a ProfileAssessment,
+    /// What only some rails do.
+    traits: &'a RailTraits,
+    /// The shipped rails whose profile no measurement contradicts.
+    rails: &'a [Rail],
     transfers: &'a [ProbeTransferView],
 }
 
@@ -79,6 +84,7 @@ pub(super) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
 
     let assessment = assess(&switch.profile, probe.findings());
     let transfers = probe.transfers();
+    let rails = matching(probe.findings(), probe.traits());
     let document = ProbeDocument {
         switch: &args.name,
         base_url,
@@ -86,6 +92,8 @@ pub(super) async fn run(args: Args, out: &mut Output<'_>) -> anyhow::Result<Comm
         clock: probe.clock_offset(),
         findings: probe.findings(),
         assessment: &assessment,
+        traits: probe.traits(),
+        rails: &rails,
         transfers: &transfers,
     };
     match args.json {
@@ -113,6 +121,7 @@ fn print(document: &ProbeDocument<'_>, strategy: &str, out: &mut Output<'_>) -> 
     )?;
     out.write_line(format_args!("\n{}", strategies(document.assessment, strategy)))?;
     out.write_line(format_args!("\n{}", changes(document.assessment)))?;
+    out.write_line(format_args!("\n{}", rails(document.rails, document.traits)))?;
     out.write_line(format_args!("\n{}", transfers(document.transfers)))?;
     Ok(())
 }
@@ -175,6 +184,19 @@ fn changes(assessment: &ProfileAssessment) -> String {
                 settings.join(", ")
             )
         }
+    }
+}
+
+fn rails(rails: &[Rail], traits: &RailTraits) -> String {
+    let time = match (traits.refuses_early_query, traits.first_query_after_ms) {
+        (Some(true), Some(ms)) => format!("; it answered the first query {ms} ms after the submit"),
+        (Some(true), None) => "; it answered no query within the time of the probe".into(),
+        (Some(false) | None, _) => String::new(),
+    };
+    let names: Vec<&str> = rails.iter().map(|rail| rail.as_str()).collect();
+    match names.is_empty() {
+        true => format!("the switch behaves like no shipped rail{time}"),
+        false => format!("the switch behaves like the shipped rail {}{time}", names.join(" or ")),
     }
 }
 
