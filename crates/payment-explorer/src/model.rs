@@ -329,7 +329,7 @@ impl Model {
         match phase {
             ClockPhase::BeforeDeadline | ClockPhase::WithinSkew => 5_000,
             // The first query is due once the switch's own clock has ended.
-            ClockPhase::AfterDeadline => self.profile().next_ask_after_ms(self.profile().asks_max).max(5_000),
+            ClockPhase::AfterDeadline => self.profile().first_ask_after_ms.max(5_000),
             ClockPhase::AfterRetention => {
                 self.profile().retention_s.max(self.profile().ask_window_s).saturating_mul(1_000)
             }

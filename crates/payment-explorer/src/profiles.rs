@@ -92,6 +92,8 @@ pub fn accepted() -> anyhow::Result<Vec<SwitchProfile>> {
 fn is_redundant(profile: &SwitchProfile) -> bool {
     // Only a cancel leaves a tombstone.
     profile.tombstones && !profile.can_cancel
+        // At a switch without references no statement is read.
+        || profile.has_statement && profile.strategy == Strategy::Validate
         // A single attempt is never deduplicated.
         || profile.deduplicates && profile.strategy.reconciles()
 }

@@ -29,6 +29,7 @@ CREATE TABLE payments (
     first_attempt_at    timestamptz,
     -- Queries of the transfer, at a switch that limits them.
     asks                integer     NOT NULL DEFAULT 0,
+    last_asked_at       timestamptz,
     -- Attempts may be missing: a commit may have been lost. "Never sent" is then not believed.
     attempts_uncertain  boolean     NOT NULL DEFAULT false,
     -- By the switch's clock.

@@ -86,6 +86,7 @@ struct LockedPaymentRow {
     run_id: Option<String>,
     attempts: i32,
     asks: i32,
+    last_ask_age_ms: Option<i64>,
     attempts_uncertain: bool,
     submit_deadline: Option<jiff_sqlx::Timestamp>,
     cause: Option<serde_json::Value>,
@@ -174,7 +175,8 @@ async fn read_locked(
         r#"SELECT p.payment_id AS "payment_id!", p.tenant_id AS "tenant_id!", p.source_account AS "source_account!",
                   p.destination_account AS "destination_account!", p.end_to_end_id, p.amount_minor AS "amount_minor!",
                   p.currency AS "currency!", p.profile AS "profile!", p.state AS "state!", p.run_id, p.attempts AS "attempts!",
-                  p.asks AS "asks!", p.attempts_uncertain AS "attempts_uncertain!", p.submit_deadline, p.cause, p.final_status,
+                  p.asks AS "asks!",
+                  (extract(epoch FROM clock_timestamp() - p.last_asked_at) * 1000)::bigint AS last_ask_age_ms, p.attempts_uncertain AS "attempts_uncertain!", p.submit_deadline, p.cause, p.final_status,
                   (extract(epoch FROM clock_timestamp() - coalesce(
                        p.first_attempt_at, CASE WHEN p.attempts_uncertain THEN p.accepted_at END)) * 1000)::bigint
                       AS first_attempt_age_ms,
@@ -285,6 +287,7 @@ impl LockedPaymentRow {
             hold: parse_word("hold", self.hold.as_deref(), HoldStatus::parse, &unreadable)?,
             attempts: u32::try_from(self.attempts).unwrap_or(u32::MAX),
             asks: u32::try_from(self.asks).unwrap_or(u32::MAX),
+            last_ask_age_ms: self.last_ask_age_ms.map(|age| unsigned_ms(Some(age))),
             attempts_uncertain: self.attempts_uncertain,
             first_attempt_age_ms: self.first_attempt_age_ms.map(|age| unsigned_ms(Some(age))),
             cause,

@@ -60,6 +60,8 @@ pub struct CancelContext {
     pub never_sent: bool,
     /// The switch accepted the transfer, according to our record. That it does not know the transfer is then a contradiction.
     pub accepted: bool,
+    /// The switch reported a SUCCESS that could not be taken for this payment's.
+    pub has_doubtful_success: bool,
     /// Submit's deadline on the switch's clock, in milliseconds since the epoch; `None` if no attempt is recorded.
     pub deadline_ms: Option<i64>,
     /// How long the payment has been cancelling, in milliseconds.
@@ -247,9 +249,10 @@ async fn decide_by_query<P: CancelPort>(
     // A statement that cannot be read today may be read tomorrow, and one that is not complete will be.
     let mut statement_closes = false;
     if let Some(listed) = &look.listed {
-        if let QueryAnswer::NotListed { complete_until_ms } = listed.answer
-            && is_void_by_statement(port, profile, context, complete_until_ms, listed.switch_now_ms).await?
-        {
+        if is_void_by_statement(port, profile, context.deadline_ms, listed).await? {
+            if context.has_doubtful_success {
+                return Ok(CancelAttemptOutcome::Undecidable(OperatorReason::ConfirmationMismatch));
+            }
             return void(port, VoidReason::NotInClosedStatement).await;
         }
         let age_ms = listed.first_attempt_age_ms.unwrap_or(0);
@@ -296,21 +299,21 @@ fn no_query_left(not_asked: Option<AskRuling>) -> OperatorReason {
 
 /// Whether the absence from a statement proves that the transfer never settles: the statement is complete up to a time at which no
 /// attempt can arrive any more, and everything that arrived has settled or never will.
-async fn is_void_by_statement<P: CancelPort>(
+pub(crate) async fn is_void_by_statement<P: CancelPort>(
     port: &P,
     profile: &SwitchProfile,
-    context: &CancelContext,
-    complete_until_ms: Option<i64>,
-    switch_now_ms: Option<i64>,
+    deadline_ms: Option<i64>,
+    listed: &SwitchResponse<QueryAnswer>,
 ) -> Result<bool, P::Error> {
+    let QueryAnswer::NotListed { complete_until_ms } = listed.answer else { return Ok(false) };
     let (Some(settled_within_ms), Some(complete_until_ms), Some(switch_now_ms)) =
-        (profile.settled_within_ms, complete_until_ms, switch_now_ms)
+        (profile.settled_within_ms, complete_until_ms, listed.switch_now_ms)
     else {
         return Ok(false);
     };
     let open_ms = profile.arrives_within_ms().saturating_add(settled_within_ms);
     let open_ms = i64::try_from(open_ms).unwrap_or(i64::MAX);
-    let deadline_ms = recorded_deadline(port, profile, context, switch_now_ms).await?;
+    let deadline_ms = recorded_deadline(port, profile, deadline_ms, switch_now_ms).await?;
     Ok(complete_until_ms > deadline_ms.saturating_add(open_ms))
 }
 
@@ -319,10 +322,10 @@ async fn is_void_by_statement<P: CancelPort>(
 async fn recorded_deadline<P: CancelPort>(
     port: &P,
     profile: &SwitchProfile,
-    context: &CancelContext,
+    deadline_ms: Option<i64>,
     switch_now_ms: i64,
 ) -> Result<i64, P::Error> {
-    match context.deadline_ms {
+    match deadline_ms {
         Some(deadline_ms) => Ok(deadline_ms),
         None => {
             let distance_ms = i64::try_from(profile.submit_deadline_ms).unwrap_or(i64::MAX);
@@ -364,7 +367,7 @@ async fn not_found<P: CancelPort, A>(
         let detail = "the switch does not know the transfer, and its answer has no Date header";
         return Ok(retry_or_operator(profile, context, response, detail));
     };
-    let deadline_ms = recorded_deadline(port, profile, context, switch_now_ms).await?;
+    let deadline_ms = recorded_deadline(port, profile, context.deadline_ms, switch_now_ms).await?;
     let skew_ms = i64::try_from(profile.max_skew_ms).unwrap_or(i64::MAX);
     let remaining_ms = deadline_ms.saturating_add(skew_ms).saturating_sub(switch_now_ms);
     if remaining_ms < 0 {

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 pub use crate::action::Action;
-use crate::cancel::{self, CancelAttemptOutcome, CancelPort};
+use crate::cancel::{self, CancelAttemptOutcome, CancelPort, is_void_by_statement};
 use crate::cause::{Cause, OperatorReason};
 use crate::facts::FinalStatus;
 use crate::ids::DecisionId;
@@ -98,7 +98,14 @@ async fn debit<P: DecisionPort>(
     reason: OperatorReason,
 ) -> Result<DecisionOutcome, P::Error> {
     // The switch is asked first, always: the money may have come back since.
-    let response = look(port, payment).await?.answer();
+    let look = look(port, payment).await?;
+    if let Some(listed) = &look.listed
+        && is_void_by_statement(port, &payment.profile, None, listed).await?
+    {
+        let detail = "the statement is complete and does not list the transfer; decide retry_cancel instead";
+        return refuse(port, detail.into()).await;
+    }
+    let response = look.answer();
     // Within its retention, a switch that honours deadlines reports a void transfer as not found: cancel again.
     let conclusive = payment.profile.has_query && payment.profile.honours_deadline;
     let remembers = response

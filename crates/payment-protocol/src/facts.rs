@@ -66,6 +66,8 @@ pub struct Facts {
     pub attempts: u32,
     /// Queries of the transfer that were counted, at a switch that limits them.
     pub asks: u32,
+    /// Time since the last counted query, by the database's clock, in milliseconds; `None` if none was counted.
+    pub last_ask_age_ms: Option<u64>,
     /// Whether attempts may be missing from this record, because the database may have lost a commit: a workflow scheduled a
     /// submit of which no attempt is recorded, an answer arrived to an attempt without a record, or the database was restored.
     /// "Never sent" is then not believed.
@@ -104,6 +106,7 @@ impl Facts {
             hold: None,
             attempts: 0,
             asks: 0,
+            last_ask_age_ms: None,
             attempts_uncertain: false,
             first_attempt_age_ms: None,
             cause: None,

@@ -64,7 +64,8 @@ pub async fn look<P: CancelPort>(port: &P, payment: &Payment) -> Result<Look, P:
         (None, Some(AskRuling::TooEarly { .. })) => true,
         (None, _) => false,
     };
-    if profile.has_statement && !is_decided {
+    // Without references a statement's entry is ours only by the switch's id, which a query that found nothing does not give.
+    if profile.has_statement && !is_decided && !profile.needs_account_lock() {
         let response = port.statement(&reference).await?;
         let answer = profile.read_query_answer(response.answer);
         look.listed = Some(SwitchResponse { answer, ..response });

@@ -215,6 +215,9 @@ fn not_sent(reason: NotSent) -> Cause {
         NotSent::AnotherRun => Cause::Interrupted,
         // One attempt was sent, and its answer is unknown.
         NotSent::SecondAttemptForbidden => Cause::SubmitUnknown,
+        NotSent::Rejected => {
+            Cause::SubmitRefused { reason: "the switch rejected the transfer for good".into() }
+        }
         NotSent::NoOpenHold
         | NotSent::CancelStarted
         | NotSent::ReportedWithoutAttempt

@@ -80,6 +80,8 @@ text_enum!(
         ReportedWithoutAttempt = "reported_without_attempt",
         /// The switch's retention of the first attempt may have expired.
         SwitchRetentionExpired = "switch_retention_expired",
+        /// The switch rejected the transfer for good.
+        Rejected = "rejected",
     }
 );
 
@@ -107,6 +109,10 @@ pub fn attempt(facts: &Facts, run: &RunId, profile: &SwitchProfile, tried_before
     }
     if facts.hold != Some(HoldStatus::Open) {
         return No(NotSent::NoOpenHold);
+    }
+    // Without a cause, only a final reject can have been recorded.
+    if facts.cause.is_none() && facts.final_status == Some(FinalStatus::Void) {
+        return No(NotSent::Rejected);
     }
     if facts.cause.is_some() || facts.final_status.is_some() {
         return No(NotSent::CancelStarted);
@@ -154,8 +160,9 @@ pub enum AskRuling {
 #[must_use]
 pub fn ask(facts: &Facts, profile: &SwitchProfile) -> AskRuling {
     // Only a recorded attempt is repeated, and only while the switch answers the repeat with the first outcome.
+    let is_decided = facts.state.end().is_some() || facts.final_status.is_some();
     let nothing_to_repeat = profile.query_is_repeat
-        && (facts.attempts == 0 || retention_expired(facts.first_attempt_age_ms, profile));
+        && (is_decided || facts.attempts == 0 || retention_expired(facts.first_attempt_age_ms, profile));
     let is_counted_out = profile.asks_max > 0 && facts.asks >= profile.asks_max;
     let age_ms = facts.first_attempt_age_ms.unwrap_or(0);
     let window_ms = profile.ask_window_s.saturating_mul(1_000);
@@ -163,7 +170,12 @@ pub fn ask(facts: &Facts, profile: &SwitchProfile) -> AskRuling {
     if nothing_to_repeat || is_counted_out || is_past_window {
         return AskRuling::Spent;
     }
-    match profile.next_ask_after_ms(facts.asks).saturating_sub(age_ms) {
+    let since_last_ms = facts.last_ask_age_ms.unwrap_or(u64::MAX);
+    let wait_ms = profile
+        .first_ask_after_ms
+        .saturating_sub(age_ms)
+        .max(profile.ask_interval_ms.saturating_sub(since_last_ms));
+    match wait_ms {
         0 => AskRuling::Ask,
         wait_ms => AskRuling::TooEarly { wait_ms },
     }
@@ -230,11 +242,19 @@ fn money_report(
     }
 }
 
+/// Whether the switch reported a SUCCESS that could not be taken for this payment's: with other data, or without a recorded attempt.
+/// What the switch says afterwards is then for operators.
+#[must_use]
+pub fn has_doubtful_success(facts: &Facts) -> bool {
+    facts.confirmation_mismatch || facts.reported_without_attempt
+}
+
 /// Rules on a final reject, in the answer to an attempt or in a callback; `None` if the profile does not believe it, or nothing was
 /// sent that could have been rejected.
 #[must_use]
 pub fn final_reject(facts: &Facts, profile: &SwitchProfile, reject: &Reject) -> Option<FinalStatusRuling> {
-    (profile.is_final(reject) && !never_sent(facts)).then(|| void_report(facts))
+    let is_believed = profile.is_final(reject) && !never_sent(facts) && !has_doubtful_success(facts);
+    is_believed.then(|| void_report(facts))
 }
 
 /// Rules on an answer that reports the transfer as void.
@@ -250,7 +270,9 @@ pub fn void_is_believed(facts: &Facts, reason: VoidReason, accepted: bool) -> bo
     match reason {
         VoidReason::NeverSent => never_sent(facts),
         VoidReason::Tombstoned | VoidReason::DeadlinePassed => !accepted,
-        VoidReason::Cancelled | VoidReason::Rejected | VoidReason::NotInClosedStatement => true,
+        // A SUCCESS that could not be taken is on record: no absence outweighs it.
+        VoidReason::NotInClosedStatement => !has_doubtful_success(facts),
+        VoidReason::Cancelled | VoidReason::Rejected => true,
     }
 }
 

@@ -86,6 +86,7 @@ impl ScriptedPort {
             final_status: None,
             never_sent: false,
             accepted: false,
+            has_doubtful_success: false,
             deadline_ms: Some(DEADLINE_MS),
             cancelling_ms: 0,
         };

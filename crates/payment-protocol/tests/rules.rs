@@ -5,6 +5,7 @@
 mod support;
 
 use payment_protocol::SwitchProfile;
+use payment_protocol::cancel::VoidReason;
 use payment_protocol::cause::{Cause, ReserveRefusal};
 use payment_protocol::facts::{Facts, FinalStatus, HoldStatus, RecallRecord, ReserveRecord};
 use payment_protocol::ids::{RunId, SwitchName};
@@ -113,7 +114,7 @@ fn a_submit_attempt_needs_its_own_run_an_open_hold_and_no_fence() {
         (hold(Some(HoldStatus::Released)),                             "a", &full,             No(NotSent::NoOpenHold)),
         (hold(Some(HoldStatus::Debited)),                              "a", &full,             No(NotSent::NoOpenHold)),
         (Facts { cause: Some(Cause::SlaExpired), ..sent() },           "a", &full,             No(NotSent::CancelStarted)),
-        (Facts { final_status: Some(FinalStatus::Void), ..sent() },    "a", &full,             No(NotSent::CancelStarted)),
+        (Facts { final_status: Some(FinalStatus::Void), ..sent() },    "a", &full,             No(NotSent::Rejected)),
         (Facts { cancel_requested: true, ..held() },                   "a", &full,             No(NotSent::CustomerCancel)),
         (held(),                                                       "a", &no_deduplication, Send(1)),
         (sent(),                                                       "a", &no_deduplication, No(NotSent::SecondAttemptForbidden)),
@@ -398,18 +399,27 @@ fn queries_are_refused_before_their_time_beyond_their_number_and_after_their_win
         rules::ask(&facts, profile)
     };
     assert_eq!(ruling(&limited, 0, 8_999), AskRuling::TooEarly { wait_ms: 1 });
-    assert_eq!(ruling(&limited, 0, 9_000), AskRuling::Ask);
-    assert_eq!(ruling(&limited, 1, 9_000), AskRuling::TooEarly { wait_ms: 500 });
-    assert_eq!(ruling(&limited, 2, 10_000), AskRuling::Ask);
+    assert_eq!(ruling(&limited, 2, 9_000), AskRuling::Ask);
     assert_eq!(ruling(&limited, 3, 9_000), AskRuling::Spent);
     assert_eq!(ruling(&limited, 0, 59_999), AskRuling::Ask);
     assert_eq!(ruling(&limited, 0, 60_000), AskRuling::Spent);
+    let again = |last_ask_age_ms| {
+        let facts = Facts { attempts: 1, asks: 1, first_attempt_age_ms: Some(20_000), ..Facts::accepted() };
+        rules::ask(&Facts { last_ask_age_ms: Some(last_ask_age_ms), ..facts }, &limited)
+    };
+    assert_eq!(again(499), AskRuling::TooEarly { wait_ms: 1 });
+    assert_eq!(again(500), AskRuling::Ask);
     let repeat = SwitchProfile { query_is_repeat: true, ..full_profile() };
     assert_eq!(ruling(&repeat, 9, RETENTION_MS - 1), AskRuling::Ask);
     assert_eq!(ruling(&repeat, 0, RETENTION_MS), AskRuling::Spent);
     // Without a recorded attempt a repeat would be a first submit.
     let lost = Facts { attempts_uncertain: true, first_attempt_age_ms: Some(1), ..Facts::accepted() };
     assert_eq!(rules::ask(&lost, &repeat), AskRuling::Spent);
+    // Nothing is left to ask once an answer is recorded: a repeat would pay for a released hold.
+    let attempted = Facts { attempts: 1, first_attempt_age_ms: Some(1), ..Facts::accepted() };
+    let decided = Facts { final_status: Some(FinalStatus::Void), ..attempted.clone() };
+    let ended = Facts { state: PaymentState::Failed, ..attempted };
+    assert_eq!([rules::ask(&decided, &repeat), rules::ask(&ended, &repeat)], [AskRuling::Spent; 2]);
 }
 
 #[test]
@@ -429,4 +439,18 @@ fn only_a_final_reject_of_something_sent_is_the_final_status() {
     assert_eq!(reject(&Facts::accepted(), &believed, &dead), None);
     assert_eq!(reject(&sent, &believed, &Reject::uncoded("closed")), None);
     assert_eq!(reject(&sent, &full_profile(), &dead), None);
+    // A SUCCESS that could not be taken is on record: operators decide.
+    for doubtful in [
+        Facts { confirmation_mismatch: true, ..sent.clone() },
+        Facts { reported_without_attempt: true, ..sent.clone() },
+    ] {
+        assert_eq!(reject(&doubtful, &believed, &dead), None);
+        assert!(!rules::void_is_believed(&doubtful, VoidReason::NotInClosedStatement, false));
+    }
+    assert!(rules::void_is_believed(&sent, VoidReason::NotInClosedStatement, true));
+    let rejected = Facts { final_status: Some(FinalStatus::Void), attempts: 1, ..held() };
+    assert_eq!(
+        rules::attempt(&rejected, &run("a"), &believed, false),
+        AttemptRuling::NotSent(NotSent::Rejected)
+    );
 }

@@ -127,7 +127,8 @@ pub(super) async fn query(
     };
     let reply =
         timeout(TIMEOUT, request).await.map_err(|_| "the switch gave no answer within 15 s".to_owned())?;
-    match reply.answer {
+    // As the service reads it: a code of the switch's may say nothing about the transfer.
+    match profile.read_query_answer(reply.answer) {
         QueryAnswer::NoAnswer { detail } => Err(format!("the switch gave no answer: {detail}")),
         QueryAnswer::OurFault { detail } => Err(format!("the switch refused the query: {detail}")),
         answer => Ok(SwitchView { method, answer, transfer_id: reply.transfer_id }),

@@ -150,6 +150,8 @@ impl Bank {
             hold: self.hold,
             attempts: u32::from(self.attempts),
             asks: u32::from(self.asks),
+            // The simulated clock has no times between two queries.
+            last_ask_age_ms: None,
             attempts_uncertain: self.attempts_uncertain,
             first_attempt_age_ms: (self.attempts > 0 || self.attempts_uncertain).then_some(age_ms),
             cause: self.cause.as_deref().cloned(),

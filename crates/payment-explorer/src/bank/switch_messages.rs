@@ -125,6 +125,7 @@ impl Bank {
             final_status: facts.final_status,
             never_sent: rules::never_sent(&facts),
             accepted: self.accepted,
+            has_doubtful_success: rules::has_doubtful_success(&facts),
             deadline_ms: (self.attempts > 0).then_some(deadline_ms),
             cancelling_ms: 0,
         };

@@ -44,6 +44,7 @@ impl Ledger {
             final_status: facts.final_status,
             never_sent: rules::never_sent(facts),
             accepted: is_accepted(&mut tx, payment_id).await?,
+            has_doubtful_success: rules::has_doubtful_success(facts),
             deadline_ms: locked.submit_deadline.map(|at| at.as_millisecond()),
             cancelling_ms: locked.cancelling_ms,
         };
@@ -83,7 +84,7 @@ impl Ledger {
         let ruling = rules::ask(&locked.facts, &locked.profile);
         if ruling == AskRuling::Ask && locked.profile.counts_queries() {
             let id = payment_id.as_str();
-            sqlx::query!("UPDATE payments SET asks = asks + 1 WHERE payment_id = $1", id)
+            sqlx::query!("UPDATE payments SET asks = asks + 1, last_asked_at = clock_timestamp() WHERE payment_id = $1", id)
                 .execute(&mut *tx)
                 .await?;
             tx.commit().await?;

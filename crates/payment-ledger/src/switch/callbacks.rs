@@ -266,7 +266,10 @@ async fn apply_callback(
             .await?;
         return Ok(false);
     }
-    if open && !write_final_reject(tx, locked, &reject).await? {
+    let is_of_this_amount = callback.amount_minor == locked.money.amount_minor()
+        && callback.currency == locked.money.currency().code();
+    let is_final = open && is_of_this_amount && write_final_reject(tx, locked, &reject).await?;
+    if open && !is_final {
         let detail = format!("the switch reported a failure, which is not final: {reject}");
         writes::append_timeline(tx, payment_id, locked.facts.state, &detail).await?;
     }

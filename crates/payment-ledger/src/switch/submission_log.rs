@@ -87,7 +87,13 @@ impl Ledger {
     pub async fn lookup_key(&self, payment_id: &PaymentId) -> Result<LookupKey, LedgerError> {
         let row = sqlx::query!(
                 r#"SELECT destination_account, amount_minor, currency,
-                          CASE WHEN p.profile ->> 'strategy' = 'validate' THEN f.marker ELSE coalesce(
+                          CASE WHEN p.profile ->> 'strategy' = 'validate' THEN f.marker
+                          -- Its absence is a proof there: the position is older than every entry of the payment, and an attempt's
+                          -- record may be gone, so only the acceptance is a bound.
+                          WHEN p.profile ? 'settled_within_ms' THEN
+                              (SELECT r.cursor FROM statement_lines r
+                               WHERE r.switch = p.switch AND r.read_at < p.accepted_at ORDER BY r.read_at DESC, r.line_id DESC LIMIT 1)
+                          ELSE coalesce(
                               -- Reconciliation has not read so far: the recorded position is newer than its lines.
                               CASE WHEN NOT EXISTS (SELECT FROM statement_lines l WHERE l.switch = p.switch AND l.cursor = f.marker)
                                    THEN f.marker END,

@@ -83,6 +83,8 @@ impl Modelled {
             "AnotherRun"
         } else if self.hold != Some("open") {
             "NoOpenHold"
+        } else if self.cause.is_none() && self.final_status == Some("Void") {
+            "Rejected"
         } else if self.cause.is_some() || self.final_status.is_some() {
             "CancelStarted"
         } else if self.cancel_requested {

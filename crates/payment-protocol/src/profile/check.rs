@@ -68,9 +68,9 @@ pub enum ProfileError {
         "reject_is_final needs at least one code with the meaning dead in reject_codes; list the switch's codes, or set reject_is_final = false"
     )]
     FinalRejectWithoutCode,
-    /// A switch without references cannot reject one, nor be asked by a repeat of it.
+    /// A switch without references cannot reject one, answer a repeat of it, or list it as absent.
     #[error(
-        "strategy validate is for a switch without client references: it can neither reject a reference for good nor answer a repeat; set reject_is_final and query_is_repeat to false"
+        "strategy validate is for a switch without client references: it can neither reject a reference for good, nor answer a repeat, nor prove by its statement that a transfer is absent; set reject_is_final and query_is_repeat to false and remove settled_within_ms"
     )]
     ValidateWithRejectOrRepeat,
     /// Strategy query looks before the first attempt, which such a switch refuses or counts.
@@ -91,6 +91,19 @@ pub enum ProfileError {
         "query_is_repeat needs deduplicates = true: without deduplication a repeat of the submit pays twice; set query_is_repeat = false"
     )]
     RepeatWithoutDeduplication,
+    /// A reject of the repeat would not be one of the first submit.
+    #[error(
+        "query_is_repeat needs reject_is_final = true: otherwise the reject of a repeat says nothing about the submit that it repeats; set query_is_repeat = false"
+    )]
+    RepeatWithoutFinalReject,
+    /// A repeat after the retention would be executed a second time.
+    #[error(
+        "query_is_repeat needs ask_window_s between 1 s and half the switch's retention of references, retention_s ({retention_s} s): a repeat that arrives after it would be executed a second time"
+    )]
+    RepeatOutlivesRetention {
+        /// The configured retention, in seconds.
+        retention_s: u64,
+    },
     /// The queries can be used up, and then nothing would show how the transfer ended.
     #[error(
         "asks_max and ask_window_s need has_callback or has_statement = true: when the queries are used up, nothing else would show how a transfer ended; set both to 0"
@@ -169,7 +182,9 @@ impl SwitchProfile {
                 let better = if self.deduplicates { Strategy::Reference } else { Strategy::AtMostOnce };
                 Err(ProfileError::ValidateWithReferences { better })
             }
-            Strategy::Validate if self.reject_is_final || self.query_is_repeat => {
+            Strategy::Validate
+                if self.reject_is_final || self.query_is_repeat || self.settled_within_ms.is_some() =>
+            {
                 Err(ProfileError::ValidateWithRejectOrRepeat)
             }
             Strategy::Query
@@ -203,6 +218,12 @@ impl SwitchProfile {
         }
         if self.query_is_repeat && !self.deduplicates {
             return Err(ProfileError::RepeatWithoutDeduplication);
+        }
+        if self.query_is_repeat && !self.reject_is_final {
+            return Err(ProfileError::RepeatWithoutFinalReject);
+        }
+        if self.query_is_repeat && !(1..=self.retention_s / 2).contains(&self.ask_window_s) {
+            return Err(ProfileError::RepeatOutlivesRetention { retention_s: self.retention_s });
         }
         if (self.asks_max > 0 || self.ask_window_s > 0) && !(self.has_callback || self.has_statement) {
             return Err(ProfileError::SpentQueriesWithoutOtherSource);
@@ -320,6 +341,18 @@ mod tests {
             }),
             ProfileError::RepeatWithoutDeduplication
         );
+        let repeat = |p: &mut SwitchProfile| {
+            (p.query_is_repeat, p.reject_is_final, p.burns_reference) = (true, true, true);
+            p.reject_codes = [("AC04".into(), RejectMeaning::Dead)].into();
+        };
+        let mut repeats = SwitchProfile { strategy: Strategy::Reference, ..full() };
+        repeat(&mut repeats);
+        assert_eq!(repeats.check(), Err(ProfileError::RepeatOutlivesRetention { retention_s: 86_400 }));
+        repeats.ask_window_s = 43_201;
+        assert_eq!(repeats.check(), Err(ProfileError::RepeatOutlivesRetention { retention_s: 86_400 }));
+        repeats.ask_window_s = 43_200;
+        assert_eq!(repeats.check(), Ok(vec![]));
+        assert_eq!(refused(|p| p.query_is_repeat = true), ProfileError::RepeatWithoutFinalReject);
         assert_eq!(
             refused(|p| (p.has_callback, p.asks_max) = (false, 3)),
             ProfileError::SpentQueriesWithoutOtherSource

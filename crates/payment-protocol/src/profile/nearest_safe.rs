@@ -56,7 +56,8 @@ impl SwitchProfile {
             }
             ProfileError::ValidateWithRejectOrRepeat => {
                 (self.reject_is_final, self.query_is_repeat) = (false, false);
-                Some("reject_is_final = false, query_is_repeat = false".into())
+                self.settled_within_ms = None;
+                Some("reject_is_final = false, query_is_repeat = false, no settled_within_ms".into())
             }
             ProfileError::QueryFirstWithLimits { better } => Some(self.use_strategy(*better)),
             // Without a query there is nothing to limit.
@@ -69,7 +70,16 @@ impl SwitchProfile {
                         .into(),
                 )
             }
-            ProfileError::RepeatWithoutDeduplication => {
+            ProfileError::RepeatOutlivesRetention { retention_s } => {
+                let half_s = retention_s / 2;
+                if half_s == 0 {
+                    self.query_is_repeat = false;
+                    return Some("query_is_repeat = false".into());
+                }
+                self.ask_window_s = half_s;
+                Some(format!("ask_window_s = {half_s}"))
+            }
+            ProfileError::RepeatWithoutDeduplication | ProfileError::RepeatWithoutFinalReject => {
                 self.query_is_repeat = false;
                 Some("query_is_repeat = false".into())
             }

@@ -204,12 +204,6 @@ impl SwitchProfile {
         self.asks_max > 0 || self.ask_interval_ms > 0
     }
 
-    /// When the switch answers the next query, counted from the first attempt, after this many queries; in milliseconds.
-    #[must_use]
-    pub fn next_ask_after_ms(&self, asks: u32) -> u64 {
-        self.first_ask_after_ms.saturating_add(self.ask_interval_ms.saturating_mul(asks.into()))
-    }
-
     /// Until when a transfer that is absent from the statement may be listed in a statement that closes later, counted from the first
     /// attempt, in milliseconds; `None` if absence proves nothing. Twice the time after which it could be closed: from then on,
     /// operators decide.
@@ -228,11 +222,17 @@ impl SwitchProfile {
         self.max_skew_ms.saturating_add(delayed_ms)
     }
 
-    /// Longest duration of one attempt, in milliseconds: two requests to the switch (query and send, or cancel
-    /// and query) and our own ledger's part.
+    /// Longest duration of one submit attempt, in milliseconds: two requests to the switch (query and send) and our own ledger's part.
     #[must_use]
     pub fn attempt_bound_ms(&self) -> u64 {
         self.attempt_timeout_ms.saturating_mul(2).saturating_add(LEDGER_PART_MS)
+    }
+
+    /// Longest duration of an attempt that looks at the transfer, in milliseconds: a cancel, a query, a reading of the statement, which
+    /// may end one page after its time, and our own ledger's part.
+    #[must_use]
+    pub fn look_bound_ms(&self) -> u64 {
+        self.attempt_timeout_ms.saturating_mul(4).saturating_add(LEDGER_PART_MS)
     }
 
     /// Whether at most one attempt is ever sent, whatever its outcome.

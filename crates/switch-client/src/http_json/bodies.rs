@@ -32,6 +32,7 @@ pub(crate) struct TransferView {
     pub(crate) creditor_account: Option<String>,
     pub(crate) reason: Option<String>,
     /// The code of the reason, of a switch whose rejects have codes.
+    #[serde(default, deserialize_with = "scalar_text")]
     pub(crate) reason_code: Option<String>,
     /// Whether this is no transfer but the trace of a cancel: the switch has never received a submit under the reference.
     #[serde(default)]
@@ -145,4 +146,14 @@ pub(crate) struct StatementEntry {
 pub(crate) struct ProblemBody {
     pub(crate) code: Option<String>,
     pub(crate) detail: Option<String>,
+}
+
+/// Deserializes a text or a number as text, and anything else as nothing: a code that cannot be read says nothing, and costs neither a
+/// report nor a page of the statement.
+pub(super) fn scalar_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(match serde_json::Value::deserialize(deserializer)? {
+        serde_json::Value::String(text) => Some(text),
+        serde_json::Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    })
 }

@@ -5,6 +5,7 @@ use payment_protocol::report::IncomingReport;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use super::bodies::scalar_text;
 use super::http::excerpt;
 use super::integer::deserialize_integer;
 use crate::client::SwitchReports;
@@ -31,7 +32,7 @@ pub struct CallbackBody {
     #[serde(default)]
     reason: Option<String>,
     /// Code of the reason, from a switch whose rejects have codes.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "scalar_text")]
     reason_code: Option<String>,
 }
 

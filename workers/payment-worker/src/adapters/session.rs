@@ -41,9 +41,9 @@ impl<'a> SwitchSession<'a> {
         self.payment.profile.needs_account_lock()
     }
 
-    /// Whether transfers may be looked up in the switch's statement.
-    pub(crate) fn reads_statement(&self) -> bool {
-        self.payment.profile.has_statement
+    /// Whether the statement is the only place where transfers are looked up, so that a lookup needs a position from before the submit.
+    pub(crate) fn reads_statement_only(&self) -> bool {
+        self.payment.profile.has_statement && !self.payment.profile.has_query
     }
 
     /// The lookup key that the ledger recorded.

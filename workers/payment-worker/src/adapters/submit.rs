@@ -156,7 +156,7 @@ impl SubmitPort for SubmitAdapter<'_> {
                 .marker(&account)
                 .await
                 .map_err(|detail| SubmitAdapterError::ListingUnavailable { switch: switch(), detail })?;
-        } else if self.session.reads_statement() {
+        } else if self.session.reads_statement_only() {
             marker = client.statement_position().await;
         }
         let (ruling, transfer) = ledger

@@ -120,7 +120,7 @@ impl TemporalPaymentPort<'_> {
     /// Options of the other activities at the switch, which the server retries without end.
     pub(super) fn switch_options(&self, token: WorkflowCancellationToken, summary: &str) -> ActivityOptions {
         let profile = &self.payment.profile;
-        ActivityOptions::with_start_to_close_timeout(Duration::from_millis(profile.attempt_bound_ms()))
+        ActivityOptions::with_start_to_close_timeout(Duration::from_millis(profile.look_bound_ms()))
             .task_queue(cancel_queue(self.ctx.task_queue(), profile.switch.as_str()))
             .retry_policy(retry_policy(
                 Duration::from_millis(profile.backoff_ms),
