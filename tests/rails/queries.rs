@@ -6,8 +6,8 @@ use testkit::{System, SystemOptions};
 
 use crate::kinds::{fednow, sct_inst, upi};
 
-/// Every answer of the switch so far, as the workflow's attempts saw it: a refused query would be an error of the switch.
-async fn pay_without_callback(name: &str, options: SystemOptions) -> anyhow::Result<System> {
+/// A system whose switch loses its callbacks.
+async fn start_without_callbacks(name: &str, options: SystemOptions) -> anyhow::Result<System> {
     let system = System::start(name, options).await?;
     system.switch.set_default_behaviour(json!({"callback": {"lose": true}})).await?;
     Ok(system)
@@ -16,7 +16,7 @@ async fn pay_without_callback(name: &str, options: SystemOptions) -> anyhow::Res
 #[tokio::test]
 async fn s0_5_a_lost_confirmation_is_asked_for_after_the_rails_own_time_and_settles() -> anyhow::Result<()> {
     for (name, options) in [("sct-inst", sct_inst()), ("fednow", fednow()), ("upi", upi())] {
-        let system = pay_without_callback(&format!("asked-{name}"), options).await?;
+        let system = start_without_callbacks(&format!("asked-{name}"), options).await?;
         let payment = system.pay("5.00").await?;
         system.wait_for_state(&payment.payment_id, "settled").await?;
         // One question: an earlier one would have been refused, and asked again.

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::book::submit::{DEADLINE_PASSED, DUPLICATE_REFERENCE};
 use crate::clock;
 use crate::plan::NOT_DECIDED_IN_TIME;
+use crate::status::TransferStatus;
 
 /// The capabilities of a switch. An absent field has its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +74,12 @@ pub enum RejectCodes {
 }
 
 impl RejectCodes {
-    /// The code of a reason; `None` if rejects have none.
+    /// The code of a transfer's reason; `None` if the transfer is not rejected, or rejects have no codes.
+    pub(crate) fn of(self, status: TransferStatus, reason: Option<&str>) -> Option<&'static str> {
+        reason.filter(|_| status == TransferStatus::Rejected).and_then(|reason| self.code(reason))
+    }
+
+    /// The code of a reject's reason; `None` if rejects have none.
     pub(crate) fn code(self, reason: &str) -> Option<&'static str> {
         let (expired, duplicate) = match self {
             Self::None => return None,
@@ -119,6 +125,15 @@ impl Shape {
     pub(crate) fn calls_back(&self) -> bool {
         self.callback && self.keys
     }
+}
+
+/// A transfer as the switch shows it, with the code of its reject.
+#[derive(Debug, Serialize)]
+pub(crate) struct Coded<T> {
+    #[serde(flatten)]
+    pub(crate) transfer: T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason_code: Option<&'static str>,
 }
 
 /// The shape and the clock offset at one time.

@@ -47,13 +47,15 @@ impl Look {
 /// The port's own error.
 pub async fn look<P: CancelPort>(port: &P, payment: &Payment) -> Result<Look, P::Error> {
     let (profile, reference) = (&payment.profile, payment.reference());
+    let read = |response: SwitchResponse<QueryAnswer>| SwitchResponse {
+        answer: profile.read_query_answer(response.answer),
+        ..response
+    };
     let mut look = Look { asked: None, not_asked: None, listed: None };
     if profile.has_query {
         let ruling = if profile.limits_queries() { port.begin_query().await? } else { AskRuling::Ask };
         if ruling == AskRuling::Ask {
-            let response = port.query(&reference).await?;
-            let answer = profile.read_query_answer(response.answer);
-            look.asked = Some(SwitchResponse { answer, ..response });
+            look.asked = Some(read(port.query(&reference).await?));
         } else {
             look.not_asked = Some(ruling);
         }
@@ -66,9 +68,7 @@ pub async fn look<P: CancelPort>(port: &P, payment: &Payment) -> Result<Look, P:
     };
     // Without references a statement's entry is ours only by the switch's id, which a query that found nothing does not give.
     if profile.has_statement && !is_decided && !profile.needs_account_lock() {
-        let response = port.statement(&reference).await?;
-        let answer = profile.read_query_answer(response.answer);
-        look.listed = Some(SwitchResponse { answer, ..response });
+        look.listed = Some(read(port.statement(&reference).await?));
     }
     Ok(look)
 }

@@ -168,7 +168,7 @@ async fn insert_callbacks(
             amount_minor: due.amount_minor,
             currency: &due.currency,
             reason: due.reason.as_deref(),
-            reason_code: due.reason.as_deref().and_then(|reason| codes.code(reason)),
+            reason_code: codes.of(due.status, due.reason.as_deref()),
         };
         new_callbacks.extend(callbacks::for_end(&end, &plan.callback(), now)?);
     }

@@ -22,7 +22,7 @@ use jiff_sqlx::ToSqlx;
 use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, PgExecutor, PgPool, PgTransaction};
 
-use crate::settings::RejectCodes;
+use crate::settings::{Coded, RejectCodes};
 use crate::status::TransferStatus;
 use ids::TransferId;
 use selector::TransferSelector;
@@ -54,20 +54,10 @@ pub(crate) struct Transfer {
     pub(crate) received_at: Timestamp,
 }
 
-/// A transfer with the code of its reject.
-#[derive(Debug, Serialize)]
-pub(crate) struct CodedTransfer {
-    #[serde(flatten)]
-    transfer: Transfer,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason_code: Option<&'static str>,
-}
-
 impl Transfer {
     /// The transfer as a switch with these codes shows it.
-    pub(crate) fn coded(self, codes: RejectCodes) -> CodedTransfer {
-        let reason = self.reason.as_deref().filter(|_| self.status == TransferStatus::Rejected);
-        CodedTransfer { reason_code: reason.and_then(|reason| codes.code(reason)), transfer: self }
+    pub(crate) fn coded(self, codes: RejectCodes) -> Coded<Self> {
+        Coded { reason_code: codes.of(self.status, self.reason.as_deref()), transfer: self }
     }
 }
 

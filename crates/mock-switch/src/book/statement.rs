@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::ids::{Cursor, TransferId};
 use super::page_lock;
+use crate::settings::Coded;
 use crate::state::Switch;
 use crate::status::TransferStatus;
 
@@ -26,19 +27,10 @@ pub(crate) struct StatementEntry {
     finished_at: Timestamp,
 }
 
-/// An entry with the code of its reject.
-#[derive(Debug, Serialize)]
-struct CodedEntry {
-    #[serde(flatten)]
-    entry: StatementEntry,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason_code: Option<&'static str>,
-}
-
 /// A page of the statement.
 #[derive(Debug, Serialize)]
 pub(crate) struct StatementPage {
-    entries: Vec<CodedEntry>,
+    entries: Vec<Coded<StatementEntry>>,
     /// `after` of the next page; `None` if this page is not full.
     next: Option<Cursor>,
     /// On the switch's clock: a client that has read all pages has every transfer that ended before this time of the last
@@ -76,9 +68,9 @@ pub(crate) async fn page(
     let full = i64::try_from(entries.len()).is_ok_and(|rows| rows == limit);
     let next = entries.last().map(|entry| entry.cursor).filter(|_| full);
     let codes = current.shape.reject_codes;
-    let coded = |entry: StatementEntry| {
-        let reason = entry.reason.as_deref().filter(|_| entry.status == TransferStatus::Rejected);
-        CodedEntry { reason_code: reason.and_then(|reason| codes.code(reason)), entry }
+    let coded = |entry: StatementEntry| Coded {
+        reason_code: codes.of(entry.status, entry.reason.as_deref()),
+        transfer: entry,
     };
     let entries = entries.into_iter().map(coded).collect();
     Ok(StatementPage { entries, next, complete_until })

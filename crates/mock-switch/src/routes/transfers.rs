@@ -15,10 +15,10 @@ use crate::behaviour::{QueryFault, SubmitFault};
 use crate::book::requests::{self, Operation};
 use crate::book::selector::TransferSelector;
 use crate::book::submit::{self, CANCELLED_BEFORE_RECEIPT, DUPLICATE_REFERENCE, SubmitOutcome};
-use crate::book::{self, CodedTransfer, Transfer};
+use crate::book::{self, Transfer};
 use crate::drop_connection::drop_connection;
 use crate::error::RequestError;
-use crate::settings::{CurrentSettings, RejectCodes};
+use crate::settings::{Coded, CurrentSettings, RejectCodes};
 use crate::state::{SharedSwitch, Switch};
 use crate::status::TransferStatus;
 
@@ -26,7 +26,7 @@ use crate::status::TransferStatus;
 #[derive(Serialize)]
 struct AcceptedBody {
     #[serde(flatten)]
-    transfer: CodedTransfer,
+    transfer: Coded<Transfer>,
     duplicate: bool,
 }
 

@@ -37,8 +37,6 @@ pub(crate) struct Probe {
     pub(super) records: Vec<TransferRecord>,
     pub(super) findings: Findings,
     traits: RailTraits,
-    /// When the first transfer was submitted.
-    first_submit_at: Option<Instant>,
     clock_offset: Option<ClockOffset>,
     /// The switch's time, and ours at the same moment.
     clocks: Option<(Timestamp, Timestamp)>,
@@ -63,7 +61,6 @@ impl Probe {
             records,
             findings,
             traits: RailTraits::default(),
-            first_submit_at: None,
             clock_offset: None,
             clocks: None,
             listed_before: None,
@@ -98,6 +95,7 @@ impl Probe {
     pub(crate) async fn measure(&mut self, let_one_settle: bool) -> anyhow::Result<()> {
         self.measure_clock().await?;
         self.measure_lists().await;
+        let submitted_at = Instant::now();
         if let Some(first) = self.submit_first().await {
             self.measure_query(first).await;
             self.measure_dedup(first).await;
@@ -109,7 +107,7 @@ impl Probe {
                 self.measure_recall().await;
             }
             if self.traits.refuses_early_query == Some(true) {
-                self.measure_first_query(first).await;
+                self.measure_first_query(first, submitted_at).await;
             }
         }
         Ok(())
@@ -149,7 +147,6 @@ impl Probe {
     /// further step is possible.
     async fn submit_first(&mut self) -> Option<usize> {
         let index = self.add_record("first");
-        self.first_submit_at = Some(Instant::now());
         match self.submit(index, None).await.0 {
             ProbeSubmitOutcome::Accepted => {}
             ProbeSubmitOutcome::Refused(detail) | ProbeSubmitOutcome::Unknown(detail) => {
@@ -192,9 +189,8 @@ impl Probe {
     }
 
     /// Queries the first transfer until the switch answers. A switch that refuses an early query refuses it for every transfer.
-    async fn measure_first_query(&mut self, first: usize) {
+    async fn measure_first_query(&mut self, first: usize, submitted_at: Instant) {
         let reference = TransferName::Reference(self.records[first].reference.clone());
-        let Some(submitted_at) = self.first_submit_at else { return };
         while submitted_at.elapsed() < Duration::from_millis(FIRST_QUERY_TIMEOUT_MS) {
             sleep(FIRST_QUERY_INTERVAL).await;
             let Ok(reply) = self.http.query(&reference).await else { continue };
