@@ -56,6 +56,11 @@ invariants! {
     OWN_TRANSFER = "I20", "a cancel or a recall changes only the payment's own transfer";
     DECISION_AFTER_THE_SWITCH = "I21", "no decision is applied against an answer that the switch can give";
     QUERY_WITHIN_LIMITS = "I22", "no query is sent before the rail's time for it, or beyond the number that the rail answers";
+    RESTORED_ONCE = "I24", "the customer's account is restored at most once: with an open hold, and after no confirmation and no final reject";
+    SILENT_ADVANCE = "I25", "an advance writes no final status, and sets the cause, so that no further attempt is sent";
+    BEARER = "I26", "after an advance the bank bears the hold: a release pays the claim and never the customer";
+    CHARGED_ONCE = "I27", "the customer is charged at most once, and never paid: an advance is collected only after its transfer settled";
+    CLAIM_IS_VISIBLE = "I28", "a claim is open exactly while the bank has paid; after the end it has an exception";
 }
 
 /// The first invariant that the move from `before` to `next` violates.
@@ -63,9 +68,9 @@ invariants! {
 pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation> {
     // What two operators move on false evidence is corrected after the end: see `search::is_finished`.
     let decided_falsely = next.was_decided_falsely(model);
-    let checks: [(Violation, bool); 20] = [
+    let checks: [(Violation, bool); 25] = [
         (CONSERVATION, conserved(&next.bank)),
-        (DEBITED_XOR_RELEASED, next.bank.journal.debit + next.bank.journal.release <= 1),
+        (DEBITED_XOR_RELEASED, next.bank.journal.debit + releases(&next.bank) <= 1),
         (ONE_EFFECT, one_effect(&next.bank)),
         (DEBITED_ONLY_IF_SETTLED, decided_falsely || debited_only_if_settled(before, next)),
         (RELEASED_ONLY_IF_DECIDED, decided_falsely || released_only_if_decided(next)),
@@ -83,6 +88,11 @@ pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation
         (DECISION_AFTER_THE_SWITCH, evidence_replaces_no_answer(model, before, next)),
         // A lost commit may have been of the count.
         (QUERY_WITHIN_LIMITS, !next.switch.has_refused_a_query || commit_was_lost(model, next)),
+        (RESTORED_ONCE, restored_once(before, next)),
+        (SILENT_ADVANCE, silent_advance(before, next)),
+        (BEARER, next.bank.journal.advance == 0 || next.bank.journal.release == 0),
+        (CHARGED_ONCE, charged_once(&next.bank)),
+        (CLAIM_IS_VISIBLE, claim_is_visible(&next.bank)),
         (OWN_TRANSFER, !next.listing.others.iter().any(|other| other.changed_by_us)),
         (STATE_TRANSITION, state_follows_the_table(model, before, next)),
     ];
@@ -92,8 +102,8 @@ pub fn violated(model: &Model, before: &State, next: &State) -> Option<Violation
 /// A receiving bank may return the money after the debit, which is an exception. No debit follows a return that the bank
 /// knows of, and none goes with a recall.
 fn debited_only_if_settled(before: &State, next: &State) -> bool {
-    let is_new = debits(&next.bank) > debits(&before.bank);
-    debits(&next.bank) == 0
+    let is_new = next.bank.journal.debits() > before.bank.journal.debits();
+    next.bank.journal.debits() == 0
         || next.switch.settled()
         || (next.switch.returned() && !next.switch.recalled && !(is_new && knows_of_return(&before.bank)))
 }
@@ -119,14 +129,10 @@ fn first_answer_is_kept(before: &State, next: &State) -> bool {
     first.is_none() || first == now || now == Some(FinalStatus::Returned)
 }
 
-fn debits(bank: &Bank) -> u8 {
-    bank.journal.debit + bank.journal.late_debit + bank.journal.claim
-}
-
 /// Whether every entry moves one amount from one account to another; holding contains the open holds.
 fn conserved(bank: &Bank) -> bool {
     let journal = &bank.journal;
-    let holding = i16::from(journal.reserve) - i16::from(journal.debit) - i16::from(journal.release);
+    let holding = i16::from(journal.reserve) - i16::from(journal.debit) - i16::from(releases(bank));
     holding == i16::from(bank.hold == Some(HoldStatus::Open))
 }
 
@@ -134,16 +140,55 @@ fn one_effect(bank: &Bank) -> bool {
     let journal = &bank.journal;
     journal.reserve <= 1
         && journal.debit <= 1
-        && journal.release <= 1
-        && debits(bank) <= 1
-        && journal.return_credit <= debits(bank)
+        && releases(bank) <= 1
+        && bank.journal.debits() <= 1
+        && journal.returns() <= journal.debits()
+        && journal.advance <= 1
+        && journal.collect <= 1
+}
+
+/// Releases of the hold, to the customer and to the bank.
+fn releases(bank: &Bank) -> u8 {
+    bank.journal.release + bank.journal.release_to_claims
+}
+
+fn restored_once(before: &State, next: &State) -> bool {
+    let is_new = next.bank.journal.advance > before.bank.journal.advance;
+    let from = &before.bank;
+    !is_new || (!from.restored && from.hold == Some(HoldStatus::Open) && from.final_status.is_none())
+}
+
+fn silent_advance(before: &State, next: &State) -> bool {
+    let is_new = next.bank.journal.advance > before.bank.journal.advance;
+    !is_new || (next.bank.final_status == before.bank.final_status && next.bank.cause.is_some())
+}
+
+/// The customer is charged the amount or nothing, in every state; what is held counts as charged.
+fn charged_once(bank: &Bank) -> bool {
+    let journal = &bank.journal;
+    let charged = journal.reserve + journal.collect + journal.late_debit;
+    let credited = journal.release + journal.advance + journal.return_credit;
+    let is_collected_rightly = journal.collect == 0 || journal.debits() > 0;
+    (0..=1).contains(&(i16::from(charged) - i16::from(credited))) && is_collected_rightly
+}
+
+fn claim_is_visible(bank: &Bank) -> bool {
+    let journal = &bank.journal;
+    let paid = journal.advance + journal.claim;
+    // After a write-off the bank's loss is settled, and a return pays it.
+    let to_claims = journal.return_to_bank.saturating_sub(journal.write_off);
+    let paid_back = journal.release_to_claims + journal.collect + journal.write_off + to_claims;
+    let is_open = paid > paid_back;
+    let asked_for = [Exception::DebitedToClaims, Exception::ReturnedAfterDebit];
+    let is_listed = asked_for.iter().any(|kind| bank.exceptions.contain(*kind));
+    paid >= paid_back && is_open == bank.claim_open && (!is_open || !bank.ended() || is_listed)
 }
 
 fn released_only_if_decided(next: &State) -> bool {
-    let released = next.bank.journal.release > 0 || (next.bank.ended() && next.bank.journal.debit == 0);
+    let released = releases(&next.bank) > 0 || (next.bank.ended() && next.bank.journal.debit == 0);
     // A debit by decision, from the claims account or late, replaces the debit of the hold; a correction waits
     // for its exception.
-    let accounted = debits(&next.bank) > 0;
+    let accounted = next.bank.journal.debits() > 0;
     !released || accounted || !(next.switch.settled() || next.switch.pending())
 }
 
@@ -191,7 +236,7 @@ fn contradictions_are_exceptions(bank: &Bank) -> bool {
     ];
     let open = kinds.iter().any(|kind| bank.exceptions.contain(*kind));
     let returned = bank.final_status == Some(FinalStatus::Returned);
-    let success_ignored = bank.success_stored && bank.ended() && debits(bank) == 0 && !returned;
+    let success_ignored = bank.success_stored && bank.ended() && bank.journal.debits() == 0 && !returned;
     let failure_ignored =
         bank.failure_stored && bank.final_status == Some(FinalStatus::Settled) && bank.success_stored;
     let return_ignored =
@@ -210,9 +255,9 @@ fn first_cause_names_the_final_state(before: &State, next: &State) -> bool {
 fn books_agree(model: &Model, next: &State) -> bool {
     let Some(end) = next.bank.state.end() else { return true };
     let late_confirmation = next.bank.exceptions.contain(Exception::LateConfirmation);
-    let corrected = end != FinalState::Settled && debits(&next.bank) > 0;
+    let corrected = end != FinalState::Settled && next.bank.journal.debits() > 0;
     next.bank.hold != Some(HoldStatus::Open)
-        && (end == FinalState::Settled) == (debits(&next.bank) > 0 && !corrected)
+        && (end == FinalState::Settled) == (next.bank.journal.debits() > 0 && !corrected)
         && (end == FinalState::Settled || corrected || late_confirmation || !next.switch.settled())
         // A release by decision is the operators' responsibility.
         && (end == FinalState::Settled || corrected || !next.may_settle(model) || harmless(model, next))

@@ -18,6 +18,10 @@ const CAPABILITIES: [Capability; 8] = [
     ("statement", |profile| &mut profile.has_statement),
 ];
 
+/// The word of a profile whose customers' accounts are restored when no confirmation comes. Not walked with every accepted profile: it
+/// changes no message to the switch.
+const RESTORE: &str = "restore";
+
 /// A switch without capabilities.
 ///
 /// # Errors
@@ -43,9 +47,14 @@ pub fn named(name: &str) -> anyhow::Result<SwitchProfile> {
     })?;
     let mut profile = minimal(strategy)?;
     for word in capabilities.split('+').filter(|word| !word.is_empty()) {
+        if word == RESTORE {
+            let sent_by_ms = profile.start_within_ms.saturating_add(profile.submit_budget_ms);
+            profile.restore_customer_after_ms = Some(sent_by_ms);
+            continue;
+        }
         let (_, capability) = CAPABILITIES.iter().find(|(known, _)| *known == word).ok_or_else(|| {
             let all: Vec<_> = CAPABILITIES.iter().map(|(word, _)| *word).collect();
-            anyhow::anyhow!("unknown capability {word:?}; use one of {}", all.join(", "))
+            anyhow::anyhow!("unknown capability {word:?}; use one of {}, {RESTORE}", all.join(", "))
         })?;
         *capability(&mut profile) = true;
     }
@@ -60,11 +69,12 @@ pub fn name(profile: &SwitchProfile) -> String {
         return rail.to_string();
     }
     let mut profile = profile.clone();
-    let words: Vec<&str> = CAPABILITIES
+    let mut words: Vec<&str> = CAPABILITIES
         .iter()
         .filter(|(_, capability)| *capability(&mut profile))
         .map(|(word, _)| *word)
         .collect();
+    words.extend(profile.restore_customer_after_ms.map(|_| RESTORE));
     format!("{}:{}", profile.strategy, words.join("+"))
 }
 

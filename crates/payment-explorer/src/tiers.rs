@@ -70,6 +70,11 @@ const REPRESENTATIVE: &[&str] = &[
 /// Profiles of switches that leave most to operators.
 const FEW_ANSWERS: &[&str] =
     &["at_most_once:callback", "at_most_once:recall+callback", "query:query+dedup+callback"];
+/// Profiles of switches that can cancel or recall, and whose customers' accounts are restored when no confirmation comes.
+const RESTORING: &[&str] = &[
+    "query:query+dedup+tombstone+deadline+cancel+recall+callback+restore",
+    "at_most_once:recall+callback+statement+restore",
+];
 /// Profiles walked with a lost commit and a fault of ours; without the customer's and the account's events (limits: decision 0020).
 const LOST_AND_FAULTY: &[&str] = &[
     "query:query+deadline+callback",
@@ -189,6 +194,12 @@ pub fn fast() -> anyhow::Result<Vec<Walk>> {
         let profile = profiles::named(name)?;
         walks.push(Walk::new(profile.clone(), 0, 0, 1).with_false_decisions(1).with_events(1));
         walks.push(Walk::new(profile, 0, 1, 1).with_false_decisions(1).with_events(0));
+    }
+    for name in RESTORING {
+        let profile = profiles::named(name)?;
+        walks.push(Walk::new(profile.clone(), 0, 0, 1));
+        walks.push(Walk::new(profile.clone(), 0, 0, 1).with_lost_commits(1).with_events(1));
+        walks.push(Walk::new(profile, 0, 1, 1).with_events(1));
     }
     for rail in Rail::ALL {
         let profile = profiles::named(rail.as_str())?;

@@ -129,7 +129,7 @@ fn build(bugs: &[Bug]) -> PathBuf {
     let root = crates().parent().unwrap().to_owned();
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let text = format!(
-        "[workspace]\nresolver = \"3\"\nmembers = [\"*/crates/*\"]\n\n{}\n[profile.dev]\ndebug = false\nopt-level = 1\n",
+        "[workspace]\nresolver = \"3\"\nmembers = [\"*/crates/*\"]\n\n{}\n[profile.dev]\ndebug = false\nincremental = false\nopt-level = 1\n",
         inherited(&manifest).replace("path = \"crates", "path = \"unused")
     );
     fs::write(sources.join("Cargo.toml"), text).unwrap();

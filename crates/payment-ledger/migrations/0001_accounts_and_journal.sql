@@ -35,6 +35,10 @@ CREATE TABLE operations (
 
 
 -- Double entry: one row debits one account and credits another by the same amount, so an unbalanced entry cannot be written.
+-- The advance of the bank, where a customer's account is restored when no confirmation comes:
+--   advance        claims -> customer: the hold stays open, and the bank bears it
+--   release        holding -> claims, of a hold that the bank bears
+--   collect        customer -> claims: the transfer settled after all; by the debit, or by an operator decision
 -- Corrections, by an operator decision after the payment's end:
 --   late_debit     customer, else claims -> escrow: the money left and nobody was debited
 --   return_credit  escrow -> the debited account: the money came back, or never left
@@ -51,7 +55,7 @@ CREATE TABLE journal (
     -- Set by a trigger under the customer account's lock (0008), so the entries of an account are in the order of their times.
     posted_at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT journal_kind_known CHECK (kind IN (
-        'fund', 'reserve', 'debit', 'release', 'late_debit', 'return_credit', 'write_off')),
+        'fund', 'reserve', 'debit', 'release', 'advance', 'collect', 'late_debit', 'return_credit', 'write_off')),
     CONSTRAINT journal_amount_positive CHECK (amount_minor > 0),
     CONSTRAINT journal_two_accounts CHECK (debit_account <> credit_account),
     CONSTRAINT journal_payment_unless_fund CHECK ((kind = 'fund') = (payment_id IS NULL)),
@@ -60,7 +64,10 @@ CREATE TABLE journal (
         WHEN 'fund' THEN debit_account = 'internal:funding:' || currency AND credit_account NOT LIKE 'internal:%'
         WHEN 'reserve' THEN debit_account NOT LIKE 'internal:%' AND credit_account = 'internal:holding:' || currency
         WHEN 'debit' THEN debit_account = 'internal:holding:' || currency AND credit_account = 'internal:escrow:' || currency
-        WHEN 'release' THEN debit_account = 'internal:holding:' || currency AND credit_account NOT LIKE 'internal:%'
+        WHEN 'release' THEN debit_account = 'internal:holding:' || currency
+            AND (credit_account NOT LIKE 'internal:%' OR credit_account = 'internal:claims:' || currency)
+        WHEN 'advance' THEN debit_account = 'internal:claims:' || currency AND credit_account NOT LIKE 'internal:%'
+        WHEN 'collect' THEN debit_account NOT LIKE 'internal:%' AND credit_account = 'internal:claims:' || currency
         WHEN 'late_debit' THEN (debit_account NOT LIKE 'internal:%' OR debit_account = 'internal:claims:' || currency)
             AND credit_account = 'internal:escrow:' || currency
         WHEN 'return_credit' THEN debit_account = 'internal:escrow:' || currency AND (credit_account NOT LIKE 'internal:%'
@@ -69,11 +76,13 @@ CREATE TABLE journal (
         ELSE false END)
 );
 
--- One reserve per payment; its hold is debited or released, never both. A payment is debited once, by its step or late, and
--- each correction is posted once.
+-- One reserve per payment; its hold is debited or released, never both. A payment is debited once, by its step or late. An advance,
+-- its collection and each correction are posted once.
 CREATE UNIQUE INDEX journal_one_reserve ON journal (payment_id) WHERE kind = 'reserve';
 CREATE UNIQUE INDEX journal_debited_or_released ON journal (payment_id) WHERE kind IN ('debit', 'release');
 CREATE UNIQUE INDEX journal_debited_once ON journal (payment_id) WHERE kind IN ('debit', 'late_debit');
+CREATE UNIQUE INDEX journal_one_advance ON journal (payment_id) WHERE kind = 'advance';
+CREATE UNIQUE INDEX journal_one_collect ON journal (payment_id) WHERE kind = 'collect';
 CREATE UNIQUE INDEX journal_one_return_credit ON journal (payment_id) WHERE kind = 'return_credit';
 CREATE UNIQUE INDEX journal_one_write_off ON journal (payment_id) WHERE kind = 'write_off';
 

@@ -43,6 +43,11 @@ CREATE TABLE payments (
     -- When the payment first needed an operator.
     needs_operator_since timestamptz,
 
+    -- When the customer's account is due to be restored without a confirmation. NULL: never, the amount stays held.
+    restore_due_at      timestamptz,
+    -- When an advance restored it.
+    restored_at         timestamptz,
+
     start_lease_until   timestamptz,
     -- Place in the queue of its switch instead of accepted_at, for a payment whose row the claiming version could not parse.
     start_postponed_until timestamptz,
@@ -84,6 +89,10 @@ CREATE INDEX payments_needing_operator ON payments (operator_reason) WHERE state
 CREATE INDEX payments_by_source ON payments (tenant_id, source_account, accepted_at);
 CREATE INDEX payments_by_tenant ON payments (tenant_id, accepted_at);
 CREATE INDEX payments_by_end_to_end_id ON payments (tenant_id, end_to_end_id) WHERE end_to_end_id IS NOT NULL;
+-- The queue of restores, of payments that hold an amount and are not confirmed.
+CREATE INDEX payments_to_restore ON payments (restore_due_at, payment_id)
+    WHERE restore_due_at IS NOT NULL AND restored_at IS NULL AND ended_at IS NULL
+      AND state NOT IN ('accepted', 'started') AND final_status IS DISTINCT FROM 'settled';
 -- Found after commits may have been lost: these may have taken a lost attempt for a transfer that was never sent.
 CREATE INDEX payments_ended_without_attempt ON payments (ended_at) WHERE attempts = 0 AND ended_at IS NOT NULL;
 -- A switch without references has one unfinished transfer per destination account at a time.
@@ -128,6 +137,8 @@ CREATE TABLE holds (
     currency     text        NOT NULL,
     status       text        NOT NULL DEFAULT 'open',
     opened_at    timestamptz NOT NULL DEFAULT now(),
+    -- Since when the bank bears the hold: an advance restored the customer's account. NULL: the customer bears it.
+    borne_by_bank_since timestamptz,
     closed_at    timestamptz,
     CONSTRAINT holds_amount_positive CHECK (amount_minor > 0),
     CONSTRAINT holds_status_known CHECK (status IN ('open', 'debited', 'released')),
@@ -149,6 +160,25 @@ $$;
 
 -- Named so that it fires before holds_follow_journal (0008): triggers fire in the order of their names.
 CREATE TRIGGER holds_close_once BEFORE UPDATE ON holds FOR EACH ROW EXECUTE FUNCTION guard_closed_hold();
+
+-- What the bank has paid and nobody has paid back: an advance, or money that left and was debited from no customer. The open claims
+-- add up to the claims account.
+CREATE TABLE claims (
+    -- The journal entry that opened it.
+    entry_id     bigint      PRIMARY KEY,
+    payment_id   text        NOT NULL REFERENCES payments,
+    switch       text        NOT NULL,
+    amount_minor bigint      NOT NULL,
+    currency     text        NOT NULL,
+    opened_at    timestamptz NOT NULL,
+    closed_at    timestamptz,
+    CONSTRAINT claims_amount_positive CHECK (amount_minor > 0)
+);
+
+CREATE UNIQUE INDEX claims_one_open ON claims (payment_id) WHERE closed_at IS NULL;
+CREATE INDEX claims_by_close ON claims (closed_at) WHERE closed_at IS NOT NULL;
+-- What each switch makes the bank bear.
+CREATE INDEX claims_open_by_switch ON claims (switch, currency) INCLUDE (amount_minor, opened_at) WHERE closed_at IS NULL;
 
 -- The history of a payment in words. An internal line is not shown to the customer.
 CREATE TABLE timeline (

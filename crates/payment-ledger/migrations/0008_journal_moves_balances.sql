@@ -25,16 +25,25 @@ $$;
 
 CREATE TRIGGER journal_moves_balances BEFORE INSERT ON journal FOR EACH ROW EXECUTE FUNCTION move_balances();
 
--- Opens and closes holds, at the time of the entry.
+-- Opens holds, passes them to the bank and closes them, at the time of the entry. A release pays the bearer of the hold.
 CREATE FUNCTION move_holds() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
     IF NEW.kind = 'reserve' THEN
         INSERT INTO holds (payment_id, account_id, amount_minor, currency, opened_at)
         VALUES (NEW.payment_id, NEW.debit_account, NEW.amount_minor, NEW.currency, NEW.posted_at);
+    ELSIF NEW.kind = 'advance' THEN
+        UPDATE holds SET borne_by_bank_since = NEW.posted_at
+        WHERE payment_id = NEW.payment_id AND status = 'open' AND borne_by_bank_since IS NULL
+          AND (account_id, amount_minor, currency) = (NEW.credit_account, NEW.amount_minor, NEW.currency);
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'payment % has no open hold that matches this advance', NEW.payment_id
+                USING ERRCODE = 'restrict_violation';
+        END IF;
     ELSE
         UPDATE holds SET status = CASE NEW.kind WHEN 'debit' THEN 'debited' ELSE 'released' END, closed_at = NEW.posted_at
         WHERE payment_id = NEW.payment_id AND (amount_minor, currency) = (NEW.amount_minor, NEW.currency)
-          AND (NEW.kind = 'debit' OR account_id = NEW.credit_account);
+          AND (NEW.kind = 'debit' OR NEW.credit_account = CASE WHEN borne_by_bank_since IS NULL THEN account_id
+                                                               ELSE 'internal:claims:' || currency END);
         IF NOT FOUND THEN
             RAISE EXCEPTION 'payment % has no hold that matches this %', NEW.payment_id, NEW.kind
                 USING ERRCODE = 'restrict_violation';
@@ -45,9 +54,32 @@ END
 $$;
 
 CREATE TRIGGER journal_moves_holds AFTER INSERT ON journal
-    FOR EACH ROW WHEN (NEW.kind IN ('reserve', 'debit', 'release')) EXECUTE FUNCTION move_holds();
+    FOR EACH ROW WHEN (NEW.kind IN ('reserve', 'debit', 'release', 'advance')) EXECUTE FUNCTION move_holds();
 
--- Every other change of a balance or a hold is refused, whichever role makes it.
+-- A debit of the claims account opens the payment's claim, and a credit pays it back.
+CREATE FUNCTION move_claims() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+    IF NEW.debit_account LIKE 'internal:claims:%' THEN
+        INSERT INTO claims (entry_id, payment_id, switch, amount_minor, currency, opened_at)
+        SELECT NEW.entry_id, payment_id, switch, NEW.amount_minor, NEW.currency, NEW.posted_at
+        FROM payments WHERE payment_id = NEW.payment_id;
+    ELSE
+        UPDATE claims SET closed_at = NEW.posted_at
+        WHERE payment_id = NEW.payment_id AND closed_at IS NULL AND (amount_minor, currency) = (NEW.amount_minor, NEW.currency);
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'payment % has no open claim that this % could pay back', NEW.payment_id, NEW.kind
+                USING ERRCODE = 'restrict_violation';
+        END IF;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER journal_moves_claims AFTER INSERT ON journal
+    FOR EACH ROW WHEN (NEW.debit_account LIKE 'internal:claims:%' OR NEW.credit_account LIKE 'internal:claims:%')
+    EXECUTE FUNCTION move_claims();
+
+-- Every other change of a balance, a hold or a claim is refused, whichever role makes it.
 CREATE FUNCTION refuse_direct_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION '% changes by journal entries only: % refused', TG_ARGV[0], TG_OP USING ERRCODE = 'restrict_violation';
@@ -60,5 +92,9 @@ CREATE TRIGGER accounts_follow_journal BEFORE UPDATE OF available_minor ON accou
     FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION refuse_direct_change('a balance');
 CREATE TRIGGER holds_follow_journal BEFORE INSERT OR UPDATE OR DELETE ON holds
     FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION refuse_direct_change('a hold');
+CREATE TRIGGER claims_follow_journal BEFORE INSERT OR UPDATE OR DELETE ON claims
+    FOR EACH ROW WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION refuse_direct_change('a claim');
+CREATE TRIGGER claims_no_truncate BEFORE TRUNCATE ON claims
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_direct_change('a claim');
 CREATE TRIGGER holds_no_truncate BEFORE TRUNCATE ON holds
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_direct_change('a hold');

@@ -20,7 +20,8 @@ pub enum InternalAccount {
     Escrow,
     /// The funding account: the source of opening balances.
     Funding,
-    /// The claims account: money that left and was debited from no customer; negative by the amount still claimed.
+    /// The claims account: advances to customers, and money that left and was debited from no customer; negative by the amount still
+    /// claimed.
     Claims,
     /// The losses account: claims given up; negative by the total loss.
     Losses,
@@ -54,7 +55,7 @@ pub struct Account {
     pub status: String,
     /// Available balance, in minor units.
     pub available_minor: i64,
-    /// Sum of the open holds, in minor units.
+    /// Sum of the open holds that the customer bears, in minor units.
     pub held_minor: i64,
 }
 
@@ -191,7 +192,8 @@ impl Ledger {
             Account,
             r#"SELECT a.account_id, a.currency, a.status, coalesce(a.available_minor, 0) AS "available_minor!",
                       coalesce((SELECT sum(h.amount_minor) FROM holds h
-                                WHERE h.account_id = a.account_id AND h.status = 'open'), 0)::bigint AS "held_minor!"
+                                WHERE h.account_id = a.account_id AND h.status = 'open'
+                                  AND h.borne_by_bank_since IS NULL), 0)::bigint AS "held_minor!"
                FROM accounts a
                WHERE a.account_id = $1 AND a.tenant_id = $2 AND a.kind = 'customer'"#,
             account.as_str(),

@@ -8,7 +8,8 @@
 //! | folder | question |
 //! |---|---|
 //! | [`accounts`] | What does an account hold? Which internal accounts exist? |
-//! | [`steps`] | Accept, start, reserve, submit, cancel, debit, recall, release: how does each change the books? |
+//! | [`steps`] | Accept, start, reserve, submit, cancel, debit, recall, release, restore: how does each change the books? |
+//! | [`claims`] | What has the bank paid that nobody has paid back? |
 //! | [`admission`] | Which limits and kill switches does a payment have to pass? |
 //! | [`switch`] | Which callbacks, final status and submissions are recorded? |
 //! | [`operator`] | Which payments need an operator, and what did operators decide? Which Temporal namespace has the workflows? |
@@ -22,6 +23,7 @@ pub mod access;
 pub mod accounts;
 pub mod admission;
 pub mod audit;
+pub mod claims;
 mod connect;
 pub mod durability;
 mod error;

@@ -27,6 +27,8 @@ pub(crate) struct LockedPayment {
     /// Whether the payment needs an operator, or did earlier.
     pub(crate) needed_operator: bool,
     pub(crate) too_late: bool,
+    /// Whether the time has come to restore the customer's account, if no confirmation is recorded.
+    pub(crate) restore_is_due: bool,
     /// The workflow that receives the payment's signals now.
     pub(crate) workflow_id: String,
     /// Position of the payment in its distributed trace.
@@ -55,6 +57,14 @@ impl LockedPayment {
             Ok(())
         } else {
             Err(self.inconsistent("the hold does not have the status that the step starts from"))
+        }
+    }
+
+    /// The state of the payment once its compensation has begun: a payment that needs an operator stays in the operators' queue.
+    pub(crate) fn state_while_compensated(&self) -> PaymentState {
+        match self.facts.state {
+            PaymentState::NeedsOperator => PaymentState::NeedsOperator,
+            _ => PaymentState::Cancelling,
         }
     }
 
@@ -95,6 +105,8 @@ struct LockedPaymentRow {
     cancelling_ms: Option<i64>,
     needed_operator: bool,
     too_late: bool,
+    restore_is_due: bool,
+    restored: bool,
     workflow_id: String,
     trace_parent: Option<String>,
     failure_reported: bool,
@@ -183,6 +195,8 @@ async fn read_locked(
                   (extract(epoch FROM clock_timestamp() - p.cancelling_since) * 1000)::bigint AS cancelling_ms,
                   p.operator_reason IS NOT NULL AS "needed_operator!",
                   clock_timestamp() > p.valid_until AS "too_late!",
+                  coalesce(p.restore_due_at <= clock_timestamp(), false) AS "restore_is_due!",
+                  p.restored_at IS NOT NULL AS "restored!",
                   p.workflow_id AS "workflow_id!", p.trace_parent,
                   EXISTS (SELECT FROM switch_callbacks c WHERE c.payment_id = p.payment_id AND c.switch = p.switch
                              AND c.status = 'FAILURE') AS "failure_reported!",
@@ -257,6 +271,7 @@ impl LockedPaymentRow {
             cancelling_ms: unsigned_ms(self.cancelling_ms),
             needed_operator: self.needed_operator,
             too_late: self.too_late,
+            restore_is_due: self.restore_is_due,
             workflow_id: self.workflow_id,
             trace_parent: self.trace_parent,
             failure_reported: self.failure_reported,
@@ -303,6 +318,7 @@ impl LockedPaymentRow {
             recall: self.recall_record(),
             cancel_requested: self.cancel_requested,
             account_busy: self.account_busy,
+            restored: self.restored,
         })
     }
 

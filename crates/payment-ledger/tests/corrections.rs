@@ -230,16 +230,17 @@ async fn concurrent_confirmations_book_a_correction_once(options: PgPoolOptions,
 #[sqlx::test(migrator = "payment_ledger::MIGRATOR")]
 async fn the_database_accepts_each_kind_of_correction_once_per_payment(pool: PgPool) {
     let bank = Bank::new(pool);
-    let settled = bank.payment_at(Stage::Settled, "settled").await;
+    let charged = bank.payment_at(Stage::Accepted, "charged").await;
     let row = |n: usize, kind: &str, debit: &str, credit: &str| {
         format!(
             "INSERT INTO journal (operation_key, payment_id, kind, debit_account, credit_account, amount_minor, currency)
              VALUES ('by hand {n}', '{}', '{kind}', 'internal:{debit}:EUR', 'internal:{credit}:EUR', 1, 'EUR')",
-            settled.id
+            charged.id
         )
     };
-    bank.sql(&row(1, "return_credit", "escrow", "claims")).await;
-    bank.sql(&row(2, "write_off", "losses", "claims")).await;
+    bank.sql(&row(0, "late_debit", "claims", "escrow")).await;
+    bank.sql(&row(1, "write_off", "losses", "claims")).await;
+    bank.sql(&row(2, "return_credit", "escrow", "losses")).await;
     for (n, (kind, debit, credit, index)) in [
         ("late_debit", "claims", "escrow", "journal_debited_once"),
         ("return_credit", "escrow", "claims", "journal_one_return_credit"),

@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use jsonschema::Validator;
 use outbox::Event;
 use payment_ledger::events::notifications::{NewNotification, notify};
-use payment_ledger::events::{EventKind, TransferEvent, VERSION};
-use payment_protocol::PaymentState;
+use payment_ledger::events::{EventKind, LatePayer, TransferEvent, VERSION};
+use payment_ledger::steps::accept::NewPayment;
 use payment_protocol::cause::{Cause, OperatorReason, ReserveRefusal};
 use payment_protocol::ids::PaymentId;
 use payment_protocol::port::ReserveOutcome;
+use payment_protocol::{PaymentState, SwitchProfile};
 use serde_json::Value;
 use sqlx::PgPool;
 use support::{AMOUNT_MINOR, Bank, FUNDS_MINOR, Sample, Stage};
@@ -100,6 +101,24 @@ async fn payments_with_events(bank: &Bank) -> Vec<(Sample, &'static [EventKind])
     bank.ledger.record_void(&failed.id, payment_protocol::cancel::VoidReason::Rejected).await.unwrap();
     bank.ledger.release(&failed.id, &Cause::SlaExpired).await.unwrap();
     payments.push((failed, &[TransferPending, TransferFailed]));
+
+    // Restored by an advance, and executed late: paid by the customer, and by the bank.
+    for (key, frozen, payer) in
+        [("collected", false, LatePayer::Customer), ("claimed", true, LatePayer::Bank)]
+    {
+        let profile = SwitchProfile { restore_customer_after_ms: Some(0), ..support::profile() };
+        let order = NewPayment { profile, ..bank.order(key) };
+        let late = bank.order_at(Stage::Sent, order).await;
+        bank.ledger.restore(&late.id).await.unwrap();
+        bank.ledger.store_callback(&support::success(&late, &support::event(&late, "late"))).await.unwrap();
+        if frozen {
+            bank.freeze(&late).await;
+        }
+        bank.debit(&late).await;
+        let sent = events_of(bank, &late).await.pop().unwrap();
+        assert_eq!(sent.body["late_settlement"], payer.as_str());
+        payments.push((late, &[TransferPending, TransferRestored, TransferSent]));
+    }
     payments
 }
 

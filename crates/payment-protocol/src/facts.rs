@@ -93,6 +93,8 @@ pub struct Facts {
     /// Whether another open payment has sent to the same account at a switch without references: a transfer read back
     /// there might belong to the other payment.
     pub account_busy: bool,
+    /// Whether the customer's account was restored by an advance of the bank. The bank then bears the hold.
+    pub restored: bool,
 }
 
 impl Facts {
@@ -117,6 +119,7 @@ impl Facts {
             recall: None,
             cancel_requested: false,
             account_busy: false,
+            restored: false,
         }
     }
 }

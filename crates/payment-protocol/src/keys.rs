@@ -74,6 +74,18 @@ pub fn recall(tx: &TxId) -> StepKey {
     StepKey(format!("{tx}:recall"))
 }
 
+/// Key of the advance that restores the customer's account: `{tx_id}:advance`.
+#[must_use]
+pub fn advance(tx: &TxId) -> StepKey {
+    StepKey(format!("{tx}:advance"))
+}
+
+/// Key of the collection of an advance from the customer, after a late settlement: `{tx_id}:collect`.
+#[must_use]
+pub fn collect(tx: &TxId) -> StepKey {
+    StepKey(format!("{tx}:collect"))
+}
+
 /// Key of release, the compensation of reserve: `{tx_id}:comp-reserve` (S0.8).
 #[must_use]
 pub fn compensate_reserve(tx: &TxId) -> CompensationKey {
@@ -160,6 +172,8 @@ mod tests {
             submit(&tx).to_string(),
             debit(&tx).to_string(),
             recall(&tx).to_string(),
+            advance(&tx).to_string(),
+            collect(&tx).to_string(),
             compensate_reserve(&tx).to_string(),
             compensate_submit(&tx).to_string(),
             debit_by_decision(&tx, &decision).to_string(),
@@ -173,6 +187,8 @@ mod tests {
                 "tx_1:submit",
                 "tx_1:debit",
                 "tx_1:recall",
+                "tx_1:advance",
+                "tx_1:collect",
                 "tx_1:comp-reserve",
                 "tx_1:comp-submit",
                 "tx_1:debit:dec_1",

@@ -7,7 +7,7 @@ use crate::cancel::VoidReason;
 use crate::cause::{Cause, ReserveRefusal};
 use crate::facts::{Facts, FinalStatus, HoldStatus, ReserveRecord};
 use crate::ids::RunId;
-use crate::profile::SwitchProfile;
+use crate::profile::{LateSettlement, SwitchProfile};
 use crate::reject::Reject;
 use crate::report::{Difference, ExpectedTransfer, SettledReport, compare};
 use crate::state::{FinalState, text_enum};
@@ -340,6 +340,67 @@ pub fn debit(facts: &Facts) -> DebitRuling {
         (_, None) if facts.confirmation_mismatch => DebitRuling::Differs,
         _ => DebitRuling::NotConfirmed,
     }
+}
+
+text_enum!(
+    /// Who bears the amount of an open hold.
+    Bearer {
+        /// The customer: a release credits the customer's account.
+        Customer = "customer",
+        /// The bank, which restored the customer's account by an advance: a release settles the claim.
+        Bank = "bank",
+    }
+);
+
+/// Who bears the payment's hold: the customer, until an advance restored the account.
+#[must_use]
+pub fn bearer(facts: &Facts) -> Bearer {
+    if facts.restored { Bearer::Bank } else { Bearer::Customer }
+}
+
+/// Ruling on the restore of the customer's account, once it is due.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RestoreRuling {
+    /// Advance the amount to the customer. The transfer may still settle, so the hold stays open, and the bank bears it.
+    Advance,
+    /// The transfer is void or returned: record this cause and that the payment is cancelling, then rule again.
+    Compensate(Cause),
+    /// The transfer is void or returned: release the hold for this cause, the first one recorded.
+    Release(Cause),
+    /// Nothing is held at the customer's cost, or the transfer settled.
+    NotDue,
+}
+
+/// Rules on the restore of the customer's account. It depends on the recorded facts alone, and asks nobody.
+#[must_use]
+pub fn restore(facts: &Facts) -> RestoreRuling {
+    let is_held = facts.hold == Some(HoldStatus::Open) && facts.state.end().is_none();
+    // A refused debit and a recall follow a SUCCESS, although its record may be lost: the money left.
+    let is_confirmed = facts.debit_refused.is_some() || facts.recall.is_some();
+    if !is_held || facts.restored || is_confirmed {
+        return RestoreRuling::NotDue;
+    }
+    let now = match facts.final_status {
+        None => return RestoreRuling::Advance,
+        Some(FinalStatus::Settled) => return RestoreRuling::NotDue,
+        // Without a cause, only a final reject can have been recorded.
+        Some(FinalStatus::Void) => {
+            Cause::FailureReported { reason: "the switch rejected the transfer for good".into() }
+        }
+        Some(FinalStatus::Returned) => Cause::Returned,
+    };
+    let cause = first_cause(facts, &now);
+    if facts.state.may_become(cause.end().into()) {
+        RestoreRuling::Release(cause)
+    } else {
+        RestoreRuling::Compensate(cause)
+    }
+}
+
+/// Whether the amount is collected from the customer, after a debit of a hold that the bank bears; if the account can pay it.
+#[must_use]
+pub fn collects(facts: &Facts, profile: &SwitchProfile) -> bool {
+    bearer(facts) == Bearer::Bank && profile.late_settlement == LateSettlement::Collect
 }
 
 text_enum!(

@@ -91,6 +91,32 @@ pub async fn check_conservation(pool: &PgPool) -> anyhow::Result<()> {
     for (account, balance) in moved.iter().filter(|(account, _)| account.starts_with("internal:escrow:")) {
         ensure!(*balance >= 0, "{account} is negative: {balance}");
     }
+    for row in sqlx::query(
+        "SELECT a.account_id, coalesce((SELECT sum(c.amount_minor) FROM claims c
+                                        WHERE c.closed_at IS NULL AND c.currency = a.currency), 0)::bigint AS claimed
+         FROM accounts a WHERE a.account_id LIKE 'internal:claims:%'",
+    )
+    .fetch_all(&mut *tx)
+    .await?
+    {
+        let (account, claimed): (String, i64) = (row.get("account_id"), row.get("claimed"));
+        let paid = -moved.get(&account).copied().unwrap_or(0);
+        ensure!(paid == claimed, "{account} has paid {paid}, the open claims sum to {claimed}");
+    }
+    for row in sqlx::query(
+        "SELECT p.payment_id, p.state, count(*) FILTER (WHERE j.debit_account = p.source_account)
+                                      - count(*) FILTER (WHERE j.credit_account = p.source_account) AS charged
+         FROM journal j JOIN payments p USING (payment_id) GROUP BY p.payment_id, p.state
+         HAVING count(*) FILTER (WHERE j.debit_account = p.source_account)
+                - count(*) FILTER (WHERE j.credit_account = p.source_account) NOT IN (0, 1)",
+    )
+    .fetch_all(&mut *tx)
+    .await?
+    {
+        let (id, state, charged): (String, String, i64) =
+            (row.get("payment_id"), row.get("state"), row.get("charged"));
+        bail!("the customer of {id}, which is {state}, is charged {charged} times");
+    }
     let bears_losses =
         |account: &str| account.starts_with("internal:claims:") || account.starts_with("internal:losses:");
     for (account, balance) in moved.iter().filter(|(account, _)| bears_losses(account)) {

@@ -1,6 +1,6 @@
 //! The text of a customer notification.
 
-use payment_ledger::events::{EventKind, TransferEvent};
+use payment_ledger::events::{EventKind, LatePayer, TransferEvent};
 
 /// The notification of an event. Reasons are codes for programs, so the text omits them.
 pub(crate) fn message(kind: EventKind, transfer: &TransferEvent) -> String {
@@ -10,7 +10,14 @@ pub(crate) fn message(kind: EventKind, transfer: &TransferEvent) -> String {
         EventKind::TransferNeedsOperator => {
             "takes longer: our staff are checking it, you need not do anything"
         }
-        EventKind::TransferSent => "was sent: your account was debited",
+        EventKind::TransferRestored => {
+            "is not confirmed: the amount is available to you again, and the transfer may still be executed"
+        }
+        EventKind::TransferSent => match transfer.late_settlement {
+            None => "was sent: your account was debited",
+            Some(LatePayer::Customer) => "was executed late: your account was debited",
+            Some(LatePayer::Bank) => "was executed late: your account was not debited, we will contact you",
+        },
         EventKind::TransferRejected => "was rejected: nothing was charged",
         EventKind::TransferFailed => "failed: nothing was charged",
         EventKind::TransferTimedOut => "was not confirmed in time: nothing was charged",

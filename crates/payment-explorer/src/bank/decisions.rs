@@ -6,10 +6,10 @@ use payment_protocol::decision::DecisionOutcome;
 use payment_protocol::drift::Drift;
 use payment_protocol::facts::{FinalStatus, HoldStatus};
 use payment_protocol::rules::{self, DebitByDecisionRuling, ReleaseByDecisionRuling};
-use payment_protocol::{FinalState, PaymentState};
+use payment_protocol::{FinalState, PaymentState, SwitchProfile};
 
 use super::exceptions::Exception;
-use super::record::{Bank, Journal};
+use super::record::Bank;
 
 impl Bank {
     /// The recorded outcome of a decision; `None` until the decision is closed.
@@ -33,7 +33,7 @@ impl Bank {
     }
 
     /// Debits by decision: the hold, else the customer, else the claims account.
-    pub fn debit_by_decision(&mut self, id: u8) -> DebitByDecisionRuling {
+    pub fn debit_by_decision(&mut self, id: u8, profile: &SwitchProfile) -> DebitByDecisionRuling {
         if self.decision_outcome(id) == Some(DecisionOutcome::Settled) {
             return DebitByDecisionRuling::Charge;
         }
@@ -45,13 +45,13 @@ impl Bank {
             }
             self.close_decision(id, DecisionOutcome::Settled);
             match self.hold {
-                Some(HoldStatus::Open) if !self.frozen => self.debit_hold(),
+                Some(HoldStatus::Open) if !self.frozen || self.restored => self.debit_hold(profile),
                 Some(HoldStatus::Open) => {
                     self.hold = Some(HoldStatus::Released);
                     self.journal.release += 1;
                     self.charge_claims();
                 }
-                _ if !self.frozen && self.funds => self.journal.late_debit += 1,
+                _ if self.can_pay() => self.journal.late_debit += 1,
                 _ => self.charge_claims(),
             }
             self.end(FinalState::Settled);
@@ -61,6 +61,7 @@ impl Bank {
 
     fn charge_claims(&mut self) {
         self.journal.claim += 1;
+        self.claim_open = true;
         self.open_exception(Exception::DebitedToClaims);
     }
 
@@ -83,11 +84,15 @@ impl Bank {
     /// Whether the ledger allows a correction that an exception of this kind asks for.
     #[must_use]
     pub fn allows_correction(&self, correction: Correction) -> bool {
-        let Journal { debit, late_debit, claim, return_credit, write_off, .. } = self.journal;
         let open = |kinds: &[Exception]| kinds.iter().any(|kind| self.exceptions.contain(*kind));
-        let debited = debit + late_debit + claim > 0;
+        let debited = self.journal.debits() > 0;
         self.ended()
             && match correction {
+                Correction::LateDebit if self.claim_open => {
+                    self.can_pay()
+                        && self.final_status != Some(FinalStatus::Returned)
+                        && open(&[Exception::DebitedToClaims])
+                }
                 Correction::LateDebit => {
                     !debited
                         && self.final_status != Some(FinalStatus::Returned)
@@ -95,19 +100,21 @@ impl Bank {
                 }
                 Correction::ReturnCredit => {
                     debited
-                        && return_credit == 0
+                        && self.journal.returns() == 0
                         && open(&[Exception::ReturnedAfterDebit, Exception::DebitedNotSettled])
                 }
-                Correction::WriteOff => {
-                    claim > 0 && return_credit == 0 && write_off == 0 && open(&[Exception::DebitedToClaims])
-                }
+                Correction::WriteOff => self.claim_open && open(&[Exception::DebitedToClaims]),
             }
     }
 
     /// Books a correction after the payment ended, and closes the exceptions that asked for it.
     pub fn correct(&mut self, correction: Correction) {
         let closed: &[Exception] = match correction {
-            Correction::LateDebit if self.funds && !self.frozen => {
+            Correction::LateDebit if self.claim_open => {
+                self.collect();
+                &[Exception::DebitedToClaims]
+            }
+            Correction::LateDebit if self.can_pay() => {
                 self.journal.late_debit += 1;
                 &[Exception::LateConfirmation, Exception::SettledNotDebited]
             }
@@ -116,11 +123,17 @@ impl Bank {
                 &[Exception::LateConfirmation, Exception::SettledNotDebited]
             }
             Correction::ReturnCredit => {
-                self.journal.return_credit += 1;
+                if self.claim_open || self.journal.write_off > 0 {
+                    self.journal.return_to_bank += 1;
+                    self.claim_open = false;
+                } else {
+                    self.journal.return_credit += 1;
+                }
                 &[Exception::ReturnedAfterDebit, Exception::DebitedNotSettled]
             }
             Correction::WriteOff => {
                 self.journal.write_off += 1;
+                self.claim_open = false;
                 &[Exception::DebitedToClaims]
             }
         };

@@ -31,14 +31,36 @@ pub struct Journal {
     pub debit: u8,
     /// Number of entries holding -> source.
     pub release: u8,
+    /// Number of entries claims -> source, which restore the customer's account.
+    pub advance: u8,
+    /// Number of entries source -> claims, which collect a claim from the customer.
+    pub collect: u8,
+    /// Number of entries holding -> claims, which release a hold that the bank bears.
+    pub release_to_claims: u8,
     /// Number of entries source -> escrow, by decision.
     pub late_debit: u8,
     /// Number of entries claims -> escrow, by decision.
     pub claim: u8,
-    /// Number of entries escrow -> the debited account, by decision.
+    /// Number of entries escrow -> source, by decision.
     pub return_credit: u8,
+    /// Number of entries escrow -> claims, or -> losses after a write-off, by decision.
+    pub return_to_bank: u8,
     /// Number of entries losses -> claims, by decision.
     pub write_off: u8,
+}
+
+impl Journal {
+    /// Number of entries in favour of escrow: the customer or the bank is charged.
+    #[must_use]
+    pub fn debits(&self) -> u8 {
+        self.debit + self.late_debit + self.claim
+    }
+
+    /// Number of entries that credit back what was charged.
+    #[must_use]
+    pub fn returns(&self) -> u8 {
+        self.return_credit + self.return_to_bank
+    }
 }
 
 /// An operator decision, from its approval on.
@@ -103,6 +125,12 @@ pub struct Bank {
     pub funds: bool,
     /// Whether `valid_until` has passed.
     pub too_late: bool,
+    /// Whether an advance restored the customer's account, so that the bank bears the hold.
+    pub restored: bool,
+    /// Whether the customer has spent the restored amount.
+    pub spent: bool,
+    /// Whether the bank has paid an amount of this payment that nobody has paid back.
+    pub claim_open: bool,
     /// The journal's entries.
     pub journal: Journal,
 }
@@ -136,6 +164,9 @@ impl Bank {
             frozen: false,
             funds,
             too_late: false,
+            restored: false,
+            spent: false,
+            claim_open: false,
             journal: Journal::default(),
         }
     }
@@ -162,6 +193,7 @@ impl Bank {
             recall: self.recall,
             cancel_requested: self.cancel_requested,
             account_busy,
+            restored: self.restored,
         }
     }
 
@@ -185,8 +217,12 @@ impl Bank {
     /// Whether the customer or the bank is charged and not credited back.
     #[must_use]
     pub fn is_debited(&self) -> bool {
-        let Journal { debit, late_debit, claim, return_credit, .. } = self.journal;
-        debit + late_debit + claim > return_credit
+        self.journal.debits() > self.journal.returns()
+    }
+
+    /// Whether the account may be debited and has the amount, while nothing of it is held.
+    pub(super) fn can_pay(&self) -> bool {
+        self.funds && !self.frozen && !self.spent
     }
 
     pub(super) fn open_exception(&mut self, exception: Exception) {

@@ -8,8 +8,8 @@ use payment_protocol::facts::{FinalStatus, HoldStatus, RecallRecord, ReserveReco
 use payment_protocol::port::{
     DebitOutcome, FenceOutcome, NeedsOperatorOutcome, ReleaseOutcome, ReserveOutcome,
 };
-use payment_protocol::rules::{self, DebitRuling, ReleaseRuling, ReserveRuling};
-use payment_protocol::{FinalState, PaymentState};
+use payment_protocol::rules::{self, Bearer, DebitRuling, ReleaseRuling, ReserveRuling, RestoreRuling};
+use payment_protocol::{FinalState, PaymentState, SwitchProfile};
 
 use super::exceptions::Exception;
 use super::record::{Bank, FROZEN, RunNumber, run_id};
@@ -84,8 +84,8 @@ impl Bank {
         FenceOutcome::Open(self.cause.as_deref().cloned())
     }
 
-    /// Debits the hold.
-    pub fn debit(&mut self) -> DebitOutcome {
+    /// Debits the hold. After an advance the bank bears it, and the customer's account is only asked to pay the claim.
+    pub fn debit(&mut self, profile: &SwitchProfile) -> DebitOutcome {
         match rules::debit(&self.facts_now()) {
             DebitRuling::Already => DebitOutcome::Done,
             DebitRuling::Refused(reason) => DebitOutcome::Refused { reason },
@@ -93,21 +93,46 @@ impl Bank {
             DebitRuling::NoHold => DebitOutcome::NoHold,
             DebitRuling::Differs => DebitOutcome::Differs,
             DebitRuling::NotConfirmed => DebitOutcome::NotConfirmed,
-            DebitRuling::Debit if self.frozen => {
+            DebitRuling::Debit if self.frozen && !self.restored => {
                 self.debit_refused = true;
                 DebitOutcome::Refused { reason: FROZEN.into() }
             }
             DebitRuling::Debit => {
-                self.debit_hold();
+                self.debit_hold(profile);
                 DebitOutcome::Done
             }
         }
     }
 
-    pub(super) fn debit_hold(&mut self) {
+    pub(super) fn debit_hold(&mut self, profile: &SwitchProfile) {
         self.hold = Some(HoldStatus::Debited);
         self.journal.debit += 1;
+        if rules::collects(&self.facts_now(), profile) && self.can_pay() {
+            self.collect();
+        } else if self.restored {
+            self.open_exception(Exception::DebitedToClaims);
+        }
         self.end(FinalState::Settled);
+    }
+
+    pub(super) fn collect(&mut self) {
+        self.journal.collect += 1;
+        self.claim_open = false;
+    }
+
+    /// Restores the customer's account, which is due.
+    pub fn restore(&mut self) {
+        match rules::restore(&self.facts_now()) {
+            RestoreRuling::Advance => {
+                self.restored = true;
+                self.claim_open = true;
+                self.journal.advance += 1;
+                self.begin_compensation(&Cause::SlaExpired);
+            }
+            RestoreRuling::Compensate(cause) => self.begin_compensation(&cause),
+            RestoreRuling::Release(cause) => self.release_or_fence(&cause),
+            RestoreRuling::NotDue => {}
+        }
     }
 
     /// The recorded answer to a recall. Money that came back by itself needs no recall.
@@ -145,7 +170,13 @@ impl Bank {
     pub(super) fn release_or_fence(&mut self, first: &Cause) {
         if self.hold == Some(HoldStatus::Open) {
             self.hold = Some(HoldStatus::Released);
-            self.journal.release += 1;
+            match rules::bearer(&self.facts_now()) {
+                Bearer::Customer => self.journal.release += 1,
+                Bearer::Bank => {
+                    self.journal.release_to_claims += 1;
+                    self.claim_open = false;
+                }
+            }
         } else if self.reserve.is_none() {
             self.reserve = Some(ReserveRecord::Refused(ReserveRefusal::Fenced));
         }

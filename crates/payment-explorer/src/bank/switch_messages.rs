@@ -130,13 +130,18 @@ impl Bank {
             cancelling_ms: 0,
         };
         if rules::begins_cancel(&facts) {
-            self.cause.get_or_insert_with(|| Rc::new(cause.clone()));
-            // A late zombie attempt must not remove the payment from the operators' queue.
-            if self.state != PaymentState::NeedsOperator {
-                self.state = PaymentState::Cancelling;
-            }
+            self.begin_compensation(cause);
         }
         context
+    }
+
+    /// Records the cause, unless one is recorded, and that the payment is cancelling.
+    pub(super) fn begin_compensation(&mut self, cause: &Cause) {
+        self.cause.get_or_insert_with(|| Rc::new(cause.clone()));
+        // A late zombie attempt must not remove the payment from the operators' queue.
+        if self.state != PaymentState::NeedsOperator {
+            self.state = PaymentState::Cancelling;
+        }
     }
 
     /// Whether the workflow may await an operator, so that a final status or a final state written now must be

@@ -19,7 +19,7 @@ fn zombies(list: &mut MoveList<'_>) {
             Zombie::Ledger(call, run) => list.benign(
                 |next| {
                     next.zombies.remove(at);
-                    ledger_transaction(&mut next.bank, call, *run);
+                    ledger_transaction(model.profile(), &mut next.bank, call, *run);
                 },
                 || format!("late: ledger: {call}"),
             ),

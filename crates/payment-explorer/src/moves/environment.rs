@@ -10,7 +10,7 @@ use payment_protocol::reject::{Reject, RejectMeaning};
 use payment_protocol::report::SettledReport;
 
 use super::collector::MoveList;
-use crate::bank::{Exception, Journal, OpenDecision};
+use crate::bank::{Exception, OpenDecision};
 use crate::model::Model;
 use crate::state::State;
 use crate::switch::TransferStatus;
@@ -29,6 +29,7 @@ pub(super) fn add(list: &mut MoveList<'_>) {
     if list.observation.account {
         account(list);
     }
+    restore(list);
     decisions(list);
     corrections(list);
     reconciliation(list);
@@ -203,9 +204,26 @@ fn account(list: &mut MoveList<'_>) {
             || "the account is frozen".into(),
         );
     }
+    if bank.restored
+        && !bank.spent
+        && let Some(events) = list.from.budget.events.checked_sub(1)
+    {
+        list.optional(
+            |next| (next.budget.events, next.bank.spent) = (events, true),
+            || "the customer spends the restored amount".into(),
+        );
+    }
     let refused = ReserveRecord::Refused(ReserveRefusal::InsufficientFunds);
     if !bank.funds && bank.reserve == Some(refused) {
         list.optional(|next| next.bank.funds = true, || "funds arrive".into());
+    }
+}
+
+/// The restore of the customer's account, at every moment after it is due; the simulated clock has no time of the order's receipt, so
+/// it may be due at any moment. It need not happen: the due time may lie far ahead.
+fn restore(list: &mut MoveList<'_>) {
+    if list.model.profile().restore_customer_after_ms.is_some() {
+        list.optional(|next| next.bank.restore(), || "the ledger restores the customer's account".into());
     }
 }
 
@@ -254,15 +272,15 @@ fn reconciliation(list: &mut MoveList<'_>) {
     if !list.from.was_decided_falsely(list.model) || !bank.ended() || switch.pending() {
         return;
     }
-    let Journal { reserve, debit, late_debit, claim, return_credit, .. } = bank.journal;
+    let journal = bank.journal;
     let evidence = PaymentEvidence {
         state: bank.state,
         operator_reason: None,
         attempts: i32::from(bank.attempts),
         hold: bank.hold,
         is_return_recorded: bank.final_status == Some(FinalStatus::Returned),
-        is_reserved: reserve > 0,
-        debits: i64::from(debit + late_debit + claim) - i64::from(return_credit),
+        is_reserved: journal.reserve > 0,
+        debits: i64::from(journal.debits()) - i64::from(journal.returns()),
         settled: Some(i64::from(switch.settled())),
         other_amounts: 0,
         settled_for_s: Some(i64::MAX),

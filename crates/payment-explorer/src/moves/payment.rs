@@ -1,6 +1,5 @@
 //! The workflow's present call: a step of our ledger, an attempt at the switch, or a wait.
 
-use payment_protocol::PaymentState;
 use payment_protocol::cancel::CancelAttemptOutcome;
 use payment_protocol::poll::PollOutcome;
 use payment_protocol::port::{
@@ -8,6 +7,7 @@ use payment_protocol::port::{
 };
 use payment_protocol::recall::RecallAttemptOutcome;
 use payment_protocol::submit::SubmitAttemptOutcome;
+use payment_protocol::{PaymentState, SwitchProfile};
 
 use super::answers::{CallResult, call_results};
 use super::collector::MoveList;
@@ -145,7 +145,7 @@ fn ledger_step(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCa
     let (model, run) = (list.model, running.run);
     list.benign(
         |next| {
-            let reply = ledger_transaction(&mut next.bank, call, run);
+            let reply = ledger_transaction(model.profile(), &mut next.bank, call, run);
             reply_to(model, next, call, reply);
         },
         || format!("ledger: {call}"),
@@ -156,7 +156,7 @@ fn ledger_step(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCa
     if let Some(left) = list.from.budget.lost_commits.checked_sub(1) {
         let mut next = list.from.clone();
         next.budget.lost_commits = left;
-        let reply = ledger_transaction(&mut next.bank, call, run);
+        let reply = ledger_transaction(model.profile(), &mut next.bank, call, run);
         if next.bank != list.from.bank {
             next.bank = list.from.bank.clone();
             reply_to(model, &mut next, call, reply);
@@ -165,7 +165,7 @@ fn ledger_step(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCa
     }
     list.fault(
         |next| {
-            ledger_transaction(&mut next.bank, call, run);
+            ledger_transaction(model.profile(), &mut next.bank, call, run);
         },
         || format!("ledger: {call} commits, and the worker crashes before it can reply"),
     );
@@ -179,7 +179,7 @@ fn ledger_step(list: &mut MoveList<'_>, running: &RunningWorkflow, call: &PortCa
                 list.fault(
                     |next| {
                         if committed {
-                            ledger_transaction(&mut next.bank, call, run);
+                            ledger_transaction(model.profile(), &mut next.bank, call, run);
                         }
                         reply_to(model, next, call, PortReply::Reserve(ReserveOutcome::Unknown));
                     },
@@ -210,11 +210,16 @@ fn writes(call: &PortCall) -> bool {
 }
 
 /// The ledger's transaction for a call.
-pub(super) fn ledger_transaction(bank: &mut Bank, call: &PortCall, run: RunNumber) -> PortReply {
+pub(super) fn ledger_transaction(
+    profile: &SwitchProfile,
+    bank: &mut Bank,
+    call: &PortCall,
+    run: RunNumber,
+) -> PortReply {
     match call {
         PortCall::Reserve => PortReply::Reserve(bank.reserve(run)),
         PortCall::Fence => PortReply::Fence(bank.fence_reserve()),
-        PortCall::Debit => PortReply::Debit(bank.debit()),
+        PortCall::Debit => PortReply::Debit(bank.debit(profile)),
         PortCall::Release(cause) => PortReply::Release(bank.release(cause)),
         PortCall::NeedsOperator(reason) => PortReply::NeedsOperator(bank.needs_operator(*reason)),
         PortCall::Reconcile => PortReply::Reconcile(bank.reconcile_submission()),

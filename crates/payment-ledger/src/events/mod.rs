@@ -37,6 +37,8 @@ text_enum!(
         TransferPending = "transfer_pending",
         /// The payment needs an operator.
         TransferNeedsOperator = "transfer_needs_operator",
+        /// No confirmation arrived in time: the amount is available to the customer again, and the transfer may still be executed.
+        TransferRestored = "transfer_restored",
         /// Final: debited, the money left.
         TransferSent = "transfer_sent",
         /// Final: refused before anything was held.
@@ -83,6 +85,7 @@ impl EventKind {
         match self {
             Self::TransferPending => file!("transfer_pending"),
             Self::TransferNeedsOperator => file!("transfer_needs_operator"),
+            Self::TransferRestored => file!("transfer_restored"),
             Self::TransferSent => file!("transfer_sent"),
             Self::TransferRejected => file!("transfer_rejected"),
             Self::TransferFailed => file!("transfer_failed"),
@@ -117,7 +120,20 @@ pub struct TransferEvent {
     /// Why the payment did not settle, or needs an operator: a stable word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Of a transfer that was executed after the customer's account had been restored: who paid for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_settlement: Option<LatePayer>,
 }
+
+text_enum!(
+    /// Who paid for a transfer that was executed after the customer's account had been restored.
+    LatePayer {
+        /// The customer: the amount was debited again.
+        Customer = "customer",
+        /// The bank, until it is agreed with the customer.
+        Bank = "bank",
+    }
+);
 
 /// An event to append, with its own texts.
 pub(crate) struct StateEvent {
@@ -135,6 +151,10 @@ impl StateEvent {
         state: PaymentState,
     ) -> Result<Option<Self>, LedgerError> {
         let Some(kind) = EventKind::for_state(state) else { return Ok(None) };
+        Self::of_kind(locked, kind, state).map(Some)
+    }
+
+    fn of_kind(locked: &LockedPayment, kind: EventKind, state: PaymentState) -> Result<Self, LedgerError> {
         let body = TransferEvent {
             payment_id: locked.payment_id.to_string(),
             transaction_id: locked.tx_id.to_string(),
@@ -146,8 +166,9 @@ impl StateEvent {
             source_account: locked.source_account.to_string(),
             end_to_end_id: locked.end_to_end_id.clone(),
             reason: None,
+            late_settlement: None,
         };
-        Self::new(kind, &body, locked.trace_parent.clone()).map(Some)
+        Self::new(kind, &body, locked.trace_parent.clone())
     }
 
     fn new(
@@ -179,6 +200,17 @@ impl StateEvent {
     }
 }
 
+/// Appends the event that the customer's account was restored; in the transaction that restores it.
+pub(crate) async fn append_restored(
+    tx: &mut PgConnection,
+    locked: &LockedPayment,
+) -> Result<(), LedgerError> {
+    let state = locked.state_while_compensated();
+    let event = StateEvent::of_kind(locked, EventKind::TransferRestored, state)?;
+    outbox::append(tx, event.as_new()).await?;
+    Ok(())
+}
+
 /// Appends the event of a payment that enters `state`, if it is one; in the transaction that moves the payment.
 pub(crate) async fn append_event(
     tx: &mut PgConnection,
@@ -188,7 +220,8 @@ pub(crate) async fn append_event(
     let Some(kind) = EventKind::for_state(state) else { return Ok(()) };
     let row = sqlx::query!(
         r#"SELECT p.tx_id, p.tenant_id, p.amount_minor, p.currency, p.source_account, p.end_to_end_id, p.operator_reason, p.trace_parent,
-                  p.cause ->> 'code' AS cause, o.reason AS "refusal?"
+                  p.cause ->> 'code' AS cause, o.reason AS "refusal?", p.restored_at IS NOT NULL AS "was_restored!",
+                  EXISTS (SELECT FROM claims c WHERE c.payment_id = p.payment_id AND c.closed_at IS NULL) AS "has_claim!"
            FROM payments p
            LEFT JOIN operations o ON o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused'
            WHERE p.payment_id = $1"#,
@@ -202,25 +235,28 @@ pub(crate) async fn append_event(
         value,
     };
     let currency = parse_currency(&row.currency).map_err(|_| unreadable("currency", row.currency.clone()))?;
-    let body = TransferEvent {
-        payment_id: payment_id.to_string(),
-        transaction_id: row.tx_id,
-        tenant_id: row.tenant_id,
-        status: state.as_str().to_owned(),
-        amount: format_major(row.amount_minor, currency),
-        amount_minor: row.amount_minor,
-        currency: row.currency,
-        source_account: row.source_account,
-        end_to_end_id: row.end_to_end_id,
-        reason: match kind {
-            EventKind::TransferPending | EventKind::TransferSent => None,
-            EventKind::TransferNeedsOperator => row.operator_reason,
-            EventKind::TransferRejected
-            | EventKind::TransferFailed
-            | EventKind::TransferTimedOut
-            | EventKind::TransferCancelled => row.cause.or(row.refusal),
-        },
-    };
+    let body =
+        TransferEvent {
+            payment_id: payment_id.to_string(),
+            transaction_id: row.tx_id,
+            tenant_id: row.tenant_id,
+            status: state.as_str().to_owned(),
+            amount: format_major(row.amount_minor, currency),
+            amount_minor: row.amount_minor,
+            currency: row.currency,
+            source_account: row.source_account,
+            end_to_end_id: row.end_to_end_id,
+            reason: match kind {
+                EventKind::TransferPending | EventKind::TransferRestored | EventKind::TransferSent => None,
+                EventKind::TransferNeedsOperator => row.operator_reason,
+                EventKind::TransferRejected
+                | EventKind::TransferFailed
+                | EventKind::TransferTimedOut
+                | EventKind::TransferCancelled => row.cause.or(row.refusal),
+            },
+            late_settlement: (kind == EventKind::TransferSent && row.was_restored)
+                .then_some(if row.has_claim { LatePayer::Bank } else { LatePayer::Customer }),
+        };
     outbox::append(tx, StateEvent::new(kind, &body, row.trace_parent)?.as_new()).await?;
     Ok(())
 }

@@ -8,6 +8,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use jiff_sqlx::ToSqlx as _;
 use payment_protocol::ids::TenantId;
@@ -29,7 +31,7 @@ pub struct BalanceAt {
     pub at: Timestamp,
     /// Available balance, in minor units; of an internal account, its balance, which may be negative.
     pub available_minor: i64,
-    /// Sum of the holds open at the instant, in minor units.
+    /// Sum of the holds that were open at the instant and borne by the customer, in minor units.
     pub held_minor: i64,
 }
 
@@ -104,6 +106,9 @@ pub struct AccountStatementEntry {
     pub entry_id: i64,
     /// When it was posted.
     pub posted_at: Timestamp,
+    /// The day from which it counts, in UTC: of the entry itself; of the reserve for a release or an advance, as if nothing had been
+    /// reserved.
+    pub value_date: Date,
     /// `fund`, `reserve`, `release`, ...
     pub kind: String,
     /// The payment, if any.
@@ -283,7 +288,8 @@ async fn balance(
     let available_minor = available(&mut *snapshot, account, StatementPosition::after_all_at(at)).await?;
     let held_minor = sqlx::query_scalar!(
         r#"SELECT coalesce(sum(amount_minor), 0)::bigint AS "held!" FROM holds
-           WHERE account_id = $1 AND opened_at <= $2 AND (closed_at IS NULL OR closed_at > $2)"#,
+           WHERE account_id = $1 AND opened_at <= $2 AND (closed_at IS NULL OR closed_at > $2)
+             AND (borne_by_bank_since IS NULL OR borne_by_bank_since > $2)"#,
         account.account_id,
         at.to_sqlx() as _,
     )
@@ -348,7 +354,10 @@ async fn lines(
 ) -> Result<Vec<AccountStatementEntry>, LedgerError> {
     let rows = sqlx::query!(
         r#"SELECT entry_id AS "entry_id!", posted_at AS "posted_at!", kind AS "kind!", payment_id,
-                  counter_account AS "counter_account!", amount_minor AS "amount_minor!"
+                  counter_account AS "counter_account!", amount_minor AS "amount_minor!",
+                  coalesce(CASE WHEN kind IN ('release', 'advance')
+                                THEN (SELECT h.opened_at FROM holds h WHERE h.payment_id = entries.payment_id) END,
+                           posted_at) AS "counts_from!"
            FROM ((SELECT entry_id, posted_at, kind, payment_id, debit_account AS counter_account, amount_minor
                   FROM journal
                   WHERE credit_account = $1 AND (posted_at, entry_id) > ($2, $3) AND posted_at < $4
@@ -372,6 +381,7 @@ async fn lines(
         .map(|row| AccountStatementEntry {
             entry_id: row.entry_id,
             posted_at: row.posted_at.to_jiff(),
+            value_date: row.counts_from.to_jiff().to_zoned(TimeZone::UTC).date(),
             kind: row.kind,
             payment_id: row.payment_id,
             counter_account: row.counter_account,

@@ -36,6 +36,8 @@ pub struct PaymentView {
     pub operator_reason: Option<String>,
     /// Since when it needs an operator; `None` if it does not.
     pub needs_operator_since: Option<Timestamp>,
+    /// When the customer's account was restored without a confirmation; `None` if it was not.
+    pub restored_at: Option<Timestamp>,
     /// Decisions allowed now.
     pub allowed_actions: Vec<Action>,
     /// Its current workflow.
@@ -110,6 +112,7 @@ macro_rules! view {
             switch: row.switch,
             operator_reason: row.operator_reason,
             needs_operator_since: row.needs_operator_since.filter(|_| needs_operator).map(|at| at.to_jiff()),
+            restored_at: row.restored_at.map(|at| at.to_jiff()),
             allowed_actions: operator_reason
                 .filter(|_| needs_operator)
                 .map_or_else(Vec::new, |reason| reason.allowed().to_vec()),
@@ -135,7 +138,7 @@ impl Ledger {
         let row = sqlx::query!(
             r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                       p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
-                      p.ended_at, p.needs_operator_since, (SELECT o.reason FROM operations o
+                      p.ended_at, p.restored_at, p.needs_operator_since, (SELECT o.reason FROM operations o
                        WHERE o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused') AS "refusal?"
                FROM payments p
                WHERE p.payment_id = $1 AND p.tenant_id = $2"#,
@@ -161,7 +164,7 @@ impl Ledger {
         let rows = sqlx::query!(
             r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                       p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
-                      p.ended_at, p.needs_operator_since, (SELECT o.reason FROM operations o
+                      p.ended_at, p.restored_at, p.needs_operator_since, (SELECT o.reason FROM operations o
                        WHERE o.operation_key = p.payment_id || ':reserve' AND o.outcome = 'refused') AS "refusal?"
                FROM payments p
                WHERE p.tenant_id = $1

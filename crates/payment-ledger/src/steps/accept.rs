@@ -97,22 +97,26 @@ async fn insert(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<String>
         new.iter().map(|payment| payment.trace_parent.as_deref()).collect();
     let start_within_ms: Vec<f64> =
         new.iter().map(|payment| payment.profile.start_within_ms as f64).collect();
+    let restore_after_ms: Vec<Option<f64>> =
+        new.iter().map(|payment| payment.profile.restore_customer_after_ms.map(|ms| ms as f64)).collect();
     Ok(sqlx::query_scalar!(
         "INSERT INTO payments
              (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id, amount_minor,
               currency, switch, profile, request_hash, response_body, workflow_id, accepted_at, trace_parent, valid_until,
-              attempts_uncertain)
+              restore_due_at, attempts_uncertain)
          SELECT payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id, amount_minor,
                 currency, switch, profile, request_hash, response_body, workflow_id, accepted_at, trace_parent,
                 clock_timestamp() + start_within_ms * interval '1 millisecond',
+                -- By the database's clock: the receiving process's may be ahead.
+                least(accepted_at, clock_timestamp()) + restore_after_ms * interval '1 millisecond',
                 -- Its row was lost, and the client repeats the request: the first workflow may have submitted.
                 EXISTS (SELECT FROM exceptions e WHERE e.kind = 'workflow_without_payment' AND e.origin = new.payment_id)
          FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
                      $9::text[], $10::text[], $11::jsonb[], $12::bytea[], $13::bytea[], $14::text[], $15::timestamptz[],
-                     $16::float8[], $17::text[])
+                     $16::float8[], $17::text[], $18::float8[])
               AS new (payment_id, tx_id, tenant_id, client_id, source_account, destination_account, end_to_end_id,
                       amount_minor, currency, switch, profile, request_hash, response_body, workflow_id, accepted_at,
-                      start_within_ms, trace_parent)
+                      start_within_ms, trace_parent, restore_after_ms)
          -- On any unique index: with one named, PostgreSQL may report a concurrent duplicate by the other one as an error.
          ON CONFLICT DO NOTHING
          RETURNING payment_id",
@@ -133,6 +137,7 @@ async fn insert(tx: &mut PgConnection, new: &[NewPayment]) -> Result<Vec<String>
         &accepted_at as &[jiff_sqlx::Timestamp],
         &start_within_ms,
         &trace_parents as &[Option<&str>],
+        &restore_after_ms as &[Option<f64>],
     )
     .fetch_all(&mut *tx)
     .await?)

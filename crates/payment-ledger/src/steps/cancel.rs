@@ -9,7 +9,7 @@ use payment_protocol::ids::PaymentId;
 use payment_protocol::rules::{self, AskRuling};
 use sqlx::PgConnection;
 
-use crate::row_lock::lock_payment;
+use crate::row_lock::{LockedPayment, lock_payment};
 use crate::steps::release::write_cause;
 use crate::{Ledger, LedgerError, writes};
 
@@ -51,25 +51,7 @@ impl Ledger {
         if !rules::begins_cancel(facts) {
             return Ok(context);
         }
-        if facts.cause.is_none() {
-            write_cause(&mut tx, payment_id, cause).await?;
-        }
-        if facts.state != PaymentState::Cancelling {
-            sqlx::query!(
-                "UPDATE payments SET cancelling_since = coalesce(cancelling_since, clock_timestamp())
-                 WHERE payment_id = $1",
-                payment_id.as_str(),
-            )
-            .execute(&mut *tx)
-            .await?;
-            let detail = format!("cancelling at the switch: {cause}");
-            // A late cancel attempt must not take the payment out of the operators' queue.
-            if facts.state == PaymentState::NeedsOperator {
-                writes::append_timeline(&mut tx, payment_id, facts.state, &detail).await?;
-            } else {
-                writes::move_to_state(&mut tx, payment_id, PaymentState::Cancelling, &detail).await?;
-            }
-        }
+        begin_compensation(&mut tx, &locked, cause).await?;
         tx.commit().await?;
         Ok(context)
     }
@@ -135,6 +117,34 @@ impl Ledger {
             age_ms: row.age_ms.map(|age| u64::try_from(age).unwrap_or(0)),
             deadline: row.submit_deadline.map(|deadline| deadline.to_jiff()),
         })
+    }
+}
+
+/// Records the cause of the compensation, unless one is recorded, and that the payment is cancelling.
+pub(crate) async fn begin_compensation(
+    tx: &mut PgConnection,
+    locked: &LockedPayment,
+    cause: &Cause,
+) -> Result<(), LedgerError> {
+    let LockedPayment { payment_id, facts, .. } = locked;
+    if facts.cause.is_none() {
+        write_cause(tx, payment_id, cause).await?;
+    }
+    if facts.state == PaymentState::Cancelling {
+        return Ok(());
+    }
+    sqlx::query!(
+        "UPDATE payments SET cancelling_since = coalesce(cancelling_since, clock_timestamp()) WHERE payment_id = $1",
+        payment_id.as_str(),
+    )
+    .execute(&mut *tx)
+    .await?;
+    let detail = format!("cancelling at the switch: {cause}");
+    // A late cancel attempt must not take the payment out of the operators' queue.
+    if facts.state == PaymentState::NeedsOperator {
+        writes::append_timeline(tx, payment_id, facts.state, &detail).await
+    } else {
+        writes::move_to_state(tx, payment_id, PaymentState::Cancelling, &detail).await
     }
 }
 

@@ -1,18 +1,21 @@
 //! Debit: holding -> escrow, once, after the switch's SUCCESS. Refused for good if the account was
-//! frozen after the hold was opened: Path C (S0.10).
+//! frozen after the hold was opened: Path C (S0.10). A hold that the bank bears is debited whatever the account's status: the
+//! customer's account was restored, and is only asked to pay the bank's claim.
 
 use payment_protocol::PaymentState;
 use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::keys;
 use payment_protocol::port::DebitOutcome;
-use payment_protocol::rules::{self, DebitRuling};
+use payment_protocol::rules::{self, Bearer, DebitRuling};
+use sqlx::PgConnection;
 
-use crate::accounts::{InternalAccount, LockedAccount};
+use crate::accounts::{self, InternalAccount, JournalPosting, LockedAccount};
 use crate::group_commit::changes::{self, Changes, Posting};
 use crate::group_commit::{GroupStep, Target};
 use crate::row_lock::{LockedPayment, lock_payment};
-use crate::{Ledger, LedgerError, writes};
+use crate::transaction::LedgerTransaction;
+use crate::{Ledger, LedgerError, claims, writes};
 
 impl Ledger {
     /// Debits the hold, once, under `{tx_id}:debit` (S0.7).
@@ -27,7 +30,7 @@ impl Ledger {
     }
 
     async fn debit_alone(&self, payment_id: &PaymentId) -> Result<DebitOutcome, LedgerError> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = LedgerTransaction::begin(&self.pool).await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
         match rules::debit(&locked.facts) {
             DebitRuling::Already => return Ok(DebitOutcome::Done),
@@ -39,6 +42,11 @@ impl Ledger {
             DebitRuling::Debit => {}
         }
         locked.require_hold(Some(HoldStatus::Open))?;
+        if rules::bearer(&locked.facts) == Bearer::Bank {
+            debit_borne_hold(&mut tx, &locked).await?;
+            tx.commit().await?;
+            return Ok(DebitOutcome::Done);
+        }
         let account = sqlx::query!(
             "SELECT status FROM accounts WHERE account_id = $1 FOR SHARE",
             locked.source_account.as_str()
@@ -60,6 +68,35 @@ impl Ledger {
         tx.commit().await?;
         Ok(DebitOutcome::Done)
     }
+}
+
+/// Debits a hold that the bank bears, then settles the claim or leaves it open, and ends the payment.
+async fn debit_borne_hold(tx: &mut LedgerTransaction, locked: &LockedPayment) -> Result<(), LedgerError> {
+    let payment_id = &locked.payment_id;
+    let key = keys::debit(&locked.tx_id);
+    writes::record_done(tx, key.as_str(), payment_id).await?;
+    post_debit(tx, locked, key.as_str()).await?;
+    let detail = claims::collect_or_keep(tx, locked).await?;
+    let line = format!("transfer sent, late: {detail}");
+    writes::move_to_state(tx, payment_id, PaymentState::Settled, &line).await
+}
+
+/// Posts holding -> escrow under `key`; the caller records the operation.
+pub(crate) async fn post_debit(
+    tx: &mut PgConnection,
+    locked: &LockedPayment,
+    key: &str,
+) -> Result<(), LedgerError> {
+    let currency = locked.money.currency();
+    let posting = JournalPosting {
+        key,
+        payment_id: Some(&locked.payment_id),
+        kind: "debit",
+        debit: &InternalAccount::Holding.account(currency),
+        credit: &InternalAccount::Escrow.account(currency),
+        money: locked.money,
+    };
+    accounts::post(tx, posting).await
 }
 
 /// Posts holding -> escrow, and ends the payment.
@@ -99,6 +136,7 @@ impl GroupStep for DebitStep {
     ) -> Result<Option<(Changes, DebitOutcome)>, LedgerError> {
         let is_plain = rules::debit(&locked.facts) == DebitRuling::Debit
             && account.is_some_and(|account| account.is_active)
+            && rules::bearer(&locked.facts) == Bearer::Customer
             && !locked.needed_operator
             && !locked.decision_open;
         if !is_plain {

@@ -7,6 +7,7 @@ pub mod debit;
 pub mod recall;
 pub mod release;
 pub mod reserve;
+pub mod restore;
 pub mod start;
 pub mod submit;
 mod workflow_input;

@@ -1,11 +1,11 @@
-//! Release: holding -> source, the compensation of reserve, and the end of a compensated payment. Its conditions are in
+//! Release: holding -> source, or to the claims account if the bank bears the hold; the compensation of reserve, and the end of a compensated payment. Its conditions are in
 //! [`payment_protocol::rules::release`].
 
 use payment_protocol::cause::Cause;
 use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::PaymentId;
 use payment_protocol::keys::{self, CompensationKey};
-use payment_protocol::rules::{self, ReleaseRefusal, ReleaseRuling};
+use payment_protocol::rules::{self, Bearer, ReleaseRefusal, ReleaseRuling};
 use payment_protocol::state::FinalState;
 use sqlx::PgConnection;
 
@@ -38,28 +38,37 @@ impl Ledger {
     ) -> Result<ReleaseStepOutcome, LedgerError> {
         let mut tx = self.pool.begin().await?;
         let locked = lock_payment(&mut tx, payment_id).await?;
-        let first = rules::first_cause(&locked.facts, cause);
-        let key = keys::compensate_reserve(&locked.tx_id);
-        match rules::release(&locked.facts) {
-            ReleaseRuling::Already => return Ok(ReleaseStepOutcome::Done(first)),
-            ReleaseRuling::Ended(end) => return Ok(ReleaseStepOutcome::Ended(end)),
-            ReleaseRuling::Refused(refusal) => return Ok(ReleaseStepOutcome::Refused(refusal)),
-            ReleaseRuling::Fence if locked.facts.reserve.is_none() => {
-                reserve::fence(&mut tx, payment_id).await?
-            }
-            ReleaseRuling::Fence => {}
-            ReleaseRuling::Release => release_hold(&mut tx, &locked, &key).await?,
-        }
-        writes::record_done(&mut tx, key.as_str(), payment_id).await?;
-        write_cause(&mut tx, payment_id, &first).await?;
-        let detail = format!("nothing was charged: {first}");
-        writes::move_to_state(&mut tx, payment_id, first.end().into(), &detail).await?;
+        let outcome = release(&mut tx, &locked, cause).await?;
         tx.commit().await?;
-        Ok(ReleaseStepOutcome::Done(first))
+        Ok(outcome)
     }
 }
 
-/// Releases the hold under `key`; the caller records the operation.
+/// Releases the hold of a locked payment and ends the payment; see [`Ledger::release`].
+pub(crate) async fn release(
+    tx: &mut PgConnection,
+    locked: &LockedPayment,
+    cause: &Cause,
+) -> Result<ReleaseStepOutcome, LedgerError> {
+    let payment_id = &locked.payment_id;
+    let first = rules::first_cause(&locked.facts, cause);
+    let key = keys::compensate_reserve(&locked.tx_id);
+    match rules::release(&locked.facts) {
+        ReleaseRuling::Already => return Ok(ReleaseStepOutcome::Done(first)),
+        ReleaseRuling::Ended(end) => return Ok(ReleaseStepOutcome::Ended(end)),
+        ReleaseRuling::Refused(refusal) => return Ok(ReleaseStepOutcome::Refused(refusal)),
+        ReleaseRuling::Fence if locked.facts.reserve.is_none() => reserve::fence(tx, payment_id).await?,
+        ReleaseRuling::Fence => {}
+        ReleaseRuling::Release => release_hold(tx, locked, &key).await?,
+    }
+    writes::record_done(tx, key.as_str(), payment_id).await?;
+    write_cause(tx, payment_id, &first).await?;
+    let detail = format!("nothing was charged: {first}");
+    writes::move_to_state(tx, payment_id, first.end().into(), &detail).await?;
+    Ok(ReleaseStepOutcome::Done(first))
+}
+
+/// Releases the hold to its bearer, under `key`; the caller records the operation.
 pub(crate) async fn release_hold(
     tx: &mut PgConnection,
     locked: &LockedPayment,
@@ -67,6 +76,11 @@ pub(crate) async fn release_hold(
 ) -> Result<(), LedgerError> {
     let LockedPayment { payment_id, source_account, money, .. } = locked;
     locked.require_hold(Some(HoldStatus::Open))?;
+    let claims = InternalAccount::Claims.account(money.currency());
+    let credit = match rules::bearer(&locked.facts) {
+        Bearer::Customer => source_account.as_str(),
+        Bearer::Bank => &claims,
+    };
     accounts::post(
         tx,
         accounts::JournalPosting {
@@ -74,7 +88,7 @@ pub(crate) async fn release_hold(
             payment_id: Some(payment_id),
             kind: "release",
             debit: &InternalAccount::Holding.account(money.currency()),
-            credit: source_account.as_str(),
+            credit,
             money: *money,
         },
     )

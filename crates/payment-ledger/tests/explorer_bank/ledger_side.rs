@@ -223,6 +223,7 @@ impl<'a> LedgerSide<'a> {
             Op::QueriedReturned => {
                 debug(&ledger.record_returned(id, &report(sample), FinalStatusSource::Cancel).await.unwrap())
             }
+            Op::Restore => debug(&ledger.restore(id).await.unwrap()),
             Op::Void(reason) => debug(&ledger.record_void(id, *reason).await.unwrap()),
             // The reason of a refusal is not compared.
             Op::Debit => variant(&ledger.debit(id).await.unwrap()),
@@ -295,7 +296,9 @@ impl<'a> LedgerSide<'a> {
     async fn correct(&self, payment: usize, correction: Correction) -> String {
         let ledger = &self.bank.ledger;
         let kinds = match correction {
-            Correction::LateDebit => "'late_confirmation', 'settled_not_debited', 'released_but_settled'",
+            Correction::LateDebit => {
+                "'late_confirmation', 'settled_not_debited', 'released_but_settled', 'debited_to_claims'"
+            }
             Correction::ReturnCredit => "'returned_after_debit', 'debited_not_settled'",
             Correction::WriteOff => "'debited_to_claims'",
         };
@@ -329,6 +332,7 @@ fn profile_of(strategy: Strategy) -> SwitchProfile {
         reject_is_final: true,
         burns_reference: true,
         reject_codes: [(DEAD.into(), RejectMeaning::Dead)].into(),
+        restore_customer_after_ms: Some(0),
         ..profile
     }
 }

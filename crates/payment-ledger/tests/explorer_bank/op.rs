@@ -43,6 +43,8 @@ pub(crate) enum Op {
     BeginQuery,
     QueriedSettled,
     QueriedReturned,
+    /// Restores the customer's account, where the switch's profile has it done.
+    Restore,
     Void(VoidReason),
     Debit,
     Release(Cause),
@@ -156,6 +158,7 @@ fn end_op() -> impl Strategy<Value = Op> {
         1 => Just(Op::BeginQuery),
         1 => Just(Op::QueriedSettled),
         1 => Just(Op::QueriedReturned),
+        2 => Just(Op::Restore),
         3 => one_of(&voids, Op::Void),
         5 => Just(Op::Debit),
         2 => one_of(&causes, Op::Release),
@@ -193,12 +196,13 @@ fn op() -> impl Strategy<Value = Op> {
 fn first_rounds() -> impl Strategy<Value = Vec<Round>> {
     let cancel = Op::BeginCancel(Cause::SlaExpired);
     let operator = Op::NeedsOperator(OperatorReason::NotFoundIsInconclusive);
-    let stages: [&[Op]; 6] = [
+    let stages: [&[Op]; 7] = [
         &[],
         &[Op::Start],
         &[Op::Reserve(1)],
         &[Op::Reserve(1), Op::Attempt(1)],
         &[Op::Reserve(1), Op::Attempt(1), cancel],
+        &[Op::Reserve(1), Op::Attempt(1), Op::Restore],
         &[Op::Reserve(1), Op::Attempt(1), operator, Op::Propose(Action::Debit), Op::Confirm],
     ];
     let stage = select(stages.map(<[Op]>::to_vec).to_vec());
@@ -223,10 +227,14 @@ pub(crate) fn contested() -> Vec<Vec<Round>> {
     let release =
         [Op::Propose(Action::Release), Op::Confirm, Op::ApplyDecision, Op::Message(Message::Success)];
     let payments = [
-        [begun(), vec![accepted, Op::Message(Message::Success), Op::Debit, Op::QueriedReturned]].concat(),
+        [begun(), vec![accepted.clone(), Op::Message(Message::Success), Op::Debit, Op::QueriedReturned]]
+            .concat(),
         [begun(), vec![Op::BeginCancel(Cause::SlaExpired), Op::Void(VoidReason::Cancelled)]].concat(),
         [begun(), vec![operator.clone()], debit.to_vec()].concat(),
         [begun(), vec![operator], release.to_vec()].concat(),
+        [begun(), vec![accepted.clone(), Op::Restore, Op::Message(Message::Success), Op::Debit]].concat(),
+        [begun(), vec![Op::Restore, Op::Void(VoidReason::DeadlinePassed)]].concat(),
+        [begun(), vec![Op::Message(Message::FinalReject), Op::Restore, Op::Restore]].concat(),
     ];
     let round = |op: Op| vec![(0, op.clone()), (1, op.clone()), (0, op)];
     let ends = [Op::Release(Cause::SlaExpired), Op::Resume];

@@ -19,10 +19,14 @@ const RECORDED: &str = "
                           FROM submissions s WHERE s.payment_id = p.payment_id ORDER BY attempt DESC LIMIT 1), 'none'),
         'final_status', coalesce(final_status, 'none'), 'cause', coalesce(cause->>'code', 'none'),
         'operator', coalesce(operator_reason, 'none'),
+        'claim', EXISTS (SELECT FROM claims c WHERE c.payment_id = p.payment_id AND closed_at IS NULL)::text,
         'debit_refused', EXISTS (SELECT FROM operations WHERE operation_key = $3 AND outcome = 'refused')::text,
         'recall', coalesce((SELECT outcome FROM operations WHERE operation_key = $4), 'none'),
         'posted', (SELECT string_agg(posted, ',' ORDER BY posted) FROM (
-                       SELECT kind || CASE WHEN debit_account LIKE 'internal:claims:%' THEN '_claims' ELSE '' END COLLATE \"C\" AS posted
+                       SELECT kind || CASE WHEN kind IN ('late_debit', 'release') AND 'internal:claims:EUR' IN (debit_account, credit_account)
+                                      THEN '_claims'
+                                      WHEN kind = 'return_credit' AND credit_account LIKE 'internal:%' THEN '_bank'
+                                      ELSE '' END COLLATE \"C\" AS posted
                        FROM journal j WHERE j.payment_id = p.payment_id) j),
         'exceptions', (SELECT string_agg(DISTINCT open, ',' ORDER BY open) FROM (
                            SELECT CASE kind WHEN 'released_but_settled' THEN 'settled_not_debited' ELSE kind END COLLATE \"C\" AS open
@@ -94,6 +98,7 @@ fn payment(bank: &Bank) -> String {
         format!("final_status {}", bank.final_status.map_or_else(none, |status| status.to_string())),
         format!("cause {}", bank.cause.as_deref().map_or_else(none, |cause| cause.code().to_owned())),
         format!("operator {}", bank.operator_reason.map_or_else(none, |reason| reason.to_string())),
+        format!("claim {}", bank.claim_open),
         format!("debit_refused {} recall {recall}", bank.debit_refused),
         "posted".into(),
     ]);
@@ -120,9 +125,13 @@ fn posted(bank: &Bank) -> Vec<&'static str> {
         (journal.reserve, "reserve"),
         (journal.debit, "debit"),
         (journal.release, "release"),
+        (journal.release_to_claims, "release_claims"),
+        (journal.advance, "advance"),
+        (journal.collect, "collect"),
         (journal.late_debit, "late_debit"),
         (journal.claim, "late_debit_claims"),
         (journal.return_credit, "return_credit"),
+        (journal.return_to_bank, "return_credit_bank"),
         (journal.write_off, "write_off"),
     ];
     kinds.into_iter().flat_map(|(times, kind)| std::iter::repeat_n(kind, usize::from(times))).collect()

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use payment_explorer::bank::{Bank, Exception, OpenDecision};
+use payment_ledger::steps::restore::RestoreOutcome;
 use payment_protocol::Payment;
 use payment_protocol::action::Action;
 use payment_protocol::cause::{Cause, ReserveRefusal};
@@ -60,9 +61,8 @@ impl SimulatedSide {
     /// The available balance of the account, in amounts of a payment.
     pub(crate) fn available(&self) -> i64 {
         let entries = self.banks.iter().map(|Bank { journal, .. }| {
-            // A debit of the claims account is credited back to the bank.
-            let credited = if journal.claim == 0 { journal.return_credit } else { 0 };
-            i64::from(journal.release + credited) - i64::from(journal.reserve + journal.late_debit)
+            let credited = journal.release + journal.advance + journal.return_credit;
+            i64::from(credited) - i64::from(journal.reserve + journal.collect + journal.late_debit)
         });
         self.funds + entries.sum::<i64>()
     }
@@ -158,7 +158,9 @@ impl SimulatedSide {
             Op::QueriedSettled => debug(&bank.record_settled(of, report)),
             Op::QueriedReturned => debug(&bank.record_returned(of, report)),
             Op::Void(reason) => debug(&bank.record_void(*reason)),
-            Op::Debit => variant(&bank.debit()),
+            Op::Restore if of.profile.restore_customer_after_ms.is_none() => debug(&RestoreOutcome::NotDue),
+            Op::Restore => debug(&restore(bank)),
+            Op::Debit => variant(&bank.debit(&of.profile)),
             Op::Release(cause) => debug(&bank.release(cause)),
             Op::BeginRecall => debug(&bank.recall_recorded()),
             Op::Recall(answer) if known.is_settled => debug(&bank.record_recall(*answer)),
@@ -262,7 +264,7 @@ impl SimulatedSide {
                 debug(&DebitByDecisionRuling::Refused(DecisionRefusal::NotConfirmed))
             }
             Action::Debit => {
-                let ruling = bank.debit_by_decision(id);
+                let ruling = bank.debit_by_decision(id, &self.fixed[payment].0.profile);
                 if let DebitByDecisionRuling::Ended(end) = ruling {
                     bank.close_decision(id, DecisionOutcome::Ended(end));
                 }
@@ -280,5 +282,17 @@ impl SimulatedSide {
                 debug(&ruling)
             }
         }
+    }
+}
+
+/// Restores the customer's account; returns what the ledger returns.
+fn restore(bank: &mut Bank) -> RestoreOutcome {
+    let before = (bank.journal, bank.state);
+    bank.restore();
+    match (bank.journal.advance > before.0.advance, bank.ended(), bank.state != before.1) {
+        (true, ..) => RestoreOutcome::Advanced,
+        (false, true, true) => RestoreOutcome::Released,
+        (false, false, true) => RestoreOutcome::CompensationBegun,
+        (false, _, false) => RestoreOutcome::NotDue,
     }
 }

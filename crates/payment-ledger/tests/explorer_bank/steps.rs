@@ -30,6 +30,8 @@ const NOT_COMPARED: &[(&str, &str)] = &[
     ("first_attempt", READS),
     ("last_submission", READS),
     ("lookup_key", READS),
+    ("overdue_restores", READS),
+    ("restore_all_due", "restores each payment that is due, one by one"),
     ("stored_requests", READS),
     ("ended_without_attempt", READS),
     ("first_line_since", READS),

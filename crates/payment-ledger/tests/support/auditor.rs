@@ -62,6 +62,9 @@ const CHECKS: &[(&str, &str)] = &[
                 FROM (VALUES ('reserve',       p.source_account, p.holding),
                              ('debit',        p.holding, p.escrow),
                              ('release',       p.holding, p.source_account),
+                             ('release',       p.holding, p.claims),
+                             ('advance',       p.claims, p.source_account),
+                             ('collect',       p.source_account, p.claims),
                              ('late_debit',    p.source_account, p.escrow),
                              ('late_debit',    p.claims, p.escrow),
                              ('return_credit', p.escrow,                        p.source_account),
@@ -111,7 +114,8 @@ const CHECKS: &[(&str, &str)] = &[
          FROM payments p
          JOIN (SELECT payment_id, string_agg(kind, '+' ORDER BY entry_id) AS kinds,
                       count(*) FILTER (WHERE kind IN ('debit', 'late_debit')) AS debits,
-                      count(*) FILTER (WHERE kind = 'late_debit' AND debit_account LIKE 'internal:claims:%') AS claimed,
+                      count(*) FILTER (WHERE debit_account LIKE 'internal:claims:%')
+                      - count(*) FILTER (WHERE kind IN ('release', 'collect') AND credit_account LIKE 'internal:claims:%') AS claimed,
                       count(*) FILTER (WHERE kind = 'return_credit') AS returns,
                       count(*) FILTER (WHERE kind = 'return_credit' AND credit_account LIKE 'internal:claims:%') AS unclaimed,
                       count(*) FILTER (WHERE kind = 'return_credit' AND credit_account LIKE 'internal:losses:%') AS regained,
@@ -119,6 +123,43 @@ const CHECKS: &[(&str, &str)] = &[
                FROM journal GROUP BY payment_id) j USING (payment_id)
          WHERE debits > 1 OR returns > debits OR unclaimed + losses > claimed OR regained > losses
             OR returns > unclaimed + regained AND claimed > 0",
+    ),
+    (
+        "the claims account is not the sum of the open claims",
+        "SELECT a.account_id || ': ' || paid.minor || ' paid, ' || open.minor || ' open'
+         FROM accounts a,
+              LATERAL (SELECT coalesce(sum(CASE WHEN j.debit_account = a.account_id THEN j.amount_minor
+                                                ELSE -j.amount_minor END), 0) AS minor
+                       FROM journal j WHERE a.account_id IN (j.credit_account, j.debit_account)) paid,
+              LATERAL (SELECT coalesce(sum(c.amount_minor), 0) AS minor FROM claims c
+                       WHERE c.closed_at IS NULL AND c.currency = a.currency) open
+         WHERE a.account_id LIKE 'internal:claims:%' AND paid.minor <> open.minor",
+    ),
+    (
+        "a customer is charged other than once or not at all, or for a payment that did not settle",
+        "SELECT p.payment_id || ' is ' || p.state || ', charged ' || charged || ' times'
+         FROM payments p
+         JOIN (SELECT p.payment_id, count(*) FILTER (WHERE j.debit_account = p.source_account)
+                                    - count(*) FILTER (WHERE j.credit_account = p.source_account) AS charged
+               FROM journal j JOIN payments p USING (payment_id) GROUP BY p.payment_id) c USING (payment_id)
+         WHERE charged NOT IN (0, 1)
+            OR charged = 1 AND p.state NOT IN ('settled') AND p.ended_at IS NOT NULL
+               AND NOT EXISTS (SELECT FROM journal j WHERE j.payment_id = p.payment_id AND j.kind IN ('late_debit', 'collect'))",
+    ),
+    (
+        "an account was restored against its payment",
+        "SELECT p.payment_id || ': hold ' || coalesce(h.status, 'none') || ', restored ' || (p.restored_at IS NOT NULL)
+         FROM payments p LEFT JOIN holds h USING (payment_id)
+         LEFT JOIN journal j ON j.payment_id = p.payment_id AND j.kind = 'advance'
+         WHERE (p.restored_at IS NULL) <> (j.entry_id IS NULL)
+            OR (j.entry_id IS NULL) <> (h.borne_by_bank_since IS NULL)
+            OR j.entry_id IS NOT NULL AND p.cause IS NULL",
+    ),
+    (
+        "an open claim of an ended payment has no exception",
+        "SELECT c.payment_id FROM claims c JOIN payments p USING (payment_id)
+         WHERE c.closed_at IS NULL AND p.ended_at IS NOT NULL
+           AND NOT EXISTS (SELECT FROM exceptions e WHERE e.payment_id = c.payment_id AND e.kind = 'debited_to_claims')",
     ),
     (
         "money moved by a decision without two operators",

@@ -114,6 +114,21 @@ pub enum ProfileError {
         "settled_within_ms is about the statement and needs has_statement = true; remove settled_within_ms"
     )]
     ClosedStatementWithoutStatement,
+    /// A payment could be restored before its transfer was sent.
+    #[error(
+        "restore_customer_after_ms ({restore_ms}) must be at least start_within_ms + submit_budget_ms ({sent_by_ms} ms): a payment that is still being started or sent would be restored first"
+    )]
+    RestoredBeforeSent {
+        /// The configured time of the restore, in milliseconds.
+        restore_ms: u64,
+        /// When the last attempt has ended at the latest, in milliseconds.
+        sent_by_ms: u64,
+    },
+    /// A query that is a repeat could execute a transfer long after its customer was restored.
+    #[error(
+        "restore_customer_after_ms with query_is_repeat needs honours_deadline = true: otherwise a query could execute the transfer after the customer's account was restored; remove restore_customer_after_ms"
+    )]
+    RestoredAndRepeated,
     /// A time of zero.
     #[error("the switch profile's {0} must be greater than zero")]
     Zero(&'static str),
@@ -249,6 +264,18 @@ impl SwitchProfile {
         if self.retry_interval_max_ms > RETRY_INTERVAL_LIMIT_MS {
             return Err(ProfileError::RetryIntervalTooLong);
         }
+        self.check_restore()
+    }
+
+    fn check_restore(&self) -> Result<(), ProfileError> {
+        let Some(restore_ms) = self.restore_customer_after_ms else { return Ok(()) };
+        let sent_by_ms = self.start_within_ms.saturating_add(self.submit_budget_ms);
+        if restore_ms < sent_by_ms {
+            return Err(ProfileError::RestoredBeforeSent { restore_ms, sent_by_ms });
+        }
+        if self.query_is_repeat && !self.honours_deadline {
+            return Err(ProfileError::RestoredAndRepeated);
+        }
         Ok(())
     }
 
@@ -358,6 +385,25 @@ mod tests {
             ProfileError::SpentQueriesWithoutOtherSource
         );
         assert_eq!(refused(|p| p.settled_within_ms = Some(0)), ProfileError::ClosedStatementWithoutStatement);
+    }
+
+    #[test]
+    fn a_profile_that_restores_a_customer_before_the_last_attempt_is_refused() {
+        let restored = |restore_ms| {
+            let mut profile = full();
+            (profile.start_within_ms, profile.submit_budget_ms) = (10_000, 30_000);
+            profile.restore_customer_after_ms = Some(restore_ms);
+            profile.check()
+        };
+        let early = ProfileError::RestoredBeforeSent { restore_ms: 39_999, sent_by_ms: 40_000 };
+        assert_eq!(restored(39_999), Err(early));
+        assert_eq!(restored(40_000), Ok(vec![]));
+        let mut repeats = SwitchProfile { strategy: Strategy::Reference, ..full() };
+        (repeats.query_is_repeat, repeats.reject_is_final, repeats.burns_reference) = (true, true, true);
+        repeats.reject_codes = [("AC04".into(), RejectMeaning::Dead)].into();
+        (repeats.ask_window_s, repeats.start_within_ms, repeats.honours_deadline) = (3_600, 1, false);
+        repeats.restore_customer_after_ms = Some(3_600_000);
+        assert_eq!(repeats.check(), Err(ProfileError::RestoredAndRepeated));
     }
 
     #[test]

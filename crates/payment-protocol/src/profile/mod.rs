@@ -22,5 +22,5 @@ mod strategy;
 
 pub use check::{ProfileError, ProfileWarning};
 pub use rail::{Rail, RailError};
-pub use settings::SwitchProfile;
+pub use settings::{LateSettlement, SwitchProfile};
 pub use strategy::Strategy;

@@ -91,6 +91,22 @@ impl SwitchProfile {
                 self.settled_within_ms = None;
                 Some("no settled_within_ms".into())
             }
+            ProfileError::RestoredBeforeSent { restore_ms, sent_by_ms } => {
+                match restore_ms.checked_sub(self.submit_budget_ms) {
+                    Some(within_ms) if within_ms > 0 => {
+                        self.start_within_ms = within_ms;
+                        Some(format!("start_within_ms = {within_ms}"))
+                    }
+                    Some(_) | None => {
+                        self.restore_customer_after_ms = Some(*sent_by_ms);
+                        Some(format!("restore_customer_after_ms = {sent_by_ms}"))
+                    }
+                }
+            }
+            ProfileError::RestoredAndRepeated => {
+                self.restore_customer_after_ms = None;
+                Some("no restore_customer_after_ms".into())
+            }
             ProfileError::Zero(name) => self.use_default(name),
             ProfileError::RetryIntervalTooLong => {
                 self.retry_interval_max_ms = defaults::retry_interval_max_ms();

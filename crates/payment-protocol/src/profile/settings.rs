@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::strategy::Strategy;
 use crate::ids::SwitchName;
 use crate::reject::RejectMeaning;
+use crate::state::text_enum;
 
 /// The capabilities of one switch, and the times given to it. Times are in milliseconds unless the name says seconds.
 ///
@@ -104,7 +105,26 @@ pub struct SwitchProfile {
     /// is absent from a statement complete beyond that time is void. `None`: absence proves nothing.
     #[serde(default, skip_serializing_if = "is_default")]
     pub settled_within_ms: Option<u64>,
+    /// Without a confirmation this long after the receipt of the order, the customer's account is restored by an advance of the bank
+    /// (Regulation (EU) 260/2012 Art. 5a(5)), while the transfer is still looked for. `None`: the customer's amount stays held.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub restore_customer_after_ms: Option<u64>,
+    /// Who pays for a transfer that settles after the customer's account was restored.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub late_settlement: LateSettlement,
 }
+
+text_enum!(
+    /// Who pays for a transfer that settles after the customer's account was restored.
+    #[derive(Default)]
+    LateSettlement {
+        /// The customer, if the account may be debited and has the funds; otherwise the claim of the bank stands.
+        #[default]
+        Collect = "collect",
+        /// The claim of the bank stands until operators decide.
+        Operators = "operators",
+    }
+);
 
 /// Whether a field has the value that a profile without the field has; such a field is not stored with each payment.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -189,6 +209,8 @@ impl SwitchProfile {
             ask_window_s: 0,
             query_is_repeat: false,
             settled_within_ms: None,
+            restore_customer_after_ms: None,
+            late_settlement: LateSettlement::Collect,
         }
     }
 

@@ -117,7 +117,7 @@ fn apply_falsely(
     let number = decision_number(activity)?;
     match call {
         AttemptCall::DebitByDecision if !may_debit(next, model) => {
-            let ruling = next.bank.debit_by_decision(number);
+            let ruling = next.bank.debit_by_decision(number, model.profile());
             (ruling == DebitByDecisionRuling::Charge).then_some(AttemptReply::DebitByDecision(ruling))
         }
         AttemptCall::ReleaseByDecision if !may_release(next, model) => {
@@ -145,7 +145,8 @@ fn debit_by_decision(next: &mut State, model: &Model, activity: &Activity) -> Op
         let refusal = DecisionRefusal::SwitchSaysVoid;
         return Some(AttemptReply::DebitByDecision(DebitByDecisionRuling::Refused(refusal)));
     }
-    Some(AttemptReply::DebitByDecision(next.bank.debit_by_decision(decision_number(activity)?)))
+    let ruling = next.bank.debit_by_decision(decision_number(activity)?, model.profile());
+    Some(AttemptReply::DebitByDecision(ruling))
 }
 
 /// See [`debit_by_decision`].

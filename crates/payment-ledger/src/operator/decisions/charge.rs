@@ -5,14 +5,14 @@ use payment_protocol::exception::ExceptionKind;
 use payment_protocol::facts::HoldStatus;
 use payment_protocol::ids::DecisionId;
 use payment_protocol::keys::{self, StepKey};
-use sqlx::PgConnection;
+use payment_protocol::rules::{self, Bearer};
 
-use crate::LedgerError;
 use crate::accounts::{self, InternalAccount, JournalPosting};
 use crate::row_lock::LockedPayment;
+use crate::steps::debit::post_debit;
 use crate::steps::release::release_hold;
 use crate::transaction::LedgerTransaction;
-use crate::writes;
+use crate::{LedgerError, claims, writes};
 
 /// Debits an open payment under the decision's own key. Returns in words what was booked.
 pub(super) async fn by_decision(
@@ -24,18 +24,14 @@ pub(super) async fn by_decision(
     let LockedPayment { payment_id, tx_id, money, .. } = locked;
     let key = keys::debit_by_decision(tx_id, decision_id);
     let has_hold = locked.facts.hold == Some(HoldStatus::Open);
-    let debit_bar = debit_bar(tx, locked).await?;
-    if has_hold && debit_bar.is_none() {
+    if has_hold && rules::bearer(&locked.facts) == Bearer::Bank {
         writes::record_done(tx, key.as_str(), payment_id).await?;
-        let posting = JournalPosting {
-            key: key.as_str(),
-            payment_id: Some(payment_id),
-            kind: "debit",
-            debit: &InternalAccount::Holding.account(money.currency()),
-            credit: &InternalAccount::Escrow.account(money.currency()),
-            money: *money,
-        };
-        accounts::post(tx, posting).await?;
+        post_debit(tx, locked, key.as_str()).await?;
+        return claims::collect_or_keep(tx, locked).await;
+    }
+    if has_hold && claims::debit_bar(tx, locked).await?.is_none() {
+        writes::record_done(tx, key.as_str(), payment_id).await?;
+        post_debit(tx, locked, key.as_str()).await?;
         return Ok(format!("{money} debited"));
     }
     if has_hold {
@@ -55,10 +51,7 @@ pub(super) async fn late_debit(
 ) -> Result<String, LedgerError> {
     let LockedPayment { payment_id, source_account, money, .. } = locked;
     writes::record_done(tx, key.as_str(), payment_id).await?;
-    let shortfall = match debit_bar(tx, locked).await? {
-        Some(reason) => Some(reason),
-        None => funds_shortfall(tx, locked).await?,
-    };
+    let shortfall = claims::why_not_payable(tx, locked).await?;
     let escrow = InternalAccount::Escrow.account(money.currency());
     let claims = InternalAccount::Claims.account(money.currency());
     let debit = if shortfall.is_none() { source_account.as_str() } else { claims.as_str() };
@@ -83,36 +76,4 @@ pub(super) async fn late_debit(
             Ok(detail)
         }
     }
-}
-
-/// Why the customer's account may not be debited, if so. Locks the account.
-async fn debit_bar(tx: &mut PgConnection, locked: &LockedPayment) -> Result<Option<String>, LedgerError> {
-    let account = sqlx::query!(
-        "SELECT tenant_id, kind, status, currency FROM accounts WHERE account_id = $1 FOR UPDATE",
-        locked.source_account.as_str(),
-    )
-    .fetch_optional(&mut *tx)
-    .await?
-    .filter(|account| account.tenant_id == locked.tenant_id && account.kind == "customer");
-    // A payment without a reserve may have an account that was never checked.
-    Ok(match account {
-        None => Some("unknown_account".into()),
-        Some(account) if account.currency != locked.money.currency().code() => Some("wrong_currency".into()),
-        Some(account) if account.status != "active" => Some(format!("{}_account", account.status)),
-        Some(_) => None,
-    })
-}
-
-async fn funds_shortfall(
-    tx: &mut PgConnection,
-    locked: &LockedPayment,
-) -> Result<Option<String>, LedgerError> {
-    let available_minor = sqlx::query_scalar!(
-        "SELECT available_minor FROM accounts WHERE account_id = $1",
-        locked.source_account.as_str(),
-    )
-    .fetch_one(&mut *tx)
-    .await?;
-    let is_short = available_minor.unwrap_or(0) < locked.money.amount_minor();
-    Ok(is_short.then(|| "insufficient_funds".into()))
 }

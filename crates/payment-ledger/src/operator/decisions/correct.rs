@@ -11,14 +11,16 @@ use super::{DecideError, DecisionRefusedError, DecisionStatus, charge, rows};
 use crate::accounts::{self, InternalAccount, JournalPosting};
 use crate::row_lock::{LockedPayment, lock_payment};
 use crate::transaction::LedgerTransaction;
-use crate::{LedgerError, writes};
+use crate::{LedgerError, claims, writes};
 
 /// The postings of a payment outside its hold.
 struct PaymentPostings {
-    /// The account that was debited in favour of escrow; `None` without such a debit.
-    debited_account: Option<String>,
+    /// Whether escrow was credited: the customer or the bank is charged.
+    debited: bool,
     returned: bool,
     written_off: bool,
+    /// Whether the bank bears the amount.
+    has_claim: bool,
 }
 
 /// The ended payment of an open exception, under its lock.
@@ -72,19 +74,19 @@ pub(super) async fn check_allowed(
     locked: &LockedPayment,
     correction: Correction,
 ) -> Result<(), DecideError> {
-    let PaymentPostings { debited_account, returned, written_off } = postings(tx, locked).await?;
-    let on_claims =
-        debited_account.as_deref() == Some(&*InternalAccount::Claims.account(locked.money.currency()));
+    let PaymentPostings { debited, returned, has_claim, .. } = postings(tx, locked).await?;
     let refused = match correction {
         Correction::LateDebit if locked.facts.final_status == Some(FinalStatus::Returned) => {
             DecisionRefusedError::MoneyReturned
         }
-        Correction::LateDebit if debited_account.is_some() => DecisionRefusedError::AlreadyDebited,
-        Correction::ReturnCredit if debited_account.is_none() => DecisionRefusedError::NotDebited,
+        Correction::LateDebit if has_claim => match claims::why_not_payable(tx, locked).await? {
+            None => return Ok(()),
+            Some(reason) => DecisionRefusedError::NotCollectable(reason),
+        },
+        Correction::LateDebit if debited => DecisionRefusedError::AlreadyDebited,
+        Correction::ReturnCredit if !debited => DecisionRefusedError::NotDebited,
         Correction::ReturnCredit if returned => DecisionRefusedError::AlreadyReturned,
-        Correction::WriteOff if !on_claims || returned || written_off => {
-            DecisionRefusedError::NothingOnClaims
-        }
+        Correction::WriteOff if !has_claim => DecisionRefusedError::NothingOnClaims,
         Correction::LateDebit | Correction::ReturnCredit | Correction::WriteOff => return Ok(()),
     };
     Err(refused.into())
@@ -100,7 +102,7 @@ pub(super) async fn book(
 ) -> Result<String, LedgerError> {
     let LockedPayment { payment_id, tx_id, source_account, money, .. } = locked;
     let key = keys::correction(tx_id, decision_id);
-    let claims = InternalAccount::Claims.account(money.currency());
+    let claims_account = InternalAccount::Claims.account(money.currency());
     let losses = InternalAccount::Losses.account(money.currency());
     let escrow = InternalAccount::Escrow.account(money.currency());
     let post = |kind, debit, credit| JournalPosting {
@@ -112,27 +114,27 @@ pub(super) async fn book(
         money: *money,
     };
     let detail = match correction {
+        Correction::LateDebit if claims::is_open(tx, locked).await? => {
+            writes::record_done(tx, key.as_str(), payment_id).await?;
+            claims::collect(tx, locked, key.as_str()).await?;
+            format!("{money} collected from the customer")
+        }
         Correction::LateDebit => charge::late_debit(tx, locked, &key).await?,
         Correction::ReturnCredit => {
             writes::record_done(tx, key.as_str(), payment_id).await?;
-            let PaymentPostings { debited_account, written_off, .. } = postings(tx, locked).await?;
-            // The credit goes to the account that was debited: the customer's, or the bank's.
-            let credit = match debited_account {
-                Some(debited_account) if debited_account == claims => {
-                    if written_off {
-                        &losses
-                    } else {
-                        &claims
-                    }
-                }
-                _ => source_account.as_str(),
+            let PaymentPostings { written_off, has_claim, .. } = postings(tx, locked).await?;
+            // The credit goes to the bearer of the amount: the bank, or the customer.
+            let credit = match (has_claim, written_off) {
+                (true, _) => &claims_account,
+                (false, true) => &losses,
+                (false, false) => source_account.as_str(),
             };
             accounts::post(tx, post("return_credit", &escrow, credit)).await?;
             format!("{money} credited back to {credit}")
         }
         Correction::WriteOff => {
             writes::record_done(tx, key.as_str(), payment_id).await?;
-            accounts::post(tx, post("write_off", &losses, &claims)).await?;
+            accounts::post(tx, post("write_off", &losses, &claims_account)).await?;
             format!("{money} written off")
         }
     };
@@ -160,20 +162,14 @@ pub(super) async fn close_exception(
 }
 
 async fn postings(tx: &mut PgConnection, locked: &LockedPayment) -> Result<PaymentPostings, LedgerError> {
-    let id = locked.payment_id.as_str();
-    let row = sqlx::query!(
-        r#"SELECT (SELECT CASE kind WHEN 'debit' THEN $2 ELSE debit_account END FROM journal
-                   WHERE payment_id = $1 AND kind IN ('debit', 'late_debit')) AS debited_account,
+    Ok(sqlx::query_as!(
+        PaymentPostings,
+        r#"SELECT EXISTS (SELECT FROM journal WHERE payment_id = $1 AND kind IN ('debit', 'late_debit')) AS "debited!",
                   EXISTS (SELECT FROM journal WHERE payment_id = $1 AND kind = 'return_credit') AS "returned!",
-                  EXISTS (SELECT FROM journal WHERE payment_id = $1 AND kind = 'write_off') AS "written_off!""#,
-        id,
-        locked.source_account.as_str(),
+                  EXISTS (SELECT FROM journal WHERE payment_id = $1 AND kind = 'write_off') AS "written_off!",
+                  EXISTS (SELECT FROM claims WHERE payment_id = $1 AND closed_at IS NULL) AS "has_claim!""#,
+        locked.payment_id.as_str(),
     )
     .fetch_one(&mut *tx)
-    .await?;
-    Ok(PaymentPostings {
-        debited_account: row.debited_account,
-        returned: row.returned,
-        written_off: row.written_off,
-    })
+    .await?)
 }

@@ -35,7 +35,7 @@ pub enum DecisionRefusedError {
     MissingCorrectionEvidence(Correction),
     /// Closing the exception would leave the amount on the claims account.
     #[error(
-        "exception {0} cannot be closed while its payment's amount is on the bank's claims account; decide write_off or return_credit, which closes the exception"
+        "exception {0} cannot be closed while its payment's amount is on the bank's claims account; decide late_debit, write_off or return_credit, which closes the exception"
     )]
     OnClaimsAccount(i64),
     /// No such payment.
@@ -118,6 +118,11 @@ pub enum DecisionRefusedError {
         "no amount of this payment is on the bank's claims account, so there is nothing to write off; decide another correction or close the exception"
     )]
     NothingOnClaims,
+    /// Late debit of a claim that the account cannot pay.
+    #[error(
+        "the bank's claim cannot be collected from the customer's account now ({0}); decide late_debit again later, or write_off"
+    )]
+    NotCollectable(String),
 }
 
 fn action_list(actions: &[Action]) -> String {

@@ -140,6 +140,8 @@ pub struct HoldView {
     pub status: String,
     /// When it was opened.
     pub opened_at: Timestamp,
+    /// Since when the bank bears it; `None` if the customer does.
+    pub borne_by_bank_since: Option<Timestamp>,
     /// When it was closed.
     pub closed_at: Option<Timestamp>,
 }

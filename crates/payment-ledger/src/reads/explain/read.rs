@@ -18,7 +18,7 @@ pub(super) async fn row(
     let row = sqlx::query!(
         r#"SELECT p.payment_id, p.tx_id, p.state, p.amount_minor, p.currency, p.source_account, p.destination_account,
                   p.end_to_end_id, p.switch, p.cause, p.operator_reason, p.workflow_id, p.accepted_at, p.updated_at,
-                  p.ended_at, p.needs_operator_since, o.reason AS "refusal?",
+                  p.ended_at, p.restored_at, p.needs_operator_since, o.reason AS "refusal?",
                   p.tenant_id, p.client_id, p.profile, p.resume_count, p.run_id, p.attempts, p.first_attempt_at,
                   p.submit_deadline, p.cancelling_since, p.final_status, p.final_status_source, p.valid_until, p.started_at
            FROM payments p
@@ -135,7 +135,7 @@ pub(super) async fn hold(
     payment_id: &PaymentId,
 ) -> Result<Option<HoldView>, LedgerError> {
     let row = sqlx::query!(
-        "SELECT account_id, amount_minor, status, opened_at, closed_at FROM holds WHERE payment_id = $1",
+        "SELECT account_id, amount_minor, status, opened_at, borne_by_bank_since, closed_at FROM holds WHERE payment_id = $1",
         payment_id.as_str(),
     )
     .fetch_optional(tx)
@@ -145,6 +145,7 @@ pub(super) async fn hold(
         amount_minor: row.amount_minor,
         status: row.status,
         opened_at: row.opened_at.to_jiff(),
+        borne_by_bank_since: row.borne_by_bank_since.map(|at| at.to_jiff()),
         closed_at: row.closed_at.map(|at| at.to_jiff()),
     }))
 }

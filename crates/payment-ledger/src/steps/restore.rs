@@ -1,0 +1,227 @@
+//! Restore: without a confirmation in time, an advance of the bank restores the customer's account, while the transfer may still settle.
+//! It needs nobody but this database: neither Temporal nor the switch. Its conditions are in [`payment_protocol::rules::restore`].
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use payment_protocol::cause::Cause;
+use payment_protocol::ids::PaymentId;
+use payment_protocol::keys;
+use payment_protocol::rules::{self, RestoreRuling};
+use sqlx::PgConnection;
+use tokio::task::JoinSet;
+
+use crate::accounts::{self, InternalAccount, JournalPosting};
+use crate::admission::limits;
+use crate::row_lock::{LockedPayment, lock_payment};
+use crate::steps::cancel::begin_compensation;
+use crate::steps::release::release;
+use crate::stored_id::read_id;
+use crate::{Ledger, LedgerError, events, writes};
+
+/// Payments read at once.
+const PAGE: i64 = 256;
+/// Payments restored at the same time.
+const CONCURRENT: usize = 8;
+
+/// Outcome of a restore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestoreOutcome {
+    /// The advance was posted: the customer can use the amount, and the transfer may still settle.
+    Advanced,
+    /// The transfer is void or returned, and the payment is cancelling now: restore again, which releases the hold.
+    CompensationBegun,
+    /// The transfer was void or returned: the hold was released, and the payment has ended.
+    Released,
+    /// Nothing was to be restored.
+    NotDue,
+}
+
+/// What a round restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RestoreRound {
+    /// Accounts restored by an advance or a release.
+    pub restored: usize,
+    /// Payments whose restore failed; the next round tries again.
+    pub failed: usize,
+}
+
+/// Restores that are overdue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OverdueRestores {
+    /// Number of payments.
+    pub count: i64,
+    /// How long the oldest has been due, in seconds.
+    pub oldest_s: i64,
+}
+
+/// A position among the payments to restore, in the order of the index `payments_to_restore`.
+struct DueRestore {
+    due_at: Timestamp,
+    payment_id: PaymentId,
+}
+
+impl Ledger {
+    /// Restores the customer's account, if it is due: once, under `{tx_id}:advance`.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: no outcome; repeat.
+    pub async fn restore(&self, payment_id: &PaymentId) -> Result<RestoreOutcome, LedgerError> {
+        let mut tx = self.pool.begin().await?;
+        let locked = lock_payment(&mut tx, payment_id).await?;
+        let ruling =
+            if locked.restore_is_due { rules::restore(&locked.facts) } else { RestoreRuling::NotDue };
+        let outcome = match ruling {
+            RestoreRuling::NotDue => return Ok(RestoreOutcome::NotDue),
+            RestoreRuling::Advance => {
+                advance(&mut tx, &locked).await?;
+                RestoreOutcome::Advanced
+            }
+            RestoreRuling::Compensate(cause) => {
+                begin_compensation(&mut tx, &locked, &cause).await?;
+                RestoreOutcome::CompensationBegun
+            }
+            RestoreRuling::Release(cause) => {
+                release(&mut tx, &locked, &cause).await?;
+                RestoreOutcome::Released
+            }
+        };
+        tx.commit().await?;
+        Ok(outcome)
+    }
+
+    /// Restores every account that has been due for at least `overdue`, the longest due first. Several processes may do so.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: the payments that are due could not be read. A payment whose restore fails is logged and counted.
+    pub async fn restore_all_due(&self, overdue: Duration) -> Result<RestoreRound, LedgerError> {
+        let mut round = RestoreRound::default();
+        let mut after = None;
+        loop {
+            let page = self.due_restores(overdue, after.as_ref()).await?;
+            let is_last = i64::try_from(page.len()).unwrap_or(i64::MAX) < PAGE;
+            let mut running = JoinSet::new();
+            for due in &page {
+                if running.len() >= CONCURRENT {
+                    round.count(running.join_next().await);
+                }
+                let (ledger, payment_id) = (self.clone(), due.payment_id.clone());
+                running.spawn(async move {
+                    let mut restored = ledger.restore(&payment_id).await;
+                    if let Ok(RestoreOutcome::CompensationBegun) = restored {
+                        restored = ledger.restore(&payment_id).await;
+                    }
+                    (payment_id, restored)
+                });
+            }
+            while let Some(joined) = running.join_next().await {
+                round.count(Some(joined));
+            }
+            after = page.into_iter().next_back();
+            if is_last {
+                return Ok(round);
+            }
+        }
+    }
+
+    async fn due_restores(
+        &self,
+        overdue: Duration,
+        after: Option<&DueRestore>,
+    ) -> Result<Vec<DueRestore>, LedgerError> {
+        let rows = sqlx::query!(
+            r#"SELECT p.payment_id, p.restore_due_at AS "due_at!"
+               FROM payments p JOIN holds h ON h.payment_id = p.payment_id
+               WHERE p.restore_due_at <= clock_timestamp() - $1 * interval '1 second'
+                 AND p.restored_at IS NULL AND p.ended_at IS NULL AND p.state NOT IN ('accepted', 'started')
+                 AND p.final_status IS DISTINCT FROM 'settled' AND h.status = 'open'
+                 AND ($2::timestamptz IS NULL OR (p.restore_due_at, p.payment_id) > ($2, $3))
+               ORDER BY p.restore_due_at, p.payment_id LIMIT $4"#,
+            overdue.as_secs_f64(),
+            after.map(|due| due.due_at.to_sqlx()) as Option<jiff_sqlx::Timestamp>,
+            after.map_or("", |due| due.payment_id.as_str()),
+            PAGE,
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        rows.into_iter()
+            .map(|row| Ok(DueRestore { due_at: row.due_at.to_jiff(), payment_id: read_id(&row.payment_id)? }))
+            .collect()
+    }
+
+    /// Payments whose account was due to be restored, and is not.
+    ///
+    /// # Errors
+    /// [`LedgerError`].
+    pub async fn overdue_restores(&self) -> Result<OverdueRestores, LedgerError> {
+        Ok(sqlx::query_as!(
+            OverdueRestores,
+            r#"SELECT count(*) AS "count!",
+                      coalesce(extract(epoch FROM clock_timestamp() - min(p.restore_due_at)), 0)::bigint AS "oldest_s!"
+               FROM payments p JOIN holds h ON h.payment_id = p.payment_id
+               WHERE p.restore_due_at <= clock_timestamp()
+                 AND p.restored_at IS NULL AND p.ended_at IS NULL AND p.state NOT IN ('accepted', 'started')
+                 AND p.final_status IS DISTINCT FROM 'settled' AND h.status = 'open'"#
+        )
+        .fetch_one(&self.pool)
+        .await?)
+    }
+}
+
+impl RestoreRound {
+    fn count(
+        &mut self,
+        joined: Option<Result<(PaymentId, Result<RestoreOutcome, LedgerError>), tokio::task::JoinError>>,
+    ) {
+        match joined {
+            Some(Ok((_, Ok(RestoreOutcome::Advanced | RestoreOutcome::Released)))) => self.restored += 1,
+            None | Some(Ok((_, Ok(RestoreOutcome::NotDue | RestoreOutcome::CompensationBegun)))) => {}
+            Some(Ok((payment_id, Err(error)))) => {
+                self.failed += 1;
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(
+                    payment.id = payment_id.as_str(),
+                    error,
+                    "the account of a payment could not be restored; the next round tries again"
+                );
+            }
+            Some(Err(error)) => {
+                self.failed += 1;
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a restore ended early; the next round tries again"
+                );
+            }
+        }
+    }
+}
+
+/// Posts claims -> source and begins the compensation, so that no further attempt is sent. The amount counts towards no limit any more.
+async fn advance(tx: &mut PgConnection, locked: &LockedPayment) -> Result<(), LedgerError> {
+    let LockedPayment { payment_id, tx_id, source_account, money, .. } = locked;
+    locked.require_consistent_hold()?;
+    let key = keys::advance(tx_id);
+    writes::record_done(tx, key.as_str(), payment_id).await?;
+    let posting = JournalPosting {
+        key: key.as_str(),
+        payment_id: Some(payment_id),
+        kind: "advance",
+        debit: &InternalAccount::Claims.account(money.currency()),
+        credit: source_account.as_str(),
+        money: *money,
+    };
+    accounts::post(tx, posting).await?;
+    limits::release_use(tx, payment_id).await?;
+    sqlx::query!(
+        "UPDATE payments SET restored_at = clock_timestamp() WHERE payment_id = $1",
+        payment_id.as_str()
+    )
+    .execute(&mut *tx)
+    .await?;
+    begin_compensation(tx, locked, &Cause::SlaExpired).await?;
+    let detail =
+        format!("not confirmed in time: {money} is available again, and the transfer may still be executed");
+    writes::append_timeline(tx, payment_id, locked.state_while_compensated(), &detail).await?;
+    events::append_restored(tx, locked).await
+}
