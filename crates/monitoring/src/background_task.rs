@@ -9,6 +9,8 @@ text_enum!(
     BackgroundTask {
         /// Delivers inbox messages to workflows.
         InboxDelivery = "inbox_delivery",
+        /// Restores customers' accounts without a confirmation in time.
+        AccountRestoring = "account_restoring",
         /// Sets the gauges of open payments and backlogs.
         MetricsCollection = "metrics_collection",
         /// Checks open holds against payments and journal.
@@ -26,7 +28,9 @@ impl BackgroundTask {
     #[must_use]
     pub fn stalled_after(self) -> Duration {
         Duration::from_secs(match self {
-            Self::InboxDelivery | Self::MetricsCollection | Self::JournalSealing => 60,
+            Self::InboxDelivery | Self::AccountRestoring | Self::MetricsCollection | Self::JournalSealing => {
+                60
+            }
             Self::HoldAudit => 300,
             // The next three days already have partitions.
             Self::PartitionMaintenance => 1_800,

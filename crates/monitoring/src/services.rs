@@ -89,6 +89,10 @@ fn task_alert(task: BackgroundTask) -> Alert {
             Critical,
             "Callbacks, customers' cancel requests and operator decisions may not reach their payments.",
         ),
+        BackgroundTask::AccountRestoring => (
+            Critical,
+            "Customers' accounts may not be restored in time when a switch does not confirm; the payment-workers restore them a moment later while they run.",
+        ),
         BackgroundTask::MetricsCollection => {
             (Critical, "Nobody is affected yet, but most gauges are stale, so other alerts may not fire.")
         }
@@ -277,6 +281,30 @@ const CIRCUIT_RULES: &[Rule] = &[
 
 /// Alerts on kill switches and limits.
 const ADMISSION_RULES: &[Rule] = &[
+    Rule {
+        name: "RestoresOverdue",
+        expr: "max(restores_overdue_seconds) > 2",
+        pending_s: 15,
+        severity: Critical,
+        summary: "Customers' accounts are not restored although no confirmation arrived in time",
+        description: "The law gives a euro-area bank ten seconds. Read the warnings of the background-worker about account_restoring: the ledger's database does not answer in time, or it refuses a single payment's advance.",
+    },
+    Rule {
+        name: "ClaimsNearLimit",
+        expr: "max by (switch) (claims_open_minor) > on (switch) 0.5 * max by (switch) (claims_limit_minor)",
+        pending_s: 15,
+        severity: Warning,
+        summary: "The bank's open claims of the switch {{ $labels.switch }} have reached half of their limit",
+        description: "The bank has paid customers whose transfers the switch does not confirm. At the limit new payments of the switch are refused with 503. Ask the switch's operators why confirmations are missing, and collect old claims (`payctl exceptions`).",
+    },
+    Rule {
+        name: "ClaimsAtLimit",
+        expr: "max by (switch) (claims_open_minor) >= on (switch) max by (switch) (claims_limit_minor)",
+        pending_s: 0,
+        severity: Critical,
+        summary: "The bank's open claims of the switch {{ $labels.switch }} have reached their limit, and new payments are refused",
+        description: "New payments of the switch are refused with 503; restores go on, and accepted payments too. Ask the switch's operators why confirmations are missing, and collect or write off old claims (`payctl exceptions`).",
+    },
     Rule {
         name: "KillSwitchActiveForSwitch",
         expr: "max(kill_switches_active{target=\"switch\"}) > 0",

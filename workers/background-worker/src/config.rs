@@ -34,6 +34,8 @@ pub(crate) struct BackgroundWorkerOptions {
     pub(crate) backoff_ms: i64,
     /// Upper bound of inbox messages claimed by one poll. Default 100.
     pub(crate) batch: i64,
+    /// Pause between two rounds for customers' accounts to restore, in milliseconds, 1 to 500. Default 200.
+    pub(crate) restore_interval_ms: u64,
     /// Pause between two updates of the gauges, in milliseconds. Default 5000; nine times as long as the update took where
     /// that is longer, 30000 at most.
     pub(crate) metrics_interval_ms: u64,
@@ -60,6 +62,7 @@ impl Default for BackgroundWorkerOptions {
             poll_interval_ms: 250,
             backoff_ms: 500,
             batch: 100,
+            restore_interval_ms: 200,
             metrics_interval_ms: 5_000,
             audit_interval_ms: 60_000,
             partition_maintenance_interval_ms: 60_000,

@@ -5,6 +5,7 @@
 //! | module | task |
 //! |---|---|
 //! | `inbox_delivery` | delivers stored callbacks, cancel requests, final statuses and decisions to workflows |
+//! | `account_restoring` | restores customers' accounts without a confirmation in time |
 //! | `metrics_collection` | sets the gauges of open payments and backlogs |
 //! | `hold_audit` | checks every open hold against its payment and the journal |
 //! | `partition_maintenance` | creates and drops partitions of idempotency keys, deletes old events |
@@ -12,6 +13,7 @@
 //! | `journal_sealing` | extends the hash chain over new journal entries |
 //! | `periodic` | repeats a task until the process stops |
 
+mod account_restoring;
 mod config;
 mod hold_audit;
 mod inbox_delivery;
@@ -51,6 +53,7 @@ async fn main() -> anyhow::Result<()> {
     let tasks = async {
         tokio::join!(
             inbox_delivery::run(&ledger, &signaller, &options.background_worker, &stop),
+            account_restoring::run(&ledger, &options.background_worker, &stop),
             metrics_collection::run(&ledger, &options.background_worker, &stop),
             hold_audit::run(&ledger, &options.background_worker, &stop),
             partition_maintenance::run(ledger.pool(), &options.background_worker, &stop),

@@ -48,6 +48,18 @@ pub(crate) async fn collect(ledger: &Ledger, lag_monitors: &mut [ConsumerLagMoni
         metrics::gauge!("exceptions_open", "kind" => open.kind).set(open.count as f64);
         metrics::gauge!("exceptions_open_oldest_seconds", "kind" => open.kind).set(open.oldest_s as f64);
     }
+    let overdue = ledger.overdue_restores().await?;
+    metrics::gauge!("restores_overdue").set(overdue.count as f64);
+    metrics::gauge!("restores_overdue_seconds").set(overdue.oldest_s as f64);
+    for claims in ledger.claims_by_switch().await? {
+        let (switch, currency) = (claims.switch, claims.currency);
+        metrics::gauge!("claims_open", "switch" => switch.clone(), "currency" => currency.clone())
+            .set(claims.count as f64);
+        metrics::gauge!("claims_open_minor", "switch" => switch.clone(), "currency" => currency.clone())
+            .set(claims.amount_minor as f64);
+        metrics::gauge!("claims_open_oldest_seconds", "switch" => switch, "currency" => currency)
+            .set(claims.oldest_s as f64);
+    }
     let unsealed = ledger.unsealed().await?;
     metrics::gauge!("journal_unsealed").set(unsealed.count as f64);
     metrics::gauge!("journal_unsealed_oldest_seconds").set(unsealed.oldest_s as f64);

@@ -28,6 +28,7 @@ mod payment_port;
 pub mod process;
 pub mod reconciliation;
 mod recovery;
+mod restore;
 mod sdk_metrics;
 mod starter;
 mod traces;

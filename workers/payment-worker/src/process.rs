@@ -34,6 +34,7 @@ use crate::attributes;
 use crate::config::{Options, PaymentWorkerOptions};
 use crate::namespace;
 use crate::reconciliation::{self, ReconciliationActivities, ReconciliationWorkflow};
+use crate::restore;
 use crate::sdk_metrics;
 use crate::starter::Starter;
 use crate::traces::{self, ActivitySpans, PaymentTraces};
@@ -71,6 +72,9 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     }
 
     tokio::spawn(metrics::log_warnings(ledger.readiness(), stop.clone()));
+    if switches.iter().any(|(_, _, profile)| profile.restore_customer_after_ms.is_some()) {
+        tokio::spawn(restore::run(ledger.clone(), stop.clone()));
+    }
     let health = metrics::routes(recorder, ledger.readiness());
     let listen = options.worker.metrics_listen;
     let server = serve::serve(listen, "PAYMENTS_WORKER__METRICS_LISTEN", health, stop.clone());
