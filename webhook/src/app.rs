@@ -110,6 +110,19 @@ pub fn router(
         ])))
 }
 
+/// Exports the limits of the bank's claims, which the alerts compare with the open claims.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "gauges are doubles: a limit above 2^53 minor units loses its last digits"
+)]
+fn set_claims_limits(switches: &CheckedSwitches) {
+    for (switch, options, _) in switches.iter() {
+        if let Some(limit_minor) = options.claims_limit_minor {
+            metrics::gauge!("claims_limit_minor", "switch" => switch.to_string()).set(limit_minor as f64);
+        }
+    }
+}
+
 /// Checks the options and starts the background tasks.
 fn start_app(config: Config, pool: PgPool, stopping: CancellationToken) -> Result<Arc<App>, SetupError> {
     let idempotency = config.api.idempotency()?;
@@ -117,6 +130,7 @@ fn start_app(config: Config, pool: PgPool, stopping: CancellationToken) -> Resul
     let webhooks = config.outbound_webhooks.check()?;
     let callback_sources = callback_sources(&switches)?;
     callbacks::initialize_metrics(callback_sources.keys());
+    set_claims_limits(&switches);
     let breaker = Arc::new(StoreBreaker::default());
     let acceptances = Batcher::start(
         PaymentAcceptance { switches },

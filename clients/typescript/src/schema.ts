@@ -502,6 +502,12 @@ export interface components {
             payment_id: string;
             /** @description Why the payment did not settle, or is being compensated. */
             reason?: string;
+            /**
+             * Format: date-time
+             * @description When the amount became available to the payer again without a confirmation. The transfer may still be executed until the payment
+             *     has ended.
+             */
+            restored_at?: string;
             /** @description Account to be charged. */
             source_account: string;
             /** @description The state of the payment. */
@@ -639,13 +645,21 @@ export interface components {
             /** Format: int64 */
             entry_id: number;
             /**
-             * @description `fund` (credit), `reserve` (hold for a payment), `release` (release of a hold), `late_debit` or `return_credit`. The debit
-             *     of a hold has no entry of its own, because the reserve entry already reduced the available balance.
+             * @description `fund` (credit), `reserve` (hold for a payment), `release` (release of a hold), `advance` (credit for a payment that is not
+             *     confirmed in time), `collect` (debit of such a payment that was executed late), `late_debit` or `return_credit`. The debit of a
+             *     hold has no entry of its own, because the reserve entry already reduced the available balance.
              */
             kind: string;
             payment_id?: string;
             /** Format: date-time */
             posted_at: string;
+            /**
+             * Format: date
+             * @description The day from which the entry counts, in UTC: its own, and that of the hold for `release` and `advance`, as if nothing had been
+             *     held.
+             * @example 2026-11-25
+             */
+            value_date: string;
         };
         /** @description One event of the stream. */
         StreamEvent: {

@@ -39,6 +39,7 @@ pub(crate) fn payment(payment: &PaymentView) -> Value {
         "reason": payment.reason,
         "operator_reason": payment.operator_reason,
         "needs_operator_since": payment.needs_operator_since,
+        "restored_at": payment.restored_at,
         "allowed_actions": payment.allowed_actions,
         "amount_minor": payment.amount_minor,
         "currency": payment.currency,

@@ -45,6 +45,10 @@ pub struct SwitchOptions {
     /// Prefixes of the destination accounts that it serves; the longest match wins.
     #[serde(default)]
     pub routes: Vec<String>,
+    /// From this sum of the bank's open claims on, in each currency and in minor units, the switch's new payments are refused. `None`:
+    /// they are never refused for that.
+    #[serde(default)]
+    pub claims_limit_minor: Option<i64>,
     /// The format in which the switch talks. Default `http_json`.
     #[serde(default = "default_kind")]
     pub kind: SwitchKind,
@@ -193,6 +197,12 @@ impl CheckedSwitches {
     pub fn callback_secrets(&self, switch: &str) -> Option<&[SecretString]> {
         let name = SwitchName::new(switch).ok()?;
         self.switches.get(&name).map(|(options, _)| options.callback_secrets.as_slice())
+    }
+
+    /// The limit of the bank's open claims of a switch; `None` without one.
+    #[must_use]
+    pub fn claims_limit_minor(&self, switch: &SwitchName) -> Option<i64> {
+        self.switches.get(switch).and_then(|(options, _)| options.claims_limit_minor)
     }
 
     /// Every switch with its options and profile.

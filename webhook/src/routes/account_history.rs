@@ -49,8 +49,13 @@ pub(crate) struct Entry {
     entry_id: i64,
     #[schema(format = DateTime)]
     posted_at: String,
-    /// `fund` (credit), `reserve` (hold for a payment), `release` (release of a hold), `late_debit` or `return_credit`. The debit
-    /// of a hold has no entry of its own, because the reserve entry already reduced the available balance.
+    /// The day from which the entry counts, in UTC: its own, and that of the hold for `release` and `advance`, as if nothing had been
+    /// held.
+    #[schema(format = Date, example = "2026-11-25")]
+    value_date: String,
+    /// `fund` (credit), `reserve` (hold for a payment), `release` (release of a hold), `advance` (credit for a payment that is not
+    /// confirmed in time), `collect` (debit of such a payment that was executed late), `late_debit` or `return_credit`. The debit of a
+    /// hold has no entry of its own, because the reserve entry already reduced the available balance.
     kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -219,6 +224,7 @@ fn entry(account_id: &str, currency: &str, line: AccountStatementEntry) -> Resul
     Ok(Entry {
         entry_id: line.entry_id,
         posted_at: line.posted_at.to_string(),
+        value_date: line.value_date.to_string(),
         kind: line.kind,
         payment_id: line.payment_id,
         amount: decimal(line.amount_minor)?,

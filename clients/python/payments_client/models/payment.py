@@ -44,6 +44,9 @@ class Payment:
         needs_operator_since (datetime.datetime | Unset): Since when the payment has needed an operator.
         operator_reason (str | Unset): Why the payment needs an operator, or last needed one.
         reason (str | Unset): Why the payment did not settle, or is being compensated.
+        restored_at (datetime.datetime | Unset): When the amount became available to the payer again without a
+            confirmation. The transfer may still be executed until the payment
+            has ended.
     """
 
     amount: str
@@ -66,6 +69,7 @@ class Payment:
     needs_operator_since: datetime.datetime | Unset = UNSET
     operator_reason: str | Unset = UNSET
     reason: str | Unset = UNSET
+    restored_at: datetime.datetime | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -115,6 +119,10 @@ class Payment:
 
         reason = self.reason
 
+        restored_at: str | Unset = UNSET
+        if not isinstance(self.restored_at, Unset):
+            restored_at = self.restored_at.isoformat()
+
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update(
@@ -147,6 +155,8 @@ class Payment:
             field_dict["operator_reason"] = operator_reason
         if reason is not UNSET:
             field_dict["reason"] = reason
+        if restored_at is not UNSET:
+            field_dict["restored_at"] = restored_at
 
         return field_dict
 
@@ -205,6 +215,13 @@ class Payment:
 
         reason = d.pop("reason", UNSET)
 
+        _restored_at = d.pop("restored_at", UNSET)
+        restored_at: datetime.datetime | Unset
+        if isinstance(_restored_at, Unset):
+            restored_at = UNSET
+        else:
+            restored_at = isoparse(_restored_at)
+
         payment = cls(
             amount=amount,
             amount_minor=amount_minor,
@@ -226,6 +243,7 @@ class Payment:
             needs_operator_since=needs_operator_since,
             operator_reason=operator_reason,
             reason=reason,
+            restored_at=restored_at,
         )
 
         payment.additional_properties = d

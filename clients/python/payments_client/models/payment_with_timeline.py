@@ -48,6 +48,9 @@ class PaymentWithTimeline:
         needs_operator_since (datetime.datetime | Unset): Since when the payment has needed an operator.
         operator_reason (str | Unset): Why the payment needs an operator, or last needed one.
         reason (str | Unset): Why the payment did not settle, or is being compensated.
+        restored_at (datetime.datetime | Unset): When the amount became available to the payer again without a
+            confirmation. The transfer may still be executed until the payment
+            has ended.
     """
 
     amount: str
@@ -72,6 +75,7 @@ class PaymentWithTimeline:
     needs_operator_since: datetime.datetime | Unset = UNSET
     operator_reason: str | Unset = UNSET
     reason: str | Unset = UNSET
+    restored_at: datetime.datetime | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -131,6 +135,10 @@ class PaymentWithTimeline:
 
         reason = self.reason
 
+        restored_at: str | Unset = UNSET
+        if not isinstance(self.restored_at, Unset):
+            restored_at = self.restored_at.isoformat()
+
         field_dict: dict[str, Any] = {}
         field_dict.update(self.additional_properties)
         field_dict.update(
@@ -165,6 +173,8 @@ class PaymentWithTimeline:
             field_dict["operator_reason"] = operator_reason
         if reason is not UNSET:
             field_dict["reason"] = reason
+        if restored_at is not UNSET:
+            field_dict["restored_at"] = restored_at
 
         return field_dict
 
@@ -239,6 +249,13 @@ class PaymentWithTimeline:
 
         reason = d.pop("reason", UNSET)
 
+        _restored_at = d.pop("restored_at", UNSET)
+        restored_at: datetime.datetime | Unset
+        if isinstance(_restored_at, Unset):
+            restored_at = UNSET
+        else:
+            restored_at = isoparse(_restored_at)
+
         payment_with_timeline = cls(
             amount=amount,
             amount_minor=amount_minor,
@@ -262,6 +279,7 @@ class PaymentWithTimeline:
             needs_operator_since=needs_operator_since,
             operator_reason=operator_reason,
             reason=reason,
+            restored_at=restored_at,
         )
 
         payment_with_timeline.additional_properties = d

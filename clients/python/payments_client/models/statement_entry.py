@@ -23,10 +23,15 @@ class StatementEntry:
         available_after (str): Available balance after the entry. Example: 87.50.
         available_after_minor (int):
         entry_id (int):
-        kind (str): `fund` (credit), `reserve` (hold for a payment), `release` (release of a hold), `late_debit` or
-            `return_credit`. The debit
-            of a hold has no entry of its own, because the reserve entry already reduced the available balance.
+        kind (str): `fund` (credit), `reserve` (hold for a payment), `release` (release of a hold), `advance` (credit
+            for a payment that is not
+            confirmed in time), `collect` (debit of such a payment that was executed late), `late_debit` or `return_credit`.
+            The debit of a
+            hold has no entry of its own, because the reserve entry already reduced the available balance.
         posted_at (datetime.datetime):
+        value_date (datetime.date): The day from which the entry counts, in UTC: its own, and that of the hold for
+            `release` and `advance`, as if nothing had been
+            held. Example: 2026-11-25.
         payment_id (str | Unset):
     """
 
@@ -37,6 +42,7 @@ class StatementEntry:
     entry_id: int
     kind: str
     posted_at: datetime.datetime
+    value_date: datetime.date
     payment_id: str | Unset = UNSET
     additional_properties: dict[str, Any] = _attrs_field(init=False, factory=dict)
 
@@ -55,6 +61,8 @@ class StatementEntry:
 
         posted_at = self.posted_at.isoformat()
 
+        value_date = self.value_date.isoformat()
+
         payment_id = self.payment_id
 
         field_dict: dict[str, Any] = {}
@@ -68,6 +76,7 @@ class StatementEntry:
                 "entry_id": entry_id,
                 "kind": kind,
                 "posted_at": posted_at,
+                "value_date": value_date,
             }
         )
         if payment_id is not UNSET:
@@ -92,6 +101,8 @@ class StatementEntry:
 
         posted_at = isoparse(d.pop("posted_at"))
 
+        value_date = isoparse(d.pop("value_date")).date()
+
         payment_id = d.pop("payment_id", UNSET)
 
         statement_entry = cls(
@@ -102,6 +113,7 @@ class StatementEntry:
             entry_id=entry_id,
             kind=kind,
             posted_at=posted_at,
+            value_date=value_date,
             payment_id=payment_id,
         )
 

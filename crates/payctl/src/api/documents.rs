@@ -46,6 +46,8 @@ pub(crate) struct PaymentDocument {
     /// Why the payment needs an operator.
     pub(crate) operator_reason: Option<String>,
     pub(crate) workflow_id: String,
+    /// When the amount became available to the payer again without a confirmation.
+    pub(crate) restored_at: Option<Timestamp>,
     pub(crate) created_at: Timestamp,
     pub(crate) ended_at: Option<Timestamp>,
     /// Oldest first.

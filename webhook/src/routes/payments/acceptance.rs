@@ -1,16 +1,17 @@
 //! Acceptance of payments: many at once, in the transaction that holds their keys (S3.1).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use idempotency::{BatchEffect, EffectOutcome, IdempotencyError, StoredResponse};
+use iso_currency::Currency;
 use jiff::Timestamp;
 use payment_ledger::admission::kill_switches::{self, KillSwitchView};
 use payment_ledger::steps::accept::{self, AcceptOutcome, NewPayment};
-use payment_ledger::{LedgerError, access::api_keys, accounts};
+use payment_ledger::{LedgerError, access::api_keys, accounts, claims};
 use payment_protocol::SwitchProfile;
-use payment_protocol::ids::{PaymentId, TxId};
+use payment_protocol::ids::{PaymentId, SwitchName, TxId};
 use payment_protocol::money::format_major;
 use serde::Serialize;
 use service_kit::problem::Problem;
@@ -23,8 +24,8 @@ use super::order::Order;
 use crate::error::excerpt;
 use crate::limits::WriteQuota;
 
-/// `Retry-After` of a payment that a kill switch refuses; a kill switch is not lifted within seconds.
-const KILL_SWITCH_RETRY_AFTER: Duration = Duration::from_secs(60);
+/// `Retry-After` of a payment whose switch or corridor takes none; that is not over within seconds.
+const SUSPENDED_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// An accepted payment; a replay has the same bytes.
 #[derive(Debug, Serialize, ToSchema)]
@@ -105,12 +106,13 @@ impl BatchEffect for PaymentAcceptance {
             requests.iter().map(|request| (&request.caller.tenant, &request.order.source_account)).collect();
         let currencies = accounts::account_currencies(tx, &sources).await?;
         let kill_switches = kill_switches::active(tx).await?;
+        let exhausted = self.claims_exhausted(tx, requests).await?;
         let checked: Vec<Result<&SwitchProfile, Problem>> = requests
             .iter()
             .zip(currencies)
             .map(|(request, currency)| {
                 request.writes.admit()?;
-                self.check(&request.order, currency.as_deref(), &kill_switches)
+                self.check(&request.order, currency.as_deref(), &kill_switches, &exhausted)
             })
             .collect();
 
@@ -158,6 +160,29 @@ fn created(body: Vec<u8>) -> StoredResponse {
 }
 
 impl PaymentAcceptance {
+    /// The switches and currencies of these requests whose open claims of the bank have reached their limit.
+    async fn claims_exhausted(
+        &self,
+        tx: &mut PgConnection,
+        requests: &[&AcceptanceRequest],
+    ) -> Result<HashSet<(&SwitchName, Currency)>, AcceptanceError> {
+        let limited: HashMap<_, _> = requests
+            .iter()
+            .filter_map(|request| {
+                let profile = self.switches.route(&request.order.destination_account)?;
+                let limit_minor = self.switches.claims_limit_minor(&profile.switch)?;
+                Some(((&profile.switch, request.order.money.currency()), limit_minor))
+            })
+            .collect();
+        let mut exhausted = HashSet::new();
+        for ((switch, currency), limit_minor) in limited {
+            if claims::open_minor(tx, switch, currency).await? >= limit_minor {
+                exhausted.insert((switch, currency));
+            }
+        }
+        Ok(exhausted)
+    }
+
     /// Checks an order against the configuration and the ledger. `currency` is that of the source account; `None` if the
     /// account does not exist.
     ///
@@ -169,6 +194,7 @@ impl PaymentAcceptance {
         order: &Order,
         currency: Option<&str>,
         kill_switches: &[KillSwitchView],
+        claims_exhausted: &HashSet<(&SwitchName, Currency)>,
     ) -> Result<&SwitchProfile, Problem> {
         let refused = |code: &'static str, detail: String| Err(Problem::unprocessable(code, detail));
         let Some(profile) = self.switches.route(&order.destination_account) else {
@@ -204,22 +230,38 @@ impl PaymentAcceptance {
             Some(_) => match kill_switches.iter().find(|kill_switch| {
                 kill_switch.covers(&profile.switch, order.money.currency(), &order.destination_account)
             }) {
-                Some(kill_switch) => Err(stopped(kill_switch)),
+                Some(kill_switch) => Err(suspended(kill_switch.into())),
+                None if claims_exhausted.contains(&(&profile.switch, order.money.currency())) => {
+                    Err(suspended(Stopped::Switch))
+                }
                 None => Ok(profile),
             },
         }
     }
 }
 
-/// 503: a kill switch covers the payment. Its reason and end are not disclosed.
-fn stopped(kill_switch: &KillSwitchView) -> Problem {
-    let (code, title) = match kill_switch.switch {
-        Some(_) => ("switch_stopped", "The switch accepts no new payments"),
-        None => ("corridor_stopped", "The corridor accepts no new payments"),
+/// What takes no new payments.
+#[derive(Clone, Copy)]
+enum Stopped {
+    Switch,
+    Corridor,
+}
+
+impl From<&KillSwitchView> for Stopped {
+    fn from(kill_switch: &KillSwitchView) -> Self {
+        if kill_switch.switch.is_some() { Self::Switch } else { Self::Corridor }
+    }
+}
+
+/// 503: a kill switch covers the payment, or the bank's claims of the switch have reached their limit. Reason and end are not disclosed.
+fn suspended(stopped: Stopped) -> Problem {
+    let (code, title) = match stopped {
+        Stopped::Switch => ("switch_stopped", "The switch accepts no new payments"),
+        Stopped::Corridor => ("corridor_stopped", "The corridor accepts no new payments"),
     };
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, title)
         .detail("the bank has suspended new payments to the switch or corridor of destination_account and nothing was done; retry the request later with the same Idempotency-Key")
-        .retry_after(KILL_SWITCH_RETRY_AFTER)
+        .retry_after(SUSPENDED_RETRY_AFTER)
 }
 
 impl AcceptanceRequest {

@@ -61,6 +61,11 @@ pub(crate) struct Payment {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
     needs_operator_since: Option<Timestamp>,
+    /// When the amount became available to the payer again without a confirmation. The transfer may still be executed until the payment
+    /// has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    restored_at: Option<Timestamp>,
     /// Decisions that an operator of the bank may take now; not available to clients.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     allowed_actions: Vec<&'static str>,
@@ -142,6 +147,7 @@ impl Payment {
             reason: view.reason,
             operator_reason: view.operator_reason,
             needs_operator_since: view.needs_operator_since,
+            restored_at: view.restored_at,
             allowed_actions: view.allowed_actions.into_iter().map(Action::as_str).collect(),
             workflow_id: view.workflow_id,
             created_at: view.accepted_at,

@@ -66,10 +66,11 @@ fn print(statement: &AccountStatement, out: &mut Output<'_>) -> anyhow::Result<(
     Ok(())
 }
 
-fn table(lines: &[AccountStatementEntry], currency: &str) -> Table<6> {
+fn table(lines: &[AccountStatementEntry], currency: &str) -> Table<7> {
     let (left, right) = (Align::Left, Align::Right);
     let mut table = Table::new([
         ("posted at", left),
+        ("value date", left),
         ("kind", left),
         ("amount", right),
         ("available after", right),
@@ -79,6 +80,7 @@ fn table(lines: &[AccountStatementEntry], currency: &str) -> Table<6> {
     for line in lines {
         table.row([
             &line.posted_at.to_string(),
+            &line.value_date.to_string(),
             &line.kind,
             &money(line.amount_minor, currency),
             &money(line.balance_minor, currency),
@@ -97,6 +99,7 @@ fn document(statement: &AccountStatement) -> Value {
             json!({
                 "entry_id": line.entry_id,
                 "posted_at": line.posted_at,
+                "value_date": line.value_date,
                 "kind": line.kind,
                 "payment_id": line.payment_id,
                 "counter_account": line.counter_account,

@@ -58,6 +58,9 @@ fn fields(payment: &PaymentDocument) -> Table<2> {
     fields.row(["switch", &payment.switch]);
     fields.row(["workflow", &payment.workflow_id]);
     fields.row(["accepted at", &payment.created_at.to_string()]);
+    if let Some(restored_at) = payment.restored_at {
+        fields.row(["available again at", &restored_at.to_string()]);
+    }
     if let Some(ended_at) = payment.ended_at {
         fields.row(["ended at", &ended_at.to_string()]);
     }

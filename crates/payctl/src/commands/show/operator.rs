@@ -89,6 +89,7 @@ fn fields(explanation: &PaymentExplanation) -> Table<2> {
     fields.add("to", &view.destination_account);
     fields.add_some("end-to-end id", view.end_to_end_id.as_deref());
     fields.add("accepted at", &view.accepted_at.to_string());
+    fields.add_some("account restored at", view.restored_at.map(|at| at.to_string()).as_deref());
     fields.add_some("ended at", view.ended_at.map(|at| at.to_string()).as_deref());
     fields.add("hold", &hold(&explanation.ledger));
     fields.add("switch", &format!("{}, strategy {}", view.switch, row.profile.strategy));
@@ -142,12 +143,11 @@ fn allowed_actions(explanation: &PaymentExplanation) -> String {
 
 fn hold(ledger: &LedgerExplanation) -> String {
     match &ledger.hold {
-        Some(hold) => format!(
-            "{} in {}: {}",
-            document::money(hold.amount_minor, &ledger.payment.view.currency),
-            hold.account_id,
-            hold.status
-        ),
+        Some(hold) => {
+            let money = document::money(hold.amount_minor, &ledger.payment.view.currency);
+            let bearer = if hold.borne_by_bank_since.is_some() { ", borne by the bank" } else { "" };
+            format!("{money} in {}: {}{bearer}", hold.account_id, hold.status)
+        }
         None => "none".into(),
     }
 }
