@@ -26,16 +26,36 @@ fn rail(rail: Rail, times: &[(&str, Value)], shape: Value) -> SystemOptions {
     options
 }
 
-/// SEPA Instant: asked after its time, never twice sent.
+/// SEPA Instant: asked after its time, never twice sent. The customer's account is not restored while a test lasts.
 pub(crate) fn sct_inst() -> SystemOptions {
     let times = [
         ("first_ask_after_ms", json!(FIRST_ASK_AFTER_MS)),
         ("sla_ms", json!(FIRST_ASK_AFTER_MS)),
         ("start_within_ms", json!(60_000)),
+        ("restore_customer_after_ms", json!(600_000)),
     ];
     let shape = json!({"dedup": false, "refuses_duplicates": true, "reject_codes": "iso",
         "query_after_ms": FIRST_ASK_AFTER_MS - 500, "decides_within_ms": FIRST_ASK_AFTER_MS});
     rail(Rail::SctInst, &times, shape)
+}
+
+/// The customer's account is restored this long after the receipt of the order, in milliseconds; in place of 9.5 s.
+pub(crate) const RESTORED_AFTER_MS: u64 = 6_000;
+
+/// SEPA Instant, where the customer's account is restored while the switch says nothing: it decides only when the test lets it.
+pub(crate) fn sct_inst_restoring() -> SystemOptions {
+    let times = [
+        ("attempt_timeout_ms", json!(300)),
+        ("submit_budget_ms", json!(3_500)),
+        ("start_within_ms", json!(2_500)),
+        ("restore_customer_after_ms", json!(RESTORED_AFTER_MS)),
+    ];
+    let mut options = sct_inst();
+    options.shape["decides_within_ms"] = 0.into();
+    for (field, value) in times {
+        options = options.with_profile(field, value);
+    }
+    options
 }
 
 /// FedNow: the same, with a clock of its own that the switch decides by.

@@ -5,4 +5,5 @@ mod kinds;
 mod queries;
 mod rejects;
 mod repeats;
+mod restores;
 mod statements;

@@ -29,12 +29,13 @@ pub(crate) fn render(
          allowed_networks = [\"127.0.0.0/8\"]\nattempt_timeout_ms = 3000\nlease_ms = 6000\n\
          pauses_ms = [100, 200, 500, 1000, 2000, 5000, 5000, 5000, 5000, 5000, 5000]\npoll_interval_ms = 50\n\n\
          [switches.mock]\nbase_url = {base_url:?}\napi_token = {SWITCH_TOKEN:?}\n\
-         callback_secrets = [{SWITCH_SECRET:?}]\nroutes = [\"XX\"]\n{}\n[switches.mock.profile]\n{}",
+         callback_secrets = [{SWITCH_SECRET:?}]\nroutes = [\"XX\"]\n{}{}\n[switches.mock.profile]\n{}",
         options.liveness_check_after_ms,
         options.cached_workflows,
         options.lock_grants_max,
         options.broker_url,
         options.rail.map(|rail| format!("rail = {rail:?}\n")).unwrap_or_default(),
+        options.claims_limit_minor.map(|minor| format!("claims_limit_minor = {minor}\n")).unwrap_or_default(),
         profile(&options.profile)?,
     );
     if let Some(other) = &options.other_profile {

@@ -187,7 +187,7 @@ impl System {
     /// Inserts the internal accounts, the API key and [`ALICE`] by SQL: the test shares no code with the service.
     async fn open_accounts(&self) -> anyhow::Result<()> {
         let mut tx = self.database.pool.begin().await?;
-        for internal in ["holding", "escrow", "funding"] {
+        for internal in ["holding", "escrow", "funding", "claims", "losses"] {
             sqlx::query("INSERT INTO accounts (account_id, tenant_id, kind, currency) VALUES ($1, 'internal', 'internal', $2)")
                 .bind(format!("internal:{internal}:{}", self.currency))
                 .bind(self.currency)

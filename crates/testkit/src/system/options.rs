@@ -14,6 +14,8 @@ pub struct SystemOptions {
     /// Profile of a second switch, `other`, for the destinations `YY`; `None` if there is only one. It has its own secret
     /// and the same address; the mock sends no callbacks in its name.
     pub other_profile: Option<Value>,
+    /// The switch's `claims_limit_minor`; `None` without a limit.
+    pub claims_limit_minor: Option<i64>,
     /// Time from acceptance at the switch until the transfer settles there, in milliseconds.
     pub settle_after_ms: u64,
     /// Whether the amounts of the mock switch's sandbox table misbehave.
@@ -60,6 +62,7 @@ impl Default for SystemOptions {
                 "alert_after_ms": 1_000, "start_within_ms": 60_000,
             }),
             other_profile: None,
+            claims_limit_minor: None,
             settle_after_ms: 50,
             sandbox_amounts: false,
             liveness_check_after_ms: 3_000,

@@ -1,0 +1,132 @@
+//! SEPA Instant: without a confirmation in time the customer's account is restored, whatever else is down, and the transfer is followed to
+//! its end (Regulation (EU) 260/2012 Art. 5a(5); I24 to I29).
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::json;
+use testkit::System;
+use testkit::proxy::FaultProxy;
+use testkit::system::{AcceptedPayment, OPENING_MINOR, SystemOptions, payment_request};
+use testkit::wait::until;
+
+use crate::kinds::{RESTORED_AFTER_MS, sct_inst_restoring};
+
+const WITHIN: Duration = Duration::from_secs(40);
+
+/// A payment that its switch holds without a decision.
+async fn held_payment(name: &str, options: SystemOptions) -> anyhow::Result<(System, AcceptedPayment)> {
+    let system = System::start(name, options).await?;
+    system.switch.set_default_behaviour(json!({"outcome": "hold"})).await?;
+    let payment = system.pay("5.00").await?;
+    system.wait_for_state(&payment.payment_id, "submitted").await?;
+    Ok((system, payment))
+}
+
+/// Waits until the customer's account is restored; returns the milliseconds from the receipt of the order, by the database's clock.
+async fn restored_after_ms(system: &System, payment: &AcceptedPayment) -> anyhow::Result<i64> {
+    let read = || async {
+        let after: Option<i64> = sqlx::query_scalar(
+            "SELECT (extract(epoch FROM restored_at - accepted_at) * 1000)::bigint FROM payments WHERE payment_id = $1",
+        )
+        .bind(&payment.payment_id)
+        .fetch_one(&system.database.pool)
+        .await?;
+        Ok(after)
+    };
+    until("the customer's account is restored", WITHIN, read).await
+}
+
+/// The kinds of the payment's journal entries, in the order of their posting.
+async fn entries(system: &System, payment: &AcceptedPayment) -> anyhow::Result<Vec<String>> {
+    let kinds = sqlx::query_scalar("SELECT kind FROM journal WHERE payment_id = $1 ORDER BY entry_id");
+    Ok(kinds.bind(&payment.payment_id).fetch_all(&system.database.pool).await?)
+}
+
+async fn event_kinds(system: &System, payment: &AcceptedPayment) -> anyhow::Result<Vec<String>> {
+    let kinds = sqlx::query_scalar("SELECT kind FROM outbox WHERE subject_key = $1 ORDER BY sequence");
+    Ok(kinds.bind(&payment.payment_id).fetch_all(&system.database.pool).await?)
+}
+
+/// Temporal answers nobody and no worker runs: the ledger restores by itself. The late settlement is collected once all is back.
+#[tokio::test]
+async fn i24_a_customers_account_is_restored_while_temporal_and_the_worker_are_down() -> anyhow::Result<()> {
+    let temporal =
+        std::env::var("TEST_TEMPORAL_ADDRESS").context("./dev test sets the address of Temporal")?;
+    let proxy = FaultProxy::start(temporal.trim_start_matches("http://")).await?;
+    let options =
+        SystemOptions { temporal_address: Some(format!("http://{}", proxy.address)), ..sct_inst_restoring() };
+    let (mut system, payment) = held_payment("restored", options).await?;
+    proxy.refuse(true);
+    proxy.cut();
+    system.worker.kill().await?;
+
+    let after_ms = restored_after_ms(&system, &payment).await?;
+    ensure!(
+        after_ms >= i64::try_from(RESTORED_AFTER_MS)?,
+        "restored after {after_ms} ms, which is too early"
+    );
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    let shown = system.payment(&payment.payment_id).await?;
+    ensure!(shown["restored_at"].is_string() && shown["ended"] == false, "{shown}");
+    assert_eq!(system.switch.transfer_status(&payment.reference).await?.as_deref(), Some("PENDING"));
+    assert_eq!(event_kinds(&system, &payment).await?, ["transfer_pending", "transfer_restored"]);
+
+    // The switch settles it after all, and its callback is stored while Temporal is still down.
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.wait_for_state(&payment.payment_id, "confirmed").await?;
+    proxy.refuse(false);
+    system.worker.restart().await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(entries(&system, &payment).await?, ["reserve", "advance", "debit", "collect"]);
+    assert_eq!(system.available().await?, OPENING_MINOR - 500);
+    assert_eq!(event_kinds(&system, &payment).await?[2..], ["transfer_sent"]);
+    assert_eq!(system.audit().await?.debited, 1);
+    Ok(())
+}
+
+/// Without the background-worker a payment-worker restores the account.
+#[tokio::test]
+async fn i24_a_customers_account_is_restored_without_the_background_worker() -> anyhow::Result<()> {
+    let (mut system, payment) = held_payment("restored-by-worker", sct_inst_restoring()).await?;
+    system.background_worker.kill().await?;
+    restored_after_ms(&system, &payment).await?;
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    // The transfer is void: the release pays the bank, and the customer a second time nothing (I26).
+    system.switch.finish_transfer(&payment.reference, "reject").await?;
+    system.wait_for_state(&payment.payment_id, "timed_out").await?;
+    assert_eq!(entries(&system, &payment).await?, ["reserve", "advance", "release"]);
+    assert_eq!(system.available().await?, OPENING_MINOR);
+    assert_eq!(system.audit().await?.debited, 0);
+    Ok(())
+}
+
+/// The customer spends what was restored; the claim stands as an exception, and at its limit new payments are refused.
+#[tokio::test]
+async fn i27_i28_a_claim_that_cannot_be_collected_stands_and_stops_new_payments() -> anyhow::Result<()> {
+    let options = SystemOptions { claims_limit_minor: Some(500), ..sct_inst_restoring() };
+    let (system, payment) = held_payment("claimed", options).await?;
+    restored_after_ms(&system, &payment).await?;
+    let refused = system.post_payment("refused", &payment_request("1.00")).await?;
+    assert_eq!(refused.status().as_u16(), 503, "the advance is at the limit of the claims");
+    let problem: serde_json::Value = refused.json().await?;
+    assert_eq!(problem["code"], "switch_stopped");
+
+    sqlx::query("UPDATE accounts SET status = 'frozen' WHERE account_id = 'ALICE'")
+        .execute(&system.database.pool)
+        .await?;
+    system.switch.finish_transfer(&payment.reference, "settle").await?;
+    system.wait_for_state(&payment.payment_id, "settled").await?;
+    assert_eq!(entries(&system, &payment).await?, ["reserve", "advance", "debit"]);
+    assert_eq!(system.exceptions(&payment.payment_id).await?, ["debited_to_claims"]);
+    assert_eq!(system.available().await?, OPENING_MINOR, "a frozen account is not debited");
+    let claims = || async {
+        let metrics =
+            reqwest::get(format!("{}/metrics", system.background_worker.url())).await?.text().await?;
+        let gauge = "claims_open_minor{switch=\"mock\",currency=\"EUR\"} 500";
+        Ok(metrics.lines().any(|line| line == gauge).then_some(()))
+    };
+    until("the claim is a gauge", WITHIN, claims).await?;
+    system.audit().await?;
+    Ok(())
+}
